@@ -1,0 +1,92 @@
+# On a machine with Python 3.11 and make, two commands do everything: `make demo` and `make test`.
+
+PYTHON ?= python3
+# One worker per processor; PYTEST_FLAGS= runs in one process, PYTEST_FLAGS="-k snapshot" picks tests.
+PYTEST_FLAGS ?= --numprocesses auto
+# Scenarios for `make samples`; all of them when none is named.
+SCENARIOS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := $(BIN)/python -m
+PIP_INSTALL := $(RUN) pip install --quiet --constraint constraints.txt --editable
+CLASSIC := $(wildcard sample_logs/classic-transaction/*/classic-0/00000000000000000000.log)
+COGGED = $(shell grep --files-with-matches --fixed-strings '[[[cog' README.md docs/*.md)
+NOTEBOOKS = $(wildcard notebooks/*.ipynb)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test check fix docs samples bench notebooks jupyter build constraints clean
+
+help: ## print this
+	@echo "make TARGET, where TARGET is one of"
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do \
+		printf '  %-12s %s\n' "$$name" "$$what"; done
+
+demo: $(VENV)/core.stamp ## install into .venv, then dump the transaction sample and sum up all sample logs
+	$(RUN) kforensics dump --print-data-log --files $(CLASSIC)
+	$(RUN) kforensics dump --format table --batches sample_logs
+
+test: $(VENV)/test.stamp ## install what the tests need, Java included, and run all tests
+	sh scripts/with_java.sh $(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+check: $(VENV)/dev.stamp ## format, lint, types, import contract, notebooks, docs
+	$(RUN) ruff format --check .
+	$(RUN) ruff check .
+	$(RUN) mypy
+	$(BIN)/lint-imports --no-logo
+	$(if $(NOTEBOOKS),$(RUN) nbstripout --verify $(NOTEBOOKS))
+	$(BIN)/python scripts/check_docs.py
+	$(if $(COGGED),$(RUN) cogapp --check --diff $(COGGED))
+
+fix: $(VENV)/dev.stamp ## format, and repair what the linter can repair
+	$(RUN) ruff check --fix-only .
+	$(RUN) ruff format .
+	$(if $(NOTEBOOKS),$(RUN) nbstripout $(NOTEBOOKS))
+
+docs: $(VENV)/dev.stamp ## rewrite the generated parts of the documents
+	$(if $(COGGED),$(RUN) cogapp -r $(COGGED))
+
+samples: $(VENV)/core.stamp ## rebuild sample_logs/ with real brokers and dump tools; needs Java 17 (JDK) and Maven
+	$(RUN) lab samples $(SCENARIOS)
+	$(RUN) lab.damage
+	$(RUN) lab.golden $(if $(SCENARIOS),$(SCENARIOS) damaged)
+
+bench: $(VENV)/test.stamp ## run the benchmarks
+	@for benchmark in benchmarks/*.py; do \
+		[ -e "$$benchmark" ] || { echo "There is no benchmark yet; see benchmarks/README.md."; exit 0; }; \
+		echo "$$benchmark" && $(BIN)/python "$$benchmark" || exit; done
+
+notebooks: $(VENV)/test.stamp ## run every notebook from top to bottom
+	$(if $(NOTEBOOKS),$(BIN)/jupyter-execute $(NOTEBOOKS),@echo "There is no notebook yet.")
+
+jupyter: $(VENV)/notebook.stamp ## open JupyterLab on the notebooks
+	$(RUN) jupyterlab notebooks
+
+build: $(VENV)/dev.stamp ## sdist and wheel into dist/, and a look at what is in them
+	rm -rf dist
+	$(RUN) build
+	$(BIN)/python scripts/check_dist.py
+
+constraints: $(VENV)/dev.stamp ## pin everything anew
+	$(RUN) uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --no-header --no-annotate \
+		--no-emit-package kforensics --output-file constraints.txt pyproject.toml
+
+clean: ## remove everything make has made but the lab's jars
+	rm -rf $(VENV) dist out .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find kforensics tests lab scripts benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+$(VENV)/created.stamp: scripts/venv.sh
+	@sh scripts/venv.sh $(PYTHON) $(VENV)
+	@touch $@
+
+$(VENV)/core.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
+	$(PIP_INSTALL) .
+	@touch $@
+
+$(VENV)/test.stamp $(VENV)/dev.stamp $(VENV)/notebook.stamp: $(VENV)/%.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
+	$(PIP_INSTALL) '.[$*]'
+	@touch $@ $(VENV)/core.stamp

@@ -1,0 +1,20 @@
+"""Reads what Apache Kafka leaves on disk and says what happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kforensics.api import Dump, dump
+
+__version__ = "0.1.0"
+__all__ = ["Dump", "__version__", "dump"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the library when it is first used: `import kforensics` stays cheap."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from kforensics import api
+
+    return getattr(api, name)

@@ -1,0 +1,1 @@
+"""From decoded tables to verdicts: it knows suspicion, and nothing about bytes."""

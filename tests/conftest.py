@@ -1,0 +1,48 @@
+"""What every test may ask for."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A shared machine stalls now and then; a deadline would call that a failure of the code.
+settings.register_profile("kforensics", deadline=None, print_blob=True)
+settings.load_profile("kforensics")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what needs Java where scripts/with_java.sh could not get one; the reason is its sentence."""
+    reason = os.environ.get("KFORENSICS_WITHOUT_JAVA")
+    if not reason:
+        return
+    for item in items:
+        if item.get_closest_marker("java") or item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """Return the root of the checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def sample_logs() -> Path:
+    """Return the folder of the samples."""
+    return ROOT / "sample_logs"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many outputs of Kafka's own tools were compared."""
+    compared: Counter[str] = Counter()
+    for report in terminalreporter.getreports("passed"):
+        for name, value in getattr(report, "user_properties", ()):
+            if name == "compared" and report.when == "call":
+                compared.update(value)
+    if compared:
+        tools = ", ".join(f"{tool}: {count}" for tool, count in sorted(compared.items()))
+        terminalreporter.write_line(f"compared with Kafka's own dump tools: {sum(compared.values())} outputs ({tools})")
