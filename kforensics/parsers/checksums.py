@@ -1,0 +1,40 @@
+"""The two checksums of Kafka's files. crcmod defines them; google-crc32c and zlib compute them, tested equal."""
+
+from __future__ import annotations
+
+import zlib
+from functools import cache
+from typing import TYPE_CHECKING
+
+import google_crc32c
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["crc32", "crc32c", "reference_crc32", "reference_crc32c"]
+
+
+def crc32c(data: bytes, start: int = 0) -> int:
+    """Return the CRC-32C (Castagnoli) of ``data``, continuing from the checksum ``start``."""
+    return int(google_crc32c.extend(start, data))
+
+
+def crc32(data: bytes | memoryview, start: int = 0) -> int:
+    """Return the CRC-32 (IEEE) of ``data``, continuing from the checksum ``start``."""
+    return zlib.crc32(data, start)
+
+
+@cache
+def reference_crc32c() -> Callable[[bytes], int]:
+    """Return crcmod's CRC-32C: polynomial 0x1EDC6F41, reflected, all ones in and out."""
+    import crcmod.predefined  # building its tables is slow, and only tests and the reference decoder ask
+
+    return crcmod.predefined.mkPredefinedCrcFun("crc-32c")  # type: ignore[no-any-return]  # untyped
+
+
+@cache
+def reference_crc32() -> Callable[[bytes], int]:
+    """Return crcmod's CRC-32: polynomial 0x04C11DB7, reflected, all ones in and out."""
+    import crcmod.predefined  # as above
+
+    return crcmod.predefined.mkPredefinedCrcFun("crc-32")  # type: ignore[no-any-return]  # untyped

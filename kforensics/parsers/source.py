@@ -1,0 +1,200 @@
+"""Read-only bytes with a size: a local file, or one on any file system pyarrow knows.
+
+Local files are read with ``pread``, never mapped: a mapped file that shrinks under the reader kills the process.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from kforensics.errors import InputError, InputForbiddenError, InputKindError, InputMissingError
+
+if TYPE_CHECKING:
+    from pyarrow import NativeFile
+
+__all__ = ["BytesSource", "LocalSource", "RemoteSource", "Source", "is_uri", "open_source"]
+
+
+class Source(Protocol):
+    """Bytes of one input; the size is fixed when it is opened, so a file that grows is read as it was."""
+
+    path: str
+    size: int
+    mtime_ms: int | None
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``position``; fewer only at the end or where the file has shrunk."""
+
+    def close(self) -> None:
+        """Let go of the input."""
+
+
+class _Closing:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the input."""
+
+
+class BytesSource(_Closing):
+    """Bytes already in memory, under the name they should be reported by."""
+
+    mtime_ms: int | None = None
+
+    def __init__(self, data: bytes, path: str = "<bytes>") -> None:
+        self.data, self.path, self.size = data, path, len(data)
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``position``."""
+        return self.data[position : position + length]
+
+
+class LocalSource(_Closing):
+    """A regular file, opened read-only.
+
+    Raises:
+        InputMissingError: there is nothing at the path.
+        InputForbiddenError: the file may not be read.
+        InputKindError: it is no regular file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        try:
+            # O_NONBLOCK: opening a named pipe that nobody writes to must not hang.
+            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise _input_error(self.path, error) from error
+        status = os.fstat(self._descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise InputKindError(self.path, f"it is {_kind(status.st_mode)}, not a file")
+        self.size = status.st_size
+        self.mtime_ms: int | None = status.st_mtime_ns // 1_000_000
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``position``; never past the size the file had when opened."""
+        length = min(length, self.size - position)
+        if length <= 0:
+            return b""
+        try:
+            data = os.pread(self._descriptor, length, position)
+            while data and len(data) < length:
+                more = os.pread(self._descriptor, length - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise InputError(
+                self.path, f"reading at byte {position:#x} failed: {os.strerror(error.errno or 0)}"
+            ) from error
+        return data
+
+    def close(self) -> None:
+        """Close the descriptor; a second call does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
+
+
+class RemoteSource(_Closing):
+    """A file behind a URI of pyarrow's file systems, read in ranges."""
+
+    mtime_ms: int | None = None
+
+    def __init__(self, uri: str) -> None:
+        from pyarrow import fs  # only remote inputs pay for it
+
+        self.path = uri
+        try:
+            system, path = fs.FileSystem.from_uri(uri)
+            info = system.get_file_info(path)
+            if info.type != fs.FileType.File:
+                missing = info.type == fs.FileType.NotFound
+                raise (InputMissingError if missing else InputKindError)(uri, "there is no such file")
+            self._file: NativeFile = system.open_input_file(path)
+        except InputError:
+            raise
+        except (OSError, ValueError) as error:
+            raise InputError(uri, str(error)) from error
+        self.size = self._file.size()
+        if info.mtime_ns is not None:
+            self.mtime_ms = info.mtime_ns // 1_000_000
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``position``."""
+        length = min(length, self.size - position)
+        if length <= 0:
+            return b""
+        try:
+            return bytes(self._file.read_at(length, position))
+        except OSError as error:
+            raise InputError(self.path, f"reading at byte {position:#x} failed: {error}") from error
+
+    def close(self) -> None:
+        """Close the remote file."""
+        self._file.close()
+
+
+def is_uri(path: str) -> bool:
+    """Tell a URI such as ``s3://bucket/key`` from a path."""
+    scheme, separator, _ = path.partition("://")
+    return bool(separator) and scheme.isalnum()
+
+
+def open_source(path: str | os.PathLike[str]) -> LocalSource | RemoteSource:
+    """Open a path or URI for reading.
+
+    Raises:
+        InputError: it cannot be read; the subclass says why.
+    """
+    name = os.fspath(path)
+    return RemoteSource(name) if is_uri(name) else LocalSource(name)
+
+
+def read_whole(source: Source, limit: int) -> bytes:
+    """Return all bytes of a small file.
+
+    Raises:
+        InputError: the file is larger than ``limit`` bytes, which no sound file of its kind is.
+    """
+    if source.size > limit:
+        raise InputError(source.path, f"it has {source.size} bytes, more than the {limit} a file of this kind may have")
+    return source.read(0, source.size)
+
+
+def _input_error(path: str, error: OSError) -> InputError:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return InputMissingError(path, "there is no such file")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return InputForbiddenError(path, "you may not read it; run as a user who may, or copy it first")
+    if error.errno == errno.ENXIO:
+        return InputKindError(path, "it is a socket or device, not a file")
+    return InputError(path, os.strerror(error.errno or 0))
+
+
+def _kind(mode: int) -> str:
+    names = {
+        stat.S_IFDIR: "a directory",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    return names.get(stat.S_IFMT(mode), "something special")
+
+
+def file_name(path: str) -> str:
+    """Return the last part of a path or URI."""
+    return Path(path).name
