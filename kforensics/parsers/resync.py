@@ -1,0 +1,117 @@
+"""Where good data goes on behind damage: the next header that checks out, its checksum included.
+
+Rules 2.8 of the format notes: candidates are found by the magic byte and by fields that must make sense, then confirmed
+by checksum, which leaves one false find in four billion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kforensics.parsers.derived import fixed
+from kforensics.parsers.headers import CRC_START, LEGACY_CRC_START, LENGTH_END
+from kforensics.parsers.layouts import BATCH_HEADER, LEGACY_HEADER_V0, LEGACY_HEADER_V1
+from kforensics.parsers.legacy import LENGTH_FIELD
+from kforensics.parsers.rows import CODEC_MASK, CODECS, LOG_APPEND_TIME_BIT
+from kforensics.parsers.window import CHUNK, Window
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["next_candidates", "zeros_end"]
+
+HEADER, V0, V1 = fixed(BATCH_HEADER), fixed(LEGACY_HEADER_V0), fixed(LEGACY_HEADER_V1)
+ATTRIBUTES_IN_USE = 0x7F
+
+
+def zeros_end(window: Window, position: int) -> int:
+    """Return the first position from ``position`` on whose byte is not zero, the window's end if all are."""
+    for piece in window.chunks(position, window.end):
+        rest = piece.lstrip(b"\0")
+        if rest:
+            return position + len(piece) - len(rest)
+        position += len(piece)
+    return window.end
+
+
+def next_candidates(window: Window, position: int) -> Iterator[tuple[int, int]]:
+    """Yield (position, size) of what may be a batch, in order, from ``position`` on; the checksum is not looked at."""
+    while position < window.end:
+        # Chunks overlap by a header, so that none is cut in two.
+        data = window.read(position, CHUNK + HEADER.size)
+        if len(data) < V0.size:
+            return
+        # Whole chunk first: checking a candidate moves the window.
+        found = _in_chunk(data, window.end - position)
+        yield from ((position + at, size) for at, size in found if at < CHUNK)
+        position += CHUNK
+
+
+def _in_chunk(data: bytes, room: int) -> list[tuple[int, int]]:
+    import numpy as np  # only damage pays for it
+
+    buffer = np.frombuffer(data, np.uint8)
+    found = [*_batches(buffer, room), *_legacy(buffer, room, 0), *_legacy(buffer, room, 1)]
+    return sorted(found)
+
+
+def _batches(buffer: NDArray[np.uint8], room: int) -> list[tuple[int, int]]:
+    starts = _with_magic(buffer, 2, HEADER.size)
+    rows = _rows(buffer, starts, HEADER.size).view(HEADER.dtype).ravel()
+    size = rows["length"].astype("i8") + LENGTH_END
+    keep = (size >= HEADER.size) & (starts + size <= room) & (rows["base_offset"] >= 0)
+    keep &= (rows["attributes"] & ~ATTRIBUTES_IN_USE) == 0
+    keep &= (rows["attributes"] & CODEC_MASK) < len(CODECS)
+    keep &= (rows["last_offset_delta"] >= 0) & (rows["count"] >= 0)
+    keep &= rows["count"].astype("i8") <= rows["last_offset_delta"].astype("i8") + 1
+    for name in ("producer_id", "producer_epoch", "base_sequence"):
+        keep &= rows[name] >= -1
+    return list(zip(starts[keep].tolist(), size[keep].tolist(), strict=True))
+
+
+def _legacy(buffer: NDArray[np.uint8], room: int, magic: int) -> list[tuple[int, int]]:
+    """Find entries of format 0 or 1: key and value lengths must fill the announced size exactly."""
+    import numpy as np  # as above
+
+    layout = (V0, V1)[magic]
+    starts = _with_magic(buffer, magic, layout.size + LENGTH_FIELD)
+    rows = _rows(buffer, starts, layout.size).view(layout.dtype).ravel()
+    size = rows["size"].astype("i8") + LENGTH_END
+    keep = (size >= layout.size + 2 * LENGTH_FIELD) & (starts + size <= room) & (rows["offset"] >= 0)
+    allowed = CODEC_MASK | (LOG_APPEND_TIME_BIT if magic else 0)
+    keep &= (rows["attributes"] & ~allowed) == 0
+    starts, size = starts[keep], size[keep]
+    key = np.maximum(_lengths(buffer, starts + layout.size), 0)
+    value_at = starts + layout.size + LENGTH_FIELD + key
+    # The value's length may lie outside this chunk: such a candidate is left to the checksum.
+    inside = (value_at + LENGTH_FIELD <= len(buffer)) & (key < size)
+    value = np.maximum(_lengths(buffer, np.where(inside, value_at, 0)), 0)
+    exact = layout.size + 2 * LENGTH_FIELD + key + value == size
+    keep = (key < size) & (exact | ~inside)
+    return list(zip(starts[keep].tolist(), size[keep].tolist(), strict=True))
+
+
+def _with_magic(buffer: NDArray[np.uint8], magic: int, needed: int) -> NDArray[np.int64]:
+    """Return the positions that have the magic byte where it belongs and ``needed`` bytes behind them."""
+    import numpy as np  # as above
+
+    at = HEADER.offsets["magic"]
+    count = max(0, len(buffer) - needed + 1)
+    return np.flatnonzero(buffer[at : at + count] == magic).astype(np.int64)
+
+
+def _rows(buffer: NDArray[np.uint8], starts: NDArray[np.int64], width: int) -> NDArray[np.uint8]:
+    import numpy as np  # as above
+
+    return np.ascontiguousarray(buffer[starts[:, None] + np.arange(width)])
+
+
+def _lengths(buffer: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.int64]:
+    return _rows(buffer, at, LENGTH_FIELD).view(">i4").ravel().astype("i8")
+
+
+def crc_start(magic: int) -> int:
+    """Return where in a batch the bytes under its checksum begin."""
+    return LEGACY_CRC_START if magic < 2 else CRC_START
