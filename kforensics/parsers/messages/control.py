@@ -1,0 +1,87 @@
+"""Keys and values of control records.
+
+Source: https://github.com/apache/kafka/tree/trunk/clients/src/main/resources/common/message,
+as shipped in the jars of the releases from 2.7 to 4.4.
+"""
+
+from __future__ import annotations
+
+from kforensics.parsers.messages.schema import Field, Message
+
+_VOTER = (
+    Field("voterId", "int32"),
+    Field("voterDirectoryId", "uuid", "1+", since="3.9"),
+)
+
+CONTROL_RECORD_TYPE_SCHEMA = Message(
+    "ControlRecordTypeSchema", None, (Field("type", "int16"),), flexible=None, highest=(("4.3", 0),)
+)
+END_TXN_MARKER = Message(
+    "EndTxnMarker", None, (Field("coordinatorEpoch", "int32"),), flexible=None, highest=(("4.1", 0),)
+)
+LEADER_CHANGE_MESSAGE = Message(
+    "LeaderChangeMessage",
+    None,
+    (
+        Field("version", "int16", since="3.0"),
+        Field("leaderId", "int32"),
+        Field("voters", "[]Voter", fields=_VOTER, common=True),
+        Field("grantingVoters", "[]Voter", fields=_VOTER, since="2.8", common=True),
+    ),
+    highest=(
+        ("2.7", 0),
+        ("3.9", 1),
+    ),
+)
+SNAPSHOT_HEADER_RECORD = Message(
+    "SnapshotHeaderRecord",
+    None,
+    (
+        Field("version", "int16"),
+        Field("lastContainedLogTimestamp", "int64"),
+    ),
+    highest=(("3.0", 0),),
+)
+SNAPSHOT_FOOTER_RECORD = Message("SnapshotFooterRecord", None, (Field("version", "int16"),), highest=(("3.0", 0),))
+KRAFT_VERSION_RECORD = Message(
+    "KRaftVersionRecord",
+    None,
+    (
+        Field("version", "int16"),
+        Field("kRaftVersion", "int16"),
+    ),
+    highest=(("3.8", 0),),
+)
+VOTERS_RECORD = Message(
+    "VotersRecord",
+    None,
+    (
+        Field("version", "int16"),
+        Field(
+            "voters",
+            "[]Voter",
+            fields=(
+                Field("voterId", "int32"),
+                Field("voterDirectoryId", "uuid"),
+                Field(
+                    "endpoints",
+                    "[]Endpoint",
+                    fields=(
+                        Field("name", "string"),
+                        Field("host", "string"),
+                        Field("port", "uint16"),
+                    ),
+                ),
+                Field(
+                    "kRaftVersionFeature",
+                    "KRaftVersionFeature",
+                    fields=(
+                        Field("minSupportedVersion", "int16"),
+                        Field("maxSupportedVersion", "int16"),
+                    ),
+                ),
+            ),
+        ),
+    ),
+    highest=(("3.8", 0),),
+)

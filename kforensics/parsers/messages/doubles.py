@@ -1,0 +1,168 @@
+"""The digits Java gives a double: `Double.toString` up to JDK 18, which is not always the shortest form.
+
+A port of `jdk.internal.math.FloatingDecimal.BinaryToASCIIBuffer`. Kafka's tools print client quotas with it. Names
+follow the original: the number is B / S, M is half the distance to its neighbour, all three scaled to integers.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+_EXP_SHIFT: Final = 52
+_EXP_BIAS: Final = 1023
+_HIDDEN_BIT: Final = 1 << _EXP_SHIFT
+_POWERS_OF_5: Final = 27
+_SMALL_BINARY_EXPONENTS: Final = range(-21, 63)
+
+
+@dataclass(slots=True)
+class _Digits:
+    """Decimal digits behind a point, times ten to the exponent."""
+
+    digits: list[int]
+    exponent: int
+
+    def round_up(self) -> None:
+        """Add one to the last digit. As in Java, nines that overflow stay as zeros."""
+        index = len(self.digits) - 1
+        while self.digits[index] == 9 and index > 0:
+            self.digits[index] = 0
+            index -= 1
+        if self.digits[index] == 9:
+            self.exponent += 1
+            self.digits[index] = 1
+        else:
+            self.digits[index] += 1
+
+
+def double_text(number: float) -> str:
+    """The text of `Double.toString(number)`.
+
+    >>> [double_text(n) for n in (1.0, 1048576.0, 1e7, 9.999e-4, -0.0, 2e-3)]
+    ['1.0', '1048576.0', '1.0E7', '9.999E-4', '-0.0', '0.002']
+    """
+    if math.isnan(number):
+        return "NaN"
+    sign = "-" if math.copysign(1, number) < 0 else ""
+    if math.isinf(number):
+        return f"{sign}Infinity"
+    return f"{sign}0.0" if number == 0 else sign + _layout(_digits_of(abs(number)))
+
+
+def _layout(decimal: _Digits) -> str:
+    digits, exponent = "".join(map(str, decimal.digits)), decimal.exponent
+    if 0 < exponent < 8:
+        whole = digits[:exponent].ljust(exponent, "0")
+        return f"{whole}.{digits[exponent:] or '0'}"
+    if -3 < exponent <= 0:
+        return f"0.{'0' * -exponent}{digits}"
+    return f"{digits[0]}.{digits[1:] or '0'}E{exponent - 1}"
+
+
+def _digits_of(number: float) -> _Digits:
+    bits = int.from_bytes(struct.pack(">d", number), "big")
+    exponent, fraction = bits >> _EXP_SHIFT, bits & (_HIDDEN_BIT - 1)
+    significant = _EXP_SHIFT + 1
+    if exponent == 0:
+        significant = fraction.bit_length()
+        shift = _EXP_SHIFT + 1 - significant
+        fraction, exponent = fraction << shift, 1 - shift
+    else:
+        fraction |= _HIDDEN_BIT
+    exponent -= _EXP_BIAS
+    tail_zeros = (fraction & -fraction).bit_length() - 1
+    fraction_bits = _EXP_SHIFT + 1 - tail_zeros
+    tiny_bits = max(0, fraction_bits - exponent - 1)
+    # The easy case of Java's: an integer that fits a long.
+    if tiny_bits == 0 and exponent in _SMALL_BINARY_EXPONENTS and fraction_bits < 64:
+        return _integer(fraction, exponent, significant)
+    return _quotient(fraction, exponent, significant, tail_zeros)
+
+
+def _integer(fraction: int, exponent: int, significant: int) -> _Digits:
+    """Digits of an integer, without those that its 53 bits cannot mean."""
+    beyond = exponent - significant - 1
+    insignificant = int(beyond * math.log10(2)) if beyond > 1 else 0
+    whole = fraction << exponent - _EXP_SHIFT if exponent >= _EXP_SHIFT else fraction >> _EXP_SHIFT - exponent
+    if insignificant:
+        power = 10**insignificant
+        whole, residue = divmod(whole, power)
+        whole += residue >= power >> 1
+    text = str(whole)
+    return _Digits([int(digit) for digit in text.rstrip("0")], len(text) + insignificant)
+
+
+def _estimate(fraction: int, exponent: int) -> int:
+    """The decimal exponent, or one too many."""
+    mantissa: float = struct.unpack(
+        ">d", ((_EXP_BIAS << _EXP_SHIFT) | fraction & (_HIDDEN_BIT - 1)).to_bytes(8, "big")
+    )[0]
+    return math.floor((mantissa - 1.5) * 0.289529654 + 0.176091259 + exponent * 0.301029995663981)
+
+
+def _bits_of_power_of_5(power: int) -> int:
+    if power >= _POWERS_OF_5:
+        return power * 3
+    return (5**power).bit_length() if power else 0
+
+
+def _quotient(fraction: int, exponent: int, significant: int, tail_zeros: int) -> _Digits:
+    """Digits of B / S until the rest is smaller than M."""
+    fraction_bits = _EXP_SHIFT + 1 - tail_zeros
+    tiny_bits = max(0, fraction_bits - exponent - 1)
+    decimal = _estimate(fraction, exponent)
+    b5, s5 = max(0, -decimal), max(0, decimal)
+    b2, s2 = b5 + tiny_bits + exponent, s5 + tiny_bits
+    m2 = b2 - significant
+    b2 -= fraction_bits - 1
+    common = min(b2, s2)
+    # A power of two has its lower neighbour at half the distance.
+    b2, s2, m2 = b2 - common, s2 - common, m2 - common - (fraction_bits == 1)
+    if m2 < 0:
+        b2, s2, m2 = b2 - m2, s2 - m2, 0
+    b_bits = fraction_bits + b2 + _bits_of_power_of_5(b5)
+    ten_s_bits = s2 + 1 + _bits_of_power_of_5(s5 + 1)
+    width = next((bits for bits in (32, 64) if b_bits < bits and ten_s_bits < bits), None)
+    b = (fraction >> tail_zeros) * 5**b5 << b2
+    return _generate(b, 5**s5 << s2, 5**b5 << m2, decimal, width)
+
+
+def _wrap(number: int, width: int | None) -> int:
+    if width is None:
+        return number
+    number &= (1 << width) - 1
+    return number - (1 << width) if number >> width - 1 else number
+
+
+def _generate(b: int, s: int, m: int, decimal: int, width: int | None) -> _Digits:
+    """Divide digit by digit.
+
+    Java does this in int, long or big integers, and not quite alike: the upper test is strict in the first two only,
+    and M may overflow there.
+    """
+    tens = s * 10
+    digits: list[int] = []
+    first = True
+    low = high = False
+    while first or not (low or high):
+        digit, rest = divmod(b, s)
+        b, m = rest * 10, _wrap(m * 10, width)
+        # Java's sum overflows too, and its test takes the result as it is.
+        upper = _wrap(b + m, width)
+        low, high = (b < m, upper > tens if width else upper >= tens) if m > 0 else (True, True)
+        if first and digit == 0 and not high:
+            decimal -= 1
+        else:
+            digits.append(digit)
+        # At least one digit must follow the point in the form with an exponent.
+        if first and not -3 <= decimal < 8:
+            low = high = False
+        first = False
+    result = _Digits(digits, decimal + 1)
+    tie = _wrap(_wrap(2 * b, width) - tens, width)
+    if high and (not low or tie > 0 or (tie == 0 and digits[-1] % 2)):
+        result.round_up()
+    return result

@@ -1,0 +1,81 @@
+"""Decoded messages as JSON, to the byte as Kafka's generated `JsonConverter` classes and Jackson print them."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kforensics.parsers.messages.codec import default_of
+from kforensics.parsers.messages.doubles import double_text
+from kforensics.parsers.messages.schema import NEWEST, Field, Message, has_version, layout
+
+_ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')
+_SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+
+
+def to_json(message: Message, value: Mapping[str, Any], version: int, release: str = NEWEST) -> str:
+    """The JSON text of a decoded message.
+
+    Args:
+        message: Its table.
+        value: What `decode` returned.
+        version: The version to print it at, which may differ from the one it was read at.
+        release: Whose schema names and orders the fields.
+    """
+    return json_text(json_tree(message, value, version, release))
+
+
+def json_tree(message: Message, value: Mapping[str, Any], version: int, release: str = NEWEST) -> dict[str, Any]:
+    """What `to_json` prints, as a tree without fields the version lacks and without tagged fields at their default."""
+    return _tree(layout(message, release).fields, value, version)
+
+
+def _tree(fields: tuple[Field, ...], value: Mapping[str, Any], version: int) -> dict[str, Any]:
+    tree = {}
+    for field in fields:
+        if not has_version(field.versions, version):
+            continue
+        default = default_of(field)
+        held = value[field.name] if field.name in value else default()
+        if field.tag is None or held != default():
+            tree[field.name] = _branch(field, held, version)
+    return tree
+
+
+def _branch(field: Field, held: Any, version: int) -> Any:
+    if not field.fields or held is None:
+        return held
+    if field.is_array:
+        return [_tree(field.fields, element, version) for element in held]
+    return _tree(field.fields, held, version)
+
+
+def json_string(text: str) -> str:
+    r"""A string as Jackson quotes it.
+
+    >>> print(json_string('a/"é\x01\n'))
+    "a/\"é\u0001\n"
+    """
+    return f'"{_ESCAPED.sub(_escape, text)}"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    return _SHORT_ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04X}"
+
+
+def json_text(tree: Any) -> str:
+    """JSON without white space, as Jackson writes a tree of dicts, lists, strings, bytes, numbers and so on."""
+    if isinstance(tree, str):
+        return json_string(tree)
+    if isinstance(tree, dict):
+        return "{" + ",".join(f"{json_string(name)}:{json_text(branch)}" for name, branch in tree.items()) + "}"
+    if isinstance(tree, (list, tuple)):
+        return "[" + ",".join(map(json_text, tree)) + "]"
+    if isinstance(tree, bytes):
+        return f'"{base64.b64encode(tree).decode("ascii")}"'
+    if isinstance(tree, float):
+        text = double_text(tree)
+        return text if text[-1].isdigit() else f'"{text}"'
+    return {None: "null", True: "true", False: "false"}[tree] if tree is None or isinstance(tree, bool) else str(tree)

@@ -1,0 +1,205 @@
+"""Records of `__consumer_offsets` that streams groups write (KIP-1071).
+
+Source: https://github.com/apache/kafka/tree/trunk/group-coordinator/src/main/resources/common/message,
+as shipped in the jars of the releases from 2.7 to 4.4.
+"""
+
+from __future__ import annotations
+
+from kforensics.parsers.messages.schema import Field, Message
+
+_TASK_IDS = (
+    Field("subtopologyId", "string"),
+    Field("partitions", "[]int32"),
+)
+_CURRENT_TASK_IDS = (
+    Field("subtopologyId", "string"),
+    Field("partitions", "[]int32"),
+    Field("assignmentEpochs", "[]int32", nullable="0+", tag=0, since="4.2"),
+)
+_TOPIC_CONFIG = (
+    Field("key", "string"),
+    Field("value", "string"),
+)
+
+STREAMS_GROUP_METADATA_KEY = Message(
+    "StreamsGroupMetadataKey", 17, (Field("groupId", "string"),), flexible=None, highest=(("4.1", 0),)
+)
+STREAMS_GROUP_METADATA_VALUE = Message(
+    "StreamsGroupMetadataValue",
+    17,
+    (
+        Field("epoch", "int32"),
+        Field("metadataHash", "int64"),
+        Field("validatedTopologyEpoch", "int32", tag=0, default=-1, since="4.2"),
+        Field(
+            "lastAssignmentConfigs",
+            "[]LastAssignmentConfig",
+            nullable="0+",
+            tag=1,
+            fields=(
+                Field("key", "string"),
+                Field("value", "string"),
+            ),
+            since="4.2",
+            common=True,
+        ),
+        Field("storedDescriptionTopologyEpoch", "int32", tag=2, default=-1, since="4.4"),
+        Field("failedDescriptionTopologyEpoch", "int32", tag=3, default=-1, since="4.4"),
+    ),
+    highest=(("4.1", 0),),
+)
+STREAMS_GROUP_MEMBER_METADATA_KEY = Message(
+    "StreamsGroupMemberMetadataKey",
+    19,
+    (
+        Field("groupId", "string"),
+        Field("memberId", "string"),
+    ),
+    flexible=None,
+    highest=(("4.1", 0),),
+)
+STREAMS_GROUP_MEMBER_METADATA_VALUE = Message(
+    "StreamsGroupMemberMetadataValue",
+    19,
+    (
+        Field("instanceId", "string", nullable="0+"),
+        Field("rackId", "string", nullable="0+"),
+        Field("clientId", "string"),
+        Field("clientHost", "string"),
+        Field("rebalanceTimeoutMs", "int32", default=-1),
+        Field("topologyEpoch", "int32"),
+        Field("processId", "string"),
+        Field(
+            "userEndpoint",
+            "Endpoint",
+            nullable="0+",
+            default=None,
+            fields=(
+                Field("host", "string"),
+                Field("port", "uint16"),
+            ),
+            common=True,
+        ),
+        Field(
+            "clientTags",
+            "[]KeyValue",
+            fields=(
+                Field("key", "string"),
+                Field("value", "string"),
+            ),
+            common=True,
+        ),
+    ),
+    highest=(("4.1", 0),),
+)
+STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_KEY = Message(
+    "StreamsGroupTargetAssignmentMetadataKey", 20, (Field("groupId", "string"),), flexible=None, highest=(("4.1", 0),)
+)
+STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = Message(
+    "StreamsGroupTargetAssignmentMetadataValue",
+    20,
+    (
+        Field("assignmentEpoch", "int32"),
+        Field("assignmentTimestamp", "int64", tag=0, since="4.3"),
+    ),
+    highest=(("4.1", 0),),
+)
+STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = Message(
+    "StreamsGroupTargetAssignmentMemberKey",
+    21,
+    (
+        Field("groupId", "string"),
+        Field("memberId", "string"),
+    ),
+    flexible=None,
+    highest=(("4.1", 0),),
+)
+STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = Message(
+    "StreamsGroupTargetAssignmentMemberValue",
+    21,
+    (
+        Field("activeTasks", "[]TaskIds", fields=_TASK_IDS, common=True),
+        Field("standbyTasks", "[]TaskIds", fields=_TASK_IDS, common=True),
+        Field("warmupTasks", "[]TaskIds", fields=_TASK_IDS, common=True),
+    ),
+    highest=(("4.1", 0),),
+)
+STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = Message(
+    "StreamsGroupCurrentMemberAssignmentKey",
+    22,
+    (
+        Field("groupId", "string"),
+        Field("memberId", "string"),
+    ),
+    flexible=None,
+    highest=(("4.1", 0),),
+)
+STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = Message(
+    "StreamsGroupCurrentMemberAssignmentValue",
+    22,
+    (
+        Field("memberEpoch", "int32"),
+        Field("previousMemberEpoch", "int32"),
+        Field("state", "int8"),
+        Field("activeTasks", "[]TaskIds", fields=_CURRENT_TASK_IDS, common=True),
+        Field("standbyTasks", "[]TaskIds", fields=_CURRENT_TASK_IDS, common=True),
+        Field("warmupTasks", "[]TaskIds", fields=_CURRENT_TASK_IDS, common=True),
+        Field("activeTasksPendingRevocation", "[]TaskIds", fields=_CURRENT_TASK_IDS, common=True),
+        Field("standbyTasksPendingRevocation", "[]TaskIds", fields=_CURRENT_TASK_IDS, common=True),
+        Field("warmupTasksPendingRevocation", "[]TaskIds", fields=_CURRENT_TASK_IDS, common=True),
+    ),
+    highest=(("4.1", 0),),
+)
+STREAMS_GROUP_TOPOLOGY_KEY = Message(
+    "StreamsGroupTopologyKey", 23, (Field("groupId", "string"),), flexible=None, highest=(("4.1", 0),)
+)
+STREAMS_GROUP_TOPOLOGY_VALUE = Message(
+    "StreamsGroupTopologyValue",
+    23,
+    (
+        Field("epoch", "int32"),
+        Field(
+            "subtopologies",
+            "[]Subtopology",
+            fields=(
+                Field("subtopologyId", "string"),
+                Field("sourceTopics", "[]string"),
+                Field("sourceTopicRegex", "[]string"),
+                Field(
+                    "stateChangelogTopics",
+                    "[]TopicInfo",
+                    fields=(
+                        Field("name", "string"),
+                        Field("partitions", "int32"),
+                        Field("replicationFactor", "int16"),
+                        Field("topicConfigs", "[]TopicConfig", fields=_TOPIC_CONFIG, common=True),
+                    ),
+                    common=True,
+                ),
+                Field("repartitionSinkTopics", "[]string"),
+                Field(
+                    "repartitionSourceTopics",
+                    "[]TopicInfo",
+                    fields=(
+                        Field("name", "string"),
+                        Field("partitions", "int32"),
+                        Field("replicationFactor", "int16"),
+                        Field("topicConfigs", "[]TopicConfig", fields=_TOPIC_CONFIG, common=True),
+                    ),
+                    common=True,
+                ),
+                Field(
+                    "copartitionGroups",
+                    "[]CopartitionGroup",
+                    fields=(
+                        Field("sourceTopics", "[]int16"),
+                        Field("sourceTopicRegex", "[]int16"),
+                        Field("repartitionSourceTopics", "[]int16"),
+                    ),
+                ),
+            ),
+        ),
+    ),
+    highest=(("4.1", 0),),
+)
