@@ -1,0 +1,163 @@
+"""The lines of a ``.log`` or ``.checkpoint``: one per batch, one per record, in the form of any release.
+
+Rule: ``DumpLogSegments.dumpLog`` of each release. Text comes in the pieces that the tool prints at once, because where
+an exception strikes between two of them, the first has been printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from kforensics.dumplog.file_records import java_error
+from kforensics.dumplog.java import JavaError, java_text
+from kforensics.dumplog.styles import Style
+from kforensics.parsers.failures import ILLEGAL_ARGUMENT, unknown_codec
+from kforensics.parsers.legacy import LegacyError, Message
+from kforensics.parsers.rows import Batch, Record
+
+__all__ = ["ControlSuffix", "Decode", "RecordLines", "batch_line"]
+
+Decode = Callable[[bytes | None, bytes | None, int], tuple[str | None, str | None]]
+ControlSuffix = Callable[[bytes | None, bytes | None], str]
+
+
+def batch_line(batch: Batch, style: Style, position: int | None = None, codec: str | None = None) -> Iterator[str]:
+    """Yield the two halves of a batch line.
+
+    Args:
+        batch: the batch.
+        style: the release to imitate.
+        position: what to print as position, None for the batch's own.
+        codec: what to print as codec, None for its name.
+
+    Raises:
+        JavaError: the codec or the format is none that Kafka knows.
+    """
+    yield f"offset: {batch.last_offset}" if batch.is_legacy else _first_half(batch, style)
+    if batch.magic < 0:
+        raise JavaError(ILLEGAL_ARGUMENT, f"Invalid magic used in LegacyRecord: {batch.magic}")
+    if batch.compression_type is None and codec is None:
+        raise java_error(unknown_codec(batch.codec))
+    yield (
+        f" position: {batch.position if position is None else position} {batch.timestamp_type}: {batch.max_timestamp}"
+        f" size: {batch.size} magic: {batch.magic} compresscodec: {codec or codec_name(batch, style)} crc: {batch.crc}"
+        f" isvalid: {java_bool(batch.crc_valid)}\n"
+    )
+
+
+def _first_half(batch: Batch, style: Style) -> str:
+    horizon = f" deleteHorizonMs: {optional_long(batch.delete_horizon_ms)}" if style.delete_horizon else ""
+    return (
+        f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.count}"
+        f" baseSequence: {batch.base_sequence} lastSequence: {batch.last_sequence}"
+        f" producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch}"
+        f" partitionLeaderEpoch: {batch.partition_leader_epoch}"
+        f" isTransactional: {java_bool(batch.is_transactional)} isControl: {java_bool(batch.is_control)}{horizon}"
+    )
+
+
+def codec_name(batch: Batch, style: Style) -> str:
+    """Return the codec's name in the letters of the release."""
+    name = batch.compression_type or str(batch.codec)
+    return name.upper() if style.upper_case_codecs else name
+
+
+def java_bool(value: object) -> str:
+    """Return a truth value as Java prints it."""
+    return "true" if value else "false"
+
+
+def optional_long(value: int | None) -> str:
+    """Return a number or its absence as ``java.util.OptionalLong`` prints it."""
+    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLines:
+    """Prints record lines.
+
+    Attributes:
+        style: the release to imitate.
+        decode: key and value to text, None not to print them.
+        control_suffix: key and value of a control record to text.
+        skip_metadata: leave out all but key and payload.
+    """
+
+    style: Style
+    decode: Decode | None
+    control_suffix: ControlSuffix
+    skip_metadata: bool = False
+
+    def record(self, batch: Batch, record: Record) -> Iterator[str]:
+        """Yield the pieces of one line of a format 2 record.
+
+        Raises:
+            JavaError: a decoder gives up where the tool's does.
+        """
+        bar = "| "
+        if not self.skip_metadata:
+            names = ",".join(java_text(key) for key, _ in record.headers) if record.headers else ""
+            yield f"{self._metadata(batch, record)} sequence: {record.sequence} headerKeys: [{names}]"
+            if batch.is_control:
+                yield self.control_suffix(record.key, record.value)
+            bar = " "
+        if self.decode and not batch.is_control:
+            yield self._contents(bar, self.decode(record.key, record.value, record.offset))
+        yield "\n"
+
+    def message(self, batch: Batch, message: Message, base_offset: int) -> Iterator[str]:
+        """Yield the pieces of one line of a message of format 0 or 1; raises as :meth:`record`.
+
+        Args:
+            batch: the top-level entry.
+            message: the entry itself, or one from inside it.
+            base_offset: offset of the first message in the entry.
+        """
+        bar = "| "
+        try:
+            if not self.skip_metadata:
+                yield self._legacy_metadata(batch, message, base_offset)
+                bar = " "
+            if self.decode:
+                yield self._contents(bar, self.decode(message.key(), message.value(), message.offset))
+        except LegacyError as error:
+            raise java_error(error.failure) from None
+        yield "\n"
+
+    def _metadata(self, batch: Batch, record: Record) -> str:
+        style = self.style
+        sizes = f"{style.key_size}: {record.key_size} {style.value_size}: {record.value_size}"
+        if style.record_form == "E":
+            start = f"| offset: {record.offset} isValid: true crc: null {sizes}"
+            return f"{start} {self._form_e(batch, record.timestamp, batch.base_offset)}"
+        return f"| offset: {record.offset} {batch.timestamp_type}: {record.timestamp} {sizes}"
+
+    def _legacy_metadata(self, batch: Batch, message: Message, base_offset: int) -> str:
+        style = self.style
+        key_size, value_size = message.sizes()
+        sizes = f"{style.key_size}: {key_size} {style.value_size}: {value_size}"
+        valid, crc = java_bool(message.crc_valid), message.stored_crc
+        tail = style.legacy_tail.format(valid=valid, crc=crc)
+        if style.record_form == "E":
+            start = f"| offset: {message.offset} isValid: {valid} crc: {crc} {sizes}"
+            return f"{start} {self._form_e(batch, message.timestamp, base_offset)}{tail}"
+        return f"| offset: {message.offset} {batch.timestamp_type}: {message.timestamp} {sizes}{tail}"
+
+    def _form_e(self, batch: Batch, timestamp: int, base_offset: int | None) -> str:
+        numbers = (batch.base_sequence, batch.last_sequence, batch.producer_epoch, batch.partition_leader_epoch)
+        base, last, epoch, leader_epoch = (-1 if number is None else number for number in numbers)
+        return (
+            f"{batch.timestamp_type}: {timestamp} baseOffset: {base_offset} lastOffset: {batch.last_offset}"
+            f" baseSequence: {base} lastSequence: {last} producerEpoch: {epoch} partitionLeaderEpoch: {leader_epoch}"
+            f" batchSize: {batch.size} magic: {batch.magic} compressType: {codec_name(batch, self.style)}"
+            f" position: {batch.position}"
+        )
+
+    def _contents(self, bar: str, texts: tuple[str | None, str | None]) -> str:
+        key, payload = texts
+        out = "" if key is None else f"{bar}key: {key}"
+        if payload is None:
+            return out
+        lone = bar if self.style.bar_before_lone_payload else " "
+        return f"{out}{' ' if out else lone}payload: {payload}"

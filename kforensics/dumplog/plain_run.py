@@ -1,0 +1,163 @@
+"""A dump in plain style: the lines of the newest tool without its bugs, of every kind of file, past every damage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kforensics.dumplog.decoders import DEFAULT_CLASSES, Decoder, class_decoder, control_suffix, decoder, plain
+from kforensics.dumplog.java import JavaError
+from kforensics.dumplog.log_dump import first_line
+from kforensics.dumplog.log_lines import RecordLines, batch_line
+from kforensics.dumplog.options import INT_MAX, ToolOptions
+from kforensics.dumplog.styles import PLAIN
+from kforensics.errors import UsageError
+from kforensics.parsers.discover import FoundFile
+from kforensics.parsers.file_rows import LOG_KINDS, Reading, file_rows, table_of
+from kforensics.parsers.legacy import legacy_messages
+from kforensics.parsers.log_rows import failure_damage
+from kforensics.parsers.records import decode_records, open_payload
+from kforensics.parsers.rows import Batch, Damage, Failure
+from kforensics.parsers.selection import Selection, selected_batches
+from kforensics.parsers.source import Source
+from kforensics.parsers.tables import PLACE, TABLES
+
+__all__ = ["PlainRun"]
+
+Text = Callable[[bytes], str]
+
+
+class PlainRun:
+    """Prints files one after the other.
+
+    Args:
+        options: the options of Kafka's tool.
+        selection: which batches and records.
+        budget: most bytes to decompress per batch.
+        texts: what makes text of keys and values, None for the decoders of the options.
+        limit: most record lines, or batch lines where no records are printed.
+    """
+
+    def __init__(
+        self,
+        options: ToolOptions,
+        selection: Selection,
+        budget: int,
+        texts: tuple[Text, Text] | None = None,
+        limit: int | None = None,
+    ) -> None:
+        self._options, self._selection, self._budget, self._left = options, selection, budget, limit
+        self._lines = self._record_lines(texts) if options.prints_records or texts else None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the limit is reached."""
+        return self._left is not None and self._left <= 0
+
+    def text(self, found: FoundFile, source: Source, start: int = 0) -> Iterator[str | Damage]:
+        """Yield the text of a file and, where it stands, the damage."""
+        yield f"Dumping {source.path}\n"
+        if found.kind in LOG_KINDS:
+            yield from self._log(source, start)
+        elif table_of(found.kind):
+            yield from self._state(found, source)
+        else:
+            yield f"({found.kind}: {source.size} bytes that hold nothing to decode)\n"
+
+    def summary(self) -> list[str]:
+        """Return what is to be said behind the last file."""
+        return []
+
+    def _record_lines(self, texts: tuple[Text, Text] | None) -> RecordLines:
+        contents = self._options.prints_contents or texts is not None
+        decode = _text_decoder(*texts) if texts else _option_decoder(self._options)
+        return RecordLines(PLAIN, decode if contents else None, control_suffix, self._options.skip_record_metadata)
+
+    def _log(self, source: Source, start: int) -> Iterator[str | Damage]:
+        try:
+            yield first_line(source.path, PLAIN) + "\n"
+        except JavaError:
+            yield ""  # a log under another name has no first line
+        end = self._options.max_bytes if self._options.max_bytes < INT_MAX else None
+        for row in selected_batches(source, self._selection, start, end):
+            if isinstance(row, Damage):
+                yield row
+                continue
+            yield _batch_text(row)
+            if self._lines:
+                yield from self._records(self._lines, source, row)
+            else:
+                self._count()
+            if self.finished:
+                return
+
+    def _count(self) -> None:
+        if self._left is not None:
+            self._left -= 1
+
+    def _records(self, lines: RecordLines, source: Source, batch: Batch) -> Iterator[str | Damage]:
+        data = source.read(batch.position, batch.size)
+        pieces = self._legacy(lines, batch, data) if batch.is_legacy else self._modern(lines, batch, data)
+        for piece in pieces:
+            yield piece
+            if isinstance(piece, str):
+                self._count()
+            if self.finished:
+                return
+
+    def _modern(self, lines: RecordLines, batch: Batch, data: bytes) -> Iterator[str | Damage]:
+        for row in decode_records(batch, open_payload(batch, data, self._budget)):
+            if isinstance(row, Failure):
+                yield failure_damage(batch, row)
+            elif self._selection.keeps_record(row):
+                yield "".join(lines.record(batch, row))
+
+    def _legacy(self, lines: RecordLines, batch: Batch, data: bytes) -> Iterator[str | Damage]:
+        for message in legacy_messages(batch, data, self._budget):
+            if isinstance(message, Failure):
+                yield failure_damage(batch, message)
+                continue
+            text: list[str] = []
+            try:
+                if not self._selection.keeps_record(message.record()):
+                    continue
+                text.extend(lines.message(batch, message, batch.last_offset))
+            except JavaError as error:
+                start, end = batch.position, batch.position + batch.size
+                yield "".join(text) + "\n"
+                yield Damage(start, end, "record-structure", error.message or error.class_name, None, start)
+            else:
+                yield "".join(text)
+
+    def _state(self, found: FoundFile, source: Source) -> Iterator[str | Damage]:
+        table = TABLES[table_of(found.kind) or ""]
+        names = table.names[len(PLACE) + 1 :]
+        damage: list[Damage] = []
+        for row in file_rows(found, source, Reading(), damage.append):
+            yield from damage
+            damage.clear()
+            yield " ".join(f"{name}: {value}" for name, value in zip(names, row[len(PLACE) + 1 :], strict=True)) + "\n"
+        yield from damage
+
+
+def _batch_text(batch: Batch) -> str:
+    """Return a batch line; a codec number that means nothing is printed as the number."""
+    if batch.compression_type is not None:
+        return "".join(batch_line(batch, PLAIN))
+    return "".join(batch_line(batch, PLAIN, codec=str(batch.codec)))
+
+
+def _text_decoder(key_text: Text, value_text: Text) -> Decoder:
+    return plain.pair(key_text, value_text)
+
+
+def _option_decoder(options: ToolOptions) -> Decoder:
+    if options.topic_decoder:
+        return decoder(options.topic_decoder)
+    default = DEFAULT_CLASSES["4.3"]
+    try:
+        value = class_decoder(options.value_decoder_class or default)
+        key = class_decoder(options.key_decoder_class or default)
+    except JavaError as error:
+        known = "org.apache.kafka.tools.api.{String,Long,Integer,Default}Decoder"
+        raise UsageError(f"{error.cause or error}: such a decoder cannot be loaded; there are {known}") from error
+    return plain.pair(key.decode, value.decode)
