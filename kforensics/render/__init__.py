@@ -1,0 +1,1 @@
+"""Tables to eyes and files: every result in every format."""
