@@ -1,0 +1,138 @@
+"""The library twins of the commands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kforensics.arguments import offset_range, pattern, time_range
+from kforensics.dump_files import Outcome, find_files, rows_of_files
+from kforensics.errors import InputError
+from kforensics.parsers.codecs import DEFAULT_BUDGET
+from kforensics.parsers.file_rows import Reading, damage_rows, table_of
+from kforensics.parsers.rows import Damage
+from kforensics.parsers.selection import Selection
+from kforensics.parsers.tables import TABLES
+from kforensics.render.arrow import arrow_table
+from kforensics.render.values import shape
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kforensics.parsers.discover import FoundFile
+
+__all__ = ["Dump", "dump"]
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def dump(  # noqa: PLR0913  # one parameter per filter of the command
+    paths: Paths,
+    *,
+    offset: str | None = None,
+    time: str | None = None,
+    key: str | None = None,
+    producer_id: int | None = None,
+    producer_epoch: int | None = None,
+    leader_epoch: int | None = None,
+    transactional: bool | None = None,
+    control: bool | None = None,
+    max_decompressed_bytes: int = DEFAULT_BUDGET,
+) -> Dump:
+    """Return what is in files, as Arrow tables that are read when they are asked for.
+
+    Args:
+        paths: files, folders, globs or URIs.
+        offset: offsets ``A:B``, B not included.
+        time: times ``A:B`` in ms or ISO 8601, B not included.
+        key: pattern to find in keys.
+        producer_id: producer id of the batch.
+        producer_epoch: producer epoch of the batch.
+        leader_epoch: partition leader epoch of the batch.
+        transactional: transactional batches only, or others only.
+        control: control batches only, or others only.
+        max_decompressed_bytes: most bytes to decompress per batch.
+
+    Raises:
+        InputError: a path cannot be read at all.
+        UsageError: a filter is malformed.
+    """
+    names = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    selection = Selection(
+        offset_range(offset),
+        time_range(time),
+        producer_id,
+        producer_epoch,
+        leader_epoch,
+        transactional,
+        control,
+        pattern(key),
+    )
+    return Dump(tuple(os.fspath(name) for name in names), selection, max_decompressed_bytes)
+
+
+class Dump:
+    """The tables of a dump; each is read from the files when it is first asked for.
+
+    Attributes:
+        files: the files found.
+    """
+
+    def __init__(self, paths: tuple[str, ...], selection: Selection, budget: int) -> None:
+        unreadable: list[str] = []
+        self.files: list[FoundFile] = find_files(paths, unreadable.append, Outcome())
+        if unreadable:
+            raise InputError(", ".join(paths), "; ".join(unreadable))
+        self._selection, self._budget = selection, budget
+        self._tables: dict[str, pa.Table] = {}
+        self._damage: list[tuple[FoundFile, Damage]] | None = None
+
+    @property
+    def batches(self) -> pa.Table:
+        """A row per record batch."""
+        return self.table("batches")
+
+    @property
+    def records(self) -> pa.Table:
+        """A row per record."""
+        return self.table("records")
+
+    @property
+    def damage(self) -> pa.Table:
+        """A row per range of bytes that could not be decoded, records included."""
+        return self.table("damage")
+
+    def table(self, name: str) -> pa.Table:
+        """Return a table by name, such as ``index_entries`` or ``producer_snapshots``.
+
+        Raises:
+            KeyError: there is no such table.
+            InputError: a file cannot be read.
+        """
+        if name not in self._tables:
+            self._tables[name] = self._damage_table() if name == "damage" else self._read(name)
+        return self._tables[name]
+
+    def _read(self, name: str) -> pa.Table:
+        shaped = shape(TABLES[name], None, None)
+        return arrow_table(shaped.table, map(shaped, self._rows(name, [])))
+
+    def _rows(self, name: str, damage: list[tuple[FoundFile, Damage]]) -> Iterable[tuple[object, ...]]:
+        records = name == "records"
+        files = [found for found in self.files if table_of(found.kind, records=records) == name]
+        reading = Reading(records, self._selection, self._budget)
+        return rows_of_files(files, reading, lambda found, row: damage.append((found, row)), _refuse)
+
+    def _damage_table(self) -> pa.Table:
+        damage: list[tuple[FoundFile, Damage]] = []
+        for name in TABLES:
+            if name not in ("files", "batches", "damage"):
+                for _ in self._rows(name, damage):
+                    pass
+        rows = (row for found, item in damage for row in damage_rows(found, [item]))
+        return arrow_table(TABLES["damage"], rows)
+
+
+def _refuse(error: InputError) -> None:
+    raise error

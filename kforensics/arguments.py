@@ -1,0 +1,79 @@
+"""Turns what people type into ranges and filters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from kforensics.errors import UsageError
+from kforensics.parsers.selection import Range
+
+__all__ = ["offset_range", "pattern", "time_range"]
+
+
+def offset_range(text: str | None) -> Range | None:
+    """Return the offsets that ``A:B`` names, B not included; either may be left out. ``A`` alone is one offset.
+
+    Raises:
+        UsageError: the text is no such range.
+    """
+    if text is None:
+        return None
+    if re.fullmatch("[0-9]+", text):
+        return Range(int(text), int(text) + 1)
+    return _range(text, _number, "--offset", "100:200, 100:, :200 or 100")
+
+
+def time_range(text: str | None) -> Range | None:
+    """Return the times in ms that ``A:B`` names, B not included; either may be left out.
+
+    A time is a number of ms since 1970 or ISO 8601; without a zone it is UTC. As ISO times hold colons themselves,
+    every colon is tried as the one in the middle.
+
+    Raises:
+        UsageError: the text is no such range.
+    """
+    hint = "1700000000000:, 2026-11-01T10:00:2026-11-01T11:00 or :2026-11-02"
+    return None if text is None else _range(text, _time, "--time", hint)
+
+
+def pattern(text: str | None) -> re.Pattern[str] | None:
+    """Return a compiled pattern.
+
+    Raises:
+        UsageError: the text is no regular expression.
+    """
+    if text is None:
+        return None
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise UsageError(f"--key {text!r} is no regular expression: {error}") from error
+
+
+def _range(text: str, read: Callable[[str], int | None], option: str, hint: str) -> Range:
+    for match in re.finditer(":", text):
+        left, right = text[: match.start()], text[match.end() :]
+        first, end = read(left), read(right)
+        if (left and first is None) or (right and end is None) or not (left or right):
+            continue
+        if first is None or end is None or first <= end:
+            return Range(first, end)
+    raise UsageError(f"{option} {text!r} is no range; write {option} {hint}")
+
+
+def _number(text: str) -> int | None:
+    return int(text) if re.fullmatch("[0-9]+", text) else None
+
+
+def _time(text: str) -> int | None:
+    if re.fullmatch("-?[0-9]+", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,168 @@
+"""From the words of the command line to a dump, and from its outcome to an exit code."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from dataclasses import fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kforensics.arguments import offset_range, pattern, time_range
+from kforensics.dump_files import DumpRequest, Outcome, dump_rows, dump_text, imitate
+from kforensics.dumplog.options import ToolOptions
+from kforensics.dumplog.styles import STYLES
+from kforensics.errors import UsageError
+from kforensics.parsers.selection import Selection
+from kforensics.render.output import check_beside, open_output
+from kforensics.render.values import BytesFormat, Redactor
+from kforensics.render.writers import Format
+
+__all__ = ["run_dump"]
+
+CLEAN, FINDINGS, UNREADABLE = 0, 1, 3
+TABLES = ("batches", "records", "damage")
+LONGEST_KEY = 64
+NOT_WITH_STYLE = ("redact", "limit", "key_format", "value_format", *TABLES)
+
+
+class FailOn(StrEnum):
+    """Severity of damage from which on the exit code is 1."""
+
+    WARNING = "warning"
+    ERROR = "error"
+    NEVER = "never"
+
+
+def run_dump(words: Mapping[str, Any]) -> int:
+    """Run ``dump`` and return its exit code.
+
+    Args:
+        words: the command's options and arguments by name.
+
+    Raises:
+        UsageError: the words do not go together; the message says what to write instead.
+        InputError: an input cannot be read at all.
+    """
+    fail_on = _choice(FailOn, words["fail_on"], "--fail-on")
+    request = _request(words)
+    check_beside(words["output"], request.paths)
+    with open_output(words["output"]) as out:
+        if request.style:
+            sys.stdout.flush()
+            return imitate(request, out, sys.stderr.buffer)
+        run = dump_text if request.output_format is Format.TEXT else dump_rows
+        outcome = run(request, out, _silence if words["quiet"] else _say)
+    return _exit_code(outcome, fail_on)
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"{_printable(sentence)}\n")
+
+
+def _silence(_sentence: str) -> None:
+    """Say nothing."""
+
+
+def _printable(text: str) -> str:
+    """Return text that a terminal cannot act on."""
+    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in text)
+
+
+def _exit_code(outcome: Outcome, fail_on: FailOn) -> int:
+    if outcome.unreadable:
+        return UNREADABLE
+    failed = outcome.damaged if fail_on is FailOn.ERROR else outcome.damaged + outcome.tails
+    return FINDINGS if failed and fail_on is not FailOn.NEVER else CLEAN
+
+
+def _request(words: Mapping[str, Any]) -> DumpRequest:
+    # As in Java's String.split, empty names at the end do not count.
+    files = tuple(words["files"].rstrip(",").split(",")) if words["files"].strip(",") else ()
+    paths = (*files, *(words["paths"] or ()))
+    if not paths:
+        raise UsageError("nothing to dump; name files or folders, as in: kforensics dump topic-0/*.log")
+    tool = ToolOptions(files=paths, **{option.name: words[option.name] for option in fields(ToolOptions)[1:]})
+    style = _style(words)
+    return DumpRequest(
+        paths=paths,
+        tool=tool,
+        style=style,
+        output_format=_choice(Format, words["output_format"], "--format"),
+        table=_table(words),
+        selection=_selection(words),
+        limit=words["limit"],
+        key_format=_choice(BytesFormat, words["key_format"], "--key-format") if words["key_format"] else None,
+        value_format=_choice(BytesFormat, words["value_format"], "--value-format") if words["value_format"] else None,
+        redact=_redactor(words),
+        budget=words["max_decompressed_bytes"],
+        progress=False if words["quiet"] else words["progress"],
+    )
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def _choice(kind: type[Choice], word: str, option: str) -> Choice:
+    try:
+        return kind(word.lower())
+    except ValueError:
+        raise UsageError(f"{option} {word!r} is none of {', '.join(kind)}") from None
+
+
+def _style(words: Mapping[str, Any]) -> str | None:
+    style: str | None = words["style"]
+    if style is None:
+        return None
+    if style not in STYLES:
+        raise UsageError(f"--style {style!r} is none of {', '.join(STYLES)}")
+    given = [name for name in NOT_WITH_STYLE if words[name] not in (None, False)]
+    if given or words["output_format"] != Format.TEXT or _selection(words) != Selection():
+        raise UsageError(f"--style prints what Kafka's tool prints and nothing else; leave out {_options(given)}")
+    return style
+
+
+def _options(names: list[str]) -> str:
+    return ", ".join(f"--{name.replace('_', '-')}" for name in names) or "filters and --format"
+
+
+def _table(words: Mapping[str, Any]) -> str | None:
+    chosen = [name for name in TABLES if words[name]]
+    if len(chosen) > 1:
+        raise UsageError(f"choose one of {_options(chosen)}")
+    return chosen[0] if chosen else None
+
+
+def _selection(words: Mapping[str, Any]) -> Selection:
+    return Selection(
+        offsets=offset_range(words["offset"]),
+        times=time_range(words["time"]),
+        producer_id=words["producer_id"],
+        producer_epoch=words["producer_epoch"],
+        leader_epoch=words["leader_epoch"],
+        transactional=words["transactional"],
+        control=words["control"],
+        key=pattern(words["key"]),
+    )
+
+
+def _redactor(words: Mapping[str, Any]) -> Redactor | None:
+    """Return what hides payloads; its secret comes from a file, so that it never stands on a command line."""
+    path: Path | None = words["redact_key_file"]
+    if not words["redact"]:
+        if path:
+            raise UsageError("--redact-key-file goes with --redact")
+        return None
+    if path is None:
+        return Redactor(secrets.token_bytes(LONGEST_KEY))
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {os.strerror(error.errno or 0)}") from error
+    if not secret:
+        raise UsageError(f"{path} is empty; put a secret into it, such as 32 random bytes")
+    return Redactor(secret if len(secret) <= LONGEST_KEY else hashlib.sha512(secret).digest())

@@ -1,0 +1,264 @@
+"""``dump``: what is in these files, as Kafka prints it, as lines that go on behind damage, or as rows of tables."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from typing import IO, Any
+
+from kforensics.dumplog.options import ToolOptions
+from kforensics.errors import InputError
+from kforensics.parsers.batches import walk
+from kforensics.parsers.discover import FoundFile, Unreadable, discover
+from kforensics.parsers.file_rows import LOG_KINDS, Reading, damage_rows, file_rows, table_of
+from kforensics.parsers.rows import Batch, Damage
+from kforensics.parsers.selection import Selection, start_position
+from kforensics.parsers.source import Source, open_source
+from kforensics.parsers.tables import TABLES
+from kforensics.render.streams import Meter, MeteredSource, TextSink, metered
+from kforensics.render.values import BytesFormat, Redactor, shape, text_of
+from kforensics.render.writers import Format, open_writer
+
+__all__ = ["DumpRequest", "Outcome", "dump_rows", "dump_text", "find_files", "imitate", "rows_of_files"]
+
+Row = tuple[Any, ...]
+Say = Callable[[str], None]
+# Formats that hold several tables, and so the damage too.
+WITH_DAMAGE = (Format.JSON, Format.NDJSON, Format.TABLE)
+# Bytes that were read although something about them is wrong.
+DOUBTS = ("crc", "magic")
+# What a crash or a live copy leaves at the end of a file, and no alarm by itself.
+TAILS = ("truncated", "zero-tail", "ragged", "shrunk")
+
+
+@dataclass(frozen=True, slots=True)
+class DumpRequest:
+    """What to dump, and how.
+
+    Attributes:
+        paths: files, folders, globs and URIs.
+        tool: the options of Kafka's own tool.
+        style: release to imitate, None for the plain style.
+        output_format: text, or a format of rows.
+        table: ``batches`` or ``records`` of logs, ``damage`` of all files, None for every file's own table.
+        selection: which batches and records.
+        limit: most rows, or record lines, or batch lines where no records are printed.
+        key_format: how keys are shown, None for the format's default.
+        value_format: how values are shown, likewise.
+        redact: replaces keys, values and header values.
+        budget: most bytes to decompress per batch.
+        progress: whether to show progress, None for where a person looks.
+    """
+
+    paths: tuple[str, ...]
+    tool: ToolOptions = field(default_factory=ToolOptions)
+    style: str | None = None
+    output_format: Format = Format.TEXT
+    table: str | None = None
+    selection: Selection = field(default_factory=Selection)
+    limit: int | None = None
+    key_format: BytesFormat | None = None
+    value_format: BytesFormat | None = None
+    redact: Redactor | None = None
+    budget: int = 128 << 20
+    progress: bool | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What went wrong on the way.
+
+    Attributes:
+        unreadable: inputs that could not be read.
+        damaged: damage that is more than a torn or unused tail.
+        tails: torn and unused tails.
+    """
+
+    unreadable: int = 0
+    damaged: int = 0
+    tails: int = 0
+
+    def note(self, path: str, damage: Damage, say: Say) -> None:
+        """Count a piece of damage and say what it is."""
+        say(damage_sentence(path, damage))
+        if damage.reason in TAILS and damage.next_good_position is None and damage.inside_batch is None:
+            self.tails += 1
+        else:
+            self.damaged += 1
+
+
+def imitate(request: DumpRequest, out: IO[bytes], err: IO[bytes]) -> int:
+    """Print what Kafka's tool prints, and return its exit code."""
+    from kforensics.dumplog.run import run_tool  # other formats do not need it
+    from kforensics.dumplog.styles import STYLES
+
+    text, errors = TextSink(out), TextSink(err)
+    style = STYLES[request.style or "4.3"]
+    code = run_tool(request.tool, style, text.write, errors.write, os.getcwd(), budget=request.budget)  # noqa: PTH109  # Java's user.dir, as text
+    text.flush()
+    errors.flush()
+    return code
+
+
+def find_files(paths: tuple[str, ...], say: Say, outcome: Outcome) -> list[FoundFile]:
+    """Return the files under the paths; what cannot be looked into is said and counted."""
+    found = []
+    for row in discover(paths):
+        if isinstance(row, Unreadable):
+            say(f"cannot read {row.path}: {row.why}")
+            outcome.unreadable += 1
+        else:
+            found.append(row)
+    return found
+
+
+def dump_text(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
+    """Print files in plain style: the lines of Kafka's tool, on past all damage, which is said of each file.
+
+    Args:
+        request: what to dump.
+        out: standard output.
+        say: takes sentences for standard error.
+    """
+    from kforensics.dumplog.plain_run import PlainRun  # rows do not need it
+
+    outcome, sink = Outcome(), TextSink(out)
+    files = find_files(request.paths, say, outcome)
+    run = PlainRun(request.tool, request.selection, request.budget, _texts(request), request.limit)
+    with metered(sum(found.size for found in files), wanted=request.progress) as meter:
+        for known, source, start in _opened(files, request.selection, partial(_unread, say, outcome), meter):
+            for row in run.text(known, source, start):
+                if isinstance(row, Damage):
+                    outcome.note(known.path, row, say)
+                else:
+                    sink.write(row)
+            if run.finished:
+                break
+    sink.flush()
+    for line in run.summary():
+        say(line)
+    return outcome
+
+
+def _texts(request: DumpRequest) -> tuple[Callable[[bytes], str], Callable[[bytes], str]] | None:
+    """Return what makes text of keys and of values, None to leave that to the decoders."""
+    if not (request.key_format or request.value_format or request.redact):
+        return None
+    formats = (request.key_format or BytesFormat.UTF8, request.value_format or BytesFormat.UTF8)
+    key, value = (text_of(wanted, request.redact) for wanted in formats)
+    return key, value
+
+
+def dump_rows(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
+    """Write files as rows of tables; see :func:`dump_text`."""
+    outcome = Outcome()
+    files = find_files(request.paths, say, outcome)
+    writer = open_writer(request.output_format, out)
+    damage: list[tuple[FoundFile, Damage]] = []
+
+    def report(found: FoundFile, row: Damage) -> None:
+        damage.append((found, row))
+        outcome.note(found.path, row, say)
+
+    reading = Reading(request.table in ("records", "damage"), request.selection, request.budget)
+    with metered(sum(found.size for found in files), wanted=request.progress) as meter:
+        for name, group in _by_table(request, files).items():
+            rows = rows_of_files(group, reading, report, partial(_unread, say, outcome), meter)
+            if request.table == "damage":
+                deque(rows, maxlen=0)
+                continue
+            shaped = shape(TABLES[name], *_row_formats(request), request.redact)
+            writer.write(shaped.table, map(shaped, islice(rows, request.limit)))
+    if request.table == "damage" or (damage and request.output_format in WITH_DAMAGE):
+        writer.write(TABLES["damage"], (row for found, item in damage for row in damage_rows(found, [item])))
+    writer.close()
+    return outcome
+
+
+def _by_table(request: DumpRequest, files: list[FoundFile]) -> dict[str, list[FoundFile]]:
+    """Return the files by the table they fill, without those that fill none or one that is not wanted."""
+    by_table: dict[str, list[FoundFile]] = {}
+    for found in files:
+        # A file under an unknown name may turn out to be a log.
+        kind = "log" if found.kind == "unknown" else found.kind
+        name = table_of(kind, records=request.table in ("records", "damage"))
+        if name and request.table in (None, name, "damage"):
+            by_table.setdefault(name, []).append(found)
+    return by_table
+
+
+def _unread(say: Say, outcome: Outcome, error: InputError) -> None:
+    say(str(error))
+    outcome.unreadable += 1
+
+
+def _row_formats(request: DumpRequest) -> tuple[BytesFormat | None, BytesFormat | None]:
+    """Return key and value format: formats that have bytes of their own keep them unless told otherwise."""
+    default = None if request.output_format in (Format.PARQUET, Format.ARROW) else BytesFormat.UTF8
+    return request.key_format or default, request.value_format or default
+
+
+def rows_of_files(
+    files: list[FoundFile],
+    reading: Reading,
+    report: Callable[[FoundFile, Damage], None],
+    unread: Callable[[InputError], None],
+    meter: Meter | None = None,
+) -> Iterator[Row]:
+    """Yield the rows of files that fill the same table.
+
+    Args:
+        files: the files.
+        reading: how to read them; where to begin in a log is found out here.
+        report: told of all damage.
+        unread: told of a file that cannot be read.
+        meter: told how far the reading is.
+    """
+    for known, source, start in _opened(files, reading.selection, unread, meter):
+        yield from file_rows(known, source, replace(reading, start=start), partial(report, known))
+
+
+def _opened(
+    files: list[FoundFile], selection: Selection, unread: Callable[[InputError], None], meter: Meter | None
+) -> Iterator[tuple[FoundFile, Source, int]]:
+    """Yield each file that can be read, its bytes, and where in them to begin."""
+    for found in files:
+        try:
+            with open_source(found.path) as source:
+                known = _recognised(found, source)
+                yield known, MeteredSource(source, meter) if meter else source, _start(selection, known, source)
+        except InputError as error:
+            unread(error)
+
+
+def _recognised(found: FoundFile, source: Source) -> FoundFile:
+    """Return a file under a strange name as the log it is, if it begins with a batch that checks out."""
+    if found.kind != "unknown":
+        return found
+    first = next(iter(walk(source)), None)
+    return replace(found, kind="log") if isinstance(first, Batch) and first.crc_valid else found
+
+
+def _start(selection: Selection, found: FoundFile, source: Source) -> int:
+    """Return where in a log to begin, with the help of its index where that can be trusted."""
+    wanted = selection.offsets.first if selection.offsets else None
+    if found.kind not in LOG_KINDS or wanted is None or found.base_offset is None:
+        return 0
+    try:
+        with open_source(f"{found.path.rpartition('.')[0]}.index") as index:
+            return start_position(source, index, found.base_offset, wanted)
+    except InputError:
+        return 0  # without an index, from the beginning
+
+
+def damage_sentence(path: str, damage: Damage) -> str:
+    """Return what to say of damage."""
+    where = f"bytes {damage.start:#x} to {damage.end:#x} ({damage.end - damage.start} bytes)"
+    inside = f" of the batch at {damage.inside_batch:#x}" if damage.inside_batch is not None else ""
+    verdict = "are doubtful" if inside and damage.reason in DOUBTS else "could not be read"
+    on = f"; goes on at {damage.next_good_position:#x}" if damage.next_good_position is not None else ""
+    return f"{path}: {where}{inside} {verdict}, {damage.reason}: {damage.detail}{on}"
