@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,11 +22,15 @@ OPTIONAL_VALUE = ("--key-decoder-class", "--value-decoder-class")
 DUMP_EXAMPLE = """
 Examples:
 
-  kforensics dump --print-data-log t-0/00000000000000000000.log
+  kforensics dump --print-data-log orders-0/00000000000000000000.log
 
-  kforensics dump --format ndjson --records --offset 100:200 --value-format hex t-0
+  kforensics dump --format table --records --offset 100:200 orders-0
 
-  kforensics dump --style 4.3 --files t-0/00000000000000000000.index --verify-index-only
+  kforensics dump --format csv --damage --output /tmp/damage.csv /var/lib/kafka
+
+  kforensics dump --style 4.3 --files orders-0/00000000000000000000.index --verify-index-only
+
+Exit code: 0 clean, 1 damage, 2 the command makes no sense as it stands, 3 something could not be read.
 """
 
 app = typer.Typer(
@@ -43,7 +49,7 @@ class _DumpCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = []
-        for word, following in zip(args, [*args[1:], "--"], strict=True):
+        for word, following in zip(args, [*args, "--"][1:], strict=True):
             words.append(f"{word}=" if word in OPTIONAL_VALUE and following.startswith("-") else word)
         return super().parse_args(ctx, words)
 
@@ -64,16 +70,17 @@ def _root(
 
 
 KAFKA = "Options of Kafka's own tool"
-FILTERS = "Filters"
+FILTERS = "Filters; they choose batches and records, and leave other files out"
 OUTPUT = "Output"
+RUN = "How to run"
 
 
 @app.command(cls=_DumpCommand, epilog=DUMP_EXAMPLE)
 def dump(  # long: one parameter per option of Kafka's tool and of ours
     context: typer.Context,
-    paths: Annotated[list[str] | None, typer.Argument(help="Files, folders, globs or URIs.")] = None,
+    paths: Annotated[list[str] | None, typer.Argument(metavar="PATH...", help="Files, folders, globs or URIs.")] = None,
     *,
-    files: Annotated[str, typer.Option(help="Files, split at commas.", rich_help_panel=KAFKA)] = "",
+    files: Annotated[str, typer.Option(metavar="A,B", help="Files, split at commas.", rich_help_panel=KAFKA)] = "",
     print_data_log: Annotated[
         bool, typer.Option("--print-data-log", help="Print keys and payloads.", rich_help_panel=KAFKA)
     ] = False,
@@ -103,10 +110,15 @@ def dump(  # long: one parameter per option of Kafka's tool and of ours
         int, typer.Option(help="Read only the first so many bytes of a log.", rich_help_panel=KAFKA)
     ] = 2147483647,
     key_decoder_class: Annotated[
-        str | None, typer.Option(help="Decoder class of keys: String-, Long-, IntegerDecoder.", rich_help_panel=KAFKA)
+        str | None,
+        typer.Option(
+            metavar="CLASS",
+            help="Decoder class of keys: org.apache.kafka.tools.api. and String-, Long-, IntegerDecoder.",
+            rich_help_panel=KAFKA,
+        ),
     ] = None,
     value_decoder_class: Annotated[
-        str | None, typer.Option(help="Decoder class of values.", rich_help_panel=KAFKA)
+        str | None, typer.Option(metavar="CLASS", help="Decoder class of values.", rich_help_panel=KAFKA)
     ] = None,
     offsets_decoder: Annotated[
         bool, typer.Option("--offsets-decoder", help="Decode __consumer_offsets.", rich_help_panel=KAFKA)
@@ -125,27 +137,45 @@ def dump(  # long: one parameter per option of Kafka's tool and of ours
     ] = False,
     style: Annotated[
         str | None,
-        typer.Option(help="Imitate a release's tool to the byte: 4.3, 4.2, 3.9, 2.8, 2.7.", rich_help_panel=KAFKA),
+        typer.Option(
+            metavar="RELEASE",
+            help="Imitate a release's tool to the byte: 4.3, 4.2, 3.9, 2.8, 2.7.",
+            rich_help_panel=KAFKA,
+        ),
     ] = None,
     output_format: Annotated[
-        str, typer.Option("--format", help="text, table, json, ndjson, csv, parquet or arrow.", rich_help_panel=OUTPUT)
+        str,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="text, or rows as table, json, ndjson, csv, parquet or arrow.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = "text",
     output: Annotated[
-        Path | None, typer.Option(help="Write to this file, which appears whole or not at all.", rich_help_panel=OUTPUT)
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write to this file, which appears whole or not at all.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     batches: Annotated[
-        bool, typer.Option("--batches", help="A row per batch; the default.", rich_help_panel=OUTPUT)
+        bool, typer.Option("--batches", help="A row per batch, and no other table.", rich_help_panel=OUTPUT)
     ] = False,
-    records: Annotated[bool, typer.Option("--records", help="A row per record.", rich_help_panel=OUTPUT)] = False,
+    records: Annotated[
+        bool, typer.Option("--records", help="A row per record, and no other table.", rich_help_panel=OUTPUT)
+    ] = False,
     damage: Annotated[
         bool,
         typer.Option("--damage", help="A row per range of bytes that could not be decoded.", rich_help_panel=OUTPUT),
     ] = False,
     key_format: Annotated[
-        str | None, typer.Option(help="Show keys as utf8, hex, base64, int, long or json.", rich_help_panel=OUTPUT)
+        str | None,
+        typer.Option(
+            metavar="FORMAT", help="Show keys as utf8, hex, base64, int, long or json.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     value_format: Annotated[
-        str | None, typer.Option(help="Show values as utf8, hex, base64, int, long or json.", rich_help_panel=OUTPUT)
+        str | None, typer.Option(metavar="FORMAT", help="Show values so; the same formats.", rich_help_panel=OUTPUT)
     ] = None,
     redact: Annotated[
         bool,
@@ -155,11 +185,21 @@ def dump(  # long: one parameter per option of Kafka's tool and of ours
     ] = False,
     redact_key_file: Annotated[
         Path | None,
-        typer.Option(help="File with the hash's secret; without it one is drawn for this run.", rich_help_panel=OUTPUT),
+        typer.Option(
+            metavar="FILE",
+            help="File with the hash's secret; without it one is drawn for this run.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
-    offset: Annotated[str | None, typer.Option(help="Offsets A:B, B not included.", rich_help_panel=FILTERS)] = None,
+    offset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A:B", help="Offsets from A to before B; A:, :B and A alone too.", rich_help_panel=FILTERS
+        ),
+    ] = None,
     time: Annotated[
-        str | None, typer.Option(help="Times A:B in ms or ISO 8601, B not included.", rich_help_panel=FILTERS)
+        str | None,
+        typer.Option(metavar="A:B", help="Times from A to before B, in ms or ISO 8601 (UTC).", rich_help_panel=FILTERS),
     ] = None,
     producer_id: Annotated[int | None, typer.Option(help="Producer id.", rich_help_panel=FILTERS)] = None,
     producer_epoch: Annotated[int | None, typer.Option(help="Producer epoch.", rich_help_panel=FILTERS)] = None,
@@ -171,30 +211,63 @@ def dump(  # long: one parameter per option of Kafka's tool and of ours
         bool | None, typer.Option(help="Control batches only, or no such.", rich_help_panel=FILTERS)
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Records whose key, as text, this pattern is found in.", rich_help_panel=FILTERS)
+        str | None,
+        typer.Option(metavar="REGEX", help="Records in whose key, as text, this is found.", rich_help_panel=FILTERS),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="Stop after so many rows.", rich_help_panel=FILTERS)] = None,
-    max_decompressed_bytes: Annotated[int, typer.Option(min=1, help="Most bytes to decompress per batch.")] = 134217728,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="Stop after so many rows of a table, or lines.", rich_help_panel=OUTPUT)
+    ] = None,
     fail_on: Annotated[
-        str, typer.Option(help="Exit with 1 at damage of this severity: warning, error or never.")
+        str,
+        typer.Option(
+            metavar="SEVERITY",
+            help="Exit with 1 from this on: error; warning, for torn and unused tails too; never.",
+            rich_help_panel=RUN,
+        ),
     ] = "error",
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing of damage on standard error.")] = False,
-    progress: Annotated[bool | None, typer.Option(help="Show progress; by default where a person looks.")] = None,
+    max_decompressed_bytes: Annotated[
+        int, typer.Option(min=1, help="Most bytes to decompress per batch.", rich_help_panel=RUN)
+    ] = 134217728,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Say nothing of damage on standard error.", rich_help_panel=RUN)
+    ] = False,
+    progress: Annotated[
+        bool | None, typer.Option(help="Show progress; by default where a person looks.", rich_help_panel=RUN)
+    ] = None,
 ) -> None:
-    """Print what is in a file: Kafka's own dump to the byte, or rows; and go on where Kafka's tool stops."""
+    """Print what is in files of a broker's disk: the lines of Kafka's own tool, or rows.
+
+    Goes on where Kafka's tool stops, and says on standard error which bytes could not be read and why.
+    """
     from kforensics.dump_command import run_dump  # --help must not load what a dump needs
 
-    raise typer.Exit(run_dump(context.params))
+    raise typer.Exit(_until_closed(lambda: run_dump(context.params)))
+
+
+def _until_closed(run: Callable[[], int]) -> int:
+    """Run a command and return its exit code; if whoever reads the output has seen enough, that is no failure."""
+    try:
+        code = run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_the_rest()
+        return CLEAN
+    return code
+
+
+def _discard_the_rest() -> None:
+    """Keep the interpreter from flushing, as it ends, into a stream that takes no more."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+            continue
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def main() -> None:
     """Run the command line; every error is a sentence and an exit code."""
     try:
         app()
-    except BrokenPipeError:
-        # Whoever read the output has seen enough; keep the interpreter from flushing into the closed pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(CLEAN)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except UsageError as error:
@@ -206,5 +279,8 @@ def main() -> None:
 
 
 def _fail(error: KforensicsError, code: int) -> None:
-    typer.echo(f"kforensics: {error}", err=True)
+    from kforensics.render.terminal import printable  # only errors need it
+
+    _discard_the_rest()
+    typer.echo(f"kforensics: {printable(str(error))}", err=True)
     sys.exit(code)

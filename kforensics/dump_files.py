@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import IO, Any
 
 from kforensics.dumplog.options import ToolOptions
+from kforensics.dumplog.topic_rows import topic_decoded
 from kforensics.errors import InputError
 from kforensics.parsers.batches import walk
 from kforensics.parsers.discover import FoundFile, Unreadable, discover
@@ -18,7 +19,7 @@ from kforensics.parsers.file_rows import LOG_KINDS, Reading, damage_rows, file_r
 from kforensics.parsers.rows import Batch, Damage
 from kforensics.parsers.selection import Selection, start_position
 from kforensics.parsers.source import Source, open_source
-from kforensics.parsers.tables import TABLES
+from kforensics.parsers.tables import TABLES, Table
 from kforensics.render.streams import Meter, MeteredSource, TextSink, metered
 from kforensics.render.values import BytesFormat, Redactor, shape, text_of
 from kforensics.render.writers import Format, open_writer
@@ -128,7 +129,8 @@ def dump_text(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
 
     outcome, sink = Outcome(), TextSink(out)
     files = find_files(request.paths, say, outcome)
-    run = PlainRun(request.tool, request.selection, request.budget, _texts(request), request.limit)
+    directory = os.getcwd()  # noqa: PTH109  # Java's user.dir, as text
+    run = PlainRun(request.tool, request.selection, request.budget, _texts(request), request.limit, directory)
     with metered(sum(found.size for found in files), wanted=request.progress) as meter:
         for known, source, start in _opened(files, request.selection, partial(_unread, say, outcome), meter):
             for row in run.text(known, source, start):
@@ -171,12 +173,21 @@ def dump_rows(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
             if request.table == "damage":
                 deque(rows, maxlen=0)
                 continue
-            shaped = shape(TABLES[name], *_row_formats(request), request.redact)
-            writer.write(shaped.table, map(shaped, islice(rows, request.limit)))
+            table, convert = _outgoing(request, name)
+            writer.write(table, map(convert, islice(rows, request.limit)))
     if request.table == "damage" or (damage and request.output_format in WITH_DAMAGE):
         writer.write(TABLES["damage"], (row for found, item in damage for row in damage_rows(found, [item])))
     writer.close()
     return outcome
+
+
+def _outgoing(request: DumpRequest, name: str) -> tuple[Table, Callable[[Row], Sequence[Any]]]:
+    """Return a table as it goes out and what makes its rows so: decoded, formatted or redacted."""
+    decoded = None if request.redact else topic_decoded(name, request.tool.topic_decoder)
+    if decoded:
+        return decoded.table, decoded
+    shaped = shape(TABLES[name], *_row_formats(request), request.redact)
+    return shaped.table, shaped
 
 
 def _by_table(request: DumpRequest, files: list[FoundFile]) -> dict[str, list[FoundFile]]:

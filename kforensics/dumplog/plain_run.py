@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kforensics.dumplog.decoders import DEFAULT_CLASSES, Decoder, class_decoder, control_suffix, decoder, plain
+from kforensics.dumplog.index_lines import plain_index
 from kforensics.dumplog.java import JavaError
 from kforensics.dumplog.log_dump import first_line
 from kforensics.dumplog.log_lines import RecordLines, batch_line
 from kforensics.dumplog.options import INT_MAX, ToolOptions
+from kforensics.dumplog.snapshot_lines import plain_snapshot
 from kforensics.dumplog.styles import PLAIN
+from kforensics.dumplog.summaries import Summaries
+from kforensics.dumplog.time_index_lines import plain_time_index
+from kforensics.dumplog.transaction_index_lines import plain_transaction_index
 from kforensics.errors import UsageError
 from kforensics.parsers.discover import FoundFile
-from kforensics.parsers.file_rows import LOG_KINDS, Reading, file_rows, table_of
-from kforensics.parsers.legacy import legacy_messages
+from kforensics.parsers.file_rows import Reading, file_rows, table_of
+from kforensics.parsers.legacy import LegacyError, legacy_messages
 from kforensics.parsers.log_rows import failure_damage
 from kforensics.parsers.records import decode_records, open_payload
 from kforensics.parsers.rows import Batch, Damage, Failure
@@ -24,6 +29,7 @@ from kforensics.parsers.tables import PLACE, TABLES
 __all__ = ["PlainRun"]
 
 Text = Callable[[bytes], str]
+EVERYTHING = Selection()
 
 
 class PlainRun:
@@ -35,17 +41,21 @@ class PlainRun:
         budget: most bytes to decompress per batch.
         texts: what makes text of keys and values, None for the decoders of the options.
         limit: most record lines, or batch lines where no records are printed.
+        directory: the working directory, for the absolute paths of the summaries.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # what a dump may be asked for
         self,
         options: ToolOptions,
         selection: Selection,
         budget: int,
         texts: tuple[Text, Text] | None = None,
         limit: int | None = None,
+        directory: str = "",
     ) -> None:
         self._options, self._selection, self._budget, self._left = options, selection, budget, limit
+        self._summaries = Summaries(directory)
+        self._last: int | None = None
         self._lines = self._record_lines(texts) if options.prints_records or texts else None
 
     @property
@@ -56,16 +66,26 @@ class PlainRun:
     def text(self, found: FoundFile, source: Source, start: int = 0) -> Iterator[str | Damage]:
         """Yield the text of a file and, where it stands, the damage."""
         yield f"Dumping {source.path}\n"
-        if found.kind in LOG_KINDS:
-            yield from self._log(source, start)
-        elif table_of(found.kind):
-            yield from self._state(found, source)
-        else:
-            yield f"({found.kind}: {source.size} bytes that hold nothing to decode)\n"
+        index = self._options.index_options(self._budget)
+        match found.kind:
+            case "log" | "checkpoint":
+                yield from self._log(source, start)
+            case "index":
+                yield from plain_index(found.path, index, self._summaries)
+            case "timeindex":
+                yield from plain_time_index(found.path, index, self._summaries)
+            case "snapshot":
+                yield from plain_snapshot(found.path)
+            case "txnindex":
+                yield from plain_transaction_index(found.path)
+            case kind if table_of(kind):
+                yield from self._state(found, source)
+            case kind:
+                yield f"({kind}: {source.size} bytes that hold nothing to decode)\n"
 
     def summary(self) -> list[str]:
-        """Return what is to be said behind the last file."""
-        return []
+        """Return what is to be said behind the last file: mismatches of indexes and gaps between offsets."""
+        return self._summaries.lines(None)
 
     def _record_lines(self, texts: tuple[Text, Text] | None) -> RecordLines:
         contents = self._options.prints_contents or texts is not None
@@ -78,6 +98,7 @@ class PlainRun:
         except JavaError:
             yield ""  # a log under another name has no first line
         end = self._options.max_bytes if self._options.max_bytes < INT_MAX else None
+        self._last = None
         for row in selected_batches(source, self._selection, start, end):
             if isinstance(row, Damage):
                 yield row
@@ -90,13 +111,19 @@ class PlainRun:
             if self.finished:
                 return
 
+    def _note_gap(self, path: str, offset: int) -> None:
+        """Keep two neighbouring offsets that are not consecutive for the summary; a filter makes gaps of its own."""
+        if self._selection == EVERYTHING and self._last is not None and offset != self._last + 1:
+            self._summaries.gap(path, self._last, offset)
+        self._last = offset
+
     def _count(self) -> None:
         if self._left is not None:
             self._left -= 1
 
     def _records(self, lines: RecordLines, source: Source, batch: Batch) -> Iterator[str | Damage]:
         data = source.read(batch.position, batch.size)
-        pieces = self._legacy(lines, batch, data) if batch.is_legacy else self._modern(lines, batch, data)
+        pieces = (self._legacy if batch.is_legacy else self._modern)(lines, source, batch, data)
         for piece in pieces:
             yield piece
             if isinstance(piece, str):
@@ -104,26 +131,31 @@ class PlainRun:
             if self.finished:
                 return
 
-    def _modern(self, lines: RecordLines, batch: Batch, data: bytes) -> Iterator[str | Damage]:
+    def _modern(self, lines: RecordLines, source: Source, batch: Batch, data: bytes) -> Iterator[str | Damage]:
         for row in decode_records(batch, open_payload(batch, data, self._budget)):
             if isinstance(row, Failure):
                 yield failure_damage(batch, row)
             elif self._selection.keeps_record(row):
+                self._note_gap(source.path, row.offset)
                 yield "".join(lines.record(batch, row))
 
-    def _legacy(self, lines: RecordLines, batch: Batch, data: bytes) -> Iterator[str | Damage]:
+    def _legacy(self, lines: RecordLines, source: Source, batch: Batch, data: bytes) -> Iterator[str | Damage]:
         for message in legacy_messages(batch, data, self._budget):
             if isinstance(message, Failure):
                 yield failure_damage(batch, message)
                 continue
             text: list[str] = []
             try:
-                if not self._selection.keeps_record(message.record()):
+                if self._selection != EVERYTHING and not self._selection.keeps_record(message.record()):
                     continue
+                self._note_gap(source.path, message.offset)
                 text.extend(lines.message(batch, message, batch.last_offset))
+            except LegacyError as error:
+                yield failure_damage(batch, error.failure)
             except JavaError as error:
-                start, end = batch.position, batch.position + batch.size
+                # The line ends where a field does not fit.
                 yield "".join(text) + "\n"
+                start, end = batch.position, batch.position + batch.size
                 yield Damage(start, end, "record-structure", error.message or error.class_name, None, start)
             else:
                 yield "".join(text)

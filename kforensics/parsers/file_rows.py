@@ -15,6 +15,11 @@ from kforensics.parsers.offset_index import read_offset_index
 from kforensics.parsers.partition_metadata import PartitionMetadata, read_partition_metadata
 from kforensics.parsers.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
 from kforensics.parsers.quorum_state import QuorumState, read_quorum_state
+from kforensics.parsers.remote_log_snapshot import (
+    RemoteLogSnapshotEntry,
+    RemoteLogSnapshotHeader,
+    read_remote_log_snapshot,
+)
 from kforensics.parsers.rows import Batch, Damage
 from kforensics.parsers.selection import Selection, selected_batches
 from kforensics.parsers.source import Source, file_name
@@ -35,6 +40,7 @@ __all__ = ["LOG_KINDS", "Reading", "damage_rows", "file_rows", "place_of", "tabl
 Row = tuple[Any, ...]
 Report = Callable[[Damage], None]
 LOG_KINDS = ("log", "checkpoint")
+REMOTE_LOG_METADATA = "__remote_log_metadata"
 TABLE_OF_KIND = {
     "index": "index_entries",
     "timeindex": "time_index_entries",
@@ -47,6 +53,7 @@ TABLE_OF_KIND = {
     "partition-metadata": "properties",
     "quorum-state": "properties",
     "clean-shutdown": "properties",
+    "remote-log-snapshot": "properties",
 }
 
 
@@ -131,6 +138,7 @@ def _state_rows(found: FoundFile, source: Source) -> Iterator[object]:
         "partition-metadata": lambda: read_partition_metadata(source),
         "quorum-state": lambda: read_quorum_state(source),
         "clean-shutdown": lambda: read_clean_shutdown(source),
+        "remote-log-snapshot": lambda: read_remote_log_snapshot(source),
     }
     return readers[found.kind]() if found.kind in readers else iter(())
 
@@ -141,10 +149,12 @@ def _table_rows(found: FoundFile, row: object) -> Iterator[Row]:
         case OffsetCheckpointEntry():
             yield (*place[:2], row.topic, row.partition, path, name, row.offset)
         case RemoteOffsetEntry():
-            yield (*place[:2], "__remote_log_metadata", row.partition, path, name, row.offset)
+            yield (*place[:2], REMOTE_LOG_METADATA, row.partition, path, name, row.offset)
         case Property() if row.name not in ("#", "!"):
             yield (*place, path, row.name, row.value)
-        case PartitionMetadata() | QuorumState() | CleanShutdown():
+        case RemoteLogSnapshotEntry():
+            yield (*place, path, f"entry at {row.position}", _remote_log_entry(row.value))
+        case PartitionMetadata() | QuorumState() | CleanShutdown() | RemoteLogSnapshotHeader():
             yield from ((*place, path, key, value) for key, value in _properties(row))
         case ProducerSnapshotEntry() | LeaderEpochEntry():
             yield (*place, path, *_columns(found, row))
@@ -158,6 +168,17 @@ def _columns(found: FoundFile, row: object) -> Iterator[Any]:
     table = TABLES[TABLE_OF_KIND[found.kind]]
     for column in table.names[len(Place._fields) + 1 :]:
         yield found.base_offset if column == "snapshot_offset" else getattr(row, column)
+
+
+def _remote_log_entry(value: bytes) -> str:
+    """Return an entry as text: the record it holds, or why that cannot be read."""
+    from kforensics.parsers.messages.records import decode_record  # few files need the tables of all messages
+    from kforensics.parsers.messages.render import to_json
+
+    found = decode_record(REMOTE_LOG_METADATA, None, value)
+    if found.value is None or found.value_message is None:
+        return f"{found.type_name or 'unknown'}: {found.error}"
+    return f"{found.type_name} {to_json(found.value_message, found.value, found.version or 0)}"
 
 
 def _properties(row: Any) -> Iterator[tuple[str, str | None]]:

@@ -101,8 +101,8 @@ def read_producer_snapshot(source: Source) -> Iterator[Row]:
     """
     head = source.read(0, HEADER.size)
     if len(head) < HEADER.size:
-        if source.size:
-            yield Damage(0, source.size, "truncated", f"{SCHEMA}null")
+        # An empty file too: no broker writes one, and Kafka refuses it.
+        yield Damage(0, source.size, "truncated", f"{SCHEMA}null")
         return
     header = ProducerSnapshotHeader(0, *HEADER.unpack_from(head))
     if header.version != VERSION:

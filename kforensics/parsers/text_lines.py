@@ -112,9 +112,9 @@ def parse_long(text: str) -> int | None:
 
 
 def _parse(text: str, limit: int) -> int | None:
-    digits = text.lstrip("+-").lstrip("0")
+    digits = text.lstrip("+-").lstrip("0") or "0"
     # Python refuses to turn thousands of digits into a number; no long has more than 19.
     if not NUMBER.fullmatch(text) or len(digits) > len(str(limit)):
         return None
-    number = int(text)
+    number = -int(digits) if text[0] == "-" else int(digits)
     return number if -limit <= number < limit else None

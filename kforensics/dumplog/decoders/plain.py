@@ -62,7 +62,8 @@ def tolerant(part: Part) -> Part:
     def decode(data: bytes) -> str:
         try:
             return part(data)
-        except JavaError as error:
-            return f"<{len(data)} byte(s), not decodable: {error}>"
+        except JavaError:
+            # Having too few bytes is the only way in which these parts can fail.
+            return f"<{len(data)} byte(s), too few>"
 
     return decode

@@ -45,6 +45,11 @@ class MessageError(KforensicsError, ValueError):
         self.java_message = java_message
 
     def __str__(self) -> str:
+        """The reason in words: Kafka's, unless it has none."""
+        if self.java_class == UNDERFLOW:
+            return "the bytes end inside a field"
+        if self.java_class == NEGATIVE_SIZE:
+            return f"negative size {self.java_message}"
         return self.java_message or self.java_class
 
 
