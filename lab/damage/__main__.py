@@ -1,0 +1,5 @@
+"""``python -m lab.damage``."""
+
+from lab.damage import make_damaged
+
+make_damaged()

@@ -1,0 +1,168 @@
+"""The door to the real Java clients: one process, one JSON line per request."""
+
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lab.errors import DriverError, LabError
+from lab.jars import Artefact, fetch, tool
+from lab.places import CLASSES, SOURCES
+from lab.progress import say
+
+# The newest release that has all of its clients published: of 4.4.0 there is no Kafka Streams yet.
+CLIENT_VERSION = "4.3.1"
+_SOURCES = SOURCES / "java" / "lab"
+_CLASSES = CLASSES / CLIENT_VERSION
+_QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", _QUIET)
+
+Bytes = bytes | str | None
+"""A key, value or header value: text means UTF-8, None a null."""
+
+
+def hexed(data: Bytes) -> str | None:
+    """Bytes as they travel to the driver and stand in ``truth.json``."""
+    if data is None:
+        return None
+    return (data.encode() if isinstance(data, str) else data).hex()
+
+
+def record(
+    key: Bytes = None,
+    value: Bytes = None,
+    timestamp: int | None = None,
+    headers: Sequence[tuple[str, Bytes]] = (),
+) -> dict[str, Any]:
+    """A record to send; without a timestamp the client takes the clock."""
+    pairs = [[name, hexed(content)] for name, content in headers]
+    return {"key": hexed(key), "value": hexed(value), "timestamp": timestamp, "headers": pairs}
+
+
+def records(prefix: str, count: int, size: int = 20) -> list[dict[str, Any]]:
+    """A few records with telling keys and values of about the given size."""
+    values = (f"{prefix} {number} " for number in range(count))
+    return [record(f"{prefix}-{number}", text.ljust(size, ".")) for number, text in enumerate(values)]
+
+
+class Driver:
+    """Kafka's own clients, at the disposal of a scenario.
+
+    Attributes:
+        journal: every request made, as one readable line each.
+    """
+
+    def __init__(self, bootstrap: str, log: Path) -> None:
+        self.journal: list[str] = []
+        self.bootstrap = bootstrap
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                _java_command(bootstrap), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+
+    def call(self, operation: str, **arguments: Any) -> Any:
+        """Run one operation in the Java process and note it in the journal.
+
+        Raises:
+            DriverError: the client threw an exception.
+        """
+        self.journal.append(_line(operation, arguments))
+        return self.ask(operation, **arguments)
+
+    def ask(self, operation: str, **arguments: Any) -> Any:
+        """Like :meth:`call`, for questions that leave no trace and need no line in the journal."""
+        answer = self._exchange({"operation": operation, **arguments})
+        if "error" in answer:
+            raise DriverError(operation, answer["error"], answer["message"])
+        return answer["result"]
+
+    def refused(self, operation: str, **arguments: Any) -> str:
+        """Run an operation that the broker has to refuse; returns the name of the exception.
+
+        Raises:
+            LabError: it went through.
+        """
+        try:
+            self.call(operation, **arguments)
+        except DriverError as error:
+            self.journal[-1] += f"  -> {error.kind}"
+            return error.kind
+        raise LabError(f"{operation} {arguments} was expected to be refused, but was not.")
+
+    def send(self, name: str, topic: str, batch: Sequence[dict[str, Any]], partition: int | None = 0) -> list[int]:
+        """Send records in one flush, which makes one batch per partition; returns their offsets."""
+        offsets: list[int] = self.call("send", name=name, topic=topic, partition=partition, records=list(batch))
+        return offsets
+
+    def close(self) -> None:
+        """End the process without closing its clients: what is open stays open."""
+        self._process.kill()
+        self._process.wait()
+
+    def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._process.stdin is None or self._process.stdout is None:
+            raise LabError("The driver has no pipes.")
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise LabError("The Java driver ended unexpectedly; see its log in .lab/run.")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+@contextmanager
+def driving(bootstrap: str, log: Path) -> Iterator[Driver]:
+    """A driver for as long as the block lasts."""
+    driver = Driver(bootstrap, log)
+    try:
+        yield driver
+    finally:
+        driver.close()
+
+
+def client_jars() -> Path:
+    """The jars of the clients and of the JSON library the driver speaks with."""
+    return fetch(
+        f"clients-{CLIENT_VERSION}",
+        [
+            Artefact(f"org.apache.kafka:kafka-clients:{CLIENT_VERSION}"),
+            # State stores on disk are of no use to the lab, and their library is large.
+            Artefact(f"org.apache.kafka:kafka-streams:{CLIENT_VERSION}", ["org.rocksdb:rocksdbjni"]),
+            Artefact("com.fasterxml.jackson.core:jackson-databind:2.19.0"),
+        ],
+    )
+
+
+def _java_command(bootstrap: str) -> list[str]:
+    jars = client_jars()
+    _compile(jars)
+    return [tool("java"), *_JVM, "-cp", f"{_CLASSES}:{jars}/*", "lab.Driver", bootstrap]
+
+
+def _compile(jars: Path) -> None:
+    sources = sorted(_SOURCES.glob("*.java"))
+    done = _CLASSES / ".complete"
+    if done.exists() and done.stat().st_mtime > max(source.stat().st_mtime for source in sources):
+        return
+    say("compiling the Java driver")
+    _CLASSES.mkdir(parents=True, exist_ok=True)
+    command = [tool("javac"), "-nowarn", "-cp", f"{jars}/*", "-d", str(_CLASSES), *map(str, sources)]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    if outcome.returncode != 0:
+        raise LabError(f"The Java driver does not compile:\n{outcome.stderr[-4000:]}")
+    done.touch()
+
+
+def _line(operation: str, arguments: dict[str, Any]) -> str:
+    shown = {key: value for key, value in arguments.items() if value is not None}
+    if "records" in shown and isinstance(shown["records"], list):
+        shown["records"] = len(shown["records"])
+    return " ".join([operation, *(f"{key}={_short(value)}" for key, value in shown.items())])
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    return text if len(text) <= 160 else text[:157] + "..."

@@ -1,0 +1,41 @@
+"""``python -m lab.golden [SCENARIO…]``: golden output for these scenarios, or for all."""
+
+import argparse
+import sys
+
+from lab.errors import LabError
+from lab.golden.runner import check_alone, list_scenarios, make_golden
+from lab.progress import say
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make or check golden output; 1 when a check found a difference."""
+    parser = argparse.ArgumentParser(prog="python -m lab.golden", description="Dump the samples with Kafka's tools.")
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="a folder of sample_logs (default: all)")
+    told = "repeat N runs per tool and scenario in processes of their own, and compare"
+    parser.add_argument("--check", type=int, metavar="N", help=told)
+    options = parser.parse_args(arguments)
+    scenarios = options.scenarios or list_scenarios()
+    try:
+        return _check(scenarios, options.check) if options.check else _make(scenarios)
+    except LabError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _make(scenarios: list[str]) -> int:
+    for version, count in make_golden(scenarios).items():
+        say(f"dump tool {version}: {count} runs")
+    return 0
+
+
+def _check(scenarios: list[str], runs_per_tool: int) -> int:
+    differences = check_alone(scenarios, runs_per_tool)
+    for difference in differences:
+        say(difference)
+    say(f"{len(differences)} runs differ")
+    return int(bool(differences))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

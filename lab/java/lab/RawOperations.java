@@ -1,0 +1,87 @@
+package lab;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.net.Socket;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.common.compress.Compression;
+import org.apache.kafka.common.message.ProduceRequestData;
+import org.apache.kafka.common.protocol.ApiKeys;
+import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.common.record.internal.SimpleRecord;
+import org.apache.kafka.common.requests.AbstractResponse;
+import org.apache.kafka.common.requests.ProduceRequest;
+import org.apache.kafka.common.requests.ProduceResponse;
+import org.apache.kafka.common.requests.RequestHeader;
+
+/** Produce requests no client would send: a write that arrives after its transaction has ended. */
+final class RawOperations {
+    // The last version of the request before the broker adds partitions to transactions by itself (KIP-890).
+    private static final short PLAIN_PRODUCE = 11;
+    private final String bootstrap;
+
+    RawOperations(String bootstrap) {
+        this.bootstrap = bootstrap;
+    }
+
+    void register(Map<String, Driver.Operation> operations) {
+        operations.put("raw_produce", this::produce);
+    }
+
+    private Object produce(JsonNode request) throws Exception {
+        short version = (short) Requests.number(request, "version", PLAIN_PRODUCE);
+        ProduceRequest produce = new ProduceRequest(data(request), version);
+        RequestHeader header = new RequestHeader(ApiKeys.PRODUCE, version, "lab-raw", 1);
+        ByteBuffer answer = exchange(Requests.text(request, "server"), produce.serializeWithHeader(header));
+        ProduceResponse response = (ProduceResponse) AbstractResponse.parseResponse(answer, header);
+        List<String> errors = new ArrayList<>();
+        response.errorCounts().forEach((error, count) -> errors.add(error.name()));
+        return errors;
+    }
+
+    private static ProduceRequestData data(JsonNode request) {
+        ProduceRequestData.PartitionProduceData partition = new ProduceRequestData.PartitionProduceData()
+            .setIndex(Requests.number(request, "partition", 0)).setRecords(records(request));
+        ProduceRequestData.TopicProduceData topic = new ProduceRequestData.TopicProduceData()
+            .setName(Requests.text(request, "topic")).setPartitionData(List.of(partition));
+        ProduceRequestData data = new ProduceRequestData().setAcks((short) -1).setTimeoutMs(10000)
+            .setTransactionalId(Requests.text(request, "transactional_id"));
+        data.topicData().add(topic);
+        return data;
+    }
+
+    private static MemoryRecords records(JsonNode request) {
+        List<SimpleRecord> records = new ArrayList<>();
+        for (JsonNode record : request.get("records")) {
+            long timestamp = record.hasNonNull("timestamp") ? record.get("timestamp").asLong() : System.currentTimeMillis();
+            records.add(new SimpleRecord(timestamp, Requests.bytes(record.get("key")), Requests.bytes(record.get("value"))));
+        }
+        SimpleRecord[] all = records.toArray(new SimpleRecord[0]);
+        long producerId = request.get("producer_id").asLong();
+        short epoch = (short) request.get("producer_epoch").asInt();
+        int sequence = request.get("sequence").asInt();
+        return request.path("transactional").asBoolean(true)
+            ? MemoryRecords.withTransactionalRecords(Compression.NONE, producerId, epoch, sequence, all)
+            : MemoryRecords.withIdempotentRecords(Compression.NONE, producerId, epoch, sequence, all);
+    }
+
+    private ByteBuffer exchange(String server, ByteBuffer request) throws Exception {
+        String[] address = (server == null ? bootstrap.split(",")[0] : server).split(":");
+        try (Socket socket = new Socket(address[0], Integer.parseInt(address[1]))) {
+            DataOutputStream out = new DataOutputStream(socket.getOutputStream());
+            byte[] bytes = new byte[request.remaining()];
+            request.get(bytes);
+            out.writeInt(bytes.length);
+            out.write(bytes);
+            out.flush();
+            DataInputStream in = new DataInputStream(socket.getInputStream());
+            byte[] answer = new byte[in.readInt()];
+            in.readFully(answer);
+            return ByteBuffer.wrap(answer);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+"""The scenarios, in the order in which they are played."""
+
+from collections.abc import Iterator
+from importlib import import_module
+
+from lab.scenario import Scenario
+
+_MODULES = (
+    "classic_transaction",
+    "transactions",
+    "record_contents",
+    "compaction",
+    "deletion",
+    "replication",
+    "groups",
+    "coordinators",
+    "cluster_metadata",
+    "remote_storage",
+    "crash",
+    "legacy_zookeeper",
+    "legacy_formats",
+)
+
+
+def _all() -> Iterator[Scenario]:
+    for module in _MODULES:
+        yield from import_module(f"lab.scenarios.{module}").SCENARIOS
+
+
+ALL: list[Scenario] = list(_all())
+
+
+def by_name(name: str) -> Scenario | None:
+    """The scenario that writes this folder."""
+    return next((scenario for scenario in ALL if scenario.name == name), None)

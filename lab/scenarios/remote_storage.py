@@ -1,0 +1,91 @@
+"""Tiered storage, with the store that Kafka's own tests use: a folder."""
+
+import time
+from pathlib import Path
+
+from lab.broker import Cluster
+from lab.driver import Driver, records
+from lab.jars import Artefact, fetch
+from lab.scenario import Scenario, Stage, workspace
+from lab.scenarios.steps import open_producer, small_segments, transaction
+
+# The newest release whose test jar is published.
+_KAFKA = "4.3.1"
+_PACKAGE = "org.apache.kafka.server.log.remote"
+_CONFIG = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.storage.manager.class.name": f"{_PACKAGE}.storage.LocalTieredStorage",
+    "remote.log.storage.manager.impl.prefix": "rsm.config.",
+    "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+    "rlmm.config.remote.log.metadata.initialization.retry.interval.ms": "300",
+    "remote.log.manager.task.interval.ms": "500",
+    "log.retention.check.interval.ms": "500",
+    "log.segment.delete.delay.ms": "100",
+}
+_WAIT_SECONDS = 60
+
+
+def play(stage: Stage) -> None:
+    """Segments go to the remote store, leave the local disk, are read back; one topic is deleted."""
+    driver = stage.driver
+    configs = {"remote.storage.enable": "true", "local.retention.bytes": "1", **small_segments(_KAFKA, 1000)}
+    for topic in ("tiered", "tiered-deleted"):
+        driver.call("create_topic", name=topic, configs=configs)
+    open_producer(driver, "p")
+    open_producer(driver, "t", "tiered")
+    for topic in ("tiered", "tiered-deleted"):
+        _write(driver, topic)
+    for topic in ("tiered", "tiered-deleted"):
+        _wait_for_local_deletion(stage, topic)
+    driver.call("consumer", name="reader", config={"group.id": "reader", "isolation.level": "read_committed"})
+    driver.call("assign", name="reader", topic="tiered", partition=0)
+    driver.call("poll", names=["reader"], milliseconds=3000)
+    driver.call("delete_topic", name="tiered-deleted")
+    driver.call("pause", milliseconds=5000)
+    driver.call("delete_records", topic="tiered", partition=0, before=9)
+    driver.call("pause", milliseconds=5000)
+
+
+def _write(driver: Driver, topic: str) -> None:
+    for number in range(8):
+        driver.send("p", topic, records(f"{topic} {number}", 3, 100))
+        if number % 3 == 0:
+            transaction(driver, "t", topic, "commit" if number else "abort", 1)
+
+
+def _wait_for_local_deletion(stage: Stage, topic: str) -> None:
+    stage.note(f"wait until the old segments of {topic} are in the remote store only")
+    folder = stage.cluster.node(1).data / f"{topic}-0"
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while time.monotonic() < deadline and len(list(folder.glob("*.log"))) > 1:
+        time.sleep(0.3)
+
+
+def _prepare(cluster: Cluster) -> list[str]:
+    """The store lives in the test jar, which a broker loads from a path of its own."""
+    jars = fetch(f"remote-{_KAFKA}", [Artefact(f"org.apache.kafka:kafka-storage:{_KAFKA}:test")])
+    for node in cluster.nodes:
+        node.config["remote.log.storage.manager.class.path"] = _test_jar(jars)
+        node.config["rsm.config.dir"] = str(workspace("remote-storage") / "remote-store")
+    return []
+
+
+def _test_jar(jars: Path) -> str:
+    return str(next(jars.glob("kafka-storage-*-test.jar")))
+
+
+SCENARIOS = [
+    Scenario(
+        name="remote-storage",
+        kafka=_KAFKA,
+        shows=(
+            "Tiered storage: `__remote_log_metadata` with segments copied and deleted and a partition deleted, a"
+            " log whose local start is beyond its start, and the cache of remote indexes."
+        ),
+        play=play,
+        config=_CONFIG,
+        prepare=_prepare,
+    )
+]
