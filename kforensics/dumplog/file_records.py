@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from kforensics.dumplog.java import JavaError
-from kforensics.dumplog.old_readers import counts_headers, old_words, seen_early
+from kforensics.dumplog.old_readers import counts_headers, old_words, whole_windows
 from kforensics.dumplog.styles import Style
 from kforensics.errors import InputError, InputForbiddenError, InputMissingError
 from kforensics.parsers.codecs import DEFAULT_BUDGET, SNAPPY
@@ -172,17 +172,15 @@ class FileRecords:
 
     def _batch_rows(self, batch: Batch, payload: Payload) -> Iterator[Record | Failure]:
         old = self.style is not None and self.style.old_reader
+        if batch.codec == SNAPPY and not old:
+            payload = whole_windows(payload)
         read = 0
         for row in decode_records(batch, payload, strict=True, counts_headers=counts_headers(self.style)):
             if not isinstance(row, Failure):
                 read += 1
                 yield row
-            elif old:
-                yield old_words(row, last=read + 1 == batch.count)
-            elif batch.codec == SNAPPY:
-                yield seen_early(row, payload)
             else:
-                yield row
+                yield old_words(row, last=read + 1 == batch.count) if old else row
 
     def _batch(self, position: int, head: bytes, length: int, magic: int) -> Batch:
         if magic < 2:

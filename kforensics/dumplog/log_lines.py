@@ -82,12 +82,14 @@ class RecordLines:
         decode: key and value to text, None not to print them.
         control_suffix: key and value of a control record to text.
         skip_metadata: leave out all but key and payload.
+        catches: the decoder prints exceptions of a message's own fields too, rather than let them end the run.
     """
 
     style: Style
     decode: Decode | None
     control_suffix: ControlSuffix
     skip_metadata: bool = False
+    catches: bool = False
 
     def record(self, batch: Batch, record: Record) -> Iterator[str]:
         """Yield the pieces of one line of a format 2 record.
@@ -120,10 +122,19 @@ class RecordLines:
                 yield self._legacy_metadata(batch, message, base_offset)
                 bar = " "
             if self.decode:
-                yield self._contents(bar, self.decode(message.key(), message.value(), message.offset))
+                yield self._contents(bar, self._decoded(self.decode, message))
         except LegacyError as error:
             raise java_error(error.failure) from None
         yield "\n"
+
+    def _decoded(self, decode: Decode, message: Message) -> tuple[str | None, str | None]:
+        try:
+            key, value = message.key(), message.value()
+        except LegacyError as error:
+            if not self.catches:
+                raise
+            return f"Error at offset {message.offset}, skipping. {error.failure.message or 'null'}", None
+        return decode(key, value, message.offset)
 
     def _metadata(self, batch: Batch, record: Record) -> str:
         style = self.style

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from kforensics.dumplog.styles import Style
 from kforensics.parsers.failures import ILLEGAL_ARGUMENT, KAFKA, premature_end, records_remaining
-from kforensics.parsers.records import CHECKING_END, IN_STREAM, Payload
+from kforensics.parsers.records import IN_STREAM, Payload
 from kforensics.parsers.rows import Failure
 
-__all__ = ["counts_headers", "old_words", "seen_early"]
+__all__ = ["counts_headers", "old_words", "whole_windows"]
 
 EOF = "java.io.EOFException"
 SNAPPY_ERROR = "org.xerial.snappy.SnappyError"
@@ -30,10 +30,13 @@ def counts_headers(style: Style | None) -> bool:
     return style is None or style.name != "2.7"
 
 
-def seen_early(failure: Failure, payload: Payload) -> Failure:
-    """Return a failure behind the last record as a snappy stream tells it: with the chunk it strikes in."""
-    whole_windows = len(payload.stream.data) % SNAPPY_WINDOW == 0
-    return replace(failure, message=IN_STREAM) if failure.message == CHECKING_END and not whole_windows else failure
+def whole_windows(payload: Payload) -> Payload:
+    """Return a snappy stream that fails as today's readers see it: without the window in which it fails."""
+    stream = payload.stream
+    if stream.failure is None or stream.at_open:
+        return payload
+    kept = len(stream.data) // SNAPPY_WINDOW * SNAPPY_WINDOW
+    return replace(payload, stream=replace(stream, data=stream.data[:kept]))
 
 
 def old_words(failure: Failure, *, last: bool) -> Failure:

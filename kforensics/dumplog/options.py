@@ -59,6 +59,11 @@ class ToolOptions:
         }
         return next((kind for kind, wanted in given.items() if wanted), None)
 
+    @property
+    def log_end(self) -> int | None:
+        """Position at which the reading of a log ends, None for its own end."""
+        return self.max_bytes if self.max_bytes < INT_MAX else None
+
     def index_options(self, budget: int) -> IndexOptions:
         """Return what to do with indexes."""
         return IndexOptions(self.verify_index_only, self.index_sanity_check, self.max_message_size, budget)

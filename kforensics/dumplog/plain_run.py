@@ -9,7 +9,7 @@ from kforensics.dumplog.index_lines import plain_index
 from kforensics.dumplog.java import JavaError
 from kforensics.dumplog.log_dump import first_line
 from kforensics.dumplog.log_lines import RecordLines, batch_line
-from kforensics.dumplog.options import INT_MAX, ToolOptions
+from kforensics.dumplog.options import ToolOptions
 from kforensics.dumplog.snapshot_lines import plain_snapshot
 from kforensics.dumplog.styles import PLAIN
 from kforensics.dumplog.summaries import Summaries
@@ -25,6 +25,7 @@ from kforensics.parsers.rows import Batch, Damage, Failure
 from kforensics.parsers.selection import Selection, selected_batches
 from kforensics.parsers.source import Source
 from kforensics.parsers.tables import PLACE, TABLES
+from kforensics.printable import printable
 
 __all__ = ["PlainRun"]
 
@@ -65,7 +66,7 @@ class PlainRun:
 
     def text(self, found: FoundFile, source: Source, start: int = 0) -> Iterator[str | Damage]:
         """Yield the text of a file and, where it stands, the damage."""
-        yield f"Dumping {source.path}\n"
+        yield f"Dumping {printable(source.path)}\n"
         index = self._options.index_options(self._budget)
         match found.kind:
             case "log" | "checkpoint":
@@ -97,16 +98,15 @@ class PlainRun:
             yield first_line(source.path, PLAIN) + "\n"
         except JavaError:
             yield ""  # a log under another name has no first line
-        end = self._options.max_bytes if self._options.max_bytes < INT_MAX else None
         self._last = None
-        for row in selected_batches(source, self._selection, start, end):
+        for row in selected_batches(source, self._selection, start, self._options.log_end):
             if isinstance(row, Damage):
                 yield row
                 continue
-            yield _batch_text(row)
             if self._lines:
-                yield from self._records(self._lines, source, row)
+                yield from self._headed(_batch_text(row), self._records(self._lines, source, row))
             else:
+                yield _batch_text(row)
                 self._count()
             if self.finished:
                 return
@@ -116,6 +116,17 @@ class PlainRun:
         if self._selection == EVERYTHING and self._last is not None and offset != self._last + 1:
             self._summaries.gap(path, self._last, offset)
         self._last = offset
+
+    def _headed(self, head: str, pieces: Iterator[str | Damage]) -> Iterator[str | Damage]:
+        """Yield a batch line and its records; with a filter that looks into records, not without a record."""
+        if not self._selection.picks_records:
+            yield head
+            head = ""
+        for piece in pieces:
+            if head and isinstance(piece, str):
+                yield head
+                head = ""
+            yield piece
 
     def _count(self) -> None:
         if self._left is not None:

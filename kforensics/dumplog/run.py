@@ -119,6 +119,7 @@ class _Run:
                 decode if self.options.prints_contents else None,
                 lambda key, value: control_suffix(key, value, name),
                 self.options.skip_record_metadata,
+                self.options.topic_decoder in self.style.json_decoders,
             )
         options = LogOptions(lines, self.options.max_bytes, self.budget)
         yield from imitated_log(path, options, self.style, lambda a, b: self.summaries.gap(path, a, b))

@@ -121,6 +121,12 @@ class Style:
     generated_snapshots: bool = True
     old_reader: bool = False
 
+    @property
+    def json_decoders(self) -> frozenset[str]:
+        """Kinds of decoders whose output is JSON; they print what is wrong with a record where others end the run."""
+        kinds = {"offsets": self.offsets_json, "transaction": self.transaction_json, "share-group-state": True}
+        return frozenset(kind for kind, is_json in kinds.items() if is_json)
+
 
 _4_2 = Style("4.2", "4.2.1")
 _4_3 = replace(

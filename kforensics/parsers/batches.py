@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kforensics.parsers.checksums import crc32c
+from kforensics.parsers.checksums import crc32, crc32c
 from kforensics.parsers.derived import fixed
-from kforensics.parsers.headers import CRC_START, LENGTH_END, batch_header, legacy_header, prefix
+from kforensics.parsers.headers import LENGTH_END, batch_header, legacy_header, prefix
 from kforensics.parsers.layouts import BATCH_HEADER, ENTRY_PREFIX, LEGACY_HEADER_V1
 from kforensics.parsers.legacy import LENGTH_FIELD, MIN_SIZE
-from kforensics.parsers.resync import next_candidates, zeros_end
+from kforensics.parsers.resync import Candidates, crc_start, zeros_end
 from kforensics.parsers.rows import CODECS, Batch, Damage
 from kforensics.parsers.source import Source
 from kforensics.parsers.window import CHUNK, Window
@@ -27,18 +27,41 @@ HEADER, PREFIX = fixed(BATCH_HEADER), fixed(ENTRY_PREFIX)
 SMALLEST = PREFIX.size + 1
 V1_MIN_SIZE = fixed(LEGACY_HEADER_V1).size + 2 * LENGTH_FIELD - LENGTH_END
 NEWEST_MAGIC = 2
-# Confirming candidates may read this many times the damaged range: hostile bytes must not cost hours.
-RESYNC_READS = 16
-RESYNC_FLOOR = 64 << 20
+# Bytes summed in vain may be this many times those walked over: hostile headers must not cost hours.
+VAIN_READS = 4
+VAIN_FLOOR = 64 << 20
+SMALL = 1 << 14
+# Looking for a batch in a byte costs this many times what summing it does.
+SEARCH_COST = 4
 
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """Why there is no batch at a position, and how long it would have been."""
+    """Why there is no batch at a position, how long it would have been, and a sound one that was met inside it."""
 
     reason: str
     detail: str
     size: int = 0
+    good: int | None = None
+
+
+class _Effort:
+    """Bounds the checksums that fail.
+
+    Batches of every order of size have an allowance of their own, so that a flood of wild lengths does not use up what
+    smaller ones need. Small ones are free: summing them costs no more than looking at their header.
+    """
+
+    def __init__(self, start: int, free: int) -> None:
+        self._start, self._free = start, free
+        self._vain: dict[int, int] = {}
+
+    def allows(self, position: int, size: int) -> bool:
+        allowed = VAIN_FLOOR + VAIN_READS * (position - self._start)
+        return size <= self._free or self._vain.get(size.bit_length(), 0) + size <= allowed
+
+    def in_vain(self, size: int) -> None:
+        self._vain[size.bit_length()] = self._vain.get(size.bit_length(), 0) + size
 
 
 def walk(source: Source, start: int = 0, end: int | None = None) -> Iterator[Batch | Damage]:
@@ -52,15 +75,16 @@ def walk(source: Source, start: int = 0, end: int | None = None) -> Iterator[Bat
         end: byte behind the last one to look at, None for all.
     """
     window = Window(source, end)
+    walker = _Walker(window, _Effort(start, SMALL), _Effort(start, 0), Candidates(window))
     stop, position = window.end, start
     while position < window.end:
-        found = _batch_at(window, position)
+        found = walker.batch_at(position)
         if isinstance(found, Batch):
             position += found.size
             yield found
             yield from _doubts(found)
             continue
-        damage = _damage(window, position, found)
+        damage = walker.damage(position, found)
         if damage.end <= position:
             break
         position = damage.end
@@ -81,28 +105,125 @@ def _doubts(batch: Batch) -> Iterator[Damage]:
         yield Damage(at, at + 1, "magic", detail, inside_batch=start)
 
 
-def batch_bytes(source: Source, batch: Batch) -> bytes:
-    """Return all bytes of a batch, its header included."""
-    return source.read(batch.position, batch.size)
+def batch_bytes(source: Source, batch: Batch, most: int | None = None) -> bytes:
+    """Return the bytes of a batch, its header included: all, or the first ``most`` of them."""
+    return source.read(batch.position, batch.size if most is None else min(batch.size, most))
 
 
-def _batch_at(window: Window, position: int) -> Batch | _Refusal:
-    left = window.end - position
-    head = window.read(position, HEADER.size)
-    if len(head) < SMALLEST:
-        return _Refusal("truncated", f"{left} bytes are too few for a batch header")
-    _, length, magic = prefix(head)
-    refusal = _refused(length, magic, left)
-    if refusal:
-        return refusal
-    size = LENGTH_END + length
-    if magic < 2:
-        batch = legacy_header(window.read(position, size), position)
-    else:
-        batch = batch_header(head, position, crc_of_rest=_crc(window, position + CRC_START, position + size))
-    if batch.crc_valid or (_plausible(batch) and _continues(window, position + size)):
-        return batch
-    return _Refusal("crc", f"the checksum of the batch is wrong (stored {batch.crc}) and no batch follows it", size)
+@dataclass(frozen=True, slots=True)
+class _Walker:
+    window: Window
+    effort: _Effort
+    search_effort: _Effort
+    candidates: Candidates
+
+    def batch_at(self, position: int) -> Batch | _Refusal:
+        window = self.window
+        head = window.read(position, HEADER.size)
+        left = window.end - position
+        if len(head) < SMALLEST:
+            return _Refusal("truncated", f"{left} bytes are too few for a batch header")
+        _, length, magic = prefix(head)
+        refusal = _refused(length, magic, left)
+        if refusal:
+            return refusal
+        size = LENGTH_END + length
+        if not self.effort.allows(position, size) and not self._stands(_header(head, position, 0)):
+            return _Refusal("crc", f"nothing follows {size} bytes on, where the header says; no checksum was tried")
+        batch = _header(head, position, _crc(window, position, size, magic))
+        if window.end < position + size:
+            return _Refusal("truncated", f"the batch has {size} bytes, of which {window.end - position} are left")
+        if batch.crc_valid:
+            return batch
+        if self._stands(batch):
+            good = self._inside(position, position + size, batch.last_offset)
+            if good is None:
+                return batch
+            return _Refusal("length", f"the batch has {size} bytes and a wrong checksum", good=good)
+        self.effort.in_vain(size)
+        return _Refusal("crc", f"the checksum of the batch is wrong (stored {batch.crc}) and no batch follows it", size)
+
+    def damage(self, position: int, refusal: _Refusal) -> Damage:
+        window = self.window
+        zeros = zeros_end(window, position)
+        if zeros >= window.end:
+            detail = f"{window.end - position} zero bytes up to the end of the file"
+            return Damage(position, window.end, "zero-tail", detail)
+        good = self._next_good(position, refusal, zeros)
+        reason, detail = refusal.reason, refusal.detail
+        if zeros - position > HEADER.size:
+            reason, detail = "zeros", f"{zeros - position} zero bytes where a batch should begin"
+        if good is None:
+            return Damage(position, window.end, reason, detail)
+        if reason == "truncated" or refusal.good is not None:
+            reason, detail = "length", f"{detail}; another batch begins inside it"
+        return Damage(position, good, reason, detail, next_good_position=good)
+
+    def _next_good(self, position: int, refusal: _Refusal, zeros: int) -> int | None:
+        if refusal.good is not None:
+            return refusal.good
+        end = position + refusal.size
+        if refusal.size and self._sound(end):
+            good = self._inside(position, end)
+            return end if good is None else good
+        # A header may begin with zeros of its own, up to the magic byte.
+        start = max(position + 1, zeros - PREFIX.size)
+        return next((at for at in self.candidates.behind(start) if self._sound(at)), None)
+
+    def _inside(self, position: int, end: int, last_offset: int | None = None) -> int | None:
+        """Return where a sound batch of the same log begins inside a batch that is not sound.
+
+        The length of that one is wrong then, or bytes of it are missing. A record's value may hold sound batches too,
+        of another log: those do not reach the end of the batch around them, nor go on with its offsets.
+        """
+        cost = SEARCH_COST * (end - position)
+        if not self.search_effort.allows(position, cost):
+            return None
+        passed = 0
+        for at in self.candidates.behind(position + 1):
+            if at >= end:
+                return None
+            inner = self._sound(at) if at >= passed else None
+            if inner is None:
+                continue
+            passed = self._chain_end(inner, end)
+            if passed >= end or (last_offset is not None and inner.last_offset > last_offset):
+                self.search_effort.in_vain(cost)
+                return at
+        return None
+
+    def _chain_end(self, batch: Batch, end: int) -> int:
+        """Return the position behind the sound batches that follow one another, at ``end`` at the latest asked."""
+        position = batch.position + batch.size
+        while position < end and (following := self._sound(position)):
+            position += following.size
+        return position
+
+    def _sound(self, position: int) -> Batch | None:
+        """Return the batch with a valid checksum at a position."""
+        head = self.window.glimpse(position, HEADER.size)
+        if len(head) < SMALLEST:
+            return None
+        _, length, magic = prefix(head)
+        if magic not in (0, 1, 2) or _refused(length, magic, self.window.end - position):
+            return None
+        size = LENGTH_END + length
+        if not self.effort.allows(position, size):
+            return None
+        batch = _header(head, position, _crc(self.window, position, size, magic))
+        if batch.crc_valid:
+            return batch
+        self.effort.in_vain(size)
+        return None
+
+    def _stands(self, batch: Batch) -> bool:
+        """Whether a batch is believed without its checksum: it makes sense, and so does what follows it."""
+        return _plausible(batch) and _continues(self.window, batch.position + batch.size)
+
+
+def _header(head: bytes, position: int, crc_of_rest: int) -> Batch:
+    read = legacy_header if prefix(head)[2] < 2 else batch_header
+    return read(head, position, crc_of_rest=crc_of_rest)
 
 
 def _refused(length: int, magic: int, left: int) -> _Refusal | None:
@@ -121,12 +242,14 @@ def _refused(length: int, magic: int, left: int) -> _Refusal | None:
     return None
 
 
-def _crc(window: Window, start: int, end: int) -> int:
+def _crc(window: Window, position: int, size: int, magic: int) -> int:
+    start, end = position + crc_start(magic), position + size
+    extend = crc32 if magic < 2 else crc32c
     if end - start <= CHUNK:
-        return crc32c(window.read(start, end - start))
+        return extend(window.read(start, end - start))
     checksum = 0
     for piece in window.chunks(start, end):
-        checksum = crc32c(piece, checksum)
+        checksum = extend(piece, checksum)
     return checksum
 
 
@@ -142,7 +265,7 @@ def _plausible(batch: Batch) -> bool:
 
 def _continues(window: Window, position: int) -> bool:
     """Whether a batch, what is left of one, zeros or the end of the file stand at a position."""
-    head = window.read(position, HEADER.size)
+    head = window.glimpse(position, HEADER.size)
     if len(head) < SMALLEST:
         return not head.strip(b"\0") or (len(head) >= LENGTH_END and prefix(head.ljust(SMALLEST, b"\0"))[1] >= MIN_SIZE)
     base_offset, length, magic = prefix(head)
@@ -153,49 +276,3 @@ def _continues(window: Window, position: int) -> bool:
     if magic < 2 or len(head) < HEADER.size:
         return True
     return _plausible(batch_header(head, position, crc_of_rest=0))
-
-
-def _damage(window: Window, position: int, refusal: _Refusal) -> Damage:
-    zeros = zeros_end(window, position)
-    if zeros == window.end:
-        return Damage(
-            position, window.end, "zero-tail", f"{window.end - position} zero bytes up to the end of the file"
-        )
-    good = _next_good(window, position, refusal, zeros)
-    reason, detail = refusal.reason, refusal.detail
-    if zeros - position > HEADER.size:
-        reason, detail = "zeros", f"{zeros - position} zero bytes where a batch should begin"
-    if good is None:
-        return Damage(position, window.end, reason, detail)
-    if reason == "truncated":
-        reason, detail = "length", f"{detail}; another batch begins inside it"
-    return Damage(position, good, reason, detail, next_good_position=good)
-
-
-def _next_good(window: Window, position: int, refusal: _Refusal, zeros: int) -> int | None:
-    if refusal.size and _confirmed(window, position + refusal.size, window.end):
-        return position + refusal.size
-    # A header may begin with zeros of its own, up to the magic byte.
-    start = max(position + 1, zeros - PREFIX.size)
-    budget = RESYNC_FLOOR
-    for candidate, size in next_candidates(window, start):
-        if size > budget + RESYNC_READS * (candidate - position):
-            continue
-        if _confirmed(window, candidate, window.end):
-            return candidate
-        budget -= size
-    return None
-
-
-def _confirmed(window: Window, position: int, end: int) -> bool:
-    """Whether a batch with a valid checksum stands at a position."""
-    head = window.read(position, HEADER.size)
-    if len(head) < SMALLEST:
-        return False
-    _, length, magic = prefix(head)
-    if magic not in (0, 1, 2) or _refused(length, magic, end - position):
-        return False
-    size = LENGTH_END + length
-    if magic < 2:
-        return legacy_header(window.read(position, size), position).crc_valid
-    return batch_header(head, position, crc_of_rest=_crc(window, position + CRC_START, position + size)).crc_valid

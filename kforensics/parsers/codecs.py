@@ -14,7 +14,7 @@ from itertools import pairwise
 from kforensics.parsers.failures import unknown_codec
 from kforensics.parsers.rows import Failure
 
-__all__ = ["DEFAULT_BUDGET", "Decompressed", "decompress"]
+__all__ = ["DEFAULT_BUDGET", "Decompressed", "decompress", "over_budget"]
 
 DEFAULT_BUDGET = 128 << 20
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
@@ -27,7 +27,7 @@ STEP, PIECE = 1 << 12, 1 << 20
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER_SIZE = 16
 SNAPPY_RATIO = 64
-GZIP_TRAILER = 8
+GZIP_HEADER, GZIP_TRAILER = 10, 8
 LZ4_EXCEPTION = "net.jpountz.lz4.LZ4Exception"
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 INCOMPRESSIBLE = 0x80000000
@@ -67,23 +67,24 @@ def decompress(codec: int, data: bytes, origin: int = 0, magic: int = 2, budget:
         budget: bytes at which to stop; a bomb ends there with reason ``limit``.
     """
     if codec == 0:
-        return Decompressed(data)
+        return Decompressed(data) if len(data) <= budget else Decompressed(data[:budget], over_budget(budget))
     source = _SOURCES.get(codec)
     if source is None:
         return Decompressed(b"", unknown_codec(codec), at_open=True)
     out = bytearray()
     try:
-        for piece in source(data, origin, magic):
+        for piece in source(data, origin, magic, budget):
             out += piece
             if len(out) > budget:
                 del out[budget:]
-                return Decompressed(bytes(out), _over(budget))
+                return Decompressed(bytes(out), over_budget(budget))
     except _Stop as stop:
         return Decompressed(bytes(out), stop.failure, stop.at_open)
     return Decompressed(bytes(out))
 
 
-def _over(budget: int) -> Failure:
+def over_budget(budget: int) -> Failure:
+    """Return the failure of a batch that holds more bytes than may be read."""
     message = f"decompressed data exceed {budget} bytes; raise --max-decompressed-bytes to read on"
     return Failure("limit", "java.lang.OutOfMemoryError", message)
 
@@ -95,49 +96,52 @@ def _bad(exception: str, message: str | None) -> Failure:
 # gzip ----------------------------------------------------------------------------------------------------------------
 
 
-def _gzip(data: bytes, _origin: int, _magic: int) -> Iterator[bytes]:
-    rest = data[_gzip_header(data, at_open=True) :]
+def _gzip(data: bytes, _origin: int, _magic: int, _budget: int) -> Iterator[bytes]:
+    position = _gzip_header(data, 0, at_open=True)
     while True:
-        rest = yield from _gzip_member(rest)
+        position = yield from _gzip_member(data, position)
         # GZIPInputStream takes what is no further member for padding and says nothing.
         try:
-            rest = rest[_gzip_header(rest, at_open=False) :]
+            position = _gzip_header(data, position, at_open=False)
         except _Stop:
             return
 
 
-def _gzip_header(data: bytes, *, at_open: bool) -> int:
-    """Check a member's header; return its size."""
-    fixed_part = 10
-    if len(data) < fixed_part:
-        raise _Stop(_bad(EOF, None), at_open=at_open)
-    if data[:2] != b"\x1f\x8b":
+def _gzip_header(data: bytes, start: int, *, at_open: bool) -> int:
+    """Check the member's header at ``start``; return the position behind it."""
+    fixed_part = data[start : start + GZIP_HEADER]
+    # Field by field, as Java reads them: of a header cut short the first fields still count.
+    if len(fixed_part) > 1 and fixed_part[:2] != b"\x1f\x8b":
         raise _Stop(_bad(ZIP, "Not in GZIP format"), at_open=at_open)
     deflate = 8
-    if data[2] != deflate:
+    if fixed_part[2:3] not in (b"", bytes([deflate])):
         raise _Stop(_bad(ZIP, "Unsupported compression method"), at_open=at_open)
-    has_crc, has_extra, texts = data[3] & 2, data[3] & 4, (data[3] & 8, data[3] & 16)
-    size = fixed_part
-    if has_extra:
-        size += 2 + int.from_bytes(data[size : size + 2], "little")
-    for _ in filter(None, texts):
-        end = data.find(b"\0", size)
-        size = len(data) + 1 if end < 0 else end + 1
-    if has_crc:
-        if zlib.crc32(data[:size]) & 0xFFFF != int.from_bytes(data[size : size + 2], "little"):
-            raise _Stop(_bad(ZIP, "Corrupt GZIP header"), at_open=at_open)
-        size += 2
-    if size > len(data):
+    if len(fixed_part) < GZIP_HEADER:
         raise _Stop(_bad(EOF, None), at_open=at_open)
-    return size
+    flags = fixed_part[3]
+    has_crc, has_extra, texts = flags & 2, flags & 4, (flags & 8, flags & 16)
+    end = start + GZIP_HEADER
+    if has_extra:
+        end += 2 + int.from_bytes(data[end : end + 2], "little")
+    for _ in filter(None, texts):
+        zero = data.find(b"\0", end)
+        end = len(data) + 1 if zero < 0 else zero + 1
+    if has_crc and end <= len(data):
+        if zlib.crc32(data[start:end]) & 0xFFFF != int.from_bytes(data[end : end + 2], "little"):
+            raise _Stop(_bad(ZIP, "Corrupt GZIP header"), at_open=at_open)
+        end += 2
+    if end > len(data):
+        raise _Stop(_bad(EOF, None), at_open=at_open)
+    return end
 
 
-def _gzip_member(data: bytes) -> Generator[bytes, None, bytes]:
-    """Yield what a member holds; return what lies behind it."""
+def _gzip_member(data: bytes, start: int) -> Generator[bytes, None, int]:
+    """Yield what the member whose header ends at ``start`` holds; return the position behind its trailer."""
     member, checksum, size = zlib.decompressobj(wbits=-15), 0, 0
     # In small steps: what comes out of a step that fails is lost.
-    for start in range(0, len(data), STEP):
-        piece = data[start : start + STEP]
+    for at in range(start, len(data), STEP):
+        piece = data[at : at + STEP]
+        end = at + len(piece)
         while piece and not member.eof:
             try:
                 out = member.decompress(piece, PIECE)
@@ -147,37 +151,39 @@ def _gzip_member(data: bytes) -> Generator[bytes, None, bytes]:
             yield out
             piece = member.unconsumed_tail
         if member.eof:
-            rest = member.unused_data + data[start + STEP :]
-            _check_gzip_trailer(rest, checksum, size)
-            return rest[GZIP_TRAILER:]
+            end -= len(member.unused_data)
+            _check_gzip_trailer(data[end : end + GZIP_TRAILER], checksum, size)
+            return end + GZIP_TRAILER
     raise _Stop(_bad(EOF, "Unexpected end of ZLIB input stream"))
 
 
-def _check_gzip_trailer(rest: bytes, checksum: int, size: int) -> None:
-    if len(rest) < GZIP_TRAILER:
-        raise _Stop(_bad(EOF, None))
-    if rest[:GZIP_TRAILER] != (checksum | (size & 0xFFFFFFFF) << 32).to_bytes(GZIP_TRAILER, "little"):
-        raise _Stop(_bad(ZIP, "Corrupt GZIP trailer"))
+def _check_gzip_trailer(trailer: bytes, checksum: int, size: int) -> None:
+    for field, computed in ((trailer[:4], checksum), (trailer[4:], size & 0xFFFFFFFF)):
+        if len(field) < GZIP_TRAILER // 2:
+            raise _Stop(_bad(EOF, None))
+        if int.from_bytes(field, "little") != computed:
+            raise _Stop(_bad(ZIP, "Corrupt GZIP trailer"))
 
 
 # zstd ----------------------------------------------------------------------------------------------------------------
 
 
-def _zstd(data: bytes, _origin: int, _magic: int) -> Iterator[bytes]:
+def _zstd(data: bytes, _origin: int, _magic: int, _budget: int) -> Iterator[bytes]:
     from backports import zstd  # only who needs it pays
 
-    rest = data
-    while rest:
+    position = 0
+    while position < len(data):
         frame = zstd.ZstdDecompressor()
-        for start in range(0, len(rest), STEP):
+        for start in range(position, len(data), STEP):
+            piece = data[start : start + STEP]
             try:
-                yield frame.decompress(rest[start : start + STEP], PIECE)
+                yield frame.decompress(piece, PIECE)
                 while not frame.eof and not frame.needs_input:
                     yield frame.decompress(b"", PIECE)
             except zstd.ZstdError as problem:
                 raise _Stop(_bad(ZSTD_EXCEPTION, str(problem).rpartition(": ")[2])) from None
             if frame.eof:
-                rest = frame.unused_data + rest[start + STEP :]
+                position = start + len(piece) - len(frame.unused_data)
                 break
         else:
             raise _Stop(_bad(ZSTD_EXCEPTION, "Truncated source"))
@@ -186,12 +192,12 @@ def _zstd(data: bytes, _origin: int, _magic: int) -> Iterator[bytes]:
 # snappy --------------------------------------------------------------------------------------------------------------
 
 
-def _snappy(data: bytes, _origin: int, _magic: int) -> Iterator[bytes]:
+def _snappy(data: bytes, _origin: int, _magic: int, budget: int) -> Iterator[bytes]:
     if not data:
         text = "[EMPTY_INPUT] Cannot decompress empty stream"
         raise _Stop(_bad("org.xerial.snappy.SnappyIOException", text), at_open=True)
     if len(data) < XERIAL_HEADER_SIZE or data[:8] != XERIAL_MAGIC:
-        yield _snappy_block(data, at_open=True)
+        yield _snappy_block(data, budget, at_open=True)
         return
     position = XERIAL_HEADER_SIZE
     while position + 4 <= len(data):
@@ -207,11 +213,11 @@ def _snappy(data: bytes, _origin: int, _magic: int) -> Iterator[bytes]:
         block = data[position : position + length]
         if len(block) < length:
             raise _Stop(_bad(IO, "failed to read chunk"))
-        yield _snappy_block(block, at_open=False)
+        yield _snappy_block(block, budget, at_open=False)
         position += length
 
 
-def _snappy_block(block: bytes, *, at_open: bool) -> bytes:
+def _snappy_block(block: bytes, budget: int, *, at_open: bool) -> bytes:
     import cramjam  # only who needs it pays
 
     size = _snappy_size(block)
@@ -220,6 +226,8 @@ def _snappy_block(block: bytes, *, at_open: bool) -> bytes:
     # Three bytes copy at most 64: a block that claims more than that lies, and must not be believed with memory.
     if size > SNAPPY_RATIO * len(block):
         raise _Stop(_bad(IO, "FAILED_TO_UNCOMPRESS(5)"), at_open=at_open)
+    if size > budget:
+        raise _Stop(over_budget(budget), at_open=at_open)
     try:
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError:
@@ -238,7 +246,7 @@ def _snappy_size(block: bytes) -> int | None:
 # lz4 -----------------------------------------------------------------------------------------------------------------
 
 
-def _lz4(data: bytes, origin: int, magic: int) -> Iterator[bytes]:
+def _lz4(data: bytes, origin: int, magic: int, _budget: int) -> Iterator[bytes]:
     import lz4.block  # only who needs it pays
 
     flags, most, position = _lz4_frame(data, magic)

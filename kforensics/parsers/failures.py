@@ -27,7 +27,12 @@ ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
 INDEX_OUT_OF_BOUNDS = "java.lang.IndexOutOfBoundsException"
 BUFFER_UNDERFLOW = "java.nio.BufferUnderflowException"
 
+# What the scripts of Kafka give their tools.
+JAVA_HEAP, REFERENCE_SIZE, LARGEST_ARRAY = 256 << 20, 4, (1 << 31) - 3
+
 UNDERFLOW = (BUFFER_UNDERFLOW, None)
+# A header takes two bytes in a record and thirty times that in memory.
+MOST_HEADERS = 1 << 20
 
 
 def invalid_record(reason: str, message: str) -> Failure:
@@ -61,9 +66,25 @@ def records_remaining() -> Failure:
     return invalid_record("record-count", "Incorrect declared batch size, records still remaining in file")
 
 
+def out_of_memory(wanted: int, element: int = 1) -> Failure | None:
+    """Return the error of a JVM that is asked for an array of so many elements, None if a heap of 256 MB has room.
+
+    Kafka's tool believes sizes and counts before it looks for the bytes; a wild one ends it like this.
+    """
+    if wanted * element <= JAVA_HEAP:
+        return None
+    text = "Requested array size exceeds VM limit" if wanted > LARGEST_ARRAY else "Java heap space"
+    return Failure("record-size", "java.lang.OutOfMemoryError", text)
+
+
 def unknown_codec(number: int) -> Failure:
     """Return the failure of a codec number nobody has assigned."""
     return Failure("codec", ILLEGAL_ARGUMENT, f"Unknown compression type id: {number}")
+
+
+def too_many_headers(count: int) -> Failure:
+    """Return the failure of a record whose headers would take more memory than its bytes are worth."""
+    return Failure("limit", "java.lang.OutOfMemoryError", f"{count} headers in one record, more than {MOST_HEADERS}")
 
 
 def codec_failure(cause: Failure, where: str) -> Failure:

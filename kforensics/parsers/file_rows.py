@@ -66,12 +66,14 @@ class Reading:
         selection: which batches and records.
         budget: most bytes to decompress per batch.
         start: position in a log to begin at.
+        stop: position in a log to end at, None for its end.
     """
 
     records: bool = False
     selection: Selection = field(default_factory=Selection)
     budget: int = DEFAULT_BUDGET
     start: int = 0
+    stop: int | None = None
 
 
 def table_of(kind: str, *, records: bool = False) -> str | None:
@@ -107,13 +109,13 @@ def file_rows(found: FoundFile, source: Source, reading: Reading, report: Report
 
 def _log_rows(found: FoundFile, source: Source, reading: Reading, report: Report) -> Iterator[Row]:
     place = place_of(found)
-    for row in selected_batches(source, reading.selection, reading.start):
+    for row in selected_batches(source, reading.selection, reading.start, reading.stop):
         if isinstance(row, Damage):
             report(row)
         elif reading.records:
             yield from _record_rows(place, source, row, reading, report)
         else:
-            yield batch_row(place, source, row)
+            yield batch_row(place, source, row, reading.budget)
 
 
 def _record_rows(place: Place, source: Source, batch: Batch, reading: Reading, report: Report) -> Iterator[Row]:

@@ -68,14 +68,17 @@ def batch_header(data: bytes, position: int, *, crc_of_rest: int | None = None) 
     )
 
 
-def legacy_header(data: bytes, position: int) -> Batch:
+def legacy_header(data: bytes, position: int, *, crc_of_rest: int | None = None) -> Batch:
     """Return the header of a top-level entry of format 0 or 1.
 
     Args:
-        data: all bytes of the entry.
+        data: all bytes of the entry; its fields up to the timestamp will do if the checksum is given.
         position: of the entry in its file.
+        crc_of_rest: CRC-32 of all bytes behind the stored checksum, None to compute it from ``data``.
     """
     offset, size, crc, magic, attributes = V0.unpack_from(data)
+    if crc_of_rest is None:
+        crc_of_rest = crc32(data[LEGACY_CRC_START : LENGTH_END + size])
     timestamp, timestamp_type = -1, NO_TIMESTAMP_TYPE
     if magic > 0:
         timestamp = V1.unpack_from(data)[-1] if len(data) >= V1.size else -1
@@ -90,7 +93,7 @@ def legacy_header(data: bytes, position: int) -> Batch:
         magic=magic,
         partition_leader_epoch=None,
         crc=crc,
-        crc_valid=crc == crc32(data[LEGACY_CRC_START : LENGTH_END + size]),
+        crc_valid=crc == crc_of_rest,
         attributes=attributes,
         timestamp_type=timestamp_type,
         base_timestamp=None,

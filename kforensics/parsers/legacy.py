@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kforensics.parsers.checksums import crc32
-from kforensics.parsers.codecs import DEFAULT_BUDGET, ZSTD, decompress
+from kforensics.parsers.codecs import DEFAULT_BUDGET, EOF, ZSTD, decompress
 from kforensics.parsers.derived import Fixed, fixed
 from kforensics.parsers.failures import (
     CORRUPT_RECORD,
@@ -18,6 +18,7 @@ from kforensics.parsers.failures import (
     codec_failure,
     invalid_record,
     new_limit,
+    out_of_memory,
     unknown_codec,
 )
 from kforensics.parsers.headers import LEGACY_CRC_START, LENGTH_END
@@ -165,13 +166,15 @@ def legacy_messages(
         strict: refuse zstd as Kafka does, though other clients have written it into old formats.
     """
     try:
+        if len(data) < batch.size:
+            raise _Stop(Failure("shrunk", EOF, f"{len(data)} of {batch.size} bytes are there"))
         if batch.codec == 0:
             yield outer_message(batch, data)
             return
         if strict and batch.codec == ZSTD:
             text = f"Invalid wrapper compressionType found in legacy deep record iterator {batch.magic}"
             raise _Stop(invalid_record("codec", text))
-        for inner in _unwrap(batch, outer_message(batch, data), budget):
+        for inner in _unwrap(batch, outer_message(batch, data), budget, strict=strict):
             if inner.codec >= len(CODECS):
                 raise _Stop(unknown_codec(inner.codec))
             if inner.codec:
@@ -196,7 +199,7 @@ def legacy_records(
             return
 
 
-def _unwrap(batch: Batch, wrapper: Message, budget: int) -> Iterator[Message]:
+def _unwrap(batch: Batch, wrapper: Message, budget: int, *, strict: bool) -> Iterator[Message]:
     if batch.codec >= len(CODECS):
         raise _Stop(unknown_codec(batch.codec))
     value = wrapper.value()
@@ -210,18 +213,18 @@ def _unwrap(batch: Batch, wrapper: Message, budget: int) -> Iterator[Message]:
     outer = (batch.timestamp_type, batch.max_timestamp)
     last: Message | None = None
     # Twice over the bytes rather than a list of messages: a set at the budget's size has millions of them.
-    for inner in _inner_messages(stream.data, outer):
+    for inner in _inner_messages(stream.data, outer, strict=strict):
         last = inner
     if stream.failure:
         raise _Stop(codec_failure(stream.failure, "open"))
     if last is None:
         raise _Stop(invalid_record("empty", "Found invalid compressed record set with no inner records"))
     base = _absolute_base(batch, last.offset)
-    for inner in _inner_messages(stream.data, outer):
+    for inner in _inner_messages(stream.data, outer, strict=strict):
         yield replace(inner, offset=inner.offset + base) if base else inner
 
 
-def _inner_messages(data: bytes, wrapper: tuple[str, int]) -> Iterator[Message]:
+def _inner_messages(data: bytes, wrapper: tuple[str, int], *, strict: bool) -> Iterator[Message]:
     position = 0
     while position + LENGTH_END <= len(data):
         head = data[position : position + LENGTH_END]
@@ -230,6 +233,8 @@ def _inner_messages(data: bytes, wrapper: tuple[str, int]) -> Iterator[Message]:
         if size < MIN_SIZE:
             text = f"Record size is less than the minimum record overhead ({MIN_SIZE})"
             raise _Stop(Failure("record-size", CORRUPT_RECORD, text))
+        if strict and (failure := out_of_memory(size)):
+            raise _Stop(failure)
         end = position + LENGTH_END + size
         # A message cut off at the end of the set is dropped in silence: producers of the time sent such sets.
         if end > len(data):

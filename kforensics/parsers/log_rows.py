@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kforensics.parsers.batches import batch_bytes
-from kforensics.parsers.codecs import DEFAULT_BUDGET
+from kforensics.parsers.codecs import DEFAULT_BUDGET, EOF, over_budget
 from kforensics.parsers.control import control_of
 from kforensics.parsers.legacy import legacy_records
-from kforensics.parsers.records import decode_records, open_payload
+from kforensics.parsers.records import HEADER_SIZE, decode_records, open_payload
 from kforensics.parsers.rows import Batch, Damage, Failure, Record
 from kforensics.parsers.source import Source
 
@@ -29,13 +30,24 @@ class Place(NamedTuple):
 
 def records_of(source: Source, batch: Batch, budget: int = DEFAULT_BUDGET) -> Iterator[Record | Damage]:
     """Yield the records of a batch; what of it cannot be read comes last, as damage inside the batch."""
-    data = batch_bytes(source, batch)
-    if batch.is_legacy:
-        rows = legacy_records(batch, data, budget)
-    else:
-        rows = decode_records(batch, open_payload(batch, data, budget))
-    for row in rows:
+    most = HEADER_SIZE + budget + 1
+    data = batch_bytes(source, batch, most)
+    if len(data) < min(batch.size, most):
+        yield failure_damage(batch, Failure("shrunk", EOF, "the file has become shorter while it was read"))
+        return
+    for row in _rows(batch, data, budget):
         yield failure_damage(batch, row) if isinstance(row, Failure) else row
+
+
+def _rows(batch: Batch, data: bytes, budget: int) -> Iterator[Record | Failure]:
+    """Read the records of a batch, of which no more bytes were taken than the budget allows."""
+    cut = len(data) < batch.size
+    if batch.is_legacy:
+        return iter([over_budget(budget)]) if cut else legacy_records(batch, data, budget)
+    payload = open_payload(batch, data, budget)
+    if cut:
+        payload = replace(payload, stream=replace(payload.stream, failure=over_budget(budget)))
+    return decode_records(batch, payload)
 
 
 def failure_damage(batch: Batch, failure: Failure) -> Damage:
@@ -44,18 +56,18 @@ def failure_damage(batch: Batch, failure: Failure) -> Damage:
     return Damage(batch.position, end, failure.reason, failure.detail, inside_batch=batch.position)
 
 
-def batch_row(place: Place, source: Source, batch: Batch) -> Row:
+def batch_row(place: Place, source: Source, batch: Batch, budget: int = DEFAULT_BUDGET) -> Row:
     """Return a batch as a row of ``batches``.
 
-    The control type, and the first offset and count of a compressed entry of format 0 or 1, are read from its records.
+    The control type, and the first offset and count of a compressed entry of format 0 or 1, are read from its records;
+    the count is None where not all of them can be read.
     """
     base_offset, count, control_type, coordinator_epoch = batch.base_offset, batch.count, None, None
     if batch.is_control:
-        first = next(records_of(source, batch), None)
+        first = next(records_of(source, batch, budget), None)
         control_type, coordinator_epoch = control_of(first) if isinstance(first, Record) else (None, None)
     elif batch.count is None:
-        offsets = [row.offset for row in records_of(source, batch) if isinstance(row, Record)]
-        base_offset, count = (offsets[0], len(offsets)) if offsets else (None, 0)
+        base_offset, count = _extent(records_of(source, batch, budget))
     return (
         *place,
         source.path,
@@ -83,6 +95,17 @@ def batch_row(place: Place, source: Source, batch: Batch) -> Row:
         control_type,
         coordinator_epoch,
     )
+
+
+def _extent(rows: Iterator[Record | Damage]) -> tuple[int | None, int | None]:
+    """Return the offset of the first record and the number of records, None where that cannot be told."""
+    first, count = None, 0
+    for row in rows:
+        if isinstance(row, Damage):
+            return first, None
+        first = row.offset if first is None else first
+        count += 1
+    return first, count
 
 
 def record_row(place: Place, path: str, batch: Batch, record: Record) -> Row:

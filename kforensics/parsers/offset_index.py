@@ -71,7 +71,8 @@ def read_offset_index(source: Source, base_offset: int) -> Iterator[OffsetIndexE
 class OffsetLookup:
     """Finds entries as Kafka does, slot by slot, which shows on damaged files.
 
-    Rule: ``AbstractIndex.indexSlotRangeFor``. A small index is kept in memory, a large one is read where it is asked for.
+    Rule: ``AbstractIndex.indexSlotRangeFor``. A small index is kept in memory, a large one is read where it is asked
+    for.
 
     Args:
         source: the ``.index``.

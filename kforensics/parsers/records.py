@@ -13,13 +13,17 @@ from kforensics.parsers.codecs import DEFAULT_BUDGET, Decompressed, decompress
 from kforensics.parsers.derived import fixed
 from kforensics.parsers.failures import (
     ILLEGAL_ARGUMENT,
+    MOST_HEADERS,
+    REFERENCE_SIZE,
     UNDERFLOW,
     codec_failure,
     invalid_record,
     invalid_structure,
     new_limit,
+    out_of_memory,
     premature_end,
     records_remaining,
+    too_many_headers,
 )
 from kforensics.parsers.integers import int32, int64
 from kforensics.parsers.layouts import BATCH_HEADER
@@ -73,9 +77,9 @@ def decode_records(
         strict: leave out the record on which Kafka's iterator fails although it could be read.
         counts_headers: refuse more headers than bytes before reading them, as Kafka does since 2.8.
     """
-    reader = _Reader(batch, payload, counts_headers)
+    reader = _Reader(batch, payload, strict=strict, counts_headers=counts_headers)
     try:
-        yield from reader.records(strict=strict)
+        yield from reader.records()
     except _Stop as stop:
         yield stop.failure
 
@@ -92,34 +96,37 @@ def sequence_after(base: int, delta: int) -> int:
 class _Reader:
     """Reads the records of one batch."""
 
-    def __init__(self, batch: Batch, payload: Payload, counts_headers: bool) -> None:
-        self.batch, self.payload, self.counts_headers = batch, payload, counts_headers
+    def __init__(self, batch: Batch, payload: Payload, *, strict: bool, counts_headers: bool) -> None:
+        self.batch, self.payload, self.strict, self.counts_headers = batch, payload, strict, counts_headers
 
-    def records(self, *, strict: bool) -> Iterator[Record]:
+    def records(self) -> Iterator[Record]:
         count = self.batch.count or 0
-        if count < 0:
-            text = f"Found invalid record count {count} in magic v{self.batch.magic} batch"
-            raise _Stop(invalid_record("record-count", text))
         if count == 0:
             return
         stream = self.payload.stream
         if stream.at_open and stream.failure:
             raise _Stop(stream.failure if stream.failure.reason == "codec" else codec_failure(stream.failure, "open"))
+        if count < 0:
+            text = f"Found invalid record count {count} in magic v{self.batch.magic} batch"
+            raise _Stop(invalid_record("record-count", text))
+        if self.strict and self.payload.compressed and (failure := out_of_memory(count, REFERENCE_SIZE)):
+            raise _Stop(failure)
         read = self._compressed if self.payload.compressed else self._plain
         position = 0
         for left in range(count - 1, -1, -1):
             record, position = read(stream.data, position)
             problem = None if left else _problem_at_end(self.payload, position)
-            if problem is None or not strict:
+            if problem is None or not self.strict:
                 yield record
             if problem is not None:
                 raise _Stop(problem)
 
     def _plain(self, data: bytes, position: int) -> tuple[Record, int]:
+        cut = self.payload.stream.failure
         try:
             length, position = read_varint(data, position)
         except IndexError:
-            raise _Stop(premature_end()) from None
+            raise _Stop(cut or premature_end()) from None
         except VarintError as error:
             raise _Stop(Failure("record-structure", ILLEGAL_ARGUMENT, str(error))) from None
         left = len(data) - position
@@ -128,7 +135,7 @@ class _Reader:
                 f"Invalid record size: expected {length} bytes in record payload, "
                 f"but instead the buffer has only {left} remaining bytes."
             )
-            raise _Stop(invalid_record("record-size", message))
+            raise _Stop(cut or invalid_record("record-size", message))
         return self._body(data, position, length)
 
     def _compressed(self, data: bytes, position: int) -> tuple[Record, int]:
@@ -142,6 +149,8 @@ class _Reader:
             raise _Stop(premature_end(str(error), "record-structure")) from None
         if length < 0:
             raise _Stop(premature_end(f"capacity < 0: ({length} < 0)", "record-size"))
+        if self.strict and (failure := out_of_memory(length)):
+            raise _Stop(failure)
         body = data[position : position + length]
         if len(body) < length:
             raise _Stop(_cut_body(self.payload, length))
@@ -217,6 +226,10 @@ def _read_headers(data: bytes, position: int, count: int, *, counted: bool) -> t
     if counted and count > len(data) - position:
         message = f"Found invalid number of record headers. {count} is larger than the remaining size of the buffer"
         raise _Stop(invalid_record("record-headers", message))
+    if counted and count > MOST_HEADERS:
+        raise _Stop(too_many_headers(count))
+    if not counted and (failure := out_of_memory(count, REFERENCE_SIZE)):
+        raise _Stop(failure)
     headers = []
     for _ in range(count):
         length, _ = read_varint(data, position)

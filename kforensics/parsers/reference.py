@@ -12,7 +12,14 @@ from collections.abc import Iterator
 from construct import ConstructError
 
 from kforensics.parsers.checksums import reference_crc32c
-from kforensics.parsers.failures import invalid_record, invalid_structure, premature_end, records_remaining
+from kforensics.parsers.failures import (
+    MOST_HEADERS,
+    invalid_record,
+    invalid_structure,
+    premature_end,
+    records_remaining,
+    too_many_headers,
+)
 from kforensics.parsers.headers import CRC_START, LENGTH_END
 from kforensics.parsers.integers import int64
 from kforensics.parsers.layouts import BATCH_HEADER, RECORD, RECORD_HEADER
@@ -59,11 +66,11 @@ def reference_records(batch: Batch, payload: Payload) -> Iterator[Record | Failu
     """
     stream = io.BytesIO(payload.stream.data)
     count = batch.count or 0
-    if count < 0:
-        yield invalid_record("record-count", f"record count {count}")
-        return
     if count and payload.stream.at_open and payload.stream.failure:
         yield payload.stream.failure
+        return
+    if count < 0:
+        yield invalid_record("record-count", f"record count {count}")
         return
     for _ in range(count):
         row = _record(batch, payload, stream)
@@ -87,6 +94,8 @@ def _record(batch: Batch, payload: Payload, stream: io.BytesIO) -> Record | Fail
             return invalid_record("record-headers", "negative header count")
         if fields.header_count > len(body.getbuffer()) - body.tell():
             return invalid_record("record-headers", "more headers than bytes")
+        if fields.header_count > MOST_HEADERS:
+            return too_many_headers(fields.header_count)
         headers = _headers(fields.header_count, body)
     except ConstructError:
         return invalid_structure(UNREADABLE)
@@ -112,13 +121,12 @@ def _body(payload: Payload, stream: io.BytesIO) -> io.BytesIO | Failure:
             if too_long:
                 return invalid_structure(UNREADABLE)
             return payload.stream.failure or premature_end()
-        return invalid_structure(UNREADABLE) if too_long else premature_end()
+        return invalid_structure(UNREADABLE) if too_long else payload.stream.failure or premature_end()
     if payload.compressed and length < 0:
         return invalid_record("record-size", "negative length")
     left = len(stream.getbuffer()) - stream.tell()
     if length > left:
-        cut = payload.stream.failure if payload.compressed else None
-        return cut or invalid_record("record-size", "record is longer than its batch")
+        return payload.stream.failure or invalid_record("record-size", "record is longer than its batch")
     end = stream.tell() + length
     stream.seek(start)
     if not payload.compressed:

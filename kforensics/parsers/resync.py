@@ -6,6 +6,7 @@ by checksum, which leaves one false find in four billion.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,16 +15,18 @@ from kforensics.parsers.headers import CRC_START, LEGACY_CRC_START, LENGTH_END
 from kforensics.parsers.layouts import BATCH_HEADER, LEGACY_HEADER_V0, LEGACY_HEADER_V1
 from kforensics.parsers.legacy import LENGTH_FIELD
 from kforensics.parsers.rows import CODEC_MASK, CODECS, LOG_APPEND_TIME_BIT
-from kforensics.parsers.window import CHUNK, Window
+from kforensics.parsers.window import Window
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["next_candidates", "zeros_end"]
+__all__ = ["Candidates", "zeros_end"]
 
 HEADER, V0, V1 = fixed(BATCH_HEADER), fixed(LEGACY_HEADER_V0), fixed(LEGACY_HEADER_V1)
 ATTRIBUTES_IN_USE = 0x7F
+# Hostile bytes make a candidate of every position, and each costs a header of memory.
+PIECE = 1 << 18
 
 
 def zeros_end(window: Window, position: int) -> int:
@@ -36,20 +39,35 @@ def zeros_end(window: Window, position: int) -> int:
     return window.end
 
 
-def next_candidates(window: Window, position: int) -> Iterator[tuple[int, int]]:
-    """Yield (position, size) of what may be a batch, in order, from ``position`` on; the checksum is not looked at."""
-    while position < window.end:
-        # Chunks overlap by a header, so that none is cut in two.
-        data = window.read(position, CHUNK + HEADER.size)
-        if len(data) < V0.size:
-            return
-        # Whole chunk first: checking a candidate moves the window.
-        found = _in_chunk(data, window.end - position)
-        yield from ((position + at, size) for at, size in found if at < CHUNK)
-        position += CHUNK
+class Candidates:
+    """What may be a batch, found piece by piece; the checksum is not looked at.
+
+    Remembers the last piece: bytes with damage at every turn are searched once and not once for each damage.
+    """
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._start, self._found = -1, list[int]()
+
+    def behind(self, position: int) -> Iterator[int]:
+        """Yield the positions of candidates in order, from ``position`` on."""
+        start = position - position % PIECE
+        while start < self._window.end:
+            found = self._piece(start)
+            for index in range(bisect_left(found, position), len(found)):
+                yield found[index]
+            start += PIECE
+
+    def _piece(self, start: int) -> list[int]:
+        if start != self._start:
+            # Pieces overlap by a header, so that none is cut in two.
+            data = self._window.read(start, PIECE + HEADER.size)
+            found = _in_piece(data, self._window.end - start) if len(data) >= V0.size else []
+            self._start, self._found = start, [start + at for at in found if at < PIECE]
+        return self._found
 
 
-def _in_chunk(data: bytes, room: int) -> list[tuple[int, int]]:
+def _in_piece(data: bytes, room: int) -> list[int]:
     import numpy as np  # only damage pays for it
 
     buffer = np.frombuffer(data, np.uint8)
@@ -57,7 +75,7 @@ def _in_chunk(data: bytes, room: int) -> list[tuple[int, int]]:
     return sorted(found)
 
 
-def _batches(buffer: NDArray[np.uint8], room: int) -> list[tuple[int, int]]:
+def _batches(buffer: NDArray[np.uint8], room: int) -> list[int]:
     starts = _with_magic(buffer, 2, HEADER.size)
     rows = _rows(buffer, starts, HEADER.size).view(HEADER.dtype).ravel()
     size = rows["length"].astype("i8") + LENGTH_END
@@ -68,10 +86,11 @@ def _batches(buffer: NDArray[np.uint8], room: int) -> list[tuple[int, int]]:
     keep &= rows["count"].astype("i8") <= rows["last_offset_delta"].astype("i8") + 1
     for name in ("producer_id", "producer_epoch", "base_sequence"):
         keep &= rows[name] >= -1
-    return list(zip(starts[keep].tolist(), size[keep].tolist(), strict=True))
+    found: list[int] = starts[keep].tolist()
+    return found
 
 
-def _legacy(buffer: NDArray[np.uint8], room: int, magic: int) -> list[tuple[int, int]]:
+def _legacy(buffer: NDArray[np.uint8], room: int, magic: int) -> list[int]:
     """Find entries of format 0 or 1: key and value lengths must fill the announced size exactly."""
     import numpy as np  # as above
 
@@ -85,12 +104,13 @@ def _legacy(buffer: NDArray[np.uint8], room: int, magic: int) -> list[tuple[int,
     starts, size = starts[keep], size[keep]
     key = np.maximum(_lengths(buffer, starts + layout.size), 0)
     value_at = starts + layout.size + LENGTH_FIELD + key
-    # The value's length may lie outside this chunk: such a candidate is left to the checksum.
+    # The value's length may lie outside this piece: such a candidate is left to the checksum.
     inside = (value_at + LENGTH_FIELD <= len(buffer)) & (key < size)
     value = np.maximum(_lengths(buffer, np.where(inside, value_at, 0)), 0)
     exact = layout.size + 2 * LENGTH_FIELD + key + value == size
     keep = (key < size) & (exact | ~inside)
-    return list(zip(starts[keep].tolist(), size[keep].tolist(), strict=True))
+    found: list[int] = starts[keep].tolist()
+    return found
 
 
 def _with_magic(buffer: NDArray[np.uint8], magic: int, needed: int) -> NDArray[np.int64]:
@@ -105,7 +125,9 @@ def _with_magic(buffer: NDArray[np.uint8], magic: int, needed: int) -> NDArray[n
 def _rows(buffer: NDArray[np.uint8], starts: NDArray[np.int64], width: int) -> NDArray[np.uint8]:
     import numpy as np  # as above
 
-    return np.ascontiguousarray(buffer[starts[:, None] + np.arange(width)])
+    if len(buffer) < width:
+        return np.empty((0, width), np.uint8)
+    return np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(buffer, width)[starts])
 
 
 def _lengths(buffer: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.int64]:

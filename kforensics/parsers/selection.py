@@ -57,6 +57,11 @@ class Selection:
     control: bool | None = None
     key: re.Pattern[str] | None = None
 
+    @property
+    def picks_records(self) -> bool:
+        """Whether some records of a kept batch may not be wanted."""
+        return self.offsets is not None or self.times is not None or self.key is not None
+
     def keeps_batch(self, batch: Batch) -> bool:
         """Whether a batch may hold wanted records."""
         pairs = (
@@ -99,7 +104,9 @@ def selected_batches(
     behind = 0
     for row in walk(source, start, stop):
         if isinstance(row, Damage):
-            yield row
+            # Where the caller has made the end, a batch that reaches over it is whole.
+            if row.reason != "truncated" or row.end != stop or stop >= source.size:
+                yield row
             continue
         if selection.keeps_batch(row):
             yield row

@@ -76,6 +76,8 @@ class LocalSource(_Closing):
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise _input_error(self.path, error) from error
+        except ValueError as error:
+            raise InputMissingError(self.path, f"no file has such a name: {error}") from error
         status = os.fstat(self._descriptor)
         if not stat.S_ISREG(status.st_mode):
             self.close()
@@ -114,20 +116,24 @@ class RemoteSource(_Closing):
     mtime_ms: int | None = None
 
     def __init__(self, uri: str) -> None:
-        from pyarrow import fs  # only remote inputs pay for it
+        from pyarrow import ArrowException, fs  # only remote inputs pay for it
 
         self.path = uri
         try:
             system, path = fs.FileSystem.from_uri(uri)
             info = system.get_file_info(path)
+            if info.type == fs.FileType.NotFound:
+                raise InputMissingError(uri, "there is no such file")
             if info.type != fs.FileType.File:
-                missing = info.type == fs.FileType.NotFound
-                raise (InputMissingError if missing else InputKindError)(uri, "there is no such file")
+                raise InputKindError(uri, "it is a directory or something else that is not a file")
             self._file: NativeFile = system.open_input_file(path)
         except InputError:
             raise
-        except (OSError, ValueError) as error:
-            raise InputError(uri, str(error)) from error
+        except PermissionError as error:
+            raise InputForbiddenError(uri, str(error)) from error
+        except (OSError, ValueError, ArrowException) as error:
+            # Arrow lists every place where it looked for a Java runtime behind its sentence.
+            raise InputError(uri, str(error).partition("\n")[0]) from error
         self.size = self._file.size()
         if info.mtime_ns is not None:
             self.mtime_ms = info.mtime_ns // 1_000_000
