@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kforensics.arguments import offset_range, pattern, time_range
-from kforensics.dump_files import Outcome, find_files, rows_of_files
+from kforensics.dump_files import Outcome, find_files, kind_to_read, rows_of_files
 from kforensics.errors import InputError
 from kforensics.parsers.codecs import DEFAULT_BUDGET
 from kforensics.parsers.file_rows import Reading, damage_rows, table_of
@@ -115,12 +116,14 @@ class Dump:
         return self._tables[name]
 
     def _read(self, name: str) -> pa.Table:
+        if name == "files":
+            return arrow_table(TABLES[name], map(attrgetter(*TABLES[name].names), self.files))
         shaped = shape(TABLES[name], None, None)
         return arrow_table(shaped.table, map(shaped, self._rows(name, [])))
 
     def _rows(self, name: str, damage: list[tuple[FoundFile, Damage]]) -> Iterable[tuple[object, ...]]:
         records = name == "records"
-        files = [found for found in self.files if table_of(found.kind, records=records) == name]
+        files = [found for found in self.files if table_of(kind_to_read(found), records=records) == name]
         reading = Reading(records, self._selection, self._budget)
         return rows_of_files(files, reading, lambda found, row: damage.append((found, row)), _refuse)
 

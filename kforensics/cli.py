@@ -78,7 +78,7 @@ RUN = "How to run"
 @app.command(cls=_DumpCommand, epilog=DUMP_EXAMPLE)
 def dump(  # long: one parameter per option of Kafka's tool and of ours
     context: typer.Context,
-    paths: Annotated[list[str] | None, typer.Argument(metavar="PATH...", help="Files, folders, globs or URIs.")] = None,
+    paths: Annotated[list[str] | None, typer.Argument(metavar="PATH", help="Files, folders, globs or URIs.")] = None,
     *,
     files: Annotated[str, typer.Option(metavar="A,B", help="Files, split at commas.", rich_help_panel=KAFKA)] = "",
     print_data_log: Annotated[
@@ -279,7 +279,7 @@ def main() -> None:
 
 
 def _fail(error: KforensicsError, code: int) -> None:
-    from kforensics.render.terminal import printable  # only errors need it
+    from kforensics.printable import printable  # only errors need it
 
     _discard_the_rest()
     typer.echo(f"kforensics: {printable(str(error))}", err=True)

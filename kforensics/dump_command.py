@@ -18,7 +18,8 @@ from kforensics.dumplog.options import ToolOptions
 from kforensics.dumplog.styles import STYLES
 from kforensics.errors import UsageError
 from kforensics.parsers.selection import Selection
-from kforensics.render.output import check_beside, open_output
+from kforensics.printable import printable
+from kforensics.render.output import check_beside, guarded, open_output
 from kforensics.render.values import BytesFormat, Redactor
 from kforensics.render.writers import Format
 
@@ -26,6 +27,14 @@ __all__ = ["run_dump"]
 
 CLEAN, FINDINGS, UNREADABLE = 0, 1, 3
 TABLES = ("batches", "records", "damage")
+TEXT_ONLY = (
+    "skip_record_metadata",
+    "verify_index_only",
+    "index_sanity_check",
+    "key_decoder_class",
+    "value_decoder_class",
+)
+BINARY = (Format.PARQUET, Format.ARROW)
 LONGEST_KEY = 64
 NOT_WITH_STYLE = ("redact", "limit", "key_format", "value_format", *TABLES)
 
@@ -50,27 +59,19 @@ def run_dump(words: Mapping[str, Any]) -> int:
     """
     fail_on = _choice(FailOn, words["fail_on"], "--fail-on")
     request = _request(words)
+    _check_rows(words, request)
     check_beside(words["output"], request.paths)
     with open_output(words["output"]) as out:
         if request.style:
             sys.stdout.flush()
-            return imitate(request, out, sys.stderr.buffer)
+            return imitate(request, out, guarded(sys.stderr))
         run = dump_text if request.output_format is Format.TEXT else dump_rows
-        outcome = run(request, out, _silence if words["quiet"] else _say)
+        outcome = run(request, out, _say)
     return _exit_code(outcome, fail_on)
 
 
 def _say(sentence: str) -> None:
-    sys.stderr.write(f"{_printable(sentence)}\n")
-
-
-def _silence(_sentence: str) -> None:
-    """Say nothing."""
-
-
-def _printable(text: str) -> str:
-    """Return text that a terminal cannot act on."""
-    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in text)
+    sys.stderr.write(f"{printable(sentence)}\n")
 
 
 def _exit_code(outcome: Outcome, fail_on: FailOn) -> int:
@@ -93,7 +94,7 @@ def _request(words: Mapping[str, Any]) -> DumpRequest:
         tool=tool,
         style=style,
         output_format=_choice(Format, words["output_format"], "--format"),
-        table=_table(words),
+        table=_table(words, tool),
         selection=_selection(words),
         limit=words["limit"],
         key_format=_choice(BytesFormat, words["key_format"], "--key-format") if words["key_format"] else None,
@@ -101,6 +102,7 @@ def _request(words: Mapping[str, Any]) -> DumpRequest:
         redact=_redactor(words),
         budget=words["max_decompressed_bytes"],
         progress=False if words["quiet"] else words["progress"],
+        quiet=words["quiet"],
     )
 
 
@@ -126,15 +128,39 @@ def _style(words: Mapping[str, Any]) -> str | None:
     return style
 
 
+def _check_rows(words: Mapping[str, Any], request: DumpRequest) -> None:
+    """Refuse what would have no effect, and bytes on a terminal."""
+    text_only = [name for name in TEXT_ONLY if words[name] not in (None, False)]
+    if text_only and request.output_format is not Format.TEXT:
+        raise UsageError(f"{_options(text_only)} changes text, not rows; leave it or --format out")
+    if request.output_format is Format.TEXT and request.table and not request.style:
+        more = ", or --print-data-log for records as text" if request.table == "records" else ""
+        raise UsageError(f"--{request.table} gives rows; say which with --format {'|'.join([*Format][1:])}{more}")
+    if request.selection.key and not _shows_records(request):
+        more = "--print-data-log" if request.output_format is Format.TEXT else "--records"
+        raise UsageError(f"--key looks into records; add {more} to see them")
+    if request.output_format in BINARY and words["output"] is None and sys.stdout.isatty():
+        raise UsageError(f"{request.output_format} is not for a terminal; name a file with --output")
+
+
+def _shows_records(request: DumpRequest) -> bool:
+    if request.output_format is not Format.TEXT:
+        return request.table == "records"
+    return request.tool.prints_records or bool(request.key_format or request.value_format or request.redact)
+
+
 def _options(names: list[str]) -> str:
     return ", ".join(f"--{name.replace('_', '-')}" for name in names) or "filters and --format"
 
 
-def _table(words: Mapping[str, Any]) -> str | None:
+def _table(words: Mapping[str, Any], tool: ToolOptions) -> str | None:
+    """Return the table that is wanted; options of Kafka's tool that ask for records ask for their table too."""
     chosen = [name for name in TABLES if words[name]]
     if len(chosen) > 1:
         raise UsageError(f"choose one of {_options(chosen)}")
-    return chosen[0] if chosen else None
+    if chosen or words["output_format"].lower() == Format.TEXT:
+        return chosen[0] if chosen else None
+    return "records" if tool.prints_records else None
 
 
 def _selection(words: Mapping[str, Any]) -> Selection:

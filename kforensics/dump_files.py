@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from kforensics.dumplog.options import ToolOptions
 from kforensics.dumplog.topic_rows import topic_decoded
-from kforensics.errors import InputError
+from kforensics.errors import InputError, UsageError
 from kforensics.parsers.batches import walk
 from kforensics.parsers.discover import FoundFile, Unreadable, discover
 from kforensics.parsers.file_rows import LOG_KINDS, Reading, damage_rows, file_rows, table_of
@@ -22,9 +22,9 @@ from kforensics.parsers.source import Source, open_source
 from kforensics.parsers.tables import TABLES, Table
 from kforensics.render.streams import Meter, MeteredSource, TextSink, metered
 from kforensics.render.values import BytesFormat, Redactor, shape, text_of
-from kforensics.render.writers import Format, open_writer
+from kforensics.render.writers import ONE_TABLE, Format, open_writer
 
-__all__ = ["DumpRequest", "Outcome", "dump_rows", "dump_text", "find_files", "imitate", "rows_of_files"]
+__all__ = ["DumpRequest", "Outcome", "dump_rows", "dump_text", "find_files", "imitate", "kind_to_read", "rows_of_files"]
 
 Row = tuple[Any, ...]
 Say = Callable[[str], None]
@@ -53,6 +53,7 @@ class DumpRequest:
         redact: replaces keys, values and header values.
         budget: most bytes to decompress per batch.
         progress: whether to show progress, None for where a person looks.
+        quiet: say nothing of damage.
     """
 
     paths: tuple[str, ...]
@@ -67,6 +68,7 @@ class DumpRequest:
     redact: Redactor | None = None
     budget: int = 128 << 20
     progress: bool | None = None
+    quiet: bool = False
 
 
 @dataclass(slots=True)
@@ -77,15 +79,18 @@ class Outcome:
         unreadable: inputs that could not be read.
         damaged: damage that is more than a torn or unused tail.
         tails: torn and unused tails.
+        quiet: damage is counted, but nothing is said of it.
     """
 
     unreadable: int = 0
     damaged: int = 0
     tails: int = 0
+    quiet: bool = False
 
     def note(self, path: str, damage: Damage, say: Say) -> None:
         """Count a piece of damage and say what it is."""
-        say(damage_sentence(path, damage))
+        if not self.quiet:
+            say(damage_sentence(path, damage))
         if damage.reason in TAILS and damage.next_good_position is None and damage.inside_batch is None:
             self.tails += 1
         else:
@@ -117,6 +122,20 @@ def find_files(paths: tuple[str, ...], say: Say, outcome: Outcome) -> list[Found
     return found
 
 
+def _wanted_files(request: DumpRequest, say: Say, outcome: Outcome) -> list[FoundFile]:
+    """Return the files to dump; filters choose batches and records, so with one only files that hold such."""
+    found = find_files(request.paths, say, outcome)
+    if not found and not outcome.unreadable:
+        say(f"there is no file under {', '.join(request.paths)}")
+        outcome.unreadable += 1
+    if request.selection == Selection():
+        return found
+    logs = [each for each in found if each.kind in (*LOG_KINDS, "unknown")]
+    if found and not logs:
+        raise UsageError("filters choose batches and records, and none of these files holds any; leave the filters out")
+    return logs
+
+
 def dump_text(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
     """Print files in plain style: the lines of Kafka's tool, on past all damage, which is said of each file.
 
@@ -127,23 +146,31 @@ def dump_text(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
     """
     from kforensics.dumplog.plain_run import PlainRun  # rows do not need it
 
-    outcome, sink = Outcome(), TextSink(out)
-    files = find_files(request.paths, say, outcome)
+    outcome, sink = Outcome(quiet=request.quiet), TextSink(out)
+    files = _wanted_files(request, say, outcome)
     directory = os.getcwd()  # noqa: PTH109  # Java's user.dir, as text
     run = PlainRun(request.tool, request.selection, request.budget, _texts(request), request.limit, directory)
     with metered(sum(found.size for found in files), wanted=request.progress) as meter:
         for known, source, start in _opened(files, request.selection, partial(_unread, say, outcome), meter):
-            for row in run.text(known, source, start):
-                if isinstance(row, Damage):
-                    outcome.note(known.path, row, say)
-                else:
-                    sink.write(row)
             if run.finished:
                 break
+            try:
+                _write_text(run.text(known, source, start), sink, partial(outcome.note, known.path, say=say))
+            except InputError as error:
+                _unread(say, outcome, error)
     sink.flush()
     for line in run.summary():
         say(line)
     return outcome
+
+
+def _write_text(rows: Iterator[str | Damage], sink: TextSink, note: Callable[[Damage], None]) -> None:
+    for row in rows:
+        if isinstance(row, Damage):
+            sink.flush()  # on a terminal, damage stands where it is
+            note(row)
+        else:
+            sink.write(row)
 
 
 def _texts(request: DumpRequest) -> tuple[Callable[[bytes], str], Callable[[bytes], str]] | None:
@@ -157,8 +184,8 @@ def _texts(request: DumpRequest) -> tuple[Callable[[bytes], str], Callable[[byte
 
 def dump_rows(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
     """Write files as rows of tables; see :func:`dump_text`."""
-    outcome = Outcome()
-    files = find_files(request.paths, say, outcome)
+    outcome = Outcome(quiet=request.quiet)
+    by_table = _by_table(request, _wanted_files(request, say, outcome))
     writer = open_writer(request.output_format, out)
     damage: list[tuple[FoundFile, Damage]] = []
 
@@ -166,9 +193,10 @@ def dump_rows(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
         damage.append((found, row))
         outcome.note(found.path, row, say)
 
-    reading = Reading(request.table in ("records", "damage"), request.selection, request.budget)
-    with metered(sum(found.size for found in files), wanted=request.progress) as meter:
-        for name, group in _by_table(request, files).items():
+    records = request.table in ("records", "damage")
+    reading = Reading(records, request.selection, request.budget, stop=request.tool.log_end)
+    with metered(sum(found.size for group in by_table.values() for found in group), wanted=request.progress) as meter:
+        for name, group in by_table.items():
             rows = rows_of_files(group, reading, report, partial(_unread, say, outcome), meter)
             if request.table == "damage":
                 deque(rows, maxlen=0)
@@ -176,7 +204,8 @@ def dump_rows(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
             table, convert = _outgoing(request, name)
             writer.write(table, map(convert, islice(rows, request.limit)))
     if request.table == "damage" or (damage and request.output_format in WITH_DAMAGE):
-        writer.write(TABLES["damage"], (row for found, item in damage for row in damage_rows(found, [item])))
+        rows = (row for found, item in damage for row in damage_rows(found, [item]))
+        writer.write(TABLES["damage"], islice(rows, request.limit))
     writer.close()
     return outcome
 
@@ -194,12 +223,21 @@ def _by_table(request: DumpRequest, files: list[FoundFile]) -> dict[str, list[Fo
     """Return the files by the table they fill, without those that fill none or one that is not wanted."""
     by_table: dict[str, list[FoundFile]] = {}
     for found in files:
-        # A file under an unknown name may turn out to be a log.
-        kind = "log" if found.kind == "unknown" else found.kind
-        name = table_of(kind, records=request.table in ("records", "damage"))
+        name = table_of(kind_to_read(found), records=request.table in ("records", "damage"))
         if name and request.table in (None, name, "damage"):
             by_table.setdefault(name, []).append(found)
-    return by_table
+    if len(by_table) > 1 and request.output_format in ONE_TABLE and request.table is None:
+        raise UsageError(
+            f"these files fill several tables ({', '.join(by_table)}) and {request.output_format} holds one; "
+            "add --batches or --records, or name files of one kind"
+        )
+    # Without a file for it, a table that was asked for is still written, with its columns and no row.
+    return by_table or {"batches" if request.table in (None, "damage") else request.table: []}
+
+
+def kind_to_read(found: FoundFile) -> str:
+    """Return the kind a file is read as: one under an unknown name may turn out to be a log."""
+    return "log" if found.kind == "unknown" else found.kind
 
 
 def _unread(say: Say, outcome: Outcome, error: InputError) -> None:
@@ -230,7 +268,10 @@ def rows_of_files(
         meter: told how far the reading is.
     """
     for known, source, start in _opened(files, reading.selection, unread, meter):
-        yield from file_rows(known, source, replace(reading, start=start), partial(report, known))
+        try:
+            yield from file_rows(known, source, replace(reading, start=start), partial(report, known))
+        except InputError as error:
+            unread(error)
 
 
 def _opened(
@@ -271,5 +312,7 @@ def damage_sentence(path: str, damage: Damage) -> str:
     where = f"bytes {damage.start:#x} to {damage.end:#x} ({damage.end - damage.start} bytes)"
     inside = f" of the batch at {damage.inside_batch:#x}" if damage.inside_batch is not None else ""
     verdict = "are doubtful" if inside and damage.reason in DOUBTS else "could not be read"
+    if damage.reason == "zero-tail":
+        verdict = "hold nothing"
     on = f"; goes on at {damage.next_good_position:#x}" if damage.next_good_position is not None else ""
     return f"{path}: {where}{inside} {verdict}, {damage.reason}: {damage.detail}{on}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kforensics.parsers.tables import Table, arrow_type
@@ -14,15 +13,29 @@ if TYPE_CHECKING:
 
 __all__ = ["arrow_batches", "arrow_schema_of", "arrow_table", "chunked"]
 
-CHUNK = 8192
+CHUNK, HEAVIEST = 8192, 64 << 20
 Row = Sequence[Any]
 
 
 def chunked(rows: Iterable[Row], size: int = CHUNK) -> Iterator[list[Row]]:
-    """Yield rows in lists of at most ``size``."""
-    iterator = iter(rows)
-    while chunk := list(islice(iterator, size)):
+    """Yield rows in lists of at most ``size``, fewer where they are heavy."""
+    chunk: list[Row] = []
+    weight = 0
+    for row in rows:
+        chunk.append(row)
+        weight += _weight(row)
+        if len(chunk) >= size or weight > HEAVIEST:
+            yield chunk
+            chunk, weight = [], 0
+    if chunk:
         yield chunk
+
+
+def _weight(row: Row) -> int:
+    """Return the bytes of keys, values and header values, near enough to bound what is held of them."""
+    payloads = sum(len(value) for value in row if isinstance(value, bytes | str))
+    headers = (value for value in row if isinstance(value, list))
+    return payloads + sum(len(header["value"] or b"") for each in headers for header in each)
 
 
 def arrow_schema_of(table: Table) -> pa.Schema:
@@ -55,10 +68,12 @@ def arrow_table(table: Table, rows: Iterable[Row]) -> pa.Table:
 
 def _fitting(kind: pa.DataType) -> Callable[[Any], Any]:
     """Return what makes a value fit a column: formatted numbers and JSON become text in a text column."""
-    if str(kind) != "string":
-        return lambda value: value
-    return lambda value: value if value is None or isinstance(value, str) else _text(value)
+    return _text if str(kind) == "string" else lambda value: value
 
 
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    # A name that is no UTF-8 came from the system with lone surrogates, which Arrow refuses.
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()

@@ -7,17 +7,25 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, TextIO
+from urllib.parse import unquote
 
-from kforensics.errors import UsageError
+from kforensics.errors import InputError, UsageError
+from kforensics.parsers.folders import folders_of
+from kforensics.parsers.source import is_uri
+from kforensics.render.terminal import TerminalGuard
 
-__all__ = ["check_beside", "open_output"]
+__all__ = ["check_beside", "guarded", "open_output"]
 
 BUFFER = 1 << 20
 
 
 def check_beside(output: Path | None, inputs: Iterable[str]) -> None:
-    """Refuse an output file in a folder that holds evidence.
+    """Refuse an output file in a folder that holds evidence, or anywhere under a folder that is the evidence.
+
+    Args:
+        output: where to write, None for standard output.
+        inputs: files, folders, globs and URIs.
 
     Raises:
         UsageError: the output would stand beside an input.
@@ -26,9 +34,32 @@ def check_beside(output: Path | None, inputs: Iterable[str]) -> None:
         return
     folder = output.absolute().parent.resolve()
     for name in inputs:
-        path = Path(name).absolute().resolve()
-        if folder in (path, path.parent):
-            raise UsageError(f"{output} would stand beside the evidence {name}; choose another folder for --output")
+        for path in _local_paths(name):
+            beside = {path.parent.resolve(), path.resolve().parent}
+            if path.is_dir():
+                beside = {above for above in beside if _is_log_dir(above)}
+            if folder in beside or folder.is_relative_to(path.resolve()):
+                raise UsageError(f"{output} would stand beside the evidence {name}; choose another folder for --output")
+
+
+def _is_log_dir(folder: Path) -> bool:
+    return (folder / "meta.properties").exists() or any(folder.glob("*-offset-checkpoint"))
+
+
+def _local_paths(name: str) -> list[Path]:
+    if is_uri(name):
+        scheme, _, place = name.partition("://")
+        return [Path(unquote(place))] if scheme == "file" else []
+    try:
+        return [Path(entry.path).absolute() for entry in folders_of(name).expand(name)]
+    except InputError:
+        return []  # who reads it will say so
+
+
+def guarded(stream: TextIO) -> IO[bytes]:
+    """Return the binary side of a standard stream; if a terminal is behind it, with a guard."""
+    guard: Any = TerminalGuard(stream.buffer)
+    return guard if stream.isatty() else stream.buffer
 
 
 @contextmanager
@@ -36,22 +67,33 @@ def open_output(output: Path | None) -> Iterator[IO[bytes]]:
     """Open the stream for results.
 
     A file is written under another name beside its place and renamed at the end; if anything goes wrong, Ctrl-C
-    included, nothing of it stays.
+    included, nothing of it stays. What goes to a terminal cannot act on it.
 
     Raises:
-        UsageError: the file cannot be made.
+        UsageError: the result cannot be written.
     """
-    if output is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
+    try:
+        with _part_of(output) if output else _standard_output() as stream:
+            yield stream
+    except (InputError, BrokenPipeError):
+        raise
+    except OSError as error:
+        place = output or "standard output"
+        raise UsageError(f"cannot write {place}: {error.strerror}; choose another place with --output") from error
+
+
+@contextmanager
+def _standard_output() -> Iterator[IO[bytes]]:
+    out = guarded(sys.stdout)
+    yield out
+    out.flush()
+
+
+@contextmanager
+def _part_of(output: Path) -> Iterator[IO[bytes]]:
     part = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:
-        stream = part.open("xb", buffering=BUFFER)
-    except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror}; choose another place with --output") from error
-    try:
-        with stream:
+        with part.open("xb", buffering=BUFFER) as stream:
             yield stream
         part.replace(output)
     finally:

@@ -35,6 +35,7 @@ class TextSink:
     def flush(self) -> None:
         """Write what was taken."""
         self._out.write("".join(self._pieces).encode("utf-8", "replace"))
+        self._out.flush()
         self._pieces.clear()
         self._size = 0
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import IO
 
-__all__ = ["TerminalGuard", "json_printable", "printable"]
+from kforensics.printable import escaped
+
+__all__ = ["TerminalGuard", "json_printable"]
 
 # Control characters but newline, tab and the end of a CSV line; C1 controls and changes of direction, in UTF-8.
 ACTS = re.compile(
@@ -13,11 +15,6 @@ ACTS = re.compile(
 )
 # What json.dumps leaves as it is: the same, and lone surrogates, which no UTF-8 can hold.
 JSON_ACTS = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def printable(text: str) -> str:
-    """Return text on one line that a terminal cannot act on."""
-    return text if text.isprintable() else "".join(sign if sign.isprintable() else _escape(sign) for sign in text)
 
 
 def json_printable(text: str) -> str:
@@ -33,12 +30,8 @@ class TerminalGuard:
 
     def write(self, data: bytes) -> int:
         """Write text with its control characters escaped."""
-        return self._out.write(ACTS.sub(lambda found: _escape(found[0].decode()).encode(), data))
+        return self._out.write(ACTS.sub(lambda found: escaped(found[0].decode()).encode(), data))
 
     def flush(self) -> None:
         """Flush the terminal."""
         self._out.flush()
-
-
-def _escape(sign: str) -> str:
-    return f"\\x{ord(sign):02x}"

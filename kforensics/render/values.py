@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isinf
 from typing import Any
 
 from kforensics.parsers.tables import Column, Table
@@ -56,10 +57,29 @@ def _integer(size: int) -> Convert:
 
 
 def _json(data: bytes) -> Any:
+    """Return what JSON text says, or the text itself if reading and writing it again would change it."""
     try:
-        return json.loads(data)
+        return json.loads(data, object_pairs_hook=_object, parse_constant=_no_json, parse_float=_float)
     except (ValueError, RecursionError):
         return data.decode("utf-8", "replace")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands there twice")
+    return found
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise ValueError(f"{text} is too large for a number")
+    return number
+
+
+def _no_json(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")
 
 
 CONVERT: dict[BytesFormat, Convert] = {
@@ -73,8 +93,8 @@ CONVERT: dict[BytesFormat, Convert] = {
 
 
 def text_of(wanted: BytesFormat, redact: Redactor | None = None) -> Callable[[bytes], str]:
-    """Return what makes text of bytes."""
-    convert = CONVERT[wanted]
+    """Return what makes text of bytes; redacted bytes are text already."""
+    convert = CONVERT[BytesFormat.UTF8 if redact else wanted]
 
     def text(data: bytes) -> str:
         shown = convert(redact(data) or b"" if redact else data)
@@ -121,6 +141,8 @@ def shape(
         redact: replaces keys, values and header values first.
     """
     formats = {"key": key_format, "value": value_format, "headers": value_format}
+    if redact:  # what it makes is text
+        formats = {name: wanted and BytesFormat.UTF8 for name, wanted in formats.items()}
     converts: list[tuple[int, Convert]] = []
     columns = list(table.columns)
     for index, column in enumerate(table.columns):

@@ -12,11 +12,12 @@ from typing import IO, Any, Protocol
 
 from kforensics.errors import UsageError
 from kforensics.parsers.tables import Table
-from kforensics.render.arrow import arrow_batches, arrow_schema_of, chunked
+from kforensics.render.arrow import arrow_batches, arrow_schema_of
+from kforensics.render.pages import TableWriter, plain
+from kforensics.render.terminal import json_printable
 
-__all__ = ["Format", "Writer", "open_writer"]
+__all__ = ["ONE_TABLE", "Format", "Writer", "open_writer"]
 
-PAGE = 500
 SCHEMA = "kforensics/1"
 Row = Sequence[Any]
 
@@ -31,6 +32,10 @@ class Format(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     ARROW = "arrow"
+
+
+# Formats that hold rows of one table only.
+ONE_TABLE = (Format.CSV, Format.PARQUET, Format.ARROW)
 
 
 class Writer(Protocol):
@@ -50,7 +55,7 @@ def open_writer(wanted: Format, out: IO[bytes]) -> Writer:
         UsageError: text is made by who knows the lines, not here.
     """
     writers: dict[Format, type[Any]] = {
-        Format.TABLE: _TableWriter,
+        Format.TABLE: TableWriter,
         Format.JSON: _JsonWriter,
         Format.NDJSON: _NdjsonWriter,
         Format.CSV: _CsvWriter,
@@ -63,13 +68,8 @@ def open_writer(wanted: Format, out: IO[bytes]) -> Writer:
     return writer
 
 
-def _plain(value: Any) -> Any:
-    """Return bytes as text for formats that have no bytes."""
-    return bytes(value).decode("utf-8", "replace") if isinstance(value, bytes | memoryview) else value
-
-
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    return json_printable(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=plain))
 
 
 def _object(table: Table, row: Row) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class _CsvWriter(_OneTable):
     def _write(self, table: Table, rows: Iterable[Row]) -> None:
         self._out.write((",".join(table.names) + "\r\n").encode())
         for row in rows:
-            self._out.write((",".join(map(_csv_field, row)) + "\r\n").encode())
+            self._out.write((",".join(map(_csv_field, row)) + "\r\n").encode(errors="backslashreplace"))
 
 
 def _csv_field(value: Any) -> str:
@@ -150,50 +150,10 @@ def _csv_field(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
-    text = _plain(value) if isinstance(value, str | bytes | memoryview) else _json(value)
+    text = plain(value) if isinstance(value, str | bytes | memoryview) else _json(value)
     if text and not any(sign in text for sign in ',"\r\n'):
         return str(text)
     return '"' + text.replace('"', '""') + '"'
-
-
-class _TableWriter:
-    """Tables for eyes, a page of rows at a time so that the widths of a page are all that must be known."""
-
-    def __init__(self, out: IO[bytes]) -> None:
-        self._out = out
-
-    def write(self, table: Table, rows: Iterable[Row]) -> None:
-        for page in chunked(rows, PAGE):
-            self._out.write(_page(table, page).encode())
-
-    def close(self) -> None:
-        """Nothing ends the output."""
-
-
-def _page(table: Table, rows: list[Row]) -> str:
-    """Return aligned columns; a column that is null in all rows is left out."""
-    kept = [index for index in range(len(table.columns)) if any(row[index] is not None for row in rows)]
-    cells = [[table.names[index] for index in kept], *([_cell(row[index]) for index in kept] for row in rows)]
-    widths = [max(len(line[place]) for line in cells) for place in range(len(kept))]
-    numbers = [not table.columns[index].type.startswith(("string", "binary", "headers")) for index in kept]
-    lines = (
-        "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, numbers, strict=True)
-        ).rstrip()
-        for line in cells
-    )
-    return f"{table.name}\n" + "\n".join(lines) + "\n\n"
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = str(_plain(value)) if isinstance(value, str | bytes | memoryview | int) else _json(value)
-    # A terminal must not act on what a payload holds.
-    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in text)
 
 
 class _ParquetWriter(_OneTable):
