@@ -28,7 +28,7 @@ help: ## print this
 
 demo: $(VENV)/core.stamp ## install into .venv, then dump the transaction sample and sum up all sample logs
 	$(RUN) kforensics dump --print-data-log --files $(CLASSIC)
-	$(RUN) kforensics dump --format table --batches sample_logs
+	$(BIN)/python scripts/summarise_samples.py
 
 test: $(VENV)/test.stamp ## install what the tests need, Java included, and run all tests
 	sh scripts/with_java.sh $(BIN)/python -m pytest $(PYTEST_FLAGS)
@@ -53,6 +53,7 @@ docs: $(VENV)/dev.stamp ## rewrite the generated parts of the documents
 samples: $(VENV)/core.stamp ## rebuild sample_logs/ with real brokers and dump tools; needs Java 17 (JDK) and Maven
 	$(RUN) lab samples $(SCENARIOS)
 	$(RUN) lab.damage
+	$(RUN) lab.every_record
 	$(RUN) lab.golden $(if $(SCENARIOS),$(SCENARIOS) damaged)
 
 bench: $(VENV)/test.stamp ## run the benchmarks

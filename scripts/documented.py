@@ -1,0 +1,160 @@
+"""Makes the generated parts of the documents: console blocks, tables and layouts. `make docs` calls it through cog.
+
+The tests run the same functions and compare, so that no document says what is no longer so. Each part begins and ends
+with an empty line, for it stands between two comments.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kforensics.parsers import layouts
+from kforensics.parsers.derived import Fixed, fixed
+from kforensics.parsers.tables import PLACE, TABLES, Column
+from kforensics.parsers.varint import SizedBytes, VarInt, VarLong
+
+ROOT = Path(__file__).resolve().parent.parent
+LEFT_OUT = "…"
+PROMPT = "$ "
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def console(*commands: str, lines: int | None = None) -> str:
+    """Return a block with commands and their output, both streams as a terminal shows them.
+
+    Args:
+        commands: what is typed, one line each, in one shell, at the root of the checkout.
+        lines: how many lines of each output to show; ``…`` stands for the rest.
+    """
+    shown = []
+    for command, output in zip(commands, run(commands), strict=True):
+        kept = output if lines is None or len(output) <= lines else [*output[:lines], LEFT_OUT]
+        shown += [PROMPT + command, *kept]
+    return "\n".join(["", "```console", *shown, "```", "", ""])
+
+
+def demo(lines: int) -> str:
+    """Return a block with what `make demo` prints: the whole dump, and so many lines of the summary and its last."""
+    (dump, summary), (dumped, summed) = zip(*demo_output(), strict=True)
+    shown = [PROMPT + "make demo", LEFT_OUT, dump, *dumped, summary, *summed[:lines], LEFT_OUT, summed[-1]]
+    return "\n".join(["", "```console", *shown, "```", "", ""])
+
+
+def demo_output() -> list[tuple[str, list[str]]]:
+    """Return the lines that `make demo` echoes behind the set-up, each with what its command prints.
+
+    Raises:
+        ValueError: a command fails.
+    """
+    recipe = re.findall(r"^demo:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    (sample,) = ROOT.glob("sample_logs/classic-transaction/*/classic-0/00000000000000000000.log")
+    values = {"RUN": ".venv/bin/python -m", "BIN": ".venv/bin", "CLASSIC": str(sample.relative_to(ROOT))}
+    echoed = [re.sub(r"\$\((\w+)\)", lambda found: values[found[1]], line) for line in recipe[0].split("\n")[:-1]]
+    echoed = [line.strip() for line in echoed]
+    outputs = run(tuple(part for line in echoed for part in (line.replace(".venv/bin/", ""), "echo $?")))
+    if any(code != ["0"] for code in outputs[1::2]):
+        raise ValueError(f"make demo fails: {outputs}")
+    return list(zip(echoed, outputs[::2], strict=True))
+
+
+def run(commands: tuple[str, ...]) -> list[list[str]]:
+    """Return the lines each command prints, ``echo $?`` being able to ask for the exit code of the one before."""
+    mark = "---- end of a command ----"
+    # A mark behind each command must not change what ``$?`` is for the next.
+    script = "\n".join(f"{command}\ncode=$?; echo '{mark}'; (exit $code)" for command in commands)
+    done = subprocess.run(
+        ["/bin/sh", "-c", script],
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    parts = done.stdout.split(f"{mark}\n")[:-1]
+    return [[line.rstrip() for line in part.splitlines()] for part in parts]
+
+
+def environment() -> dict[str, str]:
+    """Return an environment in which commands print the same on every machine."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    kept = {name: value for name, value in os.environ.items() if name in ("HOME", "SYSTEMROOT", "TMPDIR")}
+    return {**kept, "PATH": path, "COLUMNS": "100", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "TERM": "dumb"}
+
+
+def blocks(page: Path) -> Iterator[list[tuple[str, list[str]]]]:
+    """Yield the console blocks of a page, each as commands with the lines shown below them."""
+    for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        commands: list[tuple[str, list[str]]] = []
+        for line in block.splitlines():
+            if line.startswith(PROMPT):
+                commands.append((line.removeprefix(PROMPT), []))
+            else:
+                commands[-1][1].append(line)
+        yield commands
+
+
+def is_shown(output: list[str], shown: list[str]) -> bool:
+    """Whether lines shown are the lines of an output, ``…`` standing for any number of them."""
+    if LEFT_OUT not in shown:
+        return output == shown
+    cut = shown.index(LEFT_OUT)
+    head, tail = shown[:cut], shown[cut + 1 :]
+    rest = range(cut, len(output) + 1)
+    return output[:cut] == head and any(is_shown(output[start:], tail) for start in rest)
+
+
+def place() -> str:
+    """Return the columns that every table begins with."""
+    return _columns(PLACE)
+
+
+def tables() -> str:
+    """Return a section for every table, without the columns of the place."""
+    sections = (
+        f"## {name}\n\nOne row per {each.row}.\n{_columns(each.columns[len(PLACE) :])}" for name, each in TABLES.items()
+    )
+    return f"\n{''.join(sections)}"
+
+
+def _columns(columns: tuple[Column, ...]) -> str:
+    return _markdown(("column", "type", "meaning"), [(f"`{each.name}`", each.type, each.doc) for each in columns])
+
+
+def layout(name: str) -> str:
+    """Return the fields of a layout: where they are known to stand, how wide they are, and what they mean."""
+    struct = getattr(layouts, name)
+    try:
+        return _fixed_layout(fixed(struct))
+    except TypeError:
+        rows = [(f"`{field.name}`", _width(field), field.docs) for field in struct.subcons]
+        return _markdown(("field", "bytes", "meaning"), rows)
+
+
+def _fixed_layout(form: Fixed) -> str:
+    rows = [
+        (f"`{field.name}`", str(form.offsets[field.name]), str(form.reader(field.name).size), field.docs)
+        for field in form.layout.subcons
+    ]
+    return _markdown(("field", "offset", "bytes", "meaning"), rows) + f"{form.size} bytes in all.\n\n"
+
+
+def _width(field: Any) -> str:
+    while hasattr(field, "subcon"):
+        field = field.subcon
+    widths = {VarInt: "varint", VarLong: "varlong", SizedBytes: "varint, and so many bytes"}
+    return widths[field] if field in widths else str(field.sizeof())
+
+
+def _markdown(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [heading, ("---",) * len(heading), *rows]
+    return (
+        "\n"
+        + "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+        + "\n"
+    )

@@ -1,0 +1,71 @@
+"""Notebooks run from top to bottom, in the environment of the tests, and end with the answer to their question."""
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+# kforensics is imported as a whole: `import kforensics`, never one of its modules.
+PRIVATE = re.compile(r"^kforensics\.")
+
+
+def _read(notebook: Path) -> Any:
+    return nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]  # it ships half its types
+
+
+notebooks = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
+
+
+def test_there_is_a_notebook() -> None:
+    assert NOTEBOOKS
+
+
+@notebooks
+# ipykernel and its event loop leave sockets to the collector.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+def test_notebook_runs_and_ends_with_an_answer(notebook: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It runs without what earlier runs left in the user's configuration, and prints something at the end."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    read = _read(notebook)
+    NotebookClient(read, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}).execute()
+    (output,) = read.cells[-1].outputs
+    assert "as the live broker's own consumer saw it" in output.text
+
+
+@notebooks
+def test_notebook_asks_first_and_answers_last(notebook: Path) -> None:
+    cells = _read(notebook).cells
+    assert cells[0].cell_type == "markdown"
+    assert "?" in cells[0].source.splitlines()[0]
+    assert cells[-2].source.startswith("## The answer")
+
+
+@notebooks
+def test_notebook_is_kept_without_outputs(notebook: Path) -> None:
+    cells = [cell for cell in _read(notebook).cells if cell.cell_type == "code"]
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
+
+
+@notebooks
+def test_notebook_uses_the_public_library_only(notebook: Path) -> None:
+    source = "\n".join(cell.source for cell in _read(notebook).cells if cell.cell_type == "code")
+    imported = {
+        name
+        for node in ast.walk(ast.parse(source))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [f"{node.module}."]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert "kforensics" in imported
+    assert not [name for name in imported if PRIVATE.match(name)]
