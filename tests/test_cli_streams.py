@@ -1,0 +1,173 @@
+"""``kforensics dump`` as a process: pipes that close, Ctrl-C, full disks, terminals."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from kforensics.parsers.source import LocalSource
+from lab.damage import forge
+from tests.command import CLASSIC, COMMAND, DAMAGED, SAMPLES
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a log that takes seconds to dump."""
+    folder = tmp_path_factory.mktemp("large") / "t-0"
+    folder.mkdir()
+    path = folder / "00000000000000000000.log"
+    path.write_bytes(b"".join(forge.plain(3 * number) for number in range(2000)) * 40)
+    return path
+
+
+def _run(*words: object, **options: object) -> subprocess.CompletedProcess[bytes]:
+    command = [*COMMAND, *map(str, words)]
+    return subprocess.run(command, capture_output=True, check=False, timeout=60, **options)  # type: ignore[call-overload,no-any-return]  # options are those of run
+
+
+@pytest.mark.parametrize("words", [["--print-data-log"], ["--format", "ndjson"], ["--format", "table"]], ids=" ".join)
+def test_a_closed_pipe_ends_quietly(words: list[str], large: Path) -> None:
+    with subprocess.Popen([*COMMAND, *words, str(large)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout
+        assert running.stderr
+        assert running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait(60) == 0
+
+
+def test_a_pipe_closed_before_the_last_flush_ends_quietly() -> None:
+    shell = f'{{ {" ".join(COMMAND)} "$0"; echo $? >&2; }} | true'
+    done = subprocess.run(["/bin/sh", "-c", shell, str(CLASSIC)], capture_output=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == (b"", b"0\n")
+
+
+def _interrupted(output: Path, large: Path, sign: int) -> tuple[int, bytes]:
+    """Run a dump into a file, interrupt it in mid-write, and return how it ended."""
+    command = [*COMMAND, "--format", "ndjson", "--records", "--output", str(output), str(large)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        deadline = time.monotonic() + 30
+        while not any(path.stat().st_size for path in output.parent.glob(".*.part")):
+            assert time.monotonic() < deadline
+            assert running.poll() is None
+            time.sleep(0.01)
+        running.send_signal(sign)
+        _, errors = running.communicate(timeout=60)
+    return running.returncode, errors
+
+
+def test_ctrl_c_leaves_no_half_written_file_and_ends_with_130(large: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.ndjson"
+    output.write_bytes(b"what was there before")
+    assert _interrupted(output, large, signal.SIGINT) == (130, b"")
+    assert output.read_bytes() == b"what was there before"
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_a_kill_leaves_nothing_under_the_name_of_the_output(large: Path, tmp_path: Path) -> None:
+    code, _ = _interrupted(tmp_path / "out.ndjson", large, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    assert not (tmp_path / "out.ndjson").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_a_sentence() -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [*COMMAND, str(CLASSIC)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+    sentence = (
+        b"kforensics: cannot write standard output: No space left on device; choose another place with --output\n"
+    )
+    assert (done.returncode, done.stderr) == (2, sentence)
+
+
+def test_a_file_is_written_whole(tmp_path: Path) -> None:
+    done = _run("--print-data-log", "--output", tmp_path / "out", CLASSIC)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert (tmp_path / "out").read_bytes() == _run("--print-data-log", CLASSIC).stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_nothing_is_written_beside_the_evidence() -> None:
+    folder = CLASSIC.parent
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    done = _run("--output", folder / "out", CLASSIC)
+    assert done.returncode == 2
+    assert b"would stand beside the evidence" in done.stderr
+    _run(folder)
+    _run("--style", "4.3", "--files", folder / "00000000000000000000.timeindex")
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+
+def _on_a_terminal(*words: object) -> tuple[int, bytes]:
+    """Run a dump whose three streams are a terminal, and return what is seen there."""
+    leader, follower = pty.openpty()
+    command = [*COMMAND, *map(str, words)]
+    with subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower) as running:
+        os.close(follower)
+        seen = b""
+        while True:
+            try:
+                data = os.read(leader, 1 << 16)
+            except OSError:  # the other end is closed
+                data = b""
+            if not data:
+                break
+            seen += data
+    os.close(leader)
+    return running.returncode, re.sub(rb"\r+\n", b"\n", seen)
+
+
+@pytest.mark.parametrize("words", [[], ["--format", "csv", "--records"], ["--style", "4.3"]], ids=" ".join)
+def test_a_payload_cannot_act_on_the_terminal(words: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    path.parent.mkdir()
+    path.write_bytes(forge.batch(0, [forge.record(0, b"\x1b[2Jkey", "\x9b31mv\rover".encode())]))
+    print_contents = [] if "csv" in words else ["--print-data-log"]
+    code, seen = _on_a_terminal(*words, *print_contents, path)
+    assert code == 0
+    assert b"\\x1b[2Jkey" in seen
+    assert b"\\x9b31mv\\x0dover" in seen
+    assert not [acting for acting in (b"\x1b", b"\xc2\x9b", b"\r") if acting in seen]
+    # Into a pipe the bytes go as they are.
+    assert b"\x1b[2Jkey" in _run(*words, *print_contents, path).stdout
+
+
+@pytest.mark.parametrize("wanted", ["parquet", "arrow"])
+def test_bytes_are_not_for_a_terminal(wanted: str) -> None:
+    code, seen = _on_a_terminal("--format", wanted, "--batches", CLASSIC)
+    assert code == 2
+    assert seen == f"kforensics: {wanted} is not for a terminal; name a file with --output\n".encode()
+
+
+def test_on_a_terminal_damage_stands_where_it_is() -> None:
+    _, seen = _on_a_terminal(DAMAGED / "batches" / "noise-between-0")
+    words = [b"bytes" if b"could not be read" in line else line.split()[0] for line in seen.splitlines()]
+    assert words == [b"Dumping", b"Log", *[b"baseOffset:"] * 3, b"bytes", *[b"baseOffset:"] * 2]
+
+
+def test_progress_is_shown_to_nobody_who_does_not_look(large: Path) -> None:
+    assert _run("--format", "csv", "--batches", "--output", large.parent.parent / "out", large).stderr == b""
+
+
+def test_the_output_is_utf8_wherever_it_runs() -> None:
+    headers = SAMPLES / "records" / "broker-1" / "headers-0" / CLASSIC.name
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    done = _run("--format", "ndjson", "--records", headers, env=environment)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "größe".encode() in done.stdout
+
+
+def test_the_evidence_is_opened_for_reading_only(tmp_path: Path) -> None:
+    """What cannot be written can be dumped, and the descriptor says so too."""
+    path = tmp_path / CLASSIC.name
+    path.write_bytes(CLASSIC.read_bytes())
+    path.chmod(0o444)
+    assert _run(path).returncode == 0
+    with LocalSource(path) as source, pytest.raises(OSError, match="Bad file descriptor"):
+        os.write(source._descriptor, b"x")
