@@ -28,6 +28,7 @@ __all__ = ["DumpRequest", "Outcome", "dump_rows", "dump_text", "find_files", "im
 
 Row = tuple[Any, ...]
 Say = Callable[[str], None]
+SEGMENT_SUFFIXES = ("log", "index", "timeindex", "txnindex", "snapshot", "checkpoint")
 # Formats that hold several tables, and so the damage too.
 WITH_DAMAGE = (Format.JSON, Format.NDJSON, Format.TABLE)
 # Bytes that were read although something about them is wrong.
@@ -118,8 +119,17 @@ def find_files(paths: tuple[str, ...], say: Say, outcome: Outcome) -> list[Found
             say(f"cannot read {row.path}: {row.why}")
             outcome.unreadable += 1
         else:
-            found.append(row)
+            found.append(_as_named(row) if row.path in paths else row)
     return found
+
+
+def _as_named(found: FoundFile) -> FoundFile:
+    """Return a file that the user named himself as what its suffix says, whatever stands before the suffix.
+
+    Under a folder the whole name must be one of Kafka's: ``server.log`` is no segment.
+    """
+    suffix = found.path.rpartition(".")[2]
+    return replace(found, kind=suffix) if found.kind == "unknown" and suffix in SEGMENT_SUFFIXES else found
 
 
 def _wanted_files(request: DumpRequest, say: Say, outcome: Outcome) -> list[FoundFile]:

@@ -95,6 +95,28 @@ def test_a_log_under_a_strange_name_is_read_as_a_log(partition: Path) -> None:
     assert [row["offset"] for row in dump("--format", "ndjson", "--records", strange).objects] == [0, 1]
 
 
+def test_a_file_named_by_the_user_is_what_its_suffix_says_even_if_damaged(tmp_path: Path) -> None:
+    damaged = DAMAGED / "batches" / "first-batch-damaged-0" / CLASSIC.name
+    named = Path(shutil.copy(damaged, tmp_path / "copy.log"))
+    ended = dump(named)
+    assert ended.code == 1
+    assert [line.split()[1] for line in ended.lines[1:]] == [line.split()[1] for line in dump(damaged).lines[2:]]
+    # Under a folder such a name may be that of any program's log.
+    assert dump(tmp_path).lines == [
+        f"Dumping {named}",
+        f"(unknown: {named.stat().st_size} bytes that hold nothing to decode)",
+    ]
+
+
+def test_the_sanity_check_says_what_a_broker_would(tmp_path: Path) -> None:
+    torn = SAMPLES / "crash-before-recovery" / "broker-1" / "torn-0"
+    passed = dump("--index-sanity-check", torn / "00000000000000000000.index")
+    assert (passed.code, passed.lines[1:]) == (0, [f"{torn / '00000000000000000000.index'} passed sanity check."])
+    failed = dump("--index-sanity-check", torn / "00000000000000000000.timeindex")
+    assert (failed.code, len(failed.lines)) == (1, 1)
+    assert "has non-zero size but the last timestamp is 0 which is less than the first timestamp" in failed.err
+
+
 def test_a_file_that_is_no_kafka_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("buy milk")
     ended = dump(tmp_path / "notes.txt")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from kforensics.dumplog.summaries import Summaries
 from kforensics.errors import InputError, InputForbiddenError, InputMissingError
 from kforensics.parsers.codecs import DEFAULT_BUDGET
 from kforensics.parsers.failures import ILLEGAL_ARGUMENT, KAFKA
-from kforensics.parsers.rows import Batch
+from kforensics.parsers.rows import Batch, Damage
 from kforensics.parsers.source import LocalSource, file_name, open_source
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "log_beside",
     "open_index",
     "open_log",
+    "plain_sanity",
     "sibling",
 ]
 
@@ -49,6 +50,21 @@ class IndexOptions:
     sanity_only: bool = False
     max_message_size: int = MAX_MESSAGE_SIZE
     budget: int = DEFAULT_BUDGET
+
+
+def plain_sanity(check: Callable[[], None], shown: str, size: int) -> str | Damage:
+    """Return what a broker's check at start says of an index, as a line or as damage.
+
+    Args:
+        check: the check.
+        shown: the index's path.
+        size: its bytes.
+    """
+    try:
+        check()
+    except JavaError as error:
+        return Damage(0, size, "malformed", error.message or error.class_name)
+    return f"{shown} passed sanity check.\n"
 
 
 def base_name(path: str) -> str:

@@ -6,12 +6,13 @@ Rule: ``DumpLogSegments.dumpIndex`` and ``OffsetIndex.sanityCheck`` of each rele
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
-from kforensics.dumplog.beside import IndexOptions, base_offset, log_beside, open_index, open_log
+from kforensics.dumplog.beside import IndexOptions, base_offset, log_beside, open_index, open_log, plain_sanity
 from kforensics.dumplog.file_records import FileRecords, java_path
 from kforensics.dumplog.forward_log import ForwardLog, is_thinned
 from kforensics.dumplog.java import JavaError
-from kforensics.dumplog.styles import Style
+from kforensics.dumplog.styles import PLAIN, Style
 from kforensics.dumplog.summaries import Summaries
 from kforensics.parsers.entries import raw_entries
 from kforensics.parsers.integers import int64
@@ -98,13 +99,18 @@ def plain_index(path: str, options: IndexOptions, summaries: Summaries) -> Itera
         InputError: the index cannot be read.
     """
     with open_source(path) as index, log_beside(path, summaries) as log:
-        for row in read_offset_index(index, base_offset_of(path) or 0):
+        base = base_offset_of(path) or 0
+        if options.sanity_only:
+            check = partial(_check_sanity, index, base, PLAIN, summaries.absolute(path))
+            yield plain_sanity(check, java_path(path), index.size)
+            return
+        for row in read_offset_index(index, base):
             if isinstance(row, Damage):
                 yield row
                 continue
             if log is not None:
                 _compare(path, row, log, summaries)
-            if not (options.verify_only or options.sanity_only):
+            if not options.verify_only:
                 yield _line(row.offset, row.log_position)
 
 

@@ -6,6 +6,7 @@ Rule: ``DumpLogSegments.dumpTimeIndex`` and ``TimeIndex.sanityCheck`` of each re
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from kforensics.dumplog.beside import (
     BatchSearch,
@@ -15,12 +16,13 @@ from kforensics.dumplog.beside import (
     log_beside,
     open_index,
     open_log,
+    plain_sanity,
     sibling,
 )
 from kforensics.dumplog.file_records import FileRecords, java_path
 from kforensics.dumplog.forward_log import ForwardLog, is_thinned
 from kforensics.dumplog.java import JavaError
-from kforensics.dumplog.styles import Style
+from kforensics.dumplog.styles import PLAIN, Style
 from kforensics.dumplog.summaries import Summaries
 from kforensics.parsers.entries import raw_entries
 from kforensics.parsers.integers import int64
@@ -138,8 +140,13 @@ def plain_time_index(path: str, options: IndexOptions, summaries: Summaries) -> 
         InputError: the index cannot be read.
     """
     with open_source(path) as index, log_beside(path, summaries) as log:
+        base = base_offset_of(path) or 0
+        if options.sanity_only:
+            check = partial(_check_sanity, index, base, PLAIN, summaries.absolute(path))
+            yield plain_sanity(check, java_path(path), index.size)
+            return
         previous: TimeIndexEntry | None = None
-        for row in read_time_index(index, base_offset_of(path) or 0):
+        for row in read_time_index(index, base):
             if isinstance(row, Damage):
                 yield row
                 continue
@@ -150,7 +157,7 @@ def plain_time_index(path: str, options: IndexOptions, summaries: Summaries) -> 
                     log.restart()
                 _compare(path, row, log, summaries)
             previous = row
-            if not (options.verify_only or options.sanity_only):
+            if not options.verify_only:
                 yield _line(row)
 
 

@@ -128,20 +128,17 @@ class _Walker:
         if refusal:
             return refusal
         size = LENGTH_END + length
-        if not self.effort.allows(position, size) and not self._stands(_header(head, position, 0)):
-            return _Refusal("crc", f"nothing follows {size} bytes on, where the header says; no checksum was tried")
+        if not self.effort.allows(position, size):
+            doubt = self._doubt(_header(head, position, 0), "its checksum was not tried")
+            if doubt:
+                return doubt
         batch = _header(head, position, _crc(window, position, size, magic))
         if window.end < position + size:
             return _Refusal("truncated", f"the batch has {size} bytes, of which {window.end - position} are left")
-        if batch.crc_valid:
-            return batch
-        if self._stands(batch):
-            good = self._inside(position, position + size, batch.last_offset)
-            if good is None:
-                return batch
-            return _Refusal("length", f"the batch has {size} bytes and a wrong checksum", good=good)
-        self.effort.in_vain(size)
-        return _Refusal("crc", f"the checksum of the batch is wrong (stored {batch.crc}) and no batch follows it", size)
+        doubt = None if batch.crc_valid else self._doubt(batch, f"the checksum is wrong (stored {batch.crc})")
+        if doubt:
+            self.effort.in_vain(size)
+        return doubt or batch
 
     def damage(self, position: int, refusal: _Refusal) -> Damage:
         window = self.window
@@ -152,7 +149,9 @@ class _Walker:
         good = self._next_good(position, refusal, zeros)
         reason, detail = refusal.reason, refusal.detail
         if zeros - position > HEADER.size:
-            reason, detail = "zeros", f"{zeros - position} zero bytes where a batch should begin"
+            # The next header may begin with zeros of its own.
+            count = (zeros if good is None else min(zeros, good)) - position
+            reason, detail = "zeros", f"{count} zero bytes where a batch should begin"
         if good is None:
             return Damage(position, window.end, reason, detail)
         if reason == "truncated" or refusal.good is not None:
@@ -171,25 +170,25 @@ class _Walker:
         return next((at for at in self.candidates.behind(start) if self._sound(at)), None)
 
     def _inside(self, position: int, end: int, last_offset: int | None = None) -> int | None:
-        """Return where a sound batch of the same log begins inside a batch that is not sound.
+        """Return where the first sound batch begins inside a batch that is not sound, if they are of the same log.
 
         The length of that one is wrong then, or bytes of it are missing. A record's value may hold sound batches too,
         of another log: those do not reach the end of the batch around them, nor go on with its offsets.
         """
         cost = SEARCH_COST * (end - position)
-        if not self.search_effort.allows(position, cost):
-            return None
-        passed = 0
+        thorough = self.search_effort.allows(position, cost)
+        first, passed = None, 0
         for at in self.candidates.behind(position + 1):
             if at >= end:
                 return None
             inner = self._sound(at) if at >= passed else None
             if inner is None:
                 continue
-            passed = self._chain_end(inner, end)
+            first = at if first is None else first
+            passed = self._chain_end(inner, end) if thorough else end
             if passed >= end or (last_offset is not None and inner.last_offset > last_offset):
                 self.search_effort.in_vain(cost)
-                return at
+                return first
         return None
 
     def _chain_end(self, batch: Batch, end: int) -> int:
@@ -216,9 +215,13 @@ class _Walker:
         self.effort.in_vain(size)
         return None
 
-    def _stands(self, batch: Batch) -> bool:
-        """Whether a batch is believed without its checksum: it makes sense, and so does what follows it."""
-        return _plausible(batch) and _continues(self.window, batch.position + batch.size)
+    def _doubt(self, batch: Batch, checksum: str) -> _Refusal | None:
+        """Return why a batch is not believed without its checksum: it is where it and what follows it make sense."""
+        end = batch.position + batch.size
+        if not _plausible(batch) or not _continues(self.window, end):
+            return _Refusal("crc", f"{checksum} and no batch follows the {batch.size} bytes of this one", batch.size)
+        good = self._inside(batch.position, end, batch.last_offset)
+        return None if good is None else _Refusal("length", f"the batch has {batch.size} bytes, {checksum}", good=good)
 
 
 def _header(head: bytes, position: int, crc_of_rest: int) -> Batch:

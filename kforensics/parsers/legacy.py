@@ -7,7 +7,7 @@ inner messages are read before the first is given out, except that nested compre
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kforensics.parsers.checksums import crc32
 from kforensics.parsers.codecs import DEFAULT_BUDGET, EOF, ZSTD, decompress
@@ -221,7 +221,7 @@ def _unwrap(batch: Batch, wrapper: Message, budget: int, *, strict: bool) -> Ite
         raise _Stop(invalid_record("empty", "Found invalid compressed record set with no inner records"))
     base = _absolute_base(batch, last.offset)
     for inner in _inner_messages(stream.data, outer, strict=strict):
-        yield replace(inner, offset=inner.offset + base) if base else inner
+        yield Message(inner.offset + base, inner.data, inner.wrapper)
 
 
 def _inner_messages(data: bytes, wrapper: tuple[str, int], *, strict: bool) -> Iterator[Message]:
