@@ -228,7 +228,7 @@ def test_a_style_says_what_kafkas_tool_says(style: str) -> None:
 def test_an_index_is_only_verified() -> None:
     index = next(SAMPLES.glob("records/*/indexed-0/00000000000000000000.index"))
     assert dump("--verify-index-only", index).text == f"Dumping {index}\n"
-    assert dump("--index-sanity-check", index).text == f"Dumping {index}\n"
+    assert dump("--index-sanity-check", index).text == f"Dumping {index}\n{index} passed sanity check.\n"
     assert "passed sanity check" in dump("--style", "4.3", "--index-sanity-check", index).text
     assert "position: " in dump(index).text
 

@@ -27,6 +27,7 @@ HEADER, V0, V1 = fixed(BATCH_HEADER), fixed(LEGACY_HEADER_V0), fixed(LEGACY_HEAD
 ATTRIBUTES_IN_USE = 0x7F
 # Hostile bytes make a candidate of every position, and each costs a header of memory.
 PIECE = 1 << 18
+LENGTH_BYTES = range(HEADER.offsets["length"], LENGTH_END)
 
 
 def zeros_end(window: Window, position: int) -> int:
@@ -114,12 +115,13 @@ def _legacy(buffer: NDArray[np.uint8], room: int, magic: int) -> list[int]:
 
 
 def _with_magic(buffer: NDArray[np.uint8], magic: int, needed: int) -> NDArray[np.int64]:
-    """Return the positions that have the magic byte where it belongs and ``needed`` bytes behind them."""
+    """Return the positions with the magic byte where it belongs, some length, and ``needed`` bytes in all."""
     import numpy as np  # as above
 
-    at = HEADER.offsets["magic"]
-    count = max(0, len(buffer) - needed + 1)
-    return np.flatnonzero(buffer[at : at + count] == magic).astype(np.int64)
+    at, count = HEADER.offsets["magic"], max(0, len(buffer) - needed + 1)
+    # No length is zero: this alone clears the zeros of holes and numbers, which look like magic 0.
+    length = np.bitwise_or.reduce([buffer[byte : byte + count] for byte in LENGTH_BYTES])
+    return np.flatnonzero((buffer[at : at + count] == magic) & (length != 0)).astype(np.int64)
 
 
 def _rows(buffer: NDArray[np.uint8], starts: NDArray[np.int64], width: int) -> NDArray[np.uint8]:

@@ -1,6 +1,8 @@
 """Kafka's own tools and their imitation over the same damaged indexes, snapshots and transaction indexes."""
 
+import fcntl
 import random
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ from kforensics.dumplog.styles import STYLES
 from kforensics.parsers.checksums import crc32c
 from lab.golden.process import ToolProcess
 from lab.golden.tools import TOOLS, DumpTool
-from lab.places import JARS
+from lab.places import CACHE
 from tests.dumplog.imitation import run
 from tests.dumplog.segments import TIME, batch, index, time_index
 
@@ -103,6 +105,17 @@ def options(dice: random.Random) -> tuple[IndexOptions, list[str]]:
     return IndexOptions(verify, sanity, size), words
 
 
+def provide(tool: DumpTool) -> None:
+    """Fetch and compile what a tool needs; one test process at a time, as all share the folder."""
+    missing = [name for name in ("mvn", "javac") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} fetch and start Kafka's own tools, and are not installed here")
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        tool.command()
+
+
 @pytest.mark.parametrize("make", [index_case, snapshot_case, transaction_case, several_case])
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.version)
 def test_damaged_files(
@@ -112,8 +125,7 @@ def test_damaged_files(
     make: Callable[[random.Random], tuple[dict[str, bytes], list[str]]],
 ) -> None:
     """Both streams and the exit code are the tool's, whatever the damage."""
-    if not (JARS / f"dump-{tool.version}" / ".complete").exists():
-        pytest.skip(f"the jars of {tool.version} are not here; `make samples` fetches them")
+    provide(tool)
     monkeypatch.chdir(tmp_path)
     style = STYLES[tool.version.rpartition(".")[0]]
     with ToolProcess(tool, tmp_path) as process:
