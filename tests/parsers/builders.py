@@ -1,0 +1,179 @@
+"""Small batches, records and messages, built from the layouts that the package reads them with."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import cramjam
+import lz4.frame
+from backports import zstd
+
+from kforensics.parsers.checksums import crc32, crc32c
+from kforensics.parsers.derived import fixed
+from kforensics.parsers.layouts import BATCH_HEADER, LEGACY_HEADER_V0, LEGACY_HEADER_V1, RECORD, RECORD_HEADER
+from kforensics.parsers.rows import Batch, Damage, Header
+from kforensics.parsers.varint import SizedBytes, VarInt
+
+HEADER = fixed(BATCH_HEADER)
+LENGTH_END, CRC_START = HEADER.end_of("length"), HEADER.end_of("crc")
+LEGACY_CRC_START = fixed(LEGACY_HEADER_V0).end_of("crc")
+NOW = 1_700_000_000_000
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+CODECS = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
+XERIAL = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
+
+
+def varint(number: int) -> bytes:
+    """Return a zigzag varint."""
+    return bytes(VarInt.build(number))
+
+
+def sized(data: bytes | None) -> bytes:
+    """Return bytes behind their length."""
+    return bytes(SizedBytes.build(data))
+
+
+def record(
+    offset_delta: int = 0,
+    key: bytes | None = b"k",
+    value: bytes | None = b"v",
+    headers: Sequence[Header] = (),
+    *,
+    timestamp_delta: int = 0,
+    **changed: int,
+) -> bytes:
+    """Return a record of format 2; ``length`` and ``header_count`` may be given other than they are."""
+    fields: dict[str, Any] = {
+        "length": 0,
+        "attributes": 0,
+        "timestamp_delta": timestamp_delta,
+        "offset_delta": offset_delta,
+        "key": key,
+        "value": value,
+        "header_count": changed.get("header_count", len(headers)),
+    }
+    body = RECORD.build(fields)[1:]
+    body += b"".join(RECORD_HEADER.build({"key": name, "value": text}) for name, text in headers)
+    return varint(changed.get("length", len(body))) + bytes(body)
+
+
+def compressed(codec: int, data: bytes, magic: int = 2) -> bytes:
+    """Return data as Kafka's clients compress them."""
+    match codec:
+        case 1:
+            return gzip.compress(data, mtime=0)
+        case 2:
+            block = bytes(cramjam.snappy.compress_raw(data))
+            return XERIAL + len(block).to_bytes(4, "big") + block
+        case 3:
+            frame = bytes(lz4.frame.compress(data, block_linked=False, store_size=False))
+            return frame[:6] + b"\x1a" + frame[7:] if magic == 0 else frame
+        case 4:
+            return zstd.compress(data)
+    return data
+
+
+def sealed(batch: bytes) -> bytes:
+    """Return a batch of format 2 with the checksum of its bytes."""
+    return batch[: CRC_START - 4] + crc32c(batch[CRC_START:]).to_bytes(4, "big") + batch[CRC_START:]
+
+
+def batch(*records: bytes, base_offset: int = 0, codec: int = NONE, **changed: int) -> bytes:
+    """Return a batch of format 2 with a right checksum; any header field may be given other than it should be."""
+    fields = {"attributes": codec, "last_offset_delta": max(0, len(records) - 1), "count": len(records)}
+    payload = compressed(codec, b"".join(records))
+    return batch_of(payload, **fields | {"base_offset": base_offset} | changed)
+
+
+def batch_of(payload: bytes, **changed: int) -> bytes:
+    """Return a batch of format 2 around bytes as they are, of no records unless ``count`` is given."""
+    fields = {
+        "base_offset": 0,
+        "length": HEADER.size - LENGTH_END + len(payload),
+        "partition_leader_epoch": 0,
+        "magic": 2,
+        "crc": 0,
+        "attributes": NONE,
+        "last_offset_delta": 0,
+        "base_timestamp": NOW,
+        "max_timestamp": NOW,
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "base_sequence": -1,
+        "count": 0,
+    }
+    built = sealed(bytes(BATCH_HEADER.build(fields | changed)) + payload)
+    return built if "crc" not in changed else built[: CRC_START - 4] + _crc(changed["crc"]) + built[CRC_START:]
+
+
+def batches(count: int, *, codec: int = NONE, first: int = 0) -> list[bytes]:
+    """Return batches of two records each, of growing offsets and unlike contents."""
+    return [
+        batch(record(0, b"key-%d" % n, b"v" * (n % 7)), record(1, None, b"%d" % n * 3), base_offset=2 * n, codec=codec)
+        for n in range(first, first + count)
+    ]
+
+
+def message(
+    offset: int = 0,
+    key: bytes | None = b"k",
+    value: bytes | None = b"v",
+    *,
+    magic: int = 1,
+    timestamp: int = NOW,
+    attributes: int = 0,
+    crc: int | None = None,
+) -> bytes:
+    """Return a message of format 0 or 1 with a right checksum unless one is given."""
+    layout = LEGACY_HEADER_V0 if magic == 0 else LEGACY_HEADER_V1
+    fields = {"offset": offset, "size": 0, "crc": 0, "magic": magic, "attributes": attributes, "timestamp": timestamp}
+    built = bytes(layout.build(fields)) + _sized32(key) + _sized32(value)
+    built = built[:8] + (len(built) - LENGTH_END).to_bytes(4, "big") + built[LENGTH_END:]
+    crc = crc32(built[LEGACY_CRC_START:]) if crc is None else crc
+    return built[:LENGTH_END] + _crc(crc) + built[LEGACY_CRC_START:]
+
+
+def wrapper(
+    *inner: bytes, codec: int = GZIP, magic: int = 1, offset: int = 0, value: bytes | None = None, **changed: int
+) -> bytes:
+    """Return a compressed message with messages inside."""
+    value = compressed(codec, b"".join(inner), magic) if value is None else value
+    attributes = changed.pop("attributes", codec)
+    return message(offset, None, value, magic=magic, attributes=attributes, **changed)
+
+
+def wrapped_set(magic: int, codec: int, first: int, count: int = 3) -> bytes:
+    """Return a wrapper as a producer of its time wrote it: inner offsets absolute in format 0, relative in 1."""
+    numbers = range(first, first + count) if magic == 0 else range(count)
+    inner = [message(n, b"key-%d" % n, b"value-%d" % n, magic=magic) for n in numbers]
+    return wrapper(*inner, codec=codec, magic=magic, offset=first + count - 1)
+
+
+def legacy_segment(magic: int, codec: int = NONE) -> list[bytes]:
+    """Return entries of format 0 or 1: plain messages and, with a codec, a wrapper between them."""
+    middle = wrapped_set(magic, codec, 2) if codec else message(4, None, b"", magic=magic)
+    return [
+        message(0, magic=magic),
+        message(1, b"k", None, magic=magic),
+        middle,
+        message(5, b"", b"end", magic=magic),
+    ]
+
+
+def ranges(rows: Iterator[Batch | Damage]) -> list[tuple[int, int, str]]:
+    """Return what covers a log: (start, end, ``batch`` or the reason of the damage), damage inside batches left out."""
+    return [
+        (row.position, row.position + row.size, "batch") if isinstance(row, Batch) else (row.start, row.end, row.reason)
+        for row in rows
+        if isinstance(row, Batch) or row.inside_batch is None
+    ]
+
+
+def _sized32(data: bytes | None) -> bytes:
+    return (-1 if data is None else len(data)).to_bytes(4, "big", signed=True) + (data or b"")
+
+
+def _crc(crc: int) -> bytes:
+    return crc.to_bytes(4, "big")

@@ -1,0 +1,64 @@
+"""One tree, each error with its facts, and all of them fit to be sent to another process."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from kforensics import errors
+from kforensics.errors import (
+    InputError,
+    InputForbiddenError,
+    InputKindError,
+    InputMissingError,
+    KforensicsError,
+    MissingExtraError,
+    UsageError,
+)
+
+EXAMPLES: list[tuple[KforensicsError, type[Exception], str]] = [
+    (KforensicsError("something"), Exception, "something"),
+    (UsageError("write A:B"), ValueError, "write A:B"),
+    (
+        MissingExtraError("spark", "pyspark"),
+        ImportError,
+        "pyspark is not installed. Install it with: pip install 'kforensics[spark]'",
+    ),
+    (InputError("a.log", "why"), OSError, "cannot read a.log: why"),
+    (InputMissingError("a.log", "why"), FileNotFoundError, "cannot read a.log: why"),
+    (InputForbiddenError("a.log", "why"), PermissionError, "cannot read a.log: why"),
+    (InputKindError("a.log", "why"), InputError, "cannot read a.log: why"),
+]
+examples = pytest.mark.parametrize(
+    ("error", "parent", "text"), EXAMPLES, ids=[type(error).__name__ for error, *_ in EXAMPLES]
+)
+
+
+def test_every_error_is_tried() -> None:
+    assert {type(error).__name__ for error, *_ in EXAMPLES} == set(errors.__all__)
+
+
+@examples
+def test_an_error_is_ours_and_what_python_calls_it(error: KforensicsError, parent: type[Exception], text: str) -> None:
+    assert isinstance(error, KforensicsError)
+    assert isinstance(error, parent)
+    assert str(error) == text
+
+
+@examples
+def test_an_error_survives_the_way_to_another_process(
+    error: KforensicsError, parent: type[Exception], text: str
+) -> None:
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301 - our own bytes
+        assert type(again) is type(error)
+        assert str(again) == text
+        assert vars(again) == vars(error)
+
+
+@pytest.mark.parametrize("kind", [InputError, InputMissingError, InputForbiddenError, InputKindError])
+def test_an_input_error_has_its_facts(kind: type[InputError]) -> None:
+    error = kind("s3://bucket/a.log", "it is gone")
+    assert (error.path, error.why) == ("s3://bucket/a.log", "it is gone")
+    assert not isinstance(error, FileNotFoundError) or kind is InputMissingError
