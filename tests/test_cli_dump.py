@@ -225,6 +225,14 @@ def test_a_style_says_what_kafkas_tool_says(style: str) -> None:
     assert dump("--style", style, "--files", NOISE / CLASSIC.name).code == 1
 
 
+@pytest.mark.parametrize("words", [("--print-data-log",), ("--records", "--format", "ndjson")], ids=["text", "rows"])
+def test_no_more_of_a_batch_is_read_than_the_limit(words: tuple[str, ...]) -> None:
+    ended = dump("--max-decompressed-bytes", 5, *words, CLASSIC)
+    assert ended.code == 1
+    assert "limit: decompressed data exceed 5 bytes; raise --max-decompressed-bytes to read on" in ended.err
+    assert "value" not in ended.text
+
+
 def test_an_index_is_only_verified() -> None:
     index = next(SAMPLES.glob("records/*/indexed-0/00000000000000000000.index"))
     assert dump("--verify-index-only", index).text == f"Dumping {index}\n"

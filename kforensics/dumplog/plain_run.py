@@ -18,10 +18,9 @@ from kforensics.dumplog.transaction_index_lines import plain_transaction_index
 from kforensics.errors import UsageError
 from kforensics.parsers.discover import FoundFile
 from kforensics.parsers.file_rows import Reading, file_rows, table_of
-from kforensics.parsers.legacy import LegacyError, legacy_messages
-from kforensics.parsers.log_rows import failure_damage
-from kforensics.parsers.records import decode_records, open_payload
-from kforensics.parsers.rows import Batch, Damage, Failure
+from kforensics.parsers.legacy import LegacyError
+from kforensics.parsers.log_rows import failure_damage, messages_of, records_of
+from kforensics.parsers.rows import Batch, Damage
 from kforensics.parsers.selection import Selection, selected_batches
 from kforensics.parsers.source import Source
 from kforensics.parsers.tables import PLACE, TABLES
@@ -133,8 +132,7 @@ class PlainRun:
             self._left -= 1
 
     def _records(self, lines: RecordLines, source: Source, batch: Batch) -> Iterator[str | Damage]:
-        data = source.read(batch.position, batch.size)
-        pieces = (self._legacy if batch.is_legacy else self._modern)(lines, source, batch, data)
+        pieces = (self._legacy if batch.is_legacy else self._modern)(lines, source, batch)
         for piece in pieces:
             yield piece
             if isinstance(piece, str):
@@ -142,18 +140,18 @@ class PlainRun:
             if self.finished:
                 return
 
-    def _modern(self, lines: RecordLines, source: Source, batch: Batch, data: bytes) -> Iterator[str | Damage]:
-        for row in decode_records(batch, open_payload(batch, data, self._budget)):
-            if isinstance(row, Failure):
-                yield failure_damage(batch, row)
+    def _modern(self, lines: RecordLines, source: Source, batch: Batch) -> Iterator[str | Damage]:
+        for row in records_of(source, batch, self._budget):
+            if isinstance(row, Damage):
+                yield row
             elif self._selection.keeps_record(row):
                 self._note_gap(source.path, row.offset)
                 yield "".join(lines.record(batch, row))
 
-    def _legacy(self, lines: RecordLines, source: Source, batch: Batch, data: bytes) -> Iterator[str | Damage]:
-        for message in legacy_messages(batch, data, self._budget):
-            if isinstance(message, Failure):
-                yield failure_damage(batch, message)
+    def _legacy(self, lines: RecordLines, source: Source, batch: Batch) -> Iterator[str | Damage]:
+        for message in messages_of(source, batch, self._budget):
+            if isinstance(message, Damage):
+                yield message
                 continue
             text: list[str] = []
             try:

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from kforensics.parsers.batches import batch_bytes
 from kforensics.parsers.codecs import DEFAULT_BUDGET, EOF, over_budget
 from kforensics.parsers.control import control_of
-from kforensics.parsers.legacy import legacy_records
+from kforensics.parsers.legacy import Message, legacy_messages, legacy_records
 from kforensics.parsers.records import HEADER_SIZE, decode_records, open_payload
 from kforensics.parsers.rows import Batch, Damage, Failure, Record
 from kforensics.parsers.source import Source
 
-__all__ = ["Place", "batch_row", "damage_row", "record_row", "records_of"]
+__all__ = ["Place", "batch_row", "damage_row", "failure_damage", "messages_of", "record_row", "records_of"]
 
 Row = tuple[Any, ...]
 
@@ -30,13 +30,29 @@ class Place(NamedTuple):
 
 def records_of(source: Source, batch: Batch, budget: int = DEFAULT_BUDGET) -> Iterator[Record | Damage]:
     """Yield the records of a batch; what of it cannot be read comes last, as damage inside the batch."""
+    data = _bytes_within(source, batch, budget)
+    rows = iter([data]) if isinstance(data, Failure) else _rows(batch, data, budget)
+    for row in rows:
+        yield failure_damage(batch, row) if isinstance(row, Failure) else row
+
+
+def messages_of(source: Source, batch: Batch, budget: int = DEFAULT_BUDGET) -> Iterator[Message | Damage]:
+    """Yield the messages of an entry of format 0 or 1; what of it cannot be read comes last, as damage inside it."""
+    data = _bytes_within(source, batch, budget)
+    if not isinstance(data, Failure) and len(data) < batch.size:
+        data = over_budget(budget)
+    rows = iter([data]) if isinstance(data, Failure) else legacy_messages(batch, data, budget)
+    for row in rows:
+        yield failure_damage(batch, row) if isinstance(row, Failure) else row
+
+
+def _bytes_within(source: Source, batch: Batch, budget: int) -> bytes | Failure:
+    """Return the bytes of a batch, of one that is larger than the budget no more than that."""
     most = HEADER_SIZE + budget + 1
     data = batch_bytes(source, batch, most)
     if len(data) < min(batch.size, most):
-        yield failure_damage(batch, Failure("shrunk", EOF, "the file has become shorter while it was read"))
-        return
-    for row in _rows(batch, data, budget):
-        yield failure_damage(batch, row) if isinstance(row, Failure) else row
+        return Failure("shrunk", EOF, "the file has become shorter while it was read")
+    return data
 
 
 def _rows(batch: Batch, data: bytes, budget: int) -> Iterator[Record | Failure]:
