@@ -13,6 +13,7 @@ from kforensics.dumplog.java import JavaError
 from kforensics.dumplog.old_readers import counts_headers, old_words, whole_windows
 from kforensics.dumplog.styles import Style
 from kforensics.errors import InputError, InputForbiddenError, InputMissingError
+from kforensics.parsers.batches import checked_header
 from kforensics.parsers.codecs import DEFAULT_BUDGET, SNAPPY
 from kforensics.parsers.derived import fixed
 from kforensics.parsers.failures import (
@@ -21,17 +22,19 @@ from kforensics.parsers.failures import (
     INDEX_OUT_OF_BOUNDS,
     KAFKA,
 )
-from kforensics.parsers.headers import CRC_START, LENGTH_END, batch_header, legacy_header, prefix
+from kforensics.parsers.headers import LENGTH_END, prefix
 from kforensics.parsers.layouts import BATCH_HEADER, ENTRY_PREFIX
 from kforensics.parsers.legacy import MIN_SIZE, legacy_records
 from kforensics.parsers.records import Payload, decode_records, open_payload
 from kforensics.parsers.rows import Batch, Failure, Record
 from kforensics.parsers.source import LocalSource, Source
+from kforensics.parsers.window import Window
 
 __all__ = ["FileRecords", "java_error", "java_path", "opened"]
 
 INT_MAX = 0x7FFFFFFF
 HEADER_SIZE = fixed(BATCH_HEADER).size
+FIRST_BATCH_MAGIC = 2
 PREFIX_SIZE = fixed(ENTRY_PREFIX).size
 
 
@@ -124,9 +127,9 @@ class FileRecords:
 
     def batches_from(self, position: int) -> Iterator[Batch]:
         """Yield the batches from a position of the file on; raises as :meth:`batches`."""
-        end = self.start + self.size
+        end, window = self.start + self.size, Window(self.source)
         while position < end - PREFIX_SIZE:
-            head = self.source.read(position, HEADER_SIZE)
+            head = window.read(position, HEADER_SIZE)
             _, length, magic = prefix(head)
             if length < MIN_SIZE:
                 message = (
@@ -136,7 +139,9 @@ class FileRecords:
                 raise JavaError(CORRUPT_RECORD, message)
             if position > end - LENGTH_END - length:
                 return
-            yield self._batch(position, head, length, magic)
+            if len(head) < HEADER_SIZE and magic >= FIRST_BATCH_MAGIC:
+                raise self._short_header(position, len(head))
+            yield checked_header(window, position, head, LENGTH_END + length)
             position += LENGTH_END + length
 
     def records(self, batch: Batch) -> Iterator[Record]:
@@ -181,15 +186,6 @@ class FileRecords:
                 yield row
             else:
                 yield old_words(row, last=read + 1 == batch.count) if old else row
-
-    def _batch(self, position: int, head: bytes, length: int, magic: int) -> Batch:
-        if magic < 2:
-            return legacy_header(self.source.read(position, LENGTH_END + length), position)
-        if len(head) < HEADER_SIZE:
-            raise self._short_header(position, len(head))
-        batch = batch_header(head, position, crc_of_rest=0)
-        rest = self.source.read(position + CRC_START, batch.size - CRC_START)
-        return batch_header(head + rest[HEADER_SIZE - CRC_START :], position)
 
     def _short_header(self, position: int, got: int) -> JavaError:
         reached = (

@@ -20,7 +20,7 @@ from kforensics.parsers.rows import CODECS, Batch, Damage
 from kforensics.parsers.source import Source
 from kforensics.parsers.window import CHUNK, Window
 
-__all__ = ["batch_bytes", "walk"]
+__all__ = ["batch_bytes", "checked_header", "walk"]
 
 HEADER, PREFIX = fixed(BATCH_HEADER), fixed(ENTRY_PREFIX)
 # Kafka asks for one byte more than the prefix before it looks at one.
@@ -132,7 +132,7 @@ class _Walker:
             doubt = self._doubt(_header(head, position, 0), "its checksum was not tried")
             if doubt:
                 return doubt
-        batch = _header(head, position, _crc(window, position, size, magic))
+        batch = checked_header(window, position, head, size)
         if window.end < position + size:
             return _Refusal("truncated", f"the batch has {size} bytes, of which {window.end - position} are left")
         doubt = None if batch.crc_valid else self._doubt(batch, f"the checksum is wrong (stored {batch.crc})")
@@ -209,7 +209,7 @@ class _Walker:
         size = LENGTH_END + length
         if not self.effort.allows(position, size):
             return None
-        batch = _header(head, position, _crc(self.window, position, size, magic))
+        batch = checked_header(self.window, position, head, size)
         if batch.crc_valid:
             return batch
         self.effort.in_vain(size)
@@ -222,6 +222,18 @@ class _Walker:
             return _Refusal("crc", f"{checksum} and no batch follows the {batch.size} bytes of this one", batch.size)
         good = self._inside(batch.position, end, batch.last_offset)
         return None if good is None else _Refusal("length", f"the batch has {batch.size} bytes, {checksum}", good=good)
+
+
+def checked_header(window: Window, position: int, head: bytes, size: int) -> Batch:
+    """Return the header of a batch of any format, its checksum taken piece by piece.
+
+    Args:
+        window: the log.
+        position: of the batch.
+        head: its first bytes, at least those of a header.
+        size: its bytes.
+    """
+    return _header(head, position, _crc(window, position, size, prefix(head)[2]))
 
 
 def _header(head: bytes, position: int, crc_of_rest: int) -> Batch:
