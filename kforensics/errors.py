@@ -57,6 +57,8 @@ class InputError(KforensicsError, OSError):
     def __init__(self, path: str, why: str) -> None:
         super().__init__(path, why)
         self.path, self.why = path, why
+        # OSError takes the first of two arguments for a number.
+        self.errno = None
 
     def __str__(self) -> str:
         return f"cannot read {self.path}: {self.why}"

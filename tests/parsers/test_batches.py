@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+import sys
 from functools import cache
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from kforensics.parsers import batches as module
+from kforensics.parsers import resync
 from kforensics.parsers.batches import batch_bytes, walk
 from kforensics.parsers.headers import batch_header
 from kforensics.parsers.log_rows import records_of
@@ -267,15 +271,35 @@ def test_a_length_that_swallows_the_next_batch_does_not_hide_it() -> None:
     parts[1] = parts[1][:8] + (len(parts[1] + parts[2]) - 12).to_bytes(4, "big") + parts[1][12:]
     whole = spans(parts)
     assert sound(b"".join(parts)) == {place for place in whole if place != whole[1]}
+    (damage,) = [row for row in walked(BytesSource(b"".join(parts))) if isinstance(row, Damage)]
+    assert (damage.reason, damage.detail.endswith("; another batch begins inside it")) == ("length", True)
 
 
+def test_a_length_of_a_header_without_sense_hides_nothing_either() -> None:
+    parts = batches(5)
+    spoilt = batch(record(), record(1), base_offset=2, magic=-1)
+    parts[1] = spoilt[:8] + (len(spoilt + parts[2]) - 12).to_bytes(4, "big") + spoilt[12:]
+    whole = spans(parts)
+    assert sound(b"".join(parts)) == {place for place in whole if place != whole[1]}
+
+
+@pytest.mark.parametrize("flipped", [False, True], ids=["length", "length and offset"])
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
-def test_a_length_that_reaches_to_the_end_hides_nothing_though_more_is_damaged(number: int) -> None:
+def test_a_length_that_reaches_to_the_end_hides_nothing_though_more_is_damaged(number: int, flipped: bool) -> None:
     parts = batches(8)
+    if flipped:
+        parts[0] = (1 << 40).to_bytes(8, "big") + parts[0][8:]
     parts[0] = parts[0][:8] + (len(b"".join(parts)) - 12).to_bytes(4, "big") + parts[0][12:]
     parts[number] = parts[number][:8] + bytes(8) + parts[number][16:]
     whole = spans(parts)
     assert sound(b"".join(parts)) == {place for place in whole if place not in (whole[0], whole[number])}
+
+
+def test_a_sound_batch_in_a_value_behind_a_header_without_sense_is_not_taken_for_one_of_this() -> None:
+    inner = batch(record(value=b"".join(batches(3))), record(1), base_offset=100, magic=-1)
+    parts = [batches(1, first=49)[0], inner, *batches(2, first=51)]
+    whole = spans(parts)
+    assert sound(b"".join(parts)) == {place for place in whole if place != whole[1]}
 
 
 def test_a_sound_batch_in_a_value_of_another_log_is_not_taken_for_one_of_this() -> None:
@@ -330,6 +354,41 @@ def test_noise_alone_is_accounted_for(raw: bytes) -> None:
     walked(BytesSource(raw))
 
 
+# Bounded work; see test_hostile.py too --------------------------------------------------------------------------------
+
+
+def calls(name: str, data: bytes) -> int:
+    """Return how often a function of this name is called by a walk."""
+    count = 0
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        nonlocal count
+        count += event == "call" and frame.f_code.co_name == name
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        list(walk(BytesSource(data)))
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def test_damage_at_every_turn_is_searched_once() -> None:
+    data = (b"\xee" * 20 + batches(1)[0]) * 5000
+    assert 0 < calls("_in_piece", data) <= len(data) // resync.PIECE + 1
+
+
+def test_headers_that_all_reach_to_the_end_are_not_searched_to_the_end_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without the floor below which anything is allowed, which would hide it in a file as small as this."""
+    monkeypatch.setattr(module, "VAIN_FLOOR", 0)
+    good, count = batch(), 500
+    data = b"".join(batch(crc=5, length=(count - n) * 2 * len(good) - 12) + good for n in range(count))
+    assert calls("_sound", data) < 40 * count
+
+
 # Shrinking -----------------------------------------------------------------------------------------------------------
 
 
@@ -344,6 +403,15 @@ def test_a_file_that_shrinks_is_accounted_for_as_it_was(name: str) -> None:
         ]
         assert isinstance(rows[-1], Damage)
         assert (rows[-1].end, rows[-1].reason) == (len(data), "shrunk")
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["v2", "v1"])
+def test_a_batch_whose_end_is_gone_is_no_batch_though_its_header_is_there(old: bool) -> None:
+    """It is larger than the window, so that its header is read before the file turns out to have shrunk."""
+    value = bytes(range(256)) * 6000
+    data = message(value=value) if old else batch(record(value=value))
+    rows = walked(ShrunkSource(data[:1_200_000], len(data)))
+    assert ranges(iter(rows)) == [(0, 1_200_000, "truncated"), (1_200_000, len(data), "shrunk")]
 
 
 class ShrinkingSource(BytesSource):

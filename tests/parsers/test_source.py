@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -92,6 +93,21 @@ KINDS: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+@pytest.fixture
+def guard() -> Iterator[None]:
+    """Fail a test that hangs in the operating system."""
+
+    def fail(number: int, frame: object) -> None:
+        raise TimeoutError(f"it hangs: signal {number} in {frame}")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("guard")
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
     """A pipe nobody writes to must not hang either."""
@@ -103,6 +119,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
     assert str(caught.value) == f"cannot read {path}: {why}"
 
 
+@pytest.mark.usefixtures("guard")
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_file_is_refused_behind_a_uri_too(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "00000000000000000000.log"
