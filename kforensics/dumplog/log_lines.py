@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from kforensics.dumplog.file_records import java_error
 from kforensics.dumplog.java import JavaError, java_text
 from kforensics.dumplog.styles import Style
-from kforensics.parsers.failures import ILLEGAL_ARGUMENT, unknown_codec
-from kforensics.parsers.legacy import LegacyError, Message
+from kforensics.parsers.failures import ILLEGAL_ARGUMENT, Stopped, unknown_codec
+from kforensics.parsers.legacy import Message
 from kforensics.parsers.rows import Batch, Record
 
 __all__ = ["ControlSuffix", "Decode", "RecordLines", "batch_line"]
@@ -123,14 +123,14 @@ class RecordLines:
                 bar = " "
             if self.decode:
                 yield self._contents(bar, self._decoded(self.decode, message))
-        except LegacyError as error:
+        except Stopped as error:
             raise java_error(error.failure) from None
         yield "\n"
 
     def _decoded(self, decode: Decode, message: Message) -> tuple[str | None, str | None]:
         try:
             key, value = message.key(), message.value()
-        except LegacyError as error:
+        except Stopped as error:
             if not self.catches:
                 raise
             return f"Error at offset {message.offset}, skipping. {error.failure.message or 'null'}", None

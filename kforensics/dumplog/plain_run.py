@@ -17,8 +17,8 @@ from kforensics.dumplog.time_index_lines import plain_time_index
 from kforensics.dumplog.transaction_index_lines import plain_transaction_index
 from kforensics.errors import UsageError
 from kforensics.parsers.discover import FoundFile
+from kforensics.parsers.failures import Stopped
 from kforensics.parsers.file_rows import Reading, file_rows, table_of
-from kforensics.parsers.legacy import LegacyError
 from kforensics.parsers.log_rows import failure_damage, messages_of, records_of
 from kforensics.parsers.rows import Batch, Damage
 from kforensics.parsers.selection import Selection, selected_batches
@@ -159,7 +159,7 @@ class PlainRun:
                     continue
                 self._note_gap(source.path, message.offset)
                 text.extend(lines.message(batch, message, batch.last_offset))
-            except LegacyError as error:
+            except Stopped as error:
                 yield failure_damage(batch, error.failure)
             except JavaError as error:
                 # The line ends where a field does not fit.

@@ -13,6 +13,7 @@ __all__ = [
     "INDEX_OUT_OF_BOUNDS",
     "INVALID_RECORD",
     "KAFKA",
+    "Stopped",
     "codec_failure",
     "invalid_record",
     "invalid_structure",
@@ -33,6 +34,14 @@ JAVA_HEAP, REFERENCE_SIZE, LARGEST_ARRAY = 256 << 20, 4, (1 << 31) - 3
 UNDERFLOW = (BUFFER_UNDERFLOW, None)
 # A header takes two bytes in a record and thirty times that in memory.
 MOST_HEADERS = 1 << 20
+
+
+class Stopped(Exception):  # noqa: N818  # control flow between the decoders, not an error of the package
+    """Ends the reading of a batch or message; carries the failure."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)
+        self.failure = failure
 
 
 def invalid_record(reason: str, message: str) -> Failure:

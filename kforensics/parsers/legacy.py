@@ -15,6 +15,7 @@ from kforensics.parsers.derived import Fixed, fixed
 from kforensics.parsers.failures import (
     CORRUPT_RECORD,
     INDEX_OUT_OF_BOUNDS,
+    Stopped,
     codec_failure,
     invalid_record,
     new_limit,
@@ -31,14 +32,6 @@ V0, V1 = fixed(LEGACY_HEADER_V0), fixed(LEGACY_HEADER_V1)
 LENGTH_FIELD = 4
 # Kafka asks for the overhead of format 0 in both formats; counted from the checksum, with both length fields.
 MIN_SIZE = V0.size + 2 * LENGTH_FIELD - LENGTH_END
-
-
-class _Stop(Exception):  # noqa: N818  # control flow of this module, not an error of the package
-    """Ends an entry; carries the failure."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure)
-        self.failure = failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +76,14 @@ class Message:
         if self.wrapper and self.wrapper[0] == LOG_APPEND_TIME:
             return self.wrapper[1]
         if len(self.data) < V1.size:
-            raise _Stop(Failure("record-structure", INDEX_OUT_OF_BOUNDS, None))
+            raise Stopped(Failure("record-structure", INDEX_OUT_OF_BOUNDS, None))
         return int(V1.unpack_from(self.data)[-1])
 
     def sizes(self) -> tuple[int, int]:
         """Return key and value length as stored: any negative number means null.
 
         Raises:
-            LegacyError: the field lies outside the message.
+            Stopped: the field lies outside the message.
         """
         key_size = self._length_at(self._layout.size)
         return key_size, self._length_at(self._value_field(key_size))
@@ -107,7 +100,7 @@ class Message:
         """Return the message with all its fields read.
 
         Raises:
-            LegacyError: a field does not fit.
+            Stopped: a field does not fit.
         """
         key_size, value_size = self.sizes()
         return Record(
@@ -132,7 +125,7 @@ class Message:
     def _length_at(self, position: int) -> int:
         field = self.data[position : position + LENGTH_FIELD]
         if len(field) < LENGTH_FIELD:
-            raise _Stop(Failure("record-structure", INDEX_OUT_OF_BOUNDS, None))
+            raise Stopped(Failure("record-structure", INDEX_OUT_OF_BOUNDS, None))
         return int.from_bytes(field, signed=True)
 
     def _sized(self, position: int) -> bytes | None:
@@ -142,11 +135,8 @@ class Message:
         position += LENGTH_FIELD
         left = len(self.data) - position
         if size > left:
-            raise _Stop(Failure("record-structure", *new_limit(size, left)))
+            raise Stopped(Failure("record-structure", *new_limit(size, left)))
         return self.data[position : position + size]
-
-
-LegacyError = _Stop
 
 
 def outer_message(batch: Batch, data: bytes) -> Message:
@@ -167,20 +157,20 @@ def legacy_messages(
     """
     try:
         if len(data) < batch.size:
-            raise _Stop(Failure("shrunk", EOF, f"{len(data)} of {batch.size} bytes are there"))
+            raise Stopped(Failure("shrunk", EOF, f"{len(data)} of {batch.size} bytes are there"))
         if batch.codec == 0:
             yield outer_message(batch, data)
             return
         if strict and batch.codec == ZSTD:
             text = f"Invalid wrapper compressionType found in legacy deep record iterator {batch.magic}"
-            raise _Stop(invalid_record("codec", text))
+            raise Stopped(invalid_record("codec", text))
         for inner in _unwrap(batch, outer_message(batch, data), budget, strict=strict):
             if inner.codec >= len(CODECS):
-                raise _Stop(unknown_codec(inner.codec))
+                raise Stopped(unknown_codec(inner.codec))
             if inner.codec:
-                raise _Stop(invalid_record("nested-compression", "Inner messages must not be compressed"))
+                raise Stopped(invalid_record("nested-compression", "Inner messages must not be compressed"))
             yield inner
-    except _Stop as stop:
+    except Stopped as stop:
         yield stop.failure
 
 
@@ -194,31 +184,31 @@ def legacy_records(
             return
         try:
             yield message.record()
-        except _Stop as stop:
+        except Stopped as stop:
             yield stop.failure
             return
 
 
 def _unwrap(batch: Batch, wrapper: Message, budget: int, *, strict: bool) -> Iterator[Message]:
     if batch.codec >= len(CODECS):
-        raise _Stop(unknown_codec(batch.codec))
+        raise Stopped(unknown_codec(batch.codec))
     value = wrapper.value()
     if value is None:
         text = f"Found invalid compressed record set with null value (magic = {batch.magic})"
-        raise _Stop(invalid_record("wrapper", text))
+        raise Stopped(invalid_record("wrapper", text))
     origin = len(wrapper.data) - len(value)
     stream = decompress(batch.codec, value, origin, batch.magic, budget)
     if stream.failure and (stream.at_open or stream.failure.reason == "limit"):
-        raise _Stop(codec_failure(stream.failure, "open"))
+        raise Stopped(codec_failure(stream.failure, "open"))
     outer = (batch.timestamp_type, batch.max_timestamp)
     last: Message | None = None
     # Twice over the bytes rather than a list of messages: a set at the budget's size has millions of them.
     for inner in _inner_messages(stream.data, outer, strict=strict):
         last = inner
     if stream.failure:
-        raise _Stop(codec_failure(stream.failure, "open"))
+        raise Stopped(codec_failure(stream.failure, "open"))
     if last is None:
-        raise _Stop(invalid_record("empty", "Found invalid compressed record set with no inner records"))
+        raise Stopped(invalid_record("empty", "Found invalid compressed record set with no inner records"))
     base = _absolute_base(batch, last.offset)
     for inner in _inner_messages(stream.data, outer, strict=strict):
         yield Message(inner.offset + base, inner.data, inner.wrapper)
@@ -232,9 +222,9 @@ def _inner_messages(data: bytes, wrapper: tuple[str, int], *, strict: bool) -> I
         size = int.from_bytes(head[-LENGTH_FIELD:], signed=True)
         if size < MIN_SIZE:
             text = f"Record size is less than the minimum record overhead ({MIN_SIZE})"
-            raise _Stop(Failure("record-size", CORRUPT_RECORD, text))
+            raise Stopped(Failure("record-size", CORRUPT_RECORD, text))
         if strict and (failure := out_of_memory(size)):
-            raise _Stop(failure)
+            raise Stopped(failure)
         end = position + LENGTH_END + size
         # A message cut off at the end of the set is dropped in silence: producers of the time sent such sets.
         if end > len(data):
@@ -255,5 +245,5 @@ def _absolute_base(batch: Batch, last_inner: int) -> int:
             f"Found invalid wrapper offset in compressed v1 message set, wrapper offset '{batch.last_offset}' "
             f"is less than the last inner message offset '{last_inner}' and it is not zero."
         )
-        raise _Stop(invalid_record("wrapper", message))
+        raise Stopped(invalid_record("wrapper", message))
     return batch.last_offset - last_inner

@@ -16,6 +16,7 @@ from kforensics.parsers.failures import (
     MOST_HEADERS,
     REFERENCE_SIZE,
     UNDERFLOW,
+    Stopped,
     codec_failure,
     invalid_record,
     invalid_structure,
@@ -36,14 +37,6 @@ HEADER_SIZE = fixed(BATCH_HEADER).size
 INT32_MAX = 0x7FFFFFFF
 CHECKING_END = "Error checking for remaining bytes after reading batch"
 IN_STREAM = "Failed to decompress record stream"
-
-
-class _Stop(Exception):  # noqa: N818  # control flow of this module, not an error of the package
-    """Ends a batch; carries the failure."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure)
-        self.failure = failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +73,7 @@ def decode_records(
     reader = _Reader(batch, payload, strict=strict, counts_headers=counts_headers)
     try:
         yield from reader.records()
-    except _Stop as stop:
+    except Stopped as stop:
         yield stop.failure
 
 
@@ -105,12 +98,12 @@ class _Reader:
             return
         stream = self.payload.stream
         if stream.at_open and stream.failure:
-            raise _Stop(stream.failure if stream.failure.reason == "codec" else codec_failure(stream.failure, "open"))
+            raise Stopped(stream.failure if stream.failure.reason == "codec" else codec_failure(stream.failure, "open"))
         if count < 0:
             text = f"Found invalid record count {count} in magic v{self.batch.magic} batch"
-            raise _Stop(invalid_record("record-count", text))
+            raise Stopped(invalid_record("record-count", text))
         if self.strict and self.payload.compressed and (failure := out_of_memory(count, REFERENCE_SIZE)):
-            raise _Stop(failure)
+            raise Stopped(failure)
         read = self._compressed if self.payload.compressed else self._plain
         position = 0
         for left in range(count - 1, -1, -1):
@@ -119,23 +112,23 @@ class _Reader:
             if problem is None or not self.strict:
                 yield record
             if problem is not None:
-                raise _Stop(problem)
+                raise Stopped(problem)
 
     def _plain(self, data: bytes, position: int) -> tuple[Record, int]:
         cut = self.payload.stream.failure
         try:
             length, position = read_varint(data, position)
         except IndexError:
-            raise _Stop(cut or premature_end()) from None
+            raise Stopped(cut or premature_end()) from None
         except VarintError as error:
-            raise _Stop(Failure("record-structure", ILLEGAL_ARGUMENT, str(error))) from None
+            raise Stopped(Failure("record-structure", ILLEGAL_ARGUMENT, str(error))) from None
         left = len(data) - position
         if length > left:
             message = (
                 f"Invalid record size: expected {length} bytes in record payload, "
                 f"but instead the buffer has only {left} remaining bytes."
             )
-            raise _Stop(cut or invalid_record("record-size", message))
+            raise Stopped(cut or invalid_record("record-size", message))
         return self._body(data, position, length)
 
     def _compressed(self, data: bytes, position: int) -> tuple[Record, int]:
@@ -143,17 +136,17 @@ class _Reader:
             length, position = read_varint(data, position)
         except IndexError:
             if self.payload.stream.failure:
-                raise _Stop(codec_failure(self.payload.stream.failure, IN_STREAM)) from None
-            raise _Stop(premature_end(_varint_at_end(data[position:]))) from None
+                raise Stopped(codec_failure(self.payload.stream.failure, IN_STREAM)) from None
+            raise Stopped(premature_end(_varint_at_end(data[position:]))) from None
         except VarintError as error:
-            raise _Stop(premature_end(str(error), "record-structure")) from None
+            raise Stopped(premature_end(str(error), "record-structure")) from None
         if length < 0:
-            raise _Stop(premature_end(f"capacity < 0: ({length} < 0)", "record-size"))
+            raise Stopped(premature_end(f"capacity < 0: ({length} < 0)", "record-size"))
         if self.strict and (failure := out_of_memory(length)):
-            raise _Stop(failure)
+            raise Stopped(failure)
         body = data[position : position + length]
         if len(body) < length:
-            raise _Stop(_cut_body(self.payload, length))
+            raise Stopped(_cut_body(self.payload, length))
         record, _ = self._body(body, 0, length)
         return record, position + length
 
@@ -168,15 +161,15 @@ class _Reader:
             if header_count:
                 headers, position = _read_headers(data, position, header_count, counted=self.counts_headers)
         except IndexError:
-            raise _Stop(invalid_structure(UNDERFLOW)) from None
+            raise Stopped(invalid_structure(UNDERFLOW)) from None
         except VarintError as error:
-            raise _Stop(invalid_structure((ILLEGAL_ARGUMENT, str(error)))) from None
+            raise Stopped(invalid_structure((ILLEGAL_ARGUMENT, str(error)))) from None
         if position - start != length:
             message = (
                 f"Invalid record size: expected to read {length} bytes in record payload, "
                 f"but instead read {position - start}"
             )
-            raise _Stop(invalid_record("record-size", message))
+            raise Stopped(invalid_record("record-size", message))
         batch = self.batch
         timestamp = batch.max_timestamp
         if batch.timestamp_type != LOG_APPEND_TIME:
@@ -216,25 +209,25 @@ def _read_sized(data: bytes, position: int) -> tuple[bytes | None, int, int]:
         return None, -1, position
     end = position + length
     if end > len(data):
-        raise _Stop(invalid_structure(new_limit(length, len(data) - position)))
+        raise Stopped(invalid_structure(new_limit(length, len(data) - position)))
     return data[position:end], length, end
 
 
 def _read_headers(data: bytes, position: int, count: int, *, counted: bool) -> tuple[tuple[Header, ...], int]:
     if count < 0:
-        raise _Stop(invalid_record("record-headers", f"Found invalid number of record headers {count}"))
+        raise Stopped(invalid_record("record-headers", f"Found invalid number of record headers {count}"))
     if counted and count > len(data) - position:
         message = f"Found invalid number of record headers. {count} is larger than the remaining size of the buffer"
-        raise _Stop(invalid_record("record-headers", message))
+        raise Stopped(invalid_record("record-headers", message))
     if counted and count > MOST_HEADERS:
-        raise _Stop(too_many_headers(count))
+        raise Stopped(too_many_headers(count))
     if not counted and (failure := out_of_memory(count, REFERENCE_SIZE)):
-        raise _Stop(failure)
+        raise Stopped(failure)
     headers = []
     for _ in range(count):
         length, _ = read_varint(data, position)
         if length < 0:
-            raise _Stop(invalid_record("record-headers", f"Invalid negative header key size {length}"))
+            raise Stopped(invalid_record("record-headers", f"Invalid negative header key size {length}"))
         key, _, position = _read_sized(data, position)
         value, _, position = _read_sized(data, position)
         headers.append((key or b"", value))
