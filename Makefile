@@ -5,6 +5,8 @@ PYTHON ?= python3
 PYTEST_FLAGS ?= --numprocesses auto
 # Scenarios for `make samples`; all of them when none is named.
 SCENARIOS ?=
+# What `make bench` hands on, for example BENCH_FLAGS="--size 1000".
+BENCH_FLAGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -56,10 +58,8 @@ samples: $(VENV)/core.stamp ## rebuild sample_logs/ with real brokers and dump t
 	$(RUN) lab.every_record
 	$(RUN) lab.golden $(if $(SCENARIOS),$(SCENARIOS) damaged)
 
-bench: $(VENV)/test.stamp ## run the benchmarks
-	@for benchmark in benchmarks/*.py; do \
-		[ -e "$$benchmark" ] || { echo "There is no benchmark yet; see benchmarks/README.md."; exit 0; }; \
-		echo "$$benchmark" && $(BIN)/python "$$benchmark" || exit; done
+bench: $(VENV)/test.stamp ## measure dump beside Kafka's tool, a few minutes; needs Java 17 (JDK) and Maven
+	$(RUN) benchmarks.dump $(BENCH_FLAGS)
 
 notebooks: $(VENV)/test.stamp ## run every notebook from top to bottom
 	$(if $(NOTEBOOKS),$(BIN)/jupyter-execute $(NOTEBOOKS),@echo "There is no notebook yet.")

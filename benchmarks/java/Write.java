@@ -1,0 +1,147 @@
+import java.io.File;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.SplittableRandom;
+import org.apache.kafka.common.compress.Compression;
+import org.apache.kafka.common.record.TimestampType;
+import org.apache.kafka.common.record.internal.ControlRecordType;
+import org.apache.kafka.common.record.internal.DefaultRecordBatch;
+import org.apache.kafka.common.record.internal.EndTransactionMarker;
+import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.common.record.internal.MemoryRecordsBuilder;
+import org.apache.kafka.common.record.internal.RecordBatch;
+import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.storage.internals.log.LogConfig;
+import org.apache.kafka.storage.internals.log.LogSegment;
+
+/**
+ * Writes one segment with its indexes, through the classes a broker writes with: {@code Write KIND FOLDER BYTES}.
+ *
+ * <p>It stops once BYTES of batches, counted before compression, are written, so lz4 and zstd hold the records of plain.
+ * The same arguments give the same segment. What it wrote is told on standard output as JSON.
+ */
+final class Write {
+    private static final int LEADER_EPOCH = 3;
+    private static final int COORDINATOR_EPOCH = 7;
+    private static final short PRODUCER_EPOCH = 0;
+    private static final long FIRST_PRODUCER_ID = 1000;
+    private static final String LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+    /** How a kind of segment is laid out. */
+    private enum Kind {
+        plain(108, 8, false, Compression.NONE),
+        tiny(1, 8, false, Compression.NONE),
+        lz4(108, 8, false, Compression.lz4().build()),
+        zstd(108, 8, false, Compression.zstd().build()),
+        txn(10, 50, true, Compression.NONE);
+
+        final int recordsPerBatch;
+        final int producers;
+        final boolean transactional;
+        final Compression compression;
+
+        Kind(int recordsPerBatch, int producers, boolean transactional, Compression compression) {
+            this.recordsPerBatch = recordsPerBatch;
+            this.producers = producers;
+            this.transactional = transactional;
+            this.compression = compression;
+        }
+    }
+
+    private final SplittableRandom dice = new SplittableRandom(20_251_009);
+    private final ByteBuffer buffer = ByteBuffer.allocate(1 << 16);
+    private final Kind kind;
+    private final LogSegment segment;
+    private final int[] nextSequences;
+    private long offset;
+    private long timestamp = 1_760_000_000_000L;
+    private long batches;
+    private long markers;
+    private long written;
+
+    private Write(Kind kind, LogSegment segment) {
+        this.kind = kind;
+        this.segment = segment;
+        this.nextSequences = new int[kind.producers];
+    }
+
+    public static void main(String[] arguments) throws IOException {
+        File folder = new File(arguments[1]);
+        // The largest segment there is, so that no size of the benchmark needs a second one.
+        LogConfig config = new LogConfig(Map.of("segment.bytes", Integer.MAX_VALUE, "segment.index.bytes", 64 << 20));
+        LogSegment segment = LogSegment.open(folder, 0, config, Time.SYSTEM, 0, false);
+        Write write = new Write(Kind.valueOf(arguments[0]), segment);
+        write.fill(Long.parseLong(arguments[2]));
+        segment.onBecomeInactiveSegment();
+        segment.close();
+        System.out.printf(
+            "{\"records\": %d, \"batches\": %d, \"markers\": %d, \"uncompressed\": %d}%n",
+            write.offset, write.batches, write.markers, write.written);
+    }
+
+    private void fill(long bytes) throws IOException {
+        while (written < bytes) {
+            int producer = kind.transactional ? dice.nextInt(kind.producers) : (int) (batches % kind.producers);
+            appendBatch(producer);
+            if (kind.transactional && dice.nextInt(10) == 0) {
+                endTransaction(producer);
+            }
+        }
+    }
+
+    private void appendBatch(int producer) throws IOException {
+        buffer.clear();
+        MemoryRecordsBuilder builder = new MemoryRecordsBuilder(
+            buffer, RecordBatch.CURRENT_MAGIC_VALUE, kind.compression, TimestampType.CREATE_TIME, offset,
+            RecordBatch.NO_TIMESTAMP, FIRST_PRODUCER_ID + producer, PRODUCER_EPOCH, nextSequences[producer],
+            kind.transactional, false, LEADER_EPOCH, buffer.capacity());
+        for (int index = 0; index < kind.recordsPerBatch; index++) {
+            timestamp += dice.nextInt(2);
+            builder.appendWithOffset(offset, timestamp, key(), value());
+            offset++;
+        }
+        segment.append(offset - 1, builder.build());
+        nextSequences[producer] = DefaultRecordBatch.incrementSequence(nextSequences[producer], kind.recordsPerBatch);
+        count(builder.uncompressedBytesWritten());
+    }
+
+    private void endTransaction(int producer) throws IOException {
+        ControlRecordType type = dice.nextInt(10) == 0 ? ControlRecordType.ABORT : ControlRecordType.COMMIT;
+        MemoryRecords marker = MemoryRecords.withEndTransactionMarker(
+            offset, timestamp, LEADER_EPOCH, FIRST_PRODUCER_ID + producer, PRODUCER_EPOCH,
+            new EndTransactionMarker(type, COORDINATOR_EPOCH));
+        segment.append(offset, marker);
+        offset++;
+        markers++;
+        count(marker.sizeInBytes());
+    }
+
+    private void count(long bytes) {
+        written += bytes;
+        batches++;
+    }
+
+    private byte[] key() {
+        return kind == Kind.tiny ? null : ascii(String.format("customer-%07d", dice.nextInt(1_000_000)));
+    }
+
+    /** A JSON document of 124 bytes, of 100 for tiny; half of it says little that is new, as in life. */
+    private byte[] value() {
+        int length = kind == Kind.tiny ? 100 : 124;
+        StringBuilder text = new StringBuilder(length)
+            .append("{\"order\":").append(offset)
+            .append(",\"placed\":").append(timestamp)
+            .append(",\"cents\":").append(dice.nextInt(100_000))
+            .append(",\"state\":\"paid\",\"token\":\"");
+        while (text.length() < length - 2) {
+            text.append(LETTERS.charAt(dice.nextInt(LETTERS.length())));
+        }
+        return ascii(text.append("\"}").toString());
+    }
+
+    private static byte[] ascii(String text) {
+        return text.getBytes(StandardCharsets.US_ASCII);
+    }
+}

@@ -1,0 +1,129 @@
+"""Whole processes on the clock, and what several rounds of them come to."""
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks.peers import Peer
+from benchmarks.segments import Segment
+from lab.progress import say
+
+# Linux counts the peak in KiB, macOS in bytes.
+_PEAK_UNIT = 1 if os.uname().sysname == "Darwin" else 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One process.
+
+    Attributes:
+        seconds: from its start to its end.
+        peak: most bytes of memory it held.
+        failure: why the run does not count, or nothing.
+    """
+
+    seconds: float
+    peak: int
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A figure of several rounds."""
+
+    median: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, figures: Sequence[float]) -> "Spread":
+        """The spread of these figures."""
+        return cls(median(figures), min(figures), max(figures))
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What all rounds of one program on one segment came to.
+
+    Attributes:
+        seconds: the times of its rounds.
+        times_faster: than the base of its job, median by median, and the least and most of any round; nothing if the
+            base failed.
+        peak_bytes: most memory in any round.
+    """
+
+    seconds: Spread
+    times_faster: Spread | None
+    peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A program and its figures, or why it has none."""
+
+    peer: Peer
+    figures: Figures | None
+    failure: str = ""
+
+
+def measure(segment: Segment, peers: Sequence[Peer], rounds: int) -> list[Result]:
+    """Every program once per round, one after the other, so that a busy spell of the machine meets all of them."""
+    segment.into_page_cache()
+    runs: dict[Peer, list[Run]] = {peer: [] for peer in peers}
+    for number in range(1, rounds + 1):
+        for peer in peers:
+            if runs[peer] and runs[peer][-1].failure:
+                continue
+            run = _run(peer, segment)
+            told = f"{segment.name}, round {number} of {rounds}: {peer.name}, {peer.job}"
+            say(f"{told}: {run.seconds:.2f} s {run.failure}".rstrip())
+            runs[peer].append(run)
+    bases = {peer.job: runs[peer] for peer in peers if peer.base}
+    return [_summed_up(peer, runs[peer], bases[peer.job]) for peer in peers]
+
+
+def _run(peer: Peer, segment: Segment) -> Run:
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            peer.command(segment.path),
+            stdin=subprocess.DEVNULL,
+            stdout=output if peer.counts else subprocess.DEVNULL,
+            stderr=errors,
+        )
+        # Not process.wait(): only this tells the memory of this one child.
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        errors.seek(0)
+        failure = _failure(peer, segment, process.returncode, output.read(), errors.read())
+    return Run(seconds, usage.ru_maxrss * _PEAK_UNIT, failure)
+
+
+def _failure(peer: Peer, segment: Segment, exit_code: int, output: bytes, errors: bytes) -> str:
+    if exit_code != 0:
+        last = errors.decode(errors="replace").strip().splitlines()[-1:]
+        return " ".join([f"ended with exit code {exit_code}.", *last])
+    if peer.counts and (met := json.loads(output)["records"]) != segment.records:
+        return f"met {met} records of {segment.records}."
+    return ""
+
+
+def _summed_up(peer: Peer, runs: Sequence[Run], base: Sequence[Run]) -> Result:
+    if runs[-1].failure:
+        return Result(peer, None, runs[-1].failure)
+    seconds = Spread.of([run.seconds for run in runs])
+    ratio = None if base[-1].failure else _ratio(base, runs)
+    return Result(peer, Figures(seconds, ratio, max(run.peak for run in runs)))
+
+
+def _ratio(base: Sequence[Run], runs: Sequence[Run]) -> Spread:
+    by_round = [other.seconds / run.seconds for other, run in zip(base, runs, strict=True)]
+    by_median = median(run.seconds for run in base) / median(run.seconds for run in runs)
+    return Spread(by_median, min(by_round), max(by_round))
