@@ -87,7 +87,6 @@ class Dump:
             raise InputError(", ".join(paths), "; ".join(unreadable))
         self._selection, self._budget = selection, budget
         self._tables: dict[str, pa.Table] = {}
-        self._damage: list[tuple[FoundFile, Damage]] | None = None
 
     @property
     def batches(self) -> pa.Table:

@@ -14,6 +14,7 @@ from kforensics.dumplog.options import ToolOptions
 from kforensics.dumplog.topic_rows import topic_decoded
 from kforensics.errors import InputError, UsageError
 from kforensics.parsers.batches import walk
+from kforensics.parsers.codecs import DEFAULT_BUDGET
 from kforensics.parsers.discover import FoundFile, Unreadable, discover
 from kforensics.parsers.file_rows import LOG_KINDS, Reading, damage_rows, file_rows, table_of
 from kforensics.parsers.rows import Batch, Damage
@@ -67,7 +68,7 @@ class DumpRequest:
     key_format: BytesFormat | None = None
     value_format: BytesFormat | None = None
     redact: Redactor | None = None
-    budget: int = 128 << 20
+    budget: int = DEFAULT_BUDGET
     progress: bool | None = None
     quiet: bool = False
 

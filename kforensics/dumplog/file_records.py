@@ -7,7 +7,8 @@ see :mod:`kforensics.parsers.batches`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from kforensics.dumplog.java import JavaError
 from kforensics.dumplog.old_readers import counts_headers, old_words, whole_windows
@@ -150,11 +151,12 @@ class FileRecords:
         Raises:
             JavaError: where that iterator fails.
         """
+        read = self._reader(batch)
         if batch.codec:
-            failure = next((row for row in self._rows(batch) if isinstance(row, Failure)), None)
+            failure = next((row for row in read() if isinstance(row, Failure)), None)
             if failure and failure.reason != "nested-compression":
                 raise java_error(failure)
-        for row in self._rows(batch):
+        for row in read():
             if isinstance(row, Failure):
                 raise java_error(row)
             yield row
@@ -167,13 +169,14 @@ class FileRecords:
         """Return all bytes of a batch."""
         return self.source.read(batch.position, batch.size)
 
-    def _rows(self, batch: Batch) -> Iterator[Record | Failure]:
+    def _reader(self, batch: Batch) -> Callable[[], Iterator[Record | Failure]]:
+        """Return what reads the records of a batch, as often as it is called, from bytes that are read once."""
         data = self.data(batch)
         if batch.is_legacy:
-            return legacy_records(batch, data, self.budget, strict=True)
+            return partial(legacy_records, batch, data, self.budget, strict=True)
         if len(data) < HEADER_SIZE:
-            return iter([Failure("length", INDEX_OUT_OF_BOUNDS, None)])
-        return self._batch_rows(batch, open_payload(batch, data, self.budget))
+            return lambda: iter([Failure("length", INDEX_OUT_OF_BOUNDS, None)])
+        return partial(self._batch_rows, batch, open_payload(batch, data, self.budget))
 
     def _batch_rows(self, batch: Batch, payload: Payload) -> Iterator[Record | Failure]:
         old = self.style is not None and self.style.old_reader

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
 from kforensics.errors import KforensicsError
+from kforensics.parsers.integers import int32
 from kforensics.parsers.messages.doubles import double_text
 from kforensics.parsers.messages.reader import MessageError, java_utf8
 
@@ -13,7 +14,6 @@ __all__ = [
     "JavaError",
     "double_text",
     "hash_map_order",
-    "int32",
     "java_text",
     "scala_map_order",
     "scala_set_order",
@@ -68,11 +68,6 @@ class JavaError(KforensicsError):
 def java_text(data: bytes) -> str:
     """Bytes as a Java string: UTF-8 with Java's rule of what is replaced."""
     return java_utf8(data)
-
-
-def int32(number: int) -> int:
-    """The number as a Java int, with what overflows cut off."""
-    return ((number + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
 
 
 def string_hash(text: str) -> int:

@@ -1,22 +1,18 @@
 """What differs between the dump tools of five releases, one field per line that depends on it.
 
 Rule: ``kafka.tools.DumpLogSegments`` (Scala, up to 4.2) and ``org.apache.kafka.tools.DumpLogSegments`` (Java, since
-4.3). A style is chosen by its key in ``STYLES``; ``PLAIN`` is what is printed without one.
+4.3). A style is chosen by its key in ``STYLES``; ``PLAIN`` is what is printed without one. What the decoders of keys,
+values and control records print they know by release, not from here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
 __all__ = ["PLAIN", "STYLES", "Style"]
-
-# Prefix of the JSON text of a control record, by type; the types missing here are printed as ``controlType: NAME(id)``.
-_SNAPSHOT_JSON = {3: "SnapshotHeader ", 4: "SnapshotFooter "}
-_KRAFT_JSON = {5: "KRaftVersion ", 6: "KRaftVoters "}
-_LEADER_JSON = {2: "LeaderChange: "}
 
 _FIRST_OPTIONS = frozenset(
     {
@@ -38,12 +34,6 @@ _OPTIONS_2_8 = _FIRST_OPTIONS | {"cluster-metadata-decoder", "skip-record-metada
 _OPTIONS_3_9 = _OPTIONS_2_8 | {"max-bytes", "remote-log-metadata-decoder"}
 _OPTIONS_4_0 = _OPTIONS_3_9 | {"share-group-state-decoder"}
 
-_TOOLS_API, _SERIALIZER = "org.apache.kafka.tools.api", "kafka.serializer"
-
-
-def _frozen(names: dict[int, str]) -> Mapping[int, str]:
-    return MappingProxyType(names)
-
 
 @dataclass(frozen=True, slots=True)
 class Style:
@@ -53,7 +43,6 @@ class Style:
         name: key in ``STYLES``, empty for ``PLAIN``.
         release: the release that is imitated, to the byte.
         options: long options that the tool knows, without dashes.
-        class_decoders: packages of the decoder classes it can load; the first is that of its default decoder.
         offsets_json: coordinator records of ``__consumer_offsets`` are JSON, else the old text form.
         transaction_json: the same for ``__transaction_state``.
         ignores_names_without_dot: a file name without a dot is an unknown file, else it ends the run.
@@ -66,11 +55,6 @@ class Style:
         record_form: letter of the record line's template: D, E or F.
         legacy_tail: template of the checksum part in record lines of formats 0 and 1.
         bar_before_lone_payload: without metadata and key a payload follows the bar, else a blank.
-        control_json: words before the JSON of a control record, by type.
-        control_names: Kafka's names of the types that are printed as ``controlType:``; all others are UNKNOWN.
-        control_key_word: how messages on a control record's key call the record.
-        generated_markers: values of transaction markers are read by a generated schema, with its exceptions.
-        zstd_exception: class of the cause when a zstd frame is damaged; the old one has ``Decompression error: `` too.
         first_gap_from_minus_one: a first record with another offset than 0 counts as a gap behind -1.
         newest_pair_first: pairs of the summaries come last found first, else sorted.
         java_maps: files of a summary are in the order of Java's HashMap, else of Scala's.
@@ -88,7 +72,6 @@ class Style:
     name: str
     release: str
     options: frozenset[str] = _OPTIONS_4_0
-    class_decoders: tuple[str, ...] = (_TOOLS_API,)
     offsets_json: bool = True
     transaction_json: bool = True
     ignores_names_without_dot: bool = False
@@ -101,13 +84,6 @@ class Style:
     record_form: Literal["D", "E", "F"] = "F"
     legacy_tail: str = " isValid: {valid} crc: {crc}}}"
     bar_before_lone_payload: bool = False
-    control_json: Mapping[int, str] = field(
-        default_factory=lambda: _frozen(_LEADER_JSON | _SNAPSHOT_JSON | _KRAFT_JSON)
-    )
-    control_names: Mapping[int, str] = field(default_factory=lambda: _frozen({}))
-    control_key_word: str = "end control record"
-    generated_markers: bool = True
-    zstd_exception: str = "com.github.luben.zstd.ZstdIOException"
     first_gap_from_minus_one: bool = False
     newest_pair_first: bool = True
     java_maps: bool = False
@@ -136,7 +112,6 @@ _4_3 = replace(
     ignores_names_without_dot=True,
     legacy_tail=" isValid: {valid} crc: {crc}",
     bar_before_lone_payload=True,
-    control_key_word="control record",
     first_gap_from_minus_one=True,
     newest_pair_first=False,
     java_maps=True,
@@ -149,11 +124,7 @@ _3_9 = replace(
     name="3.9",
     release="3.9.1",
     options=_OPTIONS_3_9,
-    class_decoders=(_TOOLS_API, _SERIALIZER),
     transaction_json=False,
-    control_json=_frozen(_SNAPSHOT_JSON | _KRAFT_JSON),
-    control_names=_frozen({2: "LEADER_CHANGE"}),
-    generated_markers=False,
     generated_snapshots=False,
 )
 _2_8 = replace(
@@ -161,7 +132,6 @@ _2_8 = replace(
     name="2.8",
     release="2.8.2",
     options=_OPTIONS_2_8,
-    class_decoders=(_SERIALIZER,),
     offsets_json=False,
     reads_checkpoints=False,
     log_start="Starting offset",
@@ -169,9 +139,6 @@ _2_8 = replace(
     upper_case_codecs=True,
     record_form="E",
     legacy_tail=" crc: {crc} isvalid: {valid}",
-    control_json=_frozen({}),
-    control_names=_frozen({2: "QUORUM_REASSIGNMENT", 3: "LEADER_CHANGE"}),
-    zstd_exception="java.io.IOException",
     corrupt_index="kafka.log.CorruptIndexException",
     scala_option=True,
     snapshot_last_timestamp=False,

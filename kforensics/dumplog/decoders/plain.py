@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from kforensics.dumplog.decoders.styles import Decoder
-from kforensics.dumplog.java import JavaError, int32, java_text
+from kforensics.dumplog.java import JavaError, java_text
+from kforensics.parsers.integers import int32
 from kforensics.parsers.messages.reader import MessageError, Reader
 
 Part = Callable[[bytes], str]
