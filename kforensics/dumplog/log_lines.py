@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from kforensics.dumplog.file_records import java_error
 from kforensics.dumplog.java import JavaError, java_text
+from kforensics.dumplog.line_templates import BATCH_TAIL, FORM_E, batch_head, contents_words, record_metadata
 from kforensics.dumplog.styles import Style
 from kforensics.parsers.failures import ILLEGAL_ARGUMENT, Stopped, unknown_codec
 from kforensics.parsers.legacy import Message
@@ -39,21 +40,31 @@ def batch_line(batch: Batch, style: Style, position: int | None = None, codec: s
         raise JavaError(ILLEGAL_ARGUMENT, f"Invalid magic used in LegacyRecord: {batch.magic}")
     if batch.compression_type is None and codec is None:
         raise java_error(unknown_codec(batch.codec))
-    yield (
-        f" position: {batch.position if position is None else position} {batch.timestamp_type}: {batch.max_timestamp}"
-        f" size: {batch.size} magic: {batch.magic} compresscodec: {codec or codec_name(batch, style)} crc: {batch.crc}"
-        f" isvalid: {java_bool(batch.crc_valid)}\n"
+    yield BATCH_TAIL.format(
+        position=batch.position if position is None else position,
+        timestamp_type=batch.timestamp_type,
+        max_timestamp=batch.max_timestamp,
+        size=batch.size,
+        magic=batch.magic,
+        codec=codec or codec_name(batch, style),
+        crc=batch.crc,
+        crc_valid=java_bool(batch.crc_valid),
     )
 
 
 def _first_half(batch: Batch, style: Style) -> str:
-    horizon = f" deleteHorizonMs: {optional_long(batch.delete_horizon_ms)}" if style.delete_horizon else ""
-    return (
-        f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.count}"
-        f" baseSequence: {batch.base_sequence} lastSequence: {batch.last_sequence}"
-        f" producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch}"
-        f" partitionLeaderEpoch: {batch.partition_leader_epoch}"
-        f" isTransactional: {java_bool(batch.is_transactional)} isControl: {java_bool(batch.is_control)}{horizon}"
+    return batch_head(style).format(
+        base_offset=batch.base_offset,
+        last_offset=batch.last_offset,
+        count=batch.count,
+        base_sequence=batch.base_sequence,
+        last_sequence=batch.last_sequence,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        partition_leader_epoch=batch.partition_leader_epoch,
+        is_transactional=java_bool(batch.is_transactional),
+        is_control=java_bool(batch.is_control),
+        delete_horizon=optional_long(batch.delete_horizon_ms),
     )
 
 
@@ -97,15 +108,12 @@ class RecordLines:
         Raises:
             JavaError: a decoder gives up where the tool's does.
         """
-        bar = "| "
         if not self.skip_metadata:
-            names = ",".join(java_text(key) for key, _ in record.headers) if record.headers else ""
-            yield f"{self._metadata(batch, record)} sequence: {record.sequence} headerKeys: [{names}]"
+            yield self._metadata(batch, record)
             if batch.is_control:
                 yield self.control_suffix(record.key, record.value)
-            bar = " "
         if self.decode and not batch.is_control:
-            yield self._contents(bar, self.decode(record.key, record.value, record.offset))
+            yield self._contents(self.decode(record.key, record.value, record.offset))
         yield "\n"
 
     def message(self, batch: Batch, message: Message, base_offset: int) -> Iterator[str]:
@@ -116,13 +124,11 @@ class RecordLines:
             message: the entry itself, or one from inside it.
             base_offset: offset of the first message in the entry.
         """
-        bar = "| "
         try:
             if not self.skip_metadata:
                 yield self._legacy_metadata(batch, message, base_offset)
-                bar = " "
             if self.decode:
-                yield self._contents(bar, self._decoded(self.decode, message))
+                yield self._contents(self._decoded(self.decode, message))
         except Stopped as error:
             raise java_error(error.failure) from None
         yield "\n"
@@ -137,12 +143,25 @@ class RecordLines:
         return decode(key, value, message.offset)
 
     def _metadata(self, batch: Batch, record: Record) -> str:
-        style = self.style
-        sizes = f"{style.key_size}: {record.key_size} {style.value_size}: {record.value_size}"
-        if style.record_form == "E":
-            start = f"| offset: {record.offset} isValid: true crc: null {sizes}"
-            return f"{start} {self._form_e(batch, record.timestamp, batch.base_offset)}"
-        return f"| offset: {record.offset} {batch.timestamp_type}: {record.timestamp} {sizes}"
+        return record_metadata(self.style).format(
+            offset=record.offset,
+            timestamp_type=batch.timestamp_type,
+            timestamp=record.timestamp,
+            key_size=record.key_size,
+            value_size=record.value_size,
+            base_offset=batch.base_offset,
+            last_offset=batch.last_offset,
+            base_sequence=batch.base_sequence,
+            last_sequence=batch.last_sequence,
+            producer_epoch=batch.producer_epoch,
+            partition_leader_epoch=batch.partition_leader_epoch,
+            size=batch.size,
+            magic=batch.magic,
+            codec=codec_name(batch, self.style),
+            position=batch.position,
+            sequence=record.sequence,
+            header_keys=",".join(java_text(key) for key, _ in record.headers) if record.headers else "",
+        )
 
     def _legacy_metadata(self, batch: Batch, message: Message, base_offset: int) -> str:
         style = self.style
@@ -158,17 +177,23 @@ class RecordLines:
     def _form_e(self, batch: Batch, timestamp: int, base_offset: int | None) -> str:
         numbers = (batch.base_sequence, batch.last_sequence, batch.producer_epoch, batch.partition_leader_epoch)
         base, last, epoch, leader_epoch = (-1 if number is None else number for number in numbers)
-        return (
-            f"{batch.timestamp_type}: {timestamp} baseOffset: {base_offset} lastOffset: {batch.last_offset}"
-            f" baseSequence: {base} lastSequence: {last} producerEpoch: {epoch} partitionLeaderEpoch: {leader_epoch}"
-            f" batchSize: {batch.size} magic: {batch.magic} compressType: {codec_name(batch, self.style)}"
-            f" position: {batch.position}"
+        return FORM_E.format(
+            timestamp_type=batch.timestamp_type,
+            timestamp=timestamp,
+            base_offset=base_offset,
+            last_offset=batch.last_offset,
+            base_sequence=base,
+            last_sequence=last,
+            producer_epoch=epoch,
+            partition_leader_epoch=leader_epoch,
+            size=batch.size,
+            magic=batch.magic,
+            codec=codec_name(batch, self.style),
+            position=batch.position,
         )
 
-    def _contents(self, bar: str, texts: tuple[str | None, str | None]) -> str:
+    def _contents(self, texts: tuple[str | None, str | None]) -> str:
+        before_key, behind_key, alone = contents_words(self.style, skip_metadata=self.skip_metadata)
         key, payload = texts
-        out = "" if key is None else f"{bar}key: {key}"
-        if payload is None:
-            return out
-        lone = bar if self.style.bar_before_lone_payload else " "
-        return f"{out}{' ' if out else lone}payload: {payload}"
+        out = "" if key is None else f"{before_key}{key}"
+        return out if payload is None else f"{out}{behind_key if out else alone}{payload}"
