@@ -11,15 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import kafka, peers, segments
-from benchmarks.measure import Figures, Result, Spread, measure
-from benchmarks.segments import Segment
+from benchmarks import bars, kafka, peers, segments
+from benchmarks.measure import Figures, Measured, Result, Spread, measure
+from benchmarks.segments import START_UP, Segment
+from benchmarks.tables import aligned
 from lab.errors import LabError
 
-_START_UP = "start-up"
 _LARGEST = 2_000
 _HEADINGS = ("median s", "min-max s", "times faster", "round by round", "MB/s", "peak MB")
-_Measured = Sequence[tuple[Segment, Sequence[Result]]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,13 +37,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dump", description="Measure kforensics dump.")
-    told = "MB of batches per segment, before compression (default: %(default)s; the bars are for 1000)"
+    told = f"MB of batches per segment, before compression (default: %(default)s; the bars are for {bars.SIZE})"
     parser.add_argument("--size", type=_megabytes, default=50, metavar="MB", help=told)
     told = "how often each program runs (default: %(default)s)"
     parser.add_argument("--rounds", type=_positive, default=3, metavar="N", help=told)
-    kinds = [_START_UP, *segments.KINDS]
+    kinds = [START_UP, *segments.KINDS]
     told = f"segments to read, of {', '.join(kinds)} (default: all)"
     parser.add_argument("--kinds", nargs="+", choices=kinds, default=kinds, metavar="KIND", help=told)
+    told = "leave out Kafka's Java reader and aiokafka, against which no bar is set"
+    parser.add_argument("--no-readers", dest="readers", action="store_false", help=told)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file too")
     return parser
 
@@ -65,14 +66,14 @@ def _megabytes(text: str) -> int:
 
 def _measured(options: argparse.Namespace) -> Iterator[tuple[Segment, list[Result]]]:
     for kind in options.kinds:
-        segment = segments.start_up_segment() if kind == _START_UP else segments.segment(kind, options.size)
-        yield segment, measure(segment, peers.peers(segment), options.rounds)
+        segment = segments.start_up_segment() if kind == START_UP else segments.segment(kind, options.size)
+        yield segment, measure(segment, peers.peers(segment, readers=options.readers), options.rounds)
 
 
-def _report(options: argparse.Namespace, measured: _Measured) -> Iterator[str]:
+def _report(options: argparse.Namespace, measured: Measured) -> Iterator[str]:
     yield _machine()
     yield f"Whole processes, files in the page cache, rounds: {options.rounds}, Kafka {kafka.VERSION}."
-    yield from peers.missing()
+    yield from _left_out(options)
     for segment, results in measured:
         yield ""
         size, uncompressed = (f"{round(count / 1e6, 2):g} MB" for count in (segment.size, segment.uncompressed))
@@ -80,6 +81,18 @@ def _report(options: argparse.Namespace, measured: _Measured) -> Iterator[str]:
         yield f"{segment.name}: {size} on disk, {uncompressed} before compression, {counts}"
         for job in dict.fromkeys(result.peer.job for result in results):
             yield from _table(job, segment, [result for result in results if result.peer.job == job])
+    yield from _bars(options, bars.lines(measured))
+
+
+def _left_out(options: argparse.Namespace) -> list[str]:
+    return peers.missing() if options.readers else ["Kafka's Java reader and aiokafka were left out, as asked."]
+
+
+def _bars(options: argparse.Namespace, judged: Sequence[bars.Line]) -> Iterator[str]:
+    yield ""
+    apart = "" if options.size == bars.SIZE else f" They are meant for --size {bars.SIZE}; this is {options.size}."
+    yield f"bars: {sum(line.holds for line in judged)} of {len(judged)} hold.{apart}"
+    yield from aligned(bars.rows(judged))
 
 
 def _machine() -> str:
@@ -89,15 +102,17 @@ def _machine() -> str:
 
 
 def _table(job: str, segment: Segment, results: Sequence[Result]) -> Iterator[str]:
-    rows = [(job, *_HEADINGS), *(_row(segment, each.peer.name, each.figures) for each in results if each.figures)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS) + 1)]
-    for name, *figures in rows:
-        cells = [
-            name.ljust(max(widths[0], 42)),
-            *(cell.rjust(width) for cell, width in zip(figures, widths[1:], strict=True)),
+    yield from aligned(
+        [
+            (job, *_HEADINGS),
+            *(_row(segment, each.peer.name, each.figures) for each in results if each.figures),
         ]
-        yield "  " + "  ".join(cells)
+    )
     yield from (f"  {result.peer.name} {result.failure}" for result in results if result.failure)
+    for result in results:
+        if result.peer.name.startswith(peers.DUMP):
+            first = f"{result.first_run.seconds:.2f} s, {result.first_run.peak / 1e6:.0f} MB"
+            yield f"  first run of {result.peer.name}, not counted: {first}"
 
 
 def _row(segment: Segment, name: str, figures: Figures) -> tuple[str, ...]:
@@ -116,15 +131,16 @@ def _range(spread: Spread, digits: int) -> str:
     return f"{spread.least:.{digits}f}-{spread.most:.{digits}f}"
 
 
-def _as_json(options: argparse.Namespace, measured: _Measured) -> dict[str, Any]:
+def _as_json(options: argparse.Namespace, measured: Measured) -> dict[str, Any]:
     return {
         "schema": 1,
         "machine": _machine(),
         "kafka": kafka.VERSION,
         "size": options.size,
         "rounds": options.rounds,
-        "missing": peers.missing(),
+        "missing": _left_out(options),
         "results": [_figures(segment, result) for segment, results in measured for result in results],
+        "bars": [asdict(line) | {"holds": line.holds} for line in bars.lines(measured)],
     }
 
 
@@ -137,6 +153,7 @@ def _figures(segment: Segment, result: Result) -> dict[str, Any]:
         "batches": segment.batches,
         "program": result.peer.name,
         "job": result.peer.job,
+        "first_run": asdict(result.first_run),
         "figures": asdict(result.figures) if result.figures else None,
         "failure": result.failure or None,
     }

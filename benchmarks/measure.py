@@ -64,30 +64,46 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A program and its figures, or why it has none."""
+    """A program and what it came to.
+
+    Attributes:
+        peer: the program.
+        first_run: the run before the rounds, which does not count.
+        figures: of the rounds; nothing if a run failed.
+        failure: why there are no figures, or nothing.
+    """
 
     peer: Peer
+    first_run: Run
     figures: Figures | None
     failure: str = ""
 
 
+Measured = Sequence[tuple[Segment, Sequence[Result]]]
+
+
 def measure(segment: Segment, peers: Sequence[Peer], rounds: int) -> list[Result]:
-    """Every program once per round, one after the other, so that a busy spell of the machine meets all of them."""
+    """Every program once per round, one after the other, so that a busy spell of the machine meets all of them.
+
+    A round before the first does not count: a program that compiles once, and keeps the outcome, does so there.
+    """
     segment.into_page_cache()
     runs: dict[Peer, list[Run]] = {peer: [] for peer in peers}
-    for number in range(1, rounds + 1):
+    for number in range(rounds + 1):
         for peer in peers:
             if runs[peer] and runs[peer][-1].failure:
                 continue
-            run = _run(peer, segment)
-            told = f"{segment.name}, round {number} of {rounds}: {peer.name}, {peer.job}"
+            run = run_once(peer, segment)
+            which = f"round {number} of {rounds}" if number else "first run"
+            told = f"{segment.name}, {which}: {peer.name}, {peer.job}"
             say(f"{told}: {run.seconds:.2f} s {run.failure}".rstrip())
             runs[peer].append(run)
     bases = {peer.job: runs[peer] for peer in peers if peer.base}
     return [_summed_up(peer, runs[peer], bases[peer.job]) for peer in peers]
 
 
-def _run(peer: Peer, segment: Segment) -> Run:
+def run_once(peer: Peer, segment: Segment) -> Run:
+    """One process from start to end, on the clock."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         started = time.perf_counter()
         process = subprocess.Popen(
@@ -103,6 +119,9 @@ def _run(peer: Peer, segment: Segment) -> Run:
         output.seek(0)
         errors.seek(0)
         failure = _failure(peer, segment, process.returncode, output.read(), errors.read())
+    if peer.writes:
+        # At once, before the system spends the time of the next program on bringing it to the disk.
+        peer.writes.unlink(missing_ok=True)
     return Run(seconds, usage.ru_maxrss * _PEAK_UNIT, failure)
 
 
@@ -116,11 +135,12 @@ def _failure(peer: Peer, segment: Segment, exit_code: int, output: bytes, errors
 
 
 def _summed_up(peer: Peer, runs: Sequence[Run], base: Sequence[Run]) -> Result:
+    first, *rounds = runs
     if runs[-1].failure:
-        return Result(peer, None, runs[-1].failure)
-    seconds = Spread.of([run.seconds for run in runs])
-    ratio = None if base[-1].failure else _ratio(base, runs)
-    return Result(peer, Figures(seconds, ratio, max(run.peak for run in runs)))
+        return Result(peer, first, None, runs[-1].failure)
+    seconds = Spread.of([run.seconds for run in rounds])
+    ratio = None if base[-1].failure else _ratio(base[1:], rounds)
+    return Result(peer, first, Figures(seconds, ratio, max(run.peak for run in rounds)))
 
 
 def _ratio(base: Sequence[Run], runs: Sequence[Run]) -> Spread:

@@ -6,12 +6,17 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks import kafka
-from benchmarks.segments import FOLDER, Segment
+from benchmarks.segments import FOLDER, START_UP, Segment
 from lab.errors import LabError
 
 BATCHES = "batches"
 RECORDS = "records"
+DUMP = "kforensics dump"
+PRINT_DATA_LOG = f"{DUMP} --print-data-log"
+PARQUET = f"{DUMP} --records --format parquet"
 _DUMP_LOG = "kafka-dump-log"
+_AS_PARQUET = ("--records", "--format", "parquet")
+_PARQUET_FILE = FOLDER / "records.parquet"
 _AIOKAFKA = Path(__file__).with_name("read_with_aiokafka.py")
 
 
@@ -22,39 +27,61 @@ class Peer:
     Attributes:
         name: what the table calls it.
         job: ``batches`` or ``records``; programs with one job are compared with each other.
-        before: the command up to the file.
-        after: the command from after the file.
+        words: the command but for the file, which comes last.
         counts: whether it prints JSON with the number of records it met.
         base: whether the others of this job are compared with it.
+        writes: a file it leaves behind.
     """
 
     name: str
     job: str
-    before: tuple[str, ...]
-    after: tuple[str, ...] = ()
+    words: tuple[str, ...]
     counts: bool = False
     base: bool = False
+    writes: Path | None = None
 
     def command(self, path: Path) -> list[str]:
         """What to run for this file."""
-        return [*self.before, str(path), *self.after]
+        return [*self.words, str(path)]
 
 
-def peers(segment: Segment) -> list[Peer]:
-    """Those that read this segment, Kafka's dump tool first in each job."""
+def peers(segment: Segment, *, readers: bool = True) -> list[Peer]:
+    """Those that read this segment, Kafka's dump tool first in each job.
+
+    Args:
+        segment: what they read.
+        readers: whether those that print nothing come along.
+    """
     dump_log = kafka.dump_log()
     batch_lines = [
         Peer(_DUMP_LOG, BATCHES, (*dump_log, "--files"), base=True),
-        Peer("kforensics dump", BATCHES, (_kforensics(), "dump")),
+        Peer(DUMP, BATCHES, (_kforensics(), "dump")),
     ]
-    if segment.name == "start-up":
+    if segment.name == START_UP:
         return batch_lines
     record_lines = [
         Peer(f"{_DUMP_LOG} --print-data-log", RECORDS, (*dump_log, "--print-data-log", "--files"), base=True),
-        Peer("kforensics dump --print-data-log", RECORDS, (_kforensics(), "dump", "--print-data-log")),
-        Peer("kforensics dump --records --format parquet", RECORDS, (_kforensics(), "dump"), _PARQUET),
+        Peer(PRINT_DATA_LOG, RECORDS, (_kforensics(), "dump", "--print-data-log")),
+        Peer(
+            PARQUET,
+            RECORDS,
+            (_kforensics(), "dump", *_AS_PARQUET, "--output", str(_PARQUET_FILE)),
+            writes=_PARQUET_FILE,
+        ),
     ]
+    if not readers:
+        return [*batch_lines, *record_lines]
     return [*batch_lines, *_readers(BATCHES), *record_lines, *_readers(RECORDS)]
+
+
+def toolkit() -> list[Peer]:
+    """The commands of the toolkit alone, with nothing but standard output to write to, content with damage."""
+    dump = (_kforensics(), "dump", "--fail-on", "never")
+    return [
+        Peer(DUMP, BATCHES, dump),
+        Peer(PRINT_DATA_LOG, RECORDS, (*dump, "--print-data-log")),
+        Peer(PARQUET, RECORDS, (*dump, *_AS_PARQUET)),
+    ]
 
 
 def missing() -> list[str]:
@@ -62,9 +89,6 @@ def missing() -> list[str]:
     if find_spec("aiokafka") is None:
         return ["aiokafka is not installed in this environment, so it was left out; pip install aiokafka adds it."]
     return []
-
-
-_PARQUET = ("--records", "--format", "parquet", "--output", str(FOLDER / "records.parquet"))
 
 
 def _readers(job: str) -> list[Peer]:

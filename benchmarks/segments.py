@@ -11,8 +11,9 @@ from lab.errors import LabError
 from lab.places import CACHE
 from lab.progress import say
 
+START_UP = "start-up"
 FOLDER = CACHE / "bench"
-KINDS = ("plain", "tiny", "lz4", "zstd", "txn")
+KINDS = ("plain", "tiny", "lz4", "zstd", "gzip", "snappy", "txn", "v0", "v1", "v1-gzip")
 _FACTS = "facts.json"
 _TWO_BATCHES = 20_000
 
@@ -58,7 +59,7 @@ def segment(kind: str, megabytes: int) -> Segment:
 
 def start_up_segment() -> Segment:
     """A segment of two batches, where a program has nothing to do but start."""
-    return _made("start-up", "plain", _TWO_BATCHES, FOLDER / "start-up")
+    return _made(START_UP, "plain", _TWO_BATCHES, FOLDER / START_UP)
 
 
 def _made(name: str, kind: str, size: int, folder: Path) -> Segment:

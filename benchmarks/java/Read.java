@@ -24,7 +24,8 @@ final class Read {
                 if (decode) {
                     readRecords(batch);
                 } else {
-                    records += batch.countOrNull();
+                    // Formats 0 and 1 do not say how many; these segments begin at 0 and have no gaps.
+                    records = batch.nextOffset();
                     bytes += batch.sizeInBytes();
                 }
             }

@@ -19,8 +19,8 @@ import org.apache.kafka.storage.internals.log.LogSegment;
 /**
  * Writes one segment with its indexes, through the classes a broker writes with: {@code Write KIND FOLDER BYTES}.
  *
- * <p>It stops once BYTES of batches, counted before compression, are written, so lz4 and zstd hold the records of plain.
- * The same arguments give the same segment. What it wrote is told on standard output as JSON.
+ * <p>It stops once BYTES of batches, counted before compression, are written, so lz4 and its like hold the records of
+ * plain. The same arguments give the same segment. What it wrote is told on standard output as JSON.
  */
 final class Write {
     private static final int LEADER_EPOCH = 3;
@@ -31,22 +31,42 @@ final class Write {
 
     /** How a kind of segment is laid out. */
     private enum Kind {
-        plain(108, 8, false, Compression.NONE),
-        tiny(1, 8, false, Compression.NONE),
-        lz4(108, 8, false, Compression.lz4().build()),
-        zstd(108, 8, false, Compression.zstd().build()),
-        txn(10, 50, true, Compression.NONE);
+        plain(2, 108, Compression.NONE),
+        tiny(2, 1, Compression.NONE),
+        lz4(2, 108, Compression.lz4().build()),
+        zstd(2, 108, Compression.zstd().build()),
+        gzip(2, 108, Compression.gzip().build()),
+        snappy(2, 108, Compression.snappy().build()),
+        txn(2, 10, Compression.NONE),
+        v0(0, 108, Compression.NONE),
+        v1(1, 108, Compression.NONE),
+        v1_gzip(1, 108, Compression.gzip().build());
 
+        final byte magic;
         final int recordsPerBatch;
-        final int producers;
-        final boolean transactional;
         final Compression compression;
 
-        Kind(int recordsPerBatch, int producers, boolean transactional, Compression compression) {
+        Kind(int magic, int recordsPerBatch, Compression compression) {
+            this.magic = (byte) magic;
             this.recordsPerBatch = recordsPerBatch;
-            this.producers = producers;
-            this.transactional = transactional;
             this.compression = compression;
+        }
+
+        boolean transactional() {
+            return this == txn;
+        }
+
+        int producers() {
+            return transactional() ? 50 : 8;
+        }
+
+        /** Before format 2, uncompressed messages follow one another without anything around them. */
+        int batchesPerAppend() {
+            return magic < RecordBatch.MAGIC_VALUE_V2 && compression == Compression.NONE ? recordsPerBatch : 1;
+        }
+
+        TimestampType timestampType() {
+            return magic == RecordBatch.MAGIC_VALUE_V0 ? TimestampType.NO_TIMESTAMP_TYPE : TimestampType.CREATE_TIME;
         }
     }
 
@@ -64,7 +84,7 @@ final class Write {
     private Write(Kind kind, LogSegment segment) {
         this.kind = kind;
         this.segment = segment;
-        this.nextSequences = new int[kind.producers];
+        this.nextSequences = new int[kind.producers()];
     }
 
     public static void main(String[] arguments) throws IOException {
@@ -72,7 +92,7 @@ final class Write {
         // The largest segment there is, so that no size of the benchmark needs a second one.
         LogConfig config = new LogConfig(Map.of("segment.bytes", Integer.MAX_VALUE, "segment.index.bytes", 64 << 20));
         LogSegment segment = LogSegment.open(folder, 0, config, Time.SYSTEM, 0, false);
-        Write write = new Write(Kind.valueOf(arguments[0]), segment);
+        Write write = new Write(Kind.valueOf(arguments[0].replace('-', '_')), segment);
         write.fill(Long.parseLong(arguments[2]));
         segment.onBecomeInactiveSegment();
         segment.close();
@@ -83,9 +103,9 @@ final class Write {
 
     private void fill(long bytes) throws IOException {
         while (written < bytes) {
-            int producer = kind.transactional ? dice.nextInt(kind.producers) : (int) (batches % kind.producers);
+            int producer = kind.transactional() ? dice.nextInt(kind.producers()) : (int) (batches % kind.producers());
             appendBatch(producer);
-            if (kind.transactional && dice.nextInt(10) == 0) {
+            if (kind.transactional() && dice.nextInt(10) == 0) {
                 endTransaction(producer);
             }
         }
@@ -93,10 +113,7 @@ final class Write {
 
     private void appendBatch(int producer) throws IOException {
         buffer.clear();
-        MemoryRecordsBuilder builder = new MemoryRecordsBuilder(
-            buffer, RecordBatch.CURRENT_MAGIC_VALUE, kind.compression, TimestampType.CREATE_TIME, offset,
-            RecordBatch.NO_TIMESTAMP, FIRST_PRODUCER_ID + producer, PRODUCER_EPOCH, nextSequences[producer],
-            kind.transactional, false, LEADER_EPOCH, buffer.capacity());
+        MemoryRecordsBuilder builder = kind.magic < RecordBatch.MAGIC_VALUE_V2 ? oldBuilder() : builder(producer);
         for (int index = 0; index < kind.recordsPerBatch; index++) {
             timestamp += dice.nextInt(2);
             builder.appendWithOffset(offset, timestamp, key(), value());
@@ -104,7 +121,19 @@ final class Write {
         }
         segment.append(offset - 1, builder.build());
         nextSequences[producer] = DefaultRecordBatch.incrementSequence(nextSequences[producer], kind.recordsPerBatch);
-        count(builder.uncompressedBytesWritten());
+        count(kind.batchesPerAppend(), builder.uncompressedBytesWritten());
+    }
+
+    private MemoryRecordsBuilder builder(int producer) {
+        return new MemoryRecordsBuilder(
+            buffer, kind.magic, kind.compression, kind.timestampType(), offset,
+            RecordBatch.NO_TIMESTAMP, FIRST_PRODUCER_ID + producer, PRODUCER_EPOCH, nextSequences[producer],
+            kind.transactional(), false, LEADER_EPOCH, buffer.capacity());
+    }
+
+    private MemoryRecordsBuilder oldBuilder() {
+        return MemoryRecords.builder(
+            buffer, kind.magic, kind.compression, kind.timestampType(), offset, RecordBatch.NO_TIMESTAMP);
     }
 
     private void endTransaction(int producer) throws IOException {
@@ -115,12 +144,12 @@ final class Write {
         segment.append(offset, marker);
         offset++;
         markers++;
-        count(marker.sizeInBytes());
+        count(1, marker.sizeInBytes());
     }
 
-    private void count(long bytes) {
+    private void count(int added, long bytes) {
+        batches += added;
         written += bytes;
-        batches++;
     }
 
     private byte[] key() {

@@ -1,0 +1,142 @@
+"""What the toolkit demands of its own speed and memory, and whether a run met it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor
+
+from benchmarks.measure import Measured, Result, Spread
+from benchmarks.peers import DUMP, PARQUET, PRINT_DATA_LOG
+from benchmarks.segments import START_UP
+
+SIZE = 1000
+"""MB of batches for which the bars are meant."""
+
+# Bar and aim, in times faster than the first program of the same job. Without an aim the bar is all that is asked.
+_TIMES_FASTER: Mapping[str, Mapping[str, tuple[float, float | None]]] = {
+    DUMP: {
+        START_UP: (3, 6),
+        "plain": (3, 10),
+        "txn": (5, 12),
+        "tiny": (20, 40),
+        "lz4": (2, 10),
+        "zstd": (2, 10),
+        **dict.fromkeys(("gzip", "snappy", "v0", "v1", "v1-gzip"), (1, None)),
+    },
+    PRINT_DATA_LOG: {
+        **dict.fromkeys(("plain", "txn", "tiny", "lz4"), (15, 25)),
+        "zstd": (10, 15),
+        **dict.fromkeys(("gzip", "snappy", "v0", "v1", "v1-gzip"), (1, None)),
+    },
+    PARQUET: dict.fromkeys(("plain", "txn", "tiny", "lz4", "zstd"), (8, 15)),
+}
+_PEAK_MB = (200, 120)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A demand and what a run reached.
+
+    Attributes:
+        program: the command of the toolkit.
+        segment: kind of segment; for memory the one on which the command took the most.
+        unit: ``x`` for times faster, ``MB`` for peak memory.
+        bar: has to be reached.
+        aim: is hoped for.
+        reached: the figure of this run; nothing if the program, or the one it is compared with, failed.
+        by_round: the least and the most of the ratios within a round.
+    """
+
+    program: str
+    segment: str
+    unit: str
+    bar: float
+    aim: float | None
+    reached: float | None
+    by_round: tuple[float, float] | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the bar is reached."""
+        return self._meets(self.bar)
+
+    @property
+    def verdict(self) -> str:
+        """The line's last word in the table."""
+        if self.reached is None:
+            return "failed"
+        if self.aim is not None and self._meets(self.aim):
+            return "yes, and the aim"
+        return "yes" if self.holds else "no"
+
+    def _meets(self, figure: float) -> bool:
+        if self.reached is None:
+            return False
+        return self.reached >= figure if self.unit == "x" else self.reached <= figure
+
+
+def lines(measured: Measured) -> list[Line]:
+    """A line per demand on what was measured: the ratios in the order of the demands, then the memory per command."""
+    results = {(segment.name, result.peer.name): result for segment, segments in measured for result in segments}
+    ratios = [
+        _ratio_line(program, segment, demand, results[segment, program])
+        for program, demands in _TIMES_FASTER.items()
+        for segment, demand in demands.items()
+        if (segment, program) in results
+    ]
+    return [*ratios, *_memory_lines(results)]
+
+
+def _ratio_line(program: str, segment: str, demand: tuple[float, float | None], result: Result) -> Line:
+    ratio: Spread | None = result.figures.times_faster if result.figures else None
+    if ratio is None:
+        return Line(program, segment, "x", *demand, reached=None)
+    return Line(program, segment, "x", *demand, reached=ratio.median, by_round=(ratio.least, ratio.most))
+
+
+def _memory_lines(results: Mapping[tuple[str, str], Result]) -> Iterator[Line]:
+    for program in _TIMES_FASTER:
+        peaks = {
+            segment: result.figures.peak_bytes
+            for (segment, name), result in results.items()
+            if name == program and result.figures
+        }
+        if peaks:
+            segment = max(peaks, key=peaks.__getitem__)
+            yield memory_line(program, segment, peaks[segment])
+
+
+def memory_line(program: str, segment: str, peak: int | None) -> Line:
+    """What is demanded of so many bytes of peak memory; nothing stands for a program that failed."""
+    return Line(program, segment, "MB", *_PEAK_MB, reached=None if peak is None else peak / 1e6)
+
+
+def rows(judged: Sequence[Line]) -> Iterator[tuple[str, ...]]:
+    """The table of the bars, its headings first."""
+    yield ("bars", "segment", "bar", "aim", "reached", "round by round", "bar holds")
+    for line in judged:
+        yield (
+            line.program,
+            line.segment,
+            _demand(line.bar, line.unit),
+            _demand(line.aim, line.unit),
+            _reached(line.reached, line.unit),
+            "-".join(map(_ratio, line.by_round)) if line.by_round else "",
+            line.verdict,
+        )
+
+
+def _demand(figure: float | None, unit: str) -> str:
+    if figure is None:
+        return "-"
+    return f"{figure:g}x" if unit == "x" else f"{figure:g} {unit}"
+
+
+def _reached(figure: float | None, unit: str) -> str:
+    """Rounded towards the worse, so that what misses its bar by a hair does not look as if it had reached it."""
+    if figure is None:
+        return "-"
+    return f"{_ratio(figure)}x" if unit == "x" else f"{ceil(figure)} {unit}"
+
+
+def _ratio(figure: float) -> str:
+    return f"{floor(figure * 100) / 100:.2f}"
