@@ -20,7 +20,7 @@ from kforensics.parsers.rows import CODECS, Batch, Damage
 from kforensics.parsers.source import Source
 from kforensics.parsers.window import CHUNK, Window
 
-__all__ = ["batch_bytes", "checked_header", "walk"]
+__all__ = ["Walk", "batch_bytes", "checked_header", "walk"]
 
 HEADER, PREFIX = fixed(BATCH_HEADER), fixed(ENTRY_PREFIX)
 # Kafka asks for one byte more than the prefix before it looks at one.
@@ -60,6 +60,10 @@ class _Effort:
         allowed = VAIN_FLOOR + VAIN_READS * (position - self._start)
         return size <= self._free or self._vain.get(size.bit_length(), 0) + size <= allowed
 
+    def refused_sizes(self, position: int) -> int:
+        """Return a bit for each order of size of which the largest is not allowed."""
+        return sum(1 << order for order in self._vain if not self.allows(position, max(1 << order, self._free + 1)))
+
     def in_vain(self, size: int) -> None:
         self._vain[size.bit_length()] = self._vain.get(size.bit_length(), 0) + size
 
@@ -74,23 +78,49 @@ def walk(source: Source, start: int = 0, end: int | None = None) -> Iterator[Bat
         start: position of a batch.
         end: byte behind the last one to look at, None for all.
     """
-    window = Window(source, end)
-    walker = _Walker(window, _Effort(start, SMALL), _Effort(start, 0), Candidates(window))
-    stop, position = window.end, start
-    while position < window.end:
-        found = walker.batch_at(position)
-        if isinstance(found, Batch):
-            position += found.size
-            yield found
-            yield from _doubts(found)
-            continue
-        damage = walker.damage(position, found)
-        if damage.end <= position:
-            break
-        position = damage.end
-        yield damage
-    if position < stop:
-        yield Damage(position, stop, "shrunk", "the file has become shorter while it was read")
+    log = Walk(source, start, end)
+    while rows := log.step():
+        yield from rows
+
+
+class Walk:
+    """A walk over a log, step by step, which somebody else may go a part of; see :func:`walk`.
+
+    Attributes:
+        position: behind the last byte walked over.
+    """
+
+    def __init__(self, source: Source, start: int = 0, end: int | None = None) -> None:
+        window = Window(source, end)
+        self._effort = _Effort(start, SMALL)
+        self._walker = _Walker(window, self._effort, _Effort(start, 0), Candidates(window))
+        self._stop, self.position = window.end, start
+
+    def step(self) -> list[Batch | Damage]:
+        """Return a batch and what is wrong with it, or the damage before the next one; nothing at the end."""
+        walker = self._walker
+        if self.position < walker.window.end:
+            found = walker.batch_at(self.position)
+            if isinstance(found, Batch):
+                self.position += found.size
+                return [found, *_doubts(found)]
+            damage = walker.damage(self.position, found)
+            if damage.end > self.position:
+                self.position = damage.end
+                return [damage]
+        start, self.position = self.position, self._stop
+        if start >= self._stop:
+            return []
+        return [Damage(start, self._stop, "shrunk", "the file has become shorter while it was read")]
+
+    def skip_to(self, position: int) -> None:
+        """Go on from a position up to which somebody else found batches beyond doubt."""
+        self.position = position
+
+    @property
+    def refused_sizes(self) -> int:
+        """A bit for each order of size of which no more batches are summed here."""
+        return self._effort.refused_sizes(self.position)
 
 
 def _doubts(batch: Batch) -> Iterator[Damage]:

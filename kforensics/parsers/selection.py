@@ -12,7 +12,7 @@ from kforensics.parsers.layouts import OFFSET_INDEX_ENTRY
 from kforensics.parsers.rows import Batch, Damage, Record
 from kforensics.parsers.source import Source
 
-__all__ = ["Range", "Selection", "selected_batches", "start_position"]
+__all__ = ["Range", "Selection", "is_cut", "selected_batches", "start_position"]
 
 ENTRY = fixed(OFFSET_INDEX_ENTRY)
 
@@ -104,8 +104,7 @@ def selected_batches(
     behind = 0
     for row in walk(source, start, stop):
         if isinstance(row, Damage):
-            # Where the caller has made the end, a batch that reaches over it is whole.
-            if row.reason != "truncated" or row.end != stop or stop >= source.size:
+            if not is_cut(row, source, stop):
                 yield row
             continue
         if selection.keeps_batch(row):
@@ -116,6 +115,11 @@ def selected_batches(
         # One batch beyond the end may be a flipped offset, which no checksum covers; two are not.
         if behind > 1:
             return
+
+
+def is_cut(damage: Damage, source: Source, stop: int | None) -> bool:
+    """Whether damage is a whole batch that reaches over the end which the caller has made."""
+    return damage.reason == "truncated" and damage.end == stop and stop < source.size
 
 
 def start_position(log: Source, index: Source | None, base_offset: int | None, offset: int | None) -> int:

@@ -30,6 +30,9 @@ class Source(Protocol):
     def read(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes from ``position``; fewer only at the end or where the file has shrunk."""
 
+    def read_into(self, position: int, target: memoryview) -> int:
+        """Read from ``position`` into memory; return how many bytes, fewer than it has only as with :meth:`read`."""
+
     def close(self) -> None:
         """Let go of the input."""
 
@@ -58,6 +61,10 @@ class BytesSource(_Closing):
     def read(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes from ``position``."""
         return self.data[position : position + length]
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        """Copy bytes from ``position`` into memory."""
+        return copied(self.read(position, len(target)), target)
 
 
 class LocalSource(_Closing):
@@ -98,10 +105,24 @@ class LocalSource(_Closing):
                     break
                 data += more
         except OSError as error:
-            raise InputError(
-                self.path, f"reading at byte {position:#x} failed: {os.strerror(error.errno or 0)}"
-            ) from error
+            raise self._unreadable(position, error) from error
         return data
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        """Read from ``position`` into memory, without a copy between."""
+        length, done = min(len(target), self.size - position), 0
+        try:
+            while done < length:
+                got = os.preadv(self._descriptor, [target[done:length]], position + done)
+                if not got:
+                    break
+                done += got
+        except OSError as error:
+            raise self._unreadable(position, error) from error
+        return done
+
+    def _unreadable(self, position: int, error: OSError) -> InputError:
+        return InputError(self.path, f"reading at byte {position:#x} failed: {os.strerror(error.errno or 0)}")
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
@@ -148,9 +169,19 @@ class RemoteSource(_Closing):
         except OSError as error:
             raise InputError(self.path, f"reading at byte {position:#x} failed: {error}") from error
 
+    def read_into(self, position: int, target: memoryview) -> int:
+        """Read from ``position`` into memory."""
+        return copied(self.read(position, len(target)), target)
+
     def close(self) -> None:
         """Close the remote file."""
         self._file.close()
+
+
+def copied(data: bytes, target: memoryview) -> int:
+    """Copy bytes into memory that has room for them; return how many."""
+    target[: len(data)] = data
+    return len(data)
 
 
 def is_uri(path: str) -> bool:

@@ -25,8 +25,12 @@ class TextSink:
     def __init__(self, out: IO[bytes]) -> None:
         self._out, self._pieces, self._size = out, [""], 0
 
-    def write(self, text: str) -> None:
-        """Take a piece."""
+    def write(self, text: str | memoryview) -> None:
+        """Take a piece; one that is UTF-8 already may change once this returns."""
+        if not isinstance(text, str):
+            self.flush()
+            self._out.write(text)
+            return
         self._pieces.append(text)
         self._size += len(text)
         if self._size > BUFFERED:
@@ -80,10 +84,19 @@ class MeteredSource:
     def read(self, position: int, length: int) -> bytes:
         """Return bytes of the source."""
         data = self._source.read(position, length)
-        if position + len(data) > self._far:
-            self._meter.advance(position + len(data) - self._far)
-            self._far = position + len(data)
+        self._reached(position + len(data))
         return data
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        """Read bytes of the source into memory."""
+        length = self._source.read_into(position, target)
+        self._reached(position + length)
+        return length
+
+    def _reached(self, position: int) -> None:
+        if position > self._far:
+            self._meter.advance(position - self._far)
+            self._far = position
 
     def close(self) -> None:
         """Close the source."""
