@@ -208,9 +208,7 @@ class _Walker:
         cost = SEARCH_COST * (end - position)
         thorough = self.search_effort.allows(position, cost)
         first, passed = None, 0
-        for at in self.candidates.behind(position + 1):
-            if at >= end:
-                return None
+        for at in self.candidates.behind(position + 1, end):
             inner = self._sound(at) if at >= passed else None
             if inner is None:
                 continue

@@ -15,7 +15,7 @@ from kforensics.parsers.headers import CRC_START, LEGACY_CRC_START, LENGTH_END
 from kforensics.parsers.layouts import BATCH_HEADER, LEGACY_HEADER_V0, LEGACY_HEADER_V1
 from kforensics.parsers.legacy import LENGTH_FIELD
 from kforensics.parsers.rows import CODEC_MASK, CODECS, LOG_APPEND_TIME_BIT
-from kforensics.parsers.window import Window
+from kforensics.parsers.window import CHUNK, Window
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,13 +30,25 @@ PIECE = 1 << 18
 LENGTH_BYTES = range(HEADER.offsets["length"], LENGTH_END)
 
 
+# So many zeros are read before the file system is asked for the end of the hole they may be.
+PATIENCE = 1 << 22
+ZEROS = bytes(CHUNK)
+
+
 def zeros_end(window: Window, position: int) -> int:
     """Return the first position from ``position`` on whose byte is not zero, the window's end if all are."""
-    for piece in window.chunks(position, window.end):
-        rest = piece.lstrip(b"\0")
-        if rest:
-            return position + len(piece) - len(rest)
-        position += len(piece)
+    while position < window.end:
+        start = position
+        for piece in window.chunks(start, window.end):
+            # Comparing is two hundred times faster than stripping.
+            if piece != ZEROS[: len(piece)]:
+                return position + len(piece) - len(piece.lstrip(b"\0"))
+            position += len(piece)
+            if position - start >= PATIENCE:
+                break
+        if position == start:
+            break
+        position = min(max(position, window.source.hole_end(position)), window.end)
     return window.end
 
 
@@ -50,14 +62,22 @@ class Candidates:
         self._window = window
         self._start, self._found = -1, list[int]()
 
-    def behind(self, position: int) -> Iterator[int]:
-        """Yield the positions of candidates in order, from ``position`` on."""
+    def behind(self, position: int, end: int | None = None) -> Iterator[int]:
+        """Yield the positions of candidates in order, from ``position`` on and below ``end``."""
         start = position - position % PIECE
-        while start < self._window.end:
+        while start < self._window.end and (end is None or start < end):
             found = self._piece(start)
             for index in range(bisect_left(found, position), len(found)):
+                if end is not None and found[index] >= end:
+                    return
                 yield found[index]
-            start += PIECE
+            start = self._skipped(start + PIECE)
+
+    def _skipped(self, start: int) -> int:
+        """Return where to look next: not in a hole of the file, but where a header may begin with its last zeros."""
+        data = self._window.source.hole_end(start) if start < self._window.end else start
+        near = data - HEADER.size
+        return max(start, near - near % PIECE)
 
     def _piece(self, start: int) -> list[int]:
         if start != self._start:

@@ -33,6 +33,9 @@ class Source(Protocol):
     def read_into(self, position: int, target: memoryview) -> int:
         """Read from ``position`` into memory; return how many bytes, fewer than it has only as with :meth:`read`."""
 
+    def hole_end(self, position: int) -> int:
+        """Return the first position from ``position`` on that may hold something else than zeros."""
+
     def close(self) -> None:
         """Let go of the input."""
 
@@ -48,6 +51,10 @@ class _Closing:
 
     def close(self) -> None:
         """Let go of the input."""
+
+    def hole_end(self, position: int) -> int:
+        """Return ``position``: where holes are is not known."""
+        return position
 
 
 class BytesSource(_Closing):
@@ -120,6 +127,17 @@ class LocalSource(_Closing):
         except OSError as error:
             raise self._unreadable(position, error) from error
         return done
+
+    def hole_end(self, position: int) -> int:
+        """Return the first position from ``position`` on that is not in a hole of the file, the size if there is none.
+
+        A preallocated segment is one large hole behind its records.
+        """
+        try:
+            return min(os.lseek(self._descriptor, position, os.SEEK_DATA), self.size)
+        except OSError as error:
+            # ENXIO: nothing but a hole follows; else the file system does not know holes.
+            return self.size if error.errno == errno.ENXIO and position < self.size else position
 
     def _unreadable(self, position: int, error: OSError) -> InputError:
         return InputError(self.path, f"reading at byte {position:#x} failed: {os.strerror(error.errno or 0)}")

@@ -93,6 +93,10 @@ class MeteredSource:
         self._reached(position + length)
         return length
 
+    def hole_end(self, position: int) -> int:
+        """Return where a hole of the source ends."""
+        return self._source.hole_end(position)
+
     def _reached(self, position: int) -> None:
         if position > self._far:
             self._meter.advance(position - self._far)

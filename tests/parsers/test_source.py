@@ -56,6 +56,50 @@ def test_every_source_gives_the_same_ranges(source: Source, position: int, lengt
     assert source.read(position, length) == DATA[position : position + length]
 
 
+@pytest.mark.parametrize(("position", "length"), [(0, 0), (0, 768), (0, 999), (767, 5), (768, 1), (99999, 5), (10, 20)])
+def test_every_source_reads_into_memory_what_it_reads(source: Source, position: int, length: int) -> None:
+    """The bytes are those that ``read`` gives; memory behind them is left alone."""
+    target = bytearray(b"\xff" * length)
+    expected = source.read(position, length)
+    assert source.read_into(position, memoryview(target)) == len(expected)
+    assert target == expected + b"\xff" * (length - len(expected))
+
+
+def test_a_hole_ends_where_there_are_bytes_again(tmp_path: Path) -> None:
+    """On a file system that knows holes one is left at once; on any other the answer is where it was asked."""
+    path, far = tmp_path / "f", 1 << 40
+    with path.open("wb") as file:
+        file.write(b"begin")
+        file.seek(far)
+        file.write(b"end")
+    with LocalSource(path) as source:
+        assert source.hole_end(0) == 0
+        end = source.hole_end(1 << 20)
+        assert end in (1 << 20, far - far % 4096)
+        assert source.hole_end(far) == far
+        assert source.hole_end(source.size) == source.size
+    os.truncate(path, 2 * far)
+    with LocalSource(path) as source:
+        assert source.hole_end(far + (1 << 20)) in (far + (1 << 20), source.size)
+
+
+def test_a_tebibyte_of_nothing_is_walked_over_at_once(tmp_path: Path) -> None:
+    """Neither the zeros behind a preallocated segment nor those around a lost batch are read."""
+    path, far = tmp_path / "00000000000000000000.log", 1 << 40
+    good = batches(1)[0]
+    broken = good[:-1] + bytes([good[-1] ^ 1])
+    with path.open("wb") as file:
+        file.write(good + broken)
+        file.seek(far)
+        file.write(good)
+        file.truncate(2 * far)
+    with LocalSource(path) as source:
+        rows = list(walk(source))
+    assert [row.position for row in rows if isinstance(row, Batch) and row.crc_valid] == [0, far]
+    assert isinstance(rows[-1], Damage)
+    assert (rows[-1].start, rows[-1].end, rows[-1].reason) == (far + len(good), 2 * far, "zero-tail")
+
+
 def test_a_source_may_be_closed_twice(source: Source) -> None:
     source.close()
     source.close()
