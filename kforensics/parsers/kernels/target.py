@@ -1,0 +1,18 @@
+"""Which processor kernels are compiled for."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import Any
+
+import llvmlite.binding as llvm
+
+__all__ = ["CPU", "FEATURES", "HAS_CRC_INSTRUCTION", "PORTABLE"]
+
+# Set for tests, and where a processor turns out to lack what it claims: no instruction but those every one has.
+PORTABLE = bool(os.environ.get("KFORENSICS_PORTABLE_KERNELS"))
+_HOST: Any = {} if PORTABLE else llvm.get_host_cpu_features()
+CPU = "" if PORTABLE else llvm.get_host_cpu_name()
+FEATURES = "" if PORTABLE else _HOST.flatten()
+HAS_CRC_INSTRUCTION = platform.machine() in ("x86_64", "AMD64") and bool(_HOST.get("sse4.2"))
