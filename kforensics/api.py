@@ -8,14 +8,16 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kforensics.arguments import offset_range, pattern, time_range
-from kforensics.dump_files import Outcome, find_files, kind_to_read, rows_of_files
+from kforensics.dump_files import Outcome, find_files
 from kforensics.errors import InputError
+from kforensics.files_reader import FilesReader, drained, kind_to_read
 from kforensics.parsers.codecs import DEFAULT_BUDGET
 from kforensics.parsers.file_rows import Reading, damage_rows, table_of
+from kforensics.parsers.kernels.choice import kernels_for
 from kforensics.parsers.rows import Damage
 from kforensics.parsers.selection import Selection
-from kforensics.parsers.tables import TABLES
-from kforensics.render.arrow import arrow_table
+from kforensics.parsers.tables import TABLES, Table
+from kforensics.render.arrow import Parts, arrow_table, table_of_parts
 from kforensics.render.values import shape
 
 if TYPE_CHECKING:
@@ -117,21 +119,21 @@ class Dump:
     def _read(self, name: str) -> pa.Table:
         if name == "files":
             return arrow_table(TABLES[name], map(attrgetter(*TABLES[name].names), self.files))
-        shaped = shape(TABLES[name], None, None)
-        return arrow_table(shaped.table, map(shaped, self._rows(name, [])))
+        return table_of_parts(*self._parts(name, []))
 
-    def _rows(self, name: str, damage: list[tuple[FoundFile, Damage]]) -> Iterable[tuple[object, ...]]:
+    def _parts(self, name: str, damage: list[tuple[FoundFile, Damage]]) -> tuple[Table, Parts]:
         records = name == "records"
         files = [found for found in self.files if table_of(kind_to_read(found), records=records) == name]
         reading = Reading(records, self._selection, self._budget)
-        return rows_of_files(files, reading, lambda found, row: damage.append((found, row)), _refuse)
+        reader = FilesReader(reading, lambda found, row: damage.append((found, row)), _refuse)
+        shaped = shape(TABLES[name], None, None)
+        return shaped.table, reader.parts(files, shaped, kernels_for)
 
     def _damage_table(self) -> pa.Table:
         damage: list[tuple[FoundFile, Damage]] = []
         for name in TABLES:
             if name not in ("files", "batches", "damage"):
-                for _ in self._rows(name, damage):
-                    pass
+                drained(self._parts(name, damage)[1])
         rows = (row for found, item in damage for row in damage_rows(found, [item]))
         return arrow_table(TABLES["damage"], rows)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import secrets
 import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kforensics.arguments import offset_range, pattern, time_range
 from kforensics.dump_files import DumpRequest, Outcome, dump_rows, dump_text, imitate
@@ -19,9 +17,11 @@ from kforensics.dumplog.styles import STYLES
 from kforensics.errors import UsageError
 from kforensics.parsers.selection import Selection
 from kforensics.printable import printable
+from kforensics.render.formats import BytesFormat, Format
 from kforensics.render.output import check_beside, guarded, open_output
-from kforensics.render.values import BytesFormat, Redactor
-from kforensics.render.writers import Format
+
+if TYPE_CHECKING:
+    from kforensics.render.values import Redactor
 
 __all__ = ["run_dump"]
 
@@ -183,6 +183,11 @@ def _redactor(words: Mapping[str, Any]) -> Redactor | None:
         if path:
             raise UsageError("--redact-key-file goes with --redact")
         return None
+    import hashlib  # few dumps are redacted
+    import secrets
+
+    from kforensics.render.values import Redactor
+
     if path is None:
         return Redactor(secrets.token_bytes(LONGEST_KEY))
     try:

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from kforensics.dumplog.options import ToolOptions
-from kforensics.dumplog.topic_rows import topic_decoded
 from kforensics.errors import InputError, UsageError
-from kforensics.parsers.batches import walk
+from kforensics.files_reader import Convert, FilesReader, drained, kind_to_read, opened
 from kforensics.parsers.codecs import DEFAULT_BUDGET
 from kforensics.parsers.discover import FoundFile, Unreadable, discover
-from kforensics.parsers.file_rows import LOG_KINDS, Reading, damage_rows, file_rows, table_of
-from kforensics.parsers.rows import Batch, Damage
-from kforensics.parsers.selection import Selection, start_position
-from kforensics.parsers.source import Source, open_source
-from kforensics.parsers.tables import TABLES, Table
-from kforensics.render.streams import Meter, MeteredSource, TextSink, metered
-from kforensics.render.values import BytesFormat, Redactor, shape, text_of
-from kforensics.render.writers import ONE_TABLE, Format, open_writer
+from kforensics.parsers.file_rows import LOG_KINDS, Reading, damage_rows, table_of
+from kforensics.parsers.kernels.choice import kernels_for
+from kforensics.parsers.rows import Damage
+from kforensics.parsers.selection import Selection
+from kforensics.render.formats import ONE_TABLE, BytesFormat, Format
+from kforensics.render.streams import TextSink, metered
 
-__all__ = ["DumpRequest", "Outcome", "dump_rows", "dump_text", "find_files", "imitate", "kind_to_read", "rows_of_files"]
+if TYPE_CHECKING:
+    from kforensics.parsers.tables import Table
+    from kforensics.render.values import Redactor
+
+__all__ = ["DumpRequest", "Outcome", "dump_rows", "dump_text", "find_files", "imitate"]
 
 Row = tuple[Any, ...]
 Say = Callable[[str], None]
@@ -72,6 +72,12 @@ class DumpRequest:
     progress: bool | None = None
     quiet: bool = False
 
+    @property
+    def takes_columns(self) -> bool:
+        """Whether every row is wanted, and as it is."""
+        changes = self.key_format or self.value_format or self.redact or self.tool.topic_decoder
+        return not changes and self.limit is None
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -106,7 +112,10 @@ def imitate(request: DumpRequest, out: IO[bytes], err: IO[bytes]) -> int:
 
     text, errors = TextSink(out), TextSink(err)
     style = STYLES[request.style or "4.3"]
-    code = run_tool(request.tool, style, text.write, errors.write, os.getcwd(), budget=request.budget)  # noqa: PTH109  # Java's user.dir, as text
+    directory = os.getcwd()  # noqa: PTH109  # Java's user.dir, as text
+    # What the tool does not say is not said: kernels are compiled in silence.
+    budget, kernels = request.budget, kernels_for
+    code = run_tool(request.tool, style, text.write, errors.write, directory, budget=budget, kernels=kernels)
     text.flush()
     errors.flush()
     return code
@@ -160,9 +169,10 @@ def dump_text(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
     outcome, sink = Outcome(quiet=request.quiet), TextSink(out)
     files = _wanted_files(request, say, outcome)
     directory = os.getcwd()  # noqa: PTH109  # Java's user.dir, as text
-    run = PlainRun(request.tool, request.selection, request.budget, _texts(request), request.limit, directory)
+    kernels = partial(kernels_for, say=None if request.quiet else say)
+    run = PlainRun(request.tool, request.selection, request.budget, _texts(request), request.limit, directory, kernels)
     with metered(sum(found.size for found in files), wanted=request.progress) as meter:
-        for known, source, start in _opened(files, request.selection, partial(_unread, say, outcome), meter):
+        for known, source, start in opened(files, request.selection, partial(_unread, say, outcome), meter):
             if run.finished:
                 break
             try:
@@ -175,7 +185,7 @@ def dump_text(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
     return outcome
 
 
-def _write_text(rows: Iterator[str | Damage], sink: TextSink, note: Callable[[Damage], None]) -> None:
+def _write_text(rows: Iterator[str | memoryview | Damage], sink: TextSink, note: Callable[[Damage], None]) -> None:
     for row in rows:
         if isinstance(row, Damage):
             sink.flush()  # on a terminal, damage stands where it is
@@ -188,6 +198,8 @@ def _texts(request: DumpRequest) -> tuple[Callable[[bytes], str], Callable[[byte
     """Return what makes text of keys and of values, None to leave that to the decoders."""
     if not (request.key_format or request.value_format or request.redact):
         return None
+    from kforensics.render.values import text_of  # the decoders do without
+
     formats = (request.key_format or BytesFormat.UTF8, request.value_format or BytesFormat.UTF8)
     key, value = (text_of(wanted, request.redact) for wanted in formats)
     return key, value
@@ -195,6 +207,9 @@ def _texts(request: DumpRequest) -> tuple[Callable[[bytes], str], Callable[[byte
 
 def dump_rows(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
     """Write files as rows of tables; see :func:`dump_text`."""
+    from kforensics.parsers.tables import TABLES  # text does not need it
+    from kforensics.render.writers import ColumnWriter, open_writer
+
     outcome = Outcome(quiet=request.quiet)
     by_table = _by_table(request, _wanted_files(request, say, outcome))
     writer = open_writer(request.output_format, out)
@@ -206,14 +221,17 @@ def dump_rows(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
 
     records = request.table in ("records", "damage")
     reading = Reading(records, request.selection, request.budget, stop=request.tool.log_end)
+    kernels = partial(kernels_for, say=None if request.quiet else say)
     with metered(sum(found.size for group in by_table.values() for found in group), wanted=request.progress) as meter:
         for name, group in by_table.items():
-            rows = rows_of_files(group, reading, report, partial(_unread, say, outcome), meter)
-            if request.table == "damage":
-                deque(rows, maxlen=0)
-                continue
+            reader = FilesReader(reading, report, partial(_unread, say, outcome), meter)
             table, convert = _outgoing(request, name)
-            writer.write(table, map(convert, islice(rows, request.limit)))
+            if request.table == "damage":
+                drained(reader.parts(group, convert, kernels))
+            elif isinstance(writer, ColumnWriter) and request.takes_columns:
+                writer.write_parts(table, reader.parts(group, convert, kernels))
+            else:
+                writer.write(table, map(convert, islice(reader.rows(group), request.limit)))
     if request.table == "damage" or (damage and request.output_format in WITH_DAMAGE):
         rows = (row for found, item in damage for row in damage_rows(found, [item]))
         writer.write(TABLES["damage"], islice(rows, request.limit))
@@ -221,8 +239,12 @@ def dump_rows(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
     return outcome
 
 
-def _outgoing(request: DumpRequest, name: str) -> tuple[Table, Callable[[Row], Sequence[Any]]]:
+def _outgoing(request: DumpRequest, name: str) -> tuple[Table, Convert]:
     """Return a table as it goes out and what makes its rows so: decoded, formatted or redacted."""
+    from kforensics.dumplog.topic_rows import topic_decoded  # text does not need it
+    from kforensics.parsers.tables import TABLES
+    from kforensics.render.values import shape
+
     decoded = None if request.redact else topic_decoded(name, request.tool.topic_decoder)
     if decoded:
         return decoded.table, decoded
@@ -246,11 +268,6 @@ def _by_table(request: DumpRequest, files: list[FoundFile]) -> dict[str, list[Fo
     return by_table or {"batches" if request.table in (None, "damage") else request.table: []}
 
 
-def kind_to_read(found: FoundFile) -> str:
-    """Return the kind a file is read as: one under an unknown name may turn out to be a log."""
-    return "log" if found.kind == "unknown" else found.kind
-
-
 def _unread(say: Say, outcome: Outcome, error: InputError) -> None:
     say(str(error))
     outcome.unreadable += 1
@@ -260,62 +277,6 @@ def _row_formats(request: DumpRequest) -> tuple[BytesFormat | None, BytesFormat 
     """Return key and value format: formats that have bytes of their own keep them unless told otherwise."""
     default = None if request.output_format in (Format.PARQUET, Format.ARROW) else BytesFormat.UTF8
     return request.key_format or default, request.value_format or default
-
-
-def rows_of_files(
-    files: list[FoundFile],
-    reading: Reading,
-    report: Callable[[FoundFile, Damage], None],
-    unread: Callable[[InputError], None],
-    meter: Meter | None = None,
-) -> Iterator[Row]:
-    """Yield the rows of files that fill the same table.
-
-    Args:
-        files: the files.
-        reading: how to read them; where to begin in a log is found out here.
-        report: told of all damage.
-        unread: told of a file that cannot be read.
-        meter: told how far the reading is.
-    """
-    for known, source, start in _opened(files, reading.selection, unread, meter):
-        try:
-            yield from file_rows(known, source, replace(reading, start=start), partial(report, known))
-        except InputError as error:
-            unread(error)
-
-
-def _opened(
-    files: list[FoundFile], selection: Selection, unread: Callable[[InputError], None], meter: Meter | None
-) -> Iterator[tuple[FoundFile, Source, int]]:
-    """Yield each file that can be read, its bytes, and where in them to begin."""
-    for found in files:
-        try:
-            with open_source(found.path) as source:
-                known = _recognised(found, source)
-                yield known, MeteredSource(source, meter) if meter else source, _start(selection, known, source)
-        except InputError as error:
-            unread(error)
-
-
-def _recognised(found: FoundFile, source: Source) -> FoundFile:
-    """Return a file under a strange name as the log it is, if it begins with a batch that checks out."""
-    if found.kind != "unknown":
-        return found
-    first = next(iter(walk(source)), None)
-    return replace(found, kind="log") if isinstance(first, Batch) and first.crc_valid else found
-
-
-def _start(selection: Selection, found: FoundFile, source: Source) -> int:
-    """Return where in a log to begin, with the help of its index where that can be trusted."""
-    wanted = selection.offsets.first if selection.offsets else None
-    if found.kind not in LOG_KINDS or wanted is None or found.base_offset is None:
-        return 0
-    try:
-        with open_source(f"{found.path.rpartition('.')[0]}.index") as index:
-            return start_position(source, index, found.base_offset, wanted)
-    except InputError:
-        return 0  # without an index, from the beginning
 
 
 def damage_sentence(path: str, damage: Damage) -> str:

@@ -162,3 +162,19 @@ def test_a_dump_of_a_small_file_loads_no_pyarrow() -> None:
     command = [sys.executable, "-c", script, str(CLASSIC)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stderr.strip() == ""
+
+
+@pytest.mark.parametrize("scenario", ["damaged", "transactions-v2", "every-record", "legacy-2.7"])
+def test_kernels_and_plain_python_give_the_same_tables(scenario: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command says the same of damage, too."""
+    tables, said = [], []
+    for choice in ("always", "never"):
+        monkeypatch.setenv("KFORENSICS_KERNELS", choice)
+        found = kforensics.dump(SAMPLES / scenario)
+        tables.append([found.batches, found.records, found.damage])
+        ended = dump("--records", "--format", "arrow", SAMPLES / scenario)
+        tables[-1].append(pa.ipc.open_stream(ended.out).read_all())
+        said.append((ended.code, ended.err))
+    assert said[0] == said[1]
+    assert all(one.equals(other) for one, other in zip(*tables, strict=True))
+    assert tables[0][1].equals(tables[0][3])

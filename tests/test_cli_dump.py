@@ -21,7 +21,7 @@ from kforensics.errors import InputError
 from kforensics.parsers import discover as parsers
 from kforensics.parsers.source import LocalSource
 from kforensics.parsers.tables import TABLES, arrow_schema
-from kforensics.render.writers import Format
+from kforensics.render.formats import Format
 from lab.damage import forge
 from tests.command import CLASSIC, DAMAGED, SAMPLES, dump, sentence
 

@@ -128,22 +128,29 @@ class FileRecords:
 
     def batches_from(self, position: int) -> Iterator[Batch]:
         """Yield the batches from a position of the file on; raises as :meth:`batches`."""
-        end, window = self.start + self.size, Window(self.source)
-        while position < end - PREFIX_SIZE:
-            head = window.read(position, HEADER_SIZE)
-            _, length, magic = prefix(head)
-            if length < MIN_SIZE:
-                message = (
-                    f"Found record size {length} smaller than minimum record overhead ({MIN_SIZE}) "
-                    f"in file {java_path(self.source.path)}."
-                )
-                raise JavaError(CORRUPT_RECORD, message)
-            if position > end - LENGTH_END - length:
-                return
-            if len(head) < HEADER_SIZE and magic >= FIRST_BATCH_MAGIC:
-                raise self._short_header(position, len(head))
-            yield checked_header(window, position, head, LENGTH_END + length)
-            position += LENGTH_END + length
+        window = Window(self.source)
+        while batch := self.batch_at(window, position):
+            yield batch
+            position += batch.size
+
+    def batch_at(self, window: Window, position: int) -> Batch | None:
+        """Return the batch at a position of the file, None if there is no whole one; raises as :meth:`batches`."""
+        end = self.start + self.size
+        if position >= end - PREFIX_SIZE:
+            return None
+        head = window.read(position, HEADER_SIZE)
+        _, length, magic = prefix(head)
+        if length < MIN_SIZE:
+            message = (
+                f"Found record size {length} smaller than minimum record overhead ({MIN_SIZE}) "
+                f"in file {java_path(self.source.path)}."
+            )
+            raise JavaError(CORRUPT_RECORD, message)
+        if position > end - LENGTH_END - length:
+            return None
+        if len(head) < HEADER_SIZE and magic >= FIRST_BATCH_MAGIC:
+            raise self._short_header(position, len(head))
+        return checked_header(window, position, head, LENGTH_END + length)
 
     def records(self, batch: Batch) -> Iterator[Record]:
         """Yield the records of a batch as Kafka's iterator does: of a compressed batch all or none.

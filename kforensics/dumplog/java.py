@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kforensics.errors import KforensicsError
 from kforensics.parsers.integers import int32
-from kforensics.parsers.messages.doubles import double_text
-from kforensics.parsers.messages.reader import MessageError, java_utf8
+from kforensics.parsers.java_utf8 import java_utf8
+
+if TYPE_CHECKING:
+    from kforensics.parsers.messages.reader import MessageError
 
 __all__ = [
     "JavaError",
-    "double_text",
     "hash_map_order",
     "java_text",
     "scala_map_order",

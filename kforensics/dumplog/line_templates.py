@@ -9,7 +9,7 @@ from functools import cache
 
 from kforensics.dumplog.styles import Style
 
-__all__ = ["BATCH_TAIL", "FORM_E", "batch_head", "contents_words", "record_metadata"]
+__all__ = ["BATCH_TAIL", "FORM_E", "MARKER", "batch_head", "contents_words", "record_metadata"]
 
 BATCH_HEAD = (
     "baseOffset: {base_offset} lastOffset: {last_offset} count: {count} baseSequence: {base_sequence}"
@@ -27,6 +27,7 @@ FORM_E = (
     " partitionLeaderEpoch: {partition_leader_epoch} batchSize: {size} magic: {magic} compressType: {codec}"
     " position: {position}"
 )
+MARKER = " endTxnMarker: {control_type} coordinatorEpoch: {coordinator_epoch}"
 SEQUENCE_AND_HEADERS = " sequence: {sequence} headerKeys: [{header_keys}]"
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kforensics.dumplog.file_records import INT_MAX, FileRecords, java_error, opened
 from kforensics.dumplog.java import JavaError
-from kforensics.dumplog.log_lines import RecordLines, batch_line
+from kforensics.dumplog.log_lines import BlockLines, RecordLines, batch_line
 from kforensics.dumplog.styles import Style
 from kforensics.parsers.codecs import DEFAULT_BUDGET
+from kforensics.parsers.kernels.choice import Choice, no_kernels
 from kforensics.parsers.legacy import legacy_messages
 from kforensics.parsers.rows import Batch, Failure
 from kforensics.parsers.source import file_name
+from kforensics.parsers.window import Window
 
 __all__ = ["LogOptions", "first_line", "imitated_log"]
 
 Gap = Callable[[int, int], None]
+Text = str | memoryview
 OFFSET_WIDTH, EPOCH_WIDTH = 20, 10
 LONG_MAX = (1 << 63) - 1
 
@@ -30,14 +33,16 @@ class LogOptions:
         lines: how to print records, None for batch lines only.
         max_bytes: look at the first so many bytes only.
         budget: most bytes to decompress per batch.
+        kernels: gives the kernels, if they are wanted for a log of some size.
     """
 
     lines: RecordLines | None = None
     max_bytes: int = INT_MAX
     budget: int = DEFAULT_BUDGET
+    kernels: Choice = no_kernels
 
 
-def imitated_log(path: str, options: LogOptions, style: Style, gap: Gap) -> Iterator[str]:
+def imitated_log(path: str, options: LogOptions, style: Style, gap: Gap) -> Iterator[Text]:
     """Yield the text of a release's tool, piece by piece.
 
     Args:
@@ -54,15 +59,49 @@ def imitated_log(path: str, options: LogOptions, style: Style, gap: Gap) -> Iter
         records = FileRecords(source, budget=options.budget, style=style)
         if "max-bytes" in style.options:
             records = records.slice(0, options.max_bytes)
-        read = 0
-        last = _LastOffset(style, gap)
-        for batch in records.batches():
-            yield from batch_line(batch, style, read)
-            if options.lines:
-                yield from _record_lines(records, batch, options.lines, last)
-            read += batch.size
+        last, batches = _LastOffset(style, gap), _Batches(records)
+        for row in _in_turns(batches, options, style):
+            if isinstance(row, Batch):
+                yield from batch_line(row, style)
+                if options.lines:
+                    yield from _record_lines(records, row, options.lines, last)
+            else:
+                last.block(row)
+                yield row.text
+        read = batches.position
     if records.size > read and options.max_bytes == INT_MAX:
         yield f"Found {records.size - read} invalid bytes at the end of {file_name(path)}\n"
+
+
+class _Batches:
+    """Kafka's reader, step by step."""
+
+    refused_sizes = 0
+
+    def __init__(self, records: FileRecords) -> None:
+        self.records, self.position, self._window = records, records.start, Window(records.source)
+
+    def step(self) -> Sequence[Batch]:
+        batch = self.records.batch_at(self._window, self.position)
+        self.position += batch.size if batch else 0
+        return (batch,) if batch else ()
+
+    def skip_to(self, position: int) -> None:
+        self.position = position
+
+
+def _in_turns(batches: _Batches, options: LogOptions, style: Style) -> Iterator[Batch | BlockLines]:
+    """Yield batches, or the lines of many at once where kernels could write them."""
+    records = batches.records
+    plain = options.lines is not None and not options.lines.as_text
+    kernels = None if plain else options.kernels(records.size)
+    if kernels is None:
+        while found := batches.step():
+            yield from found
+        return
+    from kforensics.dumplog.line_task import line_turns  # a small log must not pay for it
+
+    yield from line_turns(batches, kernels, records.source, records.start + records.size, style, options.lines)
 
 
 def first_line(path: str, style: Style) -> str:
@@ -105,6 +144,15 @@ class _LastOffset:
         if not first and offset != self._last + 1:
             self._gap(self._last, offset)
         self._last = offset
+
+    def block(self, lines: BlockLines) -> None:
+        """Take the offsets of a block of records."""
+        if lines.first_offset < 0:
+            return
+        self.next(lines.first_offset)
+        for before, behind in lines.gaps:
+            self._gap(before, behind)
+        self._last = lines.last_offset
 
 
 def _record_lines(records: FileRecords, batch: Batch, lines: RecordLines, last: _LastOffset) -> Iterator[str]:

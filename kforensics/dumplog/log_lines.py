@@ -6,8 +6,9 @@ an exception strikes between two of them, the first has been printed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kforensics.dumplog.file_records import java_error
 from kforensics.dumplog.java import JavaError, java_text
@@ -17,10 +18,26 @@ from kforensics.parsers.failures import ILLEGAL_ARGUMENT, Stopped, unknown_codec
 from kforensics.parsers.legacy import Message
 from kforensics.parsers.rows import Batch, Record
 
-__all__ = ["ControlSuffix", "Decode", "RecordLines", "batch_line"]
+__all__ = ["BlockLines", "ControlSuffix", "Decode", "RecordLines", "batch_line"]
 
 Decode = Callable[[bytes | None, bytes | None, int], tuple[str | None, str | None]]
 ControlSuffix = Callable[[bytes | None, bytes | None], str]
+
+
+class BlockLines(NamedTuple):
+    """The lines of many batches at once.
+
+    Attributes:
+        text: the lines as UTF-8; it changes once the next block is asked for.
+        first_offset: of the first record, -1 if no records were looked at.
+        last_offset: of the last record, likewise.
+        gaps: pairs of neighbouring record offsets that are not consecutive.
+    """
+
+    text: memoryview
+    first_offset: int
+    last_offset: int
+    gaps: Iterable[tuple[int, int]]
 
 
 def batch_line(batch: Batch, style: Style, position: int | None = None, codec: str | None = None) -> Iterator[str]:
@@ -94,6 +111,7 @@ class RecordLines:
         control_suffix: key and value of a control record to text.
         skip_metadata: leave out all but key and payload.
         catches: the decoder prints exceptions of a message's own fields too, rather than let them end the run.
+        as_text: keys and payloads are decoded as UTF-8 and nothing else, if at all; kernels can do that.
     """
 
     style: Style
@@ -101,6 +119,7 @@ class RecordLines:
     control_suffix: ControlSuffix
     skip_metadata: bool = False
     catches: bool = False
+    as_text: bool = False
 
     def record(self, batch: Batch, record: Record) -> Iterator[str]:
         """Yield the pieces of one line of a format 2 record.

@@ -60,6 +60,11 @@ class ToolOptions:
         return next((kind for kind, wanted in given.items() if wanted), None)
 
     @property
+    def decodes_text(self) -> bool:
+        """Whether keys and payloads are decoded as UTF-8, as is the default."""
+        return self.topic_decoder is None and not (self.key_decoder_class or self.value_decoder_class)
+
+    @property
     def log_end(self) -> int | None:
         """Position at which the reading of a log ends, None for its own end."""
         return self.max_bytes if self.max_bytes < INT_MAX else None

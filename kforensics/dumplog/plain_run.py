@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-from kforensics.dumplog.decoders import DEFAULT_CLASSES, Decoder, class_decoder, control_suffix, decoder, plain
-from kforensics.dumplog.index_lines import plain_index
 from kforensics.dumplog.java import JavaError
 from kforensics.dumplog.log_dump import first_line
-from kforensics.dumplog.log_lines import RecordLines, batch_line
+from kforensics.dumplog.log_lines import BlockLines, RecordLines, batch_line
 from kforensics.dumplog.options import ToolOptions
-from kforensics.dumplog.snapshot_lines import plain_snapshot
 from kforensics.dumplog.styles import PLAIN
 from kforensics.dumplog.summaries import Summaries
-from kforensics.dumplog.time_index_lines import plain_time_index
-from kforensics.dumplog.transaction_index_lines import plain_transaction_index
 from kforensics.errors import UsageError
+from kforensics.parsers.batches import Walk
 from kforensics.parsers.discover import FoundFile
 from kforensics.parsers.failures import Stopped
-from kforensics.parsers.file_rows import Reading, file_rows, table_of
+from kforensics.parsers.file_rows import LOG_KINDS, Reading, file_rows, table_of
+from kforensics.parsers.kernels.choice import Choice, no_kernels
 from kforensics.parsers.log_rows import failure_damage, messages_of, records_of
 from kforensics.parsers.rows import Batch, Damage
-from kforensics.parsers.selection import Selection, selected_batches
+from kforensics.parsers.selection import Selection, is_cut, selected_batches
 from kforensics.parsers.source import Source
-from kforensics.parsers.tables import PLACE, TABLES
 from kforensics.printable import printable
+
+if TYPE_CHECKING:
+    from kforensics.dumplog.decoders import Decoder
 
 __all__ = ["PlainRun"]
 
 Text = Callable[[bytes], str]
+Piece = str | memoryview | Damage
 EVERYTHING = Selection()
 
 
@@ -42,6 +43,7 @@ class PlainRun:
         texts: what makes text of keys and values, None for the decoders of the options.
         limit: most record lines, or batch lines where no records are printed.
         directory: the working directory, for the absolute paths of the summaries.
+        kernels: gives the kernels, if they are wanted for a log of some size.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # what a dump may be asked for
@@ -52,9 +54,10 @@ class PlainRun:
         texts: tuple[Text, Text] | None = None,
         limit: int | None = None,
         directory: str = "",
+        kernels: Choice = no_kernels,
     ) -> None:
         self._options, self._selection, self._budget, self._left = options, selection, budget, limit
-        self._summaries = Summaries(directory)
+        self._summaries, self._kernels = Summaries(directory), kernels
         self._last: int | None = None
         self._lines = self._record_lines(texts) if options.prints_records or texts else None
 
@@ -63,13 +66,23 @@ class PlainRun:
         """Whether the limit is reached."""
         return self._left is not None and self._left <= 0
 
-    def text(self, found: FoundFile, source: Source, start: int = 0) -> Iterator[str | Damage]:
-        """Yield the text of a file and, where it stands, the damage."""
+    def text(self, found: FoundFile, source: Source, start: int = 0) -> Iterator[Piece]:
+        """Yield the text of a file and, where it stands, the damage; text as bytes changes with the next piece."""
         yield f"Dumping {printable(source.path)}\n"
+        if found.kind in LOG_KINDS:
+            yield from self._log(source, start)
+        else:
+            yield from self._other(found, source)
+
+    def _other(self, found: FoundFile, source: Source) -> Iterator[str | Damage]:
+        """Yield the text of a file that is no log; only such a file pays for their formats."""
+        from kforensics.dumplog.index_lines import plain_index
+        from kforensics.dumplog.snapshot_lines import plain_snapshot
+        from kforensics.dumplog.time_index_lines import plain_time_index
+        from kforensics.dumplog.transaction_index_lines import plain_transaction_index
+
         index = self._options.index_options(self._budget)
         match found.kind:
-            case "log" | "checkpoint":
-                yield from self._log(source, start)
             case "index":
                 yield from plain_index(found.path, index, self._summaries)
             case "timeindex":
@@ -88,27 +101,55 @@ class PlainRun:
         return self._summaries.lines(None)
 
     def _record_lines(self, texts: tuple[Text, Text] | None) -> RecordLines:
+        from kforensics.dumplog.decoders import control_suffix  # batch lines do without
+
         contents = self._options.prints_contents or texts is not None
         decode = _text_decoder(*texts) if texts else _option_decoder(self._options)
-        return RecordLines(PLAIN, decode if contents else None, control_suffix, self._options.skip_record_metadata)
+        as_text = texts is None and self._options.decodes_text
+        skips = self._options.skip_record_metadata
+        return RecordLines(PLAIN, decode if contents else None, control_suffix, skips, as_text=as_text)
 
-    def _log(self, source: Source, start: int) -> Iterator[str | Damage]:
+    def _log(self, source: Source, start: int) -> Iterator[Piece]:
         try:
             yield first_line(source.path, PLAIN) + "\n"
         except JavaError:
             yield ""  # a log under another name has no first line
         self._last = None
-        for row in selected_batches(source, self._selection, start, self._options.log_end):
+        for row in self._batches(source, start):
             if isinstance(row, Damage):
                 yield row
-                continue
-            if self._lines:
+            elif not isinstance(row, Batch):
+                self._note_block(source.path, row)
+                yield row.text
+            elif self._lines:
                 yield from self._headed(_batch_text(row), self._records(self._lines, source, row))
             else:
                 yield _batch_text(row)
                 self._count()
             if self.finished:
                 return
+
+    def _batches(self, source: Source, start: int) -> Iterator[Batch | Damage | BlockLines]:
+        """Yield the wanted batches and the damage, or the lines of many batches where kernels can write them."""
+        end = self._options.log_end
+        taken = self._selection == EVERYTHING and self._left is None and (not self._lines or self._lines.as_text)
+        kernels = self._kernels(source.size - start) if taken else None
+        if kernels is None:
+            yield from selected_batches(source, self._selection, start, end)
+            return
+        from kforensics.dumplog.line_task import line_turns  # a small log must not pay for it
+
+        for row in line_turns(Walk(source, start, end), kernels, source, end, PLAIN, self._lines):
+            if not isinstance(row, Damage) or not is_cut(row, source, end):
+                yield row
+
+    def _note_block(self, path: str, lines: BlockLines) -> None:
+        if lines.first_offset < 0:
+            return
+        self._note_gap(path, lines.first_offset)
+        for before, behind in lines.gaps:
+            self._summaries.gap(path, before, behind)
+        self._last = lines.last_offset
 
     def _note_gap(self, path: str, offset: int) -> None:
         """Keep two neighbouring offsets that are not consecutive for the summary; a filter makes gaps of its own."""
@@ -170,6 +211,8 @@ class PlainRun:
                 yield "".join(text)
 
     def _state(self, found: FoundFile, source: Source) -> Iterator[str | Damage]:
+        from kforensics.parsers.tables import PLACE, TABLES  # lines of logs have no columns
+
         table = TABLES[table_of(found.kind) or ""]
         names = table.names[len(PLACE) + 1 :]
         damage: list[Damage] = []
@@ -188,10 +231,14 @@ def _batch_text(batch: Batch) -> str:
 
 
 def _text_decoder(key_text: Text, value_text: Text) -> Decoder:
-    return plain.pair(key_text, value_text)
+    from kforensics.dumplog.decoders.plain import pair  # as in _record_lines
+
+    return pair(key_text, value_text)
 
 
 def _option_decoder(options: ToolOptions) -> Decoder:
+    from kforensics.dumplog.decoders import DEFAULT_CLASSES, class_decoder, decoder, plain  # as in _record_lines
+
     if options.topic_decoder:
         return decoder(options.topic_decoder)
     default = DEFAULT_CLASSES["4.3"]

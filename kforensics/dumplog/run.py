@@ -10,45 +10,45 @@ from collections.abc import Callable, Iterator
 
 from kforensics.dumplog.decoders import DEFAULT_CLASSES, Decoder, class_decoder, control_suffix, decoder, plain
 from kforensics.dumplog.file_records import java_path
-from kforensics.dumplog.index_lines import imitated_index
 from kforensics.dumplog.java import JavaError
 from kforensics.dumplog.log_dump import LogOptions, imitated_log
 from kforensics.dumplog.log_lines import RecordLines
 from kforensics.dumplog.options import ToolOptions
-from kforensics.dumplog.snapshot_lines import imitated_snapshot
 from kforensics.dumplog.styles import Style
 from kforensics.dumplog.summaries import Summaries
-from kforensics.dumplog.time_index_lines import imitated_time_index
-from kforensics.dumplog.transaction_index_lines import imitated_transaction_index
 from kforensics.parsers.codecs import DEFAULT_BUDGET
+from kforensics.parsers.kernels.choice import Choice, no_kernels
 from kforensics.parsers.rows import Damage
 from kforensics.parsers.source import file_name
 
 __all__ = ["run_tool"]
 
 Write = Callable[[str], object]
+Text = str | memoryview
 
 
 def run_tool(  # noqa: PLR0913  # two streams and a directory are what a process has
     options: ToolOptions,
     style: Style,
-    out: Write,
+    out: Callable[[Text], object],
     err: Write,
     directory: str,
     *,
     budget: int = DEFAULT_BUDGET,
+    kernels: Choice = no_kernels,
 ) -> int:
     """Print what a release's tool prints for the files given, and return its exit code.
 
     Args:
         options: the tool's own options.
         style: the release.
-        out: takes text for standard output.
+        out: takes text for standard output; where kernels wrote it as UTF-8, which changes once this returns.
         err: takes text for standard error; stack frames are left out.
         directory: the working directory, for the absolute paths of the summaries.
         budget: most bytes to decompress per batch.
+        kernels: gives the kernels, if they are wanted for a log of some size.
     """
-    run = _Run(options, style, err, directory, budget)
+    run = _Run(options, style, err, directory, budget, kernels)
     try:
         options.check(style)
         for path in options.files:
@@ -66,23 +66,35 @@ def run_tool(  # noqa: PLR0913  # two streams and a directory are what a process
 class _Run:
     """One run over several files."""
 
-    def __init__(self, options: ToolOptions, style: Style, err: Write, directory: str, budget: int) -> None:
-        self.options, self.style, self.err, self.budget = options, style, err, budget
+    def __init__(  # noqa: PLR0913, PLR0917  # as run_tool
+        self, options: ToolOptions, style: Style, err: Write, directory: str, budget: int, kernels: Choice
+    ) -> None:
+        self.options, self.style, self.err, self.budget, self.kernels = options, style, err, budget, kernels
         self.summaries = Summaries(directory)
 
-    def text(self, path: str) -> Iterator[str]:
+    def text(self, path: str) -> Iterator[Text]:
         """Yield what is printed for one file.
 
         Raises:
             JavaError: where the tool ends with an exception.
         """
         yield f"Dumping {path}\n"
-        index = self.options.index_options(self.budget)
         match self._suffix(file_name(path)):
             case ".log":
                 yield from self._log(path)
             case ".checkpoint" if self.style.reads_checkpoints:
                 yield from self._log(path)
+            case suffix:
+                yield from self._other(path, suffix)
+
+    def _other(self, path: str, suffix: str) -> Iterator[str]:
+        """Yield what is printed for a file that is no log; only such a file pays for their formats."""
+        from kforensics.dumplog.index_lines import imitated_index
+        from kforensics.dumplog.time_index_lines import imitated_time_index
+        from kforensics.dumplog.transaction_index_lines import imitated_transaction_index
+
+        index = self.options.index_options(self.budget)
+        match suffix:
             case ".index":
                 yield from imitated_index(path, index, self.style, self.summaries)
             case ".timeindex":
@@ -102,13 +114,15 @@ class _Run:
         return name[dot:] if dot >= 0 else ""
 
     def _snapshot(self, path: str) -> Iterator[str]:
+        from kforensics.dumplog.snapshot_lines import imitated_snapshot  # as in _other
+
         for row in imitated_snapshot(path, self.style):
             if isinstance(row, Damage):
                 self.err(row.detail + "\n")
             else:
                 yield row
 
-    def _log(self, path: str) -> Iterator[str]:
+    def _log(self, path: str) -> Iterator[Text]:
         decode, warnings = self._decoder()
         yield from (f"{line}\n" for line in warnings)
         lines = None
@@ -120,8 +134,9 @@ class _Run:
                 lambda key, value: control_suffix(key, value, name),
                 self.options.skip_record_metadata,
                 self.options.topic_decoder in self.style.json_decoders,
+                self.options.decodes_text,
             )
-        options = LogOptions(lines, self.options.max_bytes, self.budget)
+        options = LogOptions(lines, self.options.max_bytes, self.budget, self.kernels)
         yield from imitated_log(path, options, self.style, lambda a, b: self.summaries.gap(path, a, b))
 
     def _decoder(self) -> tuple[Decoder, list[str]]:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from kforensics.errors import InputError, InputMissingError
 from kforensics.parsers.folders import Entry, Folders, folders_of
 from kforensics.parsers.log_names import FolderName, parse_file_name, parse_folder_name
-from kforensics.parsers.meta_properties import meta_properties, read_meta_properties
-from kforensics.parsers.partition_metadata import PartitionMetadata, read_partition_metadata
 from kforensics.parsers.source import open_source
 
 __all__ = ["FoundFile", "Unreadable", "discover"]
@@ -155,6 +153,8 @@ class _Walk:
         path = self._folders.join(folder, "partition.metadata")
         try:
             with open_source(path) as source:
+                from kforensics.parsers.partition_metadata import PartitionMetadata, read_partition_metadata
+
                 rows = list(read_partition_metadata(source))
         except InputMissingError:
             return None
@@ -167,6 +167,8 @@ class _Walk:
         path = self._folders.join(log_dir, "meta.properties")
         try:
             with open_source(path) as source:
+                from kforensics.parsers.meta_properties import meta_properties, read_meta_properties
+
                 return meta_properties(read_meta_properties(source)).node_id
         except InputMissingError:
             return None

@@ -1,9 +1,13 @@
-"""Rows as Arrow: record batches a chunk at a time, or one table."""
+"""Rows and columns as Arrow: record batches a chunk at a time, or one table.
+
+Columns come as record batches in which text is in dictionaries; rows may come between them. Together they are *parts*.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from kforensics.parsers.tables import Table, arrow_type
@@ -11,10 +15,25 @@ from kforensics.parsers.tables import Table, arrow_type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["arrow_batches", "arrow_schema_of", "arrow_table", "chunked"]
+__all__ = [
+    "Parts",
+    "arrow_batches",
+    "arrow_schema_of",
+    "arrow_table",
+    "batches_of_parts",
+    "chunked",
+    "dictionary_schema",
+    "grouped",
+    "table_of_parts",
+    "with_dictionaries",
+    "without_dictionaries",
+]
 
 CHUNK, HEAVIEST = 8192, 64 << 20
+# Rows and bytes of which one group of record batches is made.
+GROUP_ROWS, GROUP_BYTES = 1 << 16, 3 << 21
 Row = Sequence[Any]
+Parts = Iterable["pa.RecordBatch | Iterable[Row]"]
 
 
 def chunked(rows: Iterable[Row], size: int = CHUNK) -> Iterator[list[Row]]:
@@ -64,6 +83,68 @@ def arrow_table(table: Table, rows: Iterable[Row]) -> pa.Table:
     import pyarrow as pa  # as above
 
     return pa.Table.from_batches(arrow_batches(table, rows), arrow_schema_of(table))
+
+
+def batches_of_parts(table: Table, parts: Parts) -> Iterator[pa.RecordBatch]:
+    """Yield columns as they come, and the rows between them as record batches."""
+    import pyarrow as pa  # as above
+
+    for columns, some in groupby(parts, lambda part: isinstance(part, pa.RecordBatch)):
+        if columns:
+            yield from some
+        else:
+            yield from arrow_batches(table, chain.from_iterable(some))
+
+
+def table_of_parts(table: Table, parts: Parts) -> pa.Table:
+    """Return all parts as one table in memory."""
+    import pyarrow as pa  # as above
+
+    schema = arrow_schema_of(table)
+    plain = (without_dictionaries(batch, schema) for batch in batches_of_parts(table, parts))
+    # What kernels made stands in memory that has room for more.
+    return pa.Table.from_batches((pa.concat_batches(group) for group in grouped(plain)), schema)
+
+
+def grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Yield record batches in groups large enough for a row group."""
+    group: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        group.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= GROUP_ROWS or size >= GROUP_BYTES:
+            yield group
+            group, rows, size = [], 0, 0
+    if group:
+        yield group
+
+
+def with_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a record batch with its text in dictionaries."""
+    import pyarrow as pa  # as above
+
+    is_text = pa.types.is_string
+    columns = [column.dictionary_encode() if is_text(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def dictionary_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of record batches with their text in dictionaries."""
+    import pyarrow as pa  # as above
+
+    words = pa.dictionary(pa.int32(), pa.string())
+    return pa.schema([field.with_type(words) if pa.types.is_string(field.type) else field for field in schema])
+
+
+def without_dictionaries(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a record batch with its text as it is."""
+    import pyarrow as pa  # as above
+
+    is_dictionary = pa.types.is_dictionary
+    columns = [column.dictionary_decode() if is_dictionary(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _fitting(kind: pa.DataType) -> Callable[[Any], Any]:

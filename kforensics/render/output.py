@@ -7,13 +7,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, Any, TextIO, cast
 from urllib.parse import unquote
 
 from kforensics.errors import InputError, UsageError
 from kforensics.parsers.folders import folders_of
 from kforensics.parsers.source import is_uri
-from kforensics.render.terminal import TerminalGuard
 
 __all__ = ["check_beside", "guarded", "open_output"]
 
@@ -58,8 +57,12 @@ def _local_paths(name: str) -> list[Path]:
 
 def guarded(stream: TextIO) -> IO[bytes]:
     """Return the binary side of a standard stream; if a terminal is behind it, with a guard."""
-    guard: Any = TerminalGuard(stream.buffer)
-    return guard if stream.isatty() else stream.buffer
+    out: Any = stream.buffer
+    if stream.isatty():
+        from kforensics.render.terminal import TerminalGuard  # files and pipes need no guard
+
+        out = TerminalGuard(out)
+    return cast("IO[bytes]", out)
 
 
 @contextmanager

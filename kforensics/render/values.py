@@ -7,27 +7,16 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from math import isinf
 from typing import Any
 
 from kforensics.parsers.tables import Column, Table
+from kforensics.render.formats import BytesFormat
 
-__all__ = ["BytesFormat", "Redactor", "Shape", "shape", "text_of"]
+__all__ = ["Redactor", "Shape", "shape", "text_of"]
 
 INT_SIZE, LONG_SIZE = 4, 8
 Convert = Callable[[Any], Any]
-
-
-class BytesFormat(StrEnum):
-    """How bytes are shown."""
-
-    UTF8 = "utf8"
-    HEX = "hex"
-    BASE64 = "base64"
-    INT = "int"
-    LONG = "long"
-    JSON = "json"
 
 
 class Redactor:

@@ -6,36 +6,35 @@ Rows are streamed; what is held in memory is one chunk. A writer takes the table
 from __future__ import annotations
 
 import json
+import os
+import platform
+import sys
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from kforensics.errors import UsageError
 from kforensics.parsers.tables import Table
-from kforensics.render.arrow import arrow_batches, arrow_schema_of
+from kforensics.render.ahead import ahead
+from kforensics.render.arrow import (
+    Parts,
+    arrow_schema_of,
+    batches_of_parts,
+    dictionary_schema,
+    grouped,
+    with_dictionaries,
+    without_dictionaries,
+)
+from kforensics.render.formats import Format
 from kforensics.render.pages import TableWriter, plain
 from kforensics.render.terminal import json_printable
 
-__all__ = ["ONE_TABLE", "Format", "Writer", "open_writer"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ColumnWriter", "Writer", "open_writer"]
 
 SCHEMA = "kforensics/1"
 Row = Sequence[Any]
-
-
-class Format(StrEnum):
-    """How results are written."""
-
-    TEXT = "text"
-    TABLE = "table"
-    JSON = "json"
-    NDJSON = "ndjson"
-    CSV = "csv"
-    PARQUET = "parquet"
-    ARROW = "arrow"
-
-
-# Formats that hold rows of one table only.
-ONE_TABLE = (Format.CSV, Format.PARQUET, Format.ARROW)
 
 
 class Writer(Protocol):
@@ -46,6 +45,14 @@ class Writer(Protocol):
 
     def close(self) -> None:
         """Write what ends the output; the stream stays open."""
+
+
+@runtime_checkable
+class ColumnWriter(Writer, Protocol):
+    """Takes columns as well, and rows between them."""
+
+    def write_parts(self, table: Table, parts: Parts) -> None:
+        """Write all rows of a table; a table comes once."""
 
 
 def open_writer(wanted: Format, out: IO[bytes]) -> Writer:
@@ -116,16 +123,21 @@ class _OneTable:
         self._table: Table | None = None
 
     def write(self, table: Table, rows: Iterable[Row]) -> None:
+        if self._first(table, rows):
+            self._write(table, rows)
+
+    def _first(self, table: Table, rows: Iterable[object]) -> bool:
+        """Whether this is the first table; one behind it must have no rows."""
         if self._table is not None:
             # Looking for a first row is cheap, and an empty second table is nothing to complain about.
             if next(iter(rows), None) is None:
-                return
+                return False
             raise UsageError(
                 f"rows of {self._table.name} and {table.name} do not fit into one output of this format; "
                 "choose files of one kind, or --format json or ndjson"
             )
         self._table = table
-        self._write(table, rows)
+        return True
 
     def _write(self, table: Table, rows: Iterable[Row]) -> None:
         raise NotImplementedError
@@ -156,23 +168,63 @@ def _csv_field(value: Any) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-class _ParquetWriter(_OneTable):
-    """Parquet with zstd, a row group a chunk."""
+class _OneArrowTable(_OneTable):
+    """A format of Arrow, whose parts may be columns."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        super().__init__(out)
+        # Arrow's first choice keeps 60 MB of what threads gave back, and the system's asks for them again and again.
+        # What is chosen when Arrow is loaded must be there: its wheels for this platform have jemalloc.
+        wheel = sys.platform == "linux" and platform.machine() == "x86_64"
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc" if wheel else "system")
 
     def _write(self, table: Table, rows: Iterable[Row]) -> None:
-        import pyarrow.parquet as pq  # only this format pays for it
+        self._write_batches(arrow_schema_of(table), batches_of_parts(table, [rows]))
 
-        with pq.ParquetWriter(self._out, arrow_schema_of(table), compression="zstd") as writer:
-            for batch in arrow_batches(table, rows):
-                writer.write_batch(batch)
+    def write_parts(self, table: Table, parts: Parts) -> None:
+        batches = batches_of_parts(table, parts)
+        if self._first(table, batches):
+            self._write_batches(arrow_schema_of(table), batches)
+
+    def _write_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+        raise NotImplementedError
 
 
-class _ArrowWriter(_OneTable):
+class _ParquetWriter(_OneArrowTable):
+    """Parquet with zstd; text is written from dictionaries, numbers as differences, payloads as they are."""
+
+    def _write_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+        import pyarrow as pa  # only this format pays for it
+        import pyarrow.parquet as pq
+
+        with pq.ParquetWriter(self._out, dictionary_schema(schema), **_parquet_options(schema)) as writer:
+            for group in ahead(grouped(map(with_dictionaries, batches))):
+                table = pa.Table.from_batches(group)
+                writer.write_table(table, row_group_size=table.num_rows)
+
+
+def _parquet_options(schema: pa.Schema) -> dict[str, Any]:
+    import pyarrow as pa  # as above
+
+    words = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_boolean(field.type)]
+    numbers = [field.name for field in schema if pa.types.is_integer(field.type)]
+    return {
+        "compression": "zstd",
+        "use_dictionary": words,
+        "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+        # Offsets and times are what rows are looked for by.
+        "write_statistics": numbers,
+        # A reader shall find text, not the dictionaries it was written from.
+        "store_schema": False,
+    }
+
+
+class _ArrowWriter(_OneArrowTable):
     """The Arrow IPC stream format."""
 
-    def _write(self, table: Table, rows: Iterable[Row]) -> None:
+    def _write_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
         import pyarrow as pa  # only this format pays for it
 
-        with pa.ipc.new_stream(self._out, arrow_schema_of(table)) as writer:
-            for batch in arrow_batches(table, rows):
-                writer.write_batch(batch)
+        with pa.ipc.new_stream(self._out, schema) as writer:
+            for batch in batches:
+                writer.write_batch(without_dictionaries(batch, schema))

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from kforensics.dumplog.java import (
     JavaError,
-    double_text,
     hash_map_order,
     java_text,
     scala_map_order,
@@ -15,6 +14,7 @@ from kforensics.dumplog.java import (
     string_hash,
     topic_partition_hash,
 )
+from kforensics.parsers.messages.doubles import double_text
 
 
 def test_an_error_prints_its_lines_without_frames() -> None:

@@ -8,7 +8,8 @@ import struct
 from typing import Any
 
 from kforensics.parsers.messages.codec import UNKNOWN_TAGS, default_of
-from kforensics.parsers.messages.schema import NEWEST, Field, Message, has_version, layout
+from kforensics.parsers.messages.releases import NEWEST
+from kforensics.parsers.messages.schema import Field, Message, has_version, layout
 
 _SIZES = {"int8": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8}
 _TEXTS = (

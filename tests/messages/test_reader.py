@@ -3,7 +3,8 @@ import pickle
 import pytest
 
 from kforensics.errors import KforensicsError
-from kforensics.parsers.messages.reader import MessageError, Reader, java_utf8
+from kforensics.parsers.java_utf8 import java_utf8
+from kforensics.parsers.messages.reader import MessageError, Reader
 
 # Bytes and UTF-16 units as `new String(bytes, UTF_8)` of a Java 17 machine gives them.
 STRINGS = [

@@ -1,15 +1,8 @@
 import pytest
 
 from kforensics.parsers.messages import group, metadata
-from kforensics.parsers.messages.schema import (
-    Field,
-    Message,
-    has_version,
-    in_releases,
-    layout,
-    release_key,
-    version_range,
-)
+from kforensics.parsers.messages.releases import in_releases, release_key
+from kforensics.parsers.messages.schema import Field, Message, has_version, layout, version_range
 from tests.messages.tables import MESSAGES
 
 

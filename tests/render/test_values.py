@@ -5,8 +5,9 @@ import json
 import pytest
 
 from kforensics.parsers.tables import TABLES
-from kforensics.render.values import BytesFormat, Redactor, shape, text_of
-from kforensics.render.writers import Format, open_writer
+from kforensics.render.formats import BytesFormat, Format
+from kforensics.render.values import Redactor, shape, text_of
+from kforensics.render.writers import open_writer
 from tests.render.rows import HOSTILE_BYTES
 
 RECORDS = TABLES["records"]

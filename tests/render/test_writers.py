@@ -9,7 +9,8 @@ import pytest
 
 from kforensics.errors import UsageError
 from kforensics.parsers.tables import TABLES, Table, arrow_schema
-from kforensics.render.writers import ONE_TABLE, Format, open_writer
+from kforensics.render.formats import ONE_TABLE, Format
+from kforensics.render.writers import open_writer
 from tests.render.rows import as_text, rows_of
 
 ROWS_FORMATS = [each for each in Format if each is not Format.TEXT]

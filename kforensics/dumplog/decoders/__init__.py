@@ -6,16 +6,13 @@ printed for records of any release, and nothing raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from kforensics.dumplog.decoders import coordinator, framed, plain, remote_log, text
+from kforensics.dumplog.decoders import plain
 from kforensics.dumplog.decoders.classes import DEFAULT_CLASSES, ClassDecoder, class_decoder
-from kforensics.dumplog.decoders.control import control_suffix
 from kforensics.dumplog.decoders.styles import STYLE_RELEASES, Decoder
 from kforensics.errors import UsageError
-from kforensics.parsers.messages.registry import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
-from kforensics.parsers.messages.schema import in_releases
+from kforensics.parsers.messages.releases import in_releases
 
 __all__ = [
     "DEFAULT_CLASSES",
@@ -30,29 +27,13 @@ __all__ = [
 ]
 
 
-def _offsets(release: str) -> Decoder:
-    if in_releases(release, "3.8", None):
-        return coordinator.decoder(CONSUMER_OFFSETS, release)
-    return text.offsets_decoder(release)
-
-
-def _transaction(release: str) -> Decoder:
-    if in_releases(release, "4.1", None):
-        return coordinator.decoder(TRANSACTION_STATE, release)
-    return text.transaction_decoder(release)
-
-
-# By the kind: the first release with the decoder, the imitation of a release, and the forensic reading.
-_INTERNAL: Final[dict[str, tuple[str, Callable[[str], Decoder], Callable[[], Decoder]]]] = {
-    "offsets": ("0.9", _offsets, lambda: coordinator.forensic_decoder(CONSUMER_OFFSETS)),
-    "transaction": ("0.11", _transaction, lambda: coordinator.forensic_decoder(TRANSACTION_STATE)),
-    "cluster-metadata": ("2.8", framed.decoder, framed.forensic_decoder),
-    "remote-log-metadata": ("3.9", remote_log.decoder, remote_log.forensic_decoder),
-    "share-group-state": (
-        "4.0",
-        lambda release: coordinator.decoder(SHARE_GROUP_STATE, release),
-        lambda: coordinator.forensic_decoder(SHARE_GROUP_STATE),
-    ),
+# The kinds for internal topics, and the first release with each.
+_INTERNAL: Final = {
+    "offsets": "0.9",
+    "transaction": "0.11",
+    "cluster-metadata": "2.8",
+    "remote-log-metadata": "3.9",
+    "share-group-state": "4.0",
 }
 _PLAIN: Final = ("string", "long", "int", "default")
 
@@ -64,7 +45,7 @@ def kinds_of(style: str | None) -> tuple[str, ...]:
     if style is None:
         return KINDS
     release = STYLE_RELEASES[style]
-    return (*_PLAIN, *(kind for kind, entry in _INTERNAL.items() if in_releases(release, entry[0], None)))
+    return (*_PLAIN, *(kind for kind, since in _INTERNAL.items() if in_releases(release, since, None)))
 
 
 def decoder(kind: str = "string", style: str | None = None) -> Decoder:
@@ -86,5 +67,13 @@ def decoder(kind: str = "string", style: str | None = None) -> Decoder:
     if kind in _PLAIN:
         part = plain.PARTS[kind] if style else plain.tolerant(plain.PARTS[kind])
         return plain.pair(part, part)
-    _, imitation, forensic = _INTERNAL[kind]
-    return forensic() if style is None else imitation(STYLE_RELEASES[style])
+    from kforensics.dumplog.decoders.internal import forensic, imitation  # text and numbers do without all messages
+
+    return forensic(kind) if style is None else imitation(kind, STYLE_RELEASES[style])
+
+
+def control_suffix(key: bytes | None, value: bytes | None, style: str | None = None) -> str:
+    """What a record line says of a control record; see `control.control_suffix`."""
+    from kforensics.dumplog.decoders import control  # most logs hold no control records
+
+    return control.control_suffix(key, value, style)

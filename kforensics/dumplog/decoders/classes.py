@@ -8,7 +8,7 @@ from typing import Final
 from kforensics.dumplog.decoders.plain import PARTS, Part, tolerant
 from kforensics.dumplog.decoders.styles import RUNTIME, STYLE_RELEASES
 from kforensics.dumplog.java import JavaError
-from kforensics.parsers.messages.schema import in_releases
+from kforensics.parsers.messages.releases import in_releases
 
 _OLD_PACKAGE: Final = "kafka.serializer"
 _NEW_PACKAGE: Final = "org.apache.kafka.tools.api"

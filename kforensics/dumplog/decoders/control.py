@@ -6,12 +6,10 @@ from typing import Final
 
 from kforensics.dumplog.decoders.styles import NULL_POINTER, STYLE_RELEASES, null_pointer_text
 from kforensics.dumplog.java import JavaError
-from kforensics.parsers.messages.codec import decode
+from kforensics.parsers.messages.control import CONTROL_MESSAGES, CONTROL_TYPES, CONTROL_TYPES_2_8
 from kforensics.parsers.messages.reader import MessageError, Reader
-from kforensics.parsers.messages.records import decode_control_record
-from kforensics.parsers.messages.registry import CONTROL_MESSAGES, CONTROL_TYPES, CONTROL_TYPES_2_8
-from kforensics.parsers.messages.render import to_json
-from kforensics.parsers.messages.schema import NEWEST, in_releases, layout
+from kforensics.parsers.messages.releases import NEWEST, in_releases
+from kforensics.parsers.messages.schema import layout
 
 INVALID_RECORD: Final = "org.apache.kafka.common.InvalidRecordException"
 _KEY_SIZE: Final = 4
@@ -86,6 +84,9 @@ def _marker_epoch(value: bytes | None, release: str) -> int:
 def _json(name: str, value: bytes | None, release: str) -> str:
     if value is None:
         raise JavaError(NULL_POINTER, null_pointer_text("java.nio.ByteBuffer.slice()", '"data"'))
+    from kforensics.parsers.messages.codec import decode  # markers of transactions do without
+    from kforensics.parsers.messages.render import to_json
+
     message = layout(CONTROL_MESSAGES[name], release)
     try:
         # Kafka reads all of these as version 0 and prints them at the version they claim.
@@ -126,6 +127,9 @@ def control_suffix(key: bytes | None, value: bytes | None, style: str | None = N
 
 
 def _forensic_suffix(key: bytes | None, value: bytes | None) -> str:
+    from kforensics.parsers.messages.records import decode_control_record  # sound records do without
+    from kforensics.parsers.messages.render import to_json
+
     found = decode_control_record(key, value)
     if found.value is not None and found.value_message is not None and found.type_name == "LEADER_CHANGE":
         return f" LeaderChange: {to_json(found.value_message, found.value, 0)}"

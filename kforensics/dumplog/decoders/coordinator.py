@@ -15,8 +15,9 @@ from kforensics.parsers.messages.codec import decode
 from kforensics.parsers.messages.reader import MessageError, Reader
 from kforensics.parsers.messages.records import DecodedMessage, decode_consumer_protocol, decode_record
 from kforensics.parsers.messages.registry import COORDINATOR_TYPES, record_type
+from kforensics.parsers.messages.releases import NEWEST, in_releases
 from kforensics.parsers.messages.render import json_text, json_tree, to_json
-from kforensics.parsers.messages.schema import NEWEST, Message, in_releases, layout
+from kforensics.parsers.messages.schema import Message, layout
 
 _TOMBSTONE = "<DELETE>"
 _EMBEDDED = {"subscription": group.CONSUMER_PROTOCOL_SUBSCRIPTION, "assignment": group.CONSUMER_PROTOCOL_ASSIGNMENT}

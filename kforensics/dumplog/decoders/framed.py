@@ -9,8 +9,9 @@ from kforensics.parsers.messages.codec import Decoded, decode
 from kforensics.parsers.messages.reader import UNSUPPORTED_VERSION, MessageError, Reader
 from kforensics.parsers.messages.records import decode_record
 from kforensics.parsers.messages.registry import CLUSTER_METADATA, enum_name, framed_message
+from kforensics.parsers.messages.releases import in_releases
 from kforensics.parsers.messages.render import to_json
-from kforensics.parsers.messages.schema import Message, in_releases
+from kforensics.parsers.messages.schema import Message
 
 _PARSE_ERROR: Final = "org.apache.kafka.common.errors.MetadataParseException"
 _SERIALIZATION_ERROR: Final = "org.apache.kafka.common.errors.SerializationException"

@@ -11,7 +11,7 @@ from kforensics.parsers.messages.names import REMOTE_PARTITION_DELETE_STATES, RE
 from kforensics.parsers.messages.reader import ILLEGAL_ARGUMENT, MessageError
 from kforensics.parsers.messages.records import decode_record
 from kforensics.parsers.messages.registry import REMOTE_LOG_METADATA
-from kforensics.parsers.messages.schema import NEWEST, in_releases
+from kforensics.parsers.messages.releases import NEWEST, in_releases
 
 _NULL_POINTER: Final = "java.lang.NullPointerException"
 _TXN_INDEX_EMPTY_SINCE: Final = "4.0"

@@ -9,7 +9,8 @@ import re
 from typing import Any, Final
 
 from kforensics.dumplog.java import JavaError
-from kforensics.parsers.messages.reader import MessageError, Reader, java_utf8
+from kforensics.parsers.java_utf8 import java_utf8
+from kforensics.parsers.messages.reader import MessageError, Reader
 from kforensics.parsers.messages.schema import Field, Message, has_version, layout
 
 SCHEMA_EXCEPTION: Final = "org.apache.kafka.common.protocol.types.SchemaException"

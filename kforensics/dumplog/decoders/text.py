@@ -13,8 +13,9 @@ from kforensics.parsers.messages import group, transaction
 from kforensics.parsers.messages.codec import decode
 from kforensics.parsers.messages.names import TRANSACTION_STATES
 from kforensics.parsers.messages.reader import MessageError, Reader
+from kforensics.parsers.messages.releases import in_releases
 from kforensics.parsers.messages.render import json_text
-from kforensics.parsers.messages.schema import Message, in_releases, layout
+from kforensics.parsers.messages.schema import Message, layout
 
 _TOMBSTONE: Final = "<DELETE>"
 _EMPTY: Final = 0

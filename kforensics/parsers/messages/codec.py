@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NoReturn, TypeAlias
 
+from kforensics.parsers.java_utf8 import java_utf8
 from kforensics.parsers.messages.reader import (
     FORENSIC_LIMITS,
     RUNTIME,
@@ -18,10 +19,10 @@ from kforensics.parsers.messages.reader import (
     Limits,
     MessageError,
     Reader,
-    java_utf8,
     limits_of,
 )
-from kforensics.parsers.messages.schema import NEWEST, UNSET, Field, Message, has_version, layout, version_range
+from kforensics.parsers.messages.releases import NEWEST
+from kforensics.parsers.messages.schema import UNSET, Field, Message, has_version, layout, version_range
 
 UNKNOWN_TAGS: Final = "_unknown_tagged_fields"
 _MAX_STRING: Final = 0x7FFF

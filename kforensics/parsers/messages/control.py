@@ -6,6 +6,8 @@ as shipped in the jars of the releases from 2.7 to 4.4.
 
 from __future__ import annotations
 
+from typing import Final
+
 from kforensics.parsers.messages.schema import Field, Message
 
 _VOTER = (
@@ -85,3 +87,24 @@ VOTERS_RECORD = Message(
     ),
     highest=(("3.8", 0),),
 )
+
+# Control record types by number, since 3.0; 2.7 and 2.8 had LEADER_CHANGE as 3 and a type 2 that was never written.
+CONTROL_TYPES: Final = {
+    0: "ABORT",
+    1: "COMMIT",
+    2: "LEADER_CHANGE",
+    3: "SNAPSHOT_HEADER",
+    4: "SNAPSHOT_FOOTER",
+    5: "KRAFT_VERSION",
+    6: "KRAFT_VOTERS",
+}
+CONTROL_TYPES_2_8: Final = {0: "ABORT", 1: "COMMIT", 2: "QUORUM_REASSIGNMENT", 3: "LEADER_CHANGE"}
+CONTROL_MESSAGES: Final = {
+    "ABORT": END_TXN_MARKER,
+    "COMMIT": END_TXN_MARKER,
+    "LEADER_CHANGE": LEADER_CHANGE_MESSAGE,
+    "SNAPSHOT_HEADER": SNAPSHOT_HEADER_RECORD,
+    "SNAPSHOT_FOOTER": SNAPSHOT_FOOTER_RECORD,
+    "KRAFT_VERSION": KRAFT_VERSION_RECORD,
+    "KRAFT_VOTERS": VOTERS_RECORD,
+}

@@ -7,13 +7,12 @@ found in the data: every length is compared with the bytes that are left first.
 from __future__ import annotations
 
 import base64
-import re
 import struct
 from dataclasses import dataclass
 from typing import Final
 
 from kforensics.errors import KforensicsError
-from kforensics.parsers.messages.schema import in_releases
+from kforensics.parsers.messages.releases import in_releases
 
 RUNTIME: Final = "java.lang.RuntimeException"
 UNDERFLOW: Final = "java.nio.BufferUnderflowException"
@@ -22,8 +21,6 @@ NEGATIVE_SIZE: Final = "java.lang.NegativeArraySizeException"
 OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError"
 UNSUPPORTED_VERSION: Final = "org.apache.kafka.common.errors.UnsupportedVersionException"
 
-# Java answers an encoded surrogate with one replacement character, Python with one for each byte.
-_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _INT_BITS: Final = (1 << 32) - 1
 # 2.7 allocates whatever the bytes ask for. So much fits into the 256 MB that Kafka's scripts give the Java machine,
 # and so many elements an array can have at all.
@@ -81,18 +78,6 @@ def limits_of(release: str) -> Limits:
     if in_releases(release, "4.4", None):
         return _OF_4_4
     return _OF_2_8 if in_releases(release, "2.8", None) else _OF_2_7
-
-
-def java_utf8(data: bytes) -> str:
-    """Decode UTF-8 as `new String(bytes, UTF_8)` does.
-
-    >>> [hex(ord(char)) for char in java_utf8(bytes.fromhex("61eda080ff62"))]
-    ['0x61', '0xfffd', '0xfffd', '0x62']
-    """
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return _SURROGATE.sub(b"\xff", data).decode(errors="replace")
 
 
 class Reader:

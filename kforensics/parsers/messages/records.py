@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from kforensics.parsers.messages import group
 from kforensics.parsers.messages.codec import Decoded, decode, decode_exact
+from kforensics.parsers.messages.control import CONTROL_MESSAGES, CONTROL_TYPES
 from kforensics.parsers.messages.reader import MessageError, Reader
 from kforensics.parsers.messages.registry import (
     CONSUMER_OFFSETS,
-    CONTROL_MESSAGES,
-    CONTROL_TYPES,
     COORDINATOR_TYPES,
     INTERNAL_TOPICS,
     LEGACY_OFFSET_COMMIT,
@@ -19,7 +18,8 @@ from kforensics.parsers.messages.registry import (
     framed_message,
     record_type,
 )
-from kforensics.parsers.messages.schema import NEWEST, Message
+from kforensics.parsers.messages.releases import NEWEST
+from kforensics.parsers.messages.schema import Message
 
 # Newest first. Releases whose layouts are the same as a newer one's are passed over by the codec.
 LAYOUT_RELEASES: Final = (

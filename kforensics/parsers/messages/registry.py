@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from kforensics.parsers.messages import (
-    control,
     group,
     metadata,
     remote_log,
@@ -103,25 +102,3 @@ def framed_message(topic: str, number: int, release: str | None = None) -> Messa
 def enum_name(message: Message) -> str:
     """The name Kafka's tools print for a metadata record, `REGISTER_BROKER_RECORD` for example."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", message.name).upper()
-
-
-# Control record types by number, since 3.0; 2.7 and 2.8 had LEADER_CHANGE as 3 and a type 2 that was never written.
-CONTROL_TYPES: Final = {
-    0: "ABORT",
-    1: "COMMIT",
-    2: "LEADER_CHANGE",
-    3: "SNAPSHOT_HEADER",
-    4: "SNAPSHOT_FOOTER",
-    5: "KRAFT_VERSION",
-    6: "KRAFT_VOTERS",
-}
-CONTROL_TYPES_2_8: Final = {0: "ABORT", 1: "COMMIT", 2: "QUORUM_REASSIGNMENT", 3: "LEADER_CHANGE"}
-CONTROL_MESSAGES: Final = {
-    "ABORT": control.END_TXN_MARKER,
-    "COMMIT": control.END_TXN_MARKER,
-    "LEADER_CHANGE": control.LEADER_CHANGE_MESSAGE,
-    "SNAPSHOT_HEADER": control.SNAPSHOT_HEADER_RECORD,
-    "SNAPSHOT_FOOTER": control.SNAPSHOT_FOOTER_RECORD,
-    "KRAFT_VERSION": control.KRAFT_VERSION_RECORD,
-    "KRAFT_VOTERS": control.VOTERS_RECORD,
-}

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from kforensics.parsers.messages.codec import default_of
 from kforensics.parsers.messages.doubles import double_text
-from kforensics.parsers.messages.schema import NEWEST, Field, Message, has_version, layout
+from kforensics.parsers.messages.releases import NEWEST
+from kforensics.parsers.messages.schema import Field, Message, has_version, layout
 
 _ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')
 _SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-NEWEST: Final = "4.4"
+from kforensics.parsers.messages.releases import NEWEST, in_releases
+
 ALWAYS: Final = "0+"
 _UNBOUNDED: Final = 1 << 30
 
@@ -100,22 +101,6 @@ class Message:
     def known_to(self, release: str) -> bool:
         """Whether a release knows the message at all."""
         return in_releases(release, self.highest[0][0], self.until)
-
-
-@lru_cache(maxsize=256)
-def release_key(release: str) -> tuple[int, ...]:
-    """The release as numbers that compare.
-
-    >>> release_key("3.9") < release_key("3.10") < release_key("4.0.1")
-    True
-    """
-    return tuple(int(part) for part in release.split("."))
-
-
-def in_releases(release: str, since: str | None, until: str | None) -> bool:
-    """Whether a release lies between two others, both included; only major and minor number count."""
-    key = release_key(release)[:2]
-    return (since is None or release_key(since) <= key) and (until is None or key <= release_key(until))
 
 
 @lru_cache(maxsize=256)
