@@ -86,8 +86,10 @@ $(VENV)/created.stamp: scripts/venv.sh
 
 $(VENV)/core.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
 	$(PIP_INSTALL) .
+	@$(RUN) kforensics.parsers.kernels
 	@touch $@
 
 $(VENV)/test.stamp $(VENV)/dev.stamp $(VENV)/notebook.stamp: $(VENV)/%.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
 	$(PIP_INSTALL) '.[$*]'
+	@$(RUN) kforensics.parsers.kernels
 	@touch $@ $(VENV)/core.stamp

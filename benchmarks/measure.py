@@ -119,9 +119,6 @@ def run_once(peer: Peer, segment: Segment) -> Run:
         output.seek(0)
         errors.seek(0)
         failure = _failure(peer, segment, process.returncode, output.read(), errors.read())
-    if peer.writes:
-        # At once, before the system spends the time of the next program on bringing it to the disk.
-        peer.writes.unlink(missing_ok=True)
     return Run(seconds, usage.ru_maxrss * _PEAK_UNIT, failure)
 
 

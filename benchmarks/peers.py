@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks import kafka
-from benchmarks.segments import FOLDER, START_UP, Segment
+from benchmarks.segments import START_UP, Segment
 from lab.errors import LabError
 
 BATCHES = "batches"
@@ -16,7 +16,6 @@ PRINT_DATA_LOG = f"{DUMP} --print-data-log"
 PARQUET = f"{DUMP} --records --format parquet"
 _DUMP_LOG = "kafka-dump-log"
 _AS_PARQUET = ("--records", "--format", "parquet")
-_PARQUET_FILE = FOLDER / "records.parquet"
 _AIOKAFKA = Path(__file__).with_name("read_with_aiokafka.py")
 
 
@@ -30,7 +29,6 @@ class Peer:
         words: the command but for the file, which comes last.
         counts: whether it prints JSON with the number of records it met.
         base: whether the others of this job are compared with it.
-        writes: a file it leaves behind.
     """
 
     name: str
@@ -38,7 +36,6 @@ class Peer:
     words: tuple[str, ...]
     counts: bool = False
     base: bool = False
-    writes: Path | None = None
 
     def command(self, path: Path) -> list[str]:
         """What to run for this file."""
@@ -62,12 +59,7 @@ def peers(segment: Segment, *, readers: bool = True) -> list[Peer]:
     record_lines = [
         Peer(f"{_DUMP_LOG} --print-data-log", RECORDS, (*dump_log, "--print-data-log", "--files"), base=True),
         Peer(PRINT_DATA_LOG, RECORDS, (_kforensics(), "dump", "--print-data-log")),
-        Peer(
-            PARQUET,
-            RECORDS,
-            (_kforensics(), "dump", *_AS_PARQUET, "--output", str(_PARQUET_FILE)),
-            writes=_PARQUET_FILE,
-        ),
+        Peer(PARQUET, RECORDS, (_kforensics(), "dump", *_AS_PARQUET)),
     ]
     if not readers:
         return [*batch_lines, *record_lines]

@@ -6,30 +6,42 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kforensics.dumplog.line_templates import BATCH_TAIL, MARKER, batch_head, contents_words, record_metadata
+from kforensics.dumplog.line_templates import (
+    BATCH_TAIL,
+    ENTRY_HEAD,
+    MARKER,
+    batch_head,
+    contents_words,
+    message_metadata,
+    record_metadata,
+)
 from kforensics.dumplog.log_lines import BlockLines, RecordLines
 from kforensics.dumplog.styles import Style
 from kforensics.parsers.control import MARKERS
+from kforensics.parsers.kernels.choice import Supply
 from kforensics.parsers.kernels.engine import Area, Block, Engine
 from kforensics.parsers.kernels.library import Kernels, Request
 from kforensics.parsers.kernels.request import (
     BATCH_MARGIN,
     BATCH_OPS,
     CONTROL_OPS,
+    ENTRY_OPS,
     FIRST_OFFSET,
     GAPS,
     GAPS_FOUND,
     GAPS_ROOM,
     LAST_OFFSET,
+    MESSAGE_OPS,
     OUT,
     OUT_SIZE,
     RECORD_MARGIN,
     RECORD_OPS,
+    TIMESTAMP_TYPES,
     WRITTEN,
 )
 from kforensics.parsers.kernels.templates import If, Template
 from kforensics.parsers.kernels.turns import Steps, in_turns
-from kforensics.parsers.rows import CODECS, CREATE_TIME, LOG_APPEND_TIME
+from kforensics.parsers.rows import CODECS
 from kforensics.parsers.source import Source
 
 __all__ = ["LineTask", "line_turns"]
@@ -61,20 +73,28 @@ class LineTask:
     def __init__(self, style: Style, lines: RecordLines | None) -> None:
         codecs = tuple(map(str.upper, CODECS)) if style.upper_case_codecs else CODECS
         self._words = {
-            "timestamp_type": (CREATE_TIME, LOG_APPEND_TIME),
+            "timestamp_type": TIMESTAMP_TYPES,
             "codec": codecs,
             "control_type": MARKERS,
             "has_delete_horizon": ("OptionalLong.empty", "OptionalLong["),
             **dict.fromkeys(("is_transactional", "is_control", "crc_valid"), JAVA_BOOLS),
         }
-        self._batch = self._template([batch_head(style) + BATCH_TAIL])
-        self._record = self._control = None
-        if lines:
-            metadata = [] if lines.skip_metadata else [record_metadata(style)]
-            contents = _contents(style, skip_metadata=lines.skip_metadata) if lines.decode else []
-            marker = [] if lines.skip_metadata else [MARKER]
-            self._record = self._template([*metadata, *contents, "\n"])
-            self._control = self._template([*metadata, *marker, "\n"])
+        self._batches = {
+            BATCH_OPS: self._template([batch_head(style) + BATCH_TAIL]),
+            ENTRY_OPS: self._template([ENTRY_HEAD + BATCH_TAIL]),
+        }
+        self._records = self._record_templates(style, lines) if lines else {}
+
+    def _record_templates(self, style: Style, lines: RecordLines) -> dict[int, Template]:
+        contents = _contents(style, skip_metadata=lines.skip_metadata) if lines.decode else []
+        record, message, marker = ([record_metadata(style)], [message_metadata(style)], [MARKER])
+        if lines.skip_metadata:
+            record, message, marker = [], [], []
+        return {
+            RECORD_OPS: self._template([*record, *contents, "\n"]),
+            CONTROL_OPS: self._template([*record, *marker, "\n"]),
+            MESSAGE_OPS: self._template([*message, *contents, "\n"]),
+        }
 
     def _template(self, parts: list[str | If]) -> Template:
         whole: list[str | If] = []
@@ -95,10 +115,10 @@ class LineTask:
         output = Output(Area(TEXT_SIZE), Area(PAIRS * PAIR_SIZE))
         request[OUT], request[OUT_SIZE] = output.text.address, output.text.size
         request[GAPS], request[GAPS_ROOM] = output.gaps.address, PAIRS
-        request[BATCH_OPS], request[BATCH_MARGIN] = self._batch.address, self._batch.margin
-        if self._record and self._control:
-            request[RECORD_OPS], request[CONTROL_OPS] = self._record.address, self._control.address
-            request[RECORD_MARGIN] = max(self._record.margin, self._control.margin)
+        for margin, templates in ((BATCH_MARGIN, self._batches), (RECORD_MARGIN, self._records)):
+            request[margin] = max((template.margin for template in templates.values()), default=0)
+            for operations, template in templates.items():
+                request[operations] = template.address
         return output
 
 
@@ -123,7 +143,7 @@ def lines_of(block: Block) -> BlockLines:
 
 def line_turns(  # noqa: PLR0913, PLR0917  # a walk, what runs beside it, and what is to be printed
     steps: Steps[Row],
-    kernels: Kernels,
+    kernels: Supply,
     source: Source,
     end: int | None,
     style: Style,
@@ -133,7 +153,7 @@ def line_turns(  # noqa: PLR0913, PLR0917  # a walk, what runs beside it, and wh
 
     Args:
         steps: the walk in plain Python.
-        kernels: the compiled kernels.
+        kernels: gives the compiled kernels once they are there.
         source: the log.
         end: position behind the last byte to look at.
         style: the release.

@@ -9,13 +9,23 @@ from functools import cache
 
 from kforensics.dumplog.styles import Style
 
-__all__ = ["BATCH_TAIL", "FORM_E", "MARKER", "batch_head", "contents_words", "record_metadata"]
+__all__ = [
+    "BATCH_TAIL",
+    "ENTRY_HEAD",
+    "MARKER",
+    "batch_head",
+    "contents_words",
+    "message_metadata",
+    "record_metadata",
+]
 
 BATCH_HEAD = (
     "baseOffset: {base_offset} lastOffset: {last_offset} count: {count} baseSequence: {base_sequence}"
     " lastSequence: {last_sequence} producerId: {producer_id} producerEpoch: {producer_epoch}"
     " partitionLeaderEpoch: {partition_leader_epoch} isTransactional: {is_transactional} isControl: {is_control}"
 )
+# Of an entry of format 0 or 1; the second half is that of all.
+ENTRY_HEAD = "offset: {last_offset}"
 DELETE_HORIZON = " deleteHorizonMs: {delete_horizon}"
 BATCH_TAIL = (
     " position: {position} {timestamp_type}: {max_timestamp} size: {size} magic: {magic} compresscodec: {codec}"
@@ -40,10 +50,20 @@ def batch_head(style: Style) -> str:
 @cache
 def record_metadata(style: Style) -> str:
     """Return a record line up to its key."""
+    return _up_to_sizes(style, valid="true", crc="null") + SEQUENCE_AND_HEADERS
+
+
+@cache
+def message_metadata(style: Style) -> str:
+    """Return the line of a message of format 0 or 1 up to its key; checksum and validity are the message's own."""
+    return _up_to_sizes(style, valid="{crc_valid}", crc="{crc}") + style.legacy_tail
+
+
+def _up_to_sizes(style: Style, *, valid: str, crc: str) -> str:
     sizes = f"{style.key_size}: {{key_size}} {style.value_size}: {{value_size}}"
     if style.record_form == "E":
-        return f"| offset: {{offset}} isValid: true crc: null {sizes} {FORM_E}{SEQUENCE_AND_HEADERS}"
-    return f"| offset: {{offset}} {{timestamp_type}}: {{timestamp}} {sizes}{SEQUENCE_AND_HEADERS}"
+        return f"| offset: {{offset}} isValid: {valid} crc: {crc} {sizes} {FORM_E}"
+    return f"| offset: {{offset}} {{timestamp_type}}: {{timestamp}} {sizes}"
 
 
 def contents_words(style: Style, *, skip_metadata: bool) -> tuple[str, str, str]:

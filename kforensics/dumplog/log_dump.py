@@ -11,7 +11,7 @@ from kforensics.dumplog.java import JavaError
 from kforensics.dumplog.log_lines import BlockLines, RecordLines, batch_line
 from kforensics.dumplog.styles import Style
 from kforensics.parsers.codecs import DEFAULT_BUDGET
-from kforensics.parsers.kernels.choice import Choice, no_kernels
+from kforensics.parsers.kernels.choice import DECOMPRESSED, Choice, no_kernels
 from kforensics.parsers.legacy import legacy_messages
 from kforensics.parsers.rows import Batch, Failure
 from kforensics.parsers.source import file_name
@@ -94,7 +94,7 @@ def _in_turns(batches: _Batches, options: LogOptions, style: Style) -> Iterator[
     """Yield batches, or the lines of many at once where kernels could write them."""
     records = batches.records
     plain = options.lines is not None and not options.lines.as_text
-    kernels = None if plain else options.kernels(records.size)
+    kernels = None if plain or options.budget < DECOMPRESSED else options.kernels(records.size)
     if kernels is None:
         while found := batches.step():
             yield from found

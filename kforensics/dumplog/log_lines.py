@@ -12,7 +12,14 @@ from typing import NamedTuple
 
 from kforensics.dumplog.file_records import java_error
 from kforensics.dumplog.java import JavaError, java_text
-from kforensics.dumplog.line_templates import BATCH_TAIL, FORM_E, batch_head, contents_words, record_metadata
+from kforensics.dumplog.line_templates import (
+    BATCH_TAIL,
+    ENTRY_HEAD,
+    batch_head,
+    contents_words,
+    message_metadata,
+    record_metadata,
+)
 from kforensics.dumplog.styles import Style
 from kforensics.parsers.failures import ILLEGAL_ARGUMENT, Stopped, unknown_codec
 from kforensics.parsers.legacy import Message
@@ -52,7 +59,7 @@ def batch_line(batch: Batch, style: Style, position: int | None = None, codec: s
     Raises:
         JavaError: the codec or the format is none that Kafka knows.
     """
-    yield f"offset: {batch.last_offset}" if batch.is_legacy else _first_half(batch, style)
+    yield ENTRY_HEAD.format(last_offset=batch.last_offset) if batch.is_legacy else _first_half(batch, style)
     if batch.magic < 0:
         raise JavaError(ILLEGAL_ARGUMENT, f"Invalid magic used in LegacyRecord: {batch.magic}")
     if batch.compression_type is None and codec is None:
@@ -183,28 +190,21 @@ class RecordLines:
         )
 
     def _legacy_metadata(self, batch: Batch, message: Message, base_offset: int) -> str:
-        style = self.style
         key_size, value_size = message.sizes()
-        sizes = f"{style.key_size}: {key_size} {style.value_size}: {value_size}"
-        valid, crc = java_bool(message.crc_valid), message.stored_crc
-        tail = style.legacy_tail.format(valid=valid, crc=crc)
-        if style.record_form == "E":
-            start = f"| offset: {message.offset} isValid: {valid} crc: {crc} {sizes}"
-            return f"{start} {self._form_e(batch, message.timestamp, base_offset)}{tail}"
-        return f"| offset: {message.offset} {batch.timestamp_type}: {message.timestamp} {sizes}{tail}"
-
-    def _form_e(self, batch: Batch, timestamp: int, base_offset: int | None) -> str:
-        numbers = (batch.base_sequence, batch.last_sequence, batch.producer_epoch, batch.partition_leader_epoch)
-        base, last, epoch, leader_epoch = (-1 if number is None else number for number in numbers)
-        return FORM_E.format(
+        return message_metadata(self.style).format(
+            offset=message.offset,
             timestamp_type=batch.timestamp_type,
-            timestamp=timestamp,
+            timestamp=message.timestamp,
+            key_size=key_size,
+            value_size=value_size,
+            crc=message.stored_crc,
+            crc_valid=java_bool(message.crc_valid),
             base_offset=base_offset,
             last_offset=batch.last_offset,
-            base_sequence=base,
-            last_sequence=last,
-            producer_epoch=epoch,
-            partition_leader_epoch=leader_epoch,
+            base_sequence=-1,
+            last_sequence=-1,
+            producer_epoch=-1,
+            partition_leader_epoch=-1,
             size=batch.size,
             magic=batch.magic,
             codec=codec_name(batch, self.style),

@@ -18,6 +18,7 @@ from kforensics.parsers.batches import Walk
 from kforensics.parsers.control import CONTROL_TYPES
 from kforensics.parsers.discover import FoundFile
 from kforensics.parsers.file_rows import Reading, place_of
+from kforensics.parsers.kernels.choice import Supply
 from kforensics.parsers.kernels.column_places import (
     BATCH_AREA,
     BATCH_WIDTHS,
@@ -49,12 +50,12 @@ from kforensics.parsers.log_rows import batch_row, record_row, records_of
 from kforensics.parsers.rows import CODECS, CREATE_TIME, LOG_APPEND_TIME, Damage, Record
 from kforensics.parsers.selection import Selection, is_cut
 from kforensics.parsers.source import Source
-from kforensics.parsers.tables import TABLES, arrow_schema
+from kforensics.parsers.tables import TABLES, arrow_schema, with_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["columns_of", "with_words"]
+__all__ = ["columns_of"]
 
 Row = tuple[Any, ...]
 Report = Callable[[Damage], None]
@@ -68,7 +69,7 @@ FORMAT = 2
 
 
 def columns_of(
-    found: FoundFile, source: Source, reading: Reading, report: Report, kernels: Kernels
+    found: FoundFile, source: Source, reading: Reading, report: Report, kernels: Supply
 ) -> Iterator[pa.RecordBatch | Iterator[Row]]:
     """Yield the batches or records of a log, in the order of the bytes.
 
@@ -77,10 +78,10 @@ def columns_of(
         source: its bytes.
         reading: what to read; it must not select.
         report: told of all damage, in the order of the bytes.
-        kernels: the compiled kernels.
+        kernels: gives the compiled kernels once they are there.
 
     Yields:
-        Record batches in which text is dictionary-encoded, see :func:`with_words`, and rows between them, to be
+        Record batches in which text is dictionary-encoded, see :func:`.tables.with_words`, and rows between them, to be
         consumed before the next item is asked for.
     """
     if reading.selection != Selection():
@@ -107,14 +108,6 @@ def _without_damage(rows: Iterator[Record | Damage], report: Report) -> Iterator
             report(row)
         else:
             yield row
-
-
-def with_words(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with dictionaries in place of text, as :func:`columns_of` gives it."""
-    import pyarrow as pa  # small dumps do without it
-
-    words = pa.dictionary(pa.int32(), pa.string())
-    return pa.schema([field.with_type(words) if field.type == pa.string() else field for field in schema])
 
 
 @dataclass(slots=True)
@@ -182,7 +175,7 @@ class _Columns:
 
     def columns(self, block: Block) -> pa.RecordBatch:
         """Return the columns of a block, which then goes on in other memory."""
-        import pyarrow as pa  # as in with_words
+        import pyarrow as pa  # who wants rows does without it
 
         filled = _Filled(block.request, block.output.memory, self._places, self._widths)
         arrays = [make(filled) for make in self._makers]
@@ -239,7 +232,7 @@ class _Filled:
 
     def buffer(self, name: str, size: int) -> pa.Buffer:
         """Return the first bytes of a column."""
-        import pyarrow as pa  # as in with_words
+        import pyarrow as pa  # as above
 
         address = self._memory.area.address + getattr(self._places, name)
         return pa.foreign_buffer(address, size, self._memory)
@@ -271,7 +264,7 @@ class _Constant:
         return self._array.slice(0, filled.rows)
 
     def _of(self, rows: int) -> pa.Array:
-        import pyarrow as pa  # as in with_words
+        import pyarrow as pa  # as above
 
         if self._value is None:
             return pa.nulls(rows, self._kind)
@@ -293,7 +286,7 @@ def _encodable(text: str) -> str:
 @cache
 def _strings(words: tuple[str, ...]) -> pa.Array:
     """Return words as Arrow; ``pyarrow.array`` would load pandas."""
-    import pyarrow as pa  # as in with_words
+    import pyarrow as pa  # as above
 
     encoded = [word.encode() for word in words]
     ends = array("i", accumulate(map(len, encoded), initial=0))
@@ -301,20 +294,20 @@ def _strings(words: tuple[str, ...]) -> pa.Array:
 
 
 def _numbers(name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
-    import pyarrow as pa  # as in with_words
+    import pyarrow as pa  # as above
 
     return pa.Array.from_buffers(kind, filled.rows, [None, filled.numbers(name)])
 
 
 def _codes(name: str, _kind: pa.DataType, filled: _Filled, valid: pa.Buffer | None = None) -> pa.Array:
-    import pyarrow as pa  # as in with_words
+    import pyarrow as pa  # as above
 
     numbers = pa.Array.from_buffers(pa.int32(), filled.rows, [valid, filled.numbers(name)])
     return pa.DictionaryArray.from_arrays(numbers, _strings(WORDS[name]))
 
 
 def _control_types(name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
-    import pyarrow as pa  # as in with_words
+    import pyarrow as pa  # as above
 
     if not filled[CONTROLS]:
         return pa.nulls(filled.rows, kind)
@@ -322,7 +315,7 @@ def _control_types(name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
 
 
 def _epochs(name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
-    import pyarrow as pa  # as in with_words
+    import pyarrow as pa  # as above
 
     if not filled[EPOCHS]:
         return pa.nulls(filled.rows, kind)
@@ -332,7 +325,7 @@ def _epochs(name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
 
 
 def _horizons(_name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
-    import pyarrow as pa  # as in with_words
+    import pyarrow as pa  # as above
 
     if not filled[HORIZONS]:
         return pa.nulls(filled.rows, kind)
@@ -341,7 +334,7 @@ def _horizons(_name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
 
 
 def _flags(name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
-    import pyarrow as pa  # as in with_words
+    import pyarrow as pa  # as above
 
     return pa.Array.from_buffers(kind, filled.rows, [None, filled.bits(name, filled.rows, "=i1", 1)])
 
@@ -355,14 +348,14 @@ def _values(_name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
 
 
 def _payloads(name: str, kind: pa.DataType, filled: _Filled, nulls: int, data: pa.Buffer) -> pa.Array:
-    import pyarrow as pa  # as in with_words
+    import pyarrow as pa  # as above
 
     valid = filled.bits(f"{name}_size", filled.rows, "=i4", 0) if nulls else None
     return pa.Array.from_buffers(kind, filled.rows, [valid, filled.numbers(f"{name}_ends", 1), data])
 
 
 def _headers(_name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
-    import pyarrow as pa  # as in with_words
+    import pyarrow as pa  # as above
 
     count, pairs = filled[HEADERS], kind.value_type
     ends = [filled.buffer(f"header_{part}_ends", 4 * (count + 1)) for part in ("key", "value")]

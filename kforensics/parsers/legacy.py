@@ -23,6 +23,7 @@ from kforensics.parsers.failures import (
     unknown_codec,
 )
 from kforensics.parsers.headers import LEGACY_CRC_START, LENGTH_END
+from kforensics.parsers.integers import int64
 from kforensics.parsers.layouts import LEGACY_HEADER_V0, LEGACY_HEADER_V1
 from kforensics.parsers.rows import CODEC_MASK, CODECS, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, Batch, Failure, Record
 
@@ -211,7 +212,7 @@ def _unwrap(batch: Batch, wrapper: Message, budget: int, *, strict: bool) -> Ite
         raise Stopped(invalid_record("empty", "Found invalid compressed record set with no inner records"))
     base = _absolute_base(batch, last.offset)
     for inner in _inner_messages(stream.data, outer, strict=strict):
-        yield Message(inner.offset + base, inner.data, inner.wrapper)
+        yield Message(int64(inner.offset + base), inner.data, inner.wrapper)
 
 
 def _inner_messages(data: bytes, wrapper: tuple[str, int], *, strict: bool) -> Iterator[Message]:

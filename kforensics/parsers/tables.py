@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TABLES", "Column", "Table", "arrow_schema", "arrow_type"]
+__all__ = ["TABLES", "Column", "Table", "arrow_schema", "arrow_type", "with_words"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +193,11 @@ def arrow_schema(name: str) -> pa.Schema:
     import pyarrow as pa  # as above
 
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in TABLES[name].columns])
+
+
+def with_words(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with dictionaries in place of text, as kernels make it and Parquet is written from."""
+    import pyarrow as pa  # as above
+
+    words = pa.dictionary(pa.int32(), pa.string())
+    return pa.schema([field.with_type(words) if field.type == pa.string() else field for field in schema])

@@ -22,7 +22,6 @@ __all__ = [
     "arrow_table",
     "batches_of_parts",
     "chunked",
-    "dictionary_schema",
     "grouped",
     "table_of_parts",
     "with_dictionaries",
@@ -31,7 +30,7 @@ __all__ = [
 
 CHUNK, HEAVIEST = 8192, 64 << 20
 # Rows and bytes of which one group of record batches is made.
-GROUP_ROWS, GROUP_BYTES = 1 << 16, 3 << 21
+GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 24
 Row = Sequence[Any]
 Parts = Iterable["pa.RecordBatch | Iterable[Row]"]
 
@@ -128,14 +127,6 @@ def with_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
     is_text = pa.types.is_string
     columns = [column.dictionary_encode() if is_text(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, batch.schema.names)
-
-
-def dictionary_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of record batches with their text in dictionaries."""
-    import pyarrow as pa  # as above
-
-    words = pa.dictionary(pa.int32(), pa.string())
-    return pa.schema([field.with_type(words) if pa.types.is_string(field.type) else field for field in schema])
 
 
 def without_dictionaries(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -99,6 +99,11 @@ def test_a_wrapper_offset_of_zero_leaves_inner_offsets_as_they_are() -> None:
     assert [row.offset for row in records_of(wrapper(*inner, offset=0))] == [0, 1, 2]
 
 
+def test_inner_offsets_wrap_around_as_javas_do() -> None:
+    inner = [message((1 << 63) - 1), message(0), message(-(1 << 63))]
+    assert [row.offset for row in records_of(wrapper(*inner, offset=2))] == [1, 2 - (1 << 63), 2]
+
+
 def test_append_time_of_the_wrapper_is_that_of_all_inside() -> None:
     inner = [message(n, magic=1, timestamp=n) for n in range(2)]
     late = wrapper(*inner, offset=1, attributes=GZIP | 8, timestamp=NOW + 5)

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kforensics.parsers.kernels.library import Kernels
 
-__all__ = ["WORTH_COMPILING", "WORTH_LOADING", "Choice", "kernels_for", "no_kernels"]
+__all__ = ["DECOMPRESSED", "WORTH_COMPILING", "WORTH_LOADING", "Choice", "Supply", "kernels_for", "no_kernels"]
 
 Say = Callable[[str], object]
-Choice = Callable[[int], "Kernels | None"]
+Choice = Callable[[int], "Supply | None"]
 
 # Plain Python has read smaller inputs before the kernels are loaded, or compiled.
 WORTH_LOADING, WORTH_COMPILING = 1 << 20, 1 << 26
+# The most bytes that kernels decompress a batch to; who allows less wants plain Python, which can stop anywhere.
+DECOMPRESSED = 1 << 23
 # ``always`` or ``never`` overrule the sizes.
 VARIABLE = "KFORENSICS_KERNELS"
 
 
-def kernels_for(size: int, say: Say | None = None) -> Kernels | None:
+class Supply(Protocol):
+    """Kernels that are there, or will be."""
+
+    def ready(self) -> Kernels | None:
+        """Return the kernels, None if they are not there yet."""
+
+
+def kernels_for(size: int, say: Say | None = None) -> Supply | None:
     """Return the kernels if reading ``size`` bytes is worth it and they can be had, else None.
+
+    Where they must be compiled first, that is begun, and reading begins in plain Python.
 
     Args:
         size: bytes to be read.
@@ -30,9 +41,11 @@ def kernels_for(size: int, say: Say | None = None) -> Kernels | None:
     choice = os.environ.get(VARIABLE)
     if choice == "never" or (size < WORTH_LOADING and choice != "always"):
         return None
-    from kforensics.parsers.kernels.library import kernels  # see above
+    from kforensics.parsers.kernels.library import compiled_beside, kernels  # see above
 
-    return kernels(say, compiles=choice == "always" or size >= WORTH_COMPILING)
+    if choice == "always":
+        return kernels(say)
+    return kernels(compiles=False) or (compiled_beside(say) if size >= WORTH_COMPILING else None)
 
 
 def no_kernels(_size: int) -> None:

@@ -14,8 +14,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol
 
-from kforensics.parsers.derived import fixed
-from kforensics.parsers.kernels.library import Kernels, Request
+from kforensics.parsers.kernels.choice import DECOMPRESSED, Supply
+from kforensics.parsers.kernels.library import Kernel, Kernels, Request
 from kforensics.parsers.kernels.outside import decompressed_outside
 from kforensics.parsers.kernels.request import (
     BATCHES,
@@ -28,6 +28,10 @@ from kforensics.parsers.kernels.request import (
     LZ4,
     NEEDED,
     OUTSIDE,
+    PACKED,
+    PACKED_CODEC,
+    PACKED_MAGIC,
+    PACKED_SIZE,
     PAYLOAD_SIZE,
     POSITION,
     RECORDS,
@@ -44,18 +48,15 @@ from kforensics.parsers.kernels.request import (
     ZSTD_CONTEXT,
 )
 from kforensics.parsers.kernels.symbols import ZstdContext, lz4_function, zstd_function
-from kforensics.parsers.layouts import BATCH_HEADER
-from kforensics.parsers.rows import CODEC_MASK, CODECS
+from kforensics.parsers.rows import CODECS
 from kforensics.parsers.source import Source
 
 __all__ = ["Area", "Block", "Engine", "Task"]
 
-HEADER = fixed(BATCH_HEADER)
-LENGTH_END = HEADER.end_of("length")
 # Bytes read at once: small ones first, for where a kernel refuses, little work should be lost.
 FIRST_READ, READ = 1 << 16, 1 << 20
-# The largest batch that kernels are given, and the most bytes it may hold once decompressed.
-LARGEST, DECOMPRESSED = 1 << 22, 1 << 23
+# The largest batch that kernels are given.
+LARGEST = 1 << 22
 MOST_WORKERS = 4
 
 
@@ -69,7 +70,7 @@ class Area:
     """
 
     def __init__(self, size: int) -> None:
-        self._pages = mmap.mmap(-1, size + SLACK)
+        self._pages = mmap.mmap(-1, size + SLACK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.size = size
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
         self.view = memoryview(self._pages)
@@ -118,20 +119,15 @@ class Block:
         request[BATCHES] = request[RECORDS] = request[WRITTEN] = request[GAPS_FOUND] = 0
         request[FIRST_OFFSET] = request[LAST_OFFSET] = -1
 
-    def decompress(self, start: int) -> bool:
-        """Help the kernel over a compressed batch: with the codec's function, else with the records; or tell it cannot.
-
-        Args:
-            start: where in the block the batch begins.
-        """
-        view = self.area.view
-        header = dict(zip(HEADER.names, HEADER.unpack_from(view, start), strict=True))
-        codec = header["attributes"] & CODEC_MASK
+    def decompress(self) -> bool:
+        """Help the kernel to decompress: with the codec's function, else with bytes; or tell it cannot."""
+        request = self.request
+        codec, start = request[PACKED_CODEC], request[PACKED]
         if self._arm(codec):
             return True
-        data = view[start + HEADER.size : start + LENGTH_END + header["length"]]
-        size = decompressed_outside(codec, data, self._scratch.view[: self._scratch.size])
-        self.request[PAYLOAD_SIZE] = size
+        data = self.area.view[start : start + request[PACKED_SIZE]]
+        target = self._scratch.view[: self._scratch.size]
+        size = request[PAYLOAD_SIZE] = decompressed_outside(codec, data, target, request[PACKED_MAGIC])
         return size >= 0
 
     def _arm(self, codec: int) -> bool:
@@ -148,7 +144,7 @@ class Engine:
     """Runs a task over a log.
 
     Args:
-        kernels: the compiled kernels.
+        kernels: gives the compiled kernels once they are there.
         task: which kernel, with what.
         source: the log.
         end: position behind the last byte to look at.
@@ -159,23 +155,38 @@ class Engine:
     """
 
     def __init__(
-        self, kernels: Kernels, task: Task, source: Source, end: int | None = None, workers: int | None = None
+        self, kernels: Supply, task: Task, source: Source, end: int | None = None, workers: int | None = None
     ) -> None:
         # The task owns memory that requests point to.
-        self._task, self._kernel, self._cut = task, task.kernel(kernels), kernels.whole_batches
+        self._task, self._supply = task, kernels
         self._source, self._end = source, source.size if end is None else min(end, source.size)
         wanted = len(os.sched_getaffinity(0)) if workers is None else workers
-        count = min(wanted if wanted > 1 else 0, MOST_WORKERS)
+        alone = wanted <= 1 or self._end <= FIRST_READ
+        self._workers = 0 if alone else min(wanted, MOST_WORKERS)
         self._jobs: SimpleQueue[Block | None] = SimpleQueue()
-        self._threads = [Thread(target=self._work, daemon=True) for _ in range(count)]
-        self._free = [Block(task) for _ in range(count + 1)]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[Thread] = []
+        self._free: list[Block] = []
+        self._kernel: Kernel
+        self._cut: Kernel
         self._read = FIRST_READ
         self.position = 0
 
+    def _ready(self) -> bool:
+        """Tell whether the kernels are there, and make everything else ready once they are."""
+        if self._free:
+            return True
+        kernels = self._supply.ready()
+        if kernels is None:
+            return False
+        self._kernel, self._cut = self._task.kernel(kernels), kernels.whole_batches
+        self._free = [Block(self._task) for _ in range(self._workers + 1)]
+        self._threads = [Thread(target=self._work, daemon=True) for _ in range(self._workers)]
+        for thread in self._threads:
+            thread.start()
+        return True
+
     def blocks(self, position: int, refused_sizes: int = 0) -> Iterator[Block]:
-        """Yield what the kernel makes of the log from a position on, in order.
+        """Yield what the kernel makes of the log from a position on, in order; nothing while there are no kernels yet.
 
         A block is used anew once the next one is asked for.
 
@@ -184,6 +195,8 @@ class Engine:
             refused_sizes: see ``request``.
         """
         self.position, self._read = position, FIRST_READ
+        if not self._ready():
+            return
         pending = deque[Block]()
         ahead, goes_on = position, True
         try:
@@ -194,10 +207,12 @@ class Engine:
                 if not pending:
                     return
                 block = pending.popleft()
-                if error := block.done.get():
-                    raise error
-                yield from self._finished(block)
-                self._free.append(block)
+                try:
+                    if error := block.done.get():
+                        raise error
+                    yield from self._finished(block)
+                finally:
+                    self._free.append(block)
                 if self.position != block.position + block.request[END]:
                     return
         finally:
@@ -227,12 +242,13 @@ class Engine:
             return 0, False
         block.begin(0)
         request[END], request[REFUSED_SIZES] = length, refused_sizes
-        pending.append(block)
         if self._threads:
             self._jobs.put(block)
         else:
             self._run(block)
             block.done.put(None)
+        # Not before: a block that an exception has left undone must not be waited for.
+        pending.append(block)
         return length, goes_on
 
     def _run(self, block: Block) -> None:
@@ -240,7 +256,7 @@ class Engine:
         request = block.request
         self._kernel(request.address)
         while request[STATUS] == OUTSIDE:
-            if not block.decompress(request[STOP]):
+            if not block.decompress():
                 request[STATUS] = REFUSED
                 return
             request[START] = request[STOP]

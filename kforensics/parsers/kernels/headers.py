@@ -13,7 +13,18 @@ from kforensics.parsers.kernels.request import MORE, REFUSED
 from kforensics.parsers.layouts import BATCH_HEADER
 from kforensics.parsers.rows import CODEC_MASK, CODECS
 
-__all__ = ["AT", "HEADER", "LENGTH_END", "SMALL", "announced_size", "look", "next_size"]
+__all__ = [
+    "AT",
+    "FORMAT",
+    "HEADER",
+    "KNOWN_CODECS",
+    "LENGTH_END",
+    "SMALL",
+    "announced_size",
+    "look",
+    "may_sum",
+    "next_size",
+]
 
 HEADER = fixed(BATCH_HEADER)
 # Offsets of the fields by name, as a tuple of constants, which the compiler can read.
@@ -44,6 +55,12 @@ def announced_size(at: int, end: int) -> int:
 
 
 @inlined
+def may_sum(size: int, refused_sizes: int) -> bool:
+    """Whether a batch of a size may be summed, though it may turn out that its checksum is wrong."""
+    return size <= SMALL or not refused_sizes >> bit_length(size) & 1
+
+
+@inlined
 def look(at: int, end: int, refused_sizes: int) -> int:
     """Return the size of the batch at an address if nobody could doubt it, else -MORE or -REFUSED.
 
@@ -55,7 +72,7 @@ def look(at: int, end: int, refused_sizes: int) -> int:
     size = next_size(at, end)
     if size < 0:
         return size
-    if size > SMALL and refused_sizes >> bit_length(size) & 1:
+    if not may_sum(size, refused_sizes):
         return -REFUSED
     if (
         big64(at + AT.base_offset) < 0

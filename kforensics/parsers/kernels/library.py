@@ -16,30 +16,27 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
+from weakref import finalize
 
 from kforensics.parsers.kernels.request import SLOTS
 
-__all__ = ["Kernels", "Request", "kernels"]
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+__all__ = ["Compilation", "Kernels", "Request", "compiled_beside", "kernels"]
 
 Say = Callable[[str], object]
 Kernel = Callable[[int], int]
 
 FOLDER = "KFORENSICS_CACHE_DIR"
 CHECKSUM_SIZE = 4
+# What the lack of a compiler, of a folder or of a processor's support comes as.
+CANNOT: Final = (OSError, RuntimeError, ImportError)
 # Of the names of kernels in the object file.
 PREFIX = "kforensics_"
-# What numba has ready for kernels that raise or allocate; none of these does.
-NEVER_CALLED: Final = (
-    "NRT_Free",
-    "numba_do_raise",
-    "numba_gil_ensure",
-    "numba_gil_release",
-    "numba_runtime_build_excinfo_struct",
-    "numba_unpickle",
-)
 # Whose text decides over what is compiled, beside the modules of this package.
-SOURCES: Final = ("codecs", "control", "derived", "failures", "layouts", "rows")
+SOURCES: Final = ("codecs", "control", "derived", "failures", "layouts", "legacy", "rows")
 
 
 class Request(ctypes.Array):  # type: ignore[type-arg]  # a block of int64, see ``request``
@@ -69,10 +66,6 @@ class Kernels:
 
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        # One name that cannot be found leaves every other one without an address, memcpy too.
-        for name in NEVER_CALLED:
-            if not llvm.address_of_symbol(name):
-                llvm.add_symbol(name, ctypes.cast(ctypes.pythonapi.Py_FatalError, ctypes.c_void_p).value or 0)
         machine = llvm.Target.from_default_triple().create_target_machine()
         self._engine: Any = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
@@ -81,6 +74,10 @@ class Kernels:
         self.lines = self._entry("lines")
         self.batch_columns = self._entry("batch_columns")
         self.record_columns = self._entry("record_columns")
+
+    def ready(self) -> Kernels:
+        """Return the kernels: they are there."""
+        return self
 
     def _entry(self, name: str) -> Kernel:
         address = self._engine.get_function_address(f"{PREFIX}{name}")
@@ -105,11 +102,28 @@ _found: dict[bool, Kernels | None] = {}
 
 def _find(say: Say | None, *, compiles: bool) -> None:
     try:
-        _found[compiles] = _loaded() or (_compiled(say) if compiles else None)
-    except (OSError, RuntimeError, ImportError) as error:
+        _found[compiles] = _loaded() or (Compilation(say).wait() if compiles else None)
+    except CANNOT as error:
         _found[True] = None
-        if say:
-            say(f"the fast kernels cannot be used ({error}); reading goes on in plain Python, which is slower")
+        _say_why_not(say, error)
+
+
+def _say_why_not(say: Say | None, error: Exception) -> None:
+    if say:
+        say(f"the fast kernels cannot be used ({error}); reading goes on in plain Python, which is slower")
+
+
+@cache
+def compiled_beside(say: Say | None) -> Compilation | None:
+    """Begin to compile the kernels and return what will have them; None if that cannot be done."""
+    if True in _found:
+        return None
+    try:
+        return Compilation(say)
+    except CANNOT as error:
+        _found[True] = None
+        _say_why_not(say, error)
+        return None
 
 
 def _loaded() -> Kernels | None:
@@ -158,23 +172,66 @@ def _checked(path: Path) -> bytes | None:
     return code if zlib.crc32(code).to_bytes(CHECKSUM_SIZE) == data[:CHECKSUM_SIZE] else None
 
 
-def _compiled(say: Say | None) -> Kernels:
-    """Compile in another process, keep the result for the next time, and load it."""
-    import subprocess  # only here
+class Compilation:
+    """Kernels that another process compiles while this one goes on; that process ends with this one.
 
-    if say:
-        say("compiling the fast kernels for this processor, once; this takes some seconds")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    # -P: what lies in the working directory, evidence maybe, is no Python module.
-    command = [sys.executable, "-P", "-m", f"{__package__}.build"]
-    done = subprocess.run(command, env=environment, capture_output=True, check=False)  # noqa: S603  # our own module
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").splitlines() or ["the compiler said nothing"]
-        raise RuntimeError(f"compiling failed: {lines[-1]}")
-    kept = any(_kept(path, done.stdout) for path in _places())
-    if say and not kept:
-        say(f"the kernels cannot be kept for the next time; name a writable folder in {FOLDER}")
-    return Kernels(done.stdout)
+    Raises:
+        OSError: the process cannot be started.
+    """
+
+    def __init__(self, say: Say | None) -> None:
+        import subprocess  # only here
+        import tempfile
+
+        self._say, self._failed = say, False
+        self._kernels: Kernels | None = None
+        if say:
+            say("compiling the fast kernels for this processor, once; this takes some seconds")
+        # Files, not pipes: nobody reads while the compiler writes.
+        self._code, self._errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  # they live on
+        # -P: what lies in the working directory, evidence maybe, is no Python module.
+        command = [sys.executable, "-P", "-m", f"{__package__}.build"]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        self._process = subprocess.Popen(command, env=environment, stdout=self._code, stderr=self._errors)  # noqa: S603  # our own module
+        finalize(self, _stop, self._process)
+
+    def ready(self) -> Kernels | None:
+        """Return the kernels if they are compiled by now; where they cannot be, that is said once."""
+        if self._kernels is None and not self._failed and self._process.poll() is not None:
+            try:
+                self._kernels = _found[True] = self.wait()
+            except CANNOT as error:
+                self._failed = True
+                _say_why_not(self._say, error)
+        return self._kernels
+
+    def wait(self) -> Kernels:
+        """Return the kernels once they are compiled, and keep them for the next time.
+
+        Raises:
+            RuntimeError: they cannot be compiled.
+        """
+        failed = self._process.wait()
+        code, errors = _all_of(self._code), _all_of(self._errors)
+        if failed:
+            lines = errors.decode(errors="replace").splitlines() or ["the compiler said nothing"]
+            raise RuntimeError(f"compiling failed: {lines[-1]}")
+        kept = any(_kept(path, code) for path in _places())
+        if self._say and not kept:
+            self._say(f"the kernels cannot be kept for the next time; name a writable folder in {FOLDER}")
+        return Kernels(code)
+
+
+def _stop(process: Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def _all_of(file: IO[bytes]) -> bytes:
+    with file:
+        file.seek(0)
+        return file.read()
 
 
 def _kept(path: Path, code: bytes) -> bool:

@@ -14,10 +14,15 @@ REFUSED = -1
 GZIP_MEMBER = 31
 
 
-def decompressed_outside(codec: int, data: memoryview, target: memoryview) -> int:
-    """Decompress the records of a batch of format 2 into memory; return how many bytes they have, or ``REFUSED``."""
-    found = _gzip(data, len(target)) if codec == GZIP else _other(codec, data, len(target))
-    if found is None:
+def decompressed_outside(codec: int, data: memoryview, target: memoryview, magic: int = 2) -> int:
+    """Decompress the records of a batch, or the messages of a wrapper, into memory.
+
+    Returns:
+        how many bytes they have, or ``REFUSED``.
+    """
+    found = _gzip(data, len(target)) if codec == GZIP else _other(codec, data, len(target), magic)
+    # zlib takes a room of 0 for no limit.
+    if found is None or len(found) > len(target):
         return REFUSED
     target[: len(found)] = found
     return len(found)
@@ -34,6 +39,6 @@ def _gzip(data: memoryview, room: int) -> bytes | None:
     return found if whole else _other(GZIP, data, room)
 
 
-def _other(codec: int, data: memoryview, room: int) -> bytes | None:
-    found = decompress(codec, bytes(data), budget=room)
+def _other(codec: int, data: memoryview, room: int, magic: int = 2) -> bytes | None:
+    found = decompress(codec, bytes(data), magic=magic, budget=room)
     return found.data if found.failure is None else None

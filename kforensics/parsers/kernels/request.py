@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kforensics.parsers.rows import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE
+
 __all__ = [
     "BATCHES",
     "BATCH_MARGIN",
@@ -16,6 +18,7 @@ __all__ = [
     "DATA",
     "DONE",
     "END",
+    "ENTRY_OPS",
     "FIRST_OFFSET",
     "FULL",
     "GAPS",
@@ -23,12 +26,17 @@ __all__ = [
     "GAPS_ROOM",
     "LAST_OFFSET",
     "LZ4",
+    "MESSAGE_OPS",
     "MORE",
     "NEEDED",
     "OUT",
     "OUTSIDE",
     "OUT_SIZE",
     "OWN",
+    "PACKED",
+    "PACKED_CODEC",
+    "PACKED_MAGIC",
+    "PACKED_SIZE",
     "PAYLOAD_SIZE",
     "POSITION",
     "RECORDS",
@@ -43,6 +51,7 @@ __all__ = [
     "START",
     "STATUS",
     "STOP",
+    "TIMESTAMP_TYPES",
     "VALUE",
     "VALUES",
     "WRITTEN",
@@ -64,16 +73,20 @@ NEEDED = 27
 SCRATCH, SCRATCH_SIZE, LZ4, ZSTD, ZSTD_CONTEXT = range(9, 14)
 # In: bytes of the scratch that are the decompressed records of the first batch already, -1 if they are not.
 PAYLOAD_SIZE = 28
+# Out, where somebody else is to decompress: the bytes, relative to the address, their codec and the message format.
+PACKED, PACKED_SIZE, PACKED_CODEC, PACKED_MAGIC = range(31, 35)
 # In: where text goes. In and out: how much of it there is; a kernel writes behind it.
 OUT, OUT_SIZE, WRITTEN = range(14, 17)
 # In: what to write for a batch, a record, a record of a control batch, see ``templates``; 0 for nothing. The margins
 # are the most bytes such a line takes beside keys, values and header keys.
 BATCH_OPS, RECORD_OPS, CONTROL_OPS, BATCH_MARGIN, RECORD_MARGIN = range(17, 22)
+# In: the same for an entry of format 0 or 1, 0 to refuse those, and for its messages.
+ENTRY_OPS, MESSAGE_OPS = 29, 30
 # In: where pairs of neighbouring offsets go that are not consecutive. In and out: how many pairs there are; the first
 # and the last offset or -1.
 GAPS, GAPS_ROOM, GAPS_FOUND, FIRST_OFFSET, LAST_OFFSET = range(22, 27)
 # Slots from here on belong to each kernel alone.
-OWN = 32
+OWN = 40
 # Where a kernel keeps the fields of the batch and the record it is at.
 VALUES = 96
 
@@ -121,6 +134,8 @@ class Value(NamedTuple):
     coordinator_epoch: int
 
 
+# The words that the numbers of ``timestamp_type`` stand for.
+TIMESTAMP_TYPES = (CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE)
 VALUE = Value(*range(len(Value._fields)))
 SLOTS = VALUES + len(VALUE)
 

@@ -1,4 +1,4 @@
-"""Lines as kernels write them: operations made from a text with ``{names}`` in it.
+"""Lines as kernels write them: operations made from a text for ``str.format``.
 
 An operation is five int64: kind, index of a value, address and length of the text in front of it, and one number more.
 """
@@ -6,9 +6,9 @@ An operation is five int64: kind, index of a value, address and length of the te
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from string import Formatter
 
 from kforensics.parsers.kernels.request import SLACK, VALUE
 
@@ -21,7 +21,6 @@ TEXT, NUMBER, WORD, UTF8, HEADER_NAMES, SKIP_UNLESS = range(6)
 # A word in a list: its length and its letters.
 WORD_SIZE = 32
 NUMBER_WIDTH = 20
-FIELD = re.compile(r"{(\w+)}")
 PLACES = {
     "count": (NUMBER, "record_count"),
     "key": (UTF8, "key_at"),
@@ -64,11 +63,7 @@ class Template:
         self.margin = sum(max(NUMBER_WIDTH, WORD_SIZE) + operation[3] for operation in operations) + SLACK
 
     def _operations(self, text: str) -> list[tuple[int, ...]]:
-        pieces = FIELD.split(text)
-        operations = [
-            self._operation(literal, name) for literal, name in zip(pieces[::2], [*pieces[1::2], None], strict=True)
-        ]
-        return [operation for operation in operations if operation[0] != TEXT or operation[3]]
+        return [self._operation(literal, name) for literal, name, _, _ in Formatter().parse(text)]
 
     def _operation(self, literal: str, name: str | None) -> tuple[int, ...]:
         text = literal.encode()

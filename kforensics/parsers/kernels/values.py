@@ -10,7 +10,7 @@ from kforensics.parsers.kernels.records import sequence_after
 from kforensics.parsers.kernels.request import VALUE
 from kforensics.parsers.rows import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT
 
-__all__ = ["put_batch", "put_marker", "put_record", "value"]
+__all__ = ["flag", "put", "put_batch", "put_contents", "put_marker", "put_record", "value"]
 
 KEY_SIZE, MARKER_SIZE = KEY.size, MARKER.size
 KEY_TYPE, MARKER_EPOCH = KEY.offsets["type"], MARKER.offsets["coordinator_epoch"]
@@ -33,7 +33,8 @@ def value(values: int, index: int) -> int:
 
 
 @inlined
-def _flag(attributes: int, bit: int) -> int:
+def flag(attributes: int, bit: int) -> int:
+    """Return 1 if a bit is set, else 0."""
     return 1 if attributes & bit else 0
 
 
@@ -57,18 +58,32 @@ def put_batch(values: int, at: int, position: int) -> None:
     put(values, VALUE.producer_id, big64(at + AT.producer_id))
     put(values, VALUE.producer_epoch, big16(at + AT.producer_epoch))
     put(values, VALUE.partition_leader_epoch, big32(at + AT.partition_leader_epoch))
-    put(values, VALUE.is_transactional, _flag(attributes, TRANSACTIONAL_BIT))
-    put(values, VALUE.is_control, _flag(attributes, CONTROL_BIT))
-    put(values, VALUE.has_delete_horizon, _flag(attributes, DELETE_HORIZON_BIT))
+    put(values, VALUE.is_transactional, flag(attributes, TRANSACTIONAL_BIT))
+    put(values, VALUE.is_control, flag(attributes, CONTROL_BIT))
+    put(values, VALUE.has_delete_horizon, flag(attributes, DELETE_HORIZON_BIT))
     put(values, VALUE.base_timestamp, big64(at + AT.base_timestamp))
     put(values, VALUE.position, position)
-    put(values, VALUE.timestamp_type, _flag(attributes, LOG_APPEND_TIME_BIT))
+    put(values, VALUE.timestamp_type, flag(attributes, LOG_APPEND_TIME_BIT))
     put(values, VALUE.max_timestamp, big64(at + AT.max_timestamp))
     put(values, VALUE.size, big32(at + AT.length) + LENGTH_END)
     put(values, VALUE.magic, load8(at + AT.magic))
     put(values, VALUE.codec, attributes & CODEC_MASK)
     put(values, VALUE.crc, unsigned32(at + AT.crc))
     put(values, VALUE.crc_valid, 1)
+
+
+@inlined
+def put_contents(values: int, key_at: int, key_size: int, value_at: int, value_size: int) -> None:
+    """Put the key and the value of a record or message; negative sizes are those of null."""
+    put(values, VALUE.key_at, key_at)
+    put(values, VALUE.key_size, key_size)
+    put(values, VALUE.value_at, value_at)
+    put(values, VALUE.value_size, value_size)
+    has_key, has_value = key_size >= 0, value_size >= 0
+    put(values, VALUE.has_key, 1 if has_key else 0)
+    put(values, VALUE.has_value, 1 if has_value else 0)
+    put(values, VALUE.has_both, 1 if has_key and has_value else 0)
+    put(values, VALUE.has_lone_value, 1 if has_value and not has_key else 0)
 
 
 # The fields of a record as ``records.record`` returns them.
@@ -87,17 +102,9 @@ def put_record(values: int, fields: Fields) -> int:
     put(values, VALUE.offset, offset)
     put(values, VALUE.timestamp, timestamp)
     put(values, VALUE.sequence, sequence_after(base_sequence, offset_delta) if base_sequence >= 0 else -1)
-    put(values, VALUE.key_at, key_at)
-    put(values, VALUE.key_size, key_size)
-    put(values, VALUE.value_at, value_at)
-    put(values, VALUE.value_size, value_size)
     put(values, VALUE.headers_at, headers_at)
     put(values, VALUE.header_count, header_count)
-    has_key, has_value = key_size >= 0, value_size >= 0
-    put(values, VALUE.has_key, 1 if has_key else 0)
-    put(values, VALUE.has_value, 1 if has_value else 0)
-    put(values, VALUE.has_both, 1 if has_key and has_value else 0)
-    put(values, VALUE.has_lone_value, 1 if has_value and not has_key else 0)
+    put_contents(values, key_at, key_size, value_at, value_size)
     return offset
 
 

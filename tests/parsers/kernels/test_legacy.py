@@ -1,0 +1,349 @@
+"""Old messages as kernels print them against what :mod:`kforensics.parsers.legacy` reads: the same text and damage."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kforensics.dumplog.options import ToolOptions
+from kforensics.dumplog.plain_run import PlainRun
+from kforensics.dumplog.run import run_tool
+from kforensics.dumplog.styles import STYLES
+from kforensics.parsers.checksums import crc32
+from kforensics.parsers.codecs import DEFAULT_BUDGET
+from kforensics.parsers.discover import FoundFile
+from kforensics.parsers.kernels.choice import Choice, no_kernels
+from kforensics.parsers.kernels.library import Kernels, kernels
+from kforensics.parsers.rows import Damage
+from kforensics.parsers.selection import Selection
+from kforensics.parsers.source import BytesSource
+from tests.parsers.builders import (
+    GZIP,
+    LEGACY_CRC_START,
+    LENGTH_END,
+    LZ4,
+    NONE,
+    NOW,
+    SNAPPY,
+    ZSTD,
+    batch,
+    batches,
+    compressed,
+    legacy_segment,
+    message,
+    record,
+    wrapped_set,
+    wrapper,
+)
+
+SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
+NAME = "00000000000000000000.log"
+BATCHES, DATA = ToolOptions(), ToolOptions(print_data_log=True)
+CONTENTS = ToolOptions(print_data_log=True, skip_record_metadata=True)
+every_option = pytest.mark.parametrize("options", [BATCHES, DATA, CONTENTS], ids=["batches", "data", "contents"])
+magics = pytest.mark.parametrize("magic", [0, 1])
+CODECS = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4}
+SMALL = {
+    "format 0, lz4": "legacy-magic-0/broker-0/compact-lz4-0/00000000000000000079.log",
+    "format 1, gzip": "legacy-magic-1/broker-0/compact-gzip-0/00000000000000000079.log",
+}
+
+
+@dataclass(frozen=True)
+class Dump:
+    """What is printed of a segment.
+
+    Attributes:
+        text: all of it, headings left out.
+        damage: as plain style tells it.
+        summary: of the gaps between offsets.
+    """
+
+    text: str
+    damage: list[Damage]
+    summary: list[str]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_processor() -> Iterator[None]:
+    """Do all work in this thread: starting others costs more than reading a small segment."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "sched_getaffinity", lambda _process: {0})
+        yield
+
+
+def forced_kernels(_size: int) -> Kernels | None:
+    """Choose kernels whatever the size."""
+    found = kernels()
+    assert found, "the kernels cannot be compiled here"
+    return found
+
+
+def dumped(data: bytes, options: ToolOptions, choice: Choice) -> tuple[Dump, list[str]]:
+    """Return the dump of a segment, and what of its text kernels have written."""
+    run = PlainRun(options, Selection(), DEFAULT_BUDGET, kernels=choice)
+    texts, damage, taken = list[str](), list[Damage](), list[str]()
+    for piece in run.text(FoundFile(NAME, "log", len(data)), BytesSource(data, NAME)):
+        if isinstance(piece, Damage):
+            damage.append(piece)
+        elif isinstance(piece, memoryview):
+            taken.append(str(piece, "utf-8"))
+            texts.append(taken[-1])
+        else:
+            texts.append(piece)
+    return Dump("".join(texts[2:]), damage, run.summary()), taken
+
+
+def same(data: bytes, options: ToolOptions = DATA) -> tuple[Dump, str]:
+    """Return the dump of a segment, having checked that it is the same with kernels; and what of it they wrote."""
+    expected, by_kernels = dumped(data, options, no_kernels)
+    assert not by_kernels
+    found, by_kernels = dumped(data, options, forced_kernels)
+    assert found == expected
+    return found, "".join(by_kernels)
+
+
+def entries(text: str) -> int:
+    """Count the batch lines of a text."""
+    return sum(line.startswith(("offset: ", "baseOffset: ")) for line in text.splitlines())
+
+
+def all_taken(data: bytes, options: ToolOptions = DATA) -> Dump:
+    """Return the dump of a segment that plain Python need not look at, having checked that it did not."""
+    dump, taken = same(data, options)
+    assert dump.text == taken
+    assert not dump.damage
+    return dump
+
+
+def resealed(entry: bytes) -> bytes:
+    """Return an entry with the checksum of its bytes."""
+    return entry[:LENGTH_END] + crc32(entry[LEGACY_CRC_START:]).to_bytes(4, "big") + entry[LEGACY_CRC_START:]
+
+
+def with_size(entry: bytes) -> bytes:
+    """Return an entry that says how long it is."""
+    return resealed(entry[:8] + (len(entry) - LENGTH_END).to_bytes(4, "big") + entry[LENGTH_END:])
+
+
+SEALS: list[Callable[[bytes], bytes]] = [bytes, resealed, with_size]
+
+
+# What kernels take ---------------------------------------------------------------------------------------------------
+
+
+@magics
+@every_option
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_brokers_wrote_is_taken_to_the_end(magic: int, codec: str, options: ToolOptions) -> None:
+    """Null and empty keys and values, wrappers of each codec; the shortest entry stands at the very end."""
+    segment = [*legacy_segment(magic, CODECS[codec]), message(6, None, None, magic=magic)]
+    assert entries(all_taken(b"".join(segment), options).text) == len(segment)
+
+
+@every_option
+def test_formats_may_change_within_a_segment(options: ToolOptions) -> None:
+    old = [*legacy_segment(0, GZIP), *legacy_segment(1, SNAPPY), wrapped_set(1, LZ4, 6)]
+    all_taken(b"".join([*old, *batches(3, first=5, codec=ZSTD), *old, *batches(2, first=20)]), options)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        wrapper(message(0, timestamp=1), message(1, timestamp=2), offset=1, attributes=GZIP | 8, timestamp=NOW),
+        wrapper(message(0, magic=0), message(1, magic=1), offset=1),
+        wrapper(message(5, magic=1), message(6, magic=0), offset=6, magic=0),
+        wrapper(*(message(n) for n in range(3)), offset=0),
+        wrapper(*(message(n) for n in (1, 4, 9)), offset=109),
+        wrapper(message(0, crc=1), message(1), offset=1),
+        wrapper(*(message(n, timestamp=-(2**63)) for n in (2, 0, 1)), offset=7),
+        message(3, attributes=8),
+        message(3, magic=0, attributes=8),
+        message(3, attributes=0x50),
+        message((1 << 63) - 1, timestamp=-1),
+        message(3, b"\xff\xed\xa0\x80 key", b"\0\n\xc3"),
+        message(3, b"k" * 40, b"v" * 200_000),
+    ],
+    ids=[
+        *("append time of a wrapper", "format 0 in 1", "format 1 in 0", "wrapper at 0", "gaps", "inner checksum"),
+        *("offsets that go back", "append time", "append time in format 0", "spare bits", "largest offset"),
+        *("no UTF-8", "larger than the first read"),
+    ],
+)
+@every_option
+def test_what_is_rare_is_taken_too(entry: bytes, options: ToolOptions) -> None:
+    all_taken(entry + message(8), options)
+
+
+@magics
+@pytest.mark.parametrize("size", [-1, -129, -(2**31)])
+def test_any_negative_length_is_null_and_printed_as_stored(magic: int, size: int) -> None:
+    entry = message(0, None, None, magic=magic)
+    entry = resealed(entry[:-8] + size.to_bytes(4, "big", signed=True) * 2)
+    assert f"keySize: {size} valueSize: {size} " in all_taken(entry).text
+
+
+def test_a_wrong_inner_checksum_is_told_and_the_next_one_right() -> None:
+    text = all_taken(wrapper(message(0, crc=7), message(1), offset=1)).text
+    assert text.count("isValid: false crc: 7 ") == text.count("isValid: true crc: ") == 1
+
+
+def test_more_text_than_there_is_room_for() -> None:
+    """A block is written in several goes, of which each begins by decompressing again."""
+    large = [wrapper(message(n, None, b"a" * (1 << 20)), offset=n) for n in range(24)]
+    dump = all_taken(b"".join(large))
+    assert len(dump.text) > 24 << 20
+
+
+# What kernels leave to plain Python ----------------------------------------------------------------------------------
+
+INNER = message(0) + message(1)
+REFUSED = {
+    "wrong checksum": message(3, crc=1),
+    "negative offset": message(-3),
+    "codec 5": message(3, attributes=5),
+    "too short for format 1": with_size(message(3)[:30]),
+}
+REFUSED_RECORDS = {
+    "zstd": wrapper(message(0), codec=ZSTD, offset=3),
+    "null in a wrapper": message(3, None, None, attributes=GZIP),
+    "nothing in a wrapper": wrapper(offset=3),
+    "no gzip": wrapper(offset=3, value=b"no gzip"),
+    "a wrapper in a wrapper": wrapper(message(0), message(1, None, b"x", attributes=GZIP), offset=3),
+    "wrapper before its last message": wrapper(message(5), offset=3),
+    "negative offset inside": wrapper(message(-1), message(1), offset=3),
+    "inner message cut": wrapper(offset=3, value=compressed(GZIP, INNER[:-1])),
+    "bytes behind the messages": wrapper(offset=3, value=compressed(GZIP, INNER + b"\0")),
+    "format 2 inside": wrapper(message(0), message(1)[:16] + b"\2" + message(1)[17:], offset=3),
+    "inner key too long": wrapper(message(0)[:26] + b"\0\0\1\0" + message(0)[30:], message(1), offset=3),
+    "bytes behind the value": with_size(message(3) + b"\0"),
+    "key too long": resealed(message(3)[:26] + b"\0\0\0\7" + message(3)[30:]),
+    "value too long": resealed(message(3)[:-5] + b"\0\0\0\2v"),
+}
+
+
+@pytest.mark.parametrize("name", [*REFUSED, *REFUSED_RECORDS])
+def test_what_is_refused_stops_nothing_else(name: str) -> None:
+    """Plain Python prints the one entry, kernels those around it."""
+    whole = b"".join([message(2), (REFUSED | REFUSED_RECORDS)[name], message(4), *batches(1, first=5)])
+    _, taken = same(whole)
+    assert entries(taken) == 3
+    _, taken = same(whole, BATCHES)
+    assert entries(taken) == (3 if name in REFUSED else 4)
+
+
+# Broken bytes --------------------------------------------------------------------------------------------------------
+
+
+def sample(name: str) -> bytes:
+    """Return the bytes of a small sample."""
+    data = (SAMPLES / SMALL[name]).read_bytes()
+    assert len(data) < 200
+    return data
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_small_samples_are_taken_to_their_end(name: str) -> None:
+    """Else what follows would compare plain Python with itself."""
+    all_taken(sample(name))
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("behind", [b"", message(200)], ids=["alone", "before another"])
+def test_a_sample_cut_at_any_length_is_printed_alike(name: str, behind: bytes) -> None:
+    data = sample(name)
+    for length in range(len(data)):
+        same(data[:length] + behind)
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("seal", [bytes, resealed], ids=["as it is", "under a right checksum"])
+def test_every_flipped_bit_is_printed_alike(name: str, seal: Callable[[bytes], bytes]) -> None:
+    """A flipped bit may be told by the checksum, or be what somebody meant to write."""
+    data = sample(name)
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit >> 3] ^= 1 << (bit & 7)
+        same(seal(bytes(flipped)))
+
+
+small_bytes = st.one_of(st.none(), st.binary(max_size=40))
+int64 = st.integers(-(2**63), 2**63 - 1)
+messages = st.builds(
+    lambda offset, key, value, magic, timestamp, attributes: message(
+        offset, key, value, magic=magic, timestamp=timestamp, attributes=attributes
+    ),
+    st.one_of(st.integers(0, 9), int64),
+    small_bytes,
+    small_bytes,
+    st.sampled_from([0, 1, 1, 2]),
+    st.one_of(st.just(NOW), int64),
+    st.sampled_from([0, 0, 0, 0, 8, 1, -128]),
+)
+codecs = st.sampled_from([GZIP, GZIP, SNAPPY, LZ4, ZSTD])
+
+
+@st.composite
+def mutated(draw: st.DrawFn, data: bytes) -> bytes:
+    """Return bytes of which a few are others, and some of the end may be missing."""
+    broken = bytearray(data)
+    for _ in range(draw(st.integers(0, 3)) if data else 0):
+        at = draw(st.integers(0, len(broken) - 1))
+        broken[at] = draw(st.one_of(st.sampled_from([0, 1, 2, 13, 14, 0x7F, 0x80, 0xFF]), st.integers(0, 255)))
+    return bytes(broken[: draw(st.one_of(st.just(len(broken)), st.integers(0, len(broken))))])
+
+
+@st.composite
+def wrappers(draw: st.DrawFn) -> bytes:
+    """Return a wrapper; what is inside may be broken before it is compressed, so that the codec lets it by."""
+    inner = b"".join(draw(st.lists(messages, max_size=4)))
+    codec, magic = draw(codecs), draw(st.sampled_from([0, 1]))
+    value = compressed(codec, draw(st.one_of(st.just(inner), mutated(inner))), magic)
+    attributes, offset = codec | draw(st.sampled_from([0, 0, 8])), draw(st.integers(0, 12))
+    return wrapper(codec=codec, magic=magic, offset=offset, value=value, attributes=attributes)
+
+
+@st.composite
+def broken_entries(draw: st.DrawFn) -> bytes:
+    """Return an entry that is broken, as it is or under a right checksum and size."""
+    entry = draw(st.one_of(messages, wrappers()).flatmap(mutated))
+    seal = draw(st.sampled_from(SEALS))
+    return seal(entry) if len(entry) >= LEGACY_CRC_START else entry
+
+
+modern = st.builds(lambda offset: batch(record(), base_offset=offset), st.integers(0, 20))
+segments = st.lists(st.one_of(messages, wrappers(), broken_entries(), modern), max_size=6).map(b"".join)
+
+
+@settings(max_examples=600)
+@given(data=segments, options=st.sampled_from([BATCHES, DATA, CONTENTS]))
+def test_built_and_broken_segments_are_printed_alike(data: bytes, options: ToolOptions) -> None:
+    same(data, options)
+
+
+def imitated(path: Path, style: str, options: ToolOptions, choice: Choice) -> tuple[str, str, int]:
+    """Return what a style prints on both streams, and its exit code."""
+    out, err = list[str](), list[str]()
+
+    def write(text: str | memoryview) -> None:
+        out.append(text if isinstance(text, str) else str(text, "utf-8"))
+
+    code = run_tool(options, STYLES[style], write, err.append, str(path.parent), kernels=choice)
+    return "".join(out), "".join(err), code
+
+
+@settings(max_examples=250)
+@given(data=segments, prints_records=st.booleans(), style=st.sampled_from(sorted(STYLES)))
+def test_styles_print_alike(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, prints_records: bool, style: str
+) -> None:
+    path = tmp_path_factory.getbasetemp() / NAME
+    path.write_bytes(data)
+    options = ToolOptions(files=(str(path),), print_data_log=prints_records)
+    assert imitated(path, style, options, forced_kernels) == imitated(path, style, options, no_kernels)
