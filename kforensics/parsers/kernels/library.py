@@ -31,6 +31,9 @@ Kernel = Callable[[int], int]
 
 FOLDER = "KFORENSICS_CACHE_DIR"
 CHECKSUM_SIZE = 4
+# Of Linux: the rights of mapped code, and what says that its pages are not needed.
+CODE, MADV_DONTNEED = "r-xp", 4
+COMPILER: Final = "libllvmlite"
 # What the lack of a compiler, of a folder or of a processor's support comes as.
 CANNOT: Final = (OSError, RuntimeError, ImportError)
 # Of the names of kernels in the object file.
@@ -70,6 +73,7 @@ class Kernels:
         self._engine: Any = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
+        _forget_code(COMPILER)
         self.whole_batches = self._entry("whole_batches")
         self.lines = self._entry("lines")
         self.batch_columns = self._entry("batch_columns")
@@ -82,6 +86,21 @@ class Kernels:
     def _entry(self, name: str) -> Kernel:
         address = self._engine.get_function_address(f"{PREFIX}{name}")
         return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)
+
+
+def _forget_code(library: str) -> None:
+    """Give the memory back in which the compiler's code lies: 40 MB, of which nothing is needed any more.
+
+    What is touched again comes back from the library's file. Pages that were written to are left alone.
+    """
+    with suppress(OSError, AttributeError):
+        forget = ctypes.CDLL(None).madvise
+        forget.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+        for line in Path("/proc/self/maps").read_text("utf-8").splitlines():
+            span, rights, *_, path = line.split(maxsplit=5)[:6]
+            if library in path and rights == CODE:
+                start, end = (int(word, 16) for word in span.split("-"))
+                forget(start, end - start, MADV_DONTNEED)
 
 
 def kernels(say: Say | None = None, *, compiles: bool = True) -> Kernels | None:

@@ -254,3 +254,24 @@ def test_only_large_inputs_or_the_user_compile(tmp_path: Path, choice: str, size
     path = broken(tmp_path, "numba", "raise ImportError('no such thing here')\n")
     lines = ask(CHOOSE.format(size=size), tmp_path / "cache", KFORENSICS_KERNELS=choice, PYTHONPATH=path)
     assert (COMPILING in lines) == tries
+
+
+def test_the_compilers_code_takes_no_memory_once_kernels_are_loaded() -> None:
+    """Its pages are given back, and come again from its file where something of it is called after all."""
+    script = """
+import re
+from pathlib import Path
+from kforensics.parsers.kernels.library import COMPILER, kernels
+assert kernels(compiles=False)
+maps = re.split(r"(?m)^(?=[0-9a-f]+-)", Path("/proc/self/smaps").read_text())
+code = [part for part in maps if part and COMPILER in part.splitlines()[0] and " r-xp " in part]
+print(len(code), sum(int(re.search(r"Rss: +([0-9]+)", part)[1]) for part in code))
+import llvmlite.binding as llvm
+llvm.parse_assembly("define i32 @f() { ret i32 1 }").verify()
+print("still there")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    found, size, *words = done.stdout.split()
+    assert int(found) >= 1
+    assert int(size) < 5000, "kilobytes"
+    assert words == ["still", "there"]
