@@ -1,0 +1,282 @@
+"""The replay of a partition, batch after batch: the definition of its producers, transactions and last stable offset.
+
+Rule: ``org.apache.kafka.storage.internals.log.ProducerStateManager`` and ``ProducerAppendInfo``, as a replica applies
+them when it reads its own log: whatever is there is taken as it is. Nothing is rejected, neither epochs that fall nor
+sequences that jump; those are findings, and none of this module's business.
+
+Plain on purpose: faster ways to the same values are tested against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from kforensics.forensics.values import (
+    EMPTY,
+    AbortedTransaction,
+    BatchSummary,
+    Boundary,
+    BoundaryKind,
+    EmptyMarker,
+    LastStableOffset,
+    Marker,
+    Outcome,
+    Producer,
+    RecentBatch,
+    Transaction,
+)
+
+__all__ = ["Replay", "fold"]
+
+NONE = -1
+# ProducerStateEntry.NUM_BATCHES_TO_RETAIN.
+RECENT_BATCHES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a partition's batches amount to.
+
+    Attributes:
+        boundary: where the replay began.
+        log_start_offset: first offset of the log that consumers may see.
+        log_end_offset: offset behind the last batch.
+        producers: by producer id.
+        transactions: the closed ones, in the order of their markers.
+        open_transactions: the others, in the order of their first offsets.
+        empty_markers: markers that closed nothing, in the order of the log.
+        aborted_transactions: entries of the transaction indexes, in the order of their markers.
+    """
+
+    boundary: Boundary
+    log_start_offset: int
+    log_end_offset: int
+    producers: dict[int, Producer]
+    transactions: tuple[Transaction, ...]
+    open_transactions: tuple[Transaction, ...]
+    empty_markers: tuple[EmptyMarker, ...]
+    aborted_transactions: tuple[AbortedTransaction, ...]
+
+    def last_stable_offset(self, high_watermark: int | None = None) -> LastStableOffset:
+        """Return the last stable offset of the log, and which transaction holds it back.
+
+        A transaction is unstable until its marker is below the high watermark. Where the log goes on below the log
+        start offset, as after DeleteRecords, a transaction from there holds it at the log start offset.
+
+        Rule: ``UnifiedLog.fetchLastStableOffsetMetadata`` and ``maybeIncrementFirstUnstableOffset``.
+
+        Args:
+            high_watermark: offset behind the last replicated one, None if all of the log is replicated. A checkpoint
+                may name one outside the log; it is moved to the nearer end, as ``UnifiedLog.updateHighWatermark`` does.
+        """
+        end = self.log_end_offset
+        if high_watermark is not None:
+            end = min(max(high_watermark, self.log_start_offset), end)
+        unstable = [found for found in (*self.transactions, *self.open_transactions) if _unstable(found, end)]
+        holder = min(unstable, key=lambda found: found.first_offset, default=None)
+        offset = end if holder is None else min(end, max(holder.first_offset, self.log_start_offset))
+        known = self.boundary.kind is not BoundaryKind.UNKNOWN and end >= self.boundary.offset
+        return LastStableOffset(
+            last_stable_offset=offset,
+            lowest=offset if known else min(offset, self.log_start_offset),
+            holder=holder if offset < end else None,
+        )
+
+
+def fold(batches: Iterable[BatchSummary], boundary: Boundary = EMPTY, log_start_offset: int = 0) -> Replay:
+    """Replay the batches of a partition.
+
+    Args:
+        batches: in the order of the log. Those below the log start offset that are still there belong to it; those
+            below the offset of a snapshot are in the snapshot and passed over.
+        boundary: what is known of the log before them.
+        log_start_offset: first offset that consumers may see.
+    """
+    state = _State(boundary)
+    log_end_offset = max(boundary.offset, log_start_offset)
+    for batch in batches:
+        if batch.base_offset >= boundary.offset:
+            state.take(batch)
+            log_end_offset = batch.last_offset + 1
+    return Replay(
+        boundary=boundary,
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+        producers=state.producers,
+        transactions=tuple(state.closed),
+        open_transactions=tuple(sorted(state.open.values(), key=lambda found: found.first_offset)),
+        empty_markers=tuple(state.empty_markers),
+        aborted_transactions=tuple(state.aborted),
+    )
+
+
+class _State:
+    """The state of all producers of a partition, and what has happened so far."""
+
+    def __init__(self, boundary: Boundary) -> None:
+        self.producers = {producer.producer_id: producer for producer in boundary.producers}
+        # By producer id alone: transaction version 2 writes its marker at the epoch behind that of the data, and a
+        # marker ends what is open whatever its epoch.
+        self.open = {
+            producer.producer_id: _carried_over(producer)
+            for producer in boundary.producers
+            if producer.current_txn_first_offset >= 0
+        }
+        self.closed: list[Transaction] = []
+        self.empty_markers: list[EmptyMarker] = []
+        self.aborted: list[AbortedTransaction] = []
+        self._known = boundary.kind is not BoundaryKind.UNKNOWN
+        self._marked: set[int] = set()
+
+    def take(self, batch: BatchSummary) -> None:
+        """Apply the next batch."""
+        if batch.producer_id < 0:
+            return
+        before = self.producers.get(batch.producer_id, Producer(batch.producer_id))
+        if batch.marker is not None:
+            self._end(batch, batch.marker)
+            self._marked.add(batch.producer_id)
+            self.producers[batch.producer_id] = _after_marker(before, batch, batch.marker)
+        # A control batch that the cleaner has emptied changes nothing, not even the epoch. A data batch it has
+        # emptied still counts, and even opens a transaction.
+        elif not batch.is_control:
+            if batch.is_transactional:
+                self._write(batch)
+            self.producers[batch.producer_id] = _after_data(before, batch)
+
+    def _write(self, batch: BatchSummary) -> None:
+        found = self.open.get(batch.producer_id)
+        exact = self._beyond_doubt(batch.producer_id)
+        self.open[batch.producer_id] = _begun(batch, exact=exact) if found is None else _continued(found, batch)
+
+    def _end(self, batch: BatchSummary, marker: Marker) -> None:
+        found = self.open.pop(batch.producer_id, None)
+        if found is None:
+            self.empty_markers.append(
+                EmptyMarker(
+                    producer_id=batch.producer_id,
+                    marker_offset=batch.base_offset,
+                    marker_epoch=batch.producer_epoch,
+                    coordinator_epoch=marker.coordinator_epoch,
+                    marker_timestamp=marker.timestamp,
+                    outcome=marker.outcome,
+                    exact=self._beyond_doubt(batch.producer_id),
+                )
+            )
+            return
+        self.closed.append(_ended(found, batch, marker))
+        if marker.outcome is Outcome.ABORTED:
+            self.aborted.append(self._index_entry(found, batch.base_offset))
+
+    def _index_entry(self, found: Transaction, marker_offset: int) -> AbortedTransaction:
+        """Return the entry of the transaction index; the transaction itself is no longer among the open ones.
+
+        Rule: ``ProducerStateManager.lastStableOffset``. The high watermark plays no part.
+        """
+        others = (other.first_offset for other in self.open.values())
+        return AbortedTransaction(
+            producer_id=found.producer_id,
+            first_offset=found.first_offset,
+            last_offset=marker_offset,
+            last_stable_offset=min(others, default=marker_offset + 1),
+            first_offset_exact=found.first_offset_exact,
+            last_stable_offset_exact=self._known,
+        )
+
+    def _beyond_doubt(self, producer_id: int) -> bool:
+        """Whether nothing from before the replay can be open: behind its first marker a producer is known exactly."""
+        return self._known or producer_id in self._marked
+
+
+def _after_data(before: Producer, batch: BatchSummary) -> Producer:
+    """Return the state of a producer after a data batch; the epoch is taken over even where it falls."""
+    delta = batch.last_offset - batch.base_offset
+    newest = RecentBatch(batch.last_sequence, batch.last_offset, delta, batch.max_timestamp)
+    opens = batch.is_transactional and before.current_txn_first_offset < 0
+    return replace(
+        before,
+        producer_epoch=batch.producer_epoch,
+        recent=(*_recent_of_epoch(before, batch.producer_epoch), newest)[-RECENT_BATCHES:],
+        last_timestamp=batch.max_timestamp,
+        current_txn_first_offset=batch.base_offset if opens else before.current_txn_first_offset,
+    )
+
+
+def _after_marker(before: Producer, batch: BatchSummary, marker: Marker) -> Producer:
+    """Return the state of a producer after a marker; both epochs are taken over even where they fall."""
+    return replace(
+        before,
+        producer_epoch=batch.producer_epoch,
+        recent=_recent_of_epoch(before, batch.producer_epoch),
+        last_timestamp=marker.timestamp,
+        coordinator_epoch=marker.coordinator_epoch,
+        current_txn_first_offset=NONE,
+    )
+
+
+def _recent_of_epoch(before: Producer, producer_epoch: int) -> tuple[RecentBatch, ...]:
+    """Return the recent batches as long as the epoch stays: with a new one sequences begin at 0 again."""
+    return before.recent if producer_epoch == before.producer_epoch else ()
+
+
+def _carried_over(producer: Producer) -> Transaction:
+    """Return the open transaction of a snapshot's entry, with nothing counted of what stands before the snapshot."""
+    return Transaction(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        first_offset=producer.current_txn_first_offset,
+        last_offset=producer.last_offset,
+        batches=0,
+        records=0,
+        bytes=0,
+        first_timestamp=None,
+        last_timestamp=producer.last_timestamp,
+    )
+
+
+def _begun(batch: BatchSummary, *, exact: bool) -> Transaction:
+    return Transaction(
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        first_offset=batch.base_offset,
+        last_offset=batch.last_offset,
+        batches=1,
+        records=batch.count,
+        bytes=batch.size,
+        first_timestamp=batch.max_timestamp,
+        last_timestamp=batch.max_timestamp,
+        first_offset_exact=exact,
+    )
+
+
+def _continued(found: Transaction, batch: BatchSummary) -> Transaction:
+    """Return a transaction with one more batch; a new epoch does not begin another one."""
+    first = found.first_timestamp
+    return replace(
+        found,
+        producer_epoch=batch.producer_epoch,
+        last_offset=batch.last_offset,
+        batches=found.batches + 1,
+        records=found.records + batch.count,
+        bytes=found.bytes + batch.size,
+        first_timestamp=None if first is None else min(first, batch.max_timestamp),
+        last_timestamp=max(found.last_timestamp, batch.max_timestamp),
+    )
+
+
+def _ended(found: Transaction, batch: BatchSummary, marker: Marker) -> Transaction:
+    return replace(
+        found,
+        outcome=marker.outcome,
+        marker_offset=batch.base_offset,
+        marker_epoch=batch.producer_epoch,
+        coordinator_epoch=marker.coordinator_epoch,
+        marker_timestamp=marker.timestamp,
+    )
+
+
+def _unstable(found: Transaction, high_watermark: int) -> bool:
+    """Whether a transaction is undecided, or its marker not replicated, at a high watermark."""
+    ended = found.marker_offset is not None and found.marker_offset < high_watermark
+    return found.first_offset < high_watermark and not ended
