@@ -30,7 +30,7 @@ __all__ = [
 
 CHUNK, HEAVIEST = 8192, 64 << 20
 # Rows and bytes of which one group of record batches is made.
-GROUP_ROWS, GROUP_BYTES = 1 << 18, 10 << 20
+GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 24
 Row = Sequence[Any]
 Parts = Iterable["pa.RecordBatch | Iterable[Row]"]
 
