@@ -15,7 +15,7 @@ from kforensics.dumplog.line_templates import (
     message_metadata,
     record_metadata,
 )
-from kforensics.dumplog.log_lines import BlockLines, RecordLines
+from kforensics.dumplog.log_lines import BlockLines, RecordLines, java_bool, optional_long
 from kforensics.dumplog.styles import Style
 from kforensics.parsers.control import MARKERS
 from kforensics.parsers.kernels.choice import Supply
@@ -50,7 +50,8 @@ Row = TypeVar("Row")
 
 TEXT_SIZE, PAIRS = 1 << 24, 1 << 16
 PAIR_SIZE = 16
-JAVA_BOOLS = ("false", "true")
+JAVA_BOOLS = tuple(map(java_bool, (0, 1)))
+OPENING, _, CLOSING = optional_long(0).partition("0")
 DELETE_HORIZON = "{delete_horizon}"
 
 
@@ -71,12 +72,11 @@ class LineTask:
     """
 
     def __init__(self, style: Style, lines: RecordLines | None) -> None:
-        codecs = tuple(map(str.upper, CODECS)) if style.upper_case_codecs else CODECS
         self._words = {
             "timestamp_type": TIMESTAMP_TYPES,
-            "codec": codecs,
+            "codec": tuple(map(style.codec, CODECS)),
             "control_type": MARKERS,
-            "has_delete_horizon": ("OptionalLong.empty", "OptionalLong["),
+            "has_delete_horizon": (optional_long(None), OPENING),
             **dict.fromkeys(("is_transactional", "is_control", "crc_valid"), JAVA_BOOLS),
         }
         self._batches = {
@@ -103,7 +103,7 @@ class LineTask:
                 whole.append(part)
                 continue
             before, _, behind = part.partition(DELETE_HORIZON)
-            whole += [f"{before}{{has_delete_horizon}}", If("has_delete_horizon", "{base_timestamp}]"), behind]
+            whole += [f"{before}{{has_delete_horizon}}", If("has_delete_horizon", "{base_timestamp}" + CLOSING), behind]
         return Template(whole, self._words)
 
     def kernel(self, kernels: Kernels) -> Callable[[int], int]:

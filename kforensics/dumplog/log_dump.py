@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from kforensics.dumplog.file_records import INT_MAX, FileRecords, java_error, opened
 from kforensics.dumplog.java import JavaError
-from kforensics.dumplog.log_lines import BlockLines, RecordLines, batch_line
+from kforensics.dumplog.log_lines import BlockLines, RecordLines, batch_line, kernels_print
 from kforensics.dumplog.styles import Style
 from kforensics.parsers.codecs import DEFAULT_BUDGET
-from kforensics.parsers.kernels.choice import DECOMPRESSED, Choice, no_kernels
+from kforensics.parsers.kernels.choice import Choice, no_kernels
 from kforensics.parsers.legacy import legacy_messages
 from kforensics.parsers.rows import Batch, Failure
 from kforensics.parsers.source import file_name
@@ -86,15 +86,11 @@ class _Batches:
         self.position += batch.size if batch else 0
         return (batch,) if batch else ()
 
-    def skip_to(self, position: int) -> None:
-        self.position = position
-
 
 def _in_turns(batches: _Batches, options: LogOptions, style: Style) -> Iterator[Batch | BlockLines]:
     """Yield batches, or the lines of many at once where kernels could write them."""
     records = batches.records
-    plain = options.lines is not None and not options.lines.as_text
-    kernels = None if plain or options.budget < DECOMPRESSED else options.kernels(records.size)
+    kernels = options.kernels(records.size) if kernels_print(options.lines, options.budget) else None
     if kernels is None:
         while found := batches.step():
             yield from found

@@ -22,10 +22,11 @@ from kforensics.dumplog.line_templates import (
 )
 from kforensics.dumplog.styles import Style
 from kforensics.parsers.failures import ILLEGAL_ARGUMENT, Stopped, unknown_codec
+from kforensics.parsers.kernels.choice import DECOMPRESSED
 from kforensics.parsers.legacy import Message
 from kforensics.parsers.rows import Batch, Record
 
-__all__ = ["BlockLines", "ControlSuffix", "Decode", "RecordLines", "batch_line"]
+__all__ = ["BlockLines", "ControlSuffix", "Decode", "RecordLines", "batch_line", "kernels_print"]
 
 Decode = Callable[[bytes | None, bytes | None, int], tuple[str | None, str | None]]
 ControlSuffix = Callable[[bytes | None, bytes | None], str]
@@ -47,13 +48,12 @@ class BlockLines(NamedTuple):
     gaps: Iterable[tuple[int, int]]
 
 
-def batch_line(batch: Batch, style: Style, position: int | None = None, codec: str | None = None) -> Iterator[str]:
+def batch_line(batch: Batch, style: Style, codec: str | None = None) -> Iterator[str]:
     """Yield the two halves of a batch line.
 
     Args:
         batch: the batch.
         style: the release to imitate.
-        position: what to print as position, None for the batch's own.
         codec: what to print as codec, None for its name.
 
     Raises:
@@ -65,7 +65,7 @@ def batch_line(batch: Batch, style: Style, position: int | None = None, codec: s
     if batch.compression_type is None and codec is None:
         raise java_error(unknown_codec(batch.codec))
     yield BATCH_TAIL.format(
-        position=batch.position if position is None else position,
+        position=batch.position,
         timestamp_type=batch.timestamp_type,
         max_timestamp=batch.max_timestamp,
         size=batch.size,
@@ -93,9 +93,13 @@ def _first_half(batch: Batch, style: Style) -> str:
 
 
 def codec_name(batch: Batch, style: Style) -> str:
-    """Return the codec's name in the letters of the release."""
-    name = batch.compression_type or str(batch.codec)
-    return name.upper() if style.upper_case_codecs else name
+    """Return the codec's name, or its number, in the letters of the release."""
+    return style.codec(batch.compression_type or str(batch.codec))
+
+
+def kernels_print(lines: RecordLines | None, budget: int) -> bool:
+    """Whether kernels can print records so, or batches alone, within a budget of bytes to decompress."""
+    return (lines is None or lines.as_text) and budget >= DECOMPRESSED
 
 
 def java_bool(value: object) -> str:

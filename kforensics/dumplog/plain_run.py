@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kforensics.dumplog.java import JavaError
 from kforensics.dumplog.log_dump import first_line
-from kforensics.dumplog.log_lines import BlockLines, RecordLines, batch_line
+from kforensics.dumplog.log_lines import BlockLines, RecordLines, batch_line, kernels_print
 from kforensics.dumplog.options import ToolOptions
 from kforensics.dumplog.styles import PLAIN
 from kforensics.dumplog.summaries import Summaries
@@ -16,7 +16,7 @@ from kforensics.parsers.batches import Walk
 from kforensics.parsers.discover import FoundFile
 from kforensics.parsers.failures import Stopped
 from kforensics.parsers.file_rows import LOG_KINDS, Reading, file_rows, table_of
-from kforensics.parsers.kernels.choice import DECOMPRESSED, Choice, no_kernels
+from kforensics.parsers.kernels.choice import Choice, no_kernels
 from kforensics.parsers.log_rows import failure_damage, messages_of, records_of
 from kforensics.parsers.rows import Batch, Damage
 from kforensics.parsers.selection import Selection, is_cut, selected_batches
@@ -132,7 +132,9 @@ class PlainRun:
     def _batches(self, source: Source, start: int) -> Iterator[Batch | Damage | BlockLines]:
         """Yield the wanted batches and the damage, or the lines of many batches where kernels can write them."""
         end = self._options.log_end
-        kernels = self._kernels(source.size - start) if self._for_kernels() else None
+        everything = self._selection == EVERYTHING and self._left is None
+        taken = everything and kernels_print(self._lines, self._budget)
+        kernels = self._kernels(source.size - start) if taken else None
         if kernels is None:
             yield from selected_batches(source, self._selection, start, end)
             return
@@ -141,12 +143,6 @@ class PlainRun:
         for row in line_turns(Walk(source, start, end), kernels, source, end, PLAIN, self._lines):
             if not isinstance(row, Damage) or not is_cut(row, source, end):
                 yield row
-
-    def _for_kernels(self) -> bool:
-        """Whether what is wanted of a log is what kernels can do."""
-        everything = self._selection == EVERYTHING and self._left is None
-        as_text = self._lines is None or self._lines.as_text
-        return everything and as_text and self._budget >= DECOMPRESSED
 
     def _note_block(self, path: str, lines: BlockLines) -> None:
         if lines.first_offset < 0:

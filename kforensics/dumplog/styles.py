@@ -97,6 +97,10 @@ class Style:
     generated_snapshots: bool = True
     old_reader: bool = False
 
+    def codec(self, name: str) -> str:
+        """Return the name of a codec in the letters of the release."""
+        return name.upper() if self.upper_case_codecs else name
+
     @property
     def json_decoders(self) -> frozenset[str]:
         """Kinds of decoders whose output is JSON; they print what is wrong with a record where others end the run."""

@@ -87,7 +87,7 @@ class Walk:
     """A walk over a log, step by step, which somebody else may go a part of; see :func:`walk`.
 
     Attributes:
-        position: behind the last byte walked over.
+        position: behind the last byte walked over; set behind batches that somebody else found beyond doubt.
     """
 
     def __init__(self, source: Source, start: int = 0, end: int | None = None) -> None:
@@ -112,10 +112,6 @@ class Walk:
         if start >= self._stop:
             return []
         return [Damage(start, self._stop, "shrunk", "the file has become shorter while it was read")]
-
-    def skip_to(self, position: int) -> None:
-        """Go on from a position up to which somebody else found batches beyond doubt."""
-        self.position = position
 
     @property
     def refused_sizes(self) -> int:

@@ -50,7 +50,7 @@ from kforensics.parsers.log_rows import batch_row, record_row, records_of
 from kforensics.parsers.rows import CODECS, CREATE_TIME, LOG_APPEND_TIME, Damage, Record
 from kforensics.parsers.selection import Selection, is_cut
 from kforensics.parsers.source import Source
-from kforensics.parsers.tables import TABLES, arrow_schema, with_words
+from kforensics.parsers.tables import TABLES, arrow_schema, encodable, with_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,13 +121,6 @@ class _Memory:
         self.free.append(self.area)
 
 
-@dataclass(slots=True)
-class _Output:
-    """Where the kernel puts the columns of one block."""
-
-    memory: _Memory
-
-
 class _Columns:
     """Makes record batches of blocks; a task for the engine.
 
@@ -162,11 +155,11 @@ class _Columns:
             _codes if name in WORDS else _numbers
         )
 
-    def prepare(self, request: Request) -> _Output:
+    def prepare(self, request: Request) -> _Memory:
         """Give a request memory of its own."""
         request[SCRATCH_SIZE] = min(request[SCRATCH_SIZE], self._budget)
         request[BUDGET] = self._budget
-        return _Output(self._memory(request))
+        return self._memory(request)
 
     def _memory(self, request: Request) -> _Memory:
         area = self._free.pop() if self._free else Area(self._size)
@@ -177,9 +170,9 @@ class _Columns:
         """Return the columns of a block, which then goes on in other memory."""
         import pyarrow as pa  # who wants rows does without it
 
-        filled = _Filled(block.request, block.output.memory, self._places, self._widths)
+        filled = _Filled(block.request, block.output, self._places, self._widths)
         arrays = [make(filled) for make in self._makers]
-        block.output.memory = self._memory(block.request)
+        block.output = self._memory(block.request)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
@@ -255,7 +248,7 @@ class _Constant:
 
     def __init__(self, value: Any, kind: pa.DataType) -> None:
         self._value, self._kind = value, kind
-        self._words = (_encodable(value),) if isinstance(value, str) else ()
+        self._words = (encodable(value),) if isinstance(value, str) else ()
         self._array = self._of(1)
 
     def __call__(self, filled: _Filled) -> pa.Array:
@@ -276,11 +269,6 @@ class _Constant:
             b"\xff" if self._value is True else self._value.to_bytes(self._kind.byte_width, sys.byteorder, signed=True)
         )
         return pa.Array.from_buffers(self._kind, rows, [None, pa.py_buffer(one * rows)])
-
-
-def _encodable(text: str) -> str:
-    # A name that is no UTF-8 came from the system with lone surrogates, which Arrow refuses.
-    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 @cache

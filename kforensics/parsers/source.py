@@ -40,7 +40,7 @@ class Source(Protocol):
         """Let go of the input."""
 
 
-class _Closing:
+class _Input:
     def __enter__(self) -> Self:
         return self
 
@@ -52,12 +52,22 @@ class _Closing:
     def close(self) -> None:
         """Let go of the input."""
 
+    def read(self, position: int, length: int) -> bytes:
+        """Return bytes; each kind of input has its own way."""
+        raise NotImplementedError
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        """Copy bytes from ``position`` into memory; return how many."""
+        data = self.read(position, len(target))
+        target[: len(data)] = data
+        return len(data)
+
     def hole_end(self, position: int) -> int:
         """Return ``position``: where holes are is not known."""
         return position
 
 
-class BytesSource(_Closing):
+class BytesSource(_Input):
     """Bytes already in memory, under the name they should be reported by."""
 
     mtime_ms: int | None = None
@@ -69,12 +79,8 @@ class BytesSource(_Closing):
         """Return up to ``length`` bytes from ``position``."""
         return self.data[position : position + length]
 
-    def read_into(self, position: int, target: memoryview) -> int:
-        """Copy bytes from ``position`` into memory."""
-        return copied(self.read(position, len(target)), target)
 
-
-class LocalSource(_Closing):
+class LocalSource(_Input):
     """A regular file, opened read-only.
 
     Raises:
@@ -149,7 +155,7 @@ class LocalSource(_Closing):
         self._descriptor = -1
 
 
-class RemoteSource(_Closing):
+class RemoteSource(_Input):
     """A file behind a URI of pyarrow's file systems, read in ranges."""
 
     mtime_ms: int | None = None
@@ -187,19 +193,9 @@ class RemoteSource(_Closing):
         except OSError as error:
             raise InputError(self.path, f"reading at byte {position:#x} failed: {error}") from error
 
-    def read_into(self, position: int, target: memoryview) -> int:
-        """Read from ``position`` into memory."""
-        return copied(self.read(position, len(target)), target)
-
     def close(self) -> None:
         """Close the remote file."""
         self._file.close()
-
-
-def copied(data: bytes, target: memoryview) -> int:
-    """Copy bytes into memory that has room for them; return how many."""
-    target[: len(data)] = data
-    return len(data)
 
 
 def is_uri(path: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TABLES", "Column", "Table", "arrow_schema", "arrow_type", "with_words"]
+__all__ = ["TABLES", "Column", "Table", "arrow_schema", "arrow_type", "encodable", "with_words"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +193,11 @@ def arrow_schema(name: str) -> pa.Schema:
     import pyarrow as pa  # as above
 
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in TABLES[name].columns])
+
+
+def encodable(text: str) -> str:
+    """Return text as Arrow takes it: lone surrogates, from a name that is no UTF-8, are escaped."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def with_words(schema: pa.Schema) -> pa.Schema:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
-from kforensics.parsers.tables import Table, arrow_type
+from kforensics.parsers.tables import Table, arrow_type, encodable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -147,5 +147,4 @@ def _text(value: Any) -> str | None:
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    # A name that is no UTF-8 came from the system with lone surrogates, which Arrow refuses.
-    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+    return encodable(text)

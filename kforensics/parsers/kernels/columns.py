@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kforensics.parsers.control import CONTROL_TYPES, KEY, MARKER, MARKERS
+from kforensics.parsers.control import CONTROL_TYPES
 from kforensics.parsers.kernels.column_places import (
     BUDGET,
     COLUMNS,
@@ -61,16 +61,21 @@ from kforensics.parsers.kernels.request import (
     VALUES,
 )
 from kforensics.parsers.kernels.slots import answer, slot
-from kforensics.parsers.kernels.values import put_batch, put_record, value
+from kforensics.parsers.kernels.values import (
+    KEY_SIZE,
+    KEY_TYPE,
+    MARKER_EPOCH,
+    MARKER_SIZE,
+    MARKER_TYPES,
+    put_batch,
+    put_record,
+    value,
+)
 from kforensics.parsers.rows import CODEC_MASK
 
 __all__ = ["batch_columns", "record_columns"]
 
-KNOWN_TYPES, MARKER_TYPES = len(CONTROL_TYPES), len(MARKERS)
-KEY_SIZE, MARKER_SIZE = KEY.size, MARKER.size
-KEY_TYPE, MARKER_EPOCH = KEY.offsets["type"], MARKER.offsets["coordinator_epoch"]
-if CONTROL_TYPES[:MARKER_TYPES] != MARKERS:
-    raise TypeError("transaction markers are no longer the first control types; see _control")
+KNOWN_TYPES = len(CONTROL_TYPES)
 # What a control record says, where a kernel had better not read it.
 STRANGE = -2
 # Longer ones are left to the copying of the C library.
@@ -249,42 +254,6 @@ def _begin(request: int) -> None:
             answer(request, counter, 0)
 
 
-@inlined
-def _end(request: int, stop: int, status: int) -> int:
-    answer(request, STOP, stop)
-    answer(request, STATUS, status)
-    return 0
-
-
-def record_columns(request: int) -> int:
-    """Make columns of the records of batches, as far as nobody could doubt them and there is room."""
-    data, columns = slot(request, DATA), slot(request, COLUMNS)
-    at, end = data + slot(request, START), data + slot(request, END)
-    position = slot(request, POSITION) - data
-    _begin(request)
-    # Where the first row begins.
-    store32(columns + IN_RECORDS.key_ends, 0)
-    store32(columns + IN_RECORDS.value_ends, 0)
-    store32(columns + IN_RECORDS.header_ends, 0)
-    store32(columns + IN_RECORDS.header_key_ends, 0)
-    store32(columns + IN_RECORDS.header_value_ends, 0)
-    status = DONE
-    while at < end:
-        if slot(request, ROWS) >= SOFT_ROWS or slot(request, TAKEN) >= SOFT_BYTES:
-            status = FULL
-            break
-        size = look(at, end, slot(request, REFUSED_SIZES))
-        if size < 0:
-            status = -size
-            break
-        status = _whole_or_nothing(request, at, size, position + at)
-        if status != DONE:
-            break
-        at += size
-        answer(request, BATCHES, slot(request, BATCHES) + 1)
-    return _end(request, at - data, status)
-
-
 @compiled
 def _put_first_record(values: int, at: int, size: int, budget: int) -> bool:
     """Put the values of the first record of a batch; False if that is not for kernels."""
@@ -337,24 +306,47 @@ def _put_batch(request: int, at: int, size: int, position: int) -> int:
     return DONE
 
 
-def batch_columns(request: int) -> int:
-    """Make columns of batches, as far as nobody could doubt them and there is room."""
+@inlined
+def _put_all(request: int, wants_records: bool) -> None:  # a constant to the compiler
+    """Put batches, or their records, as far as nobody could doubt them and there is room."""
     data = slot(request, DATA)
     at, end = data + slot(request, START), data + slot(request, END)
-    position = slot(request, POSITION) - data
+    position, status = slot(request, POSITION) - data, DONE
     _begin(request)
-    status = DONE
     while at < end:
-        if slot(request, ROWS) >= SOFT_ROWS:
+        if slot(request, ROWS) >= SOFT_ROWS or slot(request, TAKEN) >= SOFT_BYTES:
             status = FULL
             break
         size = look(at, end, slot(request, REFUSED_SIZES))
         if size < 0:
             status = -size
             break
-        status = _put_batch(request, at, size, position + at)
+        if wants_records:
+            status = _whole_or_nothing(request, at, size, position + at)
+        else:
+            status = _put_batch(request, at, size, position + at)
         if status != DONE:
             break
         at += size
         answer(request, BATCHES, slot(request, BATCHES) + 1)
-    return _end(request, at - data, status)
+    answer(request, STOP, at - data)
+    answer(request, STATUS, status)
+
+
+def batch_columns(request: int) -> int:
+    """Make columns of batches, as far as nobody could doubt them and there is room."""
+    _put_all(request, False)  # noqa: FBT003  # see there
+    return 0
+
+
+def record_columns(request: int) -> int:
+    """Make columns of the records of batches, as far as nobody could doubt them and there is room."""
+    columns = slot(request, COLUMNS)
+    # Where the first row begins.
+    store32(columns + IN_RECORDS.key_ends, 0)
+    store32(columns + IN_RECORDS.value_ends, 0)
+    store32(columns + IN_RECORDS.header_ends, 0)
+    store32(columns + IN_RECORDS.header_key_ends, 0)
+    store32(columns + IN_RECORDS.header_value_ends, 0)
+    _put_all(request, True)  # noqa: FBT003  # see there
+    return 0

@@ -73,7 +73,7 @@ class Kernels:
         self._engine: Any = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
-        _forget_code(COMPILER)
+        _forget_compiler()
         self.whole_batches = self._entry("whole_batches")
         self.lines = self._entry("lines")
         self.batch_columns = self._entry("batch_columns")
@@ -88,7 +88,7 @@ class Kernels:
         return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)
 
 
-def _forget_code(library: str) -> None:
+def _forget_compiler() -> None:
     """Give the memory back in which the compiler's code lies: 40 MB, of which nothing is needed any more.
 
     What is touched again comes back from the library's file. Pages that were written to are left alone.
@@ -97,8 +97,8 @@ def _forget_code(library: str) -> None:
         forget = ctypes.CDLL(None).madvise
         forget.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         for line in Path("/proc/self/maps").read_text("utf-8").splitlines():
-            span, rights, *_, path = line.split(maxsplit=5)[:6]
-            if library in path and rights == CODE:
+            span, rights, *_, path = line.split(maxsplit=5)
+            if COMPILER in path and rights == CODE:
                 start, end = (int(word, 16) for word in span.split("-"))
                 forget(start, end - start, MADV_DONTNEED)
 

@@ -19,7 +19,7 @@ class Steps(Protocol[Row_co]):
     """A walk over a log in plain Python.
 
     Attributes:
-        position: behind the last byte walked over.
+        position: behind the last byte walked over; who goes a part of the way sets it.
         refused_sizes: a bit for each order of size of which no batch may be summed.
     """
 
@@ -31,9 +31,6 @@ class Steps(Protocol[Row_co]):
 
     def step(self) -> Sequence[Row_co]:
         """Return what stands at the position and go behind it; nothing at the end."""
-
-    def skip_to(self, position: int) -> None:
-        """Go on from a position up to which kernels took everything."""
 
 
 def in_turns(steps: Steps[Row_co], engine: Engine) -> Iterator[Block | Row_co]:
@@ -48,7 +45,7 @@ def in_turns(steps: Steps[Row_co], engine: Engine) -> Iterator[Block | Row_co]:
         while True:
             begun = steps.position
             yield from engine.blocks(begun, steps.refused_sizes)
-            steps.skip_to(engine.position)
+            steps.position = engine.position
             turn = 1 if engine.position > begun else min(2 * turn, MOST_STEPS)
             for _ in range(turn):
                 rows = steps.step()

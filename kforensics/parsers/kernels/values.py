@@ -10,14 +10,27 @@ from kforensics.parsers.kernels.records import sequence_after
 from kforensics.parsers.kernels.request import VALUE
 from kforensics.parsers.rows import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT
 
-__all__ = ["flag", "put", "put_batch", "put_contents", "put_marker", "put_record", "value"]
+__all__ = [
+    "KEY_SIZE",
+    "KEY_TYPE",
+    "MARKER_EPOCH",
+    "MARKER_SIZE",
+    "MARKER_TYPES",
+    "flag",
+    "put",
+    "put_batch",
+    "put_contents",
+    "put_marker",
+    "put_record",
+    "value",
+]
 
 KEY_SIZE, MARKER_SIZE = KEY.size, MARKER.size
 KEY_TYPE, MARKER_EPOCH = KEY.offsets["type"], MARKER.offsets["coordinator_epoch"]
 # Only these are read here; they come first among the control types.
 MARKER_TYPES = len(MARKERS)
 if CONTROL_TYPES[:MARKER_TYPES] != MARKERS:
-    raise TypeError("transaction markers are no longer the first control types; see put_marker")
+    raise TypeError("transaction markers are no longer the first control types; see who uses MARKER_TYPES")
 
 
 @inlined

@@ -11,20 +11,29 @@ __all__ = ["UNREADABLE", "varint", "varlong"]
 UNREADABLE = 0
 
 
-@compiled
-def _long_varint(at: int, end: int) -> tuple[int, int]:
+# How far the bits of the last byte that may come are shifted.
+INT_SHIFT, LONG_SHIFT = 28, 63
+
+
+@inlined
+def _raw(at: int, end: int, last_shift: int) -> tuple[int, int]:
+    """Return the bits of a varint and the address behind it; what falls off the top is lost."""
     raw = shift = 0
-    while at < end:
+    while at < end and shift <= last_shift:
         byte = load8(at)
         at += 1
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
-            raw &= 0xFFFFFFFF
-            return (raw >> 1) ^ -(raw & 1), at
+            return raw, at
         shift += 7
-        if shift > 28:
-            break
     return 0, UNREADABLE
+
+
+@compiled
+def _long_varint(at: int, end: int) -> tuple[int, int]:
+    raw, at = _raw(at, end, INT_SHIFT)
+    raw &= 0xFFFFFFFF
+    return (raw >> 1) ^ -(raw & 1), at
 
 
 @inlined
@@ -40,17 +49,8 @@ def varint(at: int, end: int) -> tuple[int, int]:
 
 @compiled
 def _long_varlong(at: int, end: int) -> tuple[int, int]:
-    raw = shift = 0
-    while at < end:
-        byte = load8(at)
-        at += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return shift_right(raw, 1) ^ -(raw & 1), at
-        shift += 7
-        if shift > 63:
-            break
-    return 0, UNREADABLE
+    raw, at = _raw(at, end, LONG_SHIFT)
+    return shift_right(raw, 1) ^ -(raw & 1), at
 
 
 @inlined
