@@ -52,8 +52,8 @@ def chunked(rows: Iterable[Row], size: int = CHUNK) -> Iterator[list[Row]]:
 def _weight(row: Row) -> int:
     """Return the bytes of keys, values and header values, near enough to bound what is held of them."""
     payloads = sum(len(value) for value in row if isinstance(value, bytes | str))
-    headers = (value for value in row if isinstance(value, list))
-    return payloads + sum(len(header["value"] or b"") for each in headers for header in each)
+    headers = (value for value in row if isinstance(value, list))  # or recent batches, which have no value
+    return payloads + sum(len(header.get("value") or b"") for each in headers for header in each)
 
 
 def arrow_schema_of(table: Table) -> pa.Schema:

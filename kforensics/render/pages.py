@@ -49,24 +49,31 @@ class TableWriter:
 def _page(table: Table, rows: list[Row]) -> str:
     """Return a page: heading, what all rows share, and columns; null columns are left out."""
     columns = dict(zip(table.names, zip(*rows, strict=True), strict=True))
-    heading, columns["path"] = _heading(columns["path"])
-    del columns["log_dir"]  # the paths begin with it
+    heading = table.name
+    if "path" in columns:
+        whose, columns["path"] = _heading(columns["path"])
+        heading += whose
+        del columns["log_dir"]  # the paths begin with it
     used = {name: column for name, column in columns.items() if any(value is not None for value in column)}
     same = [name for name, column in used.items() if _is_said_once(name, column)]
     shown = {name: column for name, column in used.items() if name not in same}
     said = [f"{name} {_cell(used[name][0])}" for name in same if name != "path"]
-    lines = [f"{table.name} {heading}", *_wrapped(said, alone=len(rows) == 1), *_aligned(table, shown)]
+    lines = [heading, *_wrapped(said, alone=len(rows) == 1), *_aligned(table, shown)]
     return "\n".join(lines) + "\n"
 
 
-def _heading(paths: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+def _heading(paths: tuple[str | None, ...]) -> tuple[str, tuple[str | None, ...]]:
     """Return whose rows these are, and the paths without the folder they share."""
+    known = [path for path in paths if path is not None]
+    if not known:
+        return "", paths
     if len(set(paths)) == 1:
-        return f"of {printable(paths[0])}", paths
-    pairs = zip(min(paths), max(paths), strict=False)
+        return f" of {printable(known[0])}", paths
+    pairs = zip(min(known), max(known), strict=False)
     shared = "".join(left for left, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     folder = shared[: shared.rfind("/") + 1]
-    return f"under {printable(folder)}" if folder else "", tuple(path[len(folder) :] for path in paths)
+    cut = tuple(path[len(folder) :] if path else None for path in paths)
+    return f" under {printable(folder)}" if folder else " ", cut
 
 
 def _is_said_once(name: str, column: tuple[Any, ...]) -> bool:

@@ -17,13 +17,14 @@ from numba import cfunc, types
 
 from kforensics.parsers.kernels.columns import batch_columns, record_columns
 from kforensics.parsers.kernels.cut import whole_batches
+from kforensics.parsers.kernels.hashes import record_hashes
 from kforensics.parsers.kernels.library import PREFIX
 from kforensics.parsers.kernels.lines import lines
 from kforensics.parsers.kernels.target import CPU, FEATURES
 
 __all__ = ["ENTRIES", "object_file"]
 
-ENTRIES = (whole_batches, lines, batch_columns, record_columns)
+ENTRIES = (whole_batches, lines, batch_columns, record_columns, record_hashes)
 # Of the C library, which every process has.
 LIBRARY = {"memcpy", "memmove", "memset"}
 

@@ -114,12 +114,16 @@ def _control(values: int) -> tuple[int, int, int]:
     """Return the control type (or NO_CODE, or STRANGE), whether there is a coordinator epoch, and which."""
     if value(values, VALUE.key_size) < KEY_SIZE:
         return NO_CODE, 0, 0
-    kind = big16(value(values, VALUE.key_at) + KEY_TYPE)
-    if kind < 0 or kind >= KNOWN_TYPES:
+    key_at, value_at = value(values, VALUE.key_at), value(values, VALUE.value_at)
+    kind = big16(key_at + KEY_TYPE)
+    # Both begin with a version.
+    if kind < 0 or kind >= KNOWN_TYPES or big16(key_at) < 0:
         return STRANGE, 0, 0
     if kind >= MARKER_TYPES or value(values, VALUE.value_size) < MARKER_SIZE:
         return kind, 0, 0
-    return kind, 1, big32(value(values, VALUE.value_at) + MARKER_EPOCH)
+    if big16(value_at) < 0:
+        return STRANGE, 0, 0
+    return kind, 1, big32(value_at + MARKER_EPOCH)
 
 
 @inlined

@@ -62,6 +62,7 @@ class Kernels:
         lines: writes batch and record lines, see ``lines``.
         batch_columns: makes columns of batches, see ``columns``.
         record_columns: makes columns of records, see ``columns``.
+        record_hashes: hashes what records say, see ``hashes``.
     """
 
     def __init__(self, code: bytes) -> None:
@@ -78,6 +79,7 @@ class Kernels:
         self.lines = self._entry("lines")
         self.batch_columns = self._entry("batch_columns")
         self.record_columns = self._entry("record_columns")
+        self.record_hashes = self._entry("record_hashes")
 
     def ready(self) -> Kernels:
         """Return the kernels: they are there."""
