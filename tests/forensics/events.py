@@ -2,20 +2,37 @@
 
 ``D p e s0-s1 @base-last T`` is a transactional data batch, ``N`` instead of ``T`` another one, ``M p e C c @o`` a
 COMMIT (``A``: ABORT) marker with coordinator epoch ``c``, ``plain @base-last`` a batch without producer and
-``shell p @o`` a control batch without record. ``cnt n`` and ``ts n`` may follow.
+``shell p @o`` a control batch without record. ``cnt n`` and ``ts n`` may follow. ``none`` stands for sequences of a
+batch that has none.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import Any
 
-from kforensics.forensics.values import BatchSummary, Marker, Outcome
+import numpy as np
+
+from kforensics.forensics.replay.fold import Replay
+from kforensics.forensics.replay.results import ANOMALY, EMPTY_MARKER, NO_TIME, PRODUCER, TRANSACTION, Ending, Records
+from kforensics.forensics.replay.values import (
+    AnomalyRow,
+    BatchSummary,
+    EmptyMarker,
+    Marker,
+    Outcome,
+    Producer,
+    Transaction,
+)
+from kforensics.parsers.batch_columns import ABORT, COMMIT, NO_CONTROL, SHELL, BatchColumns
+from kforensics.parsers.rows import CONTROL_BIT, TRANSACTIONAL_BIT
 
 SIZE = 100
 NOW = 1_700_000_000_000
 EVENT = re.compile(
     r"(?P<kind>D|M|plain|shell)(?: (?P<pid>\d+))?(?: (?P<epoch>\d+))?"
-    r"(?: (?P<s0>\d+)-(?P<s1>\d+)| (?P<outcome>[AC]) (?P<coordinator>\d+))?"
+    r"(?: none| (?P<s0>\d+)-(?P<s1>\d+)| (?P<outcome>[AC]) (?P<coordinator>\d+))?"
     r" @(?P<base>\d+)(?:-(?P<last>\d+))?(?P<tx> T| N)?(?: cnt (?P<cnt>\d+))?(?: ts (?P<ts>\d+))?"
 )
 OUTCOMES = {"A": Outcome.ABORTED, "C": Outcome.COMMITTED}
@@ -33,7 +50,7 @@ def _event(text: str) -> BatchSummary:
     last = int(found["last"] or base)
     kind = found["kind"]
     timestamp = int(found["ts"] or NOW + base)
-    marker = Marker(OUTCOMES[found["outcome"]], int(found["coordinator"]), timestamp) if kind == "M" else None
+    marker = Marker(OUTCOMES[found["outcome"]], int(found["coordinator"])) if kind == "M" else None
     return BatchSummary(
         base_offset=base,
         last_offset=last,
@@ -48,3 +65,109 @@ def _event(text: str) -> BatchSummary:
         size=SIZE,
         marker=marker,
     )
+
+
+def columns_of(batches: Iterable[BatchSummary]) -> BatchColumns:
+    """Return the columns of batches."""
+    return BatchColumns.of_rows([_row(batch) for batch in batches])
+
+
+def _row(batch: BatchSummary) -> tuple[Any, ...]:
+    control = SHELL if batch.is_control else NO_CONTROL
+    if batch.marker is not None:
+        control = ABORT if batch.marker.outcome is Outcome.ABORTED else COMMIT
+    attributes = TRANSACTIONAL_BIT * batch.is_transactional + CONTROL_BIT * batch.is_control
+    coordinator_epoch = -1 if batch.marker is None else batch.marker.coordinator_epoch
+    return (
+        *(batch.segment, batch.position, batch.size, batch.base_offset, batch.last_offset, batch.count),
+        *(2, 0, attributes, True, batch.max_timestamp),
+        *(batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence),
+        *(control, coordinator_epoch, batch.exact),
+    )
+
+
+ENDINGS = {Outcome.ABORTED: Ending.ABORTED, Outcome.COMMITTED: Ending.COMMITTED, Outcome.OPEN: Ending.OPEN}
+
+
+def rows_of(replay: Replay) -> dict[str, list[tuple[Any, ...]]]:
+    """Return what a replay found as the values of the records that say the same, each kind sorted."""
+    return {
+        "transactions": sorted(_transaction(one) for one in replay.transactions),
+        "open_transactions": sorted(_transaction(one) for one in replay.open_transactions),
+        "empty_markers": sorted(_empty_marker(one) for one in replay.empty_markers),
+        "anomalies": sorted(_anomaly(one) for one in replay.anomalies),
+        "producers": sorted(_producer(one) for one in replay.producers.values()),
+    }
+
+
+def records_of_replay(replay: Replay) -> tuple[Records, Records]:
+    """Return the transactions of a replay, closed ones first, and its empty markers, as records."""
+    transactions = [_transaction(one) for one in (*replay.transactions, *replay.open_transactions)]
+    return np.array(transactions, TRANSACTION), np.array(
+        [_empty_marker(one) for one in replay.empty_markers], EMPTY_MARKER
+    )
+
+
+def values_of(records: Records) -> list[tuple[Any, ...]]:
+    """Return the values of records, sorted."""
+    values = records.tolist()
+    if records.dtype == PRODUCER:
+        values = [(*value[:-1], value[-1].tolist()) for value in values]
+    return sorted(values)
+
+
+def _time(timestamp: int | None) -> int:
+    return NO_TIME if timestamp is None else timestamp
+
+
+def _number(offset: int | None) -> int:
+    return -1 if offset is None else offset
+
+
+def _in_order(dtype: Any, /, **numbers: Any) -> tuple[Any, ...]:
+    return tuple(numbers[name] for name in dtype.names)
+
+
+def _transaction(one: Transaction) -> tuple[Any, ...]:
+    return _in_order(
+        TRANSACTION,
+        producer_id=one.producer_id,
+        producer_epoch=one.producer_epoch,
+        lowest_epoch=one.lowest_epoch,
+        highest_epoch=one.highest_epoch,
+        first_offset=one.first_offset,
+        last_offset=one.last_offset,
+        marker_offset=_number(one.marker_offset),
+        marker_epoch=_number(one.marker_epoch),
+        coordinator_epoch=_number(one.coordinator_epoch),
+        ending=ENDINGS[one.outcome].value,
+        batches=one.batches,
+        records=one.records,
+        bytes=one.bytes,
+        first_timestamp=_time(one.first_timestamp),
+        last_timestamp=one.last_timestamp,
+        marker_timestamp=_time(one.marker_timestamp),
+        first_offset_exact=one.first_offset_exact,
+        segment=one.segment,
+        position=one.position,
+        marker_segment=one.marker_segment,
+        marker_position=one.marker_position,
+    )
+
+
+def _empty_marker(one: EmptyMarker) -> tuple[Any, ...]:
+    names = [name for name in EMPTY_MARKER.names or () if name != "ending"]
+    return _in_order(EMPTY_MARKER, ending=ENDINGS[one.outcome].value, **{name: getattr(one, name) for name in names})
+
+
+def _anomaly(one: AnomalyRow) -> tuple[Any, ...]:
+    found = {name: getattr(one, name) for name in ANOMALY.names or ()}
+    return _in_order(ANOMALY, **found | {"kind": one.kind.value, "previous_timestamp": _time(one.previous_timestamp)})
+
+
+def _producer(one: Producer) -> tuple[Any, ...]:
+    unused = [(0, 0, 0, 0)] * (5 - len(one.recent))
+    recent = [(each.last_sequence, each.last_offset, each.offset_delta, each.timestamp) for each in one.recent]
+    names = [name for name in PRODUCER.names or () if not name.startswith("recent")]
+    found = {name: getattr(one, name) for name in names}
+    return _in_order(PRODUCER, **found, recent_count=len(recent), recent=recent + unused)

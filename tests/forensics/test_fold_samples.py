@@ -2,131 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-from typing import Any
-
-import pytest
-
-from kforensics.forensics.fold import Replay, fold
-from kforensics.forensics.values import (
-    EMPTY,
-    UNKNOWN,
-    BatchSummary,
-    Boundary,
-    Outcome,
-    batch_summary,
-    snapshot_boundary,
-)
-from kforensics.parsers.batches import walk
-from kforensics.parsers.log_rows import records_of
-from kforensics.parsers.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
-from kforensics.parsers.rows import Batch, Record
+from kforensics.forensics.replay.fold import Replay, fold
+from kforensics.forensics.replay.values import UNKNOWN, Outcome, snapshot_boundary
+from kforensics.parsers.producer_snapshot import ProducerSnapshotEntry
 from kforensics.parsers.source import open_source
 from kforensics.parsers.transaction_index import TransactionIndexEntry, read_transaction_index
+from tests.forensics.partitions import (
+    PARTITIONS,
+    Partition,
+    partitions,
+    partitions_as_written,
+    partitions_described,
+    partitions_in_sync,
+    partitions_of_no_past,
+)
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 # KAFKA-10702: up to this release an abort without a transaction was put into the index too.
 INDEXES_EMPTY_ABORTS = "2.7."
-
-
-@dataclass(frozen=True)
-class Partition:
-    """A partition's folder, the release that wrote it, and what its leader said of it while alive."""
-
-    folder: Path
-    kafka: str
-    truth: dict[str, Any] = field(repr=False)
-
-    @property
-    def first_offset(self) -> int:
-        """First offset of the first segment, from its name."""
-        return min(int(path.stem) for path in self.folder.glob("*.log"))
-
-    @property
-    def log(self) -> list[BatchSummary]:
-        """What was there when the leader was asked; some brokers wrote more before they crashed."""
-        return [batch for batch in _log(self.folder) if batch.last_offset < self.truth["latest"]]
-
-    @property
-    def is_cleaned(self) -> bool:
-        """Whether a hole between or inside batches shows that the log was compacted."""
-        ends = [self.first_offset, *(batch.last_offset + 1 for batch in self.log)]
-        holes = any(batch.base_offset > end for batch, end in zip(self.log, ends, strict=False))
-        return holes or any(batch.count <= batch.last_offset - batch.base_offset for batch in self.log)
-
-    @property
-    def snapshots(self) -> dict[int, list[ProducerSnapshotEntry]]:
-        """The snapshots, by offset, behind which the log is all there."""
-        found = {int(path.stem): _snapshot(path) for path in sorted(self.folder.glob("*.snapshot"))}
-        return {offset: found[offset] for offset in found if self.first_offset <= offset <= self.truth["latest"]}
-
-    @property
-    def boundary(self) -> Boundary:
-        """The beginning of the log or, where its head was deleted, the snapshot at the first segment."""
-        first = self.first_offset
-        return EMPTY if first == 0 else snapshot_boundary(first, self.snapshots[first])
-
-    @property
-    def is_in_sync(self) -> bool:
-        """Whether the replica held what its leader spoke of; one that was lost may hold what the leader never saw."""
-        broker = next(part for part in self.folder.relative_to(SAMPLES).parts if part.startswith("broker-"))
-        return int(broker.removeprefix("broker-")) in self.truth["isr"]
-
-    def replay(self, boundary: Boundary | None = None) -> Replay:
-        """Return the replay of the log, from its own boundary or another one."""
-        return fold(self.log, boundary or self.boundary, self.truth["earliest"])
-
-
-@cache
-def _log(folder: Path) -> list[BatchSummary]:
-    return [summary for path in sorted(folder.glob("*.log")) for summary in _segment(path)]
-
-
-def _segment(path: Path) -> Iterator[BatchSummary]:
-    source = open_source(path)
-    for batch in walk(source):
-        if isinstance(batch, Batch):
-            first = next(records_of(source, batch), None) if batch.is_control else None
-            yield batch_summary(batch, first if isinstance(first, Record) else None)
-
-
-def _snapshot(path: Path) -> list[ProducerSnapshotEntry]:
-    return [row for row in read_producer_snapshot(open_source(path)) if isinstance(row, ProducerSnapshotEntry)]
-
-
-def _partitions() -> Iterator[Partition]:
-    for path in sorted(SAMPLES.glob("*/truth.json")):
-        truth = json.loads(path.read_text(encoding="utf-8"))
-        for topic, partitions in truth["topics"].items():
-            for number, said in partitions.items():
-                # Of a topic that is being deleted the brokers say nothing more.
-                folders = sorted(path.parent.rglob(f"{topic}-{number}")) if "latest_read_committed" in said else []
-                found = (Partition(folder, truth["kafka"], said) for folder in folders)
-                yield from (one for one in found if _has_producers(one))
-
-
-def _has_producers(partition: Partition) -> bool:
-    return bool(partition.truth["producers"]) or any(batch.producer_id >= 0 for batch in partition.log)
-
-
-PARTITIONS = tuple(_partitions())
-
-
-def _each(found: tuple[Partition, ...]) -> pytest.MarkDecorator:
-    cases = [pytest.param(one, id=one.folder.relative_to(SAMPLES).as_posix()) for one in found]
-    return pytest.mark.parametrize("partition", cases)
-
-
-partitions = _each(PARTITIONS)
-partitions_in_sync = _each(tuple(one for one in PARTITIONS if one.is_in_sync))
-# Brokers before 2.8 do not describe their producers.
-partitions_described = _each(tuple(one for one in PARTITIONS if one.is_in_sync and one.truth["producers"] is not None))
-# What the cleaner has removed since is still in the snapshots it had been in.
-partitions_as_written = _each(tuple(one for one in PARTITIONS if not one.is_cleaned))
 
 
 def _as_in_snapshot(replay: Replay) -> set[tuple[int, ...]]:
@@ -166,7 +58,16 @@ def test_last_stable_offset_is_that_of_the_live_broker(partition: Partition) -> 
     replay = partition.replay()
     found = replay.last_stable_offset()
     assert replay.log_end_offset == partition.truth["latest"]
-    assert (found.last_stable_offset, found.exact) == (partition.truth["latest_read_committed"], True)
+    assert (found.last_stable_offset, found.exact) == (partition.last_stable_offset, True)
+
+
+@partitions_of_no_past
+def test_last_stable_offset_of_a_broker_that_forgot_is_no_lower_than_that_of_its_log(partition: Partition) -> None:
+    """And where the head is gone it is within the bounds."""
+    found = partition.replay().last_stable_offset()
+    assert found.lowest <= partition.last_stable_offset
+    if not found.exact:
+        assert partition.last_stable_offset <= found.last_stable_offset
 
 
 @partitions_described

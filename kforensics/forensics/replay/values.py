@@ -8,9 +8,11 @@ does not apply.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
+from kforensics.forensics.replay.results import Anomaly
 from kforensics.parsers.control import control_of
 from kforensics.parsers.producer_snapshot import ProducerSnapshotEntry
 from kforensics.parsers.rows import Batch, Record
@@ -19,6 +21,7 @@ __all__ = [
     "EMPTY",
     "UNKNOWN",
     "AbortedTransaction",
+    "AnomalyRow",
     "BatchSummary",
     "Boundary",
     "BoundaryKind",
@@ -54,12 +57,10 @@ class Marker:
     Attributes:
         outcome: what it makes of the transaction.
         coordinator_epoch: epoch of the coordinator that wrote it.
-        timestamp: of its record.
     """
 
     outcome: Outcome
     coordinator_epoch: int
-    timestamp: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,12 @@ class BatchSummary:
         last_sequence: sequence of the last record, -1 if none.
         is_transactional: whether its records belong to a transaction.
         is_control: whether its records are markers or other control records.
-        max_timestamp: largest timestamp of its records, from the header.
+        max_timestamp: largest timestamp of its records, from the header. Of a marker it is that of its one record.
         size: bytes of the batch.
         marker: the marker of a control batch; None if it holds none that can be read.
+        exact: False for a compressed entry of format 0 or 1, which does not tell its first offset.
+        segment: number of its segment in the partition.
+        position: byte position in it.
     """
 
     base_offset: int
@@ -93,6 +97,9 @@ class BatchSummary:
     max_timestamp: int
     size: int
     marker: Marker | None = None
+    exact: bool = True
+    segment: int = 0
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +166,8 @@ class Transaction:
     Attributes:
         producer_id: whose it is.
         producer_epoch: of its last data batch; the marker's may be higher.
+        lowest_epoch: of its data batches.
+        highest_epoch: of its data batches.
         first_offset: first offset of its data.
         last_offset: last offset of its data.
         batches: its data batches.
@@ -172,10 +181,16 @@ class Transaction:
         marker_epoch: producer epoch of the marker.
         coordinator_epoch: coordinator epoch of the marker.
         marker_timestamp: timestamp of the marker.
+        segment: number of the segment of its first batch on hand; -1 if that precedes a snapshot.
+        position: byte position in it, or -1.
+        marker_segment: number of the segment of its marker; -1 while it is open.
+        marker_position: byte position in it, or -1.
     """
 
     producer_id: int
     producer_epoch: int
+    lowest_epoch: int
+    highest_epoch: int
     first_offset: int
     last_offset: int
     batches: int
@@ -189,6 +204,10 @@ class Transaction:
     marker_epoch: int | None = None
     coordinator_epoch: int | None = None
     marker_timestamp: int | None = None
+    segment: int = NONE
+    position: int = NONE
+    marker_segment: int = NONE
+    marker_position: int = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +219,11 @@ class EmptyMarker:
         marker_offset: its offset.
         marker_epoch: its producer epoch.
         coordinator_epoch: its coordinator epoch.
-        marker_timestamp: timestamp of its record.
+        marker_timestamp: its timestamp.
         outcome: what it would have made of a transaction.
         exact: False if it may have ended a transaction whose data stands before the log on hand.
+        segment: number of its segment in the partition.
+        position: byte position in it.
     """
 
     producer_id: int
@@ -212,6 +233,41 @@ class EmptyMarker:
     marker_timestamp: int
     outcome: Outcome
     exact: bool = True
+    segment: int = 0
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AnomalyRow:
+    """What a leader that knew all of a producer would not have written.
+
+    Attributes:
+        kind: what it is.
+        producer_id: whose batch or marker it is.
+        producer_epoch: its epoch.
+        first_offset: first offset of the batch or marker at which it shows.
+        last_offset: last offset of it.
+        timestamp: its maximum timestamp.
+        amount: records missing or written again; epochs fallen or risen; 0 where nothing is counted.
+        previous_offset: last offset of the producer's event that it does not go with, -1 if none is known.
+        previous_timestamp: timestamp of that event, None if there is none.
+        hole: offsets that the log misses between the producer's last batch or marker and this one.
+        segment: number of its segment in the partition.
+        position: byte position in it.
+    """
+
+    kind: Anomaly
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+    amount: int = 0
+    previous_offset: int = NONE
+    previous_timestamp: int | None = None
+    hole: int = 0
+    segment: int = 0
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,17 +330,19 @@ class Boundary:
         kind: EMPTY if nothing stands before it, SNAPSHOT if a snapshot tells, UNKNOWN if nothing does.
         offset: of the snapshot; the replay begins with the batch there.
         producers: those of the snapshot.
+        records: the same as PRODUCER records by producer id, in place of them: there may be a million.
     """
 
     kind: BoundaryKind
     offset: int = 0
     producers: tuple[Producer, ...] = ()
+    records: Any = field(default=None, compare=False, repr=False)
 
 
 EMPTY, UNKNOWN = Boundary(BoundaryKind.EMPTY), Boundary(BoundaryKind.UNKNOWN)
 
 
-def batch_summary(batch: Batch, first_record: Record | None = None) -> BatchSummary:
+def batch_summary(batch: Batch, first_record: Record | None = None, segment: int = 0) -> BatchSummary:
     """Return what the replay needs of a batch.
 
     A compressed entry of format 0 or 1 tells only its last offset without being decompressed, so it stands here for
@@ -293,6 +351,7 @@ def batch_summary(batch: Batch, first_record: Record | None = None) -> BatchSumm
     Args:
         batch: its header.
         first_record: first record of a control batch, None if it has none that can be read.
+        segment: number of the batch's segment in the partition.
     """
     return BatchSummary(
         base_offset=batch.last_offset if batch.base_offset is None else batch.base_offset,
@@ -307,6 +366,9 @@ def batch_summary(batch: Batch, first_record: Record | None = None) -> BatchSumm
         max_timestamp=batch.max_timestamp,
         size=batch.size,
         marker=_marker(first_record) if batch.is_control and first_record else None,
+        exact=batch.base_offset is not None,
+        segment=segment,
+        position=batch.position,
     )
 
 
@@ -315,7 +377,7 @@ def _marker(record: Record) -> Marker | None:
     control_type, coordinator_epoch = control_of(record)
     if control_type not in OUTCOMES or coordinator_epoch is None:
         return None
-    return Marker(OUTCOMES[control_type], coordinator_epoch, record.timestamp)
+    return Marker(OUTCOMES[control_type], coordinator_epoch)
 
 
 def snapshot_boundary(offset: int, entries: Iterable[ProducerSnapshotEntry]) -> Boundary:

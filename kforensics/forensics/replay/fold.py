@@ -2,7 +2,7 @@
 
 Rule: ``org.apache.kafka.storage.internals.log.ProducerStateManager`` and ``ProducerAppendInfo``, as a replica applies
 them when it reads its own log: whatever is there is taken as it is. Nothing is rejected, neither epochs that fall nor
-sequences that jump; those are findings, and none of this module's business.
+sequences that jump; those are handed out beside the state.
 
 Plain on purpose: faster ways to the same values are tested against it.
 """
@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from kforensics.forensics.values import (
+from kforensics.forensics.replay.neighbours import Past, Seen, anomalies_of_data, anomalies_of_marker, past_of
+from kforensics.forensics.replay.values import (
     EMPTY,
     AbortedTransaction,
+    AnomalyRow,
     BatchSummary,
     Boundary,
     BoundaryKind,
@@ -47,6 +49,7 @@ class Replay:
         open_transactions: the others, in the order of their first offsets.
         empty_markers: markers that closed nothing, in the order of the log.
         aborted_transactions: entries of the transaction indexes, in the order of their markers.
+        anomalies: what a leader that knew all of a producer would not have written, in the order of the log.
     """
 
     boundary: Boundary
@@ -57,6 +60,7 @@ class Replay:
     open_transactions: tuple[Transaction, ...]
     empty_markers: tuple[EmptyMarker, ...]
     aborted_transactions: tuple[AbortedTransaction, ...]
+    anomalies: tuple[AnomalyRow, ...]
 
     def last_stable_offset(self, high_watermark: int | None = None) -> LastStableOffset:
         """Return the last stable offset of the log, and which transaction holds it back.
@@ -84,7 +88,9 @@ class Replay:
         )
 
 
-def fold(batches: Iterable[BatchSummary], boundary: Boundary = EMPTY, log_start_offset: int = 0) -> Replay:
+def fold(
+    batches: Iterable[BatchSummary], boundary: Boundary = EMPTY, log_start_offset: int = 0, *, sequences: bool = True
+) -> Replay:
     """Replay the batches of a partition.
 
     Args:
@@ -92,8 +98,9 @@ def fold(batches: Iterable[BatchSummary], boundary: Boundary = EMPTY, log_start_
             below the offset of a snapshot are in the snapshot and passed over.
         boundary: what is known of the log before them.
         log_start_offset: first offset that consumers may see.
+        sequences: False for ``__consumer_offsets``, where coordinators start every batch at 0.
     """
-    state = _State(boundary)
+    state = _State(boundary, sequences=sequences)
     log_end_offset = max(boundary.offset, log_start_offset)
     for batch in batches:
         if batch.base_offset >= boundary.offset:
@@ -103,54 +110,98 @@ def fold(batches: Iterable[BatchSummary], boundary: Boundary = EMPTY, log_start_
         boundary=boundary,
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
-        producers=state.producers,
+        producers={one: past.producer for one, past in state.pasts.items() if past.producer is not None},
         transactions=tuple(state.closed),
         open_transactions=tuple(sorted(state.open.values(), key=lambda found: found.first_offset)),
         empty_markers=tuple(state.empty_markers),
         aborted_transactions=tuple(state.aborted),
+        anomalies=tuple(state.anomalies),
     )
 
 
 class _State:
     """The state of all producers of a partition, and what has happened so far."""
 
-    def __init__(self, boundary: Boundary) -> None:
-        self.producers = {producer.producer_id: producer for producer in boundary.producers}
+    def __init__(self, boundary: Boundary, *, sequences: bool) -> None:
+        known = {producer.producer_id: producer for producer in boundary.producers}
         # By producer id alone: transaction version 2 writes its marker at the epoch behind that of the data, and a
         # marker ends what is open whatever its epoch.
         self.open = {
             producer.producer_id: _carried_over(producer)
-            for producer in boundary.producers
+            for producer in known.values()
             if producer.current_txn_first_offset >= 0
         }
+        self.pasts = {number: past_of(producer, self.open.get(number)) for number, producer in known.items()}
         self.closed: list[Transaction] = []
         self.empty_markers: list[EmptyMarker] = []
         self.aborted: list[AbortedTransaction] = []
+        self.anomalies: list[AnomalyRow] = []
         self._known = boundary.kind is not BoundaryKind.UNKNOWN
+        self._is_beginning = boundary.kind is BoundaryKind.EMPTY
+        self._sequences = sequences
         self._marked: set[int] = set()
+        self._holes = 0
+        self._end = boundary.offset if boundary.kind is BoundaryKind.SNAPSHOT else None
 
     def take(self, batch: BatchSummary) -> None:
         """Apply the next batch."""
+        if self._end is not None and batch.exact:
+            self._holes += max(0, batch.base_offset - self._end)
+        self._end = batch.last_offset + 1
         if batch.producer_id < 0:
             return
-        before = self.producers.get(batch.producer_id, Producer(batch.producer_id))
+        past = self.pasts.get(batch.producer_id, Past())
         if batch.marker is not None:
-            self._end(batch, batch.marker)
-            self._marked.add(batch.producer_id)
-            self.producers[batch.producer_id] = _after_marker(before, batch, batch.marker)
+            self.pasts[batch.producer_id] = self._take_marker(batch, batch.marker, past)
         # A control batch that the cleaner has emptied changes nothing, not even the epoch. A data batch it has
         # emptied still counts, and even opens a transaction.
         elif not batch.is_control:
-            if batch.is_transactional:
-                self._write(batch)
-            self.producers[batch.producer_id] = _after_data(before, batch)
+            self.pasts[batch.producer_id] = self._take_data(batch, past)
+
+    def _take_marker(self, batch: BatchSummary, marker: Marker, past: Past) -> Past:
+        self.anomalies += anomalies_of_marker(batch, marker, past, self._holes)
+        self._end_transaction(batch, marker)
+        self._marked.add(batch.producer_id)
+        seen = Seen(batch.last_offset, batch.max_timestamp, self._holes)
+        before = past.producer or Producer(batch.producer_id)
+        rises = past.producer is not None and past.producer.producer_epoch != batch.producer_epoch
+        return replace(
+            past,
+            producer=_after_marker(before, batch, marker),
+            transaction=None,
+            event=seen,
+            marker=seen,
+            outcome=marker.outcome,
+            is_mixed=False,
+            # A marker of another epoch erases sequences, known or not.
+            knows_sequence=rises or (past.knows_sequence and (self._known or past.producer is not None)),
+        )
+
+    def _take_data(self, batch: BatchSummary, past: Past) -> Past:
+        self.anomalies += anomalies_of_data(
+            batch, past, self._holes, sequences=self._sequences, is_beginning=self._is_beginning
+        )
+        if batch.is_transactional:
+            self._write(batch)
+        seen = Seen(batch.last_offset, batch.max_timestamp, self._holes)
+        return replace(
+            past,
+            producer=_after_data(past.producer or Producer(batch.producer_id), batch),
+            transaction=self.open.get(batch.producer_id),
+            event=seen,
+            data=seen,
+            outcome=None,
+            modes=past.modes | {batch.is_transactional},
+            is_mixed=past.transaction is not None and (past.is_mixed or not batch.is_transactional),
+            knows_sequence=True,
+        )
 
     def _write(self, batch: BatchSummary) -> None:
         found = self.open.get(batch.producer_id)
         exact = self._beyond_doubt(batch.producer_id)
         self.open[batch.producer_id] = _begun(batch, exact=exact) if found is None else _continued(found, batch)
 
-    def _end(self, batch: BatchSummary, marker: Marker) -> None:
+    def _end_transaction(self, batch: BatchSummary, marker: Marker) -> None:
         found = self.open.pop(batch.producer_id, None)
         if found is None:
             self.empty_markers.append(
@@ -159,9 +210,11 @@ class _State:
                     marker_offset=batch.base_offset,
                     marker_epoch=batch.producer_epoch,
                     coordinator_epoch=marker.coordinator_epoch,
-                    marker_timestamp=marker.timestamp,
+                    marker_timestamp=batch.max_timestamp,
                     outcome=marker.outcome,
                     exact=self._beyond_doubt(batch.producer_id),
+                    segment=batch.segment,
+                    position=batch.position,
                 )
             )
             return
@@ -209,7 +262,7 @@ def _after_marker(before: Producer, batch: BatchSummary, marker: Marker) -> Prod
         before,
         producer_epoch=batch.producer_epoch,
         recent=_recent_of_epoch(before, batch.producer_epoch),
-        last_timestamp=marker.timestamp,
+        last_timestamp=batch.max_timestamp,
         coordinator_epoch=marker.coordinator_epoch,
         current_txn_first_offset=NONE,
     )
@@ -225,6 +278,8 @@ def _carried_over(producer: Producer) -> Transaction:
     return Transaction(
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
+        lowest_epoch=producer.producer_epoch,
+        highest_epoch=producer.producer_epoch,
         first_offset=producer.current_txn_first_offset,
         last_offset=producer.last_offset,
         batches=0,
@@ -239,6 +294,8 @@ def _begun(batch: BatchSummary, *, exact: bool) -> Transaction:
     return Transaction(
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
+        lowest_epoch=batch.producer_epoch,
+        highest_epoch=batch.producer_epoch,
         first_offset=batch.base_offset,
         last_offset=batch.last_offset,
         batches=1,
@@ -247,6 +304,8 @@ def _begun(batch: BatchSummary, *, exact: bool) -> Transaction:
         first_timestamp=batch.max_timestamp,
         last_timestamp=batch.max_timestamp,
         first_offset_exact=exact,
+        segment=batch.segment,
+        position=batch.position,
     )
 
 
@@ -256,6 +315,8 @@ def _continued(found: Transaction, batch: BatchSummary) -> Transaction:
     return replace(
         found,
         producer_epoch=batch.producer_epoch,
+        lowest_epoch=min(found.lowest_epoch, batch.producer_epoch),
+        highest_epoch=max(found.highest_epoch, batch.producer_epoch),
         last_offset=batch.last_offset,
         batches=found.batches + 1,
         records=found.records + batch.count,
@@ -272,7 +333,9 @@ def _ended(found: Transaction, batch: BatchSummary, marker: Marker) -> Transacti
         marker_offset=batch.base_offset,
         marker_epoch=batch.producer_epoch,
         coordinator_epoch=marker.coordinator_epoch,
-        marker_timestamp=marker.timestamp,
+        marker_timestamp=batch.max_timestamp,
+        marker_segment=batch.segment,
+        marker_position=batch.position,
     )
 
 
