@@ -2,7 +2,7 @@
 
 import re
 
-from lab.driver import Driver, records
+from lab.driver import Driver, record, records
 from lab.scenario import Stage
 
 
@@ -28,6 +28,16 @@ def transaction(driver: Driver, name: str, topic: str, outcome: str, *batches: i
     for number, count in enumerate(batches):
         driver.send(name, topic, records(f"{name} {outcome} {number}", count), partition)
     driver.call(outcome, name=name)
+
+
+def raw_batch(driver: Driver, topic: str, producer_id: int, sequence: int, now: int) -> None:
+    """Three records of an idempotent producer as no client would send them; equal calls send equal records."""
+    batch = [record(f"{producer_id}", f"{number}", now + number) for number in range(sequence, sequence + 3)]
+    errors = driver.call(
+        "raw_produce", topic=topic, transactional=False, producer_id=producer_id, producer_epoch=0, sequence=sequence,
+        records=batch,
+    )  # fmt: skip
+    driver.journal[-1] += f"  -> {errors}"
 
 
 def set_broker(stage: Stage, **config: str | None) -> None:
