@@ -1,0 +1,1 @@
+"""The files beside a log against the log: indexes, transaction indexes, snapshots."""

@@ -1,0 +1,152 @@
+"""Why consumers with read_committed stop where they do.
+
+Rule: ``UnifiedLog.fetchLastStableOffsetMetadata``; all of the log is taken for replicated, for a copy does not know the
+high watermark of the moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from kforensics.forensics.case import Case
+from kforensics.forensics.findings import Finding, codes
+from kforensics.forensics.replay.results import NO_TIME, Ending
+from kforensics.forensics.telling import Row, each, moment
+from kforensics.forensics.waiting import Wait, signs_of_hanging, silence_of
+
+__all__ = ["CODES", "findings"]
+
+CODES = codes("""
+lso-stuck critical
+The last stable offset stays behind the end of the log: consumers with read_committed get nothing from there on.
+See to the transaction that holds it; if it hangs, kafka-transactions.sh --bootstrap-server <host:port> abort \
+--topic {topic} --partition {partition} --start-offset {first_offset}. Look at compaction too: the cleaner cannot \
+pass this offset.
+
+lso-prefix-unknown info
+The last stable offset is only known as a range, for the head of the log is not here.
+Capture the .snapshot files of the partition too.
+
+txn-open-many info
+Very many transactions were open at once, or one spans very many segments.
+""")
+
+
+def findings(case: Case) -> Iterator[Finding]:
+    """Yield what is to be said of the last stable offset of a log, and of what it costs to keep it."""
+    wait = Wait.of(case)
+    if wait is not None:
+        yield from _stuck_behind(case, wait)
+    yield from _prefix_unknown(case, wait)
+    yield from _many_at_once(case)
+    yield from _many_segments(case)
+
+
+def _stuck_behind(case: Case, wait: Wait) -> Iterator[Finding]:
+    holder = case.open_transactions[:1]
+    silence, _ = silence_of(case, holder)
+    signs = signs_of_hanging(case, holder)
+    if silence[0] > case.rules.late_ms:
+        hangs = signs["behind_marker"][0] or signs["marker_cleaned"][0]
+        yield from each(holder, partial(_stuck, case, wait, "txn-hanging" if hangs else "txn-late"))
+
+
+def _stuck(case: Case, wait: Wait, cause: str, row: Row) -> Finding:
+    return case.finding(
+        CODES["lso-stuck"],
+        f"The last stable offset is {wait.offset}, {case.log_end_offset - wait.offset} below the log end offset "
+        f"{case.log_end_offset}, since {moment(_begin(row))}: the open transaction of producer {row['producer_id']}, "
+        f"epoch {row['producer_epoch']}, from offset {row['first_offset']} on holds it; {wait}.",
+        offsets=(row["first_offset"], case.log_end_offset - 1),
+        producer=(row["producer_id"], row["producer_epoch"]),
+        at=(row["segment"], row["position"]),
+        evidence={
+            "last_stable_offset": wait.offset,
+            "log_end_offset": case.log_end_offset,
+            "ended_transactions": wait.ended,
+            "open_transactions": wait.open,
+        },
+        benign=(
+            f"high watermark stuck instead: {_watermark(case, wait)}",
+            f"idle partition: {'nothing of others stands behind it' if _is_alone(case, wait, row) else 'no'}",
+        ),
+        cause=cause,
+    )
+
+
+def _watermark(case: Case, wait: Wait) -> str:
+    high_watermark = case.high_watermark
+    if high_watermark is None:
+        return "its checkpoint is not here"
+    return f"{'yes' if high_watermark <= wait.offset else 'no'}, its checkpoint is at {high_watermark}"
+
+
+def _begin(row: Row) -> int:
+    first: int = row["first_timestamp"]
+    last: int = row["last_timestamp"]
+    return last if first == NO_TIME else first
+
+
+def _is_alone(case: Case, wait: Wait, row: Row) -> bool:
+    return not wait.open and case.log_end_offset - wait.offset <= row["records"]
+
+
+def _prefix_unknown(case: Case, wait: Wait | None) -> Iterator[Finding]:
+    end = case.log_end_offset
+    known = case.exact_from is not None and case.exact_from <= end
+    if known or not case.log.batches or case.log_start_offset >= end:
+        return
+    highest = end if wait is None else wait.offset
+    yield case.finding(
+        CODES["lso-prefix-unknown"],
+        f"The last stable offset is somewhere from {case.log_start_offset} to {highest}: the log begins at offset "
+        f"{int(case.log.first.base_offset[0])}, and no snapshot tells which transactions were open there.",
+        offsets=(case.log_start_offset, highest),
+        evidence={"lowest": case.log_start_offset, "highest": highest},
+    )
+
+
+def _many_at_once(case: Case) -> Iterator[Finding]:
+    found = case.transactions
+    if len(found) <= case.rules.many_open_transactions:
+        return
+    ends = case.closed_transactions["marker_offset"]
+    places = np.concatenate([found["first_offset"], ends])
+    order = np.argsort(places)
+    at_once = np.cumsum(np.repeat([1, -1], [len(found), len(ends)])[order])
+    most = int(at_once.max())
+    if most > case.rules.many_open_transactions:
+        offset = int(places[order[at_once.argmax()]])
+        yield case.finding(
+            CODES["txn-open-many"],
+            f"At offset {offset} there were {most} transactions open at once.",
+            offsets=(offset, offset),
+            evidence={"open_transactions": most},
+            benign=("large Streams applications: possible",),
+        )
+
+
+def _many_segments(case: Case) -> Iterator[Finding]:
+    found = case.transactions
+    bases = [segment.base_offset or 0 for segment in case.partition.segments]
+    ends = np.where(found["ending"] == Ending.OPEN, found["last_offset"], found["marker_offset"])
+    first, last = (np.searchsorted(bases, offsets, "right") for offsets in (found["first_offset"], ends))
+    segments = last - np.maximum(first, 1) + 1
+    many = segments > case.rules.many_segments
+    yield from each(found[many], partial(_spans, case), segments=segments[many])
+
+
+def _spans(case: Case, row: Row) -> Finding:
+    return case.finding(
+        CODES["txn-open-many"],
+        f"The transaction of producer {row['producer_id']} from offset {row['first_offset']} on spans "
+        f"{row['segments']} segments.",
+        offsets=(row["first_offset"], row["last_offset"]),
+        producer=(row["producer_id"], row["producer_epoch"]),
+        at=(row["segment"], row["position"]),
+        evidence={"segments": row["segments"]},
+        benign=("long transactions in small segments: possible",),
+    )

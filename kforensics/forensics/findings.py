@@ -1,0 +1,105 @@
+"""What a check says when it is not content: a code that stays the same, how bad it is, where, why, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any
+
+__all__ = ["Code", "Exactness", "Finding", "Severity", "codes"]
+
+
+class Severity(IntEnum):
+    """How bad a finding is; larger is worse."""
+
+    INFO = 0
+    WARNING = 1
+    ERROR = 2
+    CRITICAL = 3
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+class Exactness(StrEnum):
+    """How far a finding can be trusted."""
+
+    EXACT = "exact"
+    APPROXIMATE = "approximate"
+    UNVERIFIABLE = "unverifiable"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A kind of finding.
+
+    Attributes:
+        name: its code, which never changes.
+        severity: how bad it is, unless a check knows better.
+        meaning: what it says, as a sentence.
+        remedy: what an operator does about it, as a sentence; ``{topic}``, ``{partition}``, ``{first_offset}``,
+            ``{producer_id}`` and ``{path}`` stand for those of the finding. Empty where nothing is to be done.
+    """
+
+    name: str
+    severity: Severity
+    meaning: str
+    remedy: str = ""
+
+
+def codes(text: str) -> dict[str, Code]:
+    """Return the codes of a family by name.
+
+    Args:
+        text: a paragraph for each: ``code severity``, a line that says what it means and, maybe, one that says what to
+            do.
+
+    >>> codes('''
+    ... control-shell info
+    ... An empty control batch.
+    ... ''')["control-shell"].meaning
+    'An empty control batch.'
+    """
+    return {code.name: code for code in map(_code, text.strip().split("\n\n"))}
+
+
+def _code(paragraph: str) -> Code:
+    head, *sentences = paragraph.strip().splitlines()
+    name, severity = head.split()
+    return Code(name, Severity[severity.upper()], *sentences)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A finding in one partition.
+
+    Attributes:
+        code: which kind.
+        message: what was found, as a sentence with the figures in it.
+        severity: how bad it is here.
+        first_offset: first offset it is about, None if it is about none.
+        last_offset: last one.
+        producer_id: whose batches it is about, None if nobody's in particular.
+        producer_epoch: their epoch.
+        path: file with the evidence.
+        position: byte position in it.
+        evidence: figures behind the message, as JSON has them.
+        exactness: how far it can be trusted.
+        benign: innocent explanations that were tested, each with the outcome, as a phrase.
+        cause: code of the finding it follows from, None if it stands for itself.
+    """
+
+    code: Code
+    message: str
+    severity: Severity
+    first_offset: int | None = None
+    last_offset: int | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    path: str | None = None
+    position: int | None = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    exactness: Exactness = Exactness.EXACT
+    benign: tuple[str, ...] = ()
+    cause: str | None = None

@@ -1,0 +1,191 @@
+"""All checks of a partition, and everything an audit keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from kforensics.forensics.beside.transaction_entries import index_records
+from kforensics.forensics.case import Case
+from kforensics.forensics.findings import Code, Finding, Severity
+from kforensics.forensics.log_summary import Noter
+from kforensics.forensics.record_evidence import record_evidence
+from kforensics.forensics.replay.results import NO_TIME, Ending
+from kforensics.forensics.result_columns import Rows
+from kforensics.forensics.stable_offset import StableOffset, stable_offset
+from kforensics.forensics.tables import RESULTS
+from kforensics.forensics.twice.duplicate_rows import DUPLICATE
+from kforensics.forensics.twice.written_twice import duplicate_rows, duplicates_of
+from kforensics.forensics.verdicts import (
+    aborted_rows,
+    finding_rows,
+    history_rows,
+    lso_rows,
+    producer_rows,
+    transaction_rows,
+    worst,
+)
+from kforensics.parsers.log_rows import Place, damage_row
+
+__all__ = ["Judgement", "all_codes", "findings_of", "judge", "noters_of", "partition_rows", "unread", "with_records"]
+
+CLEAN = "clean"
+UNREAD = "unread"
+
+
+def all_codes(families: Sequence[ModuleType]) -> dict[str, Code]:
+    """Return the codes of some families by name."""
+    return {name: code for family in families for name, code in family.CODES.items()}
+
+
+def noters_of(families: Sequence[ModuleType]) -> tuple[Noter, ...]:
+    """Return what some families want to note as batches go by."""
+    return tuple(family.NOTER for family in families if hasattr(family, "NOTER"))
+
+
+def findings_of(case: Case, families: Sequence[ModuleType]) -> tuple[Finding, ...]:
+    """Return what some families find in a partition, the worst first, then in the order of the log."""
+    found = [finding for family in families for finding in family.findings(case)]
+    return tuple(sorted(found, key=_rank))
+
+
+def _rank(finding: Finding) -> tuple[int, int, str, int]:
+    first, producer = finding.first_offset, finding.producer_id
+    return -finding.severity, -1 if first is None else first, finding.code.name, -1 if producer is None else producer
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What an audit keeps of a partition.
+
+    Attributes:
+        place: which partition.
+        folder: where its files lie.
+        size: bytes of its segments.
+        rows: rows by table.
+        findings: the worst first.
+        stable: where its last stable offset is, None if it could not be read, as is the next one.
+        log_end_offset: its log end offset.
+        why: why it could not be read, None if it could.
+        damage: rows of the table ``damage``.
+    """
+
+    place: Place
+    folder: str
+    size: int
+    rows: Mapping[str, Rows] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    stable: StableOffset | None = None
+    log_end_offset: int | None = None
+    why: str | None = None
+    damage: tuple[tuple[Any, ...], ...] = ()
+
+    def only(self, table: str) -> Judgement:
+        """Return what is said without the rows of other tables."""
+        return replace(self, rows={table: self.rows[table]} if table in self.rows else {}, damage=())
+
+    @property
+    def worst(self) -> Severity | None:
+        """The worst severity, None where nothing was found."""
+        return worst(self.findings)
+
+
+def with_records(case: Case, workers: int | None) -> Case:
+    """Return a case to which its records have been looked into; the log is read once or twice more.
+
+    Args:
+        case: the partition.
+        workers: threads that read, 0 for none beside the caller's, None for one per processor.
+
+    Raises:
+        InputError: a segment cannot be read.
+    """
+    found = [np.empty(0, DUPLICATE), *duplicates_of(case, workers=workers)]
+    return replace(case, records=record_evidence(case, workers=workers), duplicates=np.concatenate(found))
+
+
+def judge(case: Case, families: Sequence[ModuleType]) -> Judgement:
+    """Return everything that is to be said of a partition.
+
+    Raises:
+        InputError: a file of the partition cannot be read.
+    """
+    findings = findings_of(case, families)
+    stable = stable_offset(case)
+    place = case.partition.place
+    return Judgement(
+        place=place,
+        folder=case.partition.folder,
+        size=case.partition.size,
+        rows={
+            "partitions": partition_rows(case, stable, findings),
+            "lso": lso_rows(case, stable),
+            "lso_history": history_rows(case),
+            "transactions": transaction_rows(case),
+            "producers": producer_rows(case),
+            "aborted_transactions": aborted_rows(case, index_records(case.partition)),
+            "findings": finding_rows(place, findings),
+            **({} if case.duplicates is None else {"duplicates": duplicate_rows(case, case.duplicates)}),
+        },
+        findings=findings,
+        stable=stable,
+        log_end_offset=case.log_end_offset,
+        damage=tuple(
+            damage_row(place, case.partition.segments[segment].path, found) for segment, found in case.log.damage
+        ),
+    )
+
+
+def partition_rows(case: Case, stable: StableOffset, findings: Sequence[Finding]) -> Rows:
+    """Return the card of a partition: how large it is, what lies in it, what it costs and whether it is well."""
+    log, closed = case.log, case.closed_transactions
+    aborted = int((closed["ending"] == Ending.ABORTED).sum())
+    data_batches = log.batches - log.control_batches
+    timed = closed[closed["first_timestamp"] != NO_TIME]
+    bad = worst(findings)
+    columns: dict[str, Any] = {
+        **case.partition.place._asdict(),
+        "verdict": CLEAN if bad is None else str(bad),
+        "segments": len(case.partition.segments),
+        "bytes": log.bytes,
+        "batches": log.batches,
+        "records": log.records,
+        "first_offset": int(log.first.base_offset[0]) if log.batches else None,
+        "log_end_offset": case.log_end_offset,
+        "last_stable_offset": stable.last_stable_offset,
+        "newest_timestamp": log.newest_timestamp if log.newest_timestamp >= 0 else None,
+        "producers": len(case.producers),
+        "open_transactions": len(case.open_transactions),
+        "committed": len(closed) - aborted,
+        "aborted": aborted,
+        "control_batches": log.control_batches,
+        "control_records_share": _share(log.control_batches, log.control_batches + log.records),
+        "control_bytes_share": _share(log.control_bytes, log.bytes),
+        "records_per_batch": _share(log.records, data_batches),
+        "aborted_share": _share(aborted, len(closed)),
+        "transaction_records": _mean(case.transactions["records"]),
+        "transaction_ms": _mean(timed["marker_timestamp"] - timed["first_timestamp"]),
+        "findings": len(findings),
+        "read": "ok",
+    }
+    return Rows(RESULTS["partitions"], 1, columns)
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _mean(numbers: Any) -> float | None:
+    return float(np.mean(numbers)) if len(numbers) else None
+
+
+def unread(place: Place, folder: str, size: int, why: str) -> Judgement:
+    """Return what is said of a partition that could not be read."""
+    table = RESULTS["partitions"]
+    columns: dict[str, Any] = dict.fromkeys(table.names)
+    columns |= {**place._asdict(), "verdict": UNREAD, "read": why, "findings": 0}
+    return Judgement(place, folder, size, {"partitions": Rows(table, 1, columns)}, why=why)

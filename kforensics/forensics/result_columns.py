@@ -1,0 +1,105 @@
+"""Rows of a table of verdicts as numpy columns, and how they become rows of Python values or Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from kforensics.parsers.tables import Table, arrow_type, encodable
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+__all__ = ["Numbers", "Rows", "nullable"]
+
+Numbers: TypeAlias = "npt.NDArray[Any]"
+# Rows that are Python values at a time.
+CHUNK = 1 << 13
+
+
+@dataclass(frozen=True, slots=True)
+class Nullable:
+    """Numbers of which some are null.
+
+    Attributes:
+        numbers: one per row.
+        null: which of them mean nothing.
+    """
+
+    numbers: Numbers
+    null: Numbers
+
+
+def nullable(numbers: Numbers, null: Any) -> Nullable:
+    """Return numbers of which those are null that the mask marks, or that equal a number."""
+    return Nullable(numbers, null if isinstance(null, np.ndarray) else numbers == null)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a table.
+
+    Attributes:
+        table: which table.
+        length: how many rows.
+        columns: by name, numbers, numbers with nulls, a list of Python values, or one value that all rows have.
+    """
+
+    table: Table
+    length: int
+    columns: Mapping[str, Any]
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows, in the column order of the table."""
+        for start in range(0, self.length, CHUNK):
+            stop = min(start + CHUNK, self.length)
+            yield from zip(*(_values(self.columns[name], start, stop) for name in self.table.names), strict=True)
+
+    def record_batch(self) -> pa.RecordBatch:
+        """Return the rows as Arrow columns."""
+        import pyarrow as pa  # only Arrow formats pay for it
+
+        kinds = [arrow_type(column.type) for column in self.table.columns]
+        arrays = [self._array(name, kind) for name, kind in zip(self.table.names, kinds, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(zip(self.table.names, kinds, strict=True)))
+
+    def _array(self, name: str, kind: pa.DataType) -> pa.Array:
+        import pyarrow as pa  # as above
+
+        column = self.columns[name]
+        if isinstance(column, Nullable):
+            return pa.array(np.ascontiguousarray(column.numbers), mask=column.null).cast(kind)
+        if isinstance(column, np.ndarray):
+            return pa.array(np.ascontiguousarray(column)).cast(kind)
+        if isinstance(column, list):
+            return pa.array([encodable(value) if isinstance(value, str) else value for value in column], kind)
+        return pa.repeat(pa.scalar(encodable(column) if isinstance(column, str) else column, kind), self.length)
+
+    def taken(self, which: Any) -> Rows:
+        """Return some of the rows, by their indexes and in that order."""
+        return Rows(self.table, len(which), {name: _taken(column, which) for name, column in self.columns.items()})
+
+
+def _taken(column: Any, which: Any) -> Any:
+    if isinstance(column, Nullable):
+        return Nullable(column.numbers[which], column.null[which])
+    if isinstance(column, np.ndarray):
+        return column[which]
+    return [column[index] for index in which] if isinstance(column, list) else column
+
+
+def _values(column: Any, start: int, stop: int) -> Sequence[Any]:
+    if isinstance(column, Nullable):
+        numbers, null = column.numbers[start:stop].tolist(), column.null[start:stop].tolist()
+        return [None if is_null else number for number, is_null in zip(numbers, null, strict=True)]
+    if isinstance(column, np.ndarray):
+        found: list[Any] = column[start:stop].tolist()
+        return found
+    return column[start:stop] if isinstance(column, list) else [column] * (stop - start)

@@ -1,0 +1,54 @@
+"""Where a large segment can be cut: at batches that its index names and whose checksums hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kforensics.errors import InputError
+from kforensics.forensics.beside.index_entries import offset_index_entries
+from kforensics.forensics.partition import Partition
+from kforensics.forensics.stretch import Split
+from kforensics.parsers.batches import Walk
+from kforensics.parsers.rows import Batch
+from kforensics.parsers.source import open_source
+
+__all__ = ["SPLIT_SIZE", "splits_of"]
+
+# Bytes of a split, about: so large that what it costs to begin one does not show.
+SPLIT_SIZE = 128 << 20
+
+
+def splits_of(partition: Partition, size: int = SPLIT_SIZE) -> list[Split]:
+    """Return the splits of a partition, in the order of its log; a segment without a usable index is not cut.
+
+    Args:
+        partition: its files.
+        size: bytes that a split should have at least.
+    """
+    found = []
+    for number, segment in enumerate(partition.segments):
+        cuts = list(_cuts(partition, number, size)) if segment.size >= 2 * size else []
+        ends: list[int | None] = [*cuts, None]
+        found += [Split(number, start, stop) for start, stop in zip([0, *cuts], ends, strict=True)]
+    return found
+
+
+def _cuts(partition: Partition, number: int, size: int) -> Iterator[int]:
+    segment = partition.segments[number]
+    entries = offset_index_entries(partition.indexes.get(segment.base_offset or 0), number, is_closed=True)
+    positions = sorted(set(entries.values.tolist()))
+    reached = 0
+    try:
+        with open_source(segment.path) as source:
+            for position in positions:
+                if reached + size <= position <= segment.size - size and _is_sound(Walk(source, position)):
+                    reached = position
+                    yield position
+    except InputError:
+        return  # who reads the segment will say so
+
+
+def _is_sound(walk: Walk) -> bool:
+    """Whether a batch stands at a position beyond doubt: damage before it must not run into it."""
+    first = next(iter(walk.step()), None)
+    return isinstance(first, Batch) and first.crc_valid

@@ -1,0 +1,1 @@
+"""What is there twice: batches by their sequences, records by their contents."""

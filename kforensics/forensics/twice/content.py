@@ -1,0 +1,122 @@
+"""Records of a partition that were written before with the same key, value and headers, in bounded memory.
+
+The log is read once for the hashes of its records alone: eight bytes each, in buckets by their first bits, in memory or
+in a temporary file. Sorted, they tell which occur twice. Where none does, that is all. Else the log is read once more,
+and what is known of those records (and of some whose hashes begin alike) goes into buckets in the same way, where those
+whose whole hashes are equal find each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from kforensics.forensics.replay.record_arrays import joined_records
+from kforensics.forensics.replay.results import Records
+from kforensics.forensics.twice.content_entries import ENTRY, Reading, Report, entries
+from kforensics.forensics.twice.content_pairs import PAIR, RUN, Window, pairs_of, repeated, runs_of, together
+from kforensics.forensics.twice.duplicate_rows import DUPLICATE
+from kforensics.forensics.twice.spill import Spill
+
+__all__ = ["MEMORY", "content_duplicates"]
+
+MEMORY = 256 << 20
+HASH_BITS = 64
+# Sorting and copying take a few times the memory of the rows.
+SHARES = 4
+BUCKET_BITS = 10
+MOST_BUCKETS = 1 << 12
+# Places in the table of hashes that occur twice, for each record, as a power of two.
+TABLE_BITS_PER_RECORD = 3
+
+
+def content_duplicates(
+    reading: Reading, report: Report, *, memory: int = MEMORY, window: Window | None = None
+) -> Iterator[Records]:
+    """Yield DUPLICATE rows of the levels CONTENT_RETRY and CONTENT, about in the order of the second writings.
+
+    A record is paired with the nearest earlier one of equal key, value and headers; consecutive pairs make one row.
+    Whole batches that were written again under their own sequences are left to :mod:`.batch_duplicates`. Tombstones,
+    empty values and records with nothing in them count only in a row with others, or (but for the last) where the
+    producer's timestamp is the same too.
+
+    Args:
+        reading: the partition, and what a read_committed consumer gets of it.
+        report: told of the number of a segment and damage in it, in the order of the log.
+        memory: bytes to work in, about; what takes more goes into temporary files.
+        window: how soon a retry comes; None for Kafka's defaults.
+    """
+    window = window or Window()
+    table, batches = _repeated_table(reading, report, memory)
+    if table is None:
+        return
+    room = memory // SHARES
+    with Spill(ENTRY, room, 1 << BUCKET_BITS, lambda rows: _first_bits(rows["low"], BUCKET_BITS)) as found:
+        for chunk in reading.chunks(_say_nothing):
+            found.add(entries(chunk, table[_first_bits(chunk.columns.low, _bits(table))], reading))
+        del table
+        buckets = min(max(2 * found.rows * PAIR.itemsize // room, 1), MOST_BUCKETS)
+        with Spill(PAIR, room, buckets, lambda rows: _part(rows["second"]["batch"], batches, buckets)) as pairs:
+            for bucket in found.buckets():
+                for some in pairs_of(bucket, window):
+                    pairs.add(some)
+            yield from _runs(pairs.buckets(), window)
+
+
+def _repeated_table(reading: Reading, report: Report, memory: int) -> tuple[Records | None, int]:
+    """Return a table of the first bits of the hashes that occur twice, None if there are none, and the batches read."""
+    batches = 0
+    with Spill("u8", memory // SHARES, 1 << BUCKET_BITS, lambda hashes: _first_bits(hashes, BUCKET_BITS)) as hashes:
+        for chunk in reading.chunks(report):
+            hashes.add(chunk.columns.low.copy())
+            batches = chunk.batches_before + len(chunk.columns.position)
+        most = max((memory // SHARES).bit_length() - 1, 1)
+        bits = min(max(hashes.rows, 1).bit_length() + TABLE_BITS_PER_RECORD, most)
+        table = np.zeros(1 << bits, bool)
+        for bucket in hashes.buckets():
+            for twice in repeated(bucket):
+                table[_first_bits(twice, bits)] = True
+    return (table if table.any() else None), batches
+
+
+def _bits(table: Records) -> int:
+    return len(table).bit_length() - 1
+
+
+def _first_bits(hashes: Records, bits: int) -> Records:
+    first: Records = hashes >> np.uint64(HASH_BITS - bits)
+    return first
+
+
+def _part(batch: Records, batches: int, parts: int) -> Records:
+    """Return in which of so many equal parts of the log a batch lies; a log may have grown in the meantime."""
+    part: Records = np.minimum((batch * (parts / max(batches, 1))).astype("i8"), parts - 1)
+    return part
+
+
+def _say_nothing(_segment: int, _damage: object) -> None:
+    """The damage has been told of."""
+
+
+def _runs(buckets: Iterable[Iterable[Records]], window: Window) -> Iterator[Records]:
+    """Yield the rows of all pairs, those of one bucket after those of another."""
+    runs = np.empty(0, RUN)
+    for bucket in buckets:
+        parts = list(bucket)
+        if parts:
+            # The last ones of each view may go on in this bucket.
+            is_last = np.append(runs["view"][1:] != runs["view"][:-1], True)[: len(runs)]
+            yield from _telling(runs[~is_last])
+            runs = together(joined_records([runs[is_last], runs_of(joined_records(parts), window)]))
+    yield from _telling(runs)
+
+
+def _telling(runs: Records) -> Iterator[Records]:
+    telling = runs[runs["tells"]]
+    telling = telling[np.argsort(telling["second"], kind="stable")]
+    if len(telling):
+        found = np.empty(len(telling), DUPLICATE)
+        for name in DUPLICATE.names or ():
+            found[name] = telling[name]
+        yield found

@@ -1,0 +1,80 @@
+"""What a partition holds twice: batches by their sequences, records by their contents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kforensics.forensics.case import Case
+from kforensics.forensics.replay.results import Ending, Records
+from kforensics.forensics.replay.timeline import last_stable_offsets
+from kforensics.forensics.result_columns import Rows
+from kforensics.forensics.tables import RESULTS
+from kforensics.forensics.twice.batch_duplicates import sequence_duplicates
+from kforensics.forensics.twice.content import content_duplicates
+from kforensics.forensics.twice.content_entries import Reading, hidden_intervals
+from kforensics.forensics.twice.duplicate_rows import LEVELS, REASONS, VIEWS, Level, View, Why
+from kforensics.parsers.batch_columns import BatchColumns
+from kforensics.parsers.batch_reader import batch_chunks
+from kforensics.parsers.kernels.choice import Choice, kernels_for
+from kforensics.parsers.source import open_source
+
+__all__ = ["MEMORY", "duplicate_rows", "duplicates_of"]
+
+# Bytes that the search for records may take before it goes to temporary files.
+MEMORY = 256 << 20
+SAME = ("offset", "timestamp", "producer_id", "producer_epoch", "position")
+
+
+def duplicates_of(
+    case: Case, *, memory: int = MEMORY, kernels: Choice = kernels_for, workers: int | None = None
+) -> Iterator[Records]:
+    """Yield DUPLICATE records: batches with the same sequences, then records with the same contents.
+
+    Args:
+        case: the partition; its log is read once or twice more.
+        memory: bytes that may be held before temporary files are used.
+        kernels: gives the compiled kernels.
+        workers: threads that read, 0 for none beside the caller's, None for one per processor.
+
+    Raises:
+        InputError: a segment cannot be read.
+    """
+    offsets, _ = last_stable_offsets(case.transactions, case.log_start_offset, np.array([case.log_end_offset]))
+    uncommitted = case.transactions[case.transactions["ending"] != Ending.COMMITTED]
+    paths = [segment.path for segment in case.partition.segments]
+    reading = Reading(paths, hidden_intervals(uncommitted), int(offsets[0]), kernels, workers)
+    if case.judges_sequences and len(case.anomalies):
+        yield sequence_duplicates(case.anomalies, lambda: _batches(case, kernels, workers), reading)
+    yield from content_duplicates(reading, _ignored, memory=memory)
+
+
+def _batches(case: Case, kernels: Choice, workers: int | None) -> Iterator[BatchColumns]:
+    for number, segment in enumerate(case.partition.segments):
+        with open_source(segment.path) as source:
+            yield from batch_chunks(source, number, _unheard, kernels, workers=workers)
+
+
+def _ignored(_segment: int, _damage: object) -> None:
+    """Damage was told of when the log was read for the first time."""
+
+
+def _unheard(_damage: object) -> None:
+    """As above."""
+
+
+def duplicate_rows(case: Case, found: Records) -> Rows:
+    """Return DUPLICATE records as rows of the table."""
+    paths = [segment.path for segment in case.partition.segments]
+    columns = {
+        **case.partition.place._asdict(),
+        "level": [LEVELS[Level(level)] for level in found["level"].tolist()],
+        "view": [VIEWS[View(view)] for view in found["view"].tolist()],
+        "why": [REASONS[Why(why)] for why in found["why"].tolist()],
+        "records": found["records"],
+    }
+    for side in ("first", "second"):
+        columns[f"{side}_path"] = [paths[segment] for segment in found[f"{side}_segment"].tolist()]
+        columns |= {f"{side}_{name}": found[f"{side}_{name}"] for name in SAME}
+    return Rows(RESULTS["duplicates"], len(found), columns)
