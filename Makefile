@@ -28,9 +28,9 @@ help: ## print this
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do \
 		printf '  %-12s %s\n' "$$name" "$$what"; done
 
-demo: $(VENV)/core.stamp ## install into .venv, then dump the transaction sample and sum up all sample logs
+demo: $(VENV)/core.stamp ## install into .venv, dump the transaction sample, and audit all sample logs
 	$(RUN) kforensics dump --print-data-log --files $(CLASSIC)
-	$(BIN)/python scripts/summarise_samples.py
+	$(RUN) kforensics audit --as-of 2026-11-21T18:00 --fail-on never sample_logs/
 
 test: $(VENV)/test.stamp ## install what the tests need, Java included, and run all tests
 	sh scripts/with_java.sh $(BIN)/python -m pytest $(PYTEST_FLAGS)

@@ -6,9 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kforensics.api import Dump, dump
+    from kforensics.verdicts_api import Audit, audit, duplicates, lso, producers, scan, transactions, verify
 
 __version__ = "0.1.0"
-__all__ = ["Dump", "__version__", "dump"]
+__all__ = [
+    "Audit",
+    "Dump",
+    "__version__",
+    "audit",
+    "dump",
+    "duplicates",
+    "lso",
+    "producers",
+    "scan",
+    "transactions",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,4 +30,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from kforensics import api
 
-    return getattr(api, name)
+    if hasattr(api, name):
+        return getattr(api, name)
+    from kforensics import verdicts_api
+
+    return getattr(verdicts_api, name)

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kforensics.arguments import offset_range, pattern, time_range
+from kforensics.arguments import isolation_level, offset_range, pattern, time_range
 from kforensics.dump_files import Outcome, find_files
 from kforensics.errors import InputError
-from kforensics.files_reader import FilesReader, drained, kind_to_read
+from kforensics.files_reader import FilesReader, Isolation, drained, judge_of, kind_to_read, served
 from kforensics.parsers.codecs import DEFAULT_BUDGET
 from kforensics.parsers.file_rows import Reading, damage_rows, table_of
 from kforensics.parsers.kernels.choice import kernels_for
@@ -41,6 +41,8 @@ def dump(  # noqa: PLR0913  # one parameter per filter of the command
     leader_epoch: int | None = None,
     transactional: bool | None = None,
     control: bool | None = None,
+    isolation: str = Isolation.READ_UNCOMMITTED,
+    aborted: bool = False,
     max_decompressed_bytes: int = DEFAULT_BUDGET,
 ) -> Dump:
     """Return what is in files, as Arrow tables that are read when they are asked for.
@@ -55,6 +57,8 @@ def dump(  # noqa: PLR0913  # one parameter per filter of the command
         leader_epoch: partition leader epoch of the batch.
         transactional: transactional batches only, or others only.
         control: control batches only, or others only.
+        isolation: ``read_committed`` for what such a consumer receives.
+        aborted: records of aborted transactions, and no others.
         max_decompressed_bytes: most bytes to decompress per batch.
 
     Raises:
@@ -72,7 +76,8 @@ def dump(  # noqa: PLR0913  # one parameter per filter of the command
         control,
         pattern(key),
     )
-    return Dump(tuple(os.fspath(name) for name in names), selection, max_decompressed_bytes)
+    level = isolation_level(isolation, aborted=aborted)
+    return Dump(tuple(os.fspath(name) for name in names), selection, max_decompressed_bytes, level, aborted=aborted)
 
 
 class Dump:
@@ -80,14 +85,25 @@ class Dump:
 
     Attributes:
         files: the files found.
+        notes: sentences on what may make transactions differ from what the broker knew; there once a table is read.
     """
 
-    def __init__(self, paths: tuple[str, ...], selection: Selection, budget: int) -> None:
+    def __init__(
+        self,
+        paths: tuple[str, ...],
+        selection: Selection,
+        budget: int,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        *,
+        aborted: bool = False,
+    ) -> None:
         unreadable: list[str] = []
         self.files: list[FoundFile] = find_files(paths, unreadable.append, Outcome())
         if unreadable:
             raise InputError(", ".join(paths), "; ".join(unreadable))
-        self._selection, self._budget = selection, budget
+        self.notes: list[str] = []
+        self._paths, self._selection, self._budget = paths, selection, budget
+        self._isolation, self._aborted = isolation, aborted
         self._tables: dict[str, pa.Table] = {}
 
     @property
@@ -125,9 +141,17 @@ class Dump:
         records = name == "records"
         files = [found for found in self.files if table_of(kind_to_read(found), records=records) == name]
         reading = Reading(records, self._selection, self._budget)
-        reader = FilesReader(reading, lambda found, row: damage.append((found, row)), _refuse)
+        judge = judge_of(self._isolation, self._note, aborted=self._aborted)
+        if judge and name in ("batches", "records"):
+            files = served(files, self._paths, self._note)
+        reader = FilesReader(reading, lambda found, row: damage.append((found, row)), _refuse, judge=judge)
         shaped = shape(TABLES[name], None, None)
         return shaped.table, reader.parts(files, shaped, kernels_for)
+
+    def _note(self, sentence: str) -> None:
+        """Keep a note; every table may come upon it again."""
+        if sentence not in self.notes:
+            self.notes.append(sentence)
 
     def _damage_table(self) -> pa.Table:
         damage: list[tuple[FoundFile, Damage]] = []

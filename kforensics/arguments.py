@@ -7,9 +7,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from kforensics.errors import UsageError
+from kforensics.files_reader import Isolation
 from kforensics.parsers.selection import Range
 
-__all__ = ["offset_range", "pattern", "time_range"]
+__all__ = ["duration_ms", "isolation_level", "moment_ms", "offset_range", "pattern", "time_range"]
+
+UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def offset_range(text: str | None) -> Range | None:
@@ -50,6 +53,49 @@ def pattern(text: str | None) -> re.Pattern[str] | None:
         return re.compile(text)
     except re.error as error:
         raise UsageError(f"--key {text!r} is no regular expression: {error}") from error
+
+
+def isolation_level(word: str, *, aborted: bool = False) -> Isolation:
+    """Return the isolation that a word names.
+
+    Args:
+        word: Kafka's word, in letters of either case.
+        aborted: whether records of aborted transactions are asked for.
+
+    Raises:
+        UsageError: there is no such isolation, or it hides what is asked for.
+    """
+    try:
+        isolation = Isolation(word.lower())
+    except ValueError:
+        raise UsageError(f"--isolation {word!r} is none of {', '.join(Isolation)}") from None
+    if aborted and isolation is Isolation.READ_COMMITTED:
+        raise UsageError(f"--aborted shows what --isolation {isolation} hides; leave one of them out")
+    return isolation
+
+
+def moment_ms(text: str, option: str) -> int:
+    """Return the time in ms that a text names: ms since 1970, or ISO 8601, which without a zone is UTC.
+
+    Raises:
+        UsageError: the text is no time.
+    """
+    found = _time(text)
+    if found is None:
+        raise UsageError(f"{option} {text!r} is no time; write {option} 2026-11-01T10:00 or {option} 1700000000000")
+    return found
+
+
+def duration_ms(text: str, option: str) -> int:
+    """Return the ms that a text such as ``15m`` names; a number alone is in ms.
+
+    Raises:
+        UsageError: the text is no duration.
+    """
+    match = re.fullmatch(r"([0-9]+)(ms|s|m|h|d)?", text)
+    if match is None:
+        raise UsageError(f"{option} {text!r} is no duration; write {option} 90s, {option} 15m or {option} 2h")
+    return int(match[1]) * UNITS[match[2] or "ms"]
 
 
 def _range(text: str, read: Callable[[str], int | None], option: str, hint: str) -> Range:

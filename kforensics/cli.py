@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from kforensics import __version__
+from kforensics.cli_questions import add_questions
+from kforensics.cli_values import PlainCommand, PlainGroup
 from kforensics.errors import InputError, KforensicsError, UsageError
 
 __all__ = ["app", "main"]
 
 CLEAN, FINDINGS, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
-MOST_DIGITS = 18
 OPTIONAL_VALUE = ("--key-decoder-class", "--value-decoder-class")
 DUMP_EXAMPLE = """
 Examples:
@@ -36,60 +36,9 @@ Examples:
 Exit code: 0 clean, 1 damage, 2 the command makes no sense as it stands, 3 something could not be read.
 """
 
-# typer has pydantic convert every value, absent ones and text included: its import and a validator for each option take
-# longer than all the rest of a small dump. So values that need no conversion, or an obvious one, do not get that far;
-# what is unusual or wrong still does, and typer says what it always said.
 
-
-class _Option(TyperOption):
-    def process_value(self, ctx: Any, value: Any) -> Any:
-        return _processed(self, ctx, value, super().process_value)
-
-
-class _Argument(TyperArgument):
-    def process_value(self, ctx: Any, value: Any) -> Any:
-        return _processed(self, ctx, value, super().process_value)
-
-
-def _processed(parameter: _Option | _Argument, ctx: Any, value: Any, process: Callable[[Any, Any], Any]) -> Any:
-    meant = _plain(parameter, value)
-    if meant is None:
-        return process(ctx, value)
-    return parameter.callback(ctx, parameter, meant[0]) if parameter.callback else meant[0]
-
-
-def _plain(parameter: _Option | _Argument, value: Any) -> tuple[Any] | None:
-    """Return what a value means, where that is plain to see."""
-    described = getattr(parameter, "type_descriptor", None)  # releases of typer without it do without pydantic too
-    if described is None or parameter.required:
-        return None
-    wanted, least = described.annotation, parameter.min
-    if value is None or value is parameter.default or wanted in (str, list[str]):
-        return (() if value is None and parameter.nargs < 0 else value,)
-    if wanted is int and value.isascii() and value.isdigit() and len(value) <= MOST_DIGITS and parameter.max is None:
-        return (int(value),) if least is None or int(value) >= least else None
-    if wanted is Path and (os.access(value, os.R_OK) or not os.path.lexists(value)):
-        return (Path(value),)
-    return None
-
-
-def _own(parameters: list[Any]) -> list[Any]:
-    """Make parameters those of this module; typer asks nobody of which class to make them."""
-    for parameter in parameters:
-        parameter.__class__ = _Option if isinstance(parameter, TyperOption) else _Argument
-    return parameters
-
-
-class _Group(TyperGroup):
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _own(super().get_params(ctx))
-
-
-class _DumpCommand(TyperCommand):
+class _DumpCommand(PlainCommand):
     """Takes a decoder class option without its class, as Kafka's tool does."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _own(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = []
@@ -100,7 +49,7 @@ class _DumpCommand(TyperCommand):
 
 app = typer.Typer(
     name="kforensics",
-    cls=_Group,
+    cls=PlainGroup,
     help="Reads what Apache Kafka leaves on disk and says what happened.",
     no_args_is_help=True,
     add_completion=False,
@@ -270,6 +219,17 @@ def dump(  # long: one parameter per option of Kafka's tool and of ours
         str | None,
         typer.Option(metavar="REGEX", help="Records in whose key, as text, this is found.", rich_help_panel=FILTERS),
     ] = None,
+    isolation: Annotated[
+        str,
+        typer.Option(
+            metavar="LEVEL",
+            help="read_committed: what such a consumer receives, by the markers in the log.",
+            rich_help_panel=FILTERS,
+        ),
+    ] = "read_uncommitted",
+    aborted: Annotated[
+        bool, typer.Option("--aborted", help="Records of aborted transactions only.", rich_help_panel=FILTERS)
+    ] = False,
     limit: Annotated[
         int | None, typer.Option(min=0, help="Stop after so many rows of a table, or lines.", rich_help_panel=OUTPUT)
     ] = None,
@@ -299,6 +259,9 @@ def dump(  # long: one parameter per option of Kafka's tool and of ours
 
     gc.enable()  # a dump may be long, and main() has switched it off for the start
     raise typer.Exit(_until_closed(lambda: run_dump(context.params)))
+
+
+add_questions(app)
 
 
 def _until_closed(run: Callable[[], int]) -> int:

@@ -10,11 +10,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kforensics.arguments import offset_range, pattern, time_range
+from kforensics.arguments import isolation_level, offset_range, pattern, time_range
 from kforensics.dump_files import DumpRequest, Outcome, dump_rows, dump_text, imitate
 from kforensics.dumplog.options import ToolOptions
 from kforensics.dumplog.styles import STYLES
 from kforensics.errors import UsageError
+from kforensics.files_reader import Isolation
 from kforensics.parsers.selection import Selection
 from kforensics.printable import printable
 from kforensics.render.formats import BytesFormat, Format
@@ -36,7 +37,7 @@ TEXT_ONLY = (
 )
 BINARY = (Format.PARQUET, Format.ARROW)
 LONGEST_KEY = 64
-NOT_WITH_STYLE = ("redact", "limit", "key_format", "value_format", *TABLES)
+NOT_WITH_STYLE = ("aborted", "redact", "limit", "key_format", "value_format", *TABLES)
 
 
 class FailOn(StrEnum):
@@ -96,6 +97,8 @@ def _request(words: Mapping[str, Any]) -> DumpRequest:
         output_format=_choice(Format, words["output_format"], "--format"),
         table=_table(words, tool),
         selection=_selection(words),
+        isolation=isolation_level(words["isolation"], aborted=words["aborted"]),
+        aborted=words["aborted"],
         limit=words["limit"],
         key_format=_choice(BytesFormat, words["key_format"], "--key-format") if words["key_format"] else None,
         value_format=_choice(BytesFormat, words["value_format"], "--value-format") if words["value_format"] else None,
@@ -123,6 +126,8 @@ def _style(words: Mapping[str, Any]) -> str | None:
     if style not in STYLES:
         raise UsageError(f"--style {style!r} is none of {', '.join(STYLES)}")
     given = [name for name in NOT_WITH_STYLE if words[name] not in (None, False)]
+    if isolation_level(words["isolation"]) is not Isolation.READ_UNCOMMITTED:
+        given.append("isolation")
     if given or words["output_format"] != Format.TEXT or _selection(words) != Selection():
         raise UsageError(f"--style prints what Kafka's tool prints and nothing else; leave out {_options(given)}")
     return style

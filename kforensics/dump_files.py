@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from kforensics.dumplog.options import ToolOptions
 from kforensics.errors import InputError, UsageError
-from kforensics.files_reader import Convert, FilesReader, drained, kind_to_read, opened
+from kforensics.files_reader import Convert, FilesReader, Isolation, drained, judge_of, kind_to_read, opened, served
 from kforensics.parsers.codecs import DEFAULT_BUDGET
 from kforensics.parsers.discover import FoundFile, Unreadable, discover
 from kforensics.parsers.file_rows import LOG_KINDS, Reading, damage_rows, table_of
@@ -22,6 +22,7 @@ from kforensics.render.formats import ONE_TABLE, BytesFormat, Format
 from kforensics.render.streams import TextSink, metered
 
 if TYPE_CHECKING:
+    from kforensics.forensics.isolation import Judge
     from kforensics.parsers.tables import Table
     from kforensics.render.values import Redactor
 
@@ -49,6 +50,8 @@ class DumpRequest:
         output_format: text, or a format of rows.
         table: ``batches`` or ``records`` of logs, ``damage`` of all files, None for every file's own table.
         selection: which batches and records.
+        isolation: what a consumer receives of them.
+        aborted: records of aborted transactions, and nothing else.
         limit: most rows, or record lines, or batch lines where no records are printed.
         key_format: how keys are shown, None for the format's default.
         value_format: how values are shown, likewise.
@@ -64,6 +67,8 @@ class DumpRequest:
     output_format: Format = Format.TEXT
     table: str | None = None
     selection: Selection = field(default_factory=Selection)
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    aborted: bool = False
     limit: int | None = None
     key_format: BytesFormat | None = None
     value_format: BytesFormat | None = None
@@ -142,18 +147,18 @@ def _as_named(found: FoundFile) -> FoundFile:
     return replace(found, kind=suffix) if found.kind == "unknown" and suffix in SEGMENT_SUFFIXES else found
 
 
-def _wanted_files(request: DumpRequest, say: Say, outcome: Outcome) -> list[FoundFile]:
+def _wanted_files(request: DumpRequest, judge: Judge | None, say: Say, outcome: Outcome) -> list[FoundFile]:
     """Return the files to dump; filters choose batches and records, so with one only files that hold such."""
     found = find_files(request.paths, say, outcome)
     if not found and not outcome.unreadable:
         say(f"there is no file under {', '.join(request.paths)}")
         outcome.unreadable += 1
-    if request.selection == Selection():
+    if request.selection == Selection() and judge is None:
         return found
     logs = [each for each in found if each.kind in (*LOG_KINDS, "unknown")]
     if found and not logs:
         raise UsageError("filters choose batches and records, and none of these files holds any; leave the filters out")
-    return logs
+    return served(logs, request.paths, say) if judge else logs
 
 
 def dump_text(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
@@ -167,12 +172,14 @@ def dump_text(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
     from kforensics.dumplog.plain_run import PlainRun  # rows do not need it
 
     outcome, sink = Outcome(quiet=request.quiet), TextSink(out)
-    files = _wanted_files(request, say, outcome)
+    judge = judge_of(request.isolation, say, aborted=request.aborted)
+    files = _wanted_files(request, judge, say, outcome)
     directory = os.getcwd()  # noqa: PTH109  # Java's user.dir, as text
     kernels = partial(kernels_for, say=None if request.quiet else say)
-    run = PlainRun(request.tool, request.selection, request.budget, _texts(request), request.limit, directory, kernels)
+    selection = judge.over(request.selection) if judge else request.selection
+    run = PlainRun(request.tool, selection, request.budget, _texts(request), request.limit, directory, kernels)
     with metered(sum(found.size for found in files), wanted=request.progress) as meter:
-        for known, source, start in opened(files, request.selection, partial(_unread, say, outcome), meter):
+        for known, source, start in opened(files, selection, partial(_unread, say, outcome), meter, judge):
             if run.finished:
                 break
             try:
@@ -211,7 +218,8 @@ def dump_rows(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
     from kforensics.render.writers import ColumnWriter, open_writer
 
     outcome = Outcome(quiet=request.quiet)
-    by_table = _by_table(request, _wanted_files(request, say, outcome))
+    judge = judge_of(request.isolation, say, aborted=request.aborted)
+    by_table = _by_table(request, _wanted_files(request, judge, say, outcome))
     writer = open_writer(request.output_format, out)
     damage: list[tuple[FoundFile, Damage]] = []
 
@@ -224,7 +232,7 @@ def dump_rows(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
     kernels = partial(kernels_for, say=None if request.quiet else say)
     with metered(sum(found.size for group in by_table.values() for found in group), wanted=request.progress) as meter:
         for name, group in by_table.items():
-            reader = FilesReader(reading, report, partial(_unread, say, outcome), meter)
+            reader = FilesReader(reading, report, partial(_unread, say, outcome), meter, judge)
             table, convert = _outgoing(request, name)
             if request.table == "damage":
                 drained(reader.parts(group, convert, kernels))

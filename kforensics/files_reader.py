@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -13,20 +14,30 @@ from kforensics.parsers.batches import walk
 from kforensics.parsers.discover import FoundFile
 from kforensics.parsers.file_rows import LOG_KINDS, Reading, file_rows
 from kforensics.parsers.kernels.choice import Choice
+from kforensics.parsers.log_names import parse_file_name
 from kforensics.parsers.rows import Batch, Damage
 from kforensics.parsers.selection import Selection, start_position
-from kforensics.parsers.source import Source, open_source
+from kforensics.parsers.source import Source, file_name, open_source
 from kforensics.render.streams import Meter, MeteredSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Convert", "FilesReader", "drained", "kind_to_read", "opened"]
+    from kforensics.forensics.isolation import Judge
+
+__all__ = ["Convert", "FilesReader", "Isolation", "drained", "judge_of", "kind_to_read", "opened", "served"]
 
 Row = tuple[Any, ...]
 Item = TypeVar("Item")
 Convert = Callable[[Row], Sequence[Any]]
 Part: TypeAlias = "pa.RecordBatch | Iterator[Sequence[Any]]"
+
+
+class Isolation(StrEnum):
+    """What a consumer receives of transactions: all of them, or those that were committed."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +49,14 @@ class FilesReader:
         report: told of all damage.
         unread: told of a file that cannot be read.
         meter: told how far the reading is.
+        judge: who says which of the selected batches and records are wanted, None if all are.
     """
 
     reading: Reading
     report: Callable[[FoundFile, Damage], None]
     unread: Callable[[InputError], None]
     meter: Meter | None = None
+    judge: Judge | None = None
 
     def rows(self, files: list[FoundFile]) -> Iterator[Row]:
         """Yield the rows of files."""
@@ -78,8 +91,9 @@ class FilesReader:
                 self.unread(error)
 
     def _opened(self, files: list[FoundFile]) -> Iterator[tuple[FoundFile, Source, Reading]]:
-        for known, source, start in opened(files, self.reading.selection, self.unread, self.meter):
-            yield known, source, replace(self.reading, start=start)
+        for known, source, start in opened(files, self.reading.selection, self.unread, self.meter, self.judge):
+            selection = self.judge.over(self.reading.selection) if self.judge else self.reading.selection
+            yield known, source, replace(self.reading, selection=selection, start=start)
 
 
 def _readable(items: Iterable[Item], unread: Callable[[InputError], None]) -> Iterator[Item]:
@@ -97,14 +111,58 @@ def drained(parts: Iterable[Part]) -> None:
             deque(part, maxlen=0)
 
 
+def judge_of(isolation: Isolation, say: Callable[[str], None], *, aborted: bool) -> Judge | None:
+    """Return who says of batches and records whether they are wanted, None if all are.
+
+    Args:
+        isolation: what a consumer receives.
+        say: told what may make that differ from what the broker knew.
+        aborted: want records of aborted transactions, and nothing else.
+    """
+    if isolation is Isolation.READ_UNCOMMITTED and not aborted:
+        return None
+    from kforensics.forensics.isolation import Judge  # few dumps need numpy
+
+    return Judge(say, aborted=aborted)
+
+
+def served(files: list[FoundFile], paths: Collection[str], say: Callable[[str], None]) -> list[FoundFile]:
+    """Return the files without those on their way in or out of a log, from which a broker serves nothing.
+
+    Those are ``.deleted``, ``.cleaned`` and ``.swap`` files, and others that are being written.
+
+    Args:
+        files: as found.
+        paths: those that are kept whatever they are, for they were named.
+        say: told how many are left out.
+    """
+    names = [parse_file_name(file_name(found.path)) for found in files]
+    kept = [
+        found
+        for found, name in zip(files, names, strict=True)
+        if not name or name.state == "live" or found.path in paths
+    ]
+    left_out = len(files) - len(kept)
+    if left_out:
+        what = "a file" if left_out == 1 else f"{left_out} files"
+        say(f"left out: {what} no consumer is served from (.deleted, .cleaned, .swap); named, they are read")
+    return kept
+
+
 def opened(
-    files: list[FoundFile], selection: Selection, unread: Callable[[InputError], None], meter: Meter | None
+    files: list[FoundFile],
+    selection: Selection,
+    unread: Callable[[InputError], None],
+    meter: Meter | None,
+    judge: Judge | None = None,
 ) -> Iterator[tuple[FoundFile, Source, int]]:
-    """Yield each file that can be read, its bytes, and where in them to begin."""
+    """Yield each file that can be read, its bytes, and where in them to begin; the judge has been turned to it."""
     for found in files:
         try:
             with open_source(found.path) as source:
                 known = _recognised(found, source)
+                if judge and known.kind in LOG_KINDS:
+                    judge.turn_to(known)
                 yield known, MeteredSource(source, meter) if meter else source, _start(selection, known, source)
         except InputError as error:
             unread(error)

@@ -1,4 +1,4 @@
-"""Makes the generated parts of the documents: console blocks, tables and layouts. `make docs` calls it through cog.
+"""Makes the generated parts of the documents: console blocks, tables, layouts, findings. `make docs` calls it with cog.
 
 The tests run the same functions and compare, so that no document says what is no longer so. Each part begins and ends
 with an empty line, for it stands between two comments.
@@ -8,13 +8,17 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from kforensics.forensics.families import FAMILIES, GROUPS
+from kforensics.forensics.findings import Code
+from kforensics.forensics.tables import RESULTS
 from kforensics.parsers import layouts
 from kforensics.parsers.derived import Fixed, fixed
-from kforensics.parsers.tables import PLACE, TABLES, Column
+from kforensics.parsers.tables import PLACE, TABLES, Column, Table
 from kforensics.parsers.varint import SizedBytes, VarInt, VarLong
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,9 +42,9 @@ def console(*commands: str, lines: int | None = None) -> str:
 
 
 def demo(lines: int) -> str:
-    """Return a block with what `make demo` prints: the whole dump, and so many lines of the summary and its last."""
-    (dump, summary), (dumped, summed) = zip(*demo_output(), strict=True)
-    shown = [PROMPT + "make demo", LEFT_OUT, dump, *dumped, summary, *summed[:lines], LEFT_OUT, summed[-1]]
+    """Return a block with what `make demo` prints: the whole dump, and so many lines of the report."""
+    (dump, audit), (dumped, report) = zip(*demo_output(), strict=True)
+    shown = [PROMPT + "make demo", LEFT_OUT, dump, *dumped, audit, *report[:lines], LEFT_OUT]
     return "\n".join(["", "```console", *shown, "```", "", ""])
 
 
@@ -115,11 +119,49 @@ def place() -> str:
 
 
 def tables() -> str:
-    """Return a section for every table, without the columns of the place."""
+    """Return a section for every table of decoded files, without the columns of the place."""
+    return _sections(TABLES)
+
+
+def verdict_tables() -> str:
+    """Return a section for every table of verdicts, likewise."""
+    return _sections(RESULTS)
+
+
+def _sections(statements: Mapping[str, Table]) -> str:
     sections = (
-        f"## {name}\n\nOne row per {each.row}.\n{_columns(each.columns[len(PLACE) :])}" for name, each in TABLES.items()
+        f"## {name}\n\nOne row per {each.row}.\n{_columns(each.columns[len(PLACE) :])}"
+        for name, each in statements.items()
     )
     return f"\n{''.join(sections)}"
+
+
+def findings() -> str:
+    """Return a section for every family of findings, with a line for each of its codes."""
+    return "\n" + "".join(f"## {_title(family)}\n\n{_asks(family)}\n{_codes(family.CODES)}" for family in FAMILIES)
+
+
+def families(group: str) -> str:
+    """Return a list of the families in a group, each with a link to its findings."""
+    return "\n" + "".join(_item(_title(family), _asks(family)) for family in GROUPS[group]) + "\n"
+
+
+def _item(title: str, asks: str) -> str:
+    return f"- [{title}](findings.md#{title.lower().replace(' ', '-')}): {asks[0].lower()}{asks[1:]}\n"
+
+
+def _title(family: ModuleType) -> str:
+    return family.__name__.rpartition(".")[2].replace("_", " ").capitalize()
+
+
+def _asks(family: ModuleType) -> str:
+    return (family.__doc__ or "").partition("\n")[0].replace("``", "`")
+
+
+def _codes(codes: Mapping[str, Code]) -> str:
+    rows = [(f"`{code.name}`", str(code.severity), code.meaning, code.remedy or "Nothing.") for code in codes.values()]
+    # What stands in angle brackets would be taken for a link.
+    return _markdown(("code", "severity", "what it says", "what to do"), rows).replace("<", "\\<")
 
 
 def _columns(columns: tuple[Column, ...]) -> str:

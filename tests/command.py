@@ -48,8 +48,13 @@ class Ended:
 
 def dump(*words: object) -> Ended:
     """Run ``kforensics dump`` with words."""
+    return run("dump", *words)
+
+
+def run(*words: object) -> Ended:
+    """Run ``kforensics`` with words."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace") for _ in range(2))
-    arguments = ["kforensics", "dump", *map(str, words)]
+    arguments = ["kforensics", *map(str, words)]
     with patch.object(sys, "argv", arguments), redirect_stdout(out), redirect_stderr(err):
         try:
             main()

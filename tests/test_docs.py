@@ -11,6 +11,9 @@ from typer.main import get_command
 import kforensics
 from kforensics.cli import app
 from kforensics.dump_files import TAILS
+from kforensics.forensics.families import FAMILIES
+from kforensics.forensics.findings import Severity
+from kforensics.forensics.tables import RESULTS
 from kforensics.parsers import layouts
 from kforensics.parsers.tables import TABLES
 from scripts import documented
@@ -23,6 +26,8 @@ COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]  # ty
 # Positions of the reason among the arguments of what makes damage.
 REASON_ARGUMENT = {"Damage": 2, "Failure": 0, "_Refusal": 0, "invalid_record": 0, "damage": 0, "premature_end": 1}
 WORD = re.compile(r"[a-z]+(-[a-z]+)*")
+# Reads bytes and nothing else; all other commands judge as of some time.
+TIMELESS = ("dump",)
 
 
 def _stem(page: Path) -> str:
@@ -51,8 +56,18 @@ def test_python_in_the_documents_runs(page: Path, monkeypatch: pytest.MonkeyPatc
         exec(compile(block, str(page), "exec"), {})  # noqa: S102  # it is ours
 
 
-def test_the_manual_shows_commands() -> None:
-    assert len([None for _ in documented.blocks(DOCS / "dump.md")]) > 5
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_manual_shows_the_command_and_its_output(command: str) -> None:
+    shown_in_page = [line for block in documented.blocks(DOCS / f"{command}.md") for line in block]
+    assert any(line.startswith(f"kforensics {command} ") and output for line, output in shown_in_page)
+
+
+def test_commands_in_the_documents_that_judge_say_as_of_when() -> None:
+    """In a fresh checkout files are as old as the checkout, and what is judged by that would differ everywhere."""
+    lines = [line for page in PAGES for block in documented.blocks(page) for line, _ in block]
+    judging = [line for line in lines if re.match(r"kforensics (\S+)", line) and line.split()[1] not in TIMELESS]
+    assert judging
+    assert [line for line in judging if "--as-of " not in line] == []
 
 
 @pytest.mark.parametrize(
@@ -95,6 +110,12 @@ def test_the_manual_names_every_option(command: str) -> None:
     assert [option for option in options if f"`{option}" not in manual] == []
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_manual_explains_every_exit_code(command: str) -> None:
+    manual = (DOCS / f"{command}.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| ([0-9]+) \|", manual, re.MULTILINE) == ["0", "1", "2", "3", "130"]
+
+
 @pytest.mark.parametrize("name", layouts.__all__)
 def test_every_layout_is_in_the_page_on_formats(name: str) -> None:
     assert documented.layout(name) in (DOCS / "formats.md").read_text(encoding="utf-8"), "run make docs"
@@ -104,7 +125,22 @@ def test_every_table_is_in_the_page_on_tables() -> None:
     page = (DOCS / "tables.md").read_text(encoding="utf-8")
     assert documented.place() in page, "run make docs"
     assert documented.tables() in page, "run make docs"
-    assert re.findall("^## (.*)$", page, re.MULTILINE) == list(TABLES)
+    assert documented.verdict_tables() in page, "run make docs"
+    assert re.findall("^## (.*)$", page, re.MULTILINE) == [*TABLES, *RESULTS]
+
+
+def test_every_finding_is_in_the_page_on_findings() -> None:
+    page = (DOCS / "findings.md").read_text(encoding="utf-8")
+    assert documented.findings() in page, "run make docs"
+    codes = [code for family in FAMILIES for code in family.CODES]
+    assert len(codes) == len(set(codes))
+    listed = re.findall(r"^\| `([a-z-]+)` \| [a-z]+ \|", page, re.MULTILINE)
+    assert listed == codes
+    assert all(f"| `{severity}` |" in page for severity in Severity)
+
+
+def test_the_manual_of_verify_lists_what_is_compared() -> None:
+    assert documented.families("evidence") in (DOCS / "verify.md").read_text(encoding="utf-8"), "run make docs"
 
 
 def test_the_page_on_damage_lists_every_reason_in_the_code_and_no_other() -> None:

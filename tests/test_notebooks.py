@@ -48,6 +48,13 @@ def test_notebook_asks_first_and_answers_last(notebook: Path) -> None:
 
 
 @notebooks
+def test_notebook_is_listed_with_its_question(notebook: Path) -> None:
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    question = _read(notebook).cells[0].source.splitlines()[0].removeprefix("# ")
+    assert f"| [`{notebook.name}`]({notebook.name}) | {question} |" in page
+
+
+@notebooks
 def test_notebook_is_kept_without_outputs(notebook: Path) -> None:
     cells = [cell for cell in _read(notebook).cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)

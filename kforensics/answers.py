@@ -1,0 +1,210 @@
+"""The questions that are asked of one partition at a time, and their answers: in rows, and in lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from kforensics.errors import UsageError
+from kforensics.forensics.beside.snapshot_records import snapshot_records
+from kforensics.forensics.case import Case
+from kforensics.forensics.checks import marker_batches
+from kforensics.forensics.examine import producers_below
+from kforensics.forensics.families import GROUPS
+from kforensics.forensics.findings import Finding
+from kforensics.forensics.judgement import findings_of
+from kforensics.forensics.log_summary import Noter
+from kforensics.forensics.replay.results import NO_TIME, Ending, Records
+from kforensics.forensics.result_columns import Rows
+from kforensics.forensics.stable_offset import stable_offset
+from kforensics.forensics.twice.duplicate_rows import DUPLICATE
+from kforensics.forensics.twice.written_twice import MEMORY, duplicate_rows, duplicates_of
+from kforensics.forensics.verdicts import durations, history_rows, lso_rows, producer_rows, transaction_rows
+from kforensics.render.stories import duplicate_lines, history_lines, lso_lines, producer_lines, transaction_lines
+
+__all__ = [
+    "SORTS",
+    "Answer",
+    "DuplicatesQuestion",
+    "LsoQuestion",
+    "ProducersQuestion",
+    "Question",
+    "TransactionsQuestion",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is said of a partition.
+
+    Attributes:
+        rows: rows of the question's table.
+        lines: the same for people; made when they are asked for.
+        findings: what weighs on the exit code.
+    """
+
+    rows: Rows
+    lines: Callable[[], Iterator[str]]
+    findings: tuple[Finding, ...] = ()
+
+
+class Question:
+    """What is asked.
+
+    Attributes:
+        table: name of the table of verdicts that answers it.
+        noters: what wants to note something as batches go by.
+    """
+
+    table: str
+    noters: ClassVar[tuple[Noter, ...]] = ()
+
+    def answer(self, case: Case) -> Answer:
+        """Return the answer for a partition.
+
+        Raises:
+            InputError: a file of the partition cannot be read.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class LsoQuestion(Question):
+    """Where is the last stable offset?
+
+    Attributes:
+        at: for which high watermark; None for the end of the log.
+        history: every step of it instead.
+    """
+
+    at: int | None = None
+    history: bool = False
+    # Emptied markers may tell why a transaction never ends.
+    noters: ClassVar[tuple[Noter, ...]] = (marker_batches.NOTER,)
+
+    @property
+    def table(self) -> str:  # type: ignore[override]  # which table depends on what is asked
+        """Name of the table."""
+        return "lso_history" if self.history else "lso"
+
+    def answer(self, case: Case) -> Answer:
+        """Return the last stable offset, or its steps."""
+        if self.history:
+            steps = history_rows(case)
+            return Answer(steps, lambda: history_lines(case, steps))
+        stable = stable_offset(case, self.at)
+        findings = findings_of(case, GROUPS["holders"]) if self.at is None else ()
+        return Answer(lso_rows(case, stable), lambda: lso_lines(case, stable, findings), findings)
+
+
+# By what transactions are sorted: key, largest first where that is of interest.
+SORTS: dict[str, Callable[[Case, Records], Any]] = {
+    "offset": lambda _, found: found["first_offset"],
+    "marker": lambda _, found: np.where(found["marker_offset"] < 0, np.iinfo("i8").max, found["marker_offset"]),
+    "duration": lambda case, found: -durations(case, found),
+    "records": lambda _, found: -found["records"],
+    "bytes": lambda _, found: -found["bytes"],
+    "begun": lambda _, found: found["first_timestamp"],
+    "producer": lambda _, found: found["producer_id"],
+}
+STATES = {"open": Ending.OPEN, "aborted": Ending.ABORTED, "committed": Ending.COMMITTED}
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsQuestion(Question):
+    """Which transactions are there?
+
+    Attributes:
+        states: only those that are ``open``, ``aborted`` or ``committed``; all if none is named.
+        producer_id: only those of this producer.
+        min_duration_ms: only those that lasted at least so long.
+        sort: a key of SORTS.
+    """
+
+    states: tuple[str, ...] = ()
+    producer_id: int | None = None
+    min_duration_ms: int | None = None
+    sort: str = "offset"
+    table: str = field(default="transactions", init=False)
+
+    def __post_init__(self) -> None:
+        for state in self.states:
+            if state not in STATES:
+                raise UsageError(f"--state {state!r} is none of {', '.join(STATES)}")
+        if self.sort not in SORTS:
+            raise UsageError(f"--sort {self.sort!r} is none of {', '.join(SORTS)}")
+
+    def answer(self, case: Case) -> Answer:
+        """Return the transactions that are asked for."""
+        found = case.transactions
+        keep = np.ones(len(found), bool)
+        if self.states:
+            keep &= np.isin(found["ending"], [STATES[state] for state in self.states])
+        if self.producer_id is not None:
+            keep &= found["producer_id"] == self.producer_id
+        if self.min_duration_ms is not None:
+            keep &= (durations(case, found) >= self.min_duration_ms) & (found["first_timestamp"] != NO_TIME)
+        found = found[keep]
+        found = found[np.argsort(SORTS[self.sort](case, found), kind="stable")]
+        rows = transaction_rows(case, found)
+        return Answer(rows, lambda: transaction_lines(case, rows))
+
+
+@dataclass(frozen=True, slots=True)
+class ProducersQuestion(Question):
+    """What does a broker know of producers?
+
+    Attributes:
+        at: after all batches below this offset; None for the end of the log.
+    """
+
+    at: int | None = None
+    table: str = field(default="producers", init=False)
+
+    def answer(self, case: Case) -> Answer:
+        """Return the producers."""
+        at = case.log_end_offset if self.at is None else self.at
+        found = case.producers if self.at is None else producers_below(case, self.at)
+        snapshot = case.partition.snapshots.get(at)
+        rows = producer_rows(case, found, snapshot_records(snapshot.path) if snapshot else None)
+        return Answer(rows, lambda: producer_lines(case, rows))
+
+
+LEVELS = ("sequence", "content-retry", "content")
+VIEWS = ("raw", "committed")
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicatesQuestion(Question):
+    """What was written twice?
+
+    Attributes:
+        levels: only pairs of these levels; all if none is named.
+        committed: only what a read_committed consumer gets twice.
+        memory: bytes that the search may hold before it goes to temporary files.
+    """
+
+    levels: tuple[str, ...] = ()
+    committed: bool = False
+    memory: int = MEMORY
+    table: str = field(default="duplicates", init=False)
+
+    def __post_init__(self) -> None:
+        for level in self.levels:
+            if level not in LEVELS:
+                raise UsageError(f"--level {level!r} is none of {', '.join(LEVELS)}")
+
+    def answer(self, case: Case) -> Answer:
+        """Return what is there twice, and what is to be thought of it."""
+        parts = [*duplicates_of(case, memory=self.memory)]
+        found = np.concatenate(parts) if parts else np.empty(0, DUPLICATE)
+        if self.levels:
+            found = found[np.isin(found["level"], [LEVELS.index(level) for level in self.levels])]
+        if self.committed:
+            found = found[found["view"] == VIEWS.index("committed")]
+        rows = duplicate_rows(case, found)
+        findings = findings_of(replace(case, duplicates=found), GROUPS["duplicates"])
+        return Answer(rows, lambda: duplicate_lines(case, rows), findings)

@@ -1,0 +1,162 @@
+"""The audit: every partition under some paths, judged by all checks, into an evidence store and a report."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from kforensics.forensics.judgement import Judgement
+from kforensics.forensics.tables import RESULTS
+from kforensics.investigation import Investigation
+from kforensics.parsers.discover import FoundFile
+from kforensics.parsers.source import open_source
+from kforensics.parsers.tables import TABLES, Table
+from kforensics.pool import Asked, judgements
+from kforensics.render.store import EvidenceStore
+
+__all__ = ["STORED", "AuditRequest", "Stages", "audited", "judged"]
+
+# What a store has beside the verdicts: whose bytes they speak of, and which of them could not be read.
+STORED: dict[str, Table] = {name: TABLES[name] for name in ("files", "damage")} | RESULTS
+PIECE = 1 << 20
+Advance = Callable[[int], object]
+Judgements = Generator[Judgement, None, None]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRequest:
+    """How to audit.
+
+    Attributes:
+        output: folder of the evidence store, None for none.
+        processes: how many to use; None for one that reads in several threads or, for much, one per processor.
+        families: which findings, a name in ``families.GROUPS``.
+        records: whether records are decoded, checked and searched for what is there twice.
+        checksums: whether the manifest gets the SHA-256 of every input.
+        command: what was asked, for the manifest.
+    """
+
+    output: Path | None = None
+    processes: int | None = None
+    families: str = "all"
+    records: bool = False
+    checksums: bool = False
+    command: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Stages:
+    """How long the stages of an audit took.
+
+    Attributes:
+        seconds: by the name of the stage.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add the time that a block takes to a stage."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
+
+
+# From so many bytes on, a second process is worth its start.
+WORTH_A_POOL = 1 << 32
+
+
+def judged(found: Investigation, request: AuditRequest, advance: Advance) -> Judgements:
+    """Yield what is to be said of the partitions, in their order.
+
+    Args:
+        found: the partitions.
+        request: how to audit.
+        advance: told how many more bytes are done.
+    """
+    asked = Asked(found.rules, request.families, records=request.records)
+    processes = request.processes
+    if processes is None:
+        size = sum(partition.size for partition in found.partitions)
+        processes = len(os.sched_getaffinity(0)) if size >= WORTH_A_POOL else None
+    yield from judgements(found.partitions, asked, advance, processes=processes)
+
+
+def audited(found: Investigation, request: AuditRequest, advance: Advance, stages: Stages) -> Judgements:
+    """Yield judgements as :func:`judged` does, and write all of them into the evidence store.
+
+    The store appears once the last judgement was taken.
+
+    Args:
+        found: the partitions.
+        request: how to audit, with an output.
+        advance: told how many more bytes are done.
+        stages: takes the times.
+
+    Raises:
+        UsageError: the store cannot be written.
+    """
+    if request.output is None:
+        yield from judged(found, request, advance)
+        return
+    with EvidenceStore(request.output) as store:
+        begun = time.perf_counter()
+        store.add_values(STORED["files"], map(attrgetter(*STORED["files"].names), found.files))
+        for judgement in judged(found, request, advance):
+            stages.seconds["examine"] = time.perf_counter() - begun
+            with stages.stage("write"):
+                for rows in judgement.rows.values():
+                    store.add(rows)
+                store.add_values(STORED["damage"], judgement.damage)
+            yield judgement
+        with stages.stage("checksums"):
+            inputs = [_input(file, with_checksum=request.checksums) for file in found.files]
+        store.finish(STORED, _manifest(found, request, inputs, stages))
+
+
+def _manifest(
+    found: Investigation, request: AuditRequest, inputs: list[dict[str, Any]], stages: Stages
+) -> dict[str, Any]:
+    return {
+        "schema": "kforensics-store/1",
+        "version": version("kforensics"),
+        "command": list(request.command),
+        "as_of_ms": found.rules.as_of_ms,
+        "options": {
+            "processes": request.processes,
+            "records": request.records,
+            "checksums": request.checksums,
+        },
+        "partitions": len(found.partitions),
+        "inputs": inputs,
+        "seconds": {name: round(seconds, 3) for name, seconds in stages.seconds.items()},
+    }
+
+
+def _input(found: FoundFile, *, with_checksum: bool) -> dict[str, Any]:
+    said: dict[str, Any] = {"path": found.path, "size": found.size, "mtime_ms": found.mtime_ms}
+    if with_checksum:
+        said["sha256"] = _sha256(found.path)
+    return said
+
+
+def _sha256(path: str) -> str | None:
+    """Return the SHA-256 of a file, None if it cannot be read any more."""
+    digest = hashlib.sha256()
+    try:
+        with open_source(path) as source:
+            for position in range(0, source.size, PIECE):
+                digest.update(source.read(position, PIECE))
+    except OSError:
+        return None
+    return digest.hexdigest()

@@ -1,0 +1,193 @@
+"""Judges partitions in a pool of processes: small ones whole, large ones split by split, all in their order."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from kforensics.errors import InputError
+from kforensics.forensics.examine import Examination
+from kforensics.forensics.families import GROUPS
+from kforensics.forensics.judgement import Judgement, judge, noters_of, unread, with_records
+from kforensics.forensics.partition import Partition
+from kforensics.forensics.rules import Rules
+from kforensics.forensics.splits import SPLIT_SIZE, splits_of
+from kforensics.forensics.stretch import Split, Stretch, Task, gathered, stretches
+
+__all__ = ["Asked", "judgements"]
+
+Advance = Callable[[int], object]
+# Splits and partitions that may be worked at or wait to be taken, per process: what waits takes memory.
+AHEAD = 3
+# Bytes of small partitions that one process takes together.
+TOGETHER = 32 << 20
+MOST_TOGETHER = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to look for in partitions.
+
+    Attributes:
+        rules: limits and the time of evaluation.
+        families: which findings, a name in ``families.GROUPS``.
+        watches_indexes: whether offset and time indexes are compared with the log.
+        records: whether records are decoded, checked and searched for what is there twice.
+    """
+
+    rules: Rules
+    families: str = "all"
+    watches_indexes: bool = True
+    records: bool = False
+
+
+def judgements(
+    partitions: Sequence[Partition],
+    asked: Asked,
+    advance: Advance,
+    *,
+    processes: int | None = None,
+    split_size: int = SPLIT_SIZE,
+) -> Iterator[Judgement]:
+    """Yield what is to be said of partitions, in their order.
+
+    Args:
+        partitions: which.
+        asked: what to look for.
+        advance: told how many more bytes are done.
+        processes: how many; 1 for this one in one thread, None for this one in a thread per processor.
+        split_size: bytes of a split, about.
+    """
+    if processes is None or processes == 1:
+        for partition in partitions:
+            yield _judged(partition, asked, workers=None if processes is None else 0)
+            advance(partition.size)
+        return
+    jobs = _jobs(partitions, split_size)
+    # Not fork: threads of numpy and Arrow may hold locks that nobody would ever give back.
+    context = multiprocessing.get_context("spawn")
+    executor = ProcessPoolExecutor(processes, context)
+    try:
+        yield from _ordered(executor, jobs, asked, advance, AHEAD * processes)
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Partitions that are judged together, or one that is summarised split by split.
+
+    Attributes:
+        partitions: which; one if there are splits.
+        splits: its splits, none where a process judges the partitions whole.
+    """
+
+    partitions: tuple[Partition, ...]
+    splits: tuple[Split, ...] = ()
+
+
+def _jobs(partitions: Sequence[Partition], split_size: int) -> Iterator[_Job]:
+    small: list[Partition] = []
+    for partition in partitions:
+        splits = splits_of(partition, split_size) if partition.size > split_size else []
+        if len(splits) <= 1:
+            small.append(partition)
+        if len(splits) > 1 or len(small) >= MOST_TOGETHER or sum(one.size for one in small) >= TOGETHER:
+            if small:
+                yield _Job(tuple(small))
+            small = []
+        if len(splits) > 1:
+            yield _Job((partition,), tuple(splits))
+    if small:
+        yield _Job(tuple(small))
+
+
+def _ordered(
+    executor: Executor, jobs: Iterator[_Job], asked: Asked, advance: Advance, most: int
+) -> Iterator[Judgement]:
+    """Yield judgements in order, with no more than ``most`` pieces of work on their way."""
+    pending = deque[tuple[_Job, int, Future[Any]]]()
+    work = _work(jobs, asked)
+    merging: Examination | None = None
+    failed: str | None = None
+    while True:
+        while len(pending) < most and (piece := next(work, None)):
+            job, at, call = piece
+            pending.append((job, at, executor.submit(call)))
+        if not pending:
+            return
+        job, at, future = pending.popleft()
+        if not job.splits:
+            yield from future.result()
+            advance(sum(partition.size for partition in job.partitions))
+            continue
+        partition = job.partitions[0]
+        if at == 0:
+            merging, failed = Examination(_task(partition, asked, workers=0)), None
+        found, why = future.result()
+        failed = failed or why
+        if merging and not failed:
+            merging.add(found)
+        advance(_size(partition, job.splits[at]))
+        if at == len(job.splits) - 1 and merging:
+            yield _finished(partition, asked, merging, failed, None)
+            merging = None
+
+
+def _work(jobs: Iterator[_Job], asked: Asked) -> Iterator[tuple[_Job, int, Callable[[], Any]]]:
+    for job in jobs:
+        if not job.splits:
+            yield job, 0, partial(_judged_together, job.partitions, asked)
+        for at, split in enumerate(job.splits):
+            yield job, at, partial(_summarised, job.partitions[0], asked, split)
+
+
+def _size(partition: Partition, split: Split) -> int:
+    stop = partition.segments[split.segment].size if split.stop is None else split.stop
+    return stop - split.start
+
+
+def _task(partition: Partition, asked: Asked, workers: int | None) -> Task:
+    families = GROUPS[asked.families]
+    return Task(partition, asked.rules, noters_of(families), asked.watches_indexes, workers)
+
+
+def _judged_together(partitions: tuple[Partition, ...], asked: Asked) -> list[Judgement]:
+    return [_judged(partition, asked, workers=0) for partition in partitions]
+
+
+def _judged(partition: Partition, asked: Asked, workers: int | None) -> Judgement:
+    """Return what is to be said of a partition that is read whole."""
+    task = _task(partition, asked, workers)
+    examination = Examination(task)
+    try:
+        for segment in range(len(partition.segments)):
+            examination.add(stretches(task, Split(segment)))
+    except InputError as error:
+        return unread(partition.place, partition.folder, partition.size, str(error))
+    return _finished(partition, asked, examination, None, workers)
+
+
+def _summarised(partition: Partition, asked: Asked, split: Split) -> tuple[list[Stretch], str | None]:
+    """Return the stretches of a split, or why it cannot be read."""
+    try:
+        return gathered(_task(partition, asked, workers=0), split), None
+    except InputError as error:
+        return [], str(error)
+
+
+def _finished(
+    partition: Partition, asked: Asked, examination: Examination, failed: str | None, workers: int | None
+) -> Judgement:
+    if failed:
+        return unread(partition.place, partition.folder, partition.size, failed)
+    try:
+        case = examination.case()
+        return judge(with_records(case, workers) if asked.records else case, GROUPS[asked.families])
+    except InputError as error:
+        return unread(partition.place, partition.folder, partition.size, str(error))

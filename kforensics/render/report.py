@@ -1,0 +1,211 @@
+"""The report of an audit: the worst first, who holds the last stable offset and since when, and what to do next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import nsmallest
+from typing import Any
+
+from kforensics.forensics.findings import Finding, Severity
+from kforensics.forensics.judgement import Judgement
+from kforensics.forensics.verdicts import remedy
+from kforensics.parsers.log_rows import Place
+from kforensics.printable import printable
+from kforensics.render.moments import amount, duration, moment, size_text
+from kforensics.render.stories import partition_name
+
+__all__ = ["Report", "cards"]
+
+# So many findings are told in full; all of them are in the store, and in every other format.
+SHOWN = 20
+# Of a partition and a code, so many.
+SHOWN_ALIKE = 3
+HOLDERS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A partition whose last stable offset is held back."""
+
+    place: Place
+    folder: str
+    offset: int
+    end: int
+    holder: Any
+    hidden_records: int
+
+
+@dataclass(slots=True)
+class Report:
+    """Takes judgements as they come and keeps what a report needs of them.
+
+    Attributes:
+        as_of_ms: time of evaluation.
+        partitions: how many there were.
+        unread: those that could not be read, and why.
+    """
+
+    as_of_ms: int
+    partitions: int = 0
+    size: int = 0
+    unread: list[tuple[str, str]] = field(default_factory=list)
+    _worst: Counter[Severity | None] = field(default_factory=Counter)
+    _codes: Counter[tuple[Severity, str]] = field(default_factory=Counter)
+    _findings: list[tuple[Place, str, Finding]] = field(default_factory=list)
+    _held: list[_Held] = field(default_factory=list)
+    _log_dirs: set[str | None] = field(default_factory=set)
+
+    def add(self, judgement: Judgement) -> None:
+        """Take what is said of a partition."""
+        self.partitions += 1
+        self.size += judgement.size
+        self._log_dirs.add(judgement.place.log_dir)
+        if judgement.why is not None:
+            self.unread.append((partition_name(judgement.place, judgement.folder), judgement.why))
+            return
+        self._worst[judgement.worst] += 1
+        self._codes.update((found.severity, found.code.name) for found in judgement.findings)
+        alike: Counter[str] = Counter()
+        for found in judgement.findings:
+            alike[found.code.name] += 1
+            if found.severity >= Severity.WARNING and alike[found.code.name] <= SHOWN_ALIKE:
+                self._findings.append((judgement.place, judgement.folder, found))
+        self._findings = nsmallest(SHOWN, self._findings, key=lambda item: -item[2].severity)
+        self._keep_holder(judgement)
+
+    @property
+    def worst(self) -> Severity | None:
+        """The worst severity found."""
+        return max((severity for severity in self._worst if severity is not None), default=None)
+
+    def _keep_holder(self, judgement: Judgement) -> None:
+        stable = judgement.stable
+        if stable is None or stable.holder is None or judgement.log_end_offset is None:
+            return
+        end = judgement.log_end_offset
+        held = _Held(
+            judgement.place, judgement.folder, stable.last_stable_offset, end, stable.holder, stable.hidden_records
+        )
+        self._held = nsmallest(HOLDERS, [*self._held, held], key=lambda one: int(one.holder["last_timestamp"]))
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report."""
+        yield from self._head()
+        yield from self._findings_told()
+        yield from self._holders()
+        yield from self._counts()
+
+    def _head(self) -> Iterator[str]:
+        verdict = "CLEAN" if self.worst is None else str(self.worst).upper()
+        if self.unread:
+            verdict += ", AND NOT ALL COULD BE READ"
+        judged = f"{amount(self.partitions, 'partition')}, {size_text(self.size)} of log"
+        yield f"{verdict}: {judged}, judged as of {moment(self.as_of_ms)} UTC"
+        parts = [
+            f"{self._worst[severity]:,} {severity!s}"
+            for severity in sorted(Severity, reverse=True)
+            if self._worst[severity]
+        ]
+        parts += [f"{self._worst[None]:,} clean"] if self._worst[None] else []
+        parts += [f"{len(self.unread):,} unread"] if self.unread else []
+        yield f"partitions by their worst finding: {', '.join(parts)}"
+        for name, why in self.unread:
+            yield f"  not read: {name}: {printable(why)}"
+
+    def _findings_told(self) -> Iterator[str]:
+        if not self._findings:
+            return
+        yield ""
+        yield "What was found, the worst first"
+        for place, folder, found in self._findings:
+            yield from _told(self._where(place, folder), place, found)
+        told = len(self._findings)
+        more = sum(count for (severity, _), count in self._codes.items() if severity >= Severity.WARNING) - told
+        if more > 0:
+            yield f"  … and {amount(more, 'more')[:-1] if more != 1 else '1 more'} of these severities"
+
+    def _holders(self) -> Iterator[str]:
+        if not self._held:
+            return
+        yield ""
+        yield "Who holds the last stable offset, the longest silent first"
+        for held in self._held:
+            yield from _holding(self._where(held.place, held.folder), held, self.as_of_ms)
+
+    def _where(self, place: Place, folder: str) -> str:
+        """Return how to name a partition; where there are several log directories, their names may be alike."""
+        name = partition_name(place, folder)
+        apart = len(self._log_dirs) > 1 and place.topic is not None
+        return f"{name}, {printable(folder)}" if apart else name
+
+    def _counts(self) -> Iterator[str]:
+        if not self._codes:
+            return
+        yield ""
+        yield "All findings by code"
+        for (severity, code), count in sorted(self._codes.items(), key=lambda item: (-item[0][0], item[0][1])):
+            yield f"  {severity!s:<8}  {code:<36}  {count:>9,}"
+
+
+def _told(where: str, place: Place, found: Finding) -> Iterator[str]:
+    yield f"  {str(found.severity).upper():<8}  {found.code.name} in {where}"
+    yield f"            {printable(found.message)}"
+    if what := remedy(place, found):
+        yield f"            do: {printable(what)}"
+
+
+def _holding(where: str, held: _Held, as_of_ms: int) -> Iterator[str]:
+    holder = held.holder
+    written = int(holder["last_timestamp"])
+    who = f"producer {holder['producer_id']}, epoch {holder['producer_epoch']}"
+    yield f"  {where}: {held.offset} of {held.end}, held by {who}"
+    yield (
+        f"    open from offset {holder['first_offset']}, silent for {duration(as_of_ms - written)}"
+        f" (since {moment(written)} UTC), hides {amount(held.hidden_records, 'record')}"
+    )
+
+
+def cards(judgements: Sequence[Judgement]) -> Iterator[str]:
+    """Yield a card for each partition, the worst first."""
+    for judgement in sorted(judgements, key=_badness):
+        yield from _card(judgement)
+
+
+def _badness(judgement: Judgement) -> int:
+    if judgement.why is not None:
+        return -len(Severity) - 1
+    return 0 if judgement.worst is None else -judgement.worst - 1
+
+
+def _card(judgement: Judgement) -> Iterator[str]:
+    name = partition_name(judgement.place, judgement.folder)
+    if judgement.why is not None:
+        yield f"UNREAD    {name}: {printable(judgement.why)}"
+        return
+    (row,) = judgement.rows["partitions"]
+    card = dict(zip(judgement.rows["partitions"].table.names, row, strict=True))
+    yield f"{card['verdict'].upper():<8}  {name}"
+    yield (
+        f"          {size_text(card['bytes'])} in {amount(card['segments'], 'segment')},"
+        f" {amount(card['records'], 'record')} in {card['batches']:,} batch{'' if card['batches'] == 1 else 'es'},"
+        f" offsets {card['first_offset'] if card['first_offset'] is not None else '-'} to {card['log_end_offset']},"
+        f" last stable {card['last_stable_offset']}"
+    )
+    if card["producers"]:
+        yield f"          {_transactions(card)}"
+    codes = Counter(found.code.name for found in judgement.findings)
+    if codes:
+        yield f"          {', '.join(f'{code} {count}' if count > 1 else code for code, count in codes.items())}"
+
+
+def _transactions(card: dict[str, Any]) -> str:
+    words = [amount(card["producers"], "producer")]
+    words += [f"{card[state]:,} {state}" for state in ("committed", "aborted") if card[state]]
+    words += [f"{card['open_transactions']:,} open"] if card["open_transactions"] else []
+    if card["control_batches"]:
+        words.append(
+            f"markers are {card['control_records_share']:.1%} of records and {card['control_bytes_share']:.1%} of bytes"
+        )
+    return ", ".join(words)

@@ -1,0 +1,129 @@
+"""The evidence store of an audit: a folder of Parquet datasets and a manifest, which is there whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kforensics.errors import UsageError
+from kforensics.forensics.result_columns import Rows
+from kforensics.parsers.tables import Table
+from kforensics.render.arrow import GROUP_BYTES, arrow_batches, arrow_schema_of
+
+__all__ = ["EvidenceStore"]
+
+MANIFEST = "manifest.json"
+PART = "part-0.parquet"
+
+
+class EvidenceStore:
+    """A folder that is being filled; it appears under its name when all is in it.
+
+    Args:
+        folder: its name; nothing may be there, or an empty folder.
+
+    Raises:
+        UsageError: something is there already, or it cannot be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+        self._tables: dict[str, _TableFile] = {}
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UsageError(f"{folder} is there already; choose another folder for --output, or move it away")
+        try:
+            self._part.mkdir(parents=True)
+        except OSError as error:
+            raise UsageError(f"cannot write {folder}: {error.strerror}; choose another place for --output") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for table in self._tables.values():
+            with suppress(OSError):
+                table.close()
+        shutil.rmtree(self._part, ignore_errors=True)
+
+    def add(self, rows: Rows) -> None:
+        """Add rows to their table."""
+        if len(rows):
+            self._file(rows.table).add(rows.record_batch())
+
+    def add_values(self, table: Table, rows: Any) -> None:
+        """Add rows of Python values to a table."""
+        for batch in arrow_batches(table, rows):
+            self._file(table).add(batch)
+
+    def finish(self, tables: Mapping[str, Table], manifest: Mapping[str, Any]) -> None:
+        """Give every table a dataset, those without rows too, write the manifest, and let the folder appear.
+
+        Args:
+            tables: those the store shall have.
+            manifest: what stands in the manifest, the counts of rows excepted.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        try:
+            for table in tables.values():
+                self._file(table).close()
+            counts = {name: self._tables[name].rows for name in sorted(self._tables)}
+            text = json.dumps({**manifest, "rows": counts}, indent=2, ensure_ascii=False)
+            (self._part / MANIFEST).write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
+            if self._folder.exists():
+                self._folder.rmdir()
+            self._part.replace(self._folder)
+        except OSError as error:
+            raise UsageError(f"cannot write {self._folder}: {error.strerror}; choose another place for it") from error
+
+    def _file(self, table: Table) -> _TableFile:
+        if table.name not in self._tables:
+            (self._part / table.name).mkdir()
+            self._tables[table.name] = _TableFile(self._part / table.name / PART, arrow_schema_of(table))
+        return self._tables[table.name]
+
+
+class _TableFile:
+    """One Parquet file; small additions are gathered into row groups.
+
+    Attributes:
+        rows: how many were added.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._writer: pq.ParquetWriter | None = pq.ParquetWriter(path, schema, compression="zstd")
+        self._waiting: list[pa.RecordBatch] = []
+        self._size, self.rows = 0, 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take some rows."""
+        self._waiting.append(batch)
+        self._size += batch.nbytes
+        self.rows += batch.num_rows
+        if self._size >= GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._writer is not None:
+            self._flush()
+            self._writer.close()
+            self._writer = None
+
+    def _flush(self) -> None:
+        if self._waiting and self._writer is not None:
+            self._writer.write_table(pa.Table.from_batches(self._waiting))
+        self._waiting, self._size = [], 0

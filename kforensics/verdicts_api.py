@@ -1,0 +1,240 @@
+"""The library twins of the commands that judge: each returns the table that its command writes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kforensics.answers import DuplicatesQuestion, LsoQuestion, ProducersQuestion, Question, TransactionsQuestion
+from kforensics.auditing import STORED, AuditRequest, Stages, audited, judged
+from kforensics.errors import InputError
+from kforensics.forensics.judgement import Judgement
+from kforensics.forensics.result_columns import Rows
+from kforensics.forensics.tables import RESULTS
+from kforensics.forensics.twice.written_twice import MEMORY
+from kforensics.investigation import Investigation, investigate
+from kforensics.render.arrow import table_of_parts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Audit", "audit", "duplicates", "lso", "producers", "scan", "transactions", "verify"]
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def lso(paths: Paths, *, at: int | None = None, history: bool = False, as_of_ms: int | None = None) -> pa.Table:
+    """Return where the last stable offset of each partition is: the table ``lso``, or ``lso_history``.
+
+    Args:
+        paths: log directories, partition folders, files, globs or URIs.
+        at: for which high watermark; None for the end of the log.
+        history: every step of it instead.
+        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+
+    Raises:
+        InputError: something cannot be read.
+        UsageError: there is no log.
+    """
+    return _asked(paths, LsoQuestion(at, history), as_of_ms)
+
+
+def transactions(  # noqa: PLR0913  # one parameter per filter of the command
+    paths: Paths,
+    *,
+    states: Sequence[str] = (),
+    producer_id: int | None = None,
+    min_duration_ms: int | None = None,
+    sort: str = "offset",
+    as_of_ms: int | None = None,
+) -> pa.Table:
+    """Return the transactions of each partition: the table ``transactions``.
+
+    Args:
+        paths: log directories, partition folders, files, globs or URIs.
+        states: only those that are ``open``, ``aborted`` or ``committed``.
+        producer_id: only those of this producer.
+        min_duration_ms: only those that lasted at least so long.
+        sort: offset, marker, duration, records, bytes, begun or producer; within each partition.
+        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+
+    Raises:
+        InputError: something cannot be read.
+        UsageError: there is no log, or no such state or key.
+    """
+    return _asked(paths, TransactionsQuestion(tuple(states), producer_id, min_duration_ms, sort), as_of_ms)
+
+
+def producers(paths: Paths, *, at: int | None = None, as_of_ms: int | None = None) -> pa.Table:
+    """Return what a broker knows of every producer: the table ``producers``.
+
+    Args:
+        paths: log directories, partition folders, files, globs or URIs.
+        at: after all batches below this offset; None for the end of the log.
+        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+
+    Raises:
+        InputError: something cannot be read.
+        UsageError: there is no log.
+    """
+    return _asked(paths, ProducersQuestion(at), as_of_ms)
+
+
+def duplicates(
+    paths: Paths,
+    *,
+    levels: Sequence[str] = (),
+    committed: bool = False,
+    memory: int = MEMORY,
+    as_of_ms: int | None = None,
+) -> pa.Table:
+    """Return what was written twice: the table ``duplicates``, a row for each run of records.
+
+    Args:
+        paths: log directories, partition folders, files, globs or URIs.
+        levels: only pairs at the level ``sequence``, ``content-retry`` or ``content``.
+        committed: only what a read_committed consumer gets twice.
+        memory: bytes that the search may hold before it goes to temporary files.
+        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+
+    Raises:
+        InputError: something cannot be read.
+        UsageError: there is no log, or no such level.
+    """
+    return _asked(paths, DuplicatesQuestion(tuple(levels), committed, memory), as_of_ms)
+
+
+def scan(paths: Paths, *, processes: int | None = None, as_of_ms: int | None = None) -> pa.Table:
+    """Return a row for each partition, with its worst finding and what it costs: the table ``partitions``.
+
+    Args:
+        paths: log directories, partition folders, files, globs or URIs.
+        processes: how many to use; None for as many as suit the size.
+        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+
+    Raises:
+        InputError: a path cannot be looked into.
+        UsageError: there is no log.
+    """
+    return _judged(paths, "all", "partitions", processes, as_of_ms)
+
+
+def verify(paths: Paths, *, processes: int | None = None, as_of_ms: int | None = None) -> pa.Table:
+    """Return where indexes, snapshots, transaction indexes and checkpoints disagree with the log: ``findings``.
+
+    Args:
+        paths: log directories, partition folders, files, globs or URIs.
+        processes: how many to use; None for as many as suit the size.
+        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+
+    Raises:
+        InputError: something cannot be read.
+        UsageError: there is no log.
+    """
+    return _judged(paths, "evidence", "findings", processes, as_of_ms)
+
+
+def audit(  # noqa: PLR0913  # one parameter per option of the command
+    paths: Paths,
+    *,
+    output: str | os.PathLike[str] | None = None,
+    processes: int | None = None,
+    records: bool = False,
+    checksums: bool = False,
+    as_of_ms: int | None = None,
+) -> Audit:
+    """Judge everything under some paths and return all tables; a partition that cannot be read has a row that says so.
+
+    Args:
+        paths: log directories, partition folders, files, globs or URIs.
+        output: folder of an evidence store to write, None for none.
+        processes: how many to use; None for as many as suit the size.
+        records: decode every record too, check it and search for what is there twice.
+        checksums: put the SHA-256 of every input into the manifest of the store.
+        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+
+    Raises:
+        InputError: a path cannot be looked into.
+        UsageError: there is no log, or the store cannot be written.
+    """
+    found = _investigation(paths, as_of_ms)
+    store = None if output is None else Path(output)
+    request = AuditRequest(store, processes, records=records, checksums=checksums, command=tuple(sys.argv))
+    return Audit({name: _table(name, rows) for name, rows in _all_rows(found, request).items()})
+
+
+class Audit:
+    """The tables of an audit.
+
+    Attributes:
+        tables: by name, as an evidence store has them, files and damage excepted.
+    """
+
+    def __init__(self, tables: dict[str, pa.Table]) -> None:
+        self.tables = tables
+
+    @property
+    def findings(self) -> pa.Table:
+        """A row per finding."""
+        return self.tables["findings"]
+
+    @property
+    def partitions(self) -> pa.Table:
+        """A row per partition."""
+        return self.tables["partitions"]
+
+
+def _all_rows(found: Investigation, request: AuditRequest) -> dict[str, list[pa.RecordBatch]]:
+    batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in RESULTS}
+    for judgement in audited(found, request, _nothing, Stages()):
+        for name, rows in judgement.rows.items():
+            batches[name].append(rows.record_batch())
+    return batches
+
+
+def _asked(paths: Paths, question: Question, as_of_ms: int | None) -> pa.Table:
+    return _table(question.table, _answers(_investigation(paths, as_of_ms), question))
+
+
+def _answers(found: Investigation, question: Question) -> Iterator[pa.RecordBatch]:
+    for examined in found.examined(question.noters):
+        if examined.case is None:
+            raise InputError(examined.partition.folder, examined.why or "")
+        yield question.answer(examined.case).rows.record_batch()
+
+
+def _judged(paths: Paths, families: str, table: str, processes: int | None, as_of_ms: int | None) -> pa.Table:
+    request = AuditRequest(None, processes, families)
+    found = judged(_investigation(paths, as_of_ms), request, _nothing)
+    return _table(table, (_rows_of(one, table).record_batch() for one in found))
+
+
+def _rows_of(judgement: Judgement, table: str) -> Rows:
+    if table not in judgement.rows:
+        raise InputError(judgement.folder, judgement.why or "")
+    return judgement.rows[table]
+
+
+def _table(name: str, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    return table_of_parts(STORED[name], batches)
+
+
+def _investigation(paths: Paths, as_of_ms: int | None) -> Investigation:
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    names = [os.fspath(name) for name in given]
+    unreadable: list[str] = []
+    found = investigate(names, as_of_ms, unreadable.append, _unheard)
+    if found.unreadable:
+        raise InputError(", ".join(names), "; ".join(unreadable))
+    return found
+
+
+def _unheard(_sentence: str) -> None:
+    """Who calls the library knows whether a time was given."""
+
+
+def _nothing(_size: int) -> None:
+    """Show no progress."""

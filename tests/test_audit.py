@@ -1,0 +1,208 @@
+"""``audit``, ``scan`` and ``verify``: reports, stores, pools of processes, and what happens when things go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+import kforensics
+from kforensics.forensics.partition import partitions_of
+from kforensics.forensics.rules import Rules
+from kforensics.forensics.tables import RESULTS
+from kforensics.parsers.discover import FoundFile, discover
+from kforensics.pool import Asked, judgements
+from tests.command import SAMPLES, run, sentence
+from tests.forensics.forge import forge, patch
+
+AS_OF = "2026-11-21T12:30"
+AS_OF_MS = 1_795_264_200_000
+CLUSTER = (SAMPLES / "transactions-v2", SAMPLES / "compaction", SAMPLES / "deletion")
+STORED = {"files", "damage", *RESULTS}
+
+
+def _tables(folder: Path) -> dict[str, pa.Table]:
+    return {name: ds.dataset(folder / name).to_table() for name in STORED}
+
+
+def test_a_report_tells_the_worst_first_and_who_holds_the_last_stable_offset() -> None:
+    ended = run("audit", "--as-of", AS_OF, SAMPLES / "transactions-v2")
+    assert ended.code == 1
+    assert ended.lines[0].startswith("CRITICAL: 18 partitions, ")
+    assert "judged as of 2026-11-21 12:30:00 UTC" in ended.lines[0]
+    severities = [line.split()[0] for line in ended.lines if line.startswith("  ") and line.split()[0].isupper()]
+    ranks = ["CRITICAL", "ERROR", "WARNING"]
+    assert [ranks.index(word) for word in severities] == sorted(ranks.index(word) for word in severities)
+    at = ended.lines.index("Who holds the last stable offset, the longest silent first")
+    assert "3 of 9, held by producer 12, epoch 1" in ended.lines[at + 1]
+    assert "hides 4 records" in ended.lines[at + 2]
+    assert "--start-offset 3" in ended.text
+
+
+def test_a_healthy_broker_is_clean(tmp_path: Path) -> None:
+    forge(tmp_path, "D 1 0 0-4 @0-4 T; M 1 0 C 3 @5")
+    ended = run("audit", "--quiet", "--as-of", "2023-11-14T22:14", tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.lines[0].startswith("CLEAN: 1 partition, ")
+    assert len(ended.lines) == 2
+
+
+def test_a_store_holds_every_table_and_a_manifest(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    ended = run("audit", "--as-of", AS_OF, "--checksums", "--output", store, *CLUSTER)
+    assert ended.code == 1
+    assert f"the evidence of 40 partitions is in {store}" in ended.err
+    tables = _tables(store)
+    manifest = json.loads((store / "manifest.json").read_text("utf-8"))
+    assert {name: table.num_rows for name, table in tables.items()} == manifest["rows"]
+    assert manifest["as_of_ms"] == AS_OF_MS
+    assert {row["path"] for row in manifest["inputs"]} == set(tables["files"]["path"].to_pylist())
+    assert all(len(row["sha256"]) == 64 for row in manifest["inputs"])
+    assert manifest["seconds"].keys() == {"examine", "write", "checksums"}
+    assert not list(tmp_path.glob(".*"))
+    twin = kforensics.audit(CLUSTER, as_of_ms=AS_OF_MS)
+    for name, table in twin.tables.items():
+        assert table.to_pylist() == tables[name].to_pylist(), name
+    assert twin.findings.num_rows > 0
+    assert twin.partitions.num_rows == 40
+
+
+@pytest.mark.parametrize("processes", [None, 1, 2])
+@pytest.mark.parametrize("split_size", [200, 1 << 30])
+def test_processes_and_splits_change_nothing(processes: int | None, split_size: int) -> None:
+    files = [row for row in discover(map(str, CLUSTER)) if isinstance(row, FoundFile)]
+    partitions = partitions_of(files)
+    done: list[int] = []
+    found = list(
+        judgements(partitions, Asked(Rules(AS_OF_MS)), done.append, processes=processes, split_size=split_size)
+    )
+    assert [one.folder for one in found] == [partition.folder for partition in partitions]
+    assert sum(done) == sum(partition.size for partition in partitions)
+    expected = kforensics.audit(CLUSTER, as_of_ms=AS_OF_MS).tables
+    for name, table in expected.items():
+        rows = [list(row) for one in found for row in one.rows[name]] if name != "duplicates" else []
+        assert rows == [list(row.values()) for row in table.to_pylist()], name
+
+
+def test_a_folder_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "mine").touch()
+    says = sentence(run("audit", "--quiet", "--output", tmp_path / "store", CLUSTER[0]))
+    assert f"{tmp_path / 'store'} is there already" in says
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["mine"]
+
+
+def test_a_store_beside_the_evidence_is_refused(tmp_path: Path) -> None:
+    folder = forge(tmp_path, "D 1 0 0-4 @0-4 T")
+    assert "would stand beside the evidence" in sentence(run("audit", "--output", folder / "store", tmp_path))
+
+
+def test_an_interrupted_audit_leaves_no_store(tmp_path: Path) -> None:
+    """Ctrl-C in mid-audit, the pool of processes included."""
+    logs = tmp_path / "logs"
+    for number in range(40):
+        forge(logs, "D 1 0 0-4 @0-4 T; M 1 0 C 3 @5", topic=f"t{number}")
+    store = tmp_path / "out" / "store"
+    store.parent.mkdir()
+    words = [sys.executable, "-m", "kforensics", "audit", "--processes", "2", "--output", str(store), str(logs)]
+    audit = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not list(store.parent.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert list(store.parent.iterdir())
+    os.killpg(audit.pid, signal.SIGINT)
+    _, errors = audit.communicate(timeout=60)
+    # It may have been through already; then the store is whole.
+    if audit.returncode == 130:
+        assert list(store.parent.iterdir()) == []
+    else:
+        assert (audit.returncode, (store / "manifest.json").exists()) == (0, True), errors
+
+
+def test_a_partition_that_cannot_be_read_has_a_row(tmp_path: Path) -> None:
+    """A segment that vanishes between being found and being read is one; the others are judged all the same."""
+    forge(tmp_path, "D 1 0 0-4 @0-4 T", topic="good")
+    gone = forge(tmp_path, "D 1 0 0-4 @0-4 T", topic="gone") / "00000000000000000000.log"
+    files = [row for row in discover([str(tmp_path)]) if isinstance(row, FoundFile)]
+    gone.unlink()
+    for processes in (1, 2):
+        bad, good = judgements(partitions_of(files), Asked(Rules(AS_OF_MS)), len_of, processes=processes)
+        assert (good.why, good.worst is not None) == (None, True)
+        assert bad.why is not None
+        assert "there is no such file" in bad.why
+        (row,) = bad.rows["partitions"]
+        assert row[-1] == bad.why
+
+
+def len_of(_size: int) -> None:
+    """Take no notice of progress."""
+
+
+@pytest.mark.parametrize(("fail_on", "code"), [("critical", 0), ("error", 1), ("warning", 1), ("never", 0)])
+def test_fail_on_sets_the_exit_code(fail_on: str, code: int, tmp_path: Path) -> None:
+    folder = forge(tmp_path, "D 9 0 0-4 @0-4 N; D 9 0 7-7 @5-5 N")
+    for command in ("audit", "scan"):
+        assert run(command, "--quiet", "--as-of", "2023-11-14T22:14", "--fail-on", fail_on, folder).code == code
+
+
+def test_scan_shows_the_worst_card_first(tmp_path: Path) -> None:
+    forge(tmp_path, "D 1 0 0-4 @0-4 N", topic="a-well")
+    forge(tmp_path, "D 9 0 0-4 @0-4 N; D 9 0 7-7 @5-5 N", topic="z-gap")
+    ended = run("scan", "--quiet", "--as-of", "2023-11-14T22:14", tmp_path)
+    heads = [line for line in ended.lines if not line.startswith(" ")]
+    assert heads == ["ERROR     z-gap-0 on broker 1", "CLEAN     a-well-0 on broker 1"]
+    assert "seq-gap" in ended.text
+    rows = run("scan", "--quiet", "--as-of", "2023-11-14T22:14", "--format", "ndjson", tmp_path).rows("partitions")
+    assert [(row["topic"], row["verdict"], row["records"]) for row in rows] == [
+        ("a-well", "clean", 5),
+        ("z-gap", "error", 6),
+    ]
+
+
+def test_verify_says_what_disagrees_with_the_log(tmp_path: Path) -> None:
+    good = forge(tmp_path, "D 1 0 0-4 @0-4 T; M 1 0 A 3 @5", topic="good")
+    ended = run("verify", "--quiet", "--as-of", "2023-11-14T22:14", good)
+    assert (ended.code, ended.text) == (0, "1 partition of 1: everything beside the log agrees with it\n")
+    bad = forge(tmp_path, "D 1 0 0-4 @0-4 T; M 1 0 A 3 @5", topic="bad", txnindex={0: None})
+    ended = run("verify", "--quiet", "--as-of", "2023-11-14T22:14", "--format", "ndjson", bad)
+    assert ended.code == 1
+    assert {row["code"] for row in ended.objects} == {"txnindex-missing-entry", "visibility-mismatch"}
+    # Transactions are nothing to verify; an audit speaks of them.
+    late = forge(tmp_path, "D 1 0 0-4 @0-4 T", topic="late")
+    assert run("verify", "--quiet", "--as-of", "2024-11-14", late).code == 0
+
+
+def test_the_flipped_bit_is_found(tmp_path: Path) -> None:
+    log = forge(tmp_path, "D 1 0 0-4 @0-4 N; D 1 0 5-5 @5-5 N") / "00000000000000000000.log"
+    patch(log, 0, fix_crc=False, base_timestamp=1)
+    rows: list[dict[str, Any]] = run("audit", "--quiet", "--format", "ndjson", tmp_path).rows("findings")
+    assert "batch-crc-mismatch" in {row["code"] for row in rows}
+
+
+def test_records_are_looked_into_when_asked_for(tmp_path: Path) -> None:
+    """What was written twice is in the store, the same with one process and several."""
+    samples = SAMPLES / "duplicates"
+    plain = kforensics.audit(samples, as_of_ms=AS_OF_MS)
+    assert "content-duplicate-retry" not in plain.findings["code"].to_pylist()
+    found = [kforensics.audit(samples, as_of_ms=AS_OF_MS, records=True, processes=number) for number in (None, 2)]
+    assert found[0].findings.to_pylist() == found[1].findings.to_pylist()
+    assert "content-duplicate-retry" in found[0].findings["code"].to_pylist()
+    twice = kforensics.duplicates(samples, as_of_ms=AS_OF_MS)
+    assert found[0].tables["duplicates"].to_pylist() == twice.to_pylist()
+    ended = run("audit", "--quiet", "--records", "--as-of", AS_OF, "--output", tmp_path / "store", samples)
+    assert ended.code == 1
+    assert _tables(tmp_path / "store")["duplicates"].num_rows == twice.num_rows > 0
+
+
+def test_one_table_formats_are_refused_with_a_way_out() -> None:
+    says = sentence(run("audit", "--format", "parquet", CLUSTER[0]))
+    assert "name a folder with --output instead" in says
