@@ -37,12 +37,17 @@ def sample_logs() -> Path:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many outputs of Kafka's own tools were compared."""
-    compared: Counter[str] = Counter()
+    """Say how many outputs of Kafka's own tools were compared, and what of live brokers and of their files."""
+    compared, examined = Counter[str](), Counter[str]()
     for report in terminalreporter.getreports("passed"):
         for name, value in getattr(report, "user_properties", ()):
             if name == "compared" and report.when == "call":
                 compared.update(value)
+            if name == "examined" and report.when == "call":
+                examined.update(value)
+    if examined:
+        figures = ", ".join(f"{count} {what}" for what, count in examined.items())
+        terminalreporter.write_line(f"held against live brokers and the files they wrote: {figures}")
     if compared:
         tools = ", ".join(f"{tool}: {count}" for tool, count in sorted(compared.items()))
         terminalreporter.write_line(f"compared with Kafka's own dump tools: {sum(compared.values())} outputs ({tools})")
