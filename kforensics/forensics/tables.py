@@ -35,6 +35,7 @@ last_timestamp int64 timestamp of its last batch or marker in ms
 coordinator_epoch int32 of its last marker; -1 if there is none
 current_txn_first_offset int64 first offset of its open transaction; -1 if none is open
 recent_batches recent_batches the last batches of this epoch, five at most, oldest first: by them a broker knows a retry
+exact bool whether nothing from before the log on hand can change this state
 expired bool whether a broker would have forgotten it by the time of evaluation
 in_snapshot bool whether the snapshot at this offset has it with the same state; null if there is none
 transactions int64 its transactions in this log, open ones included
@@ -66,6 +67,7 @@ from_high_watermark int64 first high watermark of this step
 to_high_watermark int64 last one
 last_stable_offset int64 last stable offset at the last one
 producer_id int64 whose transaction holds it; null while it moves with the high watermark
+exact bool whether no transaction from before the log on hand can have held it back further
 """)
 ABORTED = columns("""
 producer_id int64 whose transaction was aborted

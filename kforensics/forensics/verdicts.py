@@ -84,6 +84,8 @@ def producer_rows(case: Case, producers: Records | None = None, snapshot: Record
             [_recent(batch) for batch in recent[:count]]
             for recent, count in zip(found["recent"], found["recent_count"].tolist(), strict=True)
         ],
+        # Behind its first marker on hand a producer is known exactly.
+        "exact": (found["coordinator_epoch"] >= 0) | (case.exact_from is not None and not case.is_broken),
         "expired": (found["current_txn_first_offset"] < 0)
         & (case.rules.as_of_ms - found["last_timestamp"] >= case.rules.pid_expiry_ms),
         "in_snapshot": None if snapshot is None else _agrees(found, snapshot),
@@ -176,6 +178,8 @@ def history_rows(case: Case) -> Rows:
     producers = case.transactions["producer_id"]
     ids = producers[steps["holder"]] if len(producers) else np.zeros(len(steps), "i8")
     columns["producer_id"] = nullable(ids, ~held)
+    known = case.exact_from is not None and not case.is_broken
+    columns["exact"] = known & (steps["from_high_watermark"] >= (case.exact_from or 0))
     return _rows(case.partition.place, "lso_history", len(steps), columns)
 
 

@@ -83,7 +83,7 @@ def history_lines(case: Case, rows: Rows) -> Iterator[str]:
     yield f"{_name(case)}: last stable offset as the high watermark rises"
     yield STEP.format("from", "to", "last stable", "held by").rstrip()
     for row in rows:
-        first, last, offset, producer_id = row[-4:]
+        first, last, offset, producer_id, _ = row[-5:]
         yield STEP.format(first, last, offset, "" if producer_id is None else f"producer {producer_id}").rstrip()
 
 
