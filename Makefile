@@ -59,7 +59,7 @@ samples: $(VENV)/core.stamp ## rebuild sample_logs/ with real brokers and dump t
 	$(RUN) lab.golden $(if $(SCENARIOS),$(SCENARIOS) damaged)
 
 bench: $(VENV)/test.stamp ## measure dump beside Kafka's tool, a few minutes; needs Java 17 (JDK) and Maven
-	$(RUN) benchmarks.dump $(BENCH_FLAGS)
+	$(RUN) benchmarks.speed $(BENCH_FLAGS)
 
 notebooks: $(VENV)/test.stamp ## run every notebook from top to bottom
 	$(if $(NOTEBOOKS),$(BIN)/jupyter-execute $(NOTEBOOKS),@echo "There is no notebook yet.")

@@ -25,7 +25,22 @@ _FLAGS = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
+# As kafka-server-start.sh gives it to a broker.
+_BROKER_HEAP = ("-Xmx1G", "-Xms1G")
 _LOGGING = f"-Dlog4j2.configurationFile={_SOURCES / 'log4j2.xml'}"
+
+
+def recovery(folder: Path, *, counted: bool = False) -> tuple[str, ...]:
+    """What a broker does to a segment after an unclean shutdown, up to but without the segment.
+
+    Args:
+        folder: where it may work, on the file system of the segment.
+        counted: whether it counts the batches, too.
+
+    Raises:
+        LabError: as :func:`program` says.
+    """
+    return (*program("Recover", *_BROKER_HEAP), "counted" if counted else "timed", str(folder))
 
 
 def dump_log() -> tuple[str, ...]:
@@ -39,14 +54,18 @@ def dump_log() -> tuple[str, ...]:
     return (tool("java"), *_FLAGS, _LOGGING, "-cp", ":".join(jars), "org.apache.kafka.tools.DumpLogSegments")
 
 
-def program(main: str) -> tuple[str, ...]:
+def program(main: str, *flags: str) -> tuple[str, ...]:
     """One of the programs of ``java/``, up to but without its arguments. It starts without a logging back-end.
+
+    Args:
+        main: name of the program.
+        flags: for the virtual machine, beyond those of Kafka's scripts.
 
     Raises:
         LabError: Java, its compiler or Maven is missing, or what they were asked for did not work.
     """
     jars = _jars(without=("slf4j-simple", "log4j"))
-    return (tool("java"), *_FLAGS, "-cp", ":".join([str(_compiled(jars)), *jars]), main)
+    return (tool("java"), *_FLAGS, *flags, "-cp", ":".join([str(_compiled(jars)), *jars]), main)
 
 
 def _jars(without: tuple[str, ...]) -> list[str]:

@@ -107,7 +107,7 @@ def run_once(peer: Peer, segment: Segment) -> Run:
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         started = time.perf_counter()
         process = subprocess.Popen(
-            peer.command(segment.path),
+            peer.command(segment),
             stdin=subprocess.DEVNULL,
             stdout=output if peer.counts else subprocess.DEVNULL,
             stderr=errors,

@@ -1,19 +1,29 @@
-"""Who is measured: the commands of the toolkit, Kafka's dump tool, Kafka's Java reader, aiokafka."""
+"""Who is measured: the commands of the toolkit, Kafka's dump tool, its recovery, its Java reader, aiokafka."""
 
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks import kafka
-from benchmarks.segments import START_UP, Segment
+from benchmarks.segments import FOLDER, START_UP, Segment
 from lab.errors import LabError
 
 BATCHES = "batches"
 RECORDS = "records"
-DUMP = "kforensics dump"
+STATE = "state"
+JOBS = (BATCHES, RECORDS, STATE)
+TOOLKIT = "kforensics"
+DUMP = f"{TOOLKIT} dump"
 PRINT_DATA_LOG = f"{DUMP} --print-data-log"
 PARQUET = f"{DUMP} --records --format parquet"
+LSO = f"{TOOLKIT} lso"
+TRANSACTIONS = f"{TOOLKIT} transactions"
+PRODUCERS = f"{TOOLKIT} producers"
+AUDIT = f"{TOOLKIT} audit"
+STATE_KINDS = ("plain", "tiny", "txn")
+"""Segments that are recovered: the others would say of the codec what dumping them says."""
 _DUMP_LOG = "kafka-dump-log"
 _AS_PARQUET = ("--records", "--format", "parquet")
 _AIOKAFKA = Path(__file__).with_name("read_with_aiokafka.py")
@@ -25,10 +35,11 @@ class Peer:
 
     Attributes:
         name: what the table calls it.
-        job: ``batches`` or ``records``; programs with one job are compared with each other.
-        words: the command but for the file, which comes last.
+        job: one of JOBS; programs with one job are compared with each other.
+        words: the command but for what it reads, which comes last.
         counts: whether it prints JSON with the number of records it met.
         base: whether the others of this job are compared with it.
+        beside: whether it reads what lies beside the log, too.
     """
 
     name: str
@@ -36,44 +47,59 @@ class Peer:
     words: tuple[str, ...]
     counts: bool = False
     base: bool = False
+    beside: bool = False
 
-    def command(self, path: Path) -> list[str]:
-        """What to run for this file."""
-        return [*self.words, str(path)]
+    def command(self, segment: Segment) -> list[str]:
+        """What to run for this segment."""
+        return [*self.words, str(segment.folder if self.beside else segment.path)]
 
 
-def peers(segment: Segment, *, readers: bool = True) -> list[Peer]:
-    """Those that read this segment, Kafka's dump tool first in each job.
+def peers(segment: Segment, *, jobs: Collection[str] = JOBS, readers: bool = True) -> list[Peer]:
+    """Those that read this segment, Kafka's own program first in each job.
 
     Args:
         segment: what they read.
+        jobs: what they do.
         readers: whether those that print nothing come along.
     """
-    dump_log = kafka.dump_log()
-    batch_lines = [
-        Peer(_DUMP_LOG, BATCHES, (*dump_log, "--files"), base=True),
-        Peer(DUMP, BATCHES, (_kforensics(), "dump")),
-    ]
-    if segment.name == START_UP:
-        return batch_lines
-    record_lines = [
-        Peer(f"{_DUMP_LOG} --print-data-log", RECORDS, (*dump_log, "--print-data-log", "--files"), base=True),
-        Peer(PRINT_DATA_LOG, RECORDS, (_kforensics(), "dump", "--print-data-log")),
-        Peer(PARQUET, RECORDS, (_kforensics(), "dump", *_AS_PARQUET)),
-    ]
-    if not readers:
-        return [*batch_lines, *record_lines]
-    return [*batch_lines, *_readers(BATCHES), *record_lines, *_readers(RECORDS)]
+    wanted = [*_dumps(BATCHES)]
+    if segment.name != START_UP:
+        wanted += [*(_readers(BATCHES) if readers else ()), *_dumps(RECORDS), *(_readers(RECORDS) if readers else ())]
+    if segment.name in STATE_KINDS:
+        wanted += _state()
+    return [peer for peer in wanted if peer.job in jobs]
 
 
 def toolkit() -> list[Peer]:
-    """The commands of the toolkit alone, with nothing but standard output to write to, content with damage."""
-    dump = (_kforensics(), "dump", "--fail-on", "never")
+    """The commands that dump, with nothing but standard output to write to, content with damage."""
+    dump = (command(), "dump", "--fail-on", "never")
     return [
         Peer(DUMP, BATCHES, dump),
         Peer(PRINT_DATA_LOG, RECORDS, (*dump, "--print-data-log")),
         Peer(PARQUET, RECORDS, (*dump, *_AS_PARQUET)),
     ]
+
+
+def verdicts(*names: str) -> list[Peer]:
+    """The commands that judge, content with what they find.
+
+    Args:
+        names: LSO, TRANSACTIONS, PRODUCERS or AUDIT.
+    """
+    return [judging(name, STATE) for name in names]
+
+
+def judging(name: str, job: str, *words: str, base: bool = False) -> Peer:
+    """A command that judges, content with what it finds.
+
+    Args:
+        name: LSO, TRANSACTIONS, PRODUCERS or AUDIT.
+        job: with whom it is compared.
+        words: options, which the table shows.
+        base: whether the others of this job are compared with it.
+    """
+    asked = (command(), name.removeprefix(f"{TOOLKIT} "), "--quiet", "--fail-on", "never", *words)
+    return Peer(" ".join([name, *words]), job, asked, base=base, beside=True)
 
 
 def missing() -> list[str]:
@@ -83,6 +109,29 @@ def missing() -> list[str]:
     return []
 
 
+def command() -> str:
+    """The toolkit's command.
+
+    Raises:
+        LabError: it is not installed beside this interpreter.
+    """
+    path = Path(sys.executable).with_name(TOOLKIT)
+    if not path.exists():
+        raise LabError(f"There is no command kforensics beside {sys.executable}: install the package, or make bench.")
+    return str(path)
+
+
+def _dumps(job: str) -> list[Peer]:
+    dump_log, dump = kafka.dump_log(), (command(), "dump")
+    if job == BATCHES:
+        return [Peer(_DUMP_LOG, job, (*dump_log, "--files"), base=True), Peer(DUMP, job, dump)]
+    return [
+        Peer(f"{_DUMP_LOG} --print-data-log", job, (*dump_log, "--print-data-log", "--files"), base=True),
+        Peer(PRINT_DATA_LOG, job, (*dump, "--print-data-log")),
+        Peer(PARQUET, job, (*dump, *_AS_PARQUET)),
+    ]
+
+
 def _readers(job: str) -> list[Peer]:
     readers = [Peer("Kafka's Java reader", job, (*kafka.program("Read"), job), counts=True)]
     if not missing():
@@ -90,8 +139,6 @@ def _readers(job: str) -> list[Peer]:
     return readers
 
 
-def _kforensics() -> str:
-    path = Path(sys.executable).with_name("kforensics")
-    if not path.exists():
-        raise LabError(f"There is no command kforensics beside {sys.executable}: install the package, or make bench.")
-    return str(path)
+def _state() -> list[Peer]:
+    recover = Peer("LogSegment.recover", STATE, kafka.recovery(FOLDER), counts=True, base=True)
+    return [recover, *verdicts(LSO, TRANSACTIONS, AUDIT)]

@@ -1,13 +1,24 @@
+import json
+import sys
+import zlib
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from benchmarks import bars, peers, segments
-from benchmarks.measure import Figures, Result, Run, Spread
-from benchmarks.peers import DUMP, PARQUET, PRINT_DATA_LOG, Peer
+from benchmarks import agreement, bars, memory, peers, segments, speed
+from benchmarks.agreement import Conclusion
+from benchmarks.measure import Figures, Result, Run, Spread, run_once
+from benchmarks.peers import AUDIT, DUMP, LSO, PARQUET, PRINT_DATA_LOG, PRODUCERS, TRANSACTIONS, Peer
 from benchmarks.segments import Segment
 from benchmarks.tables import aligned
+from kforensics.parsers.source import open_source
+from kforensics.parsers.transaction_index import TransactionIndexEntry, read_transaction_index
+from lab.places import SAMPLES
+
+VERDICTS = (LSO, TRANSACTIONS, PRODUCERS, AUDIT)
+AGREED = Conclusion(end=9, batches=7, undecided=3, producers=2, aborted=1, aborted_checksum=5)
 
 
 def segment(name: str) -> Segment:
@@ -72,6 +83,98 @@ def test_bars_name_segments_that_can_be_written() -> None:
 def test_every_aim_lies_beyond_its_bar() -> None:
     demands = [demand for demands in bars._TIMES_FASTER.values() for demand in demands.values()]
     assert all(aim is None or aim > bar for bar, aim in demands)
+
+
+def test_verdicts_have_bars_on_segments_that_are_recovered() -> None:
+    kinds = {kind for command in VERDICTS for kind in bars._TIMES_FASTER.get(command, {})}
+    assert kinds == set(peers.STATE_KINDS)
+
+
+def test_verdicts_may_take_more_memory_than_a_dump() -> None:
+    """And most where the state of very many producers has to be somewhere."""
+    assert bars.memory_line(DUMP, "plain", 250_000_000).verdict == "no"
+    for command in VERDICTS:
+        assert bars.memory_line(command, "plain", 250_000_000).verdict == "yes"
+        assert bars.memory_line(command, "plain", 301_000_000).verdict == "no"
+        assert bars.memory_line(command, "once", 301_000_000, many_producers=True).verdict == "yes"
+        assert bars.memory_line(command, "once", 1_001_000_000, many_producers=True).verdict == "no"
+
+
+@pytest.mark.parametrize(("ratio", "verdict"), [(1.69, "no"), (1.7, "yes"), (None, "failed")])
+def test_two_processes_are_to_be_faster_than_one(ratio: float | None, verdict: str) -> None:
+    assert bars.processes_line("plain", result(AUDIT, ratio, peak_mb=100)).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("run", "shown"),
+    [
+        (Run(1.0, 240_000_000), ["plain, 8 segments", "8000", "1.0", "240", "2.00", "yes (300)"]),
+        (Run(1.0, 360_000_000), ["plain, 8 segments", "8000", "1.0", "360", "3.00", "no (300)"]),
+        (
+            Run(1.0, 240_000_000, "ended with exit code 3."),
+            ["plain, 8 segments", "8000", "1.0", "240", "2.00", "failed (300)"],
+        ),
+    ],
+)
+def test_memory_is_set_beside_that_of_the_small_file(run: Run, shown: list[str]) -> None:
+    taken = memory._Taken(LSO, "plain, 8 segments", 8000, run, small=120_000_000, many_producers=False)
+    assert list(memory._row(taken)) == shown
+
+
+def test_partition_is_all_its_segments(tmp_path: Path) -> None:
+    for name, size in (("00000000000000000000.log", 5), ("00000000000000000007.log", 2), ("facts.json", 9)):
+        (tmp_path / name).write_bytes(b"x" * size)
+    partition = Segment("plain, 2 segments", tmp_path, records=1, batches=1, uncompressed=1)
+    assert [path.name for path in partition.logs] == ["00000000000000000000.log", "00000000000000000007.log"]
+    assert partition.size == 7
+    one = replace(partition, path=tmp_path / "00000000000000000007.log")
+    assert (one.size, one.folder) == (2, partition.folder)
+
+
+def test_verdicts_see_what_lies_beside_the_log() -> None:
+    """Kafka's recovery and the dump see the log alone."""
+    one = Segment("plain", Path("plain-50/0.log"), records=1, batches=1, uncompressed=1)
+    assert all(peer.command(one)[-1] == "plain-50" for peer in peers.verdicts(*VERDICTS))
+    assert all(peer.command(one)[-1] == "plain-50/0.log" for peer in peers.toolkit())
+
+
+def test_program_that_met_other_records_has_failed() -> None:
+    peer = Peer("counter", peers.STATE, (sys.executable, "-c", "print('{\"records\": 2}')"), counts=True)
+    assert run_once(peer, segment("plain")).failure == "met 2 records of 1."
+    assert not run_once(peer, replace(segment("plain"), records=2)).failure
+
+
+def test_what_the_toolkit_says_otherwise_than_the_broker_is_told() -> None:
+    assert not list(agreement.differences(AGREED, AGREED))
+    odd = replace(AGREED, undecided=9, aborted_checksum=6)
+    assert list(agreement.differences(AGREED, odd)) == [
+        "says undecided is 9, recovery says 3.",
+        "says aborted_checksum is 6, recovery says 5.",
+    ]
+
+
+def test_command_that_disagrees_has_failed_however_fast() -> None:
+    fast = result(LSO, 100, peak_mb=1)
+    wrong = speed._failed(fast, "says undecided is 9, recovery says 3.")
+    assert (wrong.figures, wrong.failure) == (None, "says undecided is 9, recovery says 3.")
+    failed = replace(fast, figures=None, failure="ended with exit code 3.")
+    assert speed._failed(failed, "and disagrees").failure == "ended with exit code 3."
+
+
+@pytest.mark.parametrize("topic", ["hanging", "interleaved"])
+def test_conclusion_is_that_of_the_broker(topic: str) -> None:
+    """The live broker told end, last stable offset and producers; its transaction index lists what was aborted."""
+    folder = SAMPLES / "transactions-v2" / "broker-1" / f"{topic}-0"
+    truth = json.loads((SAMPLES / "transactions-v2" / "truth.json").read_text(encoding="utf-8"))["topics"][topic]["0"]
+    one = replace(segment(topic), path=folder / "00000000000000000000.log")
+    with open_source(str(one.path.with_suffix(".txnindex"))) as source:
+        entries = [entry for entry in read_transaction_index(source) if isinstance(entry, TransactionIndexEntry)]
+    lines = "".join(f"{entry.producer_id} {entry.first_offset} {entry.last_offset}\n" for entry in entries)
+    found = agreement.concluded(one)
+    assert (found.end, found.undecided) == (truth["latest"], truth["latest_read_committed"])
+    assert found.producers == len(truth["producers"])
+    assert (found.aborted, found.aborted_checksum) == (len(entries), zlib.crc32(lines.encode()))
+    assert found.aborted > 0
 
 
 def test_columns_are_aligned() -> None:

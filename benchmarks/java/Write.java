@@ -4,6 +4,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.SplittableRandom;
+import java.util.TreeMap;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.record.internal.ControlRecordType;
@@ -13,14 +14,17 @@ import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.MemoryRecordsBuilder;
 import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.storage.internals.log.CompletedTxn;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogSegment;
 
 /**
- * Writes one segment with its indexes, through the classes a broker writes with: {@code Write KIND FOLDER BYTES}.
+ * Writes segments with their indexes, through the classes a broker writes with: {@code Write KIND FOLDER BYTES
+ * SEGMENTS}.
  *
- * <p>It stops once BYTES of batches, counted before compression, are written, so lz4 and its like hold the records of
- * plain. The same arguments give the same segment. What it wrote is told on standard output as JSON.
+ * <p>A segment ends once BYTES of batches, counted before compression, are in it, so lz4 and its like hold the records
+ * of plain. The same arguments give the same segments, and more of them begin with the same. What it wrote is told on
+ * standard output as JSON.
  */
 final class Write {
     private static final int LEADER_EPOCH = 3;
@@ -72,37 +76,43 @@ final class Write {
 
     private final SplittableRandom dice = new SplittableRandom(20_251_009);
     private final ByteBuffer buffer = ByteBuffer.allocate(1 << 16);
+    /** First offsets of the open transactions, by producer id. */
+    private final Map<Long, Long> open = new TreeMap<>();
     private final Kind kind;
-    private final LogSegment segment;
     private final int[] nextSequences;
+    private LogSegment segment;
     private long offset;
     private long timestamp = 1_760_000_000_000L;
     private long batches;
     private long markers;
     private long written;
 
-    private Write(Kind kind, LogSegment segment) {
+    private Write(Kind kind) {
         this.kind = kind;
-        this.segment = segment;
         this.nextSequences = new int[kind.producers()];
     }
 
     public static void main(String[] arguments) throws IOException {
-        File folder = new File(arguments[1]);
-        // The largest segment there is, so that no size of the benchmark needs a second one.
-        LogConfig config = new LogConfig(Map.of("segment.bytes", Integer.MAX_VALUE, "segment.index.bytes", 64 << 20));
-        LogSegment segment = LogSegment.open(folder, 0, config, Time.SYSTEM, 0, false);
-        Write write = new Write(Kind.valueOf(arguments[0].replace('-', '_')), segment);
-        write.fill(Long.parseLong(arguments[2]));
-        segment.onBecomeInactiveSegment();
-        segment.close();
+        Write write = new Write(Kind.valueOf(arguments[0].replace('-', '_')));
+        for (int segments = Integer.parseInt(arguments[3]); segments > 0; segments--) {
+            write.fillSegment(new File(arguments[1]), Long.parseLong(arguments[2]));
+        }
         System.out.printf(
             "{\"records\": %d, \"batches\": %d, \"markers\": %d, \"uncompressed\": %d}%n",
             write.offset, write.batches, write.markers, write.written);
     }
 
-    private void fill(long bytes) throws IOException {
-        while (written < bytes) {
+    private void fillSegment(File folder, long bytes) throws IOException {
+        // The largest segment there is, so that no size of the benchmark needs a second one.
+        LogConfig config = new LogConfig(Map.of("segment.bytes", Integer.MAX_VALUE, "segment.index.bytes", 64 << 20));
+        segment = LogSegment.open(folder, offset, config, Time.SYSTEM, 0, false);
+        fill(written + bytes);
+        segment.onBecomeInactiveSegment();
+        segment.close();
+    }
+
+    private void fill(long end) throws IOException {
+        while (written < end) {
             int producer = kind.transactional() ? dice.nextInt(kind.producers()) : (int) (batches % kind.producers());
             appendBatch(producer);
             if (kind.transactional() && dice.nextInt(10) == 0) {
@@ -112,6 +122,9 @@ final class Write {
     }
 
     private void appendBatch(int producer) throws IOException {
+        if (kind.transactional()) {
+            open.putIfAbsent(FIRST_PRODUCER_ID + producer, offset);
+        }
         buffer.clear();
         MemoryRecordsBuilder builder = kind.magic < RecordBatch.MAGIC_VALUE_V2 ? oldBuilder() : builder(producer);
         for (int index = 0; index < kind.recordsPerBatch; index++) {
@@ -142,9 +155,17 @@ final class Write {
             offset, timestamp, LEADER_EPOCH, FIRST_PRODUCER_ID + producer, PRODUCER_EPOCH,
             new EndTransactionMarker(type, COORDINATOR_EPOCH));
         segment.append(offset, marker);
+        noteInIndex(FIRST_PRODUCER_ID + producer, type == ControlRecordType.ABORT);
         offset++;
         markers++;
         count(1, marker.sizeInBytes());
+    }
+
+    /** As a broker's ProducerStateManager does: the last stable offset is that which holds once the marker is there. */
+    private void noteInIndex(long producerId, boolean aborted) throws IOException {
+        CompletedTxn ended = new CompletedTxn(producerId, open.remove(producerId), offset, aborted);
+        long lastStableOffset = open.values().stream().mapToLong(Long::longValue).min().orElse(offset + 1);
+        segment.updateTxnIndex(ended, lastStableOffset);
     }
 
     private void count(int added, long bytes) {

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.dump``: how fast segments are dumped, beside Kafka's own tool in the same run."""
+"""``python -m benchmarks.speed``: how fast segments are dumped and judged, beside Kafka's own programs."""
 
 import argparse
 import json
@@ -6,12 +6,12 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bars, kafka, peers, segments
+from benchmarks import agreement, bars, kafka, peers, segments
 from benchmarks.measure import Figures, Measured, Result, Spread, measure
 from benchmarks.segments import START_UP, Segment
 from benchmarks.tables import aligned
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.dump", description="Measure kforensics dump.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description="Measure kforensics.")
     told = f"MB of batches per segment, before compression (default: %(default)s; the bars are for {bars.SIZE})"
     parser.add_argument("--size", type=_megabytes, default=50, metavar="MB", help=told)
     told = "how often each program runs (default: %(default)s)"
@@ -44,6 +44,8 @@ def _parser() -> argparse.ArgumentParser:
     kinds = [START_UP, *segments.KINDS]
     told = f"segments to read, of {', '.join(kinds)} (default: all)"
     parser.add_argument("--kinds", nargs="+", choices=kinds, default=kinds, metavar="KIND", help=told)
+    told = f"what is done, of {', '.join(peers.JOBS)} (default: all)"
+    parser.add_argument("--jobs", nargs="+", choices=peers.JOBS, default=list(peers.JOBS), metavar="JOB", help=told)
     told = "leave out Kafka's Java reader and aiokafka, against which no bar is set"
     parser.add_argument("--no-readers", dest="readers", action="store_false", help=told)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file too")
@@ -67,7 +69,21 @@ def _megabytes(text: str) -> int:
 def _measured(options: argparse.Namespace) -> Iterator[tuple[Segment, list[Result]]]:
     for kind in options.kinds:
         segment = segments.start_up_segment() if kind == START_UP else segments.segment(kind, options.size)
-        yield segment, measure(segment, peers.peers(segment, readers=options.readers), options.rounds)
+        wanted = peers.peers(segment, jobs=options.jobs, readers=options.readers)
+        if wanted:
+            yield segment, _judged(segment, measure(segment, wanted, options.rounds))
+
+
+def _judged(segment: Segment, results: list[Result]) -> list[Result]:
+    """Who comes to another conclusion than Kafka has failed, however fast."""
+    if all(result.peer.job != peers.STATE for result in results):
+        return results
+    wrong = agreement.disagreement(segment)
+    return [_failed(result, wrong) if wrong and result.peer.beside else result for result in results]
+
+
+def _failed(result: Result, why: str) -> Result:
+    return replace(result, figures=None, failure=result.failure or why)
 
 
 def _report(options: argparse.Namespace, measured: Measured) -> Iterator[str]:
@@ -110,7 +126,7 @@ def _table(job: str, segment: Segment, results: Sequence[Result]) -> Iterator[st
     )
     yield from (f"  {result.peer.name} {result.failure}" for result in results if result.failure)
     for result in results:
-        if result.peer.name.startswith(peers.DUMP):
+        if result.peer.name.startswith(peers.TOOLKIT):
             first = f"{result.first_run.seconds:.2f} s, {result.first_run.peak / 1e6:.0f} MB"
             yield f"  first run of {result.peer.name}, not counted: {first}"
 

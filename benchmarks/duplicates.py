@@ -1,0 +1,126 @@
+"""``python -m benchmarks.duplicates``: how fast records are hashed, and those that are there twice found."""
+
+import argparse
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+from benchmarks import segments
+from benchmarks.segments import FOLDER, Segment
+from benchmarks.tables import aligned
+from kforensics.forensics.twice.content import MEMORY, content_duplicates
+from kforensics.forensics.twice.content_entries import Reading, hidden_intervals
+from kforensics.parsers.batches import batch_bytes, walk
+from kforensics.parsers.checksums import crc32c
+from kforensics.parsers.derived import fixed
+from kforensics.parsers.hash_columns import hash_chunks
+from kforensics.parsers.kernels.library import Kernels, kernels
+from kforensics.parsers.layouts import BATCH_HEADER
+from kforensics.parsers.rows import Batch
+from kforensics.parsers.source import open_source
+from lab.errors import LabError
+from lab.progress import say
+
+_KINDS = ("plain", "tiny", "txn", "lz4", "zstd")
+_HEADINGS = ("on one core", "seconds of it", "million records/s", "rows", "peak MB")
+_HEADER = fixed(BATCH_HEADER)
+
+_Work = Callable[[], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure each kind of segment, print the table; 1 when something failed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.duplicates", description="Measure the search.")
+    parser.add_argument("--size", type=int, default=1000, metavar="MB", help="of each segment (default: %(default)s)")
+    size = parser.parse_args(arguments).size
+    try:
+        print("\n".join(aligned([_HEADINGS, *_measured(size)])))
+    except LabError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _measured(size: int) -> Iterator[tuple[str, ...]]:
+    for kind in _KINDS:
+        one = segments.segment(kind, size)
+        one.into_page_cache()
+        yield _row(f"{kind}: hash", one.records, partial(_hashed, str(one.path)))
+        yield _row(f"{kind}: search, nothing is there twice", one.records, partial(_searched, [str(one.path)]))
+    one = segments.segment("plain", size)
+    with _written_again(one) as path:
+        both = [str(one.path), str(path)]
+        for memory in (MEMORY, MEMORY // 8):
+            name = f"plain: search, all is there twice, {memory >> 20} MB"
+            yield _row(name, 2 * one.records, partial(_searched, both, memory))
+
+
+def _row(name: str, records: int, work: _Work) -> tuple[str, ...]:
+    """Do the work in a process of its own."""
+    say(name)
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        seconds, rows, peak = pool.submit(_timed, work).result()
+    return name, f"{seconds:.2f}", f"{records / seconds / 1e6:.1f}", str(rows), f"{peak >> 10}"
+
+
+def _timed(work: _Work) -> tuple[float, int, int]:
+    _compiled(0)
+    start = time.process_time()
+    rows = work()
+    return time.process_time() - start, rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _compiled(_size: int) -> Kernels:
+    found = kernels()
+    if found is None:
+        raise LabError("there are no kernels to measure")
+    return found
+
+
+def _hashed(path: str) -> int:
+    with open_source(path) as source:
+        return sum(len(chunk) for chunk in hash_chunks(source, say_nothing, _compiled, workers=0))
+
+
+def _searched(paths: Sequence[str], memory: int = MEMORY) -> int:
+    reading = Reading(paths, hidden_intervals(None), kernels=_compiled, workers=0)
+    return sum(len(rows) for rows in content_duplicates(reading, say_nothing, memory=memory))
+
+
+def say_nothing(*_damage: object) -> None:
+    """There is no damage in these segments."""
+
+
+@contextmanager
+def _written_again(one: Segment) -> Iterator[Path]:
+    """The records of a segment behind it, by one other producer."""
+    folder = FOLDER / "written-again"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / one.path.name
+    try:
+        with open_source(one.path) as source, path.open("wb") as file:
+            for row in walk(source):
+                if isinstance(row, Batch):
+                    file.write(_by_another(batch_bytes(source, row), one.records))
+        yield path
+    finally:
+        shutil.rmtree(folder)
+
+
+def _by_another(data: bytes, offsets: int) -> bytes:
+    fields = dict(zip(_HEADER.names, _HEADER.unpack_from(data), strict=True))
+    fields |= {"base_offset": fields["base_offset"] + offsets, "producer_id": 1_000_000, "producer_epoch": 0}
+    changed = bytes(BATCH_HEADER.build(fields)) + data[_HEADER.size :]
+    end = _HEADER.end_of("crc")
+    return changed[: end - 4] + crc32c(changed[end:]).to_bytes(4, "big") + changed[end:]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
