@@ -58,7 +58,7 @@ samples: $(VENV)/core.stamp ## rebuild sample_logs/ with real brokers and dump t
 	$(RUN) lab.every_record
 	$(RUN) lab.golden $(if $(SCENARIOS),$(SCENARIOS) damaged)
 
-bench: $(VENV)/test.stamp ## measure dump beside Kafka's tool, a few minutes; needs Java 17 (JDK) and Maven
+bench: $(VENV)/test.stamp ## measure dump and verdicts beside Kafka's tool, a few minutes; needs Java 17 (JDK) and Maven
 	$(RUN) benchmarks.speed $(BENCH_FLAGS)
 
 notebooks: $(VENV)/test.stamp ## run every notebook from top to bottom

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing.context import BaseContext
 from typing import Any
 
 from kforensics.errors import InputError
@@ -69,13 +72,20 @@ def judgements(
             advance(partition.size)
         return
     jobs = _jobs(partitions, split_size)
-    # Not fork: threads of numpy and Arrow may hold locks that nobody would ever give back.
-    context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(processes, context)
+    executor = ProcessPoolExecutor(processes, _context())
     try:
         yield from _ordered(executor, jobs, asked, advance, AHEAD * processes)
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _context() -> BaseContext:
+    """Return how to start processes: as copies of this one, with all it has loaded, if it has but one thread.
+
+    Another thread may hold a lock that in the copy nobody would ever give back.
+    """
+    alone = threading.active_count() == 1 and sys.platform == "linux"
+    return multiprocessing.get_context("fork" if alone else "spawn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +142,16 @@ def _ordered(
         found, why = future.result()
         failed = failed or why
         if merging and not failed:
-            merging.add(found)
+            merging.add(_arrived(partition, found))
         advance(_size(partition, job.splits[at]))
         if at == len(job.splits) - 1 and merging:
             yield _finished(partition, asked, merging, failed, None)
             merging = None
+
+
+def _arrived(partition: Partition, found: list[Stretch]) -> Iterator[Stretch]:
+    for stretch in found:
+        yield replace(stretch, evidence=stretch.evidence.with_entries(partition))
 
 
 def _work(jobs: Iterator[_Job], asked: Asked) -> Iterator[tuple[_Job, int, Callable[[], Any]]]:
@@ -176,7 +191,8 @@ def _judged(partition: Partition, asked: Asked, workers: int | None) -> Judgemen
 def _summarised(partition: Partition, asked: Asked, split: Split) -> tuple[list[Stretch], str | None]:
     """Return the stretches of a split, or why it cannot be read."""
     try:
-        return gathered(_task(partition, asked, workers=0), split), None
+        found = gathered(_task(partition, asked, workers=0), split)
+        return [replace(stretch, evidence=stretch.evidence.without_entries()) for stretch in found], None
     except InputError as error:
         return [], str(error)
 

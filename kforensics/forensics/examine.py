@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from kforensics.forensics.beside.snapshot_records import as_loaded, snapshot_rec
 from kforensics.forensics.case import Case
 from kforensics.forensics.log_summary import Noter
 from kforensics.forensics.partition import Partition
-from kforensics.forensics.replay.results import Records
+from kforensics.forensics.replay.record_arrays import joined_records, picked
+from kforensics.forensics.replay.results import TRANSACTION, Records
 from kforensics.forensics.replay.summary import Final, Folding, Rows, finalise, joined_rows
 from kforensics.forensics.replay.values import EMPTY, UNKNOWN, Boundary, BoundaryKind
 from kforensics.forensics.rules import Rules
@@ -19,6 +21,8 @@ from kforensics.forensics.stretch import Gathering, Split, Stretch, Task, stretc
 from kforensics.parsers.kernels.choice import Choice, kernels_for
 
 __all__ = ["Examination", "boundary_of", "examine", "producers_below"]
+
+NO_TRANSACTIONS = np.empty(0, TRANSACTION)
 
 
 def examine(
@@ -75,7 +79,7 @@ class Examination:
             self._gathering.add(stretch)
 
     def case(self) -> Case:
-        """Return all that checks may look at, once every stretch was taken."""
+        """Return all that checks may look at, once every stretch was taken; no other may follow."""
         partition, log = self._task.partition, self._gathering.log()
         end = int(log.last.last_offset[0]) + 1 if log.batches else partition.first_offset
         boundary = self._boundary or boundary_of(partition, None)
@@ -86,19 +90,24 @@ class Examination:
         self._producers_at |= {
             offset: final.producers for offset in partition.snapshots if offset >= end and offset > boundary.offset
         }
-        rows = joined_rows([*self._before, self._gathering.producers.rows(), final.rows]).in_order()
+        index_faults = self._index_faults(log.segments["segment"])
+        parts = [*self._before, self._gathering.producers.rows(), final.rows]
+        # What a million producers or transactions take must not be held twice.
+        self._gathering, self._before = Gathering(self._task), []
+        others = joined_rows([replace(part, transactions=NO_TRANSACTIONS) for part in parts]).in_order()
+        transactions = _in_order([part.transactions for part in parts], final.open_transactions)
         return Case(
             partition=partition,
             rules=self._task.rules,
             log=log,
             boundary=boundary,
-            transactions=np.concatenate([rows.transactions, final.open_transactions]),
-            empty_markers=rows.empty_markers,
+            transactions=transactions,
+            empty_markers=others.empty_markers,
             producers=final.producers,
-            anomalies=rows.anomalies,
+            anomalies=others.anomalies,
             exact_from=None if boundary.kind is BoundaryKind.UNKNOWN else boundary.offset,
             producers_at=self._producers_at,
-            index_faults=self._index_faults(log.segments["segment"]),
+            index_faults=index_faults,
         )
 
     def _index_faults(self, seen: Records) -> IndexFaults | None:
@@ -120,6 +129,16 @@ class Examination:
             self._boundary = known
             return
         self._producers_at[offset] = self._final(boundary).producers
+
+
+def _in_order(closed: list[Records], still_open: Records) -> Records:
+    """Return closed transactions in the order of their markers, then open ones; there may be millions."""
+    found = joined_records([*closed, still_open])
+    markers = found["marker_offset"][: len(found) - len(still_open)]
+    if (markers[1:] < markers[:-1]).any():
+        order = np.argsort(markers, kind="stable")
+        return picked(found, np.concatenate([order, np.arange(len(order), len(found))]))
+    return found
 
 
 def boundary_of(partition: Partition, first_offset: int | None) -> Boundary:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-__all__ = ["Numbers", "Rows", "nullable"]
+__all__ = ["Lists", "Numbers", "Rows", "Words", "nullable"]
 
 Numbers: TypeAlias = "npt.NDArray[Any]"
 # Rows that are Python values at a time.
@@ -34,6 +34,48 @@ class Nullable:
     null: Numbers
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Text of which there are few kinds.
+
+    Attributes:
+        codes: numbers of words, -1 for null.
+        words: the words.
+    """
+
+    codes: Numbers
+    words: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """A list of records in each row.
+
+    Attributes:
+        records: as many in each row as there may be at most, those that count first.
+        counts: how many count.
+    """
+
+    records: Numbers
+    counts: Numbers
+
+    def values(self, start: int, stop: int) -> list[list[dict[str, int]]]:
+        """Return the lists of some rows as Python values."""
+        names = self.records.dtype.names or ()
+        rows = zip(self.records[start:stop].tolist(), self.counts[start:stop].tolist(), strict=True)
+        return [[dict(zip(names, one, strict=True)) for one in row[:count]] for row, count in rows]
+
+    def array(self, kind: pa.DataType) -> pa.Array:
+        """Return the lists as Arrow."""
+        import pyarrow as pa  # only Arrow formats pay for it
+
+        counted = self.records[np.arange(self.records.shape[1]) < self.counts[:, None]]
+        fields = [pa.array(counted[field.name]).cast(field.type) for field in kind.value_type]
+        ends = np.concatenate([[0], np.cumsum(self.counts)]).astype("i4")
+        structs = pa.StructArray.from_arrays(fields, fields=list(kind.value_type))
+        return pa.ListArray.from_arrays(pa.array(ends), structs)
+
+
 def nullable(numbers: Numbers, null: Any) -> Nullable:
     """Return numbers of which those are null that the mask marks, or that equal a number."""
     return Nullable(numbers, null if isinstance(null, np.ndarray) else numbers == null)
@@ -46,7 +88,8 @@ class Rows:
     Attributes:
         table: which table.
         length: how many rows.
-        columns: by name, numbers, numbers with nulls, a list of Python values, or one value that all rows have.
+        columns: by name, numbers, numbers with nulls, words, lists, a list of Python values, or one value that all rows
+            have.
     """
 
     table: Table
@@ -74,6 +117,11 @@ class Rows:
         import pyarrow as pa  # as above
 
         column = self.columns[name]
+        if isinstance(column, Lists):
+            return column.array(kind)
+        if isinstance(column, Words):
+            words = [encodable(word) for word in column.words]
+            return pa.DictionaryArray.from_arrays(_codes(column), pa.array(words, pa.string())).dictionary_decode()
         if isinstance(column, Nullable):
             return pa.array(np.ascontiguousarray(column.numbers), mask=column.null).cast(kind)
         if isinstance(column, np.ndarray):
@@ -87,7 +135,17 @@ class Rows:
         return Rows(self.table, len(which), {name: _taken(column, which) for name, column in self.columns.items()})
 
 
+def _codes(column: Words) -> pa.Array:
+    import pyarrow as pa  # as above
+
+    return pa.array(column.codes.astype("i4"), mask=column.codes < 0)
+
+
 def _taken(column: Any, which: Any) -> Any:
+    if isinstance(column, Lists):
+        return Lists(column.records[which], column.counts[which])
+    if isinstance(column, Words):
+        return Words(column.codes[which], column.words)
     if isinstance(column, Nullable):
         return Nullable(column.numbers[which], column.null[which])
     if isinstance(column, np.ndarray):
@@ -96,6 +154,12 @@ def _taken(column: Any, which: Any) -> Any:
 
 
 def _values(column: Any, start: int, stop: int) -> Sequence[Any]:
+    if isinstance(column, Lists):
+        return column.values(start, stop)
+    if isinstance(column, Words):
+        # Behind the last word, where -1 finds it, there is none.
+        words = (*column.words, None)
+        return [words[code] for code in column.codes[start:stop].tolist()]
     if isinstance(column, Nullable):
         numbers, null = column.numbers[start:stop].tolist(), column.null[start:stop].tolist()
         return [None if is_null else number for number, is_null in zip(numbers, null, strict=True)]

@@ -12,7 +12,7 @@ from kforensics.forensics.case import Case
 from kforensics.forensics.findings import Finding, Severity
 from kforensics.forensics.replay.results import NO_TIME, Ending, Records
 from kforensics.forensics.replay.timeline import expected_index, history
-from kforensics.forensics.result_columns import Rows, nullable
+from kforensics.forensics.result_columns import Lists, Rows, Words, nullable
 from kforensics.forensics.stable_offset import StableOffset
 from kforensics.forensics.tables import RESULTS
 from kforensics.parsers.log_rows import Place
@@ -45,11 +45,11 @@ def transaction_rows(case: Case, transactions: Records | None = None) -> Rows:
     )
     columns |= {name: nullable(found[name], is_open) for name in ("marker_offset", "marker_epoch", "coordinator_epoch")}
     columns |= {
-        "outcome": [OUTCOMES[ending] for ending in found["ending"].tolist()],
+        "outcome": Words(found["ending"], OUTCOMES),
         "first_timestamp": nullable(found["first_timestamp"], NO_TIME),
         "marker_timestamp": nullable(found["marker_timestamp"], NO_TIME),
         "duration_ms": nullable(durations(case, found), found["first_timestamp"] == NO_TIME),
-        "path": [paths[segment] if segment >= 0 else None for segment in found["segment"].tolist()],
+        "path": Words(found["segment"], paths),
         "position": nullable(found["position"], NONE),
     }
     return _rows(case.partition.place, "transactions", len(found), columns)
@@ -80,10 +80,7 @@ def producer_rows(case: Case, producers: Records | None = None, snapshot: Record
         ),
     )
     columns |= {
-        "recent_batches": [
-            [_recent(batch) for batch in recent[:count]]
-            for recent, count in zip(found["recent"], found["recent_count"].tolist(), strict=True)
-        ],
+        "recent_batches": Lists(found["recent"], found["recent_count"]),
         # Behind its first marker on hand a producer is known exactly.
         "exact": (found["coordinator_epoch"] >= 0) | (case.exact_from is not None and not case.is_broken),
         "expired": (found["current_txn_first_offset"] < 0)
@@ -92,10 +89,6 @@ def producer_rows(case: Case, producers: Records | None = None, snapshot: Record
         **_costs(case, found["producer_id"]),
     }
     return _rows(case.partition.place, "producers", len(found), columns)
-
-
-def _recent(batch: Any) -> dict[str, int]:
-    return dict(zip(batch.dtype.names, batch.item(), strict=True))
 
 
 STATE = (

@@ -49,6 +49,9 @@ class IndexFaults:
     counts: tuple[int, int, int]
 
 
+NO_ENTRIES = IndexEntries()
+
+
 @dataclass(frozen=True, slots=True)
 class _Segment:
     """What has been seen of one segment.
@@ -86,6 +89,14 @@ class _Segment:
         times = time_index_entries(partition.time_indexes.get(base), number, is_closed=is_closed)
         unmarked = np.zeros(len(offsets), np.uint8), np.zeros(len(times), np.uint8)
         return cls(number, log.size, is_closed, offsets, times, *unmarked)
+
+    def without_entries(self) -> _Segment:
+        """Return what travels: the entries are read again where it arrives."""
+        return replace(self, offsets=NO_ENTRIES, times=NO_ENTRIES)
+
+    def with_entries(self, of: _Segment) -> _Segment:
+        """Return this with the entries of the same segment."""
+        return replace(self, offsets=of.offsets, times=of.times)
 
     def with_batches(self, batches: BatchColumns) -> _Segment:
         """Return what a chunk of its batches alone says."""
@@ -151,6 +162,15 @@ class IndexEvidence:
             tuple(one for one in segments if one.number not in numbers),
             *_together([(self.faults, self.counts), (after.faults, after.counts), *map(_weighed, done)]),
         )
+
+    def without_entries(self) -> IndexEvidence:
+        """Return the evidence as it travels from one process to another."""
+        return replace(self, segments=tuple(one.without_entries() for one in self.segments))
+
+    def with_entries(self, partition: Partition) -> IndexEvidence:
+        """Return evidence that has travelled, with the entries of the indexes read again."""
+        arrived = (one.with_entries(_Segment.of(partition, one.number)) for one in self.segments)
+        return replace(self, segments=tuple(arrived))
 
     def finish(self, partition: Partition, seen_segments: Collection[int]) -> IndexFaults:
         """Return what is wrong, once all parts are merged.

@@ -9,7 +9,7 @@ import numpy as np
 from kforensics.forensics.case import Case
 from kforensics.forensics.replay.results import Ending, Records
 from kforensics.forensics.replay.timeline import last_stable_offsets
-from kforensics.forensics.result_columns import Rows
+from kforensics.forensics.result_columns import Rows, Words
 from kforensics.forensics.tables import RESULTS
 from kforensics.forensics.twice.batch_duplicates import sequence_duplicates
 from kforensics.forensics.twice.content import content_duplicates
@@ -69,12 +69,12 @@ def duplicate_rows(case: Case, found: Records) -> Rows:
     paths = [segment.path for segment in case.partition.segments]
     columns = {
         **case.partition.place._asdict(),
-        "level": [LEVELS[Level(level)] for level in found["level"].tolist()],
-        "view": [VIEWS[View(view)] for view in found["view"].tolist()],
-        "why": [REASONS[Why(why)] for why in found["why"].tolist()],
+        "level": Words(found["level"], [LEVELS[level] for level in Level]),
+        "view": Words(found["view"], [VIEWS[view] for view in View]),
+        "why": Words(found["why"], [REASONS[why] for why in Why]),
         "records": found["records"],
     }
     for side in ("first", "second"):
-        columns[f"{side}_path"] = [paths[segment] for segment in found[f"{side}_segment"].tolist()]
+        columns[f"{side}_path"] = Words(found[f"{side}_segment"], paths)
         columns |= {f"{side}_{name}": found[f"{side}_{name}"] for name in SAME}
     return Rows(RESULTS["duplicates"], len(found), columns)
