@@ -71,7 +71,9 @@ def judgements(
             yield _judged(partition, asked, workers=None if processes is None else 0)
             advance(partition.size)
         return
-    jobs = _jobs(partitions, split_size)
+    # One process may have a whole partition while the others have as much left to do.
+    total = sum(partition.size for partition in partitions)
+    jobs = _jobs(partitions, split_size, max(split_size, total // (2 * processes)))
     executor = ProcessPoolExecutor(processes, _context())
     try:
         yield from _ordered(executor, jobs, asked, advance, AHEAD * processes)
@@ -101,10 +103,11 @@ class _Job:
     splits: tuple[Split, ...] = ()
 
 
-def _jobs(partitions: Sequence[Partition], split_size: int) -> Iterator[_Job]:
+def _jobs(partitions: Sequence[Partition], split_size: int, whole: int) -> Iterator[_Job]:
+    """Yield pieces of work; partitions of more than ``whole`` bytes are split."""
     small: list[Partition] = []
     for partition in partitions:
-        splits = splits_of(partition, split_size) if partition.size > split_size else []
+        splits = splits_of(partition, split_size) if partition.size > whole else []
         if len(splits) <= 1:
             small.append(partition)
         if len(splits) > 1 or len(small) >= MOST_TOGETHER or sum(one.size for one in small) >= TOGETHER:

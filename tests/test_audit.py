@@ -18,6 +18,7 @@ import pytest
 import kforensics
 from kforensics.forensics.partition import partitions_of
 from kforensics.forensics.rules import Rules
+from kforensics.forensics.splits import splits_of
 from kforensics.forensics.tables import RESULTS
 from kforensics.parsers.discover import FoundFile, discover
 from kforensics.pool import Asked, judgements
@@ -91,6 +92,20 @@ def test_processes_and_splits_change_nothing(processes: int | None, split_size: 
     for name, table in expected.items():
         rows = [list(row) for one in found for row in one.rows[name]] if name != "duplicates" else []
         assert rows == [list(row.values()) for row in table.to_pylist()], name
+
+
+def test_a_large_partition_is_shared_between_processes() -> None:
+    """Split where its index allows it, it says the same, its indexes and snapshots included."""
+    folder = SAMPLES / "transactions-v2" / "broker-1" / "segments-0"
+    (partition,) = partitions_of(row for row in discover([str(folder)]) if isinstance(row, FoundFile))
+    assert len(splits_of(partition, 200)) > len(partition.segments)
+    asked, done = Asked(Rules(AS_OF_MS)), list[int]()
+    (whole,) = judgements([partition], asked, done.append)
+    (split,) = judgements([partition], asked, done.append, processes=2, split_size=200)
+    assert done == [partition.size, *done[1:]]
+    assert sum(done[1:]) == partition.size
+    for name, rows in whole.rows.items():
+        assert [*rows] == [*split.rows[name]], name
 
 
 def test_a_folder_that_is_there_is_not_overwritten(tmp_path: Path) -> None:

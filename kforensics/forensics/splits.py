@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from kforensics.errors import InputError
 from kforensics.forensics.beside.index_entries import offset_index_entries
 from kforensics.forensics.partition import Partition
@@ -36,14 +38,19 @@ def splits_of(partition: Partition, size: int = SPLIT_SIZE) -> list[Split]:
 def _cuts(partition: Partition, number: int, size: int) -> Iterator[int]:
     segment = partition.segments[number]
     entries = offset_index_entries(partition.indexes.get(segment.base_offset or 0), number, is_closed=True)
-    positions = sorted(set(entries.values.tolist()))
-    reached = 0
+    positions = np.unique(entries.values)
+    at = 0
     try:
         with open_source(segment.path) as source:
-            for position in positions:
-                if reached + size <= position <= segment.size - size and _is_sound(Walk(source, position)):
+            reached = 0
+            while (at := max(at, int(positions.searchsorted(reached + size)))) < len(positions):
+                position = int(positions[at])
+                if position > segment.size - size:
+                    return
+                if _is_sound(Walk(source, position)):
                     reached = position
                     yield position
+                at += 1
     except InputError:
         return  # who reads the segment will say so
 
