@@ -19,13 +19,17 @@ from kforensics.forensics.replay.results import ANOMALY, EMPTY_MARKER, NO_TIME, 
 from kforensics.forensics.replay.values import (
     AnomalyRow,
     BatchSummary,
+    Boundary,
+    BoundaryKind,
     EmptyMarker,
     Marker,
     Outcome,
     Producer,
+    RecentBatch,
     Transaction,
 )
 from kforensics.parsers.batch_columns import ABORT, COMMIT, NO_CONTROL, SHELL, BatchColumns
+from kforensics.parsers.producer_snapshot import ProducerSnapshotEntry
 from kforensics.parsers.rows import CONTROL_BIT, TRANSACTIONAL_BIT
 
 SIZE = 100
@@ -171,3 +175,25 @@ def _producer(one: Producer) -> tuple[Any, ...]:
     names = [name for name in PRODUCER.names or () if not name.startswith("recent")]
     found = {name: getattr(one, name) for name in names}
     return _in_order(PRODUCER, **found, recent_count=len(recent), recent=recent + unused)
+
+
+def snapshot_boundary(offset: int, entries: Iterable[ProducerSnapshotEntry]) -> Boundary:
+    """Return the boundary a ``.snapshot`` describes: all batches below its offset are in its entries.
+
+    Args:
+        offset: the number in its name.
+        entries: its entries, of which each holds the newest batch of a producer only.
+    """
+    return Boundary(BoundaryKind.SNAPSHOT, offset, tuple(_producer_of(entry) for entry in entries))
+
+
+def _producer_of(entry: ProducerSnapshotEntry) -> Producer:
+    newest = RecentBatch(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
+    return Producer(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        recent=(newest,) if entry.has_batch else (),
+        last_timestamp=entry.timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_first_offset=entry.current_txn_first_offset,
+    )

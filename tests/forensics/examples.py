@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kforensics.forensics.replay.values import EMPTY, Boundary, Outcome, snapshot_boundary
+from kforensics.forensics.replay.values import EMPTY, Boundary, Outcome
 from kforensics.parsers.producer_snapshot import ProducerSnapshotEntry
-from tests.forensics.events import NOW
+from tests.forensics.events import NOW, snapshot_boundary
 
 State = tuple[int, int, int, int, int, int | None]
 COMMITTED, ABORTED = Outcome.COMMITTED, Outcome.ABORTED

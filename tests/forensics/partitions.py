@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from kforensics.forensics.replay.fold import Replay, fold
-from kforensics.forensics.replay.values import EMPTY, UNKNOWN, BatchSummary, Boundary, batch_summary, snapshot_boundary
+from kforensics.forensics.replay.values import EMPTY, UNKNOWN, BatchSummary, Boundary, batch_summary
 from kforensics.parsers.batches import walk
 from kforensics.parsers.log_rows import records_of
 from kforensics.parsers.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
 from kforensics.parsers.rows import Batch, Record
 from kforensics.parsers.source import open_source
+from tests.forensics.events import snapshot_boundary
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 # Brokers that came up without what they knew of producers, after a kill or without snapshots: these do not say it.

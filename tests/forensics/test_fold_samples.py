@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from kforensics.forensics.replay.fold import Replay, fold
-from kforensics.forensics.replay.values import UNKNOWN, Outcome, snapshot_boundary
+from kforensics.forensics.replay.values import UNKNOWN, Outcome
 from kforensics.parsers.producer_snapshot import ProducerSnapshotEntry
 from kforensics.parsers.source import open_source
 from kforensics.parsers.transaction_index import TransactionIndexEntry, read_transaction_index
+from tests.forensics.events import snapshot_boundary
 from tests.forensics.partitions import (
     PARTITIONS,
     Partition,

@@ -13,10 +13,10 @@ import pytest
 from kforensics.forensics.replay.fold import Replay, fold
 from kforensics.forensics.replay.results import TRANSACTION, Ending, Records
 from kforensics.forensics.replay.timeline import EXPECTED_ENTRY, expected_index, history, last_stable_offsets, max_lag
-from kforensics.forensics.replay.values import EMPTY, UNKNOWN, BatchSummary, Boundary, Outcome, snapshot_boundary
+from kforensics.forensics.replay.values import EMPTY, UNKNOWN, BatchSummary, Boundary, Outcome
 from kforensics.parsers.producer_snapshot import ProducerSnapshotEntry
 from tests.forensics.cases import random_log
-from tests.forensics.events import events
+from tests.forensics.events import events, snapshot_boundary
 
 LOGS, LONGEST = 3000, 40
 ENDINGS = {Outcome.ABORTED: Ending.ABORTED, Outcome.COMMITTED: Ending.COMMITTED, Outcome.OPEN: Ending.OPEN}

@@ -7,14 +7,12 @@ does not apply.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from kforensics.forensics.replay.results import Anomaly
 from kforensics.parsers.control import control_of
-from kforensics.parsers.producer_snapshot import ProducerSnapshotEntry
 from kforensics.parsers.rows import Batch, Record
 
 __all__ = [
@@ -33,7 +31,6 @@ __all__ = [
     "RecentBatch",
     "Transaction",
     "batch_summary",
-    "snapshot_boundary",
 ]
 
 NONE = -1
@@ -378,25 +375,3 @@ def _marker(record: Record) -> Marker | None:
     if control_type not in OUTCOMES or coordinator_epoch is None:
         return None
     return Marker(OUTCOMES[control_type], coordinator_epoch)
-
-
-def snapshot_boundary(offset: int, entries: Iterable[ProducerSnapshotEntry]) -> Boundary:
-    """Return the boundary a ``.snapshot`` describes: all batches below its offset are in its entries.
-
-    Args:
-        offset: the number in its name.
-        entries: its entries, of which each holds the newest batch of a producer only.
-    """
-    return Boundary(BoundaryKind.SNAPSHOT, offset, tuple(_producer(entry) for entry in entries))
-
-
-def _producer(entry: ProducerSnapshotEntry) -> Producer:
-    newest = RecentBatch(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
-    return Producer(
-        producer_id=entry.producer_id,
-        producer_epoch=entry.producer_epoch,
-        recent=(newest,) if entry.has_batch else (),
-        last_timestamp=entry.timestamp,
-        coordinator_epoch=entry.coordinator_epoch,
-        current_txn_first_offset=entry.current_txn_first_offset,
-    )
