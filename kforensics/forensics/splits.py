@@ -38,7 +38,7 @@ def splits_of(partition: Partition, size: int = SPLIT_SIZE) -> list[Split]:
 def _cuts(partition: Partition, number: int, size: int) -> Iterator[int]:
     segment = partition.segments[number]
     entries = offset_index_entries(partition.indexes.get(segment.base_offset or 0), number, is_closed=True)
-    positions = np.unique(entries.values)
+    positions = entries.values if entries.values_ascend else np.unique(entries.values)
     at = 0
     try:
         with open_source(segment.path) as source:

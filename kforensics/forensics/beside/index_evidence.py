@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from kforensics.forensics.beside.time_index_evidence import seen, time_index_fau
 from kforensics.forensics.partition import Partition
 from kforensics.forensics.replay.results import NO_TIME, Records
 from kforensics.parsers.batch_columns import BatchColumns
+from kforensics.parsers.discover import FoundFile
 
 __all__ = ["MOST", "NO_EVIDENCE", "IndexEvidence", "IndexFaults", "IndexWatch"]
 
@@ -85,10 +86,7 @@ class _Segment:
         """Return a segment of which nothing has been seen yet, its indexes read."""
         log = partition.segments[number]
         base, is_closed = log.base_offset or 0, number < len(partition.segments) - 1
-        offsets = offset_index_entries(partition.indexes.get(base), number, is_closed=is_closed)
-        times = time_index_entries(partition.time_indexes.get(base), number, is_closed=is_closed)
-        unmarked = np.zeros(len(offsets), np.uint8), np.zeros(len(times), np.uint8)
-        return cls(number, log.size, is_closed, offsets, times, *unmarked)
+        return _unseen(log, partition.indexes.get(base), partition.time_indexes.get(base), number, is_closed)
 
     def without_entries(self) -> _Segment:
         """Return what travels: the entries are read again where it arrives."""
@@ -133,6 +131,17 @@ class _Segment:
             self.times, self.time_marks, self.number, self.largest, is_closed=self.is_closed, is_whole=is_whole
         )
         return self.offsets.faults, misfits, np.concatenate([self.times.faults, times])
+
+
+# Splits of a segment come one after the other, and each wants its indexes.
+@lru_cache(maxsize=2)
+def _unseen(
+    log: FoundFile, index: FoundFile | None, time_index: FoundFile | None, number: int, is_closed: bool
+) -> _Segment:
+    offsets = offset_index_entries(index, number, is_closed=is_closed)
+    times = time_index_entries(time_index, number, is_closed=is_closed)
+    unmarked = np.zeros(len(offsets), np.uint8), np.zeros(len(times), np.uint8)
+    return _Segment(number, log.size, is_closed, offsets, times, *unmarked)
 
 
 @dataclass(frozen=True, slots=True)
