@@ -115,14 +115,19 @@ class Case:
         return self.boundary.kind is BoundaryKind.EMPTY
 
     @cached_property
+    def _closed(self) -> int:
+        """How many transactions are closed; they stand first."""
+        return int((self.transactions["ending"] != Ending.OPEN).sum())
+
+    @cached_property
     def open_transactions(self) -> Records:
         """Transactions without a marker, by first offset."""
-        return self.transactions.compress(self.transactions["ending"] == Ending.OPEN)
+        return self.transactions[self._closed :]
 
     @cached_property
     def closed_transactions(self) -> Records:
         """Transactions with a marker, in the order of the markers."""
-        return self.transactions.compress(self.transactions["ending"] != Ending.OPEN)
+        return self.transactions[: self._closed]
 
     @property
     def judges_sequences(self) -> bool:

@@ -14,7 +14,7 @@ from kforensics.forensics.log_summary import Noter
 from kforensics.forensics.partition import Partition
 from kforensics.forensics.replay.record_arrays import joined_records, picked
 from kforensics.forensics.replay.results import TRANSACTION, Records
-from kforensics.forensics.replay.summary import Final, Folding, Rows, finalise, joined_rows
+from kforensics.forensics.replay.summary import Final, Folding, Rows, joined_rows
 from kforensics.forensics.replay.values import EMPTY, UNKNOWN, Boundary, BoundaryKind
 from kforensics.forensics.rules import Rules
 from kforensics.forensics.stretch import Gathering, Split, Stretch, Task, stretches
@@ -86,7 +86,7 @@ class Examination:
         if boundary.kind is BoundaryKind.UNKNOWN and end in partition.snapshots:
             self._at_snapshot(end, boundary)
             boundary = self._boundary or boundary
-        final = self._final(boundary)
+        final = self._final(boundary, consume=True)
         self._producers_at |= {
             offset: final.producers for offset in partition.snapshots if offset >= end and offset > boundary.offset
         }
@@ -115,8 +115,8 @@ class Examination:
             return None
         return self._gathering.evidence.finish(self._task.partition, set(seen.tolist()))
 
-    def _final(self, boundary: Boundary) -> Final:
-        return finalise(self._gathering.producers.summary(), boundary)
+    def _final(self, boundary: Boundary, *, consume: bool = False) -> Final:
+        return self._gathering.producers.final(boundary, consume=consume)
 
     def _at_snapshot(self, offset: int, boundary: Boundary) -> None:
         if offset <= boundary.offset or offset < self._task.partition.first_offset:
@@ -181,7 +181,7 @@ def producers_below(case: Case, offset: int, kernels: Choice = kernels_for) -> R
         if case.boundary.offset in stretch.cuts and not begun:
             gathering, begun = Gathering(task), True
         gathering.add(stretch)
-    return finalise(gathering.producers.summary(), case.boundary).producers
+    return gathering.producers.final(case.boundary, consume=True).producers
 
 
 def _until(task: Task, offset: int) -> Iterator[Stretch]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
+from dataclasses import replace
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -10,7 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kforensics.forensics.replay.finalising import finalise_blocks
 from kforensics.forensics.replay.fold import fold
+from kforensics.forensics.replay.merging import merge_blocks
+from kforensics.forensics.replay.record_arrays import owned
 from kforensics.forensics.replay.results import ANOMALY, Anomaly, Ending
 from kforensics.forensics.replay.summary import (
     PRODUCER_SUMMARY,
@@ -163,7 +169,7 @@ def test_summaries_tell_when_they_differ() -> None:
 
 
 def test_a_record_of_a_producer_stays_small() -> None:
-    """A million producers are two summaries and the one they are merged into."""
+    """Of a million producers as many are in memory, and some blocks of them twice while they are merged."""
     assert PRODUCER_SUMMARY.itemsize <= 456
 
 
@@ -187,6 +193,105 @@ def test_folding_gives_the_summary_and_the_rows_at_any_time(size: int) -> None:
             read = log[: first + size]
             assert found(folding.summary(), folding.rows(), EMPTY) == rows_of(fold(read)), first
     assert found(folding.summary(), folding.rows(), EMPTY) == rows_of(fold(log))
+
+
+@pytest.mark.parametrize("block", [1, 3, 8])
+@pytest.mark.parametrize("kind", ["empty", "unknown", "snapshot"])
+def test_many_producers_in_blocks_are_what_they_are_together(block: int, kind: str) -> None:
+    """The state on the way takes nothing away, the one at the end may take the summary."""
+    dice = Random(block)  # noqa: S311  # as above
+    log = _log_of_many(dice, 600)
+    known = replace(snapshot(0), producers=tuple(fold(_log_of_many(dice, 60)).producers.values()))
+    boundary = {"empty": EMPTY, "unknown": UNKNOWN, "snapshot": known}[kind]
+    folding, first = Folding(block=block), 0
+    while first < len(log):
+        size = dice.choice((1, 1, 5, 60))
+        folding.add(columns_of(log[first : first + size]))
+        first += size
+        if dice.random() < 0.1:
+            assert _final_of(folding, boundary) == rows_of(fold(log[:first], boundary)), first
+    assert folding.summary() == summarise(columns_of(log))[0]
+    folding.add(columns_of(more := _log_of_many(dice, 200, len(log))))
+    expected = rows_of(fold([*log, *more], boundary))
+    assert _final_of(folding, boundary) == expected
+    assert _final_of(folding, boundary, consume=True) == expected
+    # Without anomalies, transactions that are open and some that are not this would compare little.
+    assert all(expected.values())
+    assert len(folding.summary().producers) == 0
+
+
+def _log_of_many(dice: Random, count: int, offset: int = 0) -> list[BatchSummary]:
+    """Return batches and markers of producers whose ids lie in turn below, between and above those there are."""
+    kinds = ("D {} {} {}-{} @{}-{} T", "D {} {} {}-{} @{}-{} N", "M {} {} C 1 @{}")
+    log = []
+    for at in range(offset, offset + count):
+        producer_id, epoch, sequence = dice.randrange(40 + at // 10), dice.choice((0, 0, 0, 1)), dice.randrange(4)
+        kind = dice.choice(kinds)
+        where = (at,) if kind.startswith("M") else (sequence, sequence, at, at)
+        log.append(kind.format(producer_id, epoch, *where))
+    return events("; ".join(log))
+
+
+def _final_of(folding: Folding, boundary: Any, *, consume: bool = False) -> dict[str, list[tuple[Any, ...]]]:
+    final = folding.final(boundary, consume=consume)
+    every = joined_rows([folding.rows(), final.rows])
+    return {
+        "transactions": values_of(every.transactions),
+        "open_transactions": values_of(final.open_transactions),
+        "empty_markers": values_of(every.empty_markers),
+        "anomalies": values_of(every.anomalies),
+        "producers": values_of(final.producers),
+    }
+
+
+@pytest.mark.parametrize(
+    ("ids", "stays"), [(range(9), True), (range(0, 90, 10), False), (range(100, 109), True)], ids=str
+)
+def test_blocks_keep_their_size_and_those_that_nobody_touches_stay(ids: range, stays: bool) -> None:
+    def blocks(producers: range, offset: int) -> list[Summary]:
+        log = "; ".join(f"D {one} 0 0-0 @{offset + at}-{offset + at} N" for at, one in enumerate(producers))
+        return [summarise(columns_of(events(log)))[0]]
+
+    left, right = merge_blocks(blocks(range(10, 90), 0), [Summary.empty()], 8)[0], blocks(ids, 80)
+    last = left[-1].producers
+    found_blocks, _ = merge_blocks(left, right, 8)
+    assert (left, right) == ([], [])
+    for at in (200, 202, 204, 206):
+        found_blocks, _ = merge_blocks(found_blocks, blocks(range(at, at + 2), at), 8)
+    sizes = [len(block.producers) for block in found_blocks]
+    assert max(sizes) <= 16
+    assert all(one + other > 8 for one, other in pairwise(sizes))
+    assert any(block.producers is last for block in found_blocks) == stays
+    # None keeps what it was cut from in memory.
+    assert all(owned(block.producers) is block.producers for block in found_blocks)
+
+
+def _blocks_of_many(first: int, step: int, offset: int) -> list[Summary]:
+    """Return sixteen blocks of 1024 producers each, whose ids lie a step apart."""
+    some, _ = summarise(
+        columns_of(events("; ".join(f"D {at} 0 0-0 @{offset + at}-{offset + at} T" for at in range(1024))))
+    )
+    producers = np.tile(some.producers, 16)
+    producers["producer_id"] = first + step * np.arange(len(producers))
+    return [replace(some, producers=producers[at : at + 1024].copy()) for at in range(0, len(producers), 1024)]
+
+
+def test_what_was_merged_is_let_go_on_the_way() -> None:
+    """Beside what the blocks of both sides take, or the producers and transactions made of them, a few blocks."""
+    size = 1024 * PRODUCER_SUMMARY.itemsize
+    tracemalloc.start()
+    left, right = _blocks_of_many(0, 2, 0), _blocks_of_many(1, 2, 1024)
+    before, _ = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    blocks, _ = merge_blocks(left, right, 1024)
+    _, merging = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    final = finalise_blocks(blocks, EMPTY, 1024)
+    after, finalising = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (before > 32 * size, merging < before + 8 * size) == (True, True)
+    assert finalising < before + final.producers.nbytes + 8 * size
+    assert after < final.producers.nbytes + final.open_transactions.nbytes + size
 
 
 def test_folding_keeps_to_what_it_was_told_of_sequences() -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from kforensics.forensics.replay.merging import merge
-from kforensics.forensics.replay.record_arrays import joined_records, picked
-from kforensics.forensics.replay.record_rows import anomaly_rows, closed_rows, open_rows
-from kforensics.forensics.replay.replay_rows import Rows, joined_rows
+from kforensics.forensics.replay.merging import STEP, cells, merge, taken
+from kforensics.forensics.replay.record_arrays import free_unused, joined_records, picked, placed
+from kforensics.forensics.replay.record_rows import NO_ROWS, anomaly_rows, closed_rows, open_rows
+from kforensics.forensics.replay.replay_rows import NO_TRANSACTIONS, Rows, joined_rows
 from kforensics.forensics.replay.results import NO_TIME, PRODUCER, RECENT_BATCH, RECENT_BATCHES, Anomaly, Records
 from kforensics.forensics.replay.seam import end_regions, last_sequences
 from kforensics.forensics.replay.sequence_rules import NOTHING, compared
 from kforensics.forensics.replay.summary_record import PRODUCER_SUMMARY, Summary
 from kforensics.forensics.replay.values import Boundary, BoundaryKind, Producer
 
-__all__ = ["Final", "boundary_summary", "finalise"]
+__all__ = ["Final", "finalise", "finalise_blocks"]
 
 NONE = -1
 
@@ -43,18 +44,59 @@ def finalise(summary: Summary, boundary: Boundary) -> Final:
         summary: of all batches from the boundary on, to the end or to the offset where the state is wanted.
         boundary: what is known of the log before them.
     """
-    whole, seam_rows = merge(boundary_summary(boundary), summary)
-    known = boundary.kind is not BoundaryKind.UNKNOWN
+    return finalise_blocks([summary], boundary)
+
+
+def finalise_blocks(blocks: list[Summary], boundary: Boundary, size: int = STEP) -> Final:
+    """Return the same of a summary in blocks; the list ends empty.
+
+    Args:
+        blocks: of all batches from the boundary on, at least one.
+        boundary: what is known of the log before them.
+        size: of how many producers to speak at once, about.
+    """
+    known = known_producers(boundary)
+    # Producers of both are counted twice, but room that nobody writes to is no memory.
+    producers = np.empty(len(known) + sum(len(block.producers) for block in blocks), PRODUCER)
+    parts, count = [], 0
+    for before, behind in cells(_boundary_blocks(boundary, known, size), taken(blocks, size)):
+        whole, seam_rows = merge(before, behind)
+        if len(whole.producers):
+            placed(producers, slice(count, count + len(whole.producers)), _producers(whole.producers))
+        count += len(whole.producers)
+        parts.append(_part(before, whole, seam_rows, boundary.kind))
+    if len(parts) > 1:
+        free_unused()
+    rows, opened = joined_rows([part[0] for part in parts]), joined_records([part[1] for part in parts])
+    if len(parts) > 1:
+        parts.clear()
+        free_unused()
+    return Final(rows, _sorted_by(opened, "first_offset"), producers[:count])
+
+
+def _part(before: Summary, whole: Summary, seam_rows: Rows, kind: BoundaryKind) -> tuple[Rows, Records]:
+    """Return the rows that become certain of some producers, and their open transactions."""
+    if not len(whole.producers):
+        return Rows.of(), NO_TRANSACTIONS
+    known = kind is not BoundaryKind.UNKNOWN
     fresh = np.ones(len(whole.producers), "?")
-    fresh[np.searchsorted(whole.producers["producer_id"], known_producers(boundary)["producer_id"])] = False
-    begins = picked(whole.producers, fresh & whole.producers["has_marker"])
+    fresh[np.searchsorted(whole.producers["producer_id"], before.producers["producer_id"])] = False
     rows = [
         seam_rows,
-        closed_rows(begins["producer_id"], begins["head"], begins["first_marker"], exact=known),
-        Rows.of(anomalies=_first_batches(whole, fresh, boundary.kind)),
+        _first_regions(whole, fresh, known=known),
+        Rows.of(anomalies=_first_batches(whole, fresh, kind)),
         Rows.of(anomalies=whole.pending["row"]),
     ]
-    return Final(joined_rows(rows), _open(whole, known=known), _producers(whole.producers))
+    return joined_rows(rows), _open(whole, known=known)
+
+
+def _first_regions(whole: Summary, fresh: Records, *, known: bool) -> Rows:
+    """Return what the first markers of producers end that nothing was known of before."""
+    at = np.flatnonzero(fresh & whole.producers["has_marker"])
+    if not len(at):
+        return Rows.of()
+    head, marker = (picked(whole.producers[name], at) for name in ("head", "first_marker"))
+    return closed_rows(whole.producers["producer_id"][at], head, marker, exact=known)
 
 
 def known_producers(boundary: Boundary) -> Records:
@@ -78,15 +120,21 @@ def _tell(record: np.void, producer: Producer) -> None:
         record["recent"][at] = (one.last_sequence, one.last_offset, one.offset_delta, one.timestamp)
 
 
-def boundary_summary(boundary: Boundary) -> Summary:
-    """Return a boundary as the summary of what stands before it.
+def _boundary_blocks(boundary: Boundary, known: Records, size: int) -> Iterator[Summary]:
+    """Yield a boundary as the summary of what stands before it, in blocks."""
+    if boundary.kind is not BoundaryKind.SNAPSHOT:
+        yield Summary.empty()
+        return
+    for first in range(0, max(1, len(known)), size):
+        yield _snapshot_summary(boundary.offset, known[first : first + size])
+
+
+def _snapshot_summary(offset: int, known: Records) -> Summary:
+    """Return a snapshot, or some of its producers, as a summary.
 
     A snapshot tells the state of a producer, not whether its last event was a marker. Its element ends with a marker of
     unknown kind, behind which the open transaction stands, and knows batches whether or not it lists one.
     """
-    if boundary.kind is not BoundaryKind.SNAPSHOT:
-        return Summary.empty()
-    known = known_producers(boundary)
     producers = np.zeros(len(known), PRODUCER_SUMMARY)
     producers["producer_id"], producers["end_epoch"] = known["producer_id"], known["producer_epoch"]
     for name in ("has_data", "has_marker", "ends_with_marker"):
@@ -96,7 +144,7 @@ def boundary_summary(boundary: Boundary) -> Summary:
     producers["last_coordinator_epoch"], producers["last_ending"] = known["coordinator_epoch"], NOTHING
     _tell_recent(producers, known)
     _tell_open(producers, known)
-    return Summary(producers=producers, last_offset=boundary.offset - 1)
+    return Summary(producers=producers, last_offset=offset - 1)
 
 
 def _tell_recent(producers: Records, known: Records) -> None:
@@ -124,12 +172,15 @@ def _tell_open(producers: Records, known: Records) -> None:
 
 def _first_batches(whole: Summary, fresh: Records, kind: BoundaryKind) -> Records:
     """Return ANOMALY records of first batches: none has a batch before it that it could be compared with."""
-    producers = picked(whole.producers, fresh & whole.producers["has_data"])
-    led = picked(producers, producers["starts_with_marker"])
-    found = [_behind_markers(led, kind, sequences=whole.sequences)]
+    fresh = fresh & whole.producers["has_data"]
+    starts_with_marker = whole.producers["starts_with_marker"]
+    found = [NO_ROWS]
+    if len(led := np.flatnonzero(fresh & starts_with_marker)):
+        found.append(_behind_markers(picked(whole.producers, led), kind, sequences=whole.sequences))
     if kind is BoundaryKind.EMPTY and whole.sequences:
-        odd = picked(producers, ~producers["starts_with_marker"] & (producers["first"]["base_sequence"] > 0))
-        found.append(anomaly_rows(Anomaly.SEQ_FIRST_NONZERO, odd["producer_id"], odd["first"]))
+        at = np.flatnonzero(fresh & ~starts_with_marker & (whole.producers["first"]["base_sequence"] > 0))
+        first = picked(whole.producers["first"], at)
+        found.append(anomaly_rows(Anomaly.SEQ_FIRST_NONZERO, whole.producers["producer_id"][at], first))
     return joined_records(found)
 
 
@@ -150,9 +201,17 @@ def _behind_markers(led: Records, kind: BoundaryKind, *, sequences: bool) -> Rec
 def _open(whole: Summary, *, known: bool) -> Records:
     region = end_regions(whole.producers)
     at = np.flatnonzero(region["begun"])
+    if not len(at):
+        return NO_TRANSACTIONS
     exact = whole.producers["has_marker"][at] | known
-    rows = open_rows(whole.producers["producer_id"][at], picked(region, at), exact)
-    return picked(rows, np.argsort(rows["first_offset"], kind="stable"))
+    return open_rows(whole.producers["producer_id"][at], picked(region, at), exact)
+
+
+def _sorted_by(records: Records, name: str) -> Records:
+    keys = records[name]
+    if not (keys[1:] < keys[:-1]).any():
+        return records
+    return picked(records, np.argsort(keys, kind="stable"))
 
 
 def _producers(found: Records) -> Records:

@@ -9,7 +9,7 @@ Holes are counted from the beginning of the stretch, so that two events know how
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -119,6 +119,16 @@ class Summary:
     def is_empty(self) -> bool:
         """Whether it says nothing, neither of batches nor of what stands before them."""
         return self.last_offset is None and self.sequences and not len(self.producers)
+
+    def cut(self, at: int) -> tuple[Summary, Summary]:
+        """Return two summaries of the same stretch: of the producers before an index, and of the others."""
+        if at >= len(self.producers):
+            return self, replace(self, producers=self.producers[:0], pending=self.pending[:0])
+        waits = int(np.searchsorted(self.pending["row"]["producer_id"], self.producers["producer_id"][at]))
+        return (
+            replace(self, producers=self.producers[:at], pending=self.pending[:waits]),
+            replace(self, producers=self.producers[at:], pending=self.pending[waits:]),
+        )
 
     @property
     def facts(self) -> tuple[int | None, int | None, int, int, bool]:
