@@ -20,7 +20,6 @@ from kforensics.parsers.discover import FoundFile
 from kforensics.parsers.source import open_source
 from kforensics.parsers.tables import TABLES, Table
 from kforensics.pool import Asked, judgements
-from kforensics.render.store import EvidenceStore
 
 __all__ = ["STORED", "AuditRequest", "Stages", "audited", "judged"]
 
@@ -109,6 +108,8 @@ def audited(found: Investigation, request: AuditRequest, advance: Advance, stage
     if request.output is None:
         yield from judged(found, request, advance)
         return
+    from kforensics.render.store import EvidenceStore  # only a store needs Arrow
+
     with EvidenceStore(request.output) as store:
         begun = time.perf_counter()
         store.add_values(STORED["files"], map(attrgetter(*STORED["files"].names), found.files))

@@ -12,10 +12,9 @@ with a probability of 1e-19.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from kforensics.parsers.kernels.hash_places import (
     FIRST_MULTIPLIER,
@@ -26,6 +25,9 @@ from kforensics.parsers.kernels.hash_places import (
     STEP,
 )
 from kforensics.parsers.rows import Record
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["content_hashes", "mixed"]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from kforensics.parsers.batches import Walk
 from kforensics.parsers.codecs import DEFAULT_BUDGET
@@ -17,6 +16,9 @@ from kforensics.parsers.kernels.hash_places import BATCH_COLUMNS, IN_COLUMNS, RE
 from kforensics.parsers.log_rows import records_of
 from kforensics.parsers.rows import Batch, Damage, Record
 from kforensics.parsers.source import Source
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["EMPTY_RECORD", "EMPTY_VALUE", "SOME_VALUE", "HashColumns", "hash_chunks"]
 

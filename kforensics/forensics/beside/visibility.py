@@ -12,15 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from kforensics.forensics.replay.results import Ending, Records
 from kforensics.parsers.batch_columns import NO_CONTROL, BatchColumns
 from kforensics.parsers.rows import TRANSACTIONAL_BIT
 from kforensics.parsers.transaction_index import TransactionIndexEntry
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = [
     "Batches",
