@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import IO, Any
 
 from kforensics.answers import Answer, Question
@@ -25,6 +25,8 @@ __all__ = ["Tally", "ask", "format_of", "run_question", "say", "severity_of"]
 
 CLEAN, FINDINGS, UNREADABLE = 0, 1, 3
 NEVER = "never"
+# Lines that are written at once.
+LINES = 1 << 10
 BINARY = (Format.PARQUET, Format.ARROW)
 
 
@@ -151,8 +153,9 @@ def _write(answers: Iterator[Answer], name: str, wanted: Format, out: IO[bytes])
     if wanted is Format.TEXT:
         sink = TextSink(out)
         for answer in answers:
-            for line in answer.lines():
-                sink.write(f"{line}\n")
+            lines = answer.lines()
+            while some := list(islice(lines, LINES)):
+                sink.write("\n".join((*some, "")))
         sink.flush()
         return
     writer, table = open_writer(wanted, out), RESULTS[name]

@@ -101,9 +101,13 @@ class Rows:
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Yield the rows, in the column order of the table."""
+        return self.only(*self.table.names)
+
+    def only(self, *names: str) -> Iterator[tuple[Any, ...]]:
+        """Yield some columns of the rows."""
         for start in range(0, self.length, CHUNK):
             stop = min(start + CHUNK, self.length)
-            yield from zip(*(_values(self.columns[name], start, stop) for name in self.table.names), strict=True)
+            yield from zip(*(_values(self.columns[name], start, stop) for name in names), strict=True)
 
     def record_batch(self) -> pa.RecordBatch:
         """Return the rows as Arrow columns."""

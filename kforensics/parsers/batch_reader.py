@@ -171,10 +171,14 @@ _FROM_KERNEL = {
 
 def _controls(codes: Any, is_control: Any, has_epoch: Any, counts: Any) -> Any:
     """Return what control batches hold, from the numbers of their types."""
-    known = (codes >= 0) & (has_epoch | ~np.isin(codes, MARKERS))
-    held = np.where(known, codes, UNKNOWN_CONTROL)
-    held = np.where(counts == 0, SHELL, held)
-    return np.where(is_control, held, NO_CONTROL).astype(columns_dtype("control"))
+    found = np.full(len(codes), NO_CONTROL, columns_dtype("control"))
+    at = np.flatnonzero(is_control)
+    if len(at):
+        held = codes[at]
+        is_marker = (held == ABORT) | (held == COMMIT)
+        known = (held >= 0) & (has_epoch[at] | ~is_marker)
+        found[at] = np.where(counts[at] == 0, SHELL, np.where(known, held, UNKNOWN_CONTROL))
+    return found
 
 
 def _row(source: Source, batch: Batch) -> Row:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 __all__ = ["amount", "duration", "moment", "size_text"]
 
@@ -18,10 +19,16 @@ def moment(timestamp_ms: int) -> str:
     >>> moment(1_700_000_000_123)
     '2023-11-14 22:13:20'
     """
+    return _second(timestamp_ms // SECOND_MS) or str(timestamp_ms)
+
+
+# Neighbours in a log are of the same second more often than not.
+@lru_cache(maxsize=1 << 12)
+def _second(seconds: int) -> str | None:
     try:
-        return f"{datetime.fromtimestamp(timestamp_ms / SECOND_MS, UTC):%Y-%m-%d %H:%M:%S}"
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
     except (OverflowError, ValueError, OSError):
-        return str(timestamp_ms)
+        return None
 
 
 def duration(milliseconds: int) -> str:

@@ -26,6 +26,10 @@ __all__ = [
 
 TRANSACTIONS = ("outcome", "producer", "epoch", "offsets", "marker", "records", "bytes", "begun", "lasted")
 TRANSACTION = "  {:<9}  {:>12}  {:>6}  {:>25}  {:>12}  {:>9}  {:>12}  {:<19}  {}"
+SHOWN = (
+    *("outcome", "producer_id", "producer_epoch", "first_offset", "last_offset", "marker_offset", "records", "bytes"),
+    *("first_timestamp", "duration_ms", "first_offset_exact"),
+)
 PRODUCERS = ("producer", "epoch", "last sequence", "last offset", "coordinator", "open from", "last write")
 PRODUCER = "  {:>12}  {:>6}  {:>13}  {:>12}  {:>11}  {:>12}  {}"
 STEP = "  {:>12}  {:>12}  {:>12}  {}"
@@ -93,20 +97,14 @@ def transaction_lines(case: Case, rows: Rows) -> Iterator[str]:
     if not len(rows):
         return
     yield TRANSACTION.format(*TRANSACTIONS)
-    names = rows.table.names
-    at = [names.index(name) for name in (
-        "outcome", "producer_id", "producer_epoch", "first_offset", "last_offset", "marker_offset", "records", "bytes",
-        "first_timestamp", "duration_ms", "first_offset_exact",
-    )]  # fmt: skip
-    for row in rows:
-        outcome, producer, epoch, first, last, marker, records, size, begun, lasted, exact = [
-            row[index] for index in at
-        ]
-        offsets = f"{'' if exact else '<='}{first}-{last}"
-        yield TRANSACTION.format(
-            outcome, producer, epoch, offsets, "" if marker is None else marker, records, size,
-            "" if begun is None else moment(begun), "" if lasted is None else duration(lasted),
-        )  # fmt: skip
+    # There may be millions: one expression for each, and nothing looked at that is not shown.
+    for outcome, producer, epoch, first, last, marker, records, size, begun, lasted, exact in rows.only(*SHOWN):
+        offsets = f"{first}-{last}" if exact else f"<={first}-{last}"
+        ended = "" if marker is None else marker
+        yield (
+            f"  {outcome:<9}  {producer:>12}  {epoch:>6}  {offsets:>25}  {ended:>12}  {records:>9}  {size:>12}  "
+            f"{'' if begun is None else moment(begun):<19}  {'' if lasted is None else duration(lasted)}"
+        )
 
 
 def producer_lines(case: Case, rows: Rows) -> Iterator[str]:
