@@ -105,7 +105,7 @@ def with_records(case: Case, workers: int | None) -> Case:
         InputError: a segment cannot be read.
     """
     found = [np.empty(0, DUPLICATE), *duplicates_of(case, workers=workers)]
-    return replace(case, records=record_evidence(case, workers=workers), duplicates=np.concatenate(found))
+    return replace(case, records=record_evidence(case.partition, workers=workers), duplicates=np.concatenate(found))
 
 
 def judge(case: Case, families: Sequence[ModuleType]) -> Judgement:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from kforensics.parsers.hash_columns import HashColumns, hash_chunks
 from kforensics.parsers.kernels.choice import Choice, kernels_for
 from kforensics.parsers.rows import LOG_APPEND_TIME_BIT, Batch, Damage
 from kforensics.parsers.source import Source, open_source
-
-if TYPE_CHECKING:
-    from kforensics.forensics.case import Case  # which has such evidence
 
 __all__ = [
     "MOST",
@@ -170,11 +167,11 @@ class RecordEvidence:
         )
 
 
-def record_evidence(case: Case, kernels: Choice = kernels_for, workers: int | None = None) -> RecordEvidence:
+def record_evidence(partition: Partition, kernels: Choice = kernels_for, workers: int | None = None) -> RecordEvidence:
     """Return what the records of a partition say; its log is read once.
 
     Args:
-        case: the partition.
+        partition: its files.
         kernels: gives the compiled kernels, if reading so many bytes is worth it.
         workers: threads that read, 0 for none beside the caller's, None for one per processor.
 
@@ -182,8 +179,8 @@ def record_evidence(case: Case, kernels: Choice = kernels_for, workers: int | No
         InputError: a segment cannot be read.
     """
     found = RecordEvidence()
-    for segment in range(len(case.partition.segments)):
-        found = found.merged(evidence_of(case.partition, Split(segment), kernels, workers))
+    for segment in range(len(partition.segments)):
+        found = found.merged(evidence_of(partition, Split(segment), kernels, workers))
     return found
 
 

@@ -309,6 +309,6 @@ def test_what_cannot_be_decompressed_is_told(tmp_path: Path, choice: Choice) -> 
 def test_all_segments_of_a_case_are_read(tmp_path: Path) -> None:
     contents = {3: [(None, b"v"), (b"k", b"w")]}
     forge(tmp_path, {0: "plain @0-2", 3: "plain @3-4; D 7 1 0-0 @5 T; M 7 1 C 0 @6"}, records=contents)
-    found = record_evidence(case_of(tmp_path), no_kernels, 0)
+    found = record_evidence(case_of(tmp_path).partition, no_kernels, 0)
     assert found == RecordEvidence(6, keyless=Keyless(1, Place(1, 0, 3, 4, -1, -1), 3, 3))
-    assert record_evidence(case_of(tmp_path), compiled_kernels) == found
+    assert record_evidence(case_of(tmp_path).partition, compiled_kernels) == found

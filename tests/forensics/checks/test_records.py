@@ -37,7 +37,7 @@ LONE = {3: [(b"k", b"v"), (None, b"v"), (b"k", b"v")]}
 
 def decoded(case: Case) -> Case:
     """Return the case with what its records say."""
-    return replace(case, records=record_evidence(case, no_kernels, 0))
+    return replace(case, records=record_evidence(case.partition, no_kernels, 0))
 
 
 def found_in(log_dir: Path) -> list[Finding]:
@@ -230,7 +230,7 @@ def test_markers_and_tombstones_are_no_records_without_key(tmp_path: Path) -> No
 def test_header_with_another_largest_timestamp_is_found(tmp_path: Path) -> None:
     log = file_of(forge(tmp_path, "plain @0-2; D 7 1 0-2 @3-5 N; plain @6-8"))
     patch(log, 3, max_timestamp=NOW + 90_000)
-    stored = record_evidence(case_of(tmp_path), no_kernels, 0).mistimed.items[0].latest
+    stored = record_evidence(case_of(tmp_path).partition, no_kernels, 0).mistimed.items[0].latest
     finding = the_one(found_in(tmp_path))
     assert (finding.code.name, finding.severity) == ("ts-max-mismatch", Severity.WARNING)
     assert (finding.first_offset, finding.last_offset, finding.producer_id) == (3, 5, 7)
