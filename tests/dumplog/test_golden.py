@@ -24,6 +24,8 @@ from kforensics.parsers.kernels.choice import Choice, no_kernels
 from kforensics.parsers.kernels.library import Kernels, kernels
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+pytestmark = pytest.mark.exhaustive
+
 GOLDEN = SAMPLES / "golden"
 SCENARIOS = sorted(path.name.removesuffix(".json.xz") for path in GOLDEN.glob("*.json.xz"))
 TOOLS = {style.release: style for style in STYLES.values()}

@@ -38,6 +38,8 @@ from tests.parsers.builders import (
     sealed,
 )
 
+pytestmark = pytest.mark.exhaustive
+
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 LOGS = sorted(path for suffix in ("log", "checkpoint") for path in SAMPLES.rglob(f"*.{suffix}"))
 NAME = "/logs/orders-0/00000000000000000000.log"

@@ -14,6 +14,8 @@ from tests.forensics.events import columns_of, rows_of, values_of
 from tests.forensics.monoid import found, in_stretches
 from tests.forensics.random_logs import random_log
 
+pytestmark = pytest.mark.exhaustive
+
 SEEDS = range(8)
 LOGS = 6_300
 

@@ -26,6 +26,8 @@ from kforensics.parsers.source import BytesSource
 from kforensics.parsers.tables import TABLES
 from tests.parsers.builders import CODECS, batches, legacy_segment, sealed
 
+pytestmark = pytest.mark.exhaustive
+
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
 NAMES = ("batch_position", "offset", "timestamp", "sequence", "key", "value", "headers", "key_size", "value_size")
 FLIPPED = {
