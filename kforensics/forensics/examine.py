@@ -91,11 +91,13 @@ class Examination:
             offset: final.producers for offset in partition.snapshots if offset >= end and offset > boundary.offset
         }
         index_faults = self._index_faults(log.segments["segment"])
-        parts = [*self._before, self._gathering.producers.rows(), final.rows]
+        parts = [*self._before, *self._gathering.producers.row_parts(), final.rows]
         # What a million producers or transactions take must not be held twice.
         self._gathering, self._before = Gathering(self._task), []
         others = joined_rows([replace(part, transactions=NO_TRANSACTIONS) for part in parts]).in_order()
-        transactions = _in_order([part.transactions for part in parts], final.open_transactions)
+        closed = [part.transactions for part in parts]
+        del parts
+        transactions = _in_order(closed, final.open_transactions)
         return Case(
             partition=partition,
             rules=self._task.rules,
@@ -132,8 +134,9 @@ class Examination:
 
 
 def _in_order(closed: list[Records], still_open: Records) -> Records:
-    """Return closed transactions in the order of their markers, then open ones; there may be millions."""
+    """Return closed transactions in the order of their markers, then open ones; the list of the former is emptied."""
     found = joined_records([*closed, still_open])
+    closed.clear()
     markers = found["marker_offset"][: len(found) - len(still_open)]
     if (markers[1:] < markers[:-1]).any():
         order = np.argsort(markers, kind="stable")

@@ -57,9 +57,13 @@ class Folding:
 
     def rows(self) -> Rows:
         """Return the rows of all chunks so far that are certain whatever stands before them."""
-        self._merge_all()
-        self._rows = [joined_rows(self._rows)]
+        self._rows = [joined_rows(self.row_parts())]
         return self._rows[0]
+
+    def row_parts(self) -> list[Rows]:
+        """Return the same rows in parts: there may be millions, and who joins them with others does it once."""
+        self._merge_all()
+        return list(self._rows)
 
     def final(self, boundary: Boundary, *, consume: bool = False) -> Final:
         """Return what ``finalise`` says of all chunks so far, with less memory.
