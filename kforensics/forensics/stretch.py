@@ -5,7 +5,7 @@ A log is cut where a snapshot was taken, so that the state there can be compared
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,7 +22,7 @@ from kforensics.parsers.kernels.choice import Choice, kernels_for
 from kforensics.parsers.rows import Damage
 from kforensics.parsers.source import open_source
 
-__all__ = ["Gathering", "Split", "Stretch", "Task", "gathered", "stretches"]
+__all__ = ["Gathering", "Split", "Stretch", "Task", "gathered", "joined", "stretches"]
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 
@@ -197,14 +197,22 @@ def gathered(task: Task, split: Split) -> list[Stretch]:
     Raises:
         InputError: the segment cannot be read.
     """
-    found: list[Stretch] = []
+    return list(joined(task, stretches(task, split)))
+
+
+def joined(task: Task, found: Iterable[Stretch]) -> Iterator[Stretch]:
+    """Yield stretches that follow each other, those put together between which the log was not cut."""
     gathering, cuts = Gathering(task), tuple[int, ...]()
-    for stretch in stretches(task, split):
-        if stretch.cuts:
-            found.append(_as_stretch(gathering, cuts))
-            gathering, cuts = Gathering(task), stretch.cuts
+    passed: set[int] = set()
+    for stretch in found:
+        # Of a split the first stretch names the cuts of the splits before it too.
+        ahead = tuple(cut for cut in stretch.cuts if cut not in passed)
+        if ahead:
+            passed.update(ahead)
+            yield _as_stretch(gathering, cuts)
+            gathering, cuts = Gathering(task), ahead
         gathering.add(stretch)
-    return [*found, _as_stretch(gathering, cuts)]
+    yield _as_stretch(gathering, cuts)
 
 
 def _as_stretch(gathering: Gathering, cuts: tuple[int, ...]) -> Stretch:

@@ -10,7 +10,7 @@ from kforensics.parsers.folders import Entry, Folders, folders_of
 from kforensics.parsers.log_names import FolderName, parse_file_name, parse_folder_name
 from kforensics.parsers.source import open_source
 
-__all__ = ["FoundFile", "Unreadable", "discover"]
+__all__ = ["FoundFile", "FoundFolder", "Unreadable", "discover", "look_into", "outline"]
 
 UNKNOWN = "unknown"
 # Files that lie in a log directory and never in a partition's folder.
@@ -63,27 +63,62 @@ def discover(paths: Iterable[str]) -> Iterator[Found]:
     """
     seen: set[str] = set()
     for path in paths:
-        for row in _under(path):
-            if row.path not in seen:
+        for row in _under(path, defers=False):
+            if not isinstance(row, FoundFolder) and row.path not in seen:
                 seen.add(row.path)
                 yield row
 
 
-def _under(path: str) -> Iterator[Found]:
+def outline(paths: Iterable[str]) -> Iterator[Found | FoundFolder]:
+    """Yield what :func:`discover` does, but in place of the partitions' folders in log directories the folders.
+
+    A cluster has a hundred thousand of them, and whoever wants to know may look into each somewhere else. Nothing comes
+    twice.
+    """
+    found: dict[str, Found | FoundFolder] = {}
+    for path in paths:
+        for row in _under(path, defers=True):
+            found[row.path] = row
+    folders = {path for path, row in found.items() if isinstance(row, FoundFolder)}
+    for path, row in found.items():
+        if path.rpartition("/")[0] not in folders:
+            yield row
+
+
+def look_into(folder: FoundFolder) -> Iterator[Found]:
+    """Yield what :func:`discover` yields of a folder that was put off."""
+    try:
+        folders = folders_of(folder.path)
+    except InputError as error:
+        yield Unreadable.of(error)
+        return
+    for row in _Walk(folders, folder.above).inside(folder):
+        if not isinstance(row, FoundFolder):
+            yield row
+
+
+def _under(path: str, *, defers: bool) -> Iterator[Found | FoundFolder]:
     try:
         folders = folders_of(path)
         entries = folders.expand(path)
     except InputError as error:
         yield Unreadable.of(error)
         return
-    walk = _Walk(folders)
+    walk = _Walk(folders, defers=defers)
     for entry in entries:
         yield from walk.start(entry)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """To whom the files of a folder belong."""
+class Owner:
+    """To whom the files of a folder belong.
+
+    Attributes:
+        broker_id: from ``meta.properties``.
+        log_dir: the log directory.
+        folder: topic and partition, as the folder's name tells.
+        topic_id: from ``partition.metadata``.
+    """
 
     broker_id: int | None = None
     log_dir: str | None = None
@@ -91,35 +126,61 @@ class _Place:
     topic_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FoundFolder:
+    """A folder in a log directory that by its name is a partition's, not looked into.
+
+    Attributes:
+        entry: the folder.
+        owner: of the log directory.
+        above: identities of the folders it is in, for links may lead back up.
+    """
+
+    entry: Entry
+    owner: Owner
+    above: frozenset[object]
+
+    @property
+    def path(self) -> str:
+        """Its path."""
+        return self.entry.path
+
+
 class _Walk:
     """Goes down from one path; remembers the folders it is in, for links may lead back up."""
 
-    def __init__(self, folders: Folders) -> None:
-        self._folders, self._open = folders, set[object]()
+    def __init__(self, folders: Folders, above: Iterable[object] = (), *, defers: bool = False) -> None:
+        self._folders, self._open, self._defers = folders, set(above), defers
 
-    def start(self, entry: Entry) -> Iterator[Found]:
+    def inside(self, folder: FoundFolder) -> Iterator[Found | FoundFolder]:
+        """Yield what lies in a folder that was put off."""
+        yield from self._any(folder.entry, folder.owner)
+
+    def start(self, entry: Entry) -> Iterator[Found | FoundFolder]:
         """Yield what lies at and under a path that the caller named."""
         if entry.why is not None or entry.is_folder:
-            yield from self._any(entry, _Place())
+            yield from self._any(entry, Owner())
             return
         above = self._folders.parent(entry.path)
         try:
             beside = self._folders.children(above)
         except InputError:
             beside = [entry]  # a folder may forbid listing and still let its files be read
-        place, notes = self._place(above, beside, _Place())
+        place, notes = self._place(above, beside, Owner())
         yield from (note for note in notes if note.path != entry.path)
         yield _file(entry, place)
 
-    def _any(self, entry: Entry, place: _Place) -> Iterator[Found]:
+    def _any(self, entry: Entry, place: Owner) -> Iterator[Found | FoundFolder]:
         if entry.why is not None:
             yield Unreadable(entry.path, entry.why)
+        elif entry.is_folder and self._defers and place.log_dir is not None and parse_folder_name(entry.name):
+            yield FoundFolder(entry, place, frozenset(self._open))
         elif entry.is_folder:
             yield from self._folder(entry, place)
         else:
             yield _file(entry, place)
 
-    def _folder(self, entry: Entry, above: _Place) -> Iterator[Found]:
+    def _folder(self, entry: Entry, above: Owner) -> Iterator[Found | FoundFolder]:
         identity = self._folders.identity(entry.path)
         if identity in self._open:
             yield Unreadable(entry.path, "it is a link to a folder above it")
@@ -136,18 +197,18 @@ class _Walk:
             yield from self._any(child, place)
         self._open.discard(identity)
 
-    def _place(self, path: str, children: list[Entry], above: _Place) -> tuple[_Place, list[Unreadable]]:
+    def _place(self, path: str, children: list[Entry], above: Owner) -> tuple[Owner, list[Unreadable]]:
         """Return to whom the files directly in a folder belong, and what could not be read to find out."""
         notes: list[Unreadable] = []
         folder = _partition_folder(self._folders.name(path), children)
         if folder is None:
             if not _is_log_dir(children):
                 return above, notes
-            return _Place(self._broker_id(path, notes), path), notes
+            return Owner(self._broker_id(path, notes), path), notes
         if above.log_dir is None:
             log_dir = self._folders.parent(path)
-            above = _Place(self._broker_id(log_dir, notes), log_dir)
-        return _Place(above.broker_id, above.log_dir, folder, self._topic_id(path, notes)), notes
+            above = Owner(self._broker_id(log_dir, notes), log_dir)
+        return Owner(above.broker_id, above.log_dir, folder, self._topic_id(path, notes)), notes
 
     def _topic_id(self, folder: str, notes: list[Unreadable]) -> str | None:
         path = self._folders.join(folder, "partition.metadata")
@@ -189,7 +250,7 @@ def _is_log_dir(children: list[Entry]) -> bool:
     return any(name is not None and name.kind in ROOT_KINDS for name in names)
 
 
-def _file(entry: Entry, place: _Place) -> FoundFile:
+def _file(entry: Entry, place: Owner) -> FoundFile:
     name, folder = parse_file_name(entry.name), place.folder
     state = name.state if name else "live"
     return FoundFile(

@@ -5,8 +5,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from kforensics.parsers.discover import Found, FoundFile, Unreadable, discover
+from kforensics.parsers.discover import Found, FoundFile, FoundFolder, Unreadable, discover, look_into, outline
 
+SAMPLES = Path(__file__).parents[2] / "sample_logs"
 BASE = "0" * 20
 ID = "jWEeNoYKSW2RQRjlZxT1Xg"
 
@@ -155,3 +156,41 @@ def test_samples(sample_logs: Path) -> None:
     assert [row.path for row in sound if row.kind == "unknown"] == []
     assert {row.kind for row in rows} >= {"log", "index", "timeindex", "txnindex", "snapshot", "quorum-state"}
     assert {row.state for row in rows} >= {"live", "deleted", "cleaned", "swap", "future"}
+
+
+def _looked_into(paths: list[str]) -> list[Found]:
+    rows: list[Found] = []
+    for row in outline(paths):
+        rows += look_into(row) if isinstance(row, FoundFolder) else [row]
+    return rows
+
+
+@pytest.mark.parametrize("scenario", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
+def test_an_outline_and_a_look_into_each_folder_find_what_discover_finds(scenario: str) -> None:
+    paths = [str(SAMPLES / scenario)]
+    assert sorted(map(str, _looked_into(paths))) == sorted(map(str, discover(paths)))
+
+
+def test_an_outline_puts_off_the_partitions_of_log_directories_alone(broker: Path) -> None:
+    folders = [row for row in outline([str(broker.parent)]) if isinstance(row, FoundFolder)]
+    assert [Path(row.path).name.partition(".")[0] for row in folders] == ["my-topic-3", "t-0", "t-0", "t-0"]
+    assert {row.owner.broker_id for row in folders} == {5}
+    inside = [row for row in outline([str(broker / "my-topic-3")]) if isinstance(row, FoundFolder)]
+    assert inside == []
+
+
+def test_an_outline_names_nothing_twice(broker: Path) -> None:
+    """Whether a folder is put off or was named by itself, and whichever comes first."""
+    paths = [str(broker / "my-topic-3"), str(broker / "my-topic-3" / f"{BASE}.log"), str(broker)]
+    expected = sorted(map(str, discover([str(broker)])))
+    for order in (paths, paths[::-1], [*paths, *paths]):
+        assert sorted(map(str, _looked_into(order))) == expected
+
+
+def test_a_link_back_up_is_seen_from_a_folder_that_was_put_off(broker: Path) -> None:
+    (broker / "my-topic-3" / "up").symlink_to(broker)
+    rows = _looked_into([str(broker.parent)])
+    assert [row for row in rows if isinstance(row, Unreadable)] == [
+        Unreadable(str(broker / "my-topic-3" / "up"), "it is a link to a folder above it")
+    ]
+    assert sorted(map(str, rows)) == sorted(map(str, discover([str(broker.parent)])))
