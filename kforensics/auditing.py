@@ -13,13 +13,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from kforensics.forensics.asked import Asked
 from kforensics.forensics.judgement import Judgement
 from kforensics.forensics.tables import RESULTS
 from kforensics.investigation import Investigation
 from kforensics.parsers.discover import FoundFile
 from kforensics.parsers.source import open_source
 from kforensics.parsers.tables import TABLES, Table
-from kforensics.pool import Asked, judgements
+from kforensics.pool import judgements
 
 __all__ = ["STORED", "AuditRequest", "Stages", "audited", "judged"]
 

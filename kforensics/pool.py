@@ -8,21 +8,19 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing.context import BaseContext
 from typing import Any
 
-from kforensics.errors import InputError
+from kforensics.forensics.asked import Asked, arrived, finished, judged_whole, summarised, task_of
 from kforensics.forensics.examine import Examination
-from kforensics.forensics.families import GROUPS
-from kforensics.forensics.judgement import Judgement, judge, noters_of, unread, with_records
+from kforensics.forensics.judgement import Judgement
 from kforensics.forensics.partition import Partition
-from kforensics.forensics.rules import Rules
 from kforensics.forensics.splits import SPLIT_SIZE, splits_of
-from kforensics.forensics.stretch import Split, Stretch, Task, gathered, stretches
+from kforensics.forensics.stretch import Split
 
-__all__ = ["Asked", "judgements"]
+__all__ = ["judgements"]
 
 Advance = Callable[[int], object]
 # Splits and partitions that may be worked at or wait to be taken, per process: what waits takes memory.
@@ -30,23 +28,6 @@ AHEAD = 3
 # Bytes of small partitions that one process takes together.
 TOGETHER = 32 << 20
 MOST_TOGETHER = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What to look for in partitions.
-
-    Attributes:
-        rules: limits and the time of evaluation.
-        families: which findings, a name in ``families.GROUPS``.
-        watches_indexes: whether offset and time indexes are compared with the log.
-        records: whether records are decoded, checked and searched for what is there twice.
-    """
-
-    rules: Rules
-    families: str = "all"
-    watches_indexes: bool = True
-    records: bool = False
 
 
 def judgements(
@@ -68,7 +49,7 @@ def judgements(
     """
     if processes is None or processes == 1:
         for partition in partitions:
-            yield _judged(partition, asked, workers=None if processes is None else 0)
+            yield judged_whole(partition, asked, workers=None if processes is None else 0)
             advance(partition.size)
         return
     # One process may have a whole partition while the others have as much left to do.
@@ -141,20 +122,15 @@ def _ordered(
             continue
         partition = job.partitions[0]
         if at == 0:
-            merging, failed = Examination(_task(partition, asked, workers=0)), None
+            merging, failed = Examination(task_of(partition, asked, workers=0)), None
         found, why = future.result()
         failed = failed or why
         if merging and not failed:
-            merging.add(_arrived(partition, found))
+            merging.add(arrived(partition, stretch) for stretch in found)
         advance(_size(partition, job.splits[at]))
         if at == len(job.splits) - 1 and merging:
-            yield _finished(partition, asked, merging, failed, None)
+            yield finished(partition, asked, merging, failed, None)
             merging = None
-
-
-def _arrived(partition: Partition, found: list[Stretch]) -> Iterator[Stretch]:
-    for stretch in found:
-        yield replace(stretch, evidence=stretch.evidence.with_entries(partition))
 
 
 def _work(jobs: Iterator[_Job], asked: Asked) -> Iterator[tuple[_Job, int, Callable[[], Any]]]:
@@ -162,7 +138,7 @@ def _work(jobs: Iterator[_Job], asked: Asked) -> Iterator[tuple[_Job, int, Calla
         if not job.splits:
             yield job, 0, partial(_judged_together, job.partitions, asked)
         for at, split in enumerate(job.splits):
-            yield job, at, partial(_summarised, job.partitions[0], asked, split)
+            yield job, at, partial(summarised, job.partitions[0], asked, split)
 
 
 def _size(partition: Partition, split: Split) -> int:
@@ -170,43 +146,5 @@ def _size(partition: Partition, split: Split) -> int:
     return stop - split.start
 
 
-def _task(partition: Partition, asked: Asked, workers: int | None) -> Task:
-    families = GROUPS[asked.families]
-    return Task(partition, asked.rules, noters_of(families), asked.watches_indexes, workers)
-
-
 def _judged_together(partitions: tuple[Partition, ...], asked: Asked) -> list[Judgement]:
-    return [_judged(partition, asked, workers=0) for partition in partitions]
-
-
-def _judged(partition: Partition, asked: Asked, workers: int | None) -> Judgement:
-    """Return what is to be said of a partition that is read whole."""
-    task = _task(partition, asked, workers)
-    examination = Examination(task)
-    try:
-        for segment in range(len(partition.segments)):
-            examination.add(stretches(task, Split(segment)))
-    except InputError as error:
-        return unread(partition.place, partition.folder, partition.size, str(error))
-    return _finished(partition, asked, examination, None, workers)
-
-
-def _summarised(partition: Partition, asked: Asked, split: Split) -> tuple[list[Stretch], str | None]:
-    """Return the stretches of a split, or why it cannot be read."""
-    try:
-        found = gathered(_task(partition, asked, workers=0), split)
-        return [replace(stretch, evidence=stretch.evidence.without_entries()) for stretch in found], None
-    except InputError as error:
-        return [], str(error)
-
-
-def _finished(
-    partition: Partition, asked: Asked, examination: Examination, failed: str | None, workers: int | None
-) -> Judgement:
-    if failed:
-        return unread(partition.place, partition.folder, partition.size, failed)
-    try:
-        case = examination.case()
-        return judge(with_records(case, workers) if asked.records else case, GROUPS[asked.families])
-    except InputError as error:
-        return unread(partition.place, partition.folder, partition.size, str(error))
+    return [judged_whole(partition, asked, workers=0) for partition in partitions]

@@ -16,12 +16,13 @@ import pyarrow.dataset as ds
 import pytest
 
 import kforensics
+from kforensics.forensics.asked import Asked
 from kforensics.forensics.partition import partitions_of
 from kforensics.forensics.rules import Rules
 from kforensics.forensics.splits import splits_of
 from kforensics.forensics.tables import RESULTS
 from kforensics.parsers.discover import FoundFile, discover
-from kforensics.pool import Asked, judgements
+from kforensics.pool import judgements
 from tests.command import SAMPLES, run, sentence
 from tests.forensics.forge import forge, patch
 

@@ -1,0 +1,96 @@
+"""A partition whole, from what to look for in it to its judgement; where it cannot be read, the judgement says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kforensics.errors import InputError
+from kforensics.forensics.examine import Examination
+from kforensics.forensics.families import GROUPS
+from kforensics.forensics.judgement import Judgement, judge, noters_of, unread, with_records
+from kforensics.forensics.partition import Partition
+from kforensics.forensics.rules import Rules
+from kforensics.forensics.stretch import Split, Stretch, Task, gathered, stretches
+
+__all__ = ["Asked", "arrived", "finished", "judged_whole", "summarised", "task_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to look for in partitions.
+
+    Attributes:
+        rules: limits and the time of evaluation.
+        families: which findings, a name in ``families.GROUPS``.
+        watches_indexes: whether offset and time indexes are compared with the log.
+        records: whether records are decoded, checked and searched for what is there twice.
+    """
+
+    rules: Rules
+    families: str = "all"
+    watches_indexes: bool = True
+    records: bool = False
+
+
+def task_of(partition: Partition, asked: Asked, workers: int | None) -> Task:
+    """Return what to do with a partition.
+
+    Args:
+        partition: its files.
+        asked: what to look for.
+        workers: threads that read, 0 for none beside the caller's, None for one per processor.
+    """
+    return Task(partition, asked.rules, noters_of(GROUPS[asked.families]), asked.watches_indexes, workers)
+
+
+def judged_whole(partition: Partition, asked: Asked, workers: int | None) -> Judgement:
+    """Return what is to be said of a partition that is read from its beginning to its end.
+
+    Args:
+        partition: its files.
+        asked: what to look for.
+        workers: as for :func:`task_of`.
+    """
+    task = task_of(partition, asked, workers)
+    examination = Examination(task)
+    try:
+        for segment in range(len(partition.segments)):
+            examination.add(stretches(task, Split(segment)))
+    except InputError as error:
+        return unread(partition.place, partition.folder, partition.size, str(error))
+    return finished(partition, asked, examination, None, workers)
+
+
+def summarised(partition: Partition, asked: Asked, split: Split) -> tuple[list[Stretch], str | None]:
+    """Return the stretches of a split as they travel, or why it cannot be read."""
+    try:
+        found = gathered(task_of(partition, asked, workers=0), split)
+        return [replace(stretch, evidence=stretch.evidence.without_entries()) for stretch in found], None
+    except InputError as error:
+        return [], str(error)
+
+
+def arrived(partition: Partition, stretch: Stretch) -> Stretch:
+    """Return a stretch that has travelled, as it was."""
+    return replace(stretch, evidence=stretch.evidence.with_entries(partition))
+
+
+def finished(
+    partition: Partition, asked: Asked, examination: Examination, failed: str | None, workers: int | None
+) -> Judgement:
+    """Return what is to be said of a partition all of whose stretches were taken.
+
+    Args:
+        partition: its files.
+        asked: what to look for.
+        examination: has taken them.
+        failed: why one of them could not be read, None if all could.
+        workers: as for :func:`task_of`.
+    """
+    if failed:
+        return unread(partition.place, partition.folder, partition.size, failed)
+    try:
+        case = examination.case()
+        return judge(with_records(case, workers) if asked.records else case, GROUPS[asked.families])
+    except InputError as error:
+        return unread(partition.place, partition.folder, partition.size, str(error))
