@@ -11,13 +11,13 @@ from kforensics.arguments import isolation_level, offset_range, pattern, time_ra
 from kforensics.dump_files import Outcome, find_files
 from kforensics.errors import InputError
 from kforensics.files_reader import FilesReader, Isolation, drained, judge_of, kind_to_read, served
+from kforensics.parsers.arrow import Parts, arrow_table, table_of_parts
 from kforensics.parsers.codecs import DEFAULT_BUDGET
 from kforensics.parsers.file_rows import Reading, damage_rows, table_of
 from kforensics.parsers.kernels.choice import kernels_for
 from kforensics.parsers.rows import Damage
 from kforensics.parsers.selection import Selection
 from kforensics.parsers.tables import TABLES, Table
-from kforensics.render.arrow import Parts, arrow_table, table_of_parts
 from kforensics.render.values import shape
 
 if TYPE_CHECKING:

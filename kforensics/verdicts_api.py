@@ -16,7 +16,7 @@ from kforensics.forensics.result_columns import Rows
 from kforensics.forensics.tables import RESULTS
 from kforensics.forensics.twice.written_twice import MEMORY
 from kforensics.investigation import Investigation, investigate
-from kforensics.render.arrow import table_of_parts
+from kforensics.parsers.arrow import table_of_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa

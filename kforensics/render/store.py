@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from kforensics.errors import UsageError
 from kforensics.forensics.result_columns import Rows
+from kforensics.parsers.arrow import GROUP_BYTES, arrow_batches, arrow_schema_of
 from kforensics.parsers.tables import Table
-from kforensics.render.arrow import GROUP_BYTES, arrow_batches, arrow_schema_of
 
 __all__ = ["EvidenceStore"]
 

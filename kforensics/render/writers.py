@@ -13,9 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from kforensics.errors import UsageError
-from kforensics.parsers.tables import Table, with_words
-from kforensics.render.ahead import ahead
-from kforensics.render.arrow import (
+from kforensics.parsers.arrow import (
     Parts,
     arrow_schema_of,
     batches_of_parts,
@@ -23,6 +21,8 @@ from kforensics.render.arrow import (
     with_dictionaries,
     without_dictionaries,
 )
+from kforensics.parsers.tables import Table, with_words
+from kforensics.render.ahead import ahead
 from kforensics.render.formats import Format
 from kforensics.render.pages import TableWriter, plain
 from kforensics.render.terminal import json_printable

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kforensics.parsers.arrow import arrow_table, table_of_parts
 from kforensics.parsers.columns import columns_of
 from kforensics.parsers.discover import FoundFile, discover
 from kforensics.parsers.file_rows import LOG_KINDS, Reading, file_rows
@@ -19,7 +20,6 @@ from kforensics.parsers.rows import Damage
 from kforensics.parsers.selection import Range, Selection
 from kforensics.parsers.source import BytesSource, Source, open_source
 from kforensics.parsers.tables import TABLES, arrow_schema, with_words
-from kforensics.render.arrow import arrow_table, table_of_parts
 from kforensics.render.values import shape
 from tests.parsers.builders import CODECS, GZIP, LZ4, NOW, ZSTD, batch, batch_of, batches, legacy_segment, record
 

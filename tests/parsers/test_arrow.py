@@ -3,9 +3,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from kforensics.parsers.tables import TABLES, Table, arrow_schema
-from kforensics.render import arrow
-from kforensics.render.arrow import (
+from kforensics.parsers import arrow
+from kforensics.parsers.arrow import (
     arrow_table,
     batches_of_parts,
     chunked,
@@ -14,6 +13,7 @@ from kforensics.render.arrow import (
     with_dictionaries,
     without_dictionaries,
 )
+from kforensics.parsers.tables import TABLES, Table, arrow_schema
 from tests.render.rows import rows_of
 
 

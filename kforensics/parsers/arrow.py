@@ -23,6 +23,7 @@ __all__ = [
     "batches_of_parts",
     "chunked",
     "grouped",
+    "plain_text",
     "table_of_parts",
     "with_dictionaries",
     "without_dictionaries",
@@ -133,9 +134,14 @@ def without_dictionaries(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordB
     """Return a record batch with its text as it is."""
     import pyarrow as pa  # as above
 
-    is_dictionary = pa.types.is_dictionary
-    columns = [column.dictionary_decode() if is_dictionary(column.type) else column for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_arrays([plain_text(column) for column in batch.columns], schema=schema)
+
+
+def plain_text(column: pa.Array) -> pa.Array:
+    """Return a column with its text as it is, if that is in a dictionary."""
+    import pyarrow as pa  # as above
+
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _fitting(kind: pa.DataType) -> Callable[[Any], Any]:
