@@ -12,7 +12,7 @@ from kforensics.forensics.partition import Partition
 from kforensics.forensics.rules import Rules
 from kforensics.forensics.stretch import Split, Stretch, Task, gathered, stretches
 
-__all__ = ["Asked", "arrived", "finished", "judged_whole", "summarised", "task_of"]
+__all__ = ["Asked", "arrived", "departing", "finished", "judged_whole", "summarised", "task_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,27 @@ def judged_whole(partition: Partition, asked: Asked, workers: int | None) -> Jud
     return finished(partition, asked, examination, None, workers)
 
 
-def summarised(partition: Partition, asked: Asked, split: Split) -> tuple[list[Stretch], str | None]:
-    """Return the stretches of a split as they travel, or why it cannot be read."""
+def summarised(
+    partition: Partition, asked: Asked, split: Split, cuts: tuple[int, ...] | None = None
+) -> tuple[list[Stretch], str | None]:
+    """Return the stretches of a split as they travel, or why it cannot be read.
+
+    Args:
+        partition: its files.
+        asked: what to look for.
+        split: which part.
+        cuts: offsets at which to cut the log, None for those of the snapshots.
+    """
     try:
-        found = gathered(task_of(partition, asked, workers=0), split)
-        return [replace(stretch, evidence=stretch.evidence.without_entries()) for stretch in found], None
+        found = gathered(replace(task_of(partition, asked, workers=0), cuts=cuts), split)
+        return [departing(stretch) for stretch in found], None
     except InputError as error:
         return [], str(error)
+
+
+def departing(stretch: Stretch) -> Stretch:
+    """Return a stretch as it travels: entries of indexes are read again where it arrives."""
+    return replace(stretch, evidence=stretch.evidence.without_entries())
 
 
 def arrived(partition: Partition, stretch: Stretch) -> Stretch:

@@ -14,7 +14,7 @@ from kforensics.parsers.batches import Walk
 from kforensics.parsers.rows import Batch
 from kforensics.parsers.source import open_source
 
-__all__ = ["SPLIT_SIZE", "splits_of"]
+__all__ = ["SPLIT_SIZE", "segment_splits", "splits_of"]
 
 # Bytes of a split, about: so large that what it costs to begin one does not show.
 SPLIT_SIZE = 128 << 20
@@ -27,12 +27,19 @@ def splits_of(partition: Partition, size: int = SPLIT_SIZE) -> list[Split]:
         partition: its files.
         size: bytes that a split should have at least.
     """
-    found = []
-    for number, segment in enumerate(partition.segments):
-        cuts = list(_cuts(partition, number, size)) if segment.size >= 2 * size else []
-        ends: list[int | None] = [*cuts, None]
-        found += [Split(number, start, stop) for start, stop in zip([0, *cuts], ends, strict=True)]
-    return found
+    return [split for number in range(len(partition.segments)) for split in segment_splits(partition, number, size)]
+
+
+def segment_splits(partition: Partition, number: int, size: int = SPLIT_SIZE) -> list[Split]:
+    """Return the splits of a segment.
+
+    Args:
+        partition: its files.
+        number: of the segment in it.
+        size: bytes that a split should have at least.
+    """
+    cuts = list(_cuts(partition, number, size)) if partition.segments[number].size >= 2 * size else []
+    return [Split(number, start, stop) for start, stop in zip([0, *cuts], [*cuts, None], strict=True)]
 
 
 def _cuts(partition: Partition, number: int, size: int) -> Iterator[int]:

@@ -5,7 +5,7 @@ A log is cut where a snapshot was taken, so that the state there can be compared
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,7 +22,7 @@ from kforensics.parsers.kernels.choice import Choice, kernels_for
 from kforensics.parsers.rows import Damage
 from kforensics.parsers.source import open_source
 
-__all__ = ["Gathering", "Split", "Stretch", "Task", "gathered", "joined", "stretches"]
+__all__ = ["Gathering", "Joining", "Split", "Stretch", "Task", "gathered", "stretches"]
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 
@@ -191,28 +191,40 @@ class Gathering:
         self._logs[-2:] = [(some + more, merged_logs(left, right, self._task.rules, self._task.noters))]
 
 
+class Joining:
+    """Joins stretches, as they come in the order of the log, between which it was not cut."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._done: list[Stretch] = []
+        self._gathering, self._cuts = Gathering(task), tuple[int, ...]()
+        self._passed: set[int] = set()
+
+    def add(self, stretch: Stretch) -> None:
+        """Take the stretch behind those before."""
+        # Of a split the first stretch names the cuts of the splits before it too.
+        ahead = tuple(cut for cut in stretch.cuts if cut not in self._passed)
+        if ahead:
+            self._passed.update(ahead)
+            self._done.append(_as_stretch(self._gathering, self._cuts))
+            self._gathering, self._cuts = Gathering(self._task), ahead
+        self._gathering.add(stretch)
+
+    def found(self) -> list[Stretch]:
+        """Return one stretch for each cut, and one for what stands before the first; no other may be added."""
+        return [*self._done, _as_stretch(self._gathering, self._cuts)]
+
+
 def gathered(task: Task, split: Split) -> list[Stretch]:
     """Return the stretches of a split, one for each cut in it and one for what stands before the first.
 
     Raises:
         InputError: the segment cannot be read.
     """
-    return list(joined(task, stretches(task, split)))
-
-
-def joined(task: Task, found: Iterable[Stretch]) -> Iterator[Stretch]:
-    """Yield stretches that follow each other, those put together between which the log was not cut."""
-    gathering, cuts = Gathering(task), tuple[int, ...]()
-    passed: set[int] = set()
-    for stretch in found:
-        # Of a split the first stretch names the cuts of the splits before it too.
-        ahead = tuple(cut for cut in stretch.cuts if cut not in passed)
-        if ahead:
-            passed.update(ahead)
-            yield _as_stretch(gathering, cuts)
-            gathering, cuts = Gathering(task), ahead
-        gathering.add(stretch)
-    yield _as_stretch(gathering, cuts)
+    joining = Joining(task)
+    for stretch in stretches(task, split):
+        joining.add(stretch)
+    return joining.found()
 
 
 def _as_stretch(gathering: Gathering, cuts: tuple[int, ...]) -> Stretch:
