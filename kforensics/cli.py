@@ -16,7 +16,7 @@ import typer
 from kforensics import __version__
 from kforensics.cli_questions import add_questions
 from kforensics.cli_values import PlainCommand, PlainGroup
-from kforensics.errors import InputError, KforensicsError, UsageError
+from kforensics.errors import EngineError, InputError, KforensicsError, UsageError
 
 __all__ = ["app", "main"]
 
@@ -296,7 +296,7 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     except UsageError as error:
         _fail(error, USAGE)
-    except InputError as error:
+    except (InputError, EngineError) as error:
         _fail(error, UNREADABLE)
     except KforensicsError as error:
         _fail(error, FINDINGS)

@@ -3,6 +3,7 @@
 KforensicsError
 ├── UsageError (ValueError)            the request itself cannot be answered: exit 2
 ├── MissingExtraError (ImportError)    an optional part is not installed: exit 1
+├── EngineError (RuntimeError)         Spark does not start, or breaks off: exit 3
 └── InputError (OSError)               an input cannot be read at all: exit 3
     ├── InputMissingError (FileNotFoundError)
     ├── InputForbiddenError (PermissionError)
@@ -12,6 +13,7 @@ KforensicsError
 from __future__ import annotations
 
 __all__ = [
+    "EngineError",
     "InputError",
     "InputForbiddenError",
     "InputKindError",
@@ -44,6 +46,10 @@ class MissingExtraError(KforensicsError, ImportError):
 
     def __str__(self) -> str:
         return f"{self.module} is not installed. Install it with: pip install 'kforensics[{self.extra}]'"
+
+
+class EngineError(KforensicsError, RuntimeError):
+    """The engine that should do the work does not start or breaks off; the message says what can be done about it."""
 
 
 class InputError(KforensicsError, OSError):

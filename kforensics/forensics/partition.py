@@ -14,7 +14,16 @@ from kforensics.parsers.rows import Damage
 from kforensics.parsers.source import file_name, open_source
 from kforensics.parsers.text_checkpoint import OffsetCheckpointEntry, read_offset_checkpoint
 
-__all__ = ["CLEANER", "HIGH_WATERMARK", "LOG_START", "RECOVERY_POINT", "LogDir", "Partition", "partitions_of"]
+__all__ = [
+    "CLEANER",
+    "HIGH_WATERMARK",
+    "LOG_START",
+    "RECOVERY_POINT",
+    "LogDir",
+    "Partition",
+    "order_of",
+    "partitions_of",
+]
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
@@ -121,7 +130,7 @@ def partitions_of(files: Iterable[FoundFile]) -> list[Partition]:
     roots |= {path: list(_beside(path)) for path in named if path is not None}
     log_dirs = {path: _log_dir(path, some) for path, some in roots.items()}
     found_in = (_partition(folder, some, log_dirs) for folder, some in by_folder.items())
-    return sorted((one for one in found_in if one.segments), key=_order)
+    return sorted((one for one in found_in if one.segments), key=lambda one: order_of(one.place, one.folder))
 
 
 def _beside(log_dir: str) -> Iterator[FoundFile]:
@@ -143,9 +152,14 @@ def _root_file(log_dir: str, path: str, kind: str) -> FoundFile | None:
         return FoundFile(path, kind, 0, log_dir=log_dir)  # reading it will fail again, and say why
 
 
-def _order(partition: Partition) -> tuple[str, str, int, str]:
-    place = partition.place
-    return place.log_dir or "", place.topic or "", -1 if place.partition is None else place.partition, partition.folder
+def order_of(place: Place, folder: str) -> tuple[str, str, int, str]:
+    """Return by what partitions are ordered: log directory, topic, number.
+
+    Args:
+        place: of a partition.
+        folder: where its files lie.
+    """
+    return place.log_dir or "", place.topic or "", -1 if place.partition is None else place.partition, folder
 
 
 def _folder(found: FoundFile) -> str:

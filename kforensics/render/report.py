@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
+from operator import attrgetter
 from typing import Any
 
 from kforensics.forensics.findings import Finding, Severity
 from kforensics.forensics.judgement import Judgement
+from kforensics.forensics.partition import order_of
 from kforensics.forensics.verdicts import remedy
 from kforensics.parsers.log_rows import Place
 from kforensics.printable import printable
 from kforensics.render.moments import amount, duration, moment, size_text
 from kforensics.render.stories import partition_name
 
-__all__ = ["Report", "cards"]
+__all__ = ["Report", "Unread", "cards"]
 
 # So many findings are told in full; all of them are in the store, and in every other format.
 SHOWN = 20
 # Of a partition and a code, so many.
 SHOWN_ALIKE = 3
 HOLDERS = 10
+# So many partitions that could not be read are named.
+NAMED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A finding that may be told in full."""
+
+    place: Place
+    folder: str
+    finding: Finding
+    nth: int
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """The worst first, else as partitions are ordered, however they came."""
+        return -self.finding.severity, order_of(self.place, self.folder), self.nth
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +55,47 @@ class _Held:
     holder: Any
     hidden_records: int
 
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """The longest silent first."""
+        return int(self.holder["last_timestamp"]), order_of(self.place, self.folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A partition that could not be read.
+
+    Attributes:
+        place: which.
+        folder: where its files lie.
+        why: why not.
+    """
+
+    place: Place
+    folder: str
+    why: str
+
 
 @dataclass(slots=True)
 class Report:
-    """Takes judgements as they come and keeps what a report needs of them.
+    """Takes judgements in any order and keeps what a report needs of them: some of the worst, and counts of all.
 
     Attributes:
         as_of_ms: time of evaluation.
         partitions: how many there were.
-        unread: those that could not be read, and why.
+        size: bytes of them.
+        unread_count: how many could not be read.
+        unread: some of those.
     """
 
     as_of_ms: int
     partitions: int = 0
     size: int = 0
-    unread: list[tuple[str, str]] = field(default_factory=list)
+    unread_count: int = 0
+    unread: list[Unread] = field(default_factory=list)
     _worst: Counter[Severity | None] = field(default_factory=Counter)
     _codes: Counter[tuple[Severity, str]] = field(default_factory=Counter)
-    _findings: list[tuple[Place, str, Finding]] = field(default_factory=list)
+    _findings: list[_Told] = field(default_factory=list)
     _held: list[_Held] = field(default_factory=list)
     _log_dirs: set[str | None] = field(default_factory=set)
 
@@ -63,32 +105,32 @@ class Report:
         self.size += judgement.size
         self._log_dirs.add(judgement.place.log_dir)
         if judgement.why is not None:
-            self.unread.append((partition_name(judgement.place, judgement.folder), judgement.why))
+            self.unread_count += 1
+            self._keep(unread=[Unread(judgement.place, judgement.folder, judgement.why)])
             return
         self._worst[judgement.worst] += 1
         self._codes.update((found.severity, found.code.name) for found in judgement.findings)
-        alike: Counter[str] = Counter()
-        for found in judgement.findings:
-            alike[found.code.name] += 1
-            if found.severity >= Severity.WARNING and alike[found.code.name] <= SHOWN_ALIKE:
-                self._findings.append((judgement.place, judgement.folder, found))
-        self._findings = nsmallest(SHOWN, self._findings, key=lambda item: -item[2].severity)
-        self._keep_holder(judgement)
+        self._keep(told=_worth_telling(judgement), held=_holding_back(judgement))
+
+    def merge(self, other: Report) -> None:
+        """Take all that another report has taken."""
+        self.partitions += other.partitions
+        self.size += other.size
+        self.unread_count += other.unread_count
+        self._log_dirs |= other._log_dirs
+        self._worst.update(other._worst)
+        self._codes.update(other._codes)
+        self._keep(other.unread, other._findings, other._held)
+
+    def _keep(self, unread: Iterable[Unread] = (), told: Iterable[_Told] = (), held: Iterable[_Held] = ()) -> None:
+        self.unread = nsmallest(NAMED, [*self.unread, *unread], key=lambda one: order_of(one.place, one.folder))
+        self._findings = nsmallest(SHOWN, [*self._findings, *told], key=attrgetter("rank"))
+        self._held = nsmallest(HOLDERS, [*self._held, *held], key=attrgetter("rank"))
 
     @property
     def worst(self) -> Severity | None:
         """The worst severity found."""
         return max((severity for severity in self._worst if severity is not None), default=None)
-
-    def _keep_holder(self, judgement: Judgement) -> None:
-        stable = judgement.stable
-        if stable is None or stable.holder is None or judgement.log_end_offset is None:
-            return
-        end = judgement.log_end_offset
-        held = _Held(
-            judgement.place, judgement.folder, stable.last_stable_offset, end, stable.holder, stable.hidden_records
-        )
-        self._held = nsmallest(HOLDERS, [*self._held, held], key=lambda one: int(one.holder["last_timestamp"]))
 
     def lines(self) -> Iterator[str]:
         """Yield the report."""
@@ -99,7 +141,7 @@ class Report:
 
     def _head(self) -> Iterator[str]:
         verdict = "CLEAN" if self.worst is None else str(self.worst).upper()
-        if self.unread:
+        if self.unread_count:
             verdict += ", AND NOT ALL COULD BE READ"
         judged = f"{amount(self.partitions, 'partition')}, {size_text(self.size)} of log"
         yield f"{verdict}: {judged}, judged as of {moment(self.as_of_ms)} UTC"
@@ -109,18 +151,20 @@ class Report:
             if self._worst[severity]
         ]
         parts += [f"{self._worst[None]:,} clean"] if self._worst[None] else []
-        parts += [f"{len(self.unread):,} unread"] if self.unread else []
+        parts += [f"{self.unread_count:,} unread"] if self.unread_count else []
         yield f"partitions by their worst finding: {', '.join(parts)}"
-        for name, why in self.unread:
-            yield f"  not read: {name}: {printable(why)}"
+        for one in self.unread:
+            yield f"  not read: {partition_name(one.place, one.folder)}: {printable(one.why)}"
+        if self.unread_count > len(self.unread):
+            yield f"  … and {self.unread_count - len(self.unread):,} more"
 
     def _findings_told(self) -> Iterator[str]:
         if not self._findings:
             return
         yield ""
         yield "What was found, the worst first"
-        for place, folder, found in self._findings:
-            yield from _told(self._where(place, folder), place, found)
+        for one in self._findings:
+            yield from _told(self._where(one.place, one.folder), one.place, one.finding)
         told = len(self._findings)
         more = sum(count for (severity, _), count in self._codes.items() if severity >= Severity.WARNING) - told
         if more > 0:
@@ -147,6 +191,23 @@ class Report:
         yield "All findings by code"
         for (severity, code), count in sorted(self._codes.items(), key=lambda item: (-item[0][0], item[0][1])):
             yield f"  {severity!s:<8}  {code:<36}  {count:>9,}"
+
+
+def _worth_telling(judgement: Judgement) -> Iterator[_Told]:
+    """Yield the findings from warnings on, of each code only some."""
+    alike: Counter[str] = Counter()
+    for nth, found in enumerate(judgement.findings):
+        alike[found.code.name] += 1
+        if found.severity >= Severity.WARNING and alike[found.code.name] <= SHOWN_ALIKE:
+            yield _Told(judgement.place, judgement.folder, found, nth)
+
+
+def _holding_back(judgement: Judgement) -> Iterator[_Held]:
+    """Yield the transaction that holds back the last stable offset, if one does."""
+    stable, end = judgement.stable, judgement.log_end_offset
+    if stable is not None and stable.holder is not None and end is not None:
+        offset = stable.last_stable_offset
+        yield _Held(judgement.place, judgement.folder, offset, end, stable.holder, stable.hidden_records)
 
 
 def _told(where: str, place: Place, found: Finding) -> Iterator[str]:
