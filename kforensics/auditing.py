@@ -22,7 +22,7 @@ from kforensics.parsers.source import open_source
 from kforensics.parsers.tables import TABLES, Table
 from kforensics.pool import judgements
 
-__all__ = ["STORED", "AuditRequest", "Stages", "audited", "judged"]
+__all__ = ["STORED", "AuditRequest", "Stages", "audited", "judged", "sha256_of"]
 
 # What a store has beside the verdicts: whose bytes they speak of, and which of them could not be read.
 STORED: dict[str, Table] = {name: TABLES[name] for name in ("files", "damage")} | RESULTS
@@ -148,11 +148,11 @@ def _manifest(
 def _input(found: FoundFile, *, with_checksum: bool) -> dict[str, Any]:
     said: dict[str, Any] = {"path": found.path, "size": found.size, "mtime_ms": found.mtime_ms}
     if with_checksum:
-        said["sha256"] = _sha256(found.path)
+        said["sha256"] = sha256_of(found.path)
     return said
 
 
-def _sha256(path: str) -> str | None:
+def sha256_of(path: str) -> str | None:
     """Return the SHA-256 of a file, None if it cannot be read any more."""
     digest = hashlib.sha256()
     try:

@@ -13,13 +13,14 @@ from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from kforensics.errors import UsageError
 from kforensics.forensics.result_columns import Rows
 from kforensics.parsers.arrow import GROUP_BYTES, arrow_batches, arrow_schema_of
 from kforensics.parsers.tables import Table
 
-__all__ = ["EvidenceStore"]
+__all__ = ["MANIFEST", "EvidenceStore", "TableFile", "manifest_text"]
 
 MANIFEST = "manifest.json"
 PART = "part-0.parquet"
@@ -38,7 +39,7 @@ class EvidenceStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-        self._tables: dict[str, _TableFile] = {}
+        self._tables: dict[str, TableFile] = {}
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"{folder} is there already; choose another folder for --output, or move it away")
         try:
@@ -81,30 +82,45 @@ class EvidenceStore:
             for table in tables.values():
                 self._file(table).close()
             counts = {name: self._tables[name].rows for name in sorted(self._tables)}
-            text = json.dumps({**manifest, "rows": counts}, indent=2, ensure_ascii=False)
-            (self._part / MANIFEST).write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
+            (self._part / MANIFEST).write_bytes(manifest_text(manifest, counts))
             if self._folder.exists():
                 self._folder.rmdir()
             self._part.replace(self._folder)
         except OSError as error:
             raise UsageError(f"cannot write {self._folder}: {error.strerror}; choose another place for it") from error
 
-    def _file(self, table: Table) -> _TableFile:
+    def _file(self, table: Table) -> TableFile:
         if table.name not in self._tables:
             (self._part / table.name).mkdir()
-            self._tables[table.name] = _TableFile(self._part / table.name / PART, arrow_schema_of(table))
+            self._tables[table.name] = TableFile(self._part / table.name / PART, arrow_schema_of(table))
         return self._tables[table.name]
 
 
-class _TableFile:
+def manifest_text(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> bytes:
+    """Return the bytes of a manifest.
+
+    Args:
+        manifest: what stands in it, the counts of rows excepted.
+        counts: rows by table.
+    """
+    text = json.dumps({**manifest, "rows": counts}, indent=2, ensure_ascii=False)
+    return f"{text}\n".encode(errors="backslashreplace")
+
+
+class TableFile:
     """One Parquet file; small additions are gathered into row groups.
+
+    Args:
+        path: where it is.
+        schema: of its rows.
+        system: file system of the path, None for a local one.
 
     Attributes:
         rows: how many were added.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._writer: pq.ParquetWriter | None = pq.ParquetWriter(path, schema, compression="zstd")
+    def __init__(self, path: Path | str, schema: pa.Schema, system: fs.FileSystem | None = None) -> None:
+        self._writer: pq.ParquetWriter | None = pq.ParquetWriter(path, schema, filesystem=system, compression="zstd")
         self._waiting: list[pa.RecordBatch] = []
         self._size, self.rows = 0, 0
 

@@ -9,6 +9,7 @@ import pytest
 
 from kforensics import errors
 from kforensics.errors import (
+    EngineError,
     InputError,
     InputForbiddenError,
     InputKindError,
@@ -26,6 +27,7 @@ EXAMPLES: list[tuple[KforensicsError, type[Exception], str]] = [
         ImportError,
         "pyspark is not installed. Install it with: pip install 'kforensics[spark]'",
     ),
+    (EngineError("Spark does not start"), RuntimeError, "Spark does not start"),
     (InputError("a.log", "why"), OSError, "cannot read a.log: why"),
     (InputMissingError("a.log", "why"), FileNotFoundError, "cannot read a.log: why"),
     (InputForbiddenError("a.log", "why"), PermissionError, "cannot read a.log: why"),

@@ -1,0 +1,192 @@
+"""An evidence store that many workers write: each its own files, which the driver puts in their places at the end.
+
+On a local or mounted file system the store appears whole under its name. An object store cannot rename a folder: there
+the manifest comes last, and what has no manifest is no store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+from pyarrow import fs
+
+from kforensics.errors import UsageError
+from kforensics.forensics.result_columns import Rows
+from kforensics.parsers.arrow import arrow_batches, arrow_schema_of
+from kforensics.parsers.source import is_uri
+from kforensics.parsers.tables import Table
+from kforensics.render.store import MANIFEST, TableFile, manifest_text
+
+__all__ = ["Part", "StagedStore", "TaskParts"]
+
+TASKS = "_tasks"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file of a table that a task has written.
+
+    Attributes:
+        table: name of the table.
+        task: name of the task.
+        path: where the file is now, in the staging folder.
+        rows: how many it has.
+    """
+
+    table: str
+    task: str
+    path: str
+    rows: int
+
+
+def _place(output: str) -> tuple[fs.FileSystem, str]:
+    if is_uri(output):
+        system, path = fs.FileSystem.from_uri(output)
+        return system, str(path)
+    return fs.LocalFileSystem(), str(Path(output).absolute())
+
+
+class TaskParts:
+    """The files of one attempt of a task; those of an attempt that failed are never asked for.
+
+    Args:
+        staging: the staging folder, a path or a URI.
+        task: name of the task.
+    """
+
+    def __init__(self, staging: str, task: str) -> None:
+        self._system, self._root = _place(staging)
+        self._task, self._folder = task, f"{TASKS}/{task}-{uuid4().hex}"
+        self._files: dict[str, TableFile] = {}
+
+    def add(self, rows: Rows) -> None:
+        """Add rows to their table."""
+        if len(rows):
+            self._file(rows.table).add(rows.record_batch())
+
+    def add_values(self, table: Table, rows: Any) -> None:
+        """Add rows of Python values to a table."""
+        for batch in arrow_batches(table, rows):
+            self._file(table).add(batch)
+
+    def finish(self) -> tuple[Part, ...]:
+        """Return what was written, once all of it is on disk."""
+        for file in self._files.values():
+            file.close()
+        return tuple(Part(name, self._task, self._path(name), file.rows) for name, file in self._files.items())
+
+    def _file(self, table: Table) -> TableFile:
+        if table.name not in self._files:
+            if not self._files:
+                self._system.create_dir(f"{self._root}/{self._folder}", recursive=True)
+            path = f"{self._root}/{self._path(table.name)}"
+            self._files[table.name] = TableFile(path, arrow_schema_of(table), self._system)
+        return self._files[table.name]
+
+    def _path(self, table: str) -> str:
+        return f"{self._folder}/{table}.parquet"
+
+
+class StagedStore:
+    """A store that workers fill; it is there once it is finished.
+
+    Args:
+        output: its folder, a path or a URI; nothing may be there, or an empty folder.
+
+    Attributes:
+        staging: where the workers write.
+
+    Raises:
+        UsageError: something is there already, or it cannot be written.
+    """
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+        self._system, self._root = _place(output)
+        if self._is_taken():
+            raise UsageError(f"{output} is there already; choose another folder for --output, or move it away")
+        if is_uri(output):
+            self.staging, self._part = output, self._root
+        else:
+            path = Path(self._root)
+            self._part = self.staging = str(path.with_name(f".{path.name}.{os.getpid()}.part"))
+        try:
+            self._system.create_dir(f"{self._part}/{TASKS}", recursive=True)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take away what no manifest speaks of."""
+        finished = self._part == self._root and self._exists(f"{self._root}/{MANIFEST}")
+        with suppress(OSError):
+            self._system.delete_dir(f"{self._part}/{TASKS}" if finished else self._part)
+
+    def finish(self, parts: Iterable[Part], tables: Mapping[str, Table], manifest: Mapping[str, Any]) -> None:
+        """Put the files of the workers in their places, write the manifest, and let the store appear.
+
+        Args:
+            parts: the files.
+            tables: those the store shall have, those without rows too.
+            manifest: what stands in the manifest, the counts of rows excepted.
+
+        Raises:
+            UsageError: it cannot be written, or the workers' files are not there.
+        """
+        counts = dict.fromkeys(sorted(tables), 0)
+        try:
+            for table in tables.values():
+                self._system.create_dir(f"{self._part}/{table.name}", recursive=True)
+            for part in parts:
+                counts[part.table] += part.rows
+                self._system.move(f"{self._part}/{part.path}", f"{self._part}/{part.table}/part-{part.task}.parquet")
+            for name in [name for name, rows in counts.items() if not rows]:
+                path = f"{self._part}/{name}/part-none.parquet"
+                TableFile(path, arrow_schema_of(tables[name]), self._system).close()
+            self._system.delete_dir(f"{self._part}/{TASKS}")
+            with self._system.open_output_stream(f"{self._part}/{MANIFEST}") as stream:
+                stream.write(manifest_text(manifest, counts))
+            self._appear()
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"what the workers wrote is not in {self._output} as this machine sees it; "
+                "name a folder that all of them share for --output"
+            ) from error
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _appear(self) -> None:
+        if self._part != self._root:
+            if self._exists(self._root):
+                Path(self._root).rmdir()
+            Path(self._part).replace(self._root)
+
+    def _is_taken(self) -> bool:
+        try:
+            info = self._system.get_file_info(self._root)
+            if info.type == fs.FileType.File:
+                return True
+            return bool(self._system.get_file_info(fs.FileSelector(self._root, allow_not_found=True)))
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _exists(self, path: str) -> bool:
+        try:
+            return bool(self._system.get_file_info(path).type != fs.FileType.NotFound)
+        except OSError:
+            return False
+
+    def _unwritable(self, error: OSError) -> UsageError:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        return UsageError(f"cannot write {self._output}: {why}; choose another place for --output")
