@@ -33,6 +33,7 @@ demo: $(VENV)/core.stamp ## install into .venv, dump the transaction sample, and
 	$(RUN) kforensics audit --as-of 2026-11-21T18:00 --fail-on never sample_logs/
 
 test: $(VENV)/test.stamp ## install what the tests need, Java included, and run all tests
+	@sh scripts/s3_server.sh >/dev/null || true # it has said why
 	sh scripts/with_java.sh $(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 check: $(VENV)/dev.stamp ## format, lint, types, import contract, notebooks, docs

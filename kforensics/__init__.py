@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kforensics.api import Dump, dump
+    from kforensics.forensics.spark import register
     from kforensics.verdicts_api import Audit, audit, duplicates, lso, producers, scan, transactions, verify
 
 __version__ = "0.1.0"
@@ -18,6 +19,7 @@ __all__ = [
     "duplicates",
     "lso",
     "producers",
+    "register",
     "scan",
     "transactions",
     "verify",
@@ -28,6 +30,10 @@ def __getattr__(name: str) -> Any:
     """Load the library when it is first used: `import kforensics` stays cheap."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "register":
+        from kforensics.forensics.spark import register
+
+        return register
     from kforensics import api
 
     if hasattr(api, name):

@@ -19,6 +19,7 @@ from kforensics.forensics.judgement import Judgement
 from kforensics.forensics.partition import Partition
 from kforensics.forensics.splits import SPLIT_SIZE, splits_of
 from kforensics.forensics.stretch import Split
+from kforensics.parsers.file_systems import is_any_in_use
 
 __all__ = ["judgements"]
 
@@ -65,9 +66,10 @@ def judgements(
 def _context() -> BaseContext:
     """Return how to start processes: as copies of this one, with all it has loaded, if it has but one thread.
 
-    Another thread may hold a lock that in the copy nobody would ever give back.
+    Another thread may hold a lock that in the copy nobody would ever give back. Clients of remote file systems have
+    threads that Python does not count.
     """
-    alone = threading.active_count() == 1 and sys.platform == "linux"
+    alone = threading.active_count() == 1 and not is_any_in_use() and sys.platform == "linux"
     return multiprocessing.get_context("fork" if alone else "spawn")
 
 

@@ -68,8 +68,14 @@ FLAGS = ("is_transactional", "is_control")
 FORMAT = 2
 
 
-def columns_of(
-    found: FoundFile, source: Source, reading: Reading, report: Report, kernels: Supply
+def columns_of(  # noqa: PLR0913  # a range of a file, who is told what, and who does it
+    found: FoundFile,
+    source: Source,
+    reading: Reading,
+    report: Report,
+    kernels: Supply,
+    *,
+    workers: int | None = None,
 ) -> Iterator[pa.RecordBatch | Iterator[Row]]:
     """Yield the batches or records of a log, in the order of the bytes.
 
@@ -79,6 +85,7 @@ def columns_of(
         reading: what to read; it must not select.
         report: told of all damage, in the order of the bytes.
         kernels: gives the compiled kernels once they are there.
+        workers: threads that read, 0 for none beside the caller's, None for one per processor.
 
     Yields:
         Record batches in which text is dictionary-encoded, see :func:`.tables.with_words`, and rows between them, to be
@@ -87,7 +94,7 @@ def columns_of(
     if reading.selection != Selection():
         raise ValueError("columns are made of whole batches; a selection wants rows")
     task = _RecordColumns(found, reading) if reading.records else _BatchColumns(found, reading)
-    engine = Engine(kernels, task, source, reading.stop)
+    engine = Engine(kernels, task, source, reading.stop, workers)
     place = place_of(found)
     for item in in_turns(Walk(source, reading.start, reading.stop), engine):
         if isinstance(item, Block):

@@ -99,7 +99,7 @@ def look_into(folder: FoundFolder) -> Iterator[Found]:
 
 def _under(path: str, *, defers: bool) -> Iterator[Found | FoundFolder]:
     try:
-        folders = folders_of(path)
+        folders = folders_of(path, whole=not defers)
         entries = folders.expand(path)
     except InputError as error:
         yield Unreadable.of(error)

@@ -11,14 +11,12 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import quote
 
 from kforensics.errors import InputError, InputForbiddenError, InputKindError, InputMissingError
+from kforensics.parsers.file_systems import NO_BUCKET, NO_FILE, remote_system
 from kforensics.parsers.source import is_uri
-
-if TYPE_CHECKING:
-    from pyarrow import fs
 
 __all__ = ["Entry", "Folders", "LocalFolders", "RemoteFolders", "folders_of"]
 
@@ -77,13 +75,18 @@ class Folders(Protocol):
         """Return what two paths of the same folder have in common."""
 
 
-def folders_of(path: str) -> Folders:
+def folders_of(path: str, *, whole: bool = False) -> Folders:
     """Return the way to look at a path or URI.
 
+    Args:
+        path: any of the file system.
+        whole: whether all that lies under a folder will be asked for; a store lists it in far fewer requests then.
+
     Raises:
+        UsageError: the URI holds credentials or settings.
         InputError: no file system answers to the URI.
     """
-    return RemoteFolders(path) if is_uri(path) else LocalFolders()
+    return RemoteFolders(path, whole=whole) if is_uri(path) else LocalFolders()
 
 
 class LocalFolders:
@@ -148,69 +151,84 @@ class RemoteFolders:
 
     Args:
         uri: any URI of the file system.
+        whole: whether all that lies under a folder will be asked for.
 
     Raises:
+        UsageError: the URI holds credentials or settings.
         InputError: no file system answers to it.
     """
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, *, whole: bool = False) -> None:
         from pyarrow import fs  # only remote inputs pay for it
 
         self._types = fs
-        plain, self._question, self._query = uri.partition("?")
-        start = _magic_start(plain)
-        try:
-            self._system: fs.FileSystem = fs.FileSystem.from_uri(plain[:start] + self._question + self._query)[0]
-        except (OSError, ValueError) as error:
-            raise InputError(uri, str(error)) from error
+        self._remote = remote_system(uri)
+        # A file system with links may not be gone down blindly.
+        self._recursive = whole and self._remote.is_object_store
+        # What lies in folders, by their paths.
+        self._listed: dict[str, list[Any]] = {}
 
     def expand(self, path: str) -> list[Entry]:
         """Return what a URI or a URI with a glob names, sorted."""
-        plain = self._plain(path)
-        start = _magic_start(plain)
-        if start == len(plain):
-            return [self._info(path)]
-        base = plain[:start].rstrip("/")
-        found = sorted(self._match(self._with_query(base), plain[start:].split("/")), key=lambda entry: entry.path)
+        start = _magic_start(path)
+        if start == len(path):
+            return [self._named(path)]
+        found = sorted(self._match(path[:start].rstrip("/"), path[start:].split("/")), key=lambda entry: entry.path)
         if not found:
             raise InputMissingError(path, "there is no such file")
         return found
 
     def children(self, path: str) -> list[Entry]:
         """Return what lies in a folder, sorted by name."""
-        try:
-            infos = self._system.get_file_info(self._types.FileSelector(self._inner(path)))
-        except OSError as error:
-            raise InputError(path, str(error)) from error
-        entries = [self._entry(self.join(path, info.base_name), info) for info in infos]
+        return self._children(path, recursive=self._recursive)
+
+    def _children(self, path: str, *, recursive: bool) -> list[Entry]:
+        inner = self._remote.inner(path)
+        if inner not in self._listed:
+            self._list(path, inner, recursive=recursive)
+        entries = [self._entry(self.join(path, info.base_name), info) for info in self._listed[inner]]
         return sorted(entries, key=lambda entry: entry.name)
 
     def name(self, path: str) -> str:
         """Return the last part of a URI."""
-        return self._inner(path).rstrip("/").rpartition("/")[2]
+        return self._remote.inner(path).rpartition("/")[2]
 
     def parent(self, path: str) -> str:
         """Return the URI of the folder above."""
-        return self._with_query(self._plain(path).rstrip("/").rpartition("/")[0])
+        return path.rstrip("/").rpartition("/")[0]
 
     def join(self, path: str, name: str) -> str:
         """Return the URI of something in a folder."""
-        return self._with_query(f"{self._plain(path).rstrip('/')}/{quote(name)}")
+        return f"{path.rstrip('/')}/{quote(name)}"
 
     def identity(self, path: str) -> object:
         """Return the URI: no file system behind one has links."""
         return path
 
-    def _info(self, path: str) -> Entry:
-        try:
-            info = self._system.get_file_info(self._inner(path))
-        except OSError as error:
-            raise InputError(path, str(error)) from error
-        if info.type == self._types.FileType.NotFound:
-            raise InputMissingError(path, "there is no such file")
+    def _list(self, path: str, inner: str, *, recursive: bool) -> None:
+        with self._remote.asked(path):
+            infos = self._remote.system.get_file_info(self._types.FileSelector(inner, recursive=recursive))
+        self._listed[inner] = []
+        for info in infos:
+            self._listed.setdefault(info.path.rpartition("/")[0] if recursive else inner, []).append(info)
+            if recursive and info.type == self._types.FileType.Directory:
+                self._listed.setdefault(info.path, [])
+
+    def _named(self, path: str) -> Entry:
+        with self._remote.asked(path):
+            info = self._remote.system.get_file_info(self._remote.inner(path))
+            if info.type == self._types.FileType.NotFound:
+                raise InputMissingError(path, self._missing())
         if info.type == self._types.FileType.Unknown:
             raise InputKindError(path, "it is neither a file nor a folder")
         return self._entry(path, info)
+
+    def _missing(self) -> str:
+        """Return what is missing: a file or the bucket it would be in."""
+        remote = self._remote
+        if remote.is_object_store and remote.system.get_file_info(remote.root).type == self._types.FileType.NotFound:
+            return NO_BUCKET
+        return NO_FILE
 
     def _entry(self, path: str, info: Any) -> Entry:
         mtime_ms = None if info.mtime_ns is None else info.mtime_ns // NANOSECONDS_PER_MS
@@ -219,7 +237,8 @@ class RemoteFolders:
 
     def _match(self, path: str, patterns: list[str]) -> Iterator[Entry]:
         pattern, rest = patterns[0], patterns[1:]
-        for entry in self.children(path):
+        # Folders that a pattern leaves out need not be listed.
+        for entry in self._children(path, recursive=self._recursive and "**" in patterns):
             if pattern == "**" and entry.is_folder:
                 yield from self._match(entry.path, patterns)
             if not fnmatchcase(entry.name, pattern):
@@ -230,15 +249,6 @@ class RemoteFolders:
                 yield from self._match(entry.path, rest)
         if pattern == "**" and rest:
             yield from self._match(path, rest)
-
-    def _plain(self, path: str) -> str:
-        return path.removesuffix(self._question + self._query)
-
-    def _with_query(self, plain: str) -> str:
-        return plain + self._question + self._query
-
-    def _inner(self, path: str) -> str:
-        return str(self._types.FileSystem.from_uri(path)[1])
 
 
 def _magic_start(plain: str) -> int:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 from kforensics.errors import InputError, InputForbiddenError, InputKindError, InputMissingError
-
-if TYPE_CHECKING:
-    from pyarrow import NativeFile
+from kforensics.parsers.file_systems import remote_system
+from kforensics.parsers.read_ahead import ReadAhead
 
 __all__ = ["BytesSource", "LocalSource", "RemoteSource", "Source", "is_uri", "open_source"]
 
@@ -156,46 +156,48 @@ class LocalSource(_Input):
 
 
 class RemoteSource(_Input):
-    """A file behind a URI of pyarrow's file systems, read in ranges."""
+    """A file behind a URI of pyarrow's file systems, read in ranges and ahead of its reader.
 
-    mtime_ms: int | None = None
+    Raises:
+        UsageError: the URI holds credentials or settings.
+        InputMissingError: there is nothing at the URI.
+        InputForbiddenError: the file system refuses to open it.
+        InputKindError: it is no file.
+    """
 
     def __init__(self, uri: str) -> None:
-        from pyarrow import ArrowException, fs  # only remote inputs pay for it
-
         self.path = uri
-        try:
-            system, path = fs.FileSystem.from_uri(uri)
-            info = system.get_file_info(path)
-            if info.type == fs.FileType.NotFound:
-                raise InputMissingError(uri, "there is no such file")
-            if info.type != fs.FileType.File:
-                raise InputKindError(uri, "it is a directory or something else that is not a file")
-            self._file: NativeFile = system.open_input_file(path)
-        except InputError:
-            raise
-        except PermissionError as error:
-            raise InputForbiddenError(uri, str(error)) from error
-        except (OSError, ValueError, ArrowException) as error:
-            # Arrow lists every place where it looked for a Java runtime behind its sentence.
-            raise InputError(uri, str(error).partition("\n")[0]) from error
-        self.size = self._file.size()
-        if info.mtime_ns is not None:
-            self.mtime_ms = info.mtime_ns // 1_000_000
+        self._system = remote_system(uri)
+        file, self.mtime_ms = self._system.opened(uri)
+        if file is None:
+            raise InputKindError(uri, "it is a directory or something else that is not a file")
+        self.size = int(file.size())
+        # Nobody closes the file: requests may be on their way, and it goes when the last of them does.
+        self._ranges: ReadAhead | None = ReadAhead(lambda start, length: bytes(file.read_at(length, start)), self.size)
 
     def read(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes from ``position``."""
-        length = min(length, self.size - position)
-        if length <= 0:
-            return b""
-        try:
-            return bytes(self._file.read_at(length, position))
-        except OSError as error:
-            raise InputError(self.path, f"reading at byte {position:#x} failed: {error}") from error
+        return b"".join(self._parts(position, length))
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        """Copy bytes from ``position`` into memory, without another copy between."""
+        done = 0
+        for part in self._parts(position, len(target)):
+            target[done : done + len(part)] = part
+            done += len(part)
+        return done
+
+    def _parts(self, position: int, length: int) -> Iterator[memoryview]:
+        with self._system.asked(self.path, f"reading at byte {position:#x} failed: "):
+            if self._ranges is None:
+                raise ValueError("it is closed")
+            yield from self._ranges.parts(position, length)
 
     def close(self) -> None:
-        """Close the remote file."""
-        self._file.close()
+        """Let go of the file and of what was read ahead; a second call does nothing."""
+        if self._ranges is not None:
+            self._ranges.forget()
+        self._ranges = None
 
 
 def is_uri(path: str) -> bool:

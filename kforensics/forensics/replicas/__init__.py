@@ -1,0 +1,1 @@
+"""The same partition from several brokers, held side by side."""

@@ -1,0 +1,128 @@
+"""Keys of which cleaning has left two replicas with different records.
+
+Cleaning takes out a record only where a newer one of its key stays, or where it is a tombstone and nothing older of its
+key is left. So the newest record of a key is the same at every replica, whatever else they have dropped, unless a
+tombstone has gone at one of them. Rule: ``Cleaner.shouldRetainRecord``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from kforensics.forensics.replicas.differences import Difference
+from kforensics.forensics.replicas.newest_records import Part, newest_records
+from kforensics.forensics.replicas.replica import Replica
+from kforensics.forensics.telling import MOST
+from kforensics.parsers.kernels.choice import Choice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["KeyDifference", "Lost", "key_differences"]
+
+# Records whose keys are held at once; more are looked at in several passes.
+AT_ONCE = 1 << 22
+NONE = -1
+
+
+class Lost(StrEnum):
+    """What a replica has lost of a key."""
+
+    # The newest value, with an older record of the key left.
+    VALUE = "value"
+    # The tombstone, with an older value left that is there again.
+    TOMBSTONE = "tombstone"
+    # All of it, or the other replica has kept what it should not.
+    KEY = "key"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDifference:
+    """A key that two replicas end differently.
+
+    Attributes:
+        lacking: the replica with the older record, or none.
+        having: the one with the newer record.
+        lost: what the former lacks.
+        key: the key.
+        offset: of the newer record.
+        older_offset: of the newest record of the other one, None if it has none.
+    """
+
+    lacking: Replica
+    having: Replica
+    lost: Lost
+    key: bytes
+    offset: int
+    older_offset: int | None
+
+
+def key_differences(
+    first: Replica, second: Replica, found: Difference, end: int, kernels: Choice
+) -> Iterator[KeyDifference]:
+    """Yield the keys that two replicas end differently, as far as what differs between them can make it so.
+
+    Args:
+        first: the one replica.
+        second: the other one.
+        found: the range that cleaning has made different.
+        end: offset up to which both have one history.
+        kernels: gives the compiled kernels.
+
+    Raises:
+        InputError: a segment cannot be read.
+    """
+    undecided = (one.case.open_transactions["first_offset"].min(initial=end) for one in (first, second))
+    begin, stop = found.first_offset, min(found.last_offset + 1, *map(int, undecided))
+    shares = max(one.case.log.records for one in (first, second)) // AT_ONCE + 1
+    for share in range(shares):
+        newest = [newest_records(Part(one, begin, stop, share, shares), kernels) for one in (first, second)]
+        suspects = list(_suspects(first, second, _side_by_side(*newest)))
+        yield from _without_newer(suspects, stop, kernels)
+
+
+def _side_by_side(first: pa.Table, second: pa.Table) -> Iterator[tuple[bytes, int, int]]:
+    """Yield keys with the marks of both sides, -1 where there is none, that are not the same."""
+    import pyarrow.compute as pc  # only who compares keys pays for it
+
+    joined = first.join(second, "key", join_type="full outer", right_suffix="_of_other")
+    marks = [joined[name].fill_null(NONE) for name in ("mark", "mark_of_other")]
+    unlike = pc.not_equal(*marks)
+    columns = [column.filter(unlike).to_pylist() for column in (joined["key"], *marks)]
+    yield from zip(*columns, strict=True)
+
+
+def _suspects(first: Replica, second: Replica, keys: Iterator[tuple[bytes, int, int]]) -> Iterator[KeyDifference]:
+    for key, mine, others in keys:
+        lacking, having = (first, second) if mine < others else (second, first)
+        lost = _lost(lacking, having, min(mine, others), max(mine, others))
+        if lost is not None:
+            older = None if min(mine, others) == NONE else min(mine, others) >> 1
+            yield KeyDifference(lacking, having, lost, key, max(mine, others) >> 1, older)
+
+
+def _lost(lacking: Replica, having: Replica, older: int, newer: int) -> Lost | None:
+    """Return what one side lacks of a key, None if cleaning may have done so."""
+    is_tombstone, is_deleted = newer & 1, older == NONE or older & 1
+    if is_tombstone:
+        return None if is_deleted else Lost.TOMBSTONE
+    if older != NONE:
+        return Lost.VALUE
+    # A tombstone that the other one has not fetched yet may have come and gone.
+    return Lost.KEY if having.end >= lacking.case.strict_from else None
+
+
+def _without_newer(suspects: list[KeyDifference], begin: int, kernels: Choice) -> Iterator[KeyDifference]:
+    """Yield those of which the replica that lacks a record has no newer one behind the range either."""
+    import pyarrow as pa  # as above
+
+    for lacking in {one.lacking.number: one.lacking for one in suspects}.values():
+        mine = [one for one in suspects if one.lacking is lacking]
+        keys: Any = pa.array([one.key for one in mine], pa.binary())
+        newer = newest_records(Part(lacking, begin, lacking.end, keys=keys), kernels)
+        superseded = set(newer["key"].to_pylist())
+        left = sorted((one for one in mine if one.key not in superseded), key=lambda one: one.offset)
+        yield from left[:MOST]

@@ -1,0 +1,176 @@
+"""One of several copies of a partition, and which copies belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from kforensics.errors import InputError
+from kforensics.forensics.case import Case
+from kforensics.forensics.partition import Partition, partitions_of
+from kforensics.forensics.replay.results import Records
+from kforensics.parsers.discover import FoundFile
+from kforensics.parsers.log_names import parse_file_name, parse_folder_name
+from kforensics.parsers.rows import Damage
+from kforensics.parsers.source import file_name, open_source
+from kforensics.parsers.text_checkpoint import LeaderEpochEntry, read_leader_epochs
+
+__all__ = ["Replica", "all_copies_of", "replica_groups"]
+
+LIVE = "live"
+# States of a folder whose files a broker has set aside, or does not serve yet.
+ASIDE = ("future", "stray", "deleted")
+
+
+@dataclass(frozen=True)  # no slots: what is asked for often is computed once
+class Replica:
+    """A copy of a partition.
+
+    Attributes:
+        number: its place among the replicas that are compared.
+        case: what its log amounts to.
+    """
+
+    number: int
+    case: Case
+
+    @property
+    def partition(self) -> Partition:
+        """Its files."""
+        return self.case.partition
+
+    @property
+    def state(self) -> str:
+        """``live``, or what its folder's name says: ``future``, ``stray`` or ``deleted``."""
+        found = parse_folder_name(file_name(self.partition.folder))
+        return found.state if found else LIVE
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the broker serves this copy."""
+        return self.state == LIVE
+
+    @property
+    def name(self) -> str:
+        """What to call it in a sentence."""
+        broker_id = self.partition.place.broker_id
+        if broker_id is None:
+            return self.partition.folder
+        return f"broker {broker_id}" if self.is_live else f"the {self.state} copy of broker {broker_id}"
+
+    @property
+    def first_offset(self) -> int:
+        """First offset its files can have."""
+        return self.partition.first_offset
+
+    @property
+    def end(self) -> int:
+        """Its log end offset."""
+        return self.case.log_end_offset
+
+    @property
+    def high_watermark(self) -> int | None:
+        """The checkpoint's, None for a copy that the checkpoint does not speak of."""
+        return self.case.high_watermark if self.is_live else None
+
+    @property
+    def last_leader_epoch(self) -> int:
+        """Leader epoch of its last batch that has one, -1 if none has."""
+        runs = self.case.log.epochs
+        return int(runs["leader_epoch"][-1]) if len(runs) else -1
+
+    def transactions(self) -> Iterator[Records]:
+        """Yield its TRANSACTION records in parts: closed ones by the offset of their markers, then open ones."""
+        found: Any = self.case.transactions
+        yield from [found] if isinstance(found, np.ndarray) else found
+
+    @cached_property
+    def epoch_starts(self) -> tuple[tuple[int, int], ...]:
+        """Leader epochs and where each begins: of its batches, and of the checkpoint where that knows more.
+
+        A broker notes its epoch when it is elected, before it has written anything.
+        """
+        starts = dict(self._noted_epochs())
+        runs = self.case.log.epochs
+        for epoch, first in zip(runs["leader_epoch"].tolist(), runs["first_offset"].tolist(), strict=True):
+            starts[epoch] = min(first, starts.get(epoch, first))
+        return tuple(sorted(starts.items()))
+
+    def _noted_epochs(self) -> Iterator[tuple[int, int]]:
+        found = self.partition.leader_epochs
+        if found is None:
+            return
+        try:
+            with open_source(found.path) as source:
+                rows = list(read_leader_epochs(source))
+        except InputError:
+            return  # the family of leader epochs says so
+        if any(isinstance(row, Damage) for row in rows):
+            return
+        for row in rows:
+            if isinstance(row, LeaderEpochEntry) and min(row.leader_epoch, row.start_offset) >= 0:
+                yield row.leader_epoch, row.start_offset
+
+
+def replica_groups(partitions: Iterable[Partition]) -> list[tuple[Partition, ...]]:
+    """Return the partitions that there are several copies of, by topic and number.
+
+    Copies of topics with the same name and other ids are no replicas of one another: the topic was deleted and made
+    again. A copy without ``partition.metadata`` belongs to the only topic of its name, or to none.
+    """
+    named: dict[tuple[str, int], list[Partition]] = {}
+    for one in partitions:
+        topic, number = one.place.topic, one.place.partition
+        if topic is not None and number is not None:
+            named.setdefault((topic, number), []).append(one)
+    groups = (group for _, copies in sorted(named.items()) for group in _by_topic_id(copies))
+    return [tuple(group) for group in groups if len(group) > 1]
+
+
+def _by_topic_id(copies: Sequence[Partition]) -> list[list[Partition]]:
+    ids = sorted({one.topic_id for one in copies if one.topic_id is not None})
+    nameless = [one for one in copies if one.topic_id is None]
+    groups = [[one for one in copies if one.topic_id == topic_id] for topic_id in ids]
+    if len(groups) == 1:
+        groups[0] += nameless
+    elif nameless:
+        groups.append(nameless)
+    return [sorted(group, key=_order) for group in groups]
+
+
+def _order(partition: Partition) -> tuple[int, str]:
+    broker_id = partition.place.broker_id
+    return -1 if broker_id is None else broker_id, partition.folder
+
+
+def all_copies_of(files: Iterable[FoundFile]) -> list[Partition]:
+    """Return the partitions among files, and the copies that brokers have set aside or do not serve yet.
+
+    Args:
+        files: as discovered, those of the log directories included.
+    """
+    found = list(files)
+    aside: dict[str, list[FoundFile]] = {}
+    for one in found:
+        folder = one.path.rpartition("/")[0]
+        if _is_aside(folder):
+            aside.setdefault(folder, []).append(replace(one, state=_own_state(one)))
+    roots = [one for one in found if one.topic is None]
+    copies = (one for files_of_one in aside.values() for one in partitions_of([*files_of_one, *roots]))
+    return sorted([*partitions_of(found), *copies], key=attrgetter("folder"))
+
+
+def _is_aside(folder: str) -> bool:
+    name = parse_folder_name(file_name(folder))
+    return name is not None and name.state in ASIDE
+
+
+def _own_state(found: FoundFile) -> str:
+    """Return the state that a file has by its own name, whatever its folder is called."""
+    name = parse_file_name(file_name(found.path))
+    return name.state if name else LIVE

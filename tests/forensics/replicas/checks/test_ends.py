@@ -1,0 +1,96 @@
+"""Whether replicas that end or begin elsewhere than the others are told of, and how badly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kforensics.forensics.findings import Severity
+from kforensics.forensics.replicas.checks.ends import findings
+from kforensics.forensics.replicas.comparing import compared
+from kforensics.forensics.replicas.elections import Election
+from tests.forensics.cases import partitions_under
+from tests.forensics.forge import Segments
+from tests.forensics.replicas.replicas import RULES, compare, compared_group, forged, told
+
+FIRES = {
+    "replica-truncated": "test_an_end_below_what_was_committed_is_found",
+    "replica-lag": "test_an_end_behind_all_that_was_committed_is_a_lag",
+    "replica-start-differs": "test_another_start_is_told",
+}
+SILENT = {
+    "replica-truncated": "test_equal_replicas_of_real_brokers_are_in_order",
+    "replica-lag": "test_equal_replicas_of_real_brokers_are_in_order",
+    "replica-start-differs": "test_equal_replicas_of_real_brokers_are_in_order",
+}
+
+TRUNCATED, LAG, START = FIRES
+SHORT, LONG = "plain @0-4", "plain @0-4; plain @5-9"
+
+
+def found_in(folder: Path) -> list[tuple[str, Severity, int | None, int | None]]:
+    """Return what is told of the replicas under a folder."""
+    return told(list(findings(compare(folder))))
+
+
+@pytest.mark.parametrize("name", ["durable-0", "replicated-0", "replicated-1", "reassigned-0", "stray-0"])
+def test_equal_replicas_of_real_brokers_are_in_order(name: str) -> None:
+    """Copies that were set aside need not keep up."""
+    assert list(findings(compared_group(name))) == []
+
+
+def test_an_end_below_what_was_committed_is_found(tmp_path: Path) -> None:
+    forged(tmp_path, (SHORT, {}), (LONG, {"high_watermark": 8}))
+    assert found_in(tmp_path) == [(TRUNCATED, Severity.WARNING, 5, 7)]
+
+
+@pytest.mark.parametrize(("elected", "severity"), [({0: 0, 5: 1}, Severity.CRITICAL), ({0: 0}, Severity.WARNING)])
+def test_a_replica_without_committed_records_that_was_elected_has_lost_them(
+    tmp_path: Path, elected: dict[int, int], severity: Severity
+) -> None:
+    forged(tmp_path, (SHORT, {"leader_epochs": elected}), (LONG, {"leader_epochs": {0: 0}}))
+    assert found_in(tmp_path) == [(TRUNCATED, severity, 5, 9)]
+
+
+def test_an_end_behind_all_that_was_committed_is_a_lag(tmp_path: Path) -> None:
+    forged(tmp_path, (SHORT, {}), (LONG, {"high_watermark": 5}))
+    assert found_in(tmp_path) == [(LAG, Severity.INFO, 5, 9)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "offsets"),
+    [
+        ((LONG, {}), ({5: "plain @5-9"}, {}), (0, 4)),
+        ((LONG, {}), (LONG, {"log_start": 7}), (0, 6)),
+    ],
+    ids=["segments", "log start"],
+)
+def test_another_start_is_told(
+    tmp_path: Path,
+    one: tuple[Segments, dict[str, Any]],
+    other: tuple[Segments, dict[str, Any]],
+    offsets: tuple[int, int],
+) -> None:
+    forged(tmp_path, one, other)
+    assert found_in(tmp_path) == [(START, Severity.INFO, *offsets)]
+
+
+@pytest.mark.parametrize(("unclean", "severity"), [(True, Severity.CRITICAL), (False, Severity.WARNING)])
+def test_a_leader_that_ends_before_the_tail_of_another_one_cuts_it_off(
+    tmp_path: Path, unclean: bool, severity: Severity
+) -> None:
+    forged(
+        tmp_path,
+        (SHORT, {"leader_epochs": {0: 0, 5: 1}}),
+        (LONG, {"leader_epochs": {0: 0}, "high_watermark": 5}),
+    )
+    elections = [Election(1, 1, 0, (2,), unclean)]
+    found = list(findings(compared(partitions_under(tmp_path), RULES, elections)))
+    assert told(found) == [(TRUNCATED, severity, 5, 9)]
+
+
+def test_a_lag_behind_a_branch_follows_from_it() -> None:
+    (found,) = findings(compared_group("unclean-0"))
+    assert (found.code.name, found.cause) == (LAG, "replica-divergence")

@@ -1,0 +1,125 @@
+"""Which records an election lost: by key, producer and time, each once, and whether they were sent again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kforensics.forensics.replicas.judgement import compare_replicas
+from kforensics.forensics.replicas.replica import replica_groups
+from tests.forensics.cases import partitions_under
+from tests.forensics.replicas.replicas import GROUPS, REPLICATION, RULES, forged
+
+COMMON = "plain @0-4; plain @5"
+OLD_EPOCHS, NEW_EPOCHS = {0: 0, 6: 1}, {0: 0, 6: 2}
+
+
+def lost_in(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of lost records of the one partition under a folder."""
+    (group,) = replica_groups(partitions_under(folder))
+    return rows_of(group)
+
+
+def rows_of(group: Any) -> list[dict[str, Any]]:
+    """Return the rows of lost records of a partition."""
+    found = compare_replicas(group, RULES).rows["lost_records"]
+    return [dict(zip(found.table.names, row, strict=True)) for row in found]
+
+
+def test_what_an_unclean_election_of_real_brokers_lost() -> None:
+    """Six records were acknowledged by broker 2 while it was alone; broker 3, elected since, never had them."""
+    rows = rows_of(GROUPS["unclean-0"])
+    kept = json.loads((REPLICATION / "truth.json").read_text("utf-8"))["topics"]["unclean"]["0"]["read_uncommitted"]
+    assert [row["offset"] for row in rows] == [8, 9, 10, 11, 12, 13]
+    assert {(row["broker_id"], row["other_broker_id"], row["producer_id"], row["outcome"]) for row in rows} == {
+        (2, 3, 0, "plain")
+    }
+    assert [row["sequence"] for row in rows] == [8, 9, 10, 11, 12, 13]
+    assert not {row["key"].hex() for row in rows} & {record["key"] for record in kept}
+    assert all(row["again_at"] is None and not row["known_committed"] for row in rows)
+    assert [row["timestamp"] for row in rows] == sorted(row["timestamp"] for row in rows)
+    assert max(row["timestamp"] for row in rows) < kept[8]["timestamp"]
+
+
+@pytest.mark.parametrize("name", [name for name in GROUPS if name != "unclean-0"])
+def test_elections_of_replicas_in_sync_lost_nothing(name: str) -> None:
+    assert rows_of(GROUPS[name]) == []
+
+
+def test_records_that_were_sent_again_are_told_apart(tmp_path: Path) -> None:
+    records = {6: [(b"a", b"1"), (b"b", b"2")], 7: [(b"b", b"2")]}
+    forged(
+        tmp_path,
+        (f"{COMMON}; plain @6-7", {"leader_epochs": OLD_EPOCHS, "records": records, "high_watermark": 7}),
+        (f"{COMMON}; plain @6; plain @7", {"leader_epochs": NEW_EPOCHS, "records": {7: records[7]}}),
+    )
+    rows = lost_in(tmp_path)
+    assert [(row["key"], row["again_at"], row["known_committed"]) for row in rows] == [
+        (b"a", None, True),
+        (b"b", 7, False),
+    ]
+
+
+def test_what_two_replicas_lost_alike_comes_once(tmp_path: Path) -> None:
+    old = (f"{COMMON}; plain @6-7; plain @8", {"leader_epochs": OLD_EPOCHS})
+    shorter = (f"{COMMON}; plain @6-7", {"leader_epochs": OLD_EPOCHS})
+    new = (f"{COMMON}; plain @6", {"leader_epochs": NEW_EPOCHS})
+    forged(tmp_path, shorter, new, old, new)
+    assert [(row["broker_id"], row["offset"]) for row in lost_in(tmp_path)] == [(3, 6), (3, 7), (3, 8)]
+
+
+def test_what_two_replicas_lost_each_for_itself_comes_twice(tmp_path: Path) -> None:
+    forged(
+        tmp_path,
+        (f"{COMMON}; plain @6-7", {"leader_epochs": OLD_EPOCHS}),
+        (f"{COMMON}; plain @6; plain @7", {"leader_epochs": NEW_EPOCHS}),
+        (f"{COMMON}; plain @6", {"leader_epochs": {0: 0, 6: 3}, "records": {6: [(b"new", b"")]}}),
+    )
+    rows = lost_in(tmp_path)
+    assert {(row["broker_id"], row["other_broker_id"]) for row in rows} == {(1, 3), (2, 3)}
+    assert len(rows) == 4
+
+
+@pytest.mark.parametrize(("elected", "offsets"), [({0: 0, 6: 1}, [6, 7]), ({0: 0}, [])], ids=["elected", "behind"])
+def test_a_leader_that_has_written_nothing_yet_has_lost_them_too(
+    tmp_path: Path, elected: dict[int, int], offsets: list[int]
+) -> None:
+    forged(
+        tmp_path,
+        (f"{COMMON}; plain @6-7", {"leader_epochs": {0: 0}}),
+        (COMMON, {"leader_epochs": elected}),
+    )
+    assert [row["offset"] for row in lost_in(tmp_path)] == offsets
+
+
+def test_how_transactions_stood_is_told(tmp_path: Path) -> None:
+    lost = "D 1 0 0-0 @6 T; D 2 0 0-0 @7 T; M 1 0 C 3 @8; D 3 0 0-0 @9 T; M 3 0 A 3 @10; plain @11"
+    forged(
+        tmp_path,
+        (f"{COMMON}; {lost}", {"leader_epochs": OLD_EPOCHS}),
+        (f"{COMMON}; plain @6", {"leader_epochs": NEW_EPOCHS}),
+    )
+    found = [(row["offset"], row["producer_id"], row["outcome"]) for row in lost_in(tmp_path)]
+    assert found == [(6, 1, "committed"), (7, 2, "open"), (9, 3, "aborted"), (11, -1, "plain")]
+
+
+def test_a_branch_over_several_segments_is_read_to_its_end(tmp_path: Path) -> None:
+    forged(
+        tmp_path,
+        ({0: f"{COMMON}; plain @6", 7: "plain @7", 8: "plain @8"}, {"leader_epochs": OLD_EPOCHS}),
+        (f"{COMMON}; plain @6", {"leader_epochs": NEW_EPOCHS, "records": {6: [(b"new", b"")]}}),
+    )
+    assert [(row["offset"], Path(row["path"]).stem[-1]) for row in lost_in(tmp_path)] == [(6, "0"), (7, "7"), (8, "8")]
+
+
+def test_what_a_later_leader_was_sent_again_at_the_same_offset_is_not_lost(tmp_path: Path) -> None:
+    """The same bytes, of which only the leader epoch is another."""
+    forged(
+        tmp_path,
+        (f"{COMMON}; plain @6; plain @7", {"leader_epochs": OLD_EPOCHS}),
+        (f"{COMMON}; plain @6", {"leader_epochs": NEW_EPOCHS}),
+    )
+    assert [row["offset"] for row in lost_in(tmp_path)] == [7]
