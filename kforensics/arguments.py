@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from kforensics.errors import UsageError
 from kforensics.files_reader import Isolation
 from kforensics.parsers.selection import Range
 
-__all__ = ["duration_ms", "isolation_level", "moment_ms", "offset_range", "pattern", "time_range"]
+__all__ = ["duration_ms", "is_for_spark", "isolation_level", "moment_ms", "offset_range", "pattern", "time_range"]
 
 UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -123,3 +124,21 @@ def _time(text: str) -> int | None:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
+
+
+def is_for_spark(engine: str | None, given: Sequence[str]) -> bool:
+    """Tell whether Spark shall do the work.
+
+    Args:
+        engine: ``process`` or ``spark``; None for Spark only where ``spark-submit`` has started this program.
+        given: parameters that were given and mean something for Spark alone.
+
+    Raises:
+        UsageError: there is no such engine, or it does not know what was given.
+    """
+    if engine not in (None, "process", "spark"):
+        raise UsageError(f"--engine {engine!r} is none of process, spark")
+    wanted = engine == "spark" or (engine is None and "PYSPARK_GATEWAY_PORT" in os.environ)
+    if given and not wanted:
+        raise UsageError(f"--{given[0].replace('_', '-')} is for --engine spark; add that, or leave it out")
+    return wanted

@@ -13,6 +13,7 @@ from kforensics.errors import UsageError
 from kforensics.forensics.judgement import Judgement
 from kforensics.forensics.tables import RESULTS
 from kforensics.investigation import Investigation
+from kforensics.parsers.source import is_uri
 from kforensics.question_command import Tally, ask, format_of, say, severity_of
 from kforensics.render.formats import ONE_TABLE, Format
 from kforensics.render.moments import amount
@@ -33,11 +34,11 @@ def run_audit(words: Mapping[str, Any]) -> int:
     Raises:
         UsageError: the words do not go together, or the store cannot be written.
     """
-    output: Path | None = words["output"]
+    output = _folder_of(words["output"])
     fail_on, wanted = severity_of(words["fail_on"]), format_of({**words, "output": None})
     if wanted in ONE_TABLE:
         raise UsageError(f"--format {wanted} holds one table, an audit has many; name a folder with --output instead")
-    found = ask(words)
+    found = ask({**words, "output": output})
     request = AuditRequest(
         output,
         words["processes"],
@@ -61,6 +62,17 @@ def run_audit(words: Mapping[str, Any]) -> int:
     if output and not words["quiet"]:
         say(f"the evidence of {amount(report.partitions, 'partition')} is in {output}")
     return tally.code(fail_on)
+
+
+def _folder_of(output: str | None) -> Path | None:
+    """Return the folder of a store.
+
+    Raises:
+        UsageError: it is a URI.
+    """
+    if output is not None and is_uri(output):
+        raise UsageError(f"--output {output} is for --engine spark; name a local folder, or add that")
+    return None if output is None else Path(output)
 
 
 def run_scan(words: Mapping[str, Any]) -> int:

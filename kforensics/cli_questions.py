@@ -222,7 +222,7 @@ def audit(
     paths: Paths = None,
     *,
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="DIR",
             help="Write the evidence store there: Parquet and a manifest, all of it or nothing.",
@@ -246,11 +246,41 @@ def audit(
     as_of: AsOf = None,
     fail_on: FailOn = "error",
     processes: Processes = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENGINE",
+            help="process or spark; by default Spark where spark-submit starts it.",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Spark's master; by default as Spark is configured, or local[*].", rich_help_panel=RUN
+        ),
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A property of Spark; may be repeated.", rich_help_panel=RUN),
+    ] = None,
+    split_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="MB", help="On Spark, read large segments in pieces of about this.", rich_help_panel=RUN
+        ),
+    ] = None,
     progress: Progress = None,
     quiet: Quiet = False,
 ) -> None:
     """Judge everything under some paths, keep the evidence, and report the worst first, with what to do."""
-    from kforensics.audit_command import run_audit  # as above
+    from kforensics.arguments import is_for_spark  # as above
+
+    if is_for_spark(engine, [name for name in ("master", "conf", "split_size") if context.params[name] is not None]):
+        from kforensics.spark_command import run_spark_audit
+
+        raise typer.Exit(run_spark_audit(context.params))
+    from kforensics.audit_command import run_audit
 
     raise typer.Exit(run_audit(context.params))
 
@@ -271,6 +301,7 @@ COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
     audit: (
         "audit /var/lib/kafka/data",
         "audit --output /tmp/evidence --as-of 2026-11-21T03:00 /mnt/broker-1/data",
+        "audit --engine spark --master spark://host:7077 --output s3://bucket/evidence s3://bucket/brokers",
     ),
 }
 

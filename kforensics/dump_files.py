@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from kforensics.dumplog.options import ToolOptions
 from kforensics.errors import InputError, UsageError
 from kforensics.files_reader import Convert, FilesReader, Isolation, drained, judge_of, kind_to_read, opened, served
 from kforensics.parsers.codecs import DEFAULT_BUDGET
-from kforensics.parsers.discover import FoundFile, Unreadable, discover
+from kforensics.parsers.discover import FoundFile, Unreadable, as_named, discover
 from kforensics.parsers.file_rows import LOG_KINDS, Reading, damage_rows, table_of
 from kforensics.parsers.kernels.choice import kernels_for
 from kforensics.parsers.rows import Damage
@@ -30,7 +30,6 @@ __all__ = ["DumpRequest", "Outcome", "dump_rows", "dump_text", "find_files", "im
 
 Row = tuple[Any, ...]
 Say = Callable[[str], None]
-SEGMENT_SUFFIXES = ("log", "index", "timeindex", "txnindex", "snapshot", "checkpoint")
 # Formats that hold several tables, and so the damage too.
 WITH_DAMAGE = (Format.JSON, Format.NDJSON, Format.TABLE)
 # Bytes that were read although something about them is wrong.
@@ -134,17 +133,8 @@ def find_files(paths: tuple[str, ...], say: Say, outcome: Outcome) -> list[Found
             say(f"cannot read {row.path}: {row.why}")
             outcome.unreadable += 1
         else:
-            found.append(_as_named(row) if row.path in paths else row)
+            found.append(as_named(row) if row.path in paths else row)
     return found
-
-
-def _as_named(found: FoundFile) -> FoundFile:
-    """Return a file that the user named himself as what its suffix says, whatever stands before the suffix.
-
-    Under a folder the whole name must be one of Kafka's: ``server.log`` is no segment.
-    """
-    suffix = found.path.rpartition(".")[2]
-    return replace(found, kind=suffix) if found.kind == "unknown" and suffix in SEGMENT_SUFFIXES else found
 
 
 def _wanted_files(request: DumpRequest, judge: Judge | None, say: Say, outcome: Outcome) -> list[FoundFile]:

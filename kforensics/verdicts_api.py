@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kforensics.answers import DuplicatesQuestion, LsoQuestion, ProducersQuestion, Question, TransactionsQuestion
 from kforensics.auditing import STORED, AuditRequest, Stages, audited, judged
-from kforensics.errors import InputError
+from kforensics.errors import InputError, UsageError
 from kforensics.forensics.judgement import Judgement
 from kforensics.forensics.result_columns import Rows
+from kforensics.forensics.splits import SPLIT_SIZE
 from kforensics.forensics.tables import RESULTS
 from kforensics.forensics.twice.written_twice import MEMORY
 from kforensics.investigation import Investigation, investigate
@@ -20,6 +21,7 @@ from kforensics.parsers.arrow import table_of_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 __all__ = ["Audit", "audit", "duplicates", "lso", "producers", "scan", "transactions", "verify"]
 
@@ -145,6 +147,8 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
     records: bool = False,
     checksums: bool = False,
     as_of_ms: int | None = None,
+    spark: SparkSession | None = None,
+    split_size: int = SPLIT_SIZE,
 ) -> Audit:
     """Judge everything under some paths and return all tables; a partition that cannot be read has a row that says so.
 
@@ -155,11 +159,17 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
         records: decode every record too, check it and search for what is there twice.
         checksums: put the SHA-256 of every input into the manifest of the store.
         as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+        spark: let this session do the work; its workers must see the paths and the output.
+        split_size: on Spark, bytes of the pieces in which large segments are read, about.
 
     Raises:
         InputError: a path cannot be looked into.
-        UsageError: there is no log, or the store cannot be written.
+        UsageError: there is no log, the store cannot be written, or Spark was given no output.
+        EngineError: Spark breaks off.
     """
+    if spark is not None:
+        asked = {"records": records, "checksums": checksums, "as_of_ms": as_of_ms, "split_size": split_size}
+        return _on_spark(spark, paths, output, asked)
     found = _investigation(paths, as_of_ms)
     store = None if output is None else Path(output)
     request = AuditRequest(store, processes, records=records, checksums=checksums, command=tuple(sys.argv))
@@ -170,10 +180,11 @@ class Audit:
     """The tables of an audit.
 
     Attributes:
-        tables: by name, as an evidence store has them, files and damage excepted.
+        tables: by name, as an evidence store has them, files and damage excepted. After an audit on Spark each is read
+            from the store when it is asked for.
     """
 
-    def __init__(self, tables: dict[str, pa.Table]) -> None:
+    def __init__(self, tables: Mapping[str, pa.Table]) -> None:
         self.tables = tables
 
     @property
@@ -185,6 +196,24 @@ class Audit:
     def partitions(self) -> pa.Table:
         """A row per partition."""
         return self.tables["partitions"]
+
+
+def _on_spark(
+    spark: SparkSession, paths: Paths, output: str | os.PathLike[str] | None, asked: Mapping[str, Any]
+) -> Audit:
+    from kforensics.render.stored_tables import StoredTables  # who does without Spark does without these
+    from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned
+
+    if output is None:
+        raise UsageError("on Spark an audit leaves its tables in an evidence store; name a folder for output")
+    store = os.fspath(output)
+    request = SparkRequest(_names(paths), output=store, command=tuple(sys.argv), **asked)
+    plan = planned(spark, request)
+    if plan.unreadable:
+        unread = "; ".join(f"cannot read {one.path}: {one.why}" for one in plan.named)
+        raise InputError(", ".join(request.paths), unread)
+    audited_on_spark(spark, plan, request)
+    return Audit(StoredTables(store, [*RESULTS]))
 
 
 def _all_rows(found: Investigation, request: AuditRequest) -> dict[str, list[pa.RecordBatch]]:
@@ -223,13 +252,17 @@ def _table(name: str, batches: Iterable[pa.RecordBatch]) -> pa.Table:
 
 
 def _investigation(paths: Paths, as_of_ms: int | None) -> Investigation:
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    names = [os.fspath(name) for name in given]
+    names = _names(paths)
     unreadable: list[str] = []
     found = investigate(names, as_of_ms, unreadable.append, _unheard)
     if found.unreadable:
         raise InputError(", ".join(names), "; ".join(unreadable))
     return found
+
+
+def _names(paths: Paths) -> tuple[str, ...]:
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    return tuple(os.fspath(name) for name in given)
 
 
 def _unheard(_sentence: str) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from kforensics.forensics.replay.summary import Folding, Rows, Summary, summaris
 from kforensics.forensics.rules import Rules
 from kforensics.parsers.batch_columns import BatchColumns
 from kforensics.parsers.batch_reader import batch_chunks
+from kforensics.parsers.batches import in_full
 from kforensics.parsers.kernels.choice import Choice, kernels_for
 from kforensics.parsers.rows import Damage
 from kforensics.parsers.source import open_source
@@ -103,9 +103,12 @@ def stretches(task: Task, split: Split) -> Iterator[Stretch]:
     """
     damage: list[Damage] = []
     watch = IndexWatch(task.partition) if task.watches_indexes else None
-    report = partial(damage.append)
     cuts = task.offsets
     with open_source(task.partition.segments[split.segment].path) as source:
+
+        def report(found: Damage) -> None:
+            damage.append(in_full(source, found, split.stop))
+
         chunks = batch_chunks(
             source, split.segment, report, task.kernels, start=split.start, stop=split.stop, workers=task.workers
         )

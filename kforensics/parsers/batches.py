@@ -8,7 +8,7 @@ another one (or the end) follows where it says; ``crc_valid`` tells.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kforensics.parsers.checksums import crc32, crc32c
 from kforensics.parsers.derived import fixed
@@ -20,7 +20,7 @@ from kforensics.parsers.rows import CODECS, Batch, Damage
 from kforensics.parsers.source import Source
 from kforensics.parsers.window import CHUNK, Window
 
-__all__ = ["Walk", "batch_bytes", "checked_header", "walk"]
+__all__ = ["Walk", "batch_bytes", "checked_header", "in_full", "walk"]
 
 HEADER, PREFIX = fixed(BATCH_HEADER), fixed(ENTRY_PREFIX)
 # Kafka asks for one byte more than the prefix before it looks at one.
@@ -129,6 +129,22 @@ def _doubts(batch: Batch) -> Iterator[Damage]:
         at = start + PREFIX.offsets["magic"]
         detail = f"the magic byte is {batch.magic}, which the checksum does not cover; read as format {NEWEST_MAGIC}"
         yield Damage(at, at + 1, "magic", detail, inside_batch=start)
+
+
+def in_full(source: Source, damage: Damage, end: int | None) -> Damage:
+    """Return damage in a range of a log as it shows to who reads all of the log.
+
+    What is wrong before the end of a range can only be told by what stands behind it.
+
+    Args:
+        source: the log.
+        damage: as a walk over the range has it.
+        end: byte behind the range, where a batch begins; None for the end of the log.
+    """
+    if end is None or damage.inside_batch is not None or damage.end != end or damage.reason == "shrunk":
+        return damage
+    row = next(iter(Walk(source, damage.start).step()), None)
+    return row if isinstance(row, Damage) and row.end == end else replace(damage, next_good_position=end)
 
 
 def batch_bytes(source: Source, batch: Batch, most: int | None = None) -> bytes:

@@ -20,11 +20,12 @@ from pyarrow import fs
 from kforensics.errors import UsageError
 from kforensics.forensics.result_columns import Rows
 from kforensics.parsers.arrow import arrow_batches, arrow_schema_of
+from kforensics.parsers.file_systems import remote_system
 from kforensics.parsers.source import is_uri
 from kforensics.parsers.tables import Table
 from kforensics.render.store import MANIFEST, TableFile, manifest_text
 
-__all__ = ["Part", "StagedStore", "TaskParts"]
+__all__ = ["Part", "StagedStore", "TaskParts", "store_place"]
 
 TASKS = "_tasks"
 
@@ -46,10 +47,18 @@ class Part:
     rows: int
 
 
-def _place(output: str) -> tuple[fs.FileSystem, str]:
+def store_place(output: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a store, and the path in it.
+
+    Args:
+        output: a path or a URI.
+
+    Raises:
+        InputError: no file system answers to the URI.
+    """
     if is_uri(output):
-        system, path = fs.FileSystem.from_uri(output)
-        return system, str(path)
+        remote = remote_system(output)
+        return remote.system, remote.inner(output)
     return fs.LocalFileSystem(), str(Path(output).absolute())
 
 
@@ -62,7 +71,7 @@ class TaskParts:
     """
 
     def __init__(self, staging: str, task: str) -> None:
-        self._system, self._root = _place(staging)
+        self._system, self._root = store_place(staging)
         self._task, self._folder = task, f"{TASKS}/{task}-{uuid4().hex}"
         self._files: dict[str, TableFile] = {}
 
@@ -109,7 +118,7 @@ class StagedStore:
 
     def __init__(self, output: str) -> None:
         self._output = output
-        self._system, self._root = _place(output)
+        self._system, self._root = store_place(output)
         if self._is_taken():
             raise UsageError(f"{output} is there already; choose another folder for --output, or move it away")
         if is_uri(output):

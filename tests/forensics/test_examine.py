@@ -31,6 +31,7 @@ from kforensics.parsers.rows import Batch
 from kforensics.parsers.source import open_source
 from tests.forensics.forge import forge
 from tests.forensics.partitions import (
+    SAMPLES,
     FOUND,
     PARTITIONS,
     partitions_described,
@@ -154,7 +155,7 @@ def _states(producers: Any) -> list[tuple[Any, ...]]:
 
 def _boundaries(partition: Partition, segment: int) -> Iterator[int]:
     with open_source(partition.segments[segment].path) as source:
-        yield from (row.position for row in walk(source) if isinstance(row, Batch))
+        yield from (row.position for row in walk(source) if isinstance(row, Batch) and row.crc_valid)
 
 
 def _cut(partition: Partition, dice: random.Random, share: float) -> Iterator[Split]:
@@ -202,6 +203,26 @@ def test_a_log_says_the_same_however_it_is_cut(sample: Sample) -> None:
         case = examination.case()
         _assert_same(whole, case)
         assert repr(stable_offset(whole)) == repr(stable_offset(case))
+
+
+DAMAGED = [
+    partition
+    for partition in partitions_of(row for row in discover([str(SAMPLES / "damaged")]) if isinstance(row, FoundFile))
+    if any(segment.size for segment in partition.segments)
+]
+
+
+@pytest.mark.parametrize("partition", [pytest.param(one, id=one.folder[-60:]) for one in DAMAGED])
+def test_a_damaged_log_says_the_same_however_it_is_cut(partition: Partition) -> None:
+    """Cut where batches are sound, as splits are: what stands before a cut shows where good data goes on."""
+    whole = examine(partition, RULES, NOTERS, watches_indexes=True)
+    task = Task(partition, RULES, NOTERS, watches_indexes=True, workers=0)
+    examination = Examination(task)
+    for split in _cut(partition, random.Random(partition.folder), 0.7):  # noqa: S311  # cuts, no secrets
+        examination.add(gathered(task, split))
+    case = examination.case()
+    _assert_same(whole, case)
+    assert repr(stable_offset(whole)) == repr(stable_offset(case))
 
 
 def test_a_snapshot_behind_the_first_batch_tells_what_was_open_before_it(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kforensics.forensics.partition import LogDir, Partition, partitions_of
 from kforensics.forensics.spark.travel import packed
-from kforensics.parsers.discover import FoundFile, FoundFolder, Unreadable, look_into, outline
+from kforensics.parsers.discover import FoundFile, FoundFolder, Unreadable, as_named, look_into, outline
 from kforensics.parsers.source import file_name
 
 __all__ = ["FILES", "IN_ITEM", "PARTITION", "PLANNED", "UNREADABLE", "Looked", "items_of", "looked"]
@@ -38,7 +38,7 @@ Looked = tuple[Any, ...]
 Found = FoundFile | FoundFolder | Unreadable
 
 
-def items_of(paths: Iterable[str]) -> Iterator[list[Found]]:
+def items_of(paths: Sequence[str]) -> Iterator[list[Found]]:
     """Yield what to look into, in items of work for one worker each.
 
     Args:
@@ -46,7 +46,8 @@ def items_of(paths: Iterable[str]) -> Iterator[list[Found]]:
     """
     together: dict[tuple[str, str | None], list[Found]] = {}
     for found in outline(paths):
-        together.setdefault(_together(found), []).append(found)
+        one = as_named(found) if isinstance(found, FoundFile) and found.path in paths else found
+        together.setdefault(_together(one), []).append(one)
     for (kind, _), some in together.items():
         most = FOLDERS if kind == FOLDER else len(some)
         for start in range(0, len(some), most):

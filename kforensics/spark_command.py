@@ -1,0 +1,116 @@
+"""``audit`` on Spark: from words to a session, a job and an exit code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kforensics.arguments import moment_ms
+from kforensics.errors import UsageError
+from kforensics.forensics.spark.session import session
+from kforensics.forensics.splits import SPLIT_SIZE
+from kforensics.parsers.source import is_uri
+from kforensics.question_command import Tally, say, severity_of
+from kforensics.render.moments import amount, moment
+from kforensics.render.output import check_beside, open_output
+from kforensics.render.streams import TextSink
+from kforensics.spark_auditing import Audited, SparkRequest, audited_on_spark, planned
+
+__all__ = ["run_spark_audit"]
+
+# As Spark's own spark.redaction.regex.
+SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+
+
+def run_spark_audit(words: Mapping[str, Any]) -> int:
+    """Judge partitions on Spark, write the evidence store and the report, and return the exit code.
+
+    Raises:
+        UsageError: the words do not go together, there is no log, or the store cannot be written.
+        MissingExtraError: pyspark is not installed.
+        EngineError: Spark does not start, or breaks off.
+    """
+    fail_on, request = severity_of(words["fail_on"]), _request(words)
+    spark = session(words["master"], {**_shown(words), **_properties(words["conf"] or ())})
+    try:
+        plan = planned(spark, request)
+        for place in plan.named:
+            say(f"cannot read {place.path}: {place.why}")
+        audited = audited_on_spark(spark, plan, request)
+    finally:
+        spark.stop()
+    if request.as_of_ms is None and not words["quiet"]:
+        say(
+            f"judged as of {moment(audited.report.as_of_ms)} UTC, when the newest of these files was written;"
+            " --as-of sets another time"
+        )
+    _write(audited)
+    if request.output and not words["quiet"]:
+        say(f"the evidence of {amount(audited.report.partitions, 'partition')} is in {request.output}")
+    report = audited.report
+    return Tally(audited.unreadable + report.unread_count, report.worst).code(fail_on)
+
+
+def _request(words: Mapping[str, Any]) -> SparkRequest:
+    paths, output = tuple(words["paths"] or ()), words["output"]
+    if not paths:
+        raise UsageError("nothing to look at; name log directories on storage that all workers share")
+    if words["processes"] is not None:
+        raise UsageError(
+            "--processes is for an audit in process; on Spark, --master and --conf say how much runs at once"
+        )
+    if words["output_format"] != "text":
+        raise UsageError("on Spark the tables of an audit go into the folder in --output; leave --format out")
+    if output is not None and not is_uri(output):
+        check_beside(Path(output), paths)
+    split_size = words["split_size"]
+    return SparkRequest(
+        paths,
+        tuple(words["topic"] or ()),
+        output,
+        None if words["as_of"] is None else moment_ms(words["as_of"], "--as-of"),
+        records=words["records"],
+        checksums=words["checksums"],
+        split_size=SPLIT_SIZE if split_size is None else split_size << 20,
+        command=tuple(map(_without_secret, sys.argv[1:])),
+    )
+
+
+def _shown(words: Mapping[str, Any]) -> dict[str, str]:
+    """Return the property by which Spark shows how far it is."""
+    wanted = words["progress"] if words["progress"] is not None else sys.stderr.isatty()
+    return {"spark.ui.showConsoleProgress": str(wanted and not words["quiet"]).lower()}
+
+
+def _properties(words: tuple[str, ...] | list[str]) -> dict[str, str]:
+    """Return the properties that ``--conf NAME=VALUE`` gives.
+
+    Raises:
+        UsageError: a word is none.
+    """
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals):
+            raise UsageError(f"--conf {word!r} is no property; write NAME=VALUE, as in spark.executor.memory=4g")
+        found[name] = value
+    return found
+
+
+def _without_secret(word: str) -> str:
+    """Return a word of the command as the manifest may have it: properties of Spark may be passwords."""
+    name, equals, _ = word.partition("=")
+    return f"{name}{equals}…" if equals and SECRET.search(name) else word
+
+
+def _write(audited: Audited) -> None:
+    with open_output(None) as out:
+        sink = TextSink(out)
+        for one in audited.report.unread:
+            say(f"{one.why}; the other partitions are looked at all the same")
+        for line in audited.report.lines():
+            sink.write(f"{line}\n")
+        sink.flush()
