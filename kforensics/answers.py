@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,12 +18,15 @@ from kforensics.forensics.families import GROUPS
 from kforensics.forensics.findings import Finding
 from kforensics.forensics.judgement import findings_of
 from kforensics.forensics.log_summary import Noter
-from kforensics.forensics.replay.results import NO_TIME, Ending, Records
-from kforensics.forensics.result_columns import Rows
+from kforensics.forensics.replay.results import NO_TIME, TRANSACTION, Ending, Records
+from kforensics.forensics.result_columns import Rows, RowStream
+from kforensics.forensics.rules import Rules
+from kforensics.forensics.sorting import Sorting
 from kforensics.forensics.stable_offset import stable_offset
+from kforensics.forensics.transaction_tables import TransactionTables, durations
 from kforensics.forensics.twice.duplicate_rows import DUPLICATE
 from kforensics.forensics.twice.written_twice import MEMORY, duplicate_rows, duplicates_of
-from kforensics.forensics.verdicts import durations, history_rows, lso_rows, producer_rows, transaction_rows
+from kforensics.forensics.verdicts import lso_rows, producer_rows
 from kforensics.render.stories import duplicate_lines, history_lines, lso_lines, producer_lines, transaction_lines
 
 __all__ = [
@@ -46,7 +50,7 @@ class Answer:
         findings: what weighs on the exit code.
     """
 
-    rows: Rows
+    rows: Rows | RowStream
     lines: Callable[[], Iterator[str]]
     findings: tuple[Finding, ...] = ()
 
@@ -93,7 +97,7 @@ class LsoQuestion(Question):
     def answer(self, case: Case) -> Answer:
         """Return the last stable offset, or its steps."""
         if self.history:
-            steps = history_rows(case)
+            steps = TransactionTables.of(case).history()
             return Answer(steps, lambda: history_lines(case, steps))
         stable = stable_offset(case, self.at)
         findings = findings_of(case, GROUPS["holders"]) if self.at is None else ()
@@ -101,10 +105,10 @@ class LsoQuestion(Question):
 
 
 # By what transactions are sorted: key, largest first where that is of interest.
-SORTS: dict[str, Callable[[Case, Records], Any]] = {
+SORTS: dict[str, Callable[[Rules, Records], Any]] = {
     "offset": lambda _, found: found["first_offset"],
     "marker": lambda _, found: np.where(found["marker_offset"] < 0, np.iinfo("i8").max, found["marker_offset"]),
-    "duration": lambda case, found: -durations(case, found),
+    "duration": lambda rules, found: -durations(rules, found),
     "records": lambda _, found: -found["records"],
     "bytes": lambda _, found: -found["bytes"],
     "begun": lambda _, found: found["first_timestamp"],
@@ -139,18 +143,22 @@ class TransactionsQuestion(Question):
 
     def answer(self, case: Case) -> Answer:
         """Return the transactions that are asked for."""
-        found = case.transactions
-        keep = np.ones(len(found), bool)
+        chosen = Sorting(TRANSACTION, partial(SORTS[self.sort], case.rules))
+        for part in case.ledger:
+            chosen.add(part[self._wanted(case.rules, part)])
+        found = chosen.finish()
+        rows = TransactionTables.of(case).transactions(found)
+        return Answer(rows, lambda: transaction_lines(case, rows, len(found)))
+
+    def _wanted(self, rules: Rules, found: Records) -> Records:
+        keep: Records = np.ones(len(found), bool)
         if self.states:
             keep &= np.isin(found["ending"], [STATES[state] for state in self.states])
         if self.producer_id is not None:
             keep &= found["producer_id"] == self.producer_id
         if self.min_duration_ms is not None:
-            keep &= (durations(case, found) >= self.min_duration_ms) & (found["first_timestamp"] != NO_TIME)
-        found = found[keep]
-        found = found[np.argsort(SORTS[self.sort](case, found), kind="stable")]
-        rows = transaction_rows(case, found)
-        return Answer(rows, lambda: transaction_lines(case, rows))
+            keep &= (durations(rules, found) >= self.min_duration_ms) & (found["first_timestamp"] != NO_TIME)
+        return keep
 
 
 @dataclass(frozen=True, slots=True)

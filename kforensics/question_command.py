@@ -160,7 +160,7 @@ def _write(answers: Iterator[Answer], name: str, wanted: Format, out: IO[bytes])
         return
     writer, table = open_writer(wanted, out), RESULTS[name]
     if isinstance(writer, ColumnWriter):
-        writer.write_parts(table, (answer.rows.record_batch() for answer in answers))
+        writer.write_parts(table, (batch for answer in answers for batch in answer.rows.record_batches()))
     else:
         rows: Iterable[Any] = chain.from_iterable(answer.rows for answer in answers)
         writer.write(table, rows)

@@ -12,7 +12,7 @@ from kforensics.answers import DuplicatesQuestion, LsoQuestion, ProducersQuestio
 from kforensics.auditing import STORED, AuditRequest, Stages, audited, judged
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.judgement import Judgement
-from kforensics.forensics.result_columns import Rows
+from kforensics.forensics.result_columns import Rows, RowStream
 from kforensics.forensics.splits import SPLIT_SIZE
 from kforensics.forensics.tables import RESULTS
 from kforensics.forensics.twice.written_twice import MEMORY
@@ -220,7 +220,7 @@ def _all_rows(found: Investigation, request: AuditRequest) -> dict[str, list[pa.
     batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in RESULTS}
     for judgement in audited(found, request, _nothing, Stages()):
         for name, rows in judgement.rows.items():
-            batches[name].append(rows.record_batch())
+            batches[name] += rows.record_batches()
     return batches
 
 
@@ -232,16 +232,16 @@ def _answers(found: Investigation, question: Question) -> Iterator[pa.RecordBatc
     for examined in found.examined(question.noters):
         if examined.case is None:
             raise InputError(examined.partition.folder, examined.why or "")
-        yield question.answer(examined.case).rows.record_batch()
+        yield from question.answer(examined.case).rows.record_batches()
 
 
 def _judged(paths: Paths, families: str, table: str, processes: int | None, as_of_ms: int | None) -> pa.Table:
     request = AuditRequest(None, processes, families)
     found = judged(_investigation(paths, as_of_ms), request, _nothing)
-    return _table(table, (_rows_of(one, table).record_batch() for one in found))
+    return _table(table, (batch for one in found for batch in _rows_of(one, table).record_batches()))
 
 
-def _rows_of(judgement: Judgement, table: str) -> Rows:
+def _rows_of(judgement: Judgement, table: str) -> Rows | RowStream:
     if table not in judgement.rows:
         raise InputError(judgement.folder, judgement.why or "")
     return judgement.rows[table]

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from kforensics.forensics.beside.index_evidence import IndexFaults
 from kforensics.forensics.findings import Code, Exactness, Finding, Severity
+from kforensics.forensics.ledger import NO_TRANSACTIONS, Ledger
 from kforensics.forensics.log_summary import LogSummary
 from kforensics.forensics.partition import CLEANER, HIGH_WATERMARK, LOG_START, Partition
 from kforensics.forensics.record_evidence import RecordEvidence
-from kforensics.forensics.replay.results import Ending, Records
+from kforensics.forensics.replay.results import Records
 from kforensics.forensics.replay.values import Boundary, BoundaryKind
 from kforensics.forensics.rules import Rules
 
@@ -29,7 +32,7 @@ class Case:
         rules: limits and the time of evaluation.
         log: all its batches together.
         boundary: what is known of the log before them.
-        transactions: closed ones in the order of their markers, then open ones by first offset.
+        ledger: transactions, of which the closed ones need not fit into memory.
         empty_markers: markers that closed nothing.
         producers: at the end of the log, by producer id.
         anomalies: what the replay met, in the order of the log.
@@ -44,7 +47,7 @@ class Case:
     rules: Rules
     log: LogSummary
     boundary: Boundary
-    transactions: Records
+    ledger: Ledger
     empty_markers: Records
     producers: Records
     anomalies: Records
@@ -114,20 +117,18 @@ class Case:
         """Whether nothing stood before the first batch on hand."""
         return self.boundary.kind is BoundaryKind.EMPTY
 
-    @cached_property
-    def _closed(self) -> int:
-        """How many transactions are closed; they stand first."""
-        return int((self.transactions["ending"] != Ending.OPEN).sum())
-
-    @cached_property
+    @property
     def open_transactions(self) -> Records:
         """Transactions without a marker, by first offset."""
-        return self.transactions[self._closed :]
+        return self.ledger.opened
 
-    @cached_property
-    def closed_transactions(self) -> Records:
-        """Transactions with a marker, in the order of the markers."""
-        return self.transactions[: self._closed]
+    @property
+    def transactions(self) -> Records:
+        """All transactions in one array: closed ones in the order of their markers, then open ones by first offset.
+
+        For logs that are known to be small; of others see ``ledger``.
+        """
+        return np.concatenate([NO_TRANSACTIONS, *self.ledger])
 
     @property
     def judges_sequences(self) -> bool:

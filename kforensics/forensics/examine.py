@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from kforensics.forensics.beside.index_evidence import IndexFaults
 from kforensics.forensics.beside.snapshot_records import as_loaded, snapshot_records
 from kforensics.forensics.case import Case
+from kforensics.forensics.ledger import NO_TRANSACTIONS, Ledger, sorting_by_marker
 from kforensics.forensics.log_summary import Noter
 from kforensics.forensics.partition import Partition
-from kforensics.forensics.replay.record_arrays import joined_records, picked
-from kforensics.forensics.replay.results import TRANSACTION, Records
+from kforensics.forensics.replay.results import Records
 from kforensics.forensics.replay.summary import Final, Folding, Rows, joined_rows
 from kforensics.forensics.replay.values import EMPTY, UNKNOWN, Boundary, BoundaryKind
 from kforensics.forensics.rules import Rules
@@ -21,8 +19,6 @@ from kforensics.forensics.stretch import Gathering, Split, Stretch, Task, stretc
 from kforensics.parsers.kernels.choice import Choice, kernels_for
 
 __all__ = ["Examination", "boundary_of", "examine", "producers_below"]
-
-NO_TRANSACTIONS = np.empty(0, TRANSACTION)
 
 
 def examine(
@@ -64,6 +60,7 @@ class Examination:
         self._gathering = Gathering(task)
         self._boundary: Boundary | None = None
         self._before: list[Rows] = []
+        self._closed = sorting_by_marker()
         self._passed: set[int] = set()
         self._producers_at: dict[int, Records] = {}
 
@@ -77,6 +74,7 @@ class Examination:
                     self._passed.add(offset)
                     self._at_snapshot(offset, self._boundary)
             self._gathering.add(stretch)
+            self._take_closed()
 
     def case(self) -> Case:
         """Return all that checks may look at, once every stretch was taken; no other may follow."""
@@ -86,24 +84,20 @@ class Examination:
         if boundary.kind is BoundaryKind.UNKNOWN and end in partition.snapshots:
             self._at_snapshot(end, boundary)
             boundary = self._boundary or boundary
-        final = self._final(boundary, consume=True)
+        final = self._ended(boundary, consume=True)
         self._producers_at |= {
             offset: final.producers for offset in partition.snapshots if offset >= end and offset > boundary.offset
         }
         index_faults = self._index_faults(log.segments["segment"])
-        parts = [*self._before, *self._gathering.producers.row_parts(), final.rows]
-        # What a million producers or transactions take must not be held twice.
+        others = joined_rows([*self._before, *self._gathering.producers.row_parts(), final.rows]).in_order()
+        # What a million producers take must not be held twice.
         self._gathering, self._before = Gathering(self._task), []
-        others = joined_rows([replace(part, transactions=NO_TRANSACTIONS) for part in parts]).in_order()
-        closed = [part.transactions for part in parts]
-        del parts
-        transactions = _in_order(closed, final.open_transactions)
         return Case(
             partition=partition,
             rules=self._task.rules,
             log=log,
             boundary=boundary,
-            transactions=transactions,
+            ledger=Ledger(self._closed.finish(), final.open_transactions),
             empty_markers=others.empty_markers,
             producers=final.producers,
             anomalies=others.anomalies,
@@ -120,28 +114,28 @@ class Examination:
     def _final(self, boundary: Boundary, *, consume: bool = False) -> Final:
         return self._gathering.producers.final(boundary, consume=consume)
 
+    def _ended(self, boundary: Boundary, *, consume: bool = False) -> Final:
+        """Return what ``_final`` does, but for the closed transactions, which are taken."""
+        final = self._final(boundary, consume=consume)
+        self._take_closed()
+        self._closed.add(final.rows.transactions)
+        return replace(final, rows=replace(final.rows, transactions=NO_TRANSACTIONS))
+
+    def _take_closed(self) -> None:
+        for transactions in self._gathering.producers.take_transactions():
+            self._closed.add(transactions)
+
     def _at_snapshot(self, offset: int, boundary: Boundary) -> None:
         if offset <= boundary.offset or offset < self._task.partition.first_offset:
             return
         if boundary.kind is BoundaryKind.UNKNOWN and (known := _snapshot(self._task.partition, offset)):
-            final = self._final(boundary)
+            final = self._ended(boundary)
             self._producers_at[offset] = final.producers
             self._before += [self._gathering.producers.rows(), final.rows]
             self._gathering.producers = Folding(sequences=self._task.judges_sequences)
             self._boundary = known
             return
         self._producers_at[offset] = self._final(boundary).producers
-
-
-def _in_order(closed: list[Records], still_open: Records) -> Records:
-    """Return closed transactions in the order of their markers, then open ones; the list of the former is emptied."""
-    found = joined_records([*closed, still_open])
-    closed.clear()
-    markers = found["marker_offset"][: len(found) - len(still_open)]
-    if (markers[1:] < markers[:-1]).any():
-        order = np.argsort(markers, kind="stable")
-        return picked(found, np.concatenate([order, np.arange(len(order), len(found))]))
-    return found
 
 
 def boundary_of(partition: Partition, first_offset: int | None) -> Boundary:

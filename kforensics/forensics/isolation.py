@@ -9,13 +9,15 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from kforensics.errors import InputError
-from kforensics.forensics.beside.visibility import Verdict, Visibility, visible_by_log
+from kforensics.forensics.beside.visibility import Verdict
+from kforensics.forensics.beside.visibility_sweep import VisibilitySweep
 from kforensics.forensics.case import Case
 from kforensics.forensics.examine import Examination
+from kforensics.forensics.ledger import NO_TRANSACTIONS, Ledger, ledger_of
 from kforensics.forensics.log_summary import Noter
 from kforensics.forensics.notes import Noticed, noted, of_kind
 from kforensics.forensics.partition import LOG_START, LogDir, Partition, partitions_of
-from kforensics.forensics.replay.results import TRANSACTION, Records
+from kforensics.forensics.replay.results import Records
 from kforensics.forensics.replay.timeline import last_stable_offsets
 from kforensics.forensics.rules import Rules
 from kforensics.forensics.stretch import Split, Task, stretches
@@ -40,23 +42,23 @@ class PartitionTransactions:
     """The transactions of a partition, and how far they can be told.
 
     Attributes:
-        transactions: closed ones in the order of their markers, and open ones.
+        ledger: its transactions.
         empty_markers: markers that ended nothing.
         log_start_offset: where the log begins for consumers.
         last_stable_offset: where it ends for them if all of it is replicated; the largest it can be, if not exact.
         notes: sentences on what may make this differ from what the broker knew.
     """
 
-    transactions: Records
+    ledger: Ledger
     empty_markers: Records
     log_start_offset: int
     last_stable_offset: int
     notes: tuple[str, ...] = ()
 
     @property
-    def visibility(self) -> Visibility:
+    def visibility(self) -> VisibilitySweep:
         """What a consumer receives, as the markers decide."""
-        return visible_by_log(self.transactions, self.log_start_offset, self.last_stable_offset)
+        return VisibilitySweep(self.ledger, self.log_start_offset, self.last_stable_offset)
 
 
 def transactions_of(partition: Partition) -> PartitionTransactions:
@@ -78,12 +80,10 @@ def transactions_of(partition: Partition) -> PartitionTransactions:
             notes.append(f"{error}; markers may be missing")
     case = examination.case()
     notes += _lost(case)
-    (stable,), _ = last_stable_offsets(case.transactions, case.log_start_offset, np.array([case.log_end_offset]))
+    (stable,), _ = last_stable_offsets(case.ledger, case.log_start_offset, np.array([case.log_end_offset]))
     if case.exact_from is None:
         notes.append(f"{UNKNOWN_HEAD}; last stable offset {stable} is an upper bound")
-    return PartitionTransactions(
-        case.transactions, case.empty_markers, case.log_start_offset, int(stable), tuple(notes)
-    )
+    return PartitionTransactions(case.ledger, case.empty_markers, case.log_start_offset, int(stable), tuple(notes))
 
 
 def _unreadable_controls(batches: BatchColumns, _: Rules) -> Iterator[Records]:
@@ -121,7 +121,7 @@ class Judge:
     def __init__(self, say: Callable[[str], None], *, aborted: bool) -> None:
         self._say, self._wanted = say, Verdict.ABORTED if aborted else Verdict.VISIBLE
         self._folder: str | None = None
-        self._visibility = visible_by_log(np.empty(0, TRANSACTION), 0, 0)
+        self._visibility = VisibilitySweep(ledger_of(NO_TRANSACTIONS), 0, 0)
 
     def over(self, selection: Selection) -> Selection:
         """Return filters that keep what the judge wants too."""
@@ -144,9 +144,10 @@ class Judge:
 
     def keeps_batch(self, batch: Batch) -> bool:
         """Whether a batch of the log is wanted."""
-        verdict = self._visibility.verdict(
+        base_offset = batch.last_offset if batch.base_offset is None else batch.base_offset
+        verdict = self._visibility.around(base_offset, batch.last_offset).verdict(
             NONE if batch.producer_id is None else batch.producer_id,
-            batch.last_offset if batch.base_offset is None else batch.base_offset,
+            base_offset,
             batch.last_offset,
             is_transactional=batch.is_transactional,
             is_control=batch.is_control,

@@ -12,21 +12,20 @@ import numpy as np
 from kforensics.forensics.beside.transaction_entries import index_records
 from kforensics.forensics.case import Case
 from kforensics.forensics.findings import Code, Finding, Severity
+from kforensics.forensics.ledger import Ledger
 from kforensics.forensics.log_summary import Noter
 from kforensics.forensics.record_evidence import record_evidence
 from kforensics.forensics.replay.results import NO_TIME, Ending
-from kforensics.forensics.result_columns import Rows
+from kforensics.forensics.result_columns import Rows, RowStream
 from kforensics.forensics.stable_offset import StableOffset, stable_offset
 from kforensics.forensics.tables import RESULTS
+from kforensics.forensics.transaction_tables import TransactionTables
 from kforensics.forensics.twice.duplicate_rows import DUPLICATE
 from kforensics.forensics.twice.written_twice import duplicate_rows, duplicates_of
 from kforensics.forensics.verdicts import (
-    aborted_rows,
     finding_rows,
-    history_rows,
     lso_rows,
     producer_rows,
-    transaction_rows,
     worst,
 )
 from kforensics.parsers.log_rows import Place, damage_row
@@ -66,7 +65,7 @@ class Judgement:
         place: which partition.
         folder: where its files lie.
         size: bytes of its segments.
-        rows: rows by table.
+        rows: rows by table; those of which there may be very many are made when they are asked for.
         findings: the worst first.
         stable: where its last stable offset is, None if it could not be read, as is the next one.
         log_end_offset: its log end offset.
@@ -77,7 +76,7 @@ class Judgement:
     place: Place
     folder: str
     size: int
-    rows: Mapping[str, Rows] = field(default_factory=dict)
+    rows: Mapping[str, Rows | RowStream] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     stable: StableOffset | None = None
     log_end_offset: int | None = None
@@ -117,6 +116,7 @@ def judge(case: Case, families: Sequence[ModuleType]) -> Judgement:
     findings = findings_of(case, families)
     stable = stable_offset(case)
     place = case.partition.place
+    tables = TransactionTables.of(case)
     return Judgement(
         place=place,
         folder=case.partition.folder,
@@ -124,10 +124,10 @@ def judge(case: Case, families: Sequence[ModuleType]) -> Judgement:
         rows={
             "partitions": partition_rows(case, stable, findings),
             "lso": lso_rows(case, stable),
-            "lso_history": history_rows(case),
-            "transactions": transaction_rows(case),
+            "lso_history": tables.history(),
+            "transactions": tables.transactions(),
             "producers": producer_rows(case),
-            "aborted_transactions": aborted_rows(case, index_records(case.partition)),
+            "aborted_transactions": tables.aborted(index_records(case.partition)),
             "findings": finding_rows(place, findings),
             **({} if case.duplicates is None else {"duplicates": duplicate_rows(case, case.duplicates)}),
         },
@@ -142,10 +142,10 @@ def judge(case: Case, families: Sequence[ModuleType]) -> Judgement:
 
 def partition_rows(case: Case, stable: StableOffset, findings: Sequence[Finding]) -> Rows:
     """Return the card of a partition: how large it is, what lies in it, what it costs and whether it is well."""
-    log, closed = case.log, case.closed_transactions
-    aborted = int((closed["ending"] == Ending.ABORTED).sum())
+    log, ledger = case.log, case.ledger
+    closed, aborted = len(ledger.closed), ledger.aborted
     data_batches = log.batches - log.control_batches
-    timed = closed[closed["first_timestamp"] != NO_TIME]
+    transaction_records, transaction_ms = _on_average(ledger)
     bad = worst(findings)
     columns: dict[str, Any] = {
         **case.partition.place._asdict(),
@@ -160,15 +160,15 @@ def partition_rows(case: Case, stable: StableOffset, findings: Sequence[Finding]
         "newest_timestamp": log.newest_timestamp if log.newest_timestamp >= 0 else None,
         "producers": len(case.producers),
         "open_transactions": len(case.open_transactions),
-        "committed": len(closed) - aborted,
+        "committed": closed - aborted,
         "aborted": aborted,
         "control_batches": log.control_batches,
         "control_records_share": _share(log.control_batches, log.control_batches + log.records),
         "control_bytes_share": _share(log.control_bytes, log.bytes),
         "records_per_batch": _share(log.records, data_batches),
-        "aborted_share": _share(aborted, len(closed)),
-        "transaction_records": _mean(case.transactions["records"]),
-        "transaction_ms": _mean(timed["marker_timestamp"] - timed["first_timestamp"]),
+        "aborted_share": _share(aborted, closed),
+        "transaction_records": transaction_records,
+        "transaction_ms": transaction_ms,
         "findings": len(findings),
         "read": "ok",
     }
@@ -179,8 +179,15 @@ def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _mean(numbers: Any) -> float | None:
-    return float(np.mean(numbers)) if len(numbers) else None
+def _on_average(ledger: Ledger) -> tuple[float | None, float | None]:
+    """Return the records of a transaction, and how long a closed one lasted in ms."""
+    records = lasted = timed = 0
+    for rows in ledger:
+        records += int(rows["records"].sum())
+        known = (rows["ending"] != Ending.OPEN) & (rows["first_timestamp"] != NO_TIME)
+        timed += int(known.sum())
+        lasted += int((rows["marker_timestamp"] - rows["first_timestamp"])[known].sum())
+    return _share(records, len(ledger)), _share(lasted, timed)
 
 
 def unread(place: Place, folder: str, size: int, why: str) -> Judgement:

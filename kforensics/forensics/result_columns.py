@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-__all__ = ["Lists", "Numbers", "Rows", "Words", "nullable"]
+__all__ = ["Lists", "Numbers", "RowStream", "Rows", "Words", "nullable"]
 
 Numbers: TypeAlias = "npt.NDArray[Any]"
 # Rows that are Python values at a time.
@@ -109,6 +110,14 @@ class Rows:
             stop = min(start + CHUNK, self.length)
             yield from zip(*(_values(self.columns[name], start, stop) for name in names), strict=True)
 
+    def parts(self) -> Iterator[Rows]:
+        """Yield the rows as :class:`RowStream` does: all at once."""
+        yield self
+
+    def record_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as Arrow columns, all at once."""
+        yield self.record_batch()
+
     def record_batch(self) -> pa.RecordBatch:
         """Return the rows as Arrow columns."""
         import pyarrow as pa  # only Arrow formats pay for it
@@ -137,6 +146,37 @@ class Rows:
     def taken(self, which: Any) -> Rows:
         """Return some of the rows, by their indexes and in that order."""
         return Rows(self.table, len(which), {name: _taken(column, which) for name, column in self.columns.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class RowStream:
+    """Rows of a table of which there may be too many to have them all at once.
+
+    They can be gone through again and again. Pickled, what they are made of travels.
+
+    Attributes:
+        table: which table.
+        made: makes the rows, part by part.
+    """
+
+    table: Table
+    made: Callable[[], Iterator[Rows]]
+
+    def parts(self) -> Iterator[Rows]:
+        """Yield the rows, as many at a time as suit the memory; parts may be empty."""
+        return self.made()
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows one by one, in the column order of the table."""
+        return chain.from_iterable(self.parts())
+
+    def only(self, *names: str) -> Iterator[tuple[Any, ...]]:
+        """Yield some columns of the rows."""
+        return chain.from_iterable(part.only(*names) for part in self.parts())
+
+    def record_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as Arrow columns, part by part."""
+        return (part.record_batch() for part in self.parts() if len(part))
 
 
 def _codes(column: Words) -> pa.Array:

@@ -63,7 +63,7 @@ def stable_offset(case: Case, high_watermark: int | None = None, kernels: Choice
     end = _within(case, high_watermark)
     checkpoint = case.high_watermark
     asked = [end] if checkpoint is None else [end, _within(case, checkpoint)]
-    offsets, holders = last_stable_offsets(case.transactions, case.log_start_offset, np.array(asked))
+    offsets, holders = last_stable_offsets(case.ledger, case.log_start_offset, np.array(asked))
     offset = int(offsets[0])
     known = case.exact_from is not None and end >= case.exact_from and not case.is_broken
     records, size = _behind(case, offset, kernels) if offset < case.log_end_offset else (0, 0)
@@ -72,7 +72,7 @@ def stable_offset(case: Case, high_watermark: int | None = None, kernels: Choice
         last_stable_offset=offset,
         lowest=offset if known else min(offset, case.log_start_offset),
         at_checkpoint=None if checkpoint is None else int(offsets[1]),
-        holder=case.transactions[int(holders[0])] if holders[0] >= 0 else None,
+        holder=holders[0] if holders["batches"][0] >= 0 else None,
         hidden_records=records,
         hidden_bytes=size,
     )

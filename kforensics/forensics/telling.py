@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from kforensics.forensics.findings import Finding
 from kforensics.forensics.replay.results import NO_TIME, Records
 
-__all__ = ["MOST", "Row", "each", "expiry", "moment", "place", "span"]
+__all__ = ["MOST", "Part", "Row", "each", "each_of", "expiry", "moment", "place", "span"]
 
 # A broken client may leave millions of the same; whoever reads the findings has seen enough after these.
 MOST = 1_000
+# So many rows are kept where the first ones of all may come last.
+ROOM = 20 * MOST
 SECOND_MS = 1_000
 NO_TIMES = (NO_TIME, -1)
 
@@ -28,14 +32,66 @@ def each(rows: Records, finding: Callable[[Row], Finding], **more: Records) -> I
         finding: makes a finding of a row as Python values by name.
         more: further columns, with a value for each row.
     """
-    names = (*(rows.dtype.names or ()), *more)
-    columns = [*(rows[name] for name in rows.dtype.names or ()), *more.values()]
-    left_out = len(rows) - MOST
-    for count, values in enumerate(zip(*(column[:MOST].tolist() for column in columns), strict=True), 1):
-        found = finding(dict(zip(names, values, strict=True)))
-        if left_out > 0 and count == MOST:
-            found = replace(found, evidence={**found.evidence, "left_out": left_out})
-        yield found
+    yield from each_of([Part(rows, more)], finding)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some of the rows of which there may be too many to have them all at once.
+
+    Attributes:
+        rows: records.
+        more: further columns, with a value for each row.
+    """
+
+    rows: Records
+    more: Mapping[str, Records] = field(default_factory=dict)
+
+    def taken(self, at: Any) -> Part:
+        """Return some of the rows, by their indexes or by a mask."""
+        return Part(self.rows[at], {name: column[at] for name, column in self.more.items()})
+
+    def values(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows as Python values by name."""
+        names = (*(self.rows.dtype.names or ()), *self.more)
+        columns = [*(self.rows[name] for name in self.rows.dtype.names or ()), *self.more.values()]
+        for values in zip(*(column.tolist() for column in columns), strict=True):
+            yield dict(zip(names, values, strict=True))
+
+
+def each_of(parts: Iterable[Part], finding: Callable[[Row], Finding], by: str | None = None) -> Iterator[Finding]:
+    """Yield what :func:`each` does, of rows that come in parts; no more are kept than are told.
+
+    Args:
+        parts: rows in the order of the log.
+        finding: makes a finding of a row as Python values by name.
+        by: field that gives the order, where the parts do not come in it.
+    """
+    kept: list[Part] = []
+    total = count = 0
+    for part in parts:
+        total += len(part.rows)
+        if by is not None or count < MOST:
+            kept.append(part if by else part.taken(slice(MOST - count)))
+            count += len(kept[-1].rows)
+        if by is not None and count > ROOM:
+            kept = [_first(kept, by)]
+            count = len(kept[0].rows)
+    if kept:
+        told = _first(kept, by)
+        for number, row in enumerate(told.values(), 1):
+            found = finding(row)
+            if total > MOST and number == MOST:
+                found = replace(found, evidence={**found.evidence, "left_out": total - MOST})
+            yield found
+
+
+def _first(parts: list[Part], by: str | None) -> Part:
+    """Return the first rows of some parts together."""
+    rows = np.concatenate([part.rows for part in parts])
+    more = {name: np.concatenate([part.more[name] for part in parts]) for name in parts[0].more}
+    order = np.arange(len(rows)) if by is None else np.argsort(rows[by], kind="stable")
+    return Part(rows, more).taken(order[:MOST])
 
 
 def place(row: Row) -> dict[str, Any]:

@@ -10,17 +10,14 @@ import numpy as np
 
 from kforensics.forensics.case import Case
 from kforensics.forensics.findings import Finding, Severity
-from kforensics.forensics.replay.results import NO_TIME, Ending, Records
-from kforensics.forensics.replay.timeline import expected_index, history
-from kforensics.forensics.result_columns import Lists, Rows, Words, nullable
+from kforensics.forensics.replay.results import Ending, Records
+from kforensics.forensics.result_columns import Lists, Rows
 from kforensics.forensics.stable_offset import StableOffset
 from kforensics.forensics.tables import RESULTS
+from kforensics.forensics.transaction_tables import durations
 from kforensics.parsers.log_rows import Place
 
-__all__ = ["aborted_rows", "finding_rows", "history_rows", "lso_rows", "producer_rows", "transaction_rows"]
-
-OUTCOMES = ("aborted", "committed", "open")
-NONE = -1
+__all__ = ["finding_rows", "lso_rows", "producer_rows", "remedy", "worst"]
 
 
 def _rows(place: Place, name: str, length: int, columns: dict[str, Any]) -> Rows:
@@ -29,38 +26,6 @@ def _rows(place: Place, name: str, length: int, columns: dict[str, Any]) -> Rows
 
 def _same(records: Records, names: Iterable[str]) -> dict[str, Any]:
     return {name: records[name] for name in names}
-
-
-def transaction_rows(case: Case, transactions: Records | None = None) -> Rows:
-    """Return transactions of a partition, all of them unless some are given."""
-    found = case.transactions if transactions is None else transactions
-    paths = [segment.path for segment in case.partition.segments]
-    is_open = found["ending"] == Ending.OPEN
-    columns = _same(
-        found,
-        (
-            *("producer_id", "producer_epoch", "first_offset", "last_offset", "batches", "records", "bytes"),
-            *("last_timestamp", "first_offset_exact"),
-        ),
-    )
-    columns |= {name: nullable(found[name], is_open) for name in ("marker_offset", "marker_epoch", "coordinator_epoch")}
-    columns |= {
-        "outcome": Words(found["ending"], OUTCOMES),
-        "first_timestamp": nullable(found["first_timestamp"], NO_TIME),
-        "marker_timestamp": nullable(found["marker_timestamp"], NO_TIME),
-        "duration_ms": nullable(durations(case, found), found["first_timestamp"] == NO_TIME),
-        "path": Words(found["segment"], paths),
-        "position": nullable(found["position"], NONE),
-    }
-    return _rows(case.partition.place, "transactions", len(found), columns)
-
-
-def durations(case: Case, transactions: Records) -> Any:
-    """Return how long transactions lasted in ms, open ones up to the time of evaluation."""
-    is_open = transactions["ending"] == Ending.OPEN
-    ends = np.where(is_open, case.rules.as_of_ms, transactions["marker_timestamp"])
-    firsts = np.where(transactions["first_timestamp"] == NO_TIME, ends, transactions["first_timestamp"])
-    return ends - firsts
 
 
 def producer_rows(case: Case, producers: Records | None = None, snapshot: Records | None = None) -> Rows:
@@ -110,27 +75,27 @@ def _agrees(producers: Records, snapshot: Records) -> Any:
     return same
 
 
+COSTS = ("transactions", "aborted", "records", "bytes", "transaction_ms")
+
+
 def _costs(case: Case, producer_ids: Any) -> dict[str, Any]:
     """Return what the transactions of producers amount to."""
-    found = case.transactions
-    at = np.searchsorted(producer_ids, found["producer_id"])
-    at[at >= len(producer_ids)] = 0
-    known = producer_ids[at] == found["producer_id"] if len(producer_ids) else np.zeros(len(found), bool)
-    at, found = at[known], found[known]
-    closed = found["ending"] != Ending.OPEN
-    weights = {
-        "transactions": np.ones(len(found), "i8"),
-        "aborted": (found["ending"] == Ending.ABORTED).astype("i8"),
-        "records": found["records"],
-        "bytes": found["bytes"],
-        "transaction_ms": np.where(closed, durations(case, found), 0),
-    }
-    return {name: _sums(at, weight, len(producer_ids)) for name, weight in weights.items()}
-
-
-def _sums(at: Any, weights: Any, length: int) -> Any:
-    sums = np.zeros(length, "i8")
-    np.add.at(sums, at, weights)
+    sums = {name: np.zeros(len(producer_ids), "i8") for name in COSTS}
+    for rows in case.ledger if len(producer_ids) else ():
+        at = np.searchsorted(producer_ids, rows["producer_id"])
+        at[at >= len(producer_ids)] = 0
+        known = producer_ids[at] == rows["producer_id"]
+        at, found = at[known], rows[known]
+        closed = found["ending"] != Ending.OPEN
+        weights = {
+            "transactions": np.ones(len(found), "i8"),
+            "aborted": (found["ending"] == Ending.ABORTED).astype("i8"),
+            "records": found["records"],
+            "bytes": found["bytes"],
+            "transaction_ms": np.where(closed, durations(case.rules, found), 0),
+        }
+        for name in COSTS:
+            np.add.at(sums[name], at, weights[name])
     return sums
 
 
@@ -161,48 +126,6 @@ def lso_rows(case: Case, stable: StableOffset) -> Rows:
             columns[name] = int(holder[name])
         columns["age_ms"] = case.rules.as_of_ms - int(holder["last_timestamp"])
     return _rows(case.partition.place, "lso", 1, columns)
-
-
-def history_rows(case: Case) -> Rows:
-    """Return the steps of the last stable offset as the high watermark goes from the start of the log to its end."""
-    steps = history(case.transactions, case.log_start_offset, case.log_end_offset)
-    held = steps["holder"] >= 0
-    columns = _same(steps, ("from_high_watermark", "to_high_watermark", "last_stable_offset"))
-    producers = case.transactions["producer_id"]
-    ids = producers[steps["holder"]] if len(producers) else np.zeros(len(steps), "i8")
-    columns["producer_id"] = nullable(ids, ~held)
-    known = case.exact_from is not None and not case.is_broken
-    columns["exact"] = known & (steps["from_high_watermark"] >= (case.exact_from or 0))
-    return _rows(case.partition.place, "lso_history", len(steps), columns)
-
-
-def aborted_rows(case: Case, indexed: Records | None) -> Rows:
-    """Return the aborted transactions, and what the transaction indexes hold of them.
-
-    Args:
-        case: the partition.
-        indexed: entries of all its indexes with ``producer_id``, ``last_offset`` and ``last_stable_offset``, sorted by
-            ``last_offset``; None if none of them can be read.
-    """
-    expected = expected_index(case.transactions, case.exact_from)
-    columns = _same(expected, ("producer_id", "first_offset", "last_offset", "last_stable_offset"))
-    columns["exact"] = expected["first_offset_exact"]
-    if indexed is None:
-        columns |= {"indexed": None, "indexed_last_stable_offset": None}
-        return _rows(case.partition.place, "aborted_transactions", len(expected), columns)
-    has, at = _found(expected, indexed)
-    values = indexed["last_stable_offset"][at] if len(indexed) else np.zeros(len(expected), "i8")
-    columns |= {"indexed": has, "indexed_last_stable_offset": nullable(values, ~has)}
-    return _rows(case.partition.place, "aborted_transactions", len(expected), columns)
-
-
-def _found(expected: Records, indexed: Records) -> tuple[Any, Any]:
-    if not len(indexed):
-        return np.zeros(len(expected), bool), np.zeros(len(expected), int)
-    at = np.minimum(np.searchsorted(indexed["last_offset"], expected["last_offset"]), len(indexed) - 1)
-    entry = indexed[at]
-    same = (entry["last_offset"] == expected["last_offset"]) & (entry["producer_id"] == expected["producer_id"])
-    return same, at
 
 
 def finding_rows(place: Place, findings: Sequence[Finding]) -> Rows:

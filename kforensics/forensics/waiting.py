@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kforensics.forensics.case import Case
+from kforensics.forensics.marker_times import marker_times
 from kforensics.forensics.notes import Noticed, of_kind
-from kforensics.forensics.producer_past import NOTHING, last_before, marker_times, markers_before, markers_of
+from kforensics.forensics.producer_past import NOTHING, last_before, markers_before
 from kforensics.forensics.replay.results import Records
 
 __all__ = ["SIGN", "Wait", "signs_of_hanging", "silence_of"]
@@ -51,7 +52,9 @@ class Wait:
         offset = max(holder, case.log_start_offset)
         if offset >= case.log_end_offset:
             return None
-        return cls(offset, holder, int((case.closed_transactions["last_offset"] >= offset).sum()), len(found) - 1)
+        waiting = sum(int((rows["last_offset"] >= offset).sum()) for rows in case.ledger.since(offset))
+        opened = int((found["last_offset"] >= offset).sum())
+        return cls(offset, holder, waiting - opened, len(found) - 1)
 
     def __str__(self) -> str:
         return f"{self.ended} ended and {self.open} other open transactions wait behind it"
@@ -77,7 +80,7 @@ def signs_of_hanging(case: Case, transactions: Records) -> Records:
         transactions: open ones.
     """
     ids = transactions["producer_id"]
-    before = markers_before(markers_of(case, ids), ids, transactions["first_offset"])
+    before = markers_before(case, ids, transactions["first_offset"])
     signs = np.empty(len(transactions), SIGN)
     epoch = transactions["lowest_epoch"]
     # A marker that raised the epoch makes room for the next transaction; one that did not may have come too early.

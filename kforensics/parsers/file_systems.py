@@ -12,12 +12,13 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from kforensics.errors import InputError, InputForbiddenError, InputMissingError, UsageError
+from kforensics.parsers.small_files import Fetched, SmallFiles
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -64,12 +65,17 @@ class RemoteSystem:
         root: what stands in front of a path of it, such as the bucket.
         gone_since: when it could last not be reached, on the monotonic clock.
         gone: what was said of it then.
+        small: the small files of folders that are read just now.
     """
 
     system: fs.FileSystem
     root: str
     gone_since: float = -GONE_SECONDS
     gone: str = GONE
+    small: SmallFiles = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.small = SmallFiles(self._sizes, self._fetched)
 
     @property
     def is_object_store(self) -> bool:
@@ -94,7 +100,7 @@ class RemoteSystem:
         """
         from pyarrow import ArrowException
 
-        if time.monotonic() - self.gone_since < GONE_SECONDS:
+        if self._is_gone():
             raise InputError(uri, f"{what}{self.gone}")
         try:
             yield
@@ -107,25 +113,57 @@ class RemoteSystem:
             raise found from error
 
     def opened(self, uri: str) -> tuple[Any, int | None]:
-        """Return a file of pyarrow opened for ranged reads, and its modification time in ms.
+        """Return a file of pyarrow opened for ranged reads, None if it is none, and its modification time in ms.
 
         An object of S3 tells its time as it is opened. pyarrow cannot open one without asking for its size first.
 
         Raises:
             InputError: it cannot be opened.
         """
+        with self.asked(uri):
+            return self._opened(uri, self.inner(uri))
+
+    def small_file(self, uri: str) -> Fetched | None:
+        """Return a small file of a store that has been fetched with others of its folder, else None.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        if not self.is_object_store:
+            return None
+        with self.asked(uri):
+            return self.small.get(self.inner(uri))
+
+    def _opened(self, uri: str, path: str) -> tuple[Any, int | None]:
         from pyarrow.fs import FileType
 
-        path = self.inner(uri)
-        with self.asked(uri):
-            if self.system.type_name == "s3":
-                file = self.system.open_input_file(path)
-                return file, _modified(file.metadata())
-            info = self.system.get_file_info(path)
-            if info.type == FileType.NotFound:
-                raise InputMissingError(uri, NO_FILE)
-            mtime_ms = None if info.mtime_ns is None else info.mtime_ns // 1_000_000
-            return (self.system.open_input_file(path) if info.type == FileType.File else None), mtime_ms
+        if self.system.type_name == "s3":
+            file = self.system.open_input_file(path)
+            return file, _modified(file.metadata())
+        info = self.system.get_file_info(path)
+        if info.type == FileType.NotFound:
+            raise InputMissingError(uri, NO_FILE)
+        mtime_ms = None if info.mtime_ns is None else info.mtime_ns // 1_000_000
+        return (self.system.open_input_file(path) if info.type == FileType.File else None), mtime_ms
+
+    def _sizes(self, folder: str) -> dict[str, int]:
+        from pyarrow.fs import FileSelector
+
+        infos = self.system.get_file_info(FileSelector(folder))
+        return {info.path: info.size for info in infos if info.size is not None}
+
+    def _fetched(self, path: str) -> Fetched:
+        """Return a file, asked for in a thread of its own; nobody else is asked once a store is gone."""
+        if self._is_gone():
+            raise OSError(self.gone)
+        try:
+            file, mtime_ms = self._opened(path, path)
+        except InputMissingError as error:
+            raise FileNotFoundError(path) from error  # who waits for it knows the URI
+        return Fetched(bytes(file.read_at(file.size(), 0)), mtime_ms)
+
+    def _is_gone(self) -> bool:
+        return time.monotonic() - self.gone_since < GONE_SECONDS
 
 
 def remote_system(uri: str) -> RemoteSystem:

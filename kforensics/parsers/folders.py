@@ -208,6 +208,8 @@ class RemoteFolders:
     def _list(self, path: str, inner: str, *, recursive: bool) -> None:
         with self._remote.asked(path):
             infos = self._remote.system.get_file_info(self._types.FileSelector(inner, recursive=recursive))
+        # What was read of these folders may be older than what is listed now.
+        self._remote.small.forget(None if recursive else inner)
         self._listed[inner] = []
         for info in infos:
             self._listed.setdefault(info.path.rpartition("/")[0] if recursive else inner, []).append(info)

@@ -17,7 +17,7 @@ __all__ = ["ReadAhead"]
 
 LEAST = 1 << 16
 # Bytes of a request for what is read from front to back, and how much may be on its way.
-PIECE, AHEAD = 4 << 20, 16 << 20
+PIECE, AHEAD = 4 << 20, 24 << 20
 # So far behind the reader is kept: a batch that was cut off is read again.
 BEHIND = PIECE
 THREADS = 8

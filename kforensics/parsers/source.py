@@ -168,12 +168,16 @@ class RemoteSource(_Input):
     def __init__(self, uri: str) -> None:
         self.path = uri
         self._system = remote_system(uri)
+        if small := self._system.small_file(uri):
+            self.size, self.mtime_ms = len(small.data), small.mtime_ms
+            self._ranges: ReadAhead | None = ReadAhead(BytesSource(small.data).read, self.size)
+            return
         file, self.mtime_ms = self._system.opened(uri)
         if file is None:
             raise InputKindError(uri, "it is a directory or something else that is not a file")
         self.size = int(file.size())
         # Nobody closes the file: requests may be on their way, and it goes when the last of them does.
-        self._ranges: ReadAhead | None = ReadAhead(lambda start, length: bytes(file.read_at(length, start)), self.size)
+        self._ranges = ReadAhead(lambda start, length: bytes(file.read_at(length, start)), self.size)
 
     def read(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes from ``position``."""

@@ -18,7 +18,7 @@ from uuid import uuid4
 from pyarrow import fs
 
 from kforensics.errors import UsageError
-from kforensics.forensics.result_columns import Rows
+from kforensics.forensics.result_columns import Rows, RowStream
 from kforensics.parsers.arrow import arrow_batches, arrow_schema_of
 from kforensics.parsers.file_systems import remote_system
 from kforensics.parsers.source import is_uri
@@ -75,10 +75,10 @@ class TaskParts:
         self._task, self._folder = task, f"{TASKS}/{task}-{uuid4().hex}"
         self._files: dict[str, TableFile] = {}
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: Rows | RowStream) -> None:
         """Add rows to their table."""
-        if len(rows):
-            self._file(rows.table).add(rows.record_batch())
+        for batch in rows.record_batches():
+            self._file(rows.table).add(batch)
 
     def add_values(self, table: Table, rows: Any) -> None:
         """Add rows of Python values to a table."""

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from kforensics.errors import UsageError
-from kforensics.forensics.result_columns import Rows
+from kforensics.forensics.result_columns import Rows, RowStream
 from kforensics.parsers.arrow import GROUP_BYTES, arrow_batches, arrow_schema_of
 from kforensics.parsers.tables import Table
 
@@ -58,10 +58,11 @@ class EvidenceStore:
                 table.close()
         shutil.rmtree(self._part, ignore_errors=True)
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: Rows | RowStream) -> None:
         """Add rows to their table."""
-        if len(rows):
-            self._file(rows.table).add(rows.record_batch())
+        for part in rows.parts():
+            if len(part):
+                self._file(rows.table).add(part.record_batch())
 
     def add_values(self, table: Table, rows: Any) -> None:
         """Add rows of Python values to a table."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from kforensics.forensics.case import Case
 from kforensics.forensics.findings import Finding, Severity
-from kforensics.forensics.result_columns import Rows
+from kforensics.forensics.result_columns import Rows, RowStream
 from kforensics.forensics.stable_offset import StableOffset
 from kforensics.forensics.verdicts import remedy
 from kforensics.parsers.log_rows import Place
@@ -82,7 +82,7 @@ def _holder(case: Case, stable: StableOffset) -> str:
     return f"{who}: its transaction from offset {holder['first_offset']} {state}, {written}{more}"
 
 
-def history_lines(case: Case, rows: Rows) -> Iterator[str]:
+def history_lines(case: Case, rows: Rows | RowStream) -> Iterator[str]:
     """Yield the steps of the last stable offset."""
     yield f"{_name(case)}: last stable offset as the high watermark rises"
     yield STEP.format("from", "to", "last stable", "held by").rstrip()
@@ -91,10 +91,10 @@ def history_lines(case: Case, rows: Rows) -> Iterator[str]:
         yield STEP.format(first, last, offset, "" if producer_id is None else f"producer {producer_id}").rstrip()
 
 
-def transaction_lines(case: Case, rows: Rows) -> Iterator[str]:
-    """Yield transactions, one a line."""
-    yield f"{_name(case)}: {amount(len(rows), 'transaction')}"
-    if not len(rows):
+def transaction_lines(case: Case, rows: RowStream, count: int) -> Iterator[str]:
+    """Yield transactions, one a line; they are so many."""
+    yield f"{_name(case)}: {amount(count, 'transaction')}"
+    if not count:
         return
     yield TRANSACTION.format(*TRANSACTIONS)
     # There may be millions: one expression for each, and nothing looked at that is not shown.

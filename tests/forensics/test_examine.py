@@ -31,9 +31,9 @@ from kforensics.parsers.rows import Batch
 from kforensics.parsers.source import open_source
 from tests.forensics.forge import forge
 from tests.forensics.partitions import (
-    SAMPLES,
     FOUND,
     PARTITIONS,
+    SAMPLES,
     partitions_described,
     partitions_in_sync,
     partitions_of_no_past,
@@ -138,7 +138,7 @@ def test_transaction_indexes_and_snapshots_are_those_the_broker_wrote(sample: Sa
     indexed = index_records(case.partition)
     assert indexed is not None
     names = ["producer_id", "first_offset", "last_offset"]
-    rebuilt = expected_index(case.transactions)[names].tolist()
+    rebuilt = [row for rows in expected_index(case.ledger) for row in rows[names].tolist()]
     assert rebuilt == [entry for entry in indexed[names].tolist() if entry[2] >= case.boundary.offset]
     for offset, rebuilt_producers in case.producers_at.items():
         written = snapshot_records(case.partition.snapshots[offset].path)
@@ -253,11 +253,12 @@ def test_producers_below_an_offset_are_those_of_the_log_up_to_there(tmp_path: Pa
 
 
 def test_rows_of_a_table_come_as_values_and_as_columns(tmp_path: Path) -> None:
-    from kforensics.forensics.verdicts import transaction_rows
+    from kforensics.forensics.transaction_tables import TransactionTables
 
     folder = forge(tmp_path, "D 1 0 0-4 @0-4 T; M 1 0 C 3 @5; D 1 0 5-5 @7-7 T")
-    rows = transaction_rows(examine(partition_in(folder), RULES))
-    assert isinstance(rows, Rows)
-    columns = rows.record_batch()
-    assert [tuple(row.values()) for row in columns.to_pylist()] == list(rows)
-    assert columns.column("marker_offset").to_pylist() == [5, None]
+    stream = TransactionTables.of(examine(partition_in(folder), RULES)).transactions()
+    closed, opened = stream.parts()
+    assert isinstance(closed, Rows)
+    columns = [row for part in stream.record_batches() for row in part.to_pylist()]
+    assert [tuple(row.values()) for row in columns] == list(stream) == [*closed, *opened]
+    assert [row["marker_offset"] for row in columns] == [5, None] == [row for (row,) in stream.only("marker_offset")]

@@ -10,9 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kforensics.forensics.ledger import Ledger, ledger_of
 from kforensics.forensics.replay.fold import Replay, fold
 from kforensics.forensics.replay.results import TRANSACTION, Ending, Records
-from kforensics.forensics.replay.timeline import EXPECTED_ENTRY, expected_index, history, last_stable_offsets, max_lag
+from kforensics.forensics.replay.timeline import (
+    EXPECTED_ENTRY,
+    HISTORY,
+    expected_index,
+    history,
+    last_stable_offsets,
+    max_lag,
+)
 from kforensics.forensics.replay.values import EMPTY, UNKNOWN, BatchSummary, Boundary, Outcome
 from kforensics.parsers.producer_snapshot import ProducerSnapshotEntry
 from tests.forensics.cases import random_log
@@ -32,6 +40,29 @@ def of_replay(replay: Replay) -> Records:
         record["marker_offset"] = -1 if one.marker_offset is None else one.marker_offset
         record["ending"], record["first_offset_exact"] = ENDINGS[one.outcome], one.first_offset_exact
     return records
+
+
+def ledgers(transactions: Records) -> Iterator[Ledger]:
+    """Yield ledgers that give the same transactions in ranges of every kind."""
+    yield ledger_of(transactions)
+    for size in (1, 4):
+        yield ledger_of(transactions, room=size * 2 * TRANSACTION.itemsize, size=size)
+
+
+def steps_of(ledger: Ledger, log_start_offset: int, log_end_offset: int) -> Records:
+    """Return the whole history."""
+    return np.concatenate([np.empty(0, HISTORY), *history(ledger, log_start_offset, log_end_offset)])
+
+
+def entries_of(ledger: Ledger, exact_from: int | None = 0) -> Records:
+    """Return all expected entries."""
+    return np.concatenate([np.empty(0, EXPECTED_ENTRY), *expected_index(ledger, exact_from)])
+
+
+def held_by(holders: Records) -> list[tuple[int, int] | None]:
+    """Return producer id and first offset of the transactions that hold, None where none does."""
+    names = zip(*(holders[name].tolist() for name in ("producer_id", "first_offset", "batches")), strict=True)
+    return [None if batches < 0 else (producer, first) for producer, first, batches in names]
 
 
 def cut_at(log: list[BatchSummary], at: int) -> Boundary:
@@ -83,8 +114,10 @@ def test_last_stable_offsets_are_those_of_the_definition_at_every_high_watermark
     compared = 0
     for replay, transactions in random_replays():
         asked = watermarks(replay)
-        offsets, _ = last_stable_offsets(transactions, replay.log_start_offset, asked)
-        assert offsets.tolist() == [defined(transactions, replay.log_start_offset, h) for h in asked.tolist()]
+        expected = [defined(transactions, replay.log_start_offset, h) for h in asked.tolist()]
+        for ledger in ledgers(transactions):
+            offsets, _ = last_stable_offsets(ledger, replay.log_start_offset, asked)
+            assert offsets.tolist() == expected
         compared += len(asked)
     assert compared > 50_000
 
@@ -93,40 +126,63 @@ def test_last_stable_offsets_and_their_holders_are_those_of_the_replay() -> None
     held = 0
     for replay, transactions in random_replays():
         asked = watermarks(replay)
-        offsets, holders = last_stable_offsets(transactions, replay.log_start_offset, asked)
         found = [replay.last_stable_offset(h) for h in asked.tolist()]
-        assert offsets.tolist() == [one.last_stable_offset for one in found]
-        both = [*replay.transactions, *replay.open_transactions]
-        assert [both[at] if at >= 0 else None for at in holders.tolist()] == [one.holder for one in found]
-        held += int((holders >= 0).sum())
+        expected = [one.holder and (one.holder.producer_id, one.holder.first_offset) for one in found]
+        for ledger in ledgers(transactions):
+            offsets, holders = last_stable_offsets(ledger, replay.log_start_offset, asked)
+            assert offsets.tolist() == [one.last_stable_offset for one in found]
+            assert held_by(holders) == expected
+        held += sum(one is not None for one in expected)
     assert held > 20_000
 
 
 def test_history_covers_every_high_watermark_once() -> None:
     for replay, transactions in random_replays():
-        steps = history(transactions, replay.log_start_offset, replay.log_end_offset)
-        assert steps["from_high_watermark"][0] == replay.log_start_offset
-        assert steps["to_high_watermark"][-1] == replay.log_end_offset
-        assert (steps["from_high_watermark"][1:] == steps["to_high_watermark"][:-1] + 1).all()
-        assert (steps["from_high_watermark"] <= steps["to_high_watermark"]).all()
+        for ledger in ledgers(transactions):
+            steps = steps_of(ledger, replay.log_start_offset, replay.log_end_offset)
+            assert steps["from_high_watermark"][0] == replay.log_start_offset
+            assert steps["to_high_watermark"][-1] == replay.log_end_offset
+            assert (steps["from_high_watermark"][1:] == steps["to_high_watermark"][:-1] + 1).all()
+            assert (steps["from_high_watermark"] <= steps["to_high_watermark"]).all()
 
 
 def test_history_says_the_same_as_each_high_watermark_alone() -> None:
     for replay, transactions in random_replays():
         asked = watermarks(replay)
-        offsets, holders = last_stable_offsets(transactions, replay.log_start_offset, asked)
-        steps = history(transactions, replay.log_start_offset, replay.log_end_offset)
+        whole = ledger_of(transactions)
+        offsets, holders = last_stable_offsets(whole, replay.log_start_offset, asked)
+        steps = steps_of(whole, replay.log_start_offset, replay.log_end_offset)
         step = steps[steps["to_high_watermark"].searchsorted(asked)]
-        assert step["holder"].tolist() == holders.tolist()
-        assert np.where(step["holder"] < 0, asked, step["last_stable_offset"]).tolist() == offsets.tolist()
+        owners = [one and one[0] for one in held_by(holders)]
+        told = zip(step["is_held"].tolist(), step["producer_id"].tolist(), strict=True)
+        assert [owner if held else None for held, owner in told] == owners
+        assert np.where(step["is_held"], step["last_stable_offset"], asked).tolist() == offsets.tolist()
+
+
+def test_history_has_the_same_steps_whatever_the_ranges() -> None:
+    for replay, transactions in random_replays():
+        expected, *others = (
+            steps_of(ledger, replay.log_start_offset, replay.log_end_offset) for ledger in ledgers(transactions)
+        )
+        for steps in others:
+            assert steps.tolist() == expected.tolist()
+
+
+def test_a_step_of_the_history_is_one_transaction_or_none() -> None:
+    """What a transaction holds is one step, and between two of these the offset moves freely in one."""
+    for replay, transactions in random_replays():
+        steps = steps_of(ledger_of(transactions), replay.log_start_offset, replay.log_end_offset)
+        assert not (~steps["is_held"][1:] & ~steps["is_held"][:-1]).any()
+        held = steps[steps["is_held"]]
+        holders = held[["producer_id", "last_stable_offset"]].tolist()
+        assert len(holders) == len(set(holders))
 
 
 def test_expected_entries_are_those_of_the_replay() -> None:
     compared = 0
     for replay, transactions in random_replays():
-        known = replay.boundary is not UNKNOWN
-        found = expected_index(transactions, replay.boundary.offset if known else None)
-        assert found[[name for name in EXPECTED_ENTRY.names or () if "follower" not in name]].tolist() == [
+        exact_from = replay.boundary.offset if replay.boundary is not UNKNOWN else None
+        expected = [
             (
                 one.producer_id,
                 one.first_offset,
@@ -137,7 +193,10 @@ def test_expected_entries_are_those_of_the_replay() -> None:
             )
             for one in replay.aborted_transactions
         ]
-        compared += len(found)
+        for ledger in ledgers(transactions):
+            found = entries_of(ledger, exact_from)
+            assert found[[name for name in EXPECTED_ENTRY.names or () if "follower" not in name]].tolist() == expected
+        compared += len(expected)
     assert compared > 3_000
 
 
@@ -152,57 +211,63 @@ def follower_value(transactions: Records, entry: Any) -> int:
 def test_a_follower_may_name_the_next_transaction_of_another_producer() -> None:
     differing = 0
     for _, transactions in random_replays():
-        found = expected_index(transactions)
-        expected = [follower_value(transactions, entry) for entry in found]
-        assert found["follower_last_stable_offset"].tolist() == expected
-        differing += int((found["follower_last_stable_offset"] != found["last_stable_offset"]).sum())
-    assert differing > 100
+        for ledger in ledgers(transactions):
+            found = entries_of(ledger)
+            expected = [follower_value(transactions, entry) for entry in found]
+            assert found["follower_last_stable_offset"].tolist() == expected
+            differing += int((found["follower_last_stable_offset"] != found["last_stable_offset"]).sum())
+    assert differing > 300
 
 
 def test_max_lag_is_the_largest_distance_at_any_high_watermark() -> None:
     for replay, transactions in random_replays():
         asked = watermarks(replay)
-        offsets, _ = last_stable_offsets(transactions, replay.log_start_offset, asked)
-        lag = max_lag(transactions, replay.log_start_offset, replay.log_end_offset)
-        assert lag == (asked - offsets).max(), replay
+        for ledger in ledgers(transactions):
+            offsets, _ = last_stable_offsets(ledger, replay.log_start_offset, asked)
+            lag = max_lag(ledger, replay.log_start_offset, replay.log_end_offset)
+            assert lag == (asked - offsets).max(), replay
 
 
 def test_4_interleaved_transactions() -> None:
-    transactions = of_replay(fold(events(INTERLEAVED)))
-    offsets, _ = last_stable_offsets(transactions, 0, [2, 4, 5, 6, 7])
-    assert offsets.tolist() == [0, 0, 2, 2, 7]
-    assert expected_index(transactions)[
-        ["producer_id", "first_offset", "last_offset", "last_stable_offset"]
-    ].tolist() == [(1, 0, 4, 2)]
-    assert max_lag(transactions, 0, 7) == 4
-    assert history(transactions, 0, 7).tolist() == [(0, 0, 0, -1), (1, 4, 0, 0), (5, 6, 2, 1), (7, 7, 7, -1)]
+    for ledger in ledgers(of_replay(fold(events(INTERLEAVED)))):
+        offsets, _ = last_stable_offsets(ledger, 0, [2, 4, 5, 6, 7])
+        assert offsets.tolist() == [0, 0, 2, 2, 7]
+        names = ["producer_id", "first_offset", "last_offset", "last_stable_offset"]
+        assert entries_of(ledger)[names].tolist() == [(1, 0, 4, 2)]
+        assert max_lag(ledger, 0, 7) == 4
+        assert steps_of(ledger, 0, 7).tolist() == [
+            (0, 0, 0, False, -1),
+            (1, 4, 0, True, 1),
+            (5, 6, 2, True, 2),
+            (7, 7, 7, False, -1),
+        ]
 
 
 def test_6_a_follower_sees_the_transaction_that_follows_in_the_same_fetch() -> None:
     log = events("D 1 0 0-0 @0-0 T; M 1 0 A 0 @1; D 3 0 0-0 @2-2 N; D 2 0 0-0 @3-3 T")
-    (entry,) = expected_index(of_replay(fold(log)))
+    (entry,) = entries_of(ledger_of(of_replay(fold(log))))
     assert (entry["last_stable_offset"], entry["follower_last_stable_offset"]) == (2, 3)
 
 
 def test_9_what_is_open_behind_a_timeout() -> None:
-    transactions = of_replay(fold(events("D 1 0 0-2 @0-2 T; M 1 1 A 4 @3; D 1 2 0-0 @4-4 T")))
-    (entry,) = expected_index(transactions)
-    offsets, holders = last_stable_offsets(transactions, 0, [5])
+    ledger = ledger_of(of_replay(fold(events("D 1 0 0-2 @0-2 T; M 1 1 A 4 @3; D 1 2 0-0 @4-4 T"))))
+    (entry,) = entries_of(ledger)
+    offsets, holders = last_stable_offsets(ledger, 0, [5])
     assert (entry["last_stable_offset"], entry["follower_last_stable_offset"]) == (4, 4)
-    assert (offsets.tolist(), holders.tolist()) == ([4], [1])
+    assert (offsets.tolist(), held_by(holders)) == ([4], [(1, 4)])
 
 
 @pytest.mark.parametrize(("log_start_offset", "lag"), [(5, 15), (12, 8), (0, 20)])
 def test_19_a_transaction_from_below_the_log_start_holds_it_there(log_start_offset: int, lag: int) -> None:
     transactions = of_replay(fold(events("D 1 0 0-9 @0-9 T; D 2 0 0-9 @10-19 N"), EMPTY, log_start_offset))
-    offsets, holders = last_stable_offsets(transactions, log_start_offset, [20])
-    assert (offsets.tolist(), holders.tolist()) == ([log_start_offset], [0])
-    assert max_lag(transactions, log_start_offset, 20) == lag
+    offsets, holders = last_stable_offsets(ledger_of(transactions), log_start_offset, [20])
+    assert (offsets.tolist(), held_by(holders)) == ([log_start_offset], [(1, 0)])
+    assert max_lag(ledger_of(transactions), log_start_offset, 20) == lag
 
 
 def test_a_log_without_transactions() -> None:
-    none = np.empty(0, TRANSACTION)
+    none = ledger_of(np.empty(0, TRANSACTION))
     offsets, holders = last_stable_offsets(none, 50, [50, 60, 40])
-    assert (offsets.tolist(), holders.tolist()) == ([50, 60, 50], [-1, -1, -1])
-    assert history(none, 50, 60).tolist() == [(50, 60, 60, -1)]
-    assert (len(expected_index(none)), max_lag(none, 50, 60)) == (0, 0)
+    assert (offsets.tolist(), held_by(holders)) == ([50, 60, 50], [None, None, None])
+    assert steps_of(none, 50, 60).tolist() == [(50, 60, 60, False, -1)]
+    assert (len(entries_of(none)), max_lag(none, 50, 60)) == (0, 0)

@@ -22,8 +22,9 @@ from kforensics.forensics.beside.visibility import (
     visible_by_log,
 )
 from kforensics.forensics.isolation import PartitionTransactions, partition_of, transactions_of
+from kforensics.forensics.ledger import ledger_of
 from kforensics.forensics.replay.fold import Replay, fold
-from kforensics.forensics.replay.results import TRANSACTION, Ending
+from kforensics.forensics.replay.results import TRANSACTION, Ending, Records
 from kforensics.forensics.replay.values import BatchSummary, Outcome, batch_summary
 from kforensics.parsers.batch_columns import BatchColumns, columns_dtype
 from kforensics.parsers.batches import walk
@@ -35,6 +36,7 @@ from kforensics.parsers.transaction_index import TransactionIndexEntry, read_tra
 from tests.forensics.events import events, records_of_replay
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+NEVER = int(np.iinfo("i8").max)
 INTERLEAVED = """D 1 0 0-1 @0-1 T; D 2 0 0-0 @2-2 T; D 1 0 2-2 @3-3 T; M 1 0 A 5 @4; D 3 0 0-0 @5-5 N; M 2 0 C 5 @6"""
 NESTED = "D 1 0 0-0 @0-0 T; D 2 0 0-0 @1-1 T; M 2 0 A 1 @2; M 1 0 A 1 @3"
 NESTED_COMMITTED = "D 1 0 0-0 @0-0 T; D 2 0 0-0 @1-1 T; M 2 0 C 1 @2; M 1 0 A 1 @3"
@@ -62,19 +64,28 @@ def entries(*rows: tuple[int, int, int, int]) -> list[TransactionIndexEntry]:
 def _judged(replay: Replay) -> PartitionTransactions:
     transactions, empty_markers = records_of_replay(replay)
     stable = replay.last_stable_offset().last_stable_offset
-    return PartitionTransactions(transactions, empty_markers, replay.log_start_offset, stable)
+    return PartitionTransactions(ledger_of(transactions), empty_markers, replay.log_start_offset, stable)
 
 
 def by_log(log: list[BatchSummary]) -> Visibility:
     """Return what the markers decide."""
-    return _judged(fold(log)).visibility
+    return whole(_judged(fold(log)))
+
+
+def whole(found: PartitionTransactions) -> Visibility:
+    """Return what the markers decide, of all batches there may be."""
+    return found.visibility.around(0, NEVER)
+
+
+def markers(found: PartitionTransactions) -> list[Records]:
+    """Return all markers."""
+    return [*found.ledger.closed, found.empty_markers]
 
 
 def by_index(log: list[BatchSummary], index: list[TransactionIndexEntry]) -> Visibility:
     """Return what an index decides."""
     found = _judged(fold(log))
-    markers = (found.transactions, found.empty_markers)
-    return visible_by_index(index, markers, found.log_start_offset, found.last_stable_offset)
+    return visible_by_index(index, markers(found), found.log_start_offset, found.last_stable_offset)
 
 
 def visible(seen: Visibility, log: list[BatchSummary]) -> list[int]:
@@ -127,7 +138,7 @@ def test_verdicts_say_why() -> None:
     )
     found = _judged(fold(log, log_start_offset=4))
     assert (found.log_start_offset, found.last_stable_offset) == (4, 6)
-    said = [Verdict(one) for one in found.visibility.verdicts(columns(log))]
+    said = [Verdict(one) for one in whole(found).verdicts(columns(log))]
     assert said == [
         Verdict.DELETED,
         Verdict.ABORTED,
@@ -137,7 +148,7 @@ def test_verdicts_say_why() -> None:
         Verdict.CONTROL,
         Verdict.HELD_BACK,
     ]
-    assert said == [verdict(found.visibility, one) for one in log]
+    assert said == [verdict(whole(found), one) for one in log]
 
 
 def test_nothing_is_served_between_a_log_start_and_a_last_stable_offset_inside_one_batch() -> None:
@@ -145,7 +156,7 @@ def test_nothing_is_served_between_a_log_start_and_a_last_stable_offset_inside_o
     log = events("D 1 0 0-1 @0-1 T; plain @2-4; plain @5-6")
     found = _judged(fold(log, log_start_offset=3))
     assert (found.log_start_offset, found.last_stable_offset) == (3, 3)
-    for seen in (found.visibility, visible_by_index([], (found.transactions, found.empty_markers), 3, 3)):
+    for seen in (whole(found), visible_by_index([], markers(found), 3, 3)):
         assert visible(seen, log) == []
 
 
@@ -336,12 +347,11 @@ class Sample:
 
     def by_index(self, index: list[TransactionIndexEntry]) -> Visibility:
         """Return what consumers would receive with an index."""
-        markers = (self.found.transactions, self.found.empty_markers)
-        return visible_by_index(index, markers, self.found.log_start_offset, self.found.last_stable_offset)
+        return visible_by_index(index, markers(self.found), self.found.log_start_offset, self.found.last_stable_offset)
 
     def differences(self, index: list[TransactionIndexEntry]) -> list[Difference]:
         """Return where an index would mislead consumers."""
-        return visibility_differences(self.found.visibility, self.by_index(index), columns(self.log))
+        return visibility_differences(whole(self.found), self.by_index(index), columns(self.log))
 
     def hidden_by(self, entry: TransactionIndexEntry) -> list[BatchSummary]:
         """Return the batches between the offsets of consumers that an entry says are aborted."""
@@ -374,7 +384,7 @@ def test_indexes_of_real_brokers_agree_with_their_logs(
     for one in samples:
         assert one.differences(one.index) == [], one.folder
     counts = [len(samples), sum(len(one.log) for one in samples), sum(len(one.index) for one in samples)]
-    counts.append(sum(len(one.found.transactions) for one in samples))
+    counts.append(sum(len(one.found.ledger) for one in samples))
     with capsys.disabled():
         sys.stdout.write(
             "by log and by index: {} partitions, {} batches, {} entries, {} transactions\n".format(*counts)

@@ -1,7 +1,7 @@
 """The worked examples of the rules, from the bytes of a forged log to everything that is said of it.
 
 Each example lists all that must be reported; ``txn-open-at-end`` goes without saying. Those that speak of the
-coordinator's log or of several replicas (24 to 26, 30 and a part of 10, 11 and 34) are not among them.
+coordinator's log (24 to 26 and a part of 10, 11 and 34) are in ``cluster``, those of several replicas in ``replicas``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from kforensics.forensics.examine import examine
 from kforensics.forensics.families import FAMILIES
 from kforensics.forensics.findings import Finding
 from kforensics.forensics.judgement import findings_of, noters_of
-from kforensics.forensics.replay.results import Ending
 from kforensics.forensics.replay.timeline import expected_index
 from kforensics.forensics.rules import Rules
 from kforensics.forensics.stable_offset import stable_offset
@@ -207,13 +206,12 @@ def test_example(name: str, tmp_path: Path) -> None:
         assert stable_offset(case).last_stable_offset == example.lso
     if example.index is not None:
         assert tuple(map(tuple, _entries(case))) == example.index
-    still_open = case.transactions[case.transactions["ending"] == Ending.OPEN]
-    assert tuple(still_open["first_offset"].tolist()) == example.still_open
+    assert tuple(case.open_transactions["first_offset"].tolist()) == example.still_open
 
 
 def _entries(case: Case) -> list[tuple[int, ...]]:
     names = ["producer_id", "first_offset", "last_offset", "last_stable_offset"]
-    found: list[tuple[int, ...]] = expected_index(case.transactions)[names].tolist()
+    found: list[tuple[int, ...]] = [row for rows in expected_index(case.ledger) for row in rows[names].tolist()]
     return found
 
 

@@ -182,6 +182,40 @@ def test_an_object_is_read_into_memory_anywhere(store: ObjectStore, large: tuple
             assert got == len(data[position : position + length])
 
 
+def test_files_beside_a_segment_are_fetched_once(store: ObjectStore, tmp_path: Path) -> None:
+    """However often they are opened."""
+    here, uri = twin("crash-before-recovery", store, tmp_path)
+    folder = next(Path(here).glob("**/*.txnindex")).parent
+    files = [path for path in sorted(folder.iterdir()) if path.name[:20].isdigit()]
+    before = len(store.requests())
+    for _ in range(4):
+        for path in files:
+            with open_source(f"{uri}/{path.relative_to(here)}") as source:
+                assert source.read(0, 1 << 20) == path.read_bytes()
+                assert source.mtime_ms == path.stat().st_mtime_ns // 1_000_000
+    asked = Counter(store.requests()[before:])
+    assert len(files) == 4
+    assert asked["s3_ListObjectsV2"] == 1
+    # The first is opened by itself, before anybody knows that there will be more.
+    assert asked["s3_HeadObject"] <= len(list(folder.iterdir())) + 1
+    assert asked["s3_GetObject"] <= asked["s3_HeadObject"]
+
+
+def test_who_looks_again_reads_what_is_there_now(store: ObjectStore, tmp_path: Path) -> None:
+    folder = tmp_path / "changing-0"
+    folder.mkdir()
+    for text in (b"one", b"twofold"):
+        for suffix in ("log", "index", "timeindex"):
+            (folder / f"{BASE}.{suffix}").write_bytes(text)
+        found = list(discover([store.put(folder)]))
+        assert [contents(row.path) for row in found] == [text] * 3
+
+
+def contents(uri: str) -> bytes:
+    with open_source(uri) as source:
+        return source.read(0, source.size)
+
+
 def test_a_source_that_is_closed_says_so(store: ObjectStore, large: tuple[str, bytes]) -> None:
     source = open_source(large[0])
     source.close()

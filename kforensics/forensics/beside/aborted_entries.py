@@ -5,7 +5,6 @@ Rule: ``TransactionIndex.sanityCheck`` and ``AbortedTxn``; the broker itself loo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +23,7 @@ from kforensics.parsers.transaction_index import ENTRY, TransactionIndexEntry, r
 __all__ = [
     "ABORTED_ENTRY",
     "AbortedEntries",
+    "ByOffset",
     "aborted_entries",
     "first_on_disk",
     "in_index",
@@ -75,12 +75,6 @@ class AbortedEntries:
         """The entries that make sense by themselves."""
         found: Records = self.entries[~(self.entries["reversed"] | self.entries["outside"])]
         return found
-
-    @property
-    def rows(self) -> Iterator[TransactionIndexEntry]:
-        """The entries, one by one."""
-        for position, *fields in zip(*(self.entries[name].tolist() for name in STORED), strict=True):
-            yield TransactionIndexEntry(position, 0, *fields)
 
 
 def aborted_entries(case: Case) -> AbortedEntries:
@@ -157,6 +151,24 @@ def of_entry(case: Case, row: Row, found: Finding) -> Finding:
         found, first_offset=row["first_offset"], last_offset=row["last_offset"], producer_id=row["producer_id"]
     )
     return in_index(case, row["segment"], row["position"], about)
+
+
+class ByOffset:
+    """Records of which those with an offset in some range are quickly found.
+
+    Args:
+        records: any.
+        name: field with the offset.
+    """
+
+    def __init__(self, records: Records, name: str) -> None:
+        self._order = np.argsort(records[name], kind="stable")
+        self._offsets = records[name][self._order]
+
+    def between(self, first: int, last: int) -> Records:
+        """Return the indexes of those with an offset from the first to the last, this included."""
+        found: Records = self._order[self._offsets.searchsorted(first) : self._offsets.searchsorted(last, "right")]
+        return found
 
 
 def paired(known: Records, offset: str, producer_ids: Any, offsets: Any) -> Any:

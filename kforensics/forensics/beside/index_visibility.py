@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -13,9 +14,10 @@ from kforensics.forensics.beside.visibility import (
     Verdict,
     Visibility,
     visibility_differences,
-    visible_by_index,
+    visible_by_entries,
     visible_by_log,
 )
+from kforensics.forensics.beside.visibility_sweep import VisibilitySweep
 from kforensics.forensics.case import Case
 from kforensics.forensics.replay.results import Records
 from kforensics.forensics.replay.timeline import last_stable_offsets
@@ -24,6 +26,7 @@ from kforensics.parsers.batch_reader import batch_chunks
 from kforensics.parsers.kernels.choice import kernels_for
 from kforensics.parsers.source import open_source
 
+NEVER = int(np.iinfo("i8").max)
 __all__ = ["IndexVisibility", "Misjudged", "index_visibility", "misjudged"]
 
 
@@ -34,19 +37,15 @@ class IndexVisibility:
     Attributes:
         by_log: as the markers decide.
         by_index: as the transaction indexes do.
-        hidden: TRANSACTION records of committed transactions that consumers do not receive from the beginning on.
-        shown: those of aborted transactions that they do receive from the beginning on.
+        hidden: ids of the producers of committed transactions that consumers do not receive from the beginning on.
+        first_offset: the lowest first offset of these transactions, and of aborted ones that they do receive from the
+            beginning on; None if there are none.
     """
 
-    by_log: Visibility
+    by_log: VisibilitySweep
     by_index: Visibility
     hidden: Records
-    shown: Records
-
-    @property
-    def first_offset(self) -> int | None:
-        """The lowest first offset of these transactions, None if there are none."""
-        return min(np.concatenate([self.hidden["first_offset"], self.shown["first_offset"]]).tolist(), default=None)
+    first_offset: int | None
 
 
 def index_visibility(case: Case, index: AbortedEntries) -> IndexVisibility:
@@ -57,13 +56,19 @@ def index_visibility(case: Case, index: AbortedEntries) -> IndexVisibility:
         index: entries of its transaction indexes.
     """
     start, end = case.log_start_offset, np.array([case.log_end_offset])
-    stable = int(last_stable_offsets(case.transactions, start, end)[0][0])
-    by_log = visible_by_log(case.transactions, start, stable)
-    by_index = visible_by_index(index.rows, [case.closed_transactions, case.empty_markers], start, stable)
-    found = case.closed_transactions[case.closed_transactions["records"] > 0]
-    whole = _as_batches(found)
-    right, seen = (one.verdicts(whole) == Verdict.VISIBLE for one in (by_log, by_index))
-    return IndexVisibility(by_log, by_index, found[right & ~seen], found[~right & seen])
+    stable = int(last_stable_offsets(case.ledger, start, end)[0][0])
+    owners, firsts = (np.ascontiguousarray(index.entries[name]) for name in ("producer_id", "first_offset"))
+    by_index = visible_by_entries(owners, firsts, chain(case.ledger.closed, [case.empty_markers]), start, stable)
+    hidden, first = [np.empty(0, "i8")], NEVER
+    for closed in case.ledger.closed:
+        found = closed[closed["records"] > 0]
+        # What is asked is the fate of each by its own marker; that of others does not matter.
+        by_log = visible_by_log(closed, start, stable)
+        right, seen = (one.verdicts(_as_batches(found)) == Verdict.VISIBLE for one in (by_log, by_index))
+        hidden.append(np.unique(found["producer_id"][right & ~seen]))
+        first = int(found["first_offset"][right != seen].min(initial=first))
+    sweep = VisibilitySweep(case.ledger, start, stable)
+    return IndexVisibility(sweep, by_index, np.unique(np.concatenate(hidden)), None if first == NEVER else first)
 
 
 def _as_batches(transactions: Records) -> Batches:
@@ -106,9 +111,10 @@ def misjudged(case: Case, seen: IndexVisibility, first_offset: int, most: int) -
     for number in range(_segment_of(case, first_offset), len(case.partition.segments)):
         with open_source(case.partition.segments[number].path) as source:
             for chunk in batch_chunks(source, number, _ignored, kernels_for):
-                differ, received = _differing(seen, chunk)
+                by_log = seen.by_log.around(int(chunk.base_offset.min()), int(chunk.last_offset.max()))
+                differ, received = _differing(by_log, seen.by_index, chunk)
                 left = Batches.of_columns(differ[: max(0, most - batches)])
-                ranges += visibility_differences(seen.by_log, seen.by_index, left)
+                ranges += visibility_differences(by_log, seen.by_index, left)
                 batches += len(differ)
                 shown += int(differ.count[received].sum())
                 hidden += int(differ.count[~received].sum())
@@ -120,10 +126,10 @@ def _segment_of(case: Case, offset: int) -> int:
     return max(0, int(np.searchsorted(bases, offset, "right")) - 1)
 
 
-def _differing(seen: IndexVisibility, chunk: BatchColumns) -> tuple[BatchColumns, Records]:
+def _differing(by_log: Visibility, by_index: Visibility, chunk: BatchColumns) -> tuple[BatchColumns, Records]:
     """Return the batches with records that consumers do not get right, and which of them they receive."""
     batches = Batches.of_columns(chunk)
-    right, received = (one.verdicts(batches) == Verdict.VISIBLE for one in (seen.by_log, seen.by_index))
+    right, received = (one.verdicts(batches) == Verdict.VISIBLE for one in (by_log, by_index))
     differ = (right != received) & (chunk.count > 0)
     return chunk[differ], received[differ]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from kforensics.forensics.beside.aborted_entries import first_on_disk
 from kforensics.forensics.case import Case
-from kforensics.forensics.producer_past import markers_before, markers_of
+from kforensics.forensics.producer_past import have_marker_since, markers_before
 from kforensics.forensics.replay.results import PRODUCER, Records
 from kforensics.forensics.replay.values import BoundaryKind
 
@@ -216,13 +216,11 @@ class _Judge:
     def _last_markers(self) -> Records:
         """Return the last marker of each producer below the snapshot."""
         ends = np.full(len(self.pairs), self.offset)
-        return markers_before(markers_of(self.case), self.pairs["producer_id"], ends)
+        return markers_before(self.case, self.pairs["producer_id"], ends)
 
     def _is_ended(self) -> Any:
         """Return which producers have a marker behind the snapshot."""
-        markers = markers_of(self.case)
-        behind = markers["marker_offset"] >= self.offset
-        return np.isin(self.pairs["producer_id"], markers["producer_id"][behind])
+        return have_marker_since(self.case, self.pairs["producer_id"], self.offset)
 
     def _state_excused(self) -> Any:
         pairs = self.pairs

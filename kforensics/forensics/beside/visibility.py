@@ -30,6 +30,7 @@ __all__ = [
     "Verdict",
     "Visibility",
     "visibility_differences",
+    "visible_by_entries",
     "visible_by_index",
     "visible_by_log",
 ]
@@ -196,16 +197,27 @@ def visible_by_index(
     """
     pairs = [(entry.producer_id, entry.first_offset) for entry in entries]
     producer_id, first_offset = np.array(pairs, "i8").reshape(-1, 2).T
-    aborts = [some[some["ending"] == Ending.ABORTED] for some in markers]
-    marker = _Spans(*(_joined(aborts, name) for name in ("producer_id", "marker_offset", "marker_offset", "ending")))
+    return visible_by_entries(producer_id, first_offset, markers, log_start_offset, last_stable_offset)
+
+
+def visible_by_entries(
+    producer_id: Numbers,
+    first_offset: Numbers,
+    markers: Iterable[Records],
+    log_start_offset: int,
+    last_stable_offset: int,
+) -> Visibility:
+    """Return the same of entries whose producer ids and first offsets are given as arrays."""
+    aborts = [np.empty((0, 2), "i8")]
+    for some in markers:
+        aborted = some[some["ending"] == Ending.ABORTED]
+        aborts.append(np.stack([aborted["producer_id"], aborted["marker_offset"]], axis=1))
+    owners, places = np.concatenate(aborts).T
+    marker = _Spans(owners, places, places, np.full(len(places), Verdict.ABORTED))
     at = marker.find(producer_id, first_offset - 1)
     ends = np.where(marker.producer_id[at] == producer_id, marker.end[at], NEVER)
-    spans = _Spans(producer_id, first_offset, ends, np.full(len(pairs), Verdict.ABORTED))
+    spans = _Spans(producer_id, first_offset, ends, np.full(len(producer_id), Verdict.ABORTED))
     return Visibility(log_start_offset, last_stable_offset, Verdict.VISIBLE, spans)
-
-
-def _joined(parts: list[Records], name: str) -> Numbers:
-    return np.concatenate([np.empty(0, "i8"), *(part[name] for part in parts)])
 
 
 @dataclass(frozen=True, slots=True)

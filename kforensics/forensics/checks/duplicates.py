@@ -14,8 +14,8 @@ import numpy as np
 
 from kforensics.forensics.case import Case
 from kforensics.forensics.findings import Exactness, Finding, codes
-from kforensics.forensics.producer_past import NOTHING, anomalies_of, last_before
-from kforensics.forensics.replay.results import NO_TIME, Anomaly, Ending, Records
+from kforensics.forensics.producer_past import NOTHING, anomalies_of, are_raised_by_commits, last_before
+from kforensics.forensics.replay.results import NO_TIME, Anomaly, Records
 from kforensics.forensics.telling import Row, each, span
 from kforensics.forensics.twice.duplicate_rows import REASONS, VIEWS, Level, View, Why
 
@@ -52,7 +52,8 @@ def findings(case: Case) -> Iterator[Finding]:
     # Else the older copy is of a transaction that was not committed, and no duplicate to whom it concerns.
     across &= rows["view"] == View.COMMITTED
     found = rows.compress(across)
-    yield from each(found, partial(_across_producers, case), has_version_2=_have_version_2(case, found))
+    has_version_2 = are_raised_by_commits(case, found["second_producer_id"])
+    yield from each(found, partial(_across_producers, case), has_version_2=has_version_2)
 
 
 def _are_taken_for_copies(case: Case, rows: Records) -> Records:
@@ -63,13 +64,6 @@ def _are_taken_for_copies(case: Case, rows: Records) -> Records:
     offsets = np.append(found["first_offset"], NOTHING)[at]
     taken: Records = offsets >= rows["second_offset"]
     return taken
-
-
-def _have_version_2(case: Case, rows: Records) -> Records:
-    """Return of which rows the later producer commits with transactions of version 2, whose markers raise its epoch."""
-    closed = case.closed_transactions
-    raised = (closed["ending"] == Ending.COMMITTED) & (closed["marker_epoch"] > closed["highest_epoch"])
-    return np.isin(rows["second_producer_id"], closed["producer_id"][raised])
 
 
 def _places(row: Row) -> str:

@@ -15,9 +15,9 @@ from kforensics.forensics.case import Case
 from kforensics.forensics.findings import Exactness, Finding, Severity, codes
 from kforensics.forensics.log_summary import Noter
 from kforensics.forensics.notes import Noticed, noted, of_kind
-from kforensics.forensics.producer_past import NOTHING, anomalies_of, is_expired, last_before
+from kforensics.forensics.producer_past import NOTHING, anomalies_of, are_raised_by_commits, is_expired, last_before
 from kforensics.forensics.replay.finalising import known_producers
-from kforensics.forensics.replay.results import Anomaly, Ending, Records
+from kforensics.forensics.replay.results import Anomaly, Records
 from kforensics.forensics.rules import Rules
 from kforensics.forensics.telling import Row, each, expiry, place, span
 from kforensics.parsers.batch_columns import NO_CONTROL, BatchColumns
@@ -80,7 +80,7 @@ def findings(case: Case) -> Iterator[Finding]:
         yield from _bumps(case)
     yield from each(anomalies_of(case, Anomaly.EPOCH_BUMP_WITHOUT_MARKER), partial(_without_marker, case))
     near = of_kind(case.log.notes, Noticed.EPOCH_NEAR_EXHAUSTION)
-    yield from each(near, partial(_near, case), by_design=_bumped_by_commits(case, near["producer_id"]))
+    yield from each(near, partial(_near, case), by_design=are_raised_by_commits(case, near["producer_id"]))
     yield from each(of_kind(case.log.notes, Noticed.EPOCH_MAX_USED), partial(_last_epoch, case))
     if case.judges_sequences:
         yield from each(_mixed(case), partial(_mixed_modes, case))
@@ -144,14 +144,6 @@ def _without_marker(case: Case, row: Row) -> Finding:
         exactness=Exactness.APPROXIMATE if cleaned else Exactness.EXACT,
         benign=(f"marker lost to a cleaner before 3.3: {'possible' if cleaned else 'no, never cleaned here'}",),
     )
-
-
-def _bumped_by_commits(case: Case, producer_ids: Records) -> Records:
-    """Return whether COMMITs of the producers raise the epoch, as those of transaction version 2 do."""
-    closed = case.closed_transactions
-    raised = (closed["ending"] == Ending.COMMITTED) & (closed["marker_epoch"] > closed["highest_epoch"])
-    by_design: Records = np.isin(producer_ids, closed["producer_id"][raised])
-    return by_design
 
 
 def _near(case: Case, row: Row) -> Finding:

@@ -7,9 +7,9 @@ some time is known from what the broker wrote in front of it: markers, batches w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from kforensics.forensics.bounded import batches
 from kforensics.forensics.case import Case
 from kforensics.forensics.findings import Exactness, Finding, Severity, codes
 from kforensics.forensics.log_summary import Noter
+from kforensics.forensics.marker_times import newest_marker_times
 from kforensics.forensics.notes import Noticed, noted, of_kind
 from kforensics.forensics.replay.results import NO_TIME, Records
 from kforensics.forensics.rules import Rules
@@ -35,6 +36,7 @@ Duplicates from retries are not kept out of such a log: look for them, and use l
 NO_TIMESTAMP = -1
 # So far back that a difference to it does not overflow.
 FAR_PAST = NO_TIME // 2
+Clock: TypeAlias = Callable[[Case, Any], Any]
 IMPORT = "data that is being imported, where duplicates do no harm: possible"
 
 
@@ -76,10 +78,10 @@ def findings(case: Case) -> Iterator[Finding]:
     # The cleaner lowers the timestamp of a batch when it takes the newest record out.
     notes = notes[notes["last_offset"] >= case.strict_from]
     yield from each(notes, partial(_noted, case))
-    late, broker_time = _behind_clock(case, *_marker_clock(case), notes["producer_id"])
+    late, broker_time = _behind_clock(case, _marker_clock, notes["producer_id"])
     yield from each(late, partial(_late, case, "marker", Exactness.EXACT), broker_time=broker_time)
     told = np.concatenate([notes["producer_id"], late["producer_id"]])
-    late, broker_time = _behind_clock(case, *_file_clock(case), told)
+    late, broker_time = _behind_clock(case, _file_clock, told)
     yield from each(late, partial(_late, case, "segment", Exactness.APPROXIMATE), broker_time=broker_time)
     yield from _imported(case, np.concatenate([told, late["producer_id"]]))
 
@@ -103,15 +105,12 @@ def _noted(case: Case, row: Row) -> Finding:
     )
 
 
-def _marker_clock(case: Case) -> tuple[Any, Any]:
-    """Return offsets, and the broker's time when the log had come so far, from all markers."""
-    markers = (case.closed_transactions, case.empty_markers)
-    offsets, times = (np.concatenate([one[name] for one in markers]) for name in ("marker_offset", "marker_timestamp"))
-    sound = times <= _now(case.rules)
-    return offsets[sound], times[sound]
+def _marker_clock(case: Case, offsets: Any) -> Any:
+    """Return the broker's time when the log had come to some offsets, from all markers; NO_TIME if there is none."""
+    return newest_marker_times(case, offsets, _now(case.rules))
 
 
-def _file_clock(case: Case) -> tuple[Any, Any]:
+def _file_clock(case: Case, offsets: Any) -> Any:
     """Return the same from the times of files, where data of that day in them shows that no copy has changed them."""
     segments = case.log.segments
     written = [case.partition.segments[segment].mtime_ms for segment in segments["segment"].tolist()]
@@ -119,29 +118,30 @@ def _file_clock(case: Case) -> tuple[Any, Any]:
     earliest = np.maximum(times, FAR_PAST) - case.rules.pid_expiry_ms
     newest = segments["max_timestamp"]
     agrees = (times <= _now(case.rules)) & (newest >= earliest) & (newest <= times + case.rules.clock_skew_ms)
-    return segments["last_offset"][agrees], times[agrees]
+    places, times = segments["last_offset"][agrees], times[agrees]
+    order = np.argsort(places, kind="stable")
+    times = np.maximum.accumulate(np.append(NO_TIME, times[order]))
+    return times[np.searchsorted(places[order], offsets)]
 
 
-def _behind_clock(case: Case, offsets: Any, times: Any, told: Any) -> tuple[Records, Any]:
+def _behind_clock(case: Case, clock: Clock, told: Any) -> tuple[Records, Any]:
     """Return producers whose newest data is too old for the time of its append, and what that is at least.
 
     Args:
         case: the partition.
-        offsets: of the log.
-        times: when the broker wrote what stands there, in ms.
+        clock: says when the broker had come to some offsets.
         told: producers that are left out.
     """
-    order = np.argsort(offsets, kind="stable")
-    times = np.maximum.accumulate(np.append(NO_TIME, times[order]))
     producers = case.producers
     # A transaction and its marker keep a producer in mind by themselves.
     is_plain = (producers["current_txn_first_offset"] == -1) & (producers["coordinator_epoch"] == -1)
     is_plain &= (producers["last_sequence"] >= 0) & (producers["last_timestamp"] != NO_TIMESTAMP)
     is_plain &= (producers["last_offset"] >= case.strict_from) & ~np.isin(producers["producer_id"], told)
-    broker_time = times[np.searchsorted(offsets[order], producers["last_offset"])]
-    age = np.maximum(broker_time, 0) - np.maximum(producers["last_timestamp"], FAR_PAST)
-    late = is_plain & (broker_time >= 0) & (age > case.rules.pid_expiry_ms)
-    return producers[late], broker_time[late]
+    plain = np.flatnonzero(is_plain)
+    broker_time = clock(case, producers["last_offset"][plain])
+    age = np.maximum(broker_time, 0) - np.maximum(producers["last_timestamp"][plain], FAR_PAST)
+    late = (broker_time >= 0) & (age > case.rules.pid_expiry_ms)
+    return producers[plain[late]], broker_time[late]
 
 
 def _late(case: Case, what: str, exactness: Exactness, row: Row) -> Finding:

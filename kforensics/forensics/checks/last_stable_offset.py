@@ -13,8 +13,9 @@ import numpy as np
 
 from kforensics.forensics.case import Case
 from kforensics.forensics.findings import Finding, codes
+from kforensics.forensics.ledger import NO_TRANSACTIONS
 from kforensics.forensics.replay.results import NO_TIME, Ending
-from kforensics.forensics.telling import Row, each, moment
+from kforensics.forensics.telling import Part, Row, each, each_of, moment
 from kforensics.forensics.waiting import Wait, signs_of_hanging, silence_of
 
 __all__ = ["CODES", "findings"]
@@ -34,6 +35,8 @@ txn-open-many info
 Very many transactions were open at once, or one spans very many segments.
 """)
 
+NOTHING = -1
+
 
 def findings(case: Case) -> Iterator[Finding]:
     """Yield what is to be said of the last stable offset of a log, and of what it costs to keep it."""
@@ -42,7 +45,7 @@ def findings(case: Case) -> Iterator[Finding]:
         yield from _stuck_behind(case, wait)
     yield from _prefix_unknown(case, wait)
     yield from _many_at_once(case)
-    yield from _many_segments(case)
+    yield from each_of(_many_segments(case), partial(_spans, case))
 
 
 def _stuck_behind(case: Case, wait: Wait) -> Iterator[Finding]:
@@ -110,16 +113,10 @@ def _prefix_unknown(case: Case, wait: Wait | None) -> Iterator[Finding]:
 
 
 def _many_at_once(case: Case) -> Iterator[Finding]:
-    found = case.transactions
-    if len(found) <= case.rules.many_open_transactions:
+    if len(case.ledger) <= case.rules.many_open_transactions:
         return
-    ends = case.closed_transactions["marker_offset"]
-    places = np.concatenate([found["first_offset"], ends])
-    order = np.argsort(places)
-    at_once = np.cumsum(np.repeat([1, -1], [len(found), len(ends)])[order])
-    most = int(at_once.max())
+    most, offset = _most_at_once(case)
     if most > case.rules.many_open_transactions:
-        offset = int(places[order[at_once.argmax()]])
         yield case.finding(
             CODES["txn-open-many"],
             f"At offset {offset} there were {most} transactions open at once.",
@@ -129,14 +126,35 @@ def _many_at_once(case: Case) -> Iterator[Finding]:
         )
 
 
-def _many_segments(case: Case) -> Iterator[Finding]:
-    found = case.transactions
+def _most_at_once(case: Case) -> tuple[int, int]:
+    """Return how many transactions were open at once at most, and the first offset at which they were.
+
+    The log is gone through from its end, with the first offsets of what is open there.
+    """
+    opened, most, offset = case.open_transactions["first_offset"], 0, 0
+    closed = case.ledger.closed
+    for number in range(closed.ranges, -1, -1):
+        rows = closed.read(number) if number < closed.ranges else NO_TRANSACTIONS
+        before = closed.last_keys[number - 1] if number else NOTHING
+        firsts = np.concatenate([rows["first_offset"], opened])
+        begun = firsts[firsts > before]
+        places = np.concatenate([begun, rows["marker_offset"]])
+        order = np.argsort(places, kind="stable")
+        opened = firsts[firsts <= before]
+        at_once = len(opened) + np.cumsum(np.repeat([1, -1], [len(begun), len(rows)])[order])
+        if len(order) and at_once.max() >= most:
+            most, offset = int(at_once.max()), int(places[order[at_once.argmax()]])
+    return most, offset
+
+
+def _many_segments(case: Case) -> Iterator[Part]:
     bases = [segment.base_offset or 0 for segment in case.partition.segments]
-    ends = np.where(found["ending"] == Ending.OPEN, found["last_offset"], found["marker_offset"])
-    first, last = (np.searchsorted(bases, offsets, "right") for offsets in (found["first_offset"], ends))
-    segments = last - np.maximum(first, 1) + 1
-    many = segments > case.rules.many_segments
-    yield from each(found[many], partial(_spans, case), segments=segments[many])
+    for found in case.ledger:
+        ends = np.where(found["ending"] == Ending.OPEN, found["last_offset"], found["marker_offset"])
+        first, last = (np.searchsorted(bases, offsets, "right") for offsets in (found["first_offset"], ends))
+        segments = last - np.maximum(first, 1) + 1
+        many = segments > case.rules.many_segments
+        yield Part(found[many], {"segments": segments[many]})
 
 
 def _spans(case: Case, row: Row) -> Finding:

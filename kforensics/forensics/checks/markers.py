@@ -14,9 +14,10 @@ import numpy as np
 from kforensics.forensics.beside.transaction_entries import index_records
 from kforensics.forensics.case import Case
 from kforensics.forensics.findings import Exactness, Finding, Severity, codes
-from kforensics.forensics.producer_past import anomalies_of, is_expired, marker_times, markers_before, markers_of
+from kforensics.forensics.marker_times import with_marker_times
+from kforensics.forensics.producer_past import anomalies_of, is_expired, markers_before
 from kforensics.forensics.replay.results import Anomaly, Ending, Records
-from kforensics.forensics.telling import Row, each, expiry, place, span
+from kforensics.forensics.telling import Part, Row, each, each_of, expiry, place, span
 
 __all__ = ["CODES", "findings"]
 
@@ -61,12 +62,9 @@ def findings(case: Case) -> Iterator[Finding]:
     yield from each(_duplicates(case), partial(_duplicate, case))
     regressed = anomalies_of(case, Anomaly.MARKER_EPOCH_REGRESSED)
     yield from each(regressed, partial(_regressed, case), expired=is_expired(case, regressed))
-    closed = case.closed_transactions
-    risen = closed["marker_epoch"].astype("i8") - closed["highest_epoch"]
-    jumps = risen > EPOCHS_OF_AN_END
-    yield from each(closed[jumps], partial(_jump, case), risen=risen[jumps])
+    yield from each_of(_jumps(case), partial(_jump, case))
     yield from _older_coordinators(case)
-    yield from _admin_aborts(case)
+    yield from each_of(_admin_aborts(case), partial(_admin_abort, case), by="marker_offset")
 
 
 def _conflicts(case: Case) -> tuple[Records, Records]:
@@ -77,8 +75,8 @@ def _conflicts(case: Case) -> tuple[Records, Records]:
     than some seconds, let one think of the same.
     """
     found = anomalies_of(case, Anomaly.MARKER_CONFLICT)
-    ids, markers = found["producer_id"], markers_of(case, found["producer_id"])
-    first, second = (markers_before(markers, ids, found["first_offset"] + at) for at in (0, 1))
+    ids = found["producer_id"]
+    first, second = (markers_before(case, ids, found["first_offset"] + at) for at in (0, 1))
     certain = (first["data_epoch"] >= 0) & (first["data_epoch"] < found["producer_epoch"])
     close = np.abs(found["timestamp"] - found["previous_timestamp"]) <= case.rules.clock_skew_ms
     moved = second["coordinator_epoch"] > first["coordinator_epoch"]
@@ -116,7 +114,7 @@ def _empty(case: Case, conflicts: Records) -> Iterator[Finding]:
     found = case.empty_markers
     shown = found["exact"] & ~np.isin(found["marker_offset"], conflicts) & ~_proven(case, found)
     found = found[shown]
-    share = {"markers": len(case.closed_transactions) + len(case.empty_markers), "empty": len(found)}
+    share = {"markers": len(case.ledger.closed) + len(case.empty_markers), "empty": len(found)}
     again = np.isin(found["marker_offset"], _duplicates(case)["first_offset"])
     yield from each(found, partial(_ends_nothing, case, share), again=again)
 
@@ -188,6 +186,13 @@ def _regressed(case: Case, row: Row) -> Finding:
     )
 
 
+def _jumps(case: Case) -> Iterator[Part]:
+    for closed in case.ledger.closed:
+        risen = closed["marker_epoch"].astype("i8") - closed["highest_epoch"]
+        jumps = risen > EPOCHS_OF_AN_END
+        yield Part(closed[jumps], {"risen": risen[jumps]})
+
+
 def _jump(case: Case, row: Row) -> Finding:
     return case.finding(
         CODES["marker-epoch-jump"],
@@ -204,8 +209,7 @@ def _jump(case: Case, row: Row) -> Finding:
 
 def _older_coordinators(case: Case) -> Iterator[Finding]:
     found = anomalies_of(case, Anomaly.MARKER_COORDINATOR_EPOCH_REGRESSED)
-    markers = markers_of(case, found["producer_id"])
-    itself = markers_before(markers, found["producer_id"], found["first_offset"] + 1)
+    itself = markers_before(case, found["producer_id"], found["first_offset"] + 1)
     more = {"coordinator_epoch": itself["coordinator_epoch"], "ending": itself["ending"]}
     yield from each(found, partial(_older_coordinator, case), **more)
 
@@ -226,18 +230,31 @@ def _older_coordinator(case: Case, row: Row) -> Finding:
     )
 
 
-def _admin_aborts(case: Case) -> Iterator[Finding]:
-    closed = case.closed_transactions
-    silence = closed["marker_timestamp"] - np.maximum(
-        closed["last_timestamp"], marker_times(case, closed["last_offset"])
-    )
-    late = (silence > case.rules.late_ms) & (closed["last_timestamp"] > 0)
-    aborted = (closed["ending"] == Ending.ABORTED) & (closed["marker_epoch"] == closed["highest_epoch"])
-    found, silence = closed[late & aborted], silence[late & aborted]
-    before = markers_before(markers_of(case, found["producer_id"]), found["producer_id"], found["first_offset"])
+def _admin_aborts(case: Case) -> Iterator[Part]:
+    def may_be(closed: Records) -> Records:
+        late = (_silence(closed, closed["last_timestamp"]) > case.rules.late_ms) & (closed["last_timestamp"] > 0)
+        aborted = (closed["ending"] == Ending.ABORTED) & (closed["marker_epoch"] == closed["highest_epoch"])
+        either: Records = late & aborted
+        return either
+
+    for found, times in with_marker_times(case, "last_offset", may_be):
+        silence = _silence(found, np.maximum(found["last_timestamp"], times))
+        late = np.flatnonzero(silence > case.rules.late_ms)
+        late = late[_by_operators(case, found[late])]
+        yield Part(found[late], {"silence": silence[late]})
+
+
+def _silence(closed: Records, since: Records) -> Records:
+    silence: Records = closed["marker_timestamp"] - since
+    return silence
+
+
+def _by_operators(case: Case, found: Records) -> Records:
+    """Return which aborts come from no coordinator that is known, or from the one of the marker before."""
     epoch = found["coordinator_epoch"]
-    by_operator = (epoch == 0) | (epoch == before["coordinator_epoch"])
-    yield from each(found[by_operator], partial(_admin_abort, case), silence=silence[by_operator])
+    before = markers_before(case, found["producer_id"], found["first_offset"])
+    by_operator: Records = (epoch == 0) | (epoch == before["coordinator_epoch"])
+    return by_operator
 
 
 def _admin_abort(case: Case, row: Row) -> Finding:

@@ -14,6 +14,7 @@ import numpy as np
 
 from kforensics.forensics.beside.aborted_entries import (
     AbortedEntries,
+    ByOffset,
     aborted_entries,
     first_on_disk,
     in_index,
@@ -23,8 +24,9 @@ from kforensics.forensics.beside.aborted_entries import (
 )
 from kforensics.forensics.case import Case
 from kforensics.forensics.findings import Exactness, Finding, Severity, codes
+from kforensics.forensics.replay.record_arrays import picked, placed
 from kforensics.forensics.replay.results import Records
-from kforensics.forensics.replay.timeline import expected_index
+from kforensics.forensics.replay.timeline import EXPECTED_ENTRY, expected_index
 from kforensics.forensics.telling import Row, each
 from kforensics.parsers.rows import Damage
 
@@ -98,18 +100,16 @@ def _disordered(case: Case, what: str, row: Row) -> Finding:
 
 
 def _stable_offsets(case: Case, index: AbortedEntries) -> Iterator[Finding]:
-    expected = expected_index(case.transactions, case.exact_from)
     entries = index.sound
-    at = paired(expected, "last_offset", entries["producer_id"], entries["last_offset"])
+    right, is_expected = _expected(case, entries)
     stored = entries["last_stable_offset"]
     hides = _earliest_behind(entries) < stored
-    right = expected[at] if len(expected) else np.zeros(len(entries), expected.dtype)
     leader, follower = right["last_stable_offset"], right["follower_last_stable_offset"]
     # Transactions from there may have been open at the marker and be gone since.
     known_from = np.where(
         right["last_stable_offset_exact"], case.strict_from, max(case.strict_from, first_on_disk(case))
     )
-    judged = (at != NOTHING) & (entries["last_offset"] >= case.strict_from) & (leader >= case.log_start_offset)
+    judged = is_expected & (entries["last_offset"] >= case.strict_from) & (leader >= case.log_start_offset)
     wrong = judged & (stored != leader) & (stored != follower) & ((stored >= known_from) | (stored < 0))
     yield from each(
         entries[wrong],
@@ -118,6 +118,18 @@ def _stable_offsets(case: Case, index: AbortedEntries) -> Iterator[Finding]:
         follower=follower[wrong],
         hides=hides[wrong],
     )
+
+
+def _expected(case: Case, entries: Records) -> tuple[Records, Records]:
+    """Return for each entry the one that should be there, as EXPECTED_ENTRY records, and whether one should."""
+    right, is_expected = np.zeros(len(entries), EXPECTED_ENTRY), np.zeros(len(entries), bool)
+    some = ByOffset(entries, "last_offset")
+    for expected in expected_index(case.ledger, case.exact_from) if len(entries) else ():
+        near = some.between(int(expected["last_offset"][0]), int(expected["last_offset"][-1]))
+        at = paired(expected, "last_offset", entries["producer_id"][near], entries["last_offset"][near])
+        placed(right, near[at != NOTHING], picked(expected, at[at != NOTHING]))
+        is_expected[near[at != NOTHING]] = True
+    return right, is_expected
 
 
 def _earliest_behind(entries: Records) -> Any:

@@ -14,9 +14,10 @@ import numpy as np
 
 from kforensics.forensics.case import Case
 from kforensics.forensics.findings import Exactness, Finding, codes
-from kforensics.forensics.producer_past import NOTHING, anomalies_of, marker_times, markers_before, markers_of
-from kforensics.forensics.replay.results import Anomaly, Ending
-from kforensics.forensics.telling import Row, each, moment, place, span
+from kforensics.forensics.marker_times import with_marker_times
+from kforensics.forensics.producer_past import NOTHING, anomalies_of, with_markers_before
+from kforensics.forensics.replay.results import Anomaly, Ending, Records
+from kforensics.forensics.telling import Part, Row, each, each_of, moment, place, span
 
 __all__ = ["CODES", "findings"]
 
@@ -51,21 +52,29 @@ def findings(case: Case) -> Iterator[Finding]:
     """Yield what is to be said of the transactions of a log."""
     yield from _excessive(case)
     yield from _aborted_rate(case)
-    mixed = case.transactions.compress(case.transactions["lowest_epoch"] != case.transactions["highest_epoch"])
-    yield from each(mixed, partial(_mixed, case))
-    yield from each(mixed.compress(mixed["ending"] == Ending.COMMITTED), partial(_absorbed, case))
+    yield from each_of(_mixed_ones(case), partial(_mixed, case))
+    yield from each_of(_mixed_ones(case, Ending.COMMITTED), partial(_absorbed, case))
     yield from _inside(case)
-    yield from _after_marker(case)
+    yield from each_of(_after_marker(case), partial(_late_write, case))
 
 
 def _excessive(case: Case) -> Iterator[Finding]:
-    rules, closed = case.rules, case.closed_transactions
-    timed = closed.compress(closed["first_timestamp"] >= 0)
-    begins = np.maximum(timed["first_timestamp"], marker_times(case, timed["first_offset"]))
-    lasted = timed["marker_timestamp"] - begins
+    rules = case.rules
     allowed = rules.max_txn_timeout_ms + rules.abort_scan_ms + rules.clock_skew_ms
-    long = lasted > allowed
-    yield from each(timed[long], partial(_lasted, case, allowed), lasted=lasted[long], begins=begins[long])
+    yield from each_of(_long_ones(case, allowed), partial(_lasted, case, allowed), by="marker_offset")
+
+
+def _long_ones(case: Case, allowed: int) -> Iterator[Part]:
+    def may_be(closed: Records) -> Records:
+        first = closed["first_timestamp"]
+        either: Records = (first >= 0) & (closed["marker_timestamp"] - np.maximum(first, 0) > allowed)
+        return either
+
+    for found, times in with_marker_times(case, "first_offset", may_be):
+        begins = np.maximum(found["first_timestamp"], times)
+        lasted = found["marker_timestamp"] - begins
+        long = lasted > allowed
+        yield Part(found[long], {"lasted": lasted[long], "begins": begins[long]})
 
 
 def _lasted(case: Case, allowed: int, row: Row) -> Finding:
@@ -94,17 +103,23 @@ def _of_clients(case: Case) -> Exactness:
 
 
 def _aborted_rate(case: Case) -> Iterator[Finding]:
-    closed = case.closed_transactions
-    aborted = int((closed["ending"] == Ending.ABORTED).sum())
-    if len(closed) < case.rules.aborted_least or aborted <= case.rules.aborted_share * len(closed):
+    ledger, count = case.ledger, len(case.ledger.closed)
+    if count < case.rules.aborted_least or ledger.aborted <= case.rules.aborted_share * count:
         return
+    first = min(ledger.earliest(number) for number in range(ledger.closed.ranges))
     yield case.finding(
         CODES["txn-aborted-rate-high"],
-        f"Of {len(closed)} transactions {aborted} were aborted, {aborted / len(closed):.0%}.",
-        offsets=(int(closed["first_offset"].min()), int(closed["marker_offset"][-1])),
-        evidence={"transactions": len(closed), "aborted": aborted},
+        f"Of {count} transactions {ledger.aborted} were aborted, {ledger.aborted / count:.0%}.",
+        offsets=(first, int(ledger.closed.last_keys[-1])),
+        evidence={"transactions": count, "aborted": ledger.aborted},
         benign=("test traffic, one storm of timeouts: possible",),
     )
+
+
+def _mixed_ones(case: Case, ending: Ending | None = None) -> Iterator[Part]:
+    for rows in case.ledger:
+        mixed = rows["lowest_epoch"] != rows["highest_epoch"]
+        yield Part(rows[mixed if ending is None else mixed & (rows["ending"] == ending)])
 
 
 def _mixed(case: Case, row: Row) -> Finding:
@@ -161,12 +176,11 @@ def _not_transactional(case: Case, damaged: set[tuple[int, int | None]], row: Ro
     )
 
 
-def _after_marker(case: Case) -> Iterator[Finding]:
-    found = case.transactions
-    before = markers_before(markers_of(case), found["producer_id"], found["first_offset"])
-    after = (before["marker_offset"] != NOTHING) & (found["lowest_epoch"] < before["highest_epoch"])
-    more = {"before": before["marker_offset"], "ended_epoch": before["highest_epoch"]}
-    yield from each(found[after], partial(_late_write, case), **{name: more[name][after] for name in more})
+def _after_marker(case: Case) -> Iterator[Part]:
+    for found, before in with_markers_before(case):
+        after = (before["marker_offset"] != NOTHING) & (found["lowest_epoch"] < before["highest_epoch"])
+        more = {"before": before["marker_offset"], "ended_epoch": before["highest_epoch"]}
+        yield Part(found, more).taken(after)
 
 
 def _late_write(case: Case, row: Row) -> Finding:

@@ -14,6 +14,7 @@ import numpy as np
 
 from kforensics.forensics.beside.aborted_entries import (
     AbortedEntries,
+    ByOffset,
     aborted_entries,
     first_on_disk,
     in_index,
@@ -25,9 +26,9 @@ from kforensics.forensics.beside.index_visibility import IndexVisibility, Misjud
 from kforensics.forensics.case import Case
 from kforensics.forensics.findings import Exactness, Finding, Severity, codes
 from kforensics.forensics.notes import Noticed, of_kind
-from kforensics.forensics.producer_past import last_before
+from kforensics.forensics.producer_past import transactions_before
 from kforensics.forensics.replay.results import Ending, Records
-from kforensics.forensics.telling import MOST, Row, each
+from kforensics.forensics.telling import MOST, Part, Row, each, each_of
 
 __all__ = ["CODES", "findings"]
 
@@ -66,25 +67,26 @@ def findings(case: Case) -> Iterator[Finding]:
 
 
 def _missing(case: Case, index: AbortedEntries) -> Iterator[Finding]:
-    closed = case.closed_transactions
-    # What lies below the log start offset nobody can fetch, and a broker that loads the log may not know it.
-    aborted = closed[(closed["ending"] == Ending.ABORTED) & (closed["last_offset"] >= case.log_start_offset)]
-    aborted = aborted[(aborted["batches"] > 0) & ~np.isin(_segments(case, aborted["marker_offset"]), [*index.unknown])]
+    damaged = {segment for segment, _ in index.damage}
+    yield from each_of(_without_entry(case, index), partial(_lacking, case, damaged))
+
+
+def _without_entry(case: Case, index: AbortedEntries) -> Iterator[Part]:
     entries = index.sound
-    at = paired(entries, "last_offset", aborted["producer_id"], aborted["marker_offset"])
-    begins = np.append(entries["first_offset"], NEVER)[at]
-    reaches = begins <= np.maximum(aborted["first_offset"], case.log_start_offset)
-    late = ~reaches & (at != NOTHING) & (aborted["first_offset"] < case.log_start_offset)
-    lacking = ~(reaches | late)
-    lacks = aborted[lacking]
-    last = _last_of_index(case, entries)
-    yield from each(
-        lacks,
-        partial(_lacking, case, {segment for segment, _ in index.damage}),
-        index=_segments(case, lacks["marker_offset"]),
-        begins=begins[lacking],
-        newer=lacks["marker_offset"] > last,
-    )
+    by_offset, last = ByOffset(entries, "last_offset"), _last_of_index(case, entries)
+    for closed in case.ledger.closed:
+        # What lies below the log start offset nobody can fetch, and a broker that loads the log may not know it.
+        of_use = (closed["ending"] == Ending.ABORTED) & (closed["last_offset"] >= case.log_start_offset)
+        aborted = closed[of_use & (closed["batches"] > 0)]
+        aborted = aborted[~np.isin(_segments(case, aborted["marker_offset"]), [*index.unknown])]
+        near = entries[by_offset.between(int(closed["marker_offset"][0]), int(closed["marker_offset"][-1]))]
+        at = paired(near, "last_offset", aborted["producer_id"], aborted["marker_offset"])
+        begins = np.append(near["first_offset"], NEVER)[at]
+        reaches = begins <= np.maximum(aborted["first_offset"], case.log_start_offset)
+        late = ~reaches & (at != NOTHING) & (aborted["first_offset"] < case.log_start_offset)
+        lacks = aborted["marker_offset"]
+        more = {"index": _segments(case, lacks), "begins": begins, "newer": lacks > last}
+        yield Part(aborted, more).taken(~(reaches | late))
 
 
 def _segments(case: Case, offsets: Any) -> Any:
@@ -125,21 +127,17 @@ def _lacking(case: Case, damaged: set[int], row: Row) -> Finding:
 
 
 def _extra(case: Case, index: AbortedEntries, seen: IndexVisibility) -> Iterator[Finding]:
-    entries = index.sound
-    closed, empty = case.closed_transactions, case.empty_markers
-    transaction = paired(closed, "marker_offset", entries["producer_id"], entries["last_offset"])
+    entries, empty = index.sound, case.empty_markers
+    first, ended = _transactions(case, entries)
     marker = paired(empty, "marker_offset", entries["producer_id"], entries["last_offset"])
-    ending = np.where(
-        transaction != NOTHING,
-        np.append(closed["ending"], NOTHING)[transaction],
-        np.append(empty["ending"], NOTHING)[marker],
-    )
-    first = np.append(closed["first_offset"], NEVER)[transaction]
+    ending = np.where(ended != NOTHING, ended, np.append(empty["ending"], NOTHING)[marker])
     known_from = max(case.strict_from, first_on_disk(case))
     elsewhere = (entries["first_offset"] < first) & (entries["first_offset"] >= known_from)
     # Up to 2.7 an abort of nothing had an entry too (KAFKA-10702).
-    elsewhere &= (transaction != NOTHING) | (entries["first_offset"] != entries["last_offset"])
-    gone = (ending == NOTHING) & ((entries["last_offset"] < first_on_disk(case)) | _cleaned_away(case, entries))
+    elsewhere &= (ended != NOTHING) | (entries["first_offset"] != entries["last_offset"])
+    gone = (ending == NOTHING) & (entries["last_offset"] < first_on_disk(case))
+    unexplained = np.flatnonzero((ending == NOTHING) & ~gone)
+    gone[unexplained] = _cleaned_away(case, entries[unexplained])
     extra = ((ending != Ending.ABORTED) & ~gone) | ((ending == Ending.ABORTED) & elsewhere)
     rows = entries[extra]
     malformed = of_kind(case.log.notes, Noticed.MARKER_MALFORMED)["producer_id"]
@@ -148,17 +146,28 @@ def _extra(case: Case, index: AbortedEntries, seen: IndexVisibility) -> Iterator
         partial(_surplus, case),
         ending=ending[extra],
         begins=first[extra],
-        hides=np.isin(rows["producer_id"], seen.hidden["producer_id"]),
+        hides=np.isin(rows["producer_id"], seen.hidden),
         unread=(ending[extra] == NOTHING) & (bool(case.log.damage) | np.isin(rows["producer_id"], malformed)),
     )
 
 
+def _transactions(case: Case, entries: Records) -> tuple[Records, Records]:
+    """Return the first offset and the ending of the transaction that each entry speaks of, else NEVER and NOTHING."""
+    first, ending = np.full(len(entries), NEVER), np.full(len(entries), NOTHING, "i1")
+    by_offset = ByOffset(entries, "last_offset")
+    for closed in case.ledger.closed if len(entries) else ():
+        near = by_offset.between(int(closed["marker_offset"][0]), int(closed["marker_offset"][-1]))
+        at = paired(closed, "marker_offset", entries["producer_id"][near], entries["last_offset"][near])
+        near, at = near[at != NOTHING], at[at != NOTHING]
+        first[near], ending[near] = closed["first_offset"][at], closed["ending"][at]
+    return first, ending
+
+
 def _cleaned_away(case: Case, entries: Records) -> Any:
     """Return whether the marker of an entry may have been cleaned away together with all data before it."""
-    found = case.transactions
     # The data of a producer that ends last before the marker: does it reach into what the entry covers?
-    at = last_before(found["producer_id"], found["first_offset"], entries["producer_id"], entries["last_offset"])
-    reaches = np.append(found["last_offset"], NOTHING)[at] >= entries["first_offset"]
+    before = transactions_before(case, entries["producer_id"], entries["last_offset"])
+    reaches = before["last_offset"] >= entries["first_offset"]
     return (entries["last_offset"] < case.strict_from) & ~reaches
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kforensics.forensics.replay.finalising import Final, finalise_blocks
 from kforensics.forensics.replay.merging import BLOCK, STEP, joined_blocks, merge_blocks
-from kforensics.forensics.replay.replay_rows import Rows, joined_rows
+from kforensics.forensics.replay.replay_rows import NO_TRANSACTIONS, Rows, joined_rows
+from kforensics.forensics.replay.results import Records
 from kforensics.forensics.replay.summarising import summarise
 from kforensics.forensics.replay.summary_record import Summary
 from kforensics.forensics.replay.values import Boundary
@@ -64,6 +67,13 @@ class Folding:
         """Return the same rows in parts: there may be millions, and who joins them with others does it once."""
         self._merge_all()
         return list(self._rows)
+
+    def take_transactions(self) -> list[Records]:
+        """Return the closed transactions that have become certain since this was asked last, and forget them."""
+        found = [rows.transactions for rows in self._rows if len(rows.transactions)]
+        left = (replace(rows, transactions=NO_TRANSACTIONS) for rows in self._rows)
+        self._rows = [rows for rows in left if len(rows)]
+        return found
 
     def final(self, boundary: Boundary, *, consume: bool = False) -> Final:
         """Return what ``finalise`` says of all chunks so far, with less memory.

@@ -24,14 +24,15 @@ class Verdict:
     SAME = 0
     # The same bytes, but the leader epoch, which no checksum covers.
     LEADER_EPOCH = 1
-    # The checksum of one of them fails.
-    DAMAGED = 2
+    # The checksum of the first one fails, or of the second one.
+    FIRST_DAMAGED = 2
+    SECOND_DAMAGED = 3
     # One may have been made of the other by a cleaner.
-    THINNED = 3
+    THINNED = 4
     # One side has none, nor any that spans the offset.
-    ONE_SIDED = 4
+    ONE_SIDED = 5
     # Nothing that a cleaner does.
-    OTHER = 5
+    OTHER = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Aligned:
 
 def aligned(first: Batches, second: Batches) -> Aligned:
     """Return the batches of a window side by side."""
-    offsets = np.union1d(first.columns.base_offset, second.columns.base_offset)
+    offsets = _united(first.columns.base_offset, second.columns.base_offset)
     at = _places(first, offsets), _places(second, offsets)
     verdict = np.full(len(offsets), Verdict.ONE_SIDED, "i1")
     both = (at[0] >= 0) & (at[1] >= 0)
@@ -74,7 +75,20 @@ def aligned(first: Batches, second: Batches) -> Aligned:
     return Aligned((first, second), offsets, at, verdict)
 
 
+def _united(first: Records, second: Records) -> Records:
+    """Return the numbers of two rising sequences, each once; most often they are the same."""
+    if np.array_equal(first, second):
+        return first
+    both = np.concatenate([first, second])
+    both.sort(kind="stable")  # which merges what is sorted already
+    new = np.ones(len(both), bool)
+    new[1:] = both[1:] != both[:-1]
+    return both[new]
+
+
 def _places(batches: Batches, offsets: Records) -> Records:
+    if len(batches) == len(offsets):
+        return np.arange(len(offsets))
     found = np.full(len(offsets), -1, "i8")
     found[np.searchsorted(offsets, batches.columns.base_offset)] = np.arange(len(batches))
     return found
@@ -88,7 +102,8 @@ def _compared(first: Batches, second: Batches) -> Records:
     damaged = one.crc_valid != other.crc_valid
     alike = np.where(epochs_differ, Verdict.LEADER_EPOCH, Verdict.SAME)
     unlike = np.where(_may_be_thinned(first, second), Verdict.THINNED, Verdict.OTHER)
-    return np.where(damaged, Verdict.DAMAGED, np.where(bytes_differ, unlike, alike))
+    damage = np.where(other.crc_valid, Verdict.FIRST_DAMAGED, Verdict.SECOND_DAMAGED)
+    return np.where(damaged, damage, np.where(bytes_differ, unlike, alike))
 
 
 def _may_be_thinned(first: Batches, second: Batches) -> Records:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from kforensics.forensics.case import Case
 from kforensics.forensics.examine import examine
 from kforensics.forensics.partition import Partition
 from kforensics.forensics.replicas.comparison import Comparison, UnlikeRecords
@@ -13,13 +14,13 @@ from kforensics.forensics.replicas.differences import Differences, Kind
 from kforensics.forensics.replicas.elections import Election
 from kforensics.forensics.replicas.keys import KeyDifference, key_differences
 from kforensics.forensics.replicas.lost_records import branches, lost_records
-from kforensics.forensics.replicas.replica import Replica
+from kforensics.forensics.replicas.replica import Replica, replicas_of
 from kforensics.forensics.replicas.same_offsets import SameOffsets
 from kforensics.forensics.replicas.side_by_side import Batches, windows
 from kforensics.forensics.rules import Rules
 from kforensics.parsers.kernels.choice import Choice, kernels_for
 
-__all__ = ["compared"]
+__all__ = ["compared", "compared_cases"]
 
 
 def compared(
@@ -31,8 +32,7 @@ def compared(
 ) -> Comparison:
     """Return where the replicas of one partition differ.
 
-    Each log is read twice, once for what it amounts to and once beside the others. Records are decoded only where
-    replicas differ, and of keys that cleaning may have left differently.
+    Each log is read twice, once for what it amounts to and once beside the others.
 
     Args:
         partitions: two or more copies of one partition.
@@ -45,9 +45,31 @@ def compared(
         InputError: a segment cannot be read.
     """
     cases = [examine(partition, rules, kernels=kernels) for partition in partitions]
-    replicas = tuple(Replica(number, case) for number, case in enumerate(cases))
+    return compared_cases(cases, elections, kernels, workers)
+
+
+def compared_cases(
+    cases: Sequence[Case],
+    elections: Sequence[Election] = (),
+    kernels: Choice = kernels_for,
+    workers: int | None = None,
+) -> Comparison:
+    """Return where replicas differ of which is known already what each amounts to; their logs are read once more.
+
+    Records are decoded only where replicas differ, and of keys that cleaning may have left differently.
+
+    Args:
+        cases: of two or more copies of one partition.
+        elections: as for :func:`compared`, as are the next two.
+        kernels: see there.
+        workers: see there.
+
+    Raises:
+        InputError: a segment cannot be read.
+    """
+    replicas = replicas_of(cases)
     pairs = [_Pair.of(first, second, kernels, workers) for first, second in combinations(replicas, 2)]
-    for window in windows(partitions, kernels, workers):
+    for window in windows([case.partition for case in cases], kernels, workers):
         for pair in pairs:
             pair.add(window)
     found = tuple(one for pair in pairs for one in pair.differences.found())

@@ -185,7 +185,7 @@ class Differences:
         fewer = [self._counts(window, side) for side in (0, 1)]
         found = window.offsets < min(one.end for one in self._replicas)
         found &= (window.verdict == Verdict.THINNED) | (window.verdict == Verdict.ONE_SIDED)
-        reached = [window.offsets < one.case.strict_from for one in self._replicas]
+        reached = [window.offsets < one.strict_from for one in self._replicas]
         by_one = (fewer[0] <= fewer[1]) & reached[0]
         by_other = (fewer[1] <= fewer[0]) & reached[1]
         found &= by_one | by_other
@@ -254,7 +254,12 @@ class Differences:
 
 
 # Where no cleaner has been, it makes no difference whether it could have.
-_KINDS = {Verdict.LEADER_EPOCH: Kind.LEADER_EPOCH, Verdict.DAMAGED: Kind.DAMAGED, Verdict.THINNED: Kind.DIVERGED}
+_KINDS = {
+    Verdict.LEADER_EPOCH: Kind.LEADER_EPOCH,
+    Verdict.FIRST_DAMAGED: Kind.DAMAGED,
+    Verdict.SECOND_DAMAGED: Kind.DAMAGED,
+    Verdict.THINNED: Kind.DIVERGED,
+}
 
 
 def _runs(values: Any) -> Sequence[tuple[int, int]]:

@@ -11,14 +11,14 @@ from kforensics.forensics.replicas.comparing import compared
 from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.forensics.replicas.elections import Election
 from kforensics.forensics.replicas.families import REPLICA_FAMILIES
-from kforensics.forensics.replicas.rows import difference_rows, lost_rows
+from kforensics.forensics.replicas.rows import difference_rows, lineage_rows, lost_rows
 from kforensics.forensics.result_columns import Rows
 from kforensics.forensics.rules import Rules
 from kforensics.forensics.verdicts import finding_rows, worst
 from kforensics.parsers.kernels.choice import Choice, kernels_for
 from kforensics.parsers.log_rows import Place
 
-__all__ = ["ReplicaJudgement", "compare_replicas", "findings_on"]
+__all__ = ["ReplicaJudgement", "compare_replicas", "findings_on", "judge_replicas"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,18 @@ def compare_replicas(
     """
     if len(partitions) < 2:
         raise ValueError("it takes two copies of a partition to compare")
-    comparison = compared(partitions, rules, elections, kernels, workers)
+    return judge_replicas(compared(partitions, rules, elections, kernels, workers))
+
+
+def judge_replicas(comparison: Comparison) -> ReplicaJudgement:
+    """Return rows and findings of a comparison."""
     findings = findings_on(comparison)
     return ReplicaJudgement(
         place=comparison.place,
-        folders=tuple(one.folder for one in partitions),
+        folders=tuple(one.partition.folder for one in comparison.replicas),
         rows={
             "replica_differences": difference_rows(comparison),
+            "leader_epoch_lineage": lineage_rows(comparison),
             "lost_records": lost_rows(comparison),
             "findings": finding_rows(comparison.place, findings),
         },

@@ -80,13 +80,40 @@ def key_differences(
     shares = max(one.case.log.records for one in (first, second)) // AT_ONCE + 1
     for share in range(shares):
         newest = [newest_records(Part(one, begin, stop, share, shares), kernels) for one in (first, second)]
-        suspects = list(_suspects(first, second, _side_by_side(*newest)))
-        yield from _without_newer(suspects, stop, kernels)
+        unlike = list(_side_by_side(*newest))
+        behind = {key: (mine, others) for key, mine, others in unlike if mine < others}
+        ahead = {key: (others, mine) for key, mine, others in unlike if mine > others}
+        for lacking, having, mine in ((first, second, behind), (second, first, ahead)):
+            suspects = _suspects(lacking, having, _with_older(lacking, having, mine, begin, kernels))
+            yield from _without_newer(lacking, list(suspects), stop, kernels)
+
+
+def _with_older(
+    lacking: Replica, having: Replica, marks: dict[bytes, tuple[int, int]], begin: int, kernels: Choice
+) -> dict[bytes, tuple[int, int]]:
+    """Return marks of both sides by key, the older one also looked for before the range."""
+    start = max(lacking.first_offset, having.first_offset)
+    missing = [key for key, (older, _) in marks.items() if older == NONE]
+    if not missing or begin <= start:
+        return marks
+    before = _by_key(Part(lacking, start, begin, keys=_array(missing)), kernels)
+    return {key: (max(older, before.get(key, NONE)), newer) for key, (older, newer) in marks.items()}
+
+
+def _by_key(part: Part, kernels: Choice) -> dict[bytes, int]:
+    found = newest_records(part, kernels)
+    return dict(zip(found["key"].to_pylist(), found["mark"].to_pylist(), strict=True))
+
+
+def _array(keys: list[bytes]) -> Any:
+    import pyarrow as pa  # only who compares keys pays for it
+
+    return pa.array(keys, pa.binary())
 
 
 def _side_by_side(first: pa.Table, second: pa.Table) -> Iterator[tuple[bytes, int, int]]:
     """Yield keys with the marks of both sides, -1 where there is none, that are not the same."""
-    import pyarrow.compute as pc  # only who compares keys pays for it
+    import pyarrow.compute as pc  # as above
 
     joined = first.join(second, "key", join_type="full outer", right_suffix="_of_other")
     marks = [joined[name].fill_null(NONE) for name in ("mark", "mark_of_other")]
@@ -95,13 +122,11 @@ def _side_by_side(first: pa.Table, second: pa.Table) -> Iterator[tuple[bytes, in
     yield from zip(*columns, strict=True)
 
 
-def _suspects(first: Replica, second: Replica, keys: Iterator[tuple[bytes, int, int]]) -> Iterator[KeyDifference]:
-    for key, mine, others in keys:
-        lacking, having = (first, second) if mine < others else (second, first)
-        lost = _lost(lacking, having, min(mine, others), max(mine, others))
+def _suspects(lacking: Replica, having: Replica, marks: dict[bytes, tuple[int, int]]) -> Iterator[KeyDifference]:
+    for key, (older, newer) in marks.items():
+        lost = _lost(lacking, having, older, newer)
         if lost is not None:
-            older = None if min(mine, others) == NONE else min(mine, others) >> 1
-            yield KeyDifference(lacking, having, lost, key, max(mine, others) >> 1, older)
+            yield KeyDifference(lacking, having, lost, key, newer >> 1, None if older == NONE else older >> 1)
 
 
 def _lost(lacking: Replica, having: Replica, older: int, newer: int) -> Lost | None:
@@ -112,17 +137,14 @@ def _lost(lacking: Replica, having: Replica, older: int, newer: int) -> Lost | N
     if older != NONE:
         return Lost.VALUE
     # A tombstone that the other one has not fetched yet may have come and gone.
-    return Lost.KEY if having.end >= lacking.case.strict_from else None
+    return Lost.KEY if having.end >= lacking.strict_from else None
 
 
-def _without_newer(suspects: list[KeyDifference], begin: int, kernels: Choice) -> Iterator[KeyDifference]:
+def _without_newer(
+    lacking: Replica, suspects: list[KeyDifference], begin: int, kernels: Choice
+) -> Iterator[KeyDifference]:
     """Yield those of which the replica that lacks a record has no newer one behind the range either."""
-    import pyarrow as pa  # as above
-
-    for lacking in {one.lacking.number: one.lacking for one in suspects}.values():
-        mine = [one for one in suspects if one.lacking is lacking]
-        keys: Any = pa.array([one.key for one in mine], pa.binary())
-        newer = newest_records(Part(lacking, begin, lacking.end, keys=keys), kernels)
-        superseded = set(newer["key"].to_pylist())
-        left = sorted((one for one in mine if one.key not in superseded), key=lambda one: one.offset)
+    if suspects:
+        newer = _by_key(Part(lacking, begin, lacking.end, keys=_array([one.key for one in suspects])), kernels)
+        left = sorted((one for one in suspects if one.key not in newer), key=lambda one: one.offset)
         yield from left[:MOST]

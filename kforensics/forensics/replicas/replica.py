@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
@@ -20,7 +20,7 @@ from kforensics.parsers.rows import Damage
 from kforensics.parsers.source import file_name, open_source
 from kforensics.parsers.text_checkpoint import LeaderEpochEntry, read_leader_epochs
 
-__all__ = ["Replica", "all_copies_of", "replica_groups"]
+__all__ = ["Replica", "all_copies_of", "replica_groups", "replicas_of"]
 
 LIVE = "live"
 # States of a folder whose files a broker has set aside, or does not serve yet.
@@ -34,10 +34,14 @@ class Replica:
     Attributes:
         number: its place among the replicas that are compared.
         case: what its log amounts to.
+        name: what to call it in a sentence.
+        is_compacted: whether a cleaner has been at one of the replicas, as a checkpoint says.
     """
 
     number: int
     case: Case
+    name: str
+    is_compacted: bool = False
 
     @property
     def partition(self) -> Partition:
@@ -45,23 +49,20 @@ class Replica:
         return self.case.partition
 
     @property
-    def state(self) -> str:
-        """``live``, or what its folder's name says: ``future``, ``stray`` or ``deleted``."""
-        found = parse_folder_name(file_name(self.partition.folder))
-        return found.state if found else LIVE
-
-    @property
     def is_live(self) -> bool:
         """Whether the broker serves this copy."""
-        return self.state == LIVE
+        return _state(self.partition.folder) == LIVE
 
     @property
-    def name(self) -> str:
-        """What to call it in a sentence."""
-        broker_id = self.partition.place.broker_id
-        if broker_id is None:
-            return self.partition.folder
-        return f"broker {broker_id}" if self.is_live else f"the {self.state} copy of broker {broker_id}"
+    def strict_from(self) -> int:
+        """Offset from which its batches stand as the leader wrote them.
+
+        A follower may have fetched what its leader had cleaned, and its own cleaner's checkpoint does not know. Once
+        another replica's does, only what the log itself shows can tell.
+        """
+        if not self.is_compacted:
+            return self.case.strict_from
+        return max(self.case.strict_from, self.case.log.cleaned_to + 1)
 
     @property
     def first_offset(self) -> int:
@@ -95,26 +96,51 @@ class Replica:
 
         A broker notes its epoch when it is elected, before it has written anything.
         """
-        starts = dict(self._noted_epochs())
+        starts = dict(self.noted_epochs)
         runs = self.case.log.epochs
         for epoch, first in zip(runs["leader_epoch"].tolist(), runs["first_offset"].tolist(), strict=True):
             starts[epoch] = min(first, starts.get(epoch, first))
         return tuple(sorted(starts.items()))
 
-    def _noted_epochs(self) -> Iterator[tuple[int, int]]:
+    @cached_property
+    def noted_epochs(self) -> Mapping[int, int]:
+        """Where leader epochs begin as ``leader-epoch-checkpoint`` has it; empty if a broker would refuse the file."""
         found = self.partition.leader_epochs
         if found is None:
-            return
+            return {}
         try:
             with open_source(found.path) as source:
                 rows = list(read_leader_epochs(source))
         except InputError:
-            return  # the family of leader epochs says so
-        if any(isinstance(row, Damage) for row in rows):
-            return
-        for row in rows:
-            if isinstance(row, LeaderEpochEntry) and min(row.leader_epoch, row.start_offset) >= 0:
-                yield row.leader_epoch, row.start_offset
+            return {}  # the family of leader epochs says so
+        entries = [row for row in rows if isinstance(row, LeaderEpochEntry)]
+        is_refused = any(isinstance(row, Damage) for row in rows)
+        if is_refused or any(min(row.leader_epoch, row.start_offset) < 0 for row in entries):
+            return {}
+        return {row.leader_epoch: row.start_offset for row in entries}
+
+
+def replicas_of(cases: Sequence[Case]) -> tuple[Replica, ...]:
+    """Return the cases of the copies of one partition as replicas, in their order."""
+    is_compacted = any(case.first_dirty_offset is not None for case in cases)
+    names = [_name(case.partition) for case in cases]
+    unlike = [
+        name if names.count(name) == 1 else case.partition.folder for name, case in zip(names, cases, strict=True)
+    ]
+    return tuple(Replica(number, case, unlike[number], is_compacted) for number, case in enumerate(cases))
+
+
+def _name(partition: Partition) -> str:
+    broker_id, state = partition.place.broker_id, _state(partition.folder)
+    if broker_id is None:
+        return partition.folder
+    return f"broker {broker_id}" if state == LIVE else f"the {state} copy of broker {broker_id}"
+
+
+def _state(folder: str) -> str:
+    """Return ``live``, or what the name of a folder says: ``future``, ``stray`` or ``deleted``."""
+    found = parse_folder_name(file_name(folder))
+    return found.state if found else LIVE
 
 
 def replica_groups(partitions: Iterable[Partition]) -> list[tuple[Partition, ...]]:
@@ -166,8 +192,7 @@ def all_copies_of(files: Iterable[FoundFile]) -> list[Partition]:
 
 
 def _is_aside(folder: str) -> bool:
-    name = parse_folder_name(file_name(folder))
-    return name is not None and name.state in ASIDE
+    return _state(folder) in ASIDE
 
 
 def _own_state(found: FoundFile) -> str:

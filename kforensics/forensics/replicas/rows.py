@@ -6,12 +6,13 @@ from typing import Any
 
 from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.forensics.replicas.differences import Difference, Side
+from kforensics.forensics.replicas.elections import Election
 from kforensics.forensics.replicas.lost_records import LostRecord
 from kforensics.forensics.replicas.replica import Replica
 from kforensics.forensics.replicas.tables import REPLICA_RESULTS
 from kforensics.forensics.result_columns import Rows
 
-__all__ = ["difference_rows", "lost_rows"]
+__all__ = ["difference_rows", "lineage_rows", "lost_rows"]
 
 
 def difference_rows(comparison: Comparison) -> Rows:
@@ -22,6 +23,45 @@ def difference_rows(comparison: Comparison) -> Rows:
 def lost_rows(comparison: Comparison) -> Rows:
     """Return a row for each record that a later leader did not have or wrote over."""
     return _rows("lost_records", [_lost(found) for found in comparison.lost])
+
+
+def lineage_rows(comparison: Comparison) -> Rows:
+    """Return a row for each leader epoch of each replica, with the election that began it where that is known."""
+    elections = {one.leader_epoch: one for one in comparison.elections}
+    rows = [
+        {
+            **replica.partition.place._asdict(),
+            "folder": replica.partition.folder,
+            "leader_epoch": epoch,
+            "start_offset": start,
+            "shared": all((epoch, start) in other.epoch_starts for other in comparison.replicas),
+            **_batches_of(replica, epoch),
+            "noted": epoch in replica.noted_epochs,
+            **_election(elections.get(epoch)),
+        }
+        for replica in comparison.replicas
+        for epoch, start in replica.epoch_starts
+    ]
+    return _rows("leader_epoch_lineage", rows)
+
+
+def _batches_of(replica: Replica, epoch: int) -> dict[str, int | None]:
+    runs = replica.case.log.epochs
+    mine = runs[runs["leader_epoch"] == epoch]
+    if not len(mine):
+        return {"first_offset": None, "last_offset": None}
+    return {"first_offset": int(mine["first_offset"].min()), "last_offset": int(mine["last_offset"].max())}
+
+
+def _election(found: Election | None) -> dict[str, Any]:
+    if found is None:
+        return dict.fromkeys(("leader", "elected_at", "in_sync", "unclean"))
+    return {
+        "leader": found.leader,
+        "elected_at": found.timestamp,
+        "in_sync": " ".join(map(str, found.in_sync)),
+        "unclean": found.is_unclean,
+    }
 
 
 def _rows(name: str, rows: list[dict[str, Any]]) -> Rows:

@@ -91,7 +91,7 @@ def in_step(logs: Sequence[Iterator[Part]], key: Callable[[Part], Records], noth
     is_read = [False for _ in logs]
     while True:
         for number, log in enumerate(logs):
-            if not len(ahead[number]) and not is_read[number]:
+            while not len(ahead[number]) and not is_read[number]:
                 more = next(log, None)
                 is_read[number], ahead[number] = more is None, nothing if more is None else more
         if not any(len(part) for part in ahead):

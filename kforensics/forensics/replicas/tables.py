@@ -59,10 +59,25 @@ known_committed bool whether the high watermark on record at this replica lies b
 again_at int64 offset of a record of the other replica that says the same; null if there is none
 """)
 
+LEADER_EPOCHS = columns("""
+folder string folder of the replica
+leader_epoch int32 leader epoch
+start_offset int64 where it begins, as the batches and leader-epoch-checkpoint have it together
+first_offset int64 first offset of its first batch; null if it has none here
+last_offset int64 last offset of its last batch; null if it has none here
+noted bool whether leader-epoch-checkpoint has it
+shared bool whether every other replica has it, and lets it begin at the same offset
+leader int32 broker that was elected with it, as the cluster's metadata says; null if that is not known, as are the rest
+elected_at int64 when the controller wrote so, in ms
+in_sync string replicas in sync before, with a space between
+unclean bool whether the leader was not in sync
+""")
+
 REPLICA_RESULTS: dict[str, Table] = {
     table.name: table
     for table in (
         placed_table("replica_differences", "range of offsets in which two replicas differ", DIFFERENCES),
+        placed_table("leader_epoch_lineage", "leader epoch of a replica", LEADER_EPOCHS),
         placed_table("lost_records", "record that a later leader did not have or wrote over", LOST_RECORDS),
     )
 }

@@ -89,7 +89,7 @@ def state_differences(first: Replica, second: Replica, end: int) -> Iterator[Sta
         end: batches from there on do not count.
     """
     start = max(first.first_offset, second.first_offset)
-    strict = max(first.case.strict_from, second.case.strict_from)
+    strict = max(first.strict_from, second.strict_from)
     sides = ((first, second), (second, first))
     mine, others = _unmatched(first, second)
     views = [_view(mine, others, start, end), _view(others, mine, start, end)]
@@ -177,7 +177,7 @@ def _absent(view: _View, lacking: Replica) -> Records:
     Data without a marker is never cleaned. Where the other replica has a marker behind it, this one has lost that.
     """
     none = ~view.has | (view.facing_ends < view.mine["first_offset"])
-    absent: Records = none & (view.is_open | (view.mine["first_offset"] >= lacking.case.strict_from))
+    absent: Records = none & (view.is_open | (view.mine["first_offset"] >= lacking.strict_from))
     return absent
 
 

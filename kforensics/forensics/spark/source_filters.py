@@ -65,7 +65,8 @@ def condition_of(pushed: Filter, table: Table) -> Condition | None:
         pushed: the filter.
         table: the table, with the columns that are read.
     """
-    kind, name = type(pushed).__name__, ".".join(pushed.attribute) if hasattr(pushed, "attribute") else ""
+    kind, name = type(pushed).__name__, ".".join(getattr(pushed, "attribute", ()))
+    value: Any = getattr(pushed, "value", None)
     of_column = next((column for column in table.columns if column.name == name), None)
     if of_column is None:
         return None
@@ -73,13 +74,13 @@ def condition_of(pushed: Filter, table: Table) -> Condition | None:
         return Condition(name, "is_valid")
     type_ = arrow_type(of_column.type)
     is_text = pa.types.is_string(type_)
-    if not (is_text or pa.types.is_integer(type_) or pa.types.is_boolean(type_)):
+    if value is None or not (is_text or pa.types.is_integer(type_) or pa.types.is_boolean(type_)):
         return None
     if kind == "In":
-        return _fitting(Condition(name, "is_in", tuple(value for value in pushed.value if value is not None)), type_)
-    if kind not in COMPARISONS or pushed.value is None or (is_text and kind != "EqualTo"):
+        return _fitting(Condition(name, "is_in", tuple(one for one in value if one is not None)), type_)
+    if kind not in COMPARISONS or (is_text and kind != "EqualTo"):
         return None
-    return _fitting(Condition(name, COMPARISONS[kind], (pushed.value,)), type_)
+    return _fitting(Condition(name, COMPARISONS[kind], (value,)), type_)
 
 
 def _fitting(condition: Condition, type_: pa.DataType) -> Condition | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kforensics.errors import UsageError
 from kforensics.forensics.spark.schemas import chosen, table_named
@@ -55,7 +56,7 @@ class Wanted:
     paths: tuple[str, ...]
     topics: frozenset[str] = frozenset()
     partitions: frozenset[int] = frozenset()
-    selection: Selection = Selection()
+    selection: Selection = field(default_factory=Selection)
     split_size: int = SPLIT_SIZE
     budget: int = DEFAULT_BUDGET
     push_filters: bool = False
@@ -107,7 +108,7 @@ def wanted_of(options: Mapping[str, str]) -> Wanted:
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     """Return the paths: ``load("a")`` gives an option ``path``, ``load(["a", "b"])`` a JSON list in ``paths``."""
-    paths = [given["path"]] if "path" in given else []
+    paths: list[Any] = [given["path"]] if "path" in given else []
     several = given.get("paths", "[]")
     try:
         found = json.loads(several)
@@ -129,9 +130,7 @@ def _selection(given: Mapping[str, str]) -> Selection:
 
 
 def _range(given: Mapping[str, str], what: str) -> Range | None:
-    first, end = (
-        _whole(name, given[name]) if name in given else None for name in (f"start_{what}", f"end_{what}")
-    )
+    first, end = (_whole(name, given[name]) if name in given else None for name in (f"start_{what}", f"end_{what}"))
     return None if first is None and end is None else Range(first, end)
 
 

@@ -178,8 +178,8 @@ def _damage(work: Work, budget: int) -> Iterator[Row]:
             yield from _unread(piece.found, error.why)
             continue
         yield from damage_rows(known, opened.damage)
-        for error in opened.failed:
-            yield from _unread(piece.found, error.why)
+        for failure in opened.failed:
+            yield from _unread(piece.found, failure.why)
 
 
 def _unread(found: FoundFile, why: str) -> Iterator[Row]:

@@ -15,9 +15,11 @@ from kforensics.parsers.batches import walk
 from kforensics.parsers.discover import FoundFile, Unreadable, discover
 from kforensics.parsers.file_rows import LOG_KINDS, place_of, table_of
 from kforensics.parsers.known_files import UNKNOWN, as_named
+from kforensics.parsers.resync import Candidates
 from kforensics.parsers.rows import Batch
 from kforensics.parsers.selection import Range
 from kforensics.parsers.source import file_name, open_source
+from kforensics.parsers.window import Window
 
 __all__ = ["Keeps", "Slice", "Work", "works_of"]
 
@@ -69,14 +71,13 @@ def works_of(wanted: Wanted, keeps: Keeps = lambda _found: True) -> list[Work]:
         keeps: whether rows of a file can be wanted, by what is the same in all of them.
 
     Raises:
-        InputError: there is no file at all, and something could not be looked into. Damage is told of instead.
+        InputError: there is no file at all, and a path that was named could not be looked into; for ``damage`` that is
+            a row.
     """
     files, unreadable = _found(wanted.paths)
-    if unreadable and not files and wanted.name != "damage":
+    if not files and wanted.name != "damage" and any(row.path in wanted.paths for row in unreadable):
         raise InputError(", ".join(wanted.paths), "; ".join(f"{row.path}: {row.why}" for row in unreadable))
-    slices = [
-        piece for found in files if _may_fill(wanted, found) and keeps(found) for piece in _slices(found, wanted)
-    ]
+    slices = [piece for found in files if _may_fill(wanted, found) and keeps(found) for piece in _slices(found, wanted)]
     if wanted.selection.offsets:
         slices = _meeting(slices, wanted.selection.offsets)
     works = list(_together(slices, wanted.split_size, NAMING if wanted.name == "files" else OPENING))
@@ -115,8 +116,23 @@ def _slices(found: FoundFile, wanted: Wanted) -> Iterator[Slice]:
     index = replace(found, path=f"{found.path.rpartition('.')[0]}.index", kind="index")
     folder = found.path.removesuffix(file_name(found.path))
     alone = Partition(place_of(found), folder, LogDir(None), (found,), {found.base_offset or 0: index})
-    for split in splits_of(alone, wanted.split_size):
-        yield Slice(found, split.start, split.stop)
+    starts = [0, *_taken_up([split.start for split in splits_of(alone, wanted.split_size)[1:]], found.path)]
+    for start, stop in zip(starts, [*starts[1:], None], strict=True):
+        yield Slice(found, start, stop)
+
+
+def _taken_up(positions: list[int], path: str) -> Iterator[int]:
+    """Yield the positions of batches with which a reader of the whole log would go on behind damage, too.
+
+    It is more careful there than the checksum, which does not cover the base offset.
+    """
+    if not positions:
+        return
+    with open_source(path) as source:
+        candidates = Candidates(Window(source))
+        for position in positions:
+            if next(candidates.behind(position), None) == position:
+                yield position
 
 
 def _meeting(slices: list[Slice], offsets: Range) -> list[Slice]:

@@ -41,10 +41,11 @@ def duplicates_of(
     Raises:
         InputError: a segment cannot be read.
     """
-    offsets, _ = last_stable_offsets(case.transactions, case.log_start_offset, np.array([case.log_end_offset]))
-    uncommitted = case.transactions[case.transactions["ending"] != Ending.COMMITTED]
+    offsets, _ = last_stable_offsets(case.ledger, case.log_start_offset, np.array([case.log_end_offset]))
+    uncommitted = (hidden_intervals(rows[rows["ending"] != Ending.COMMITTED]) for rows in case.ledger)
+    hidden = np.concatenate([hidden_intervals(None), *uncommitted])
     paths = [segment.path for segment in case.partition.segments]
-    reading = Reading(paths, hidden_intervals(uncommitted), int(offsets[0]), kernels, workers)
+    reading = Reading(paths, hidden, int(offsets[0]), kernels, workers)
     if case.judges_sequences and len(case.anomalies):
         yield sequence_duplicates(case.anomalies, lambda: _batches(case, kernels, workers), reading)
     yield from content_duplicates(reading, _ignored, memory=memory)

@@ -121,7 +121,7 @@ def test_timestamps_of_long_ago_do_not_make_a_transaction_late(tmp_path: Path) -
 
 def test_data_without_a_timestamp_is_not_late(tmp_path: Path) -> None:
     case = forged_case(tmp_path, "D 1 0 0-0 @0-0 T", as_of_ms=LATER)
-    case.transactions["last_timestamp"] = -1
+    case.open_transactions["last_timestamp"] = -1
     assert codes_of(list(open_transactions.findings(case))) == ["txn-open-at-end"]
 
 

@@ -10,7 +10,7 @@ from kforensics.forensics.case import Case
 from kforensics.forensics.examine import examine
 from kforensics.forensics.partition import Partition
 from kforensics.forensics.replicas.elections import elections_in
-from kforensics.forensics.replicas.replica import Replica, all_copies_of
+from kforensics.forensics.replicas.replica import all_copies_of, replicas_of
 from kforensics.parsers.discover import FoundFile, discover
 from tests.forensics.cases import SAMPLES, partitions_under
 from tests.forensics.replicas.replicas import GROUPS, REPLICATION, RULES
@@ -27,7 +27,7 @@ def test_every_epoch_that_a_broker_noted_began_with_an_election(name: str) -> No
     """An epoch begins with the topic, the others with an election; the broker that was elected notes its own."""
     elections = elections_in(partitions_under(REPLICATION))
     for partition in GROUPS[name]:
-        epochs = {epoch for epoch, _ in Replica(0, _case(partition)).epoch_starts}
+        epochs = {epoch for epoch, _ in replicas_of([_case(partition)])[0].epoch_starts}
         known = {one.leader_epoch for one in elections[partition.topic_id or "", partition.place.partition or 0]}
         assert epochs - known <= {0}
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kforensics.forensics.replicas.elections import elections_in
 from kforensics.forensics.replicas.judgement import compare_replicas
 from kforensics.forensics.replicas.tables import REPLICA_RESULTS
-from tests.forensics.replicas.replicas import GROUPS, RULES
+from tests.forensics.cases import partitions_under
+from tests.forensics.replicas.replicas import GROUPS, REPLICATION, RULES
 
 
 def test_a_branch_is_a_row_with_what_both_sides_have() -> None:
@@ -44,3 +46,26 @@ def test_it_can_be_sent_to_another_process_and_back() -> None:
 def test_one_copy_alone_is_nothing_to_compare() -> None:
     with pytest.raises(ValueError, match="two copies"):
         compare_replicas(GROUPS["unclean-0"][:1], RULES)
+
+
+def test_the_lineage_of_leader_epochs_tells_who_was_elected_and_how() -> None:
+    group = GROUPS["unclean-0"]
+    elections = elections_in(partitions_under(REPLICATION))[group[0].topic_id or "", 0]
+    rows = compare_replicas(group, RULES, elections).rows["leader_epoch_lineage"]
+    names = ("broker_id", "leader_epoch", "start_offset", "first_offset", "last_offset", "shared", "leader", "unclean")
+    assert list(rows.only(*names)) == [
+        (2, 0, 0, 0, 5, True, None, None),
+        (2, 1, 6, 6, 7, True, 3, False),
+        (2, 2, 8, 8, 13, False, 2, False),
+        (3, 0, 0, 0, 5, True, None, None),
+        (3, 1, 6, 6, 7, True, 3, False),
+        (3, 3, 8, 8, 11, False, 3, True),
+    ]
+
+
+def test_an_epoch_that_a_leader_noted_and_never_wrote_in_is_in_the_lineage() -> None:
+    rows = compare_replicas(GROUPS["replicated-0"], RULES).rows["leader_epoch_lineage"]
+    found = [
+        row for row in rows.only("broker_id", "leader_epoch", "start_offset", "first_offset", "noted") if row[1] > 2
+    ]
+    assert found == [(1, 4, 51, None, True), (2, 3, 51, None, True)]

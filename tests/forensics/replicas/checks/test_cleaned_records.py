@@ -102,11 +102,6 @@ def test_what_cleaning_lost_of_a_key_is_found(
     assert "broker-2" in str(found[0].evidence["replica"])
 
 
-def test_a_tombstone_that_is_gone_with_all_before_it_is_no_loss(tmp_path: Path) -> None:
-    found = found_with(tmp_path, "plain @0-2 cnt 2; plain @3-5 cnt 2", {0: WRITTEN[0][1:], 3: WRITTEN[3][1:]})
-    assert [one.evidence["lost"] for one in found] == ["tombstone"]
-
-
 def test_keys_are_compared_in_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many keys are held at once, what is found is the same."""
     monkeypatch.setattr(keys, "AT_ONCE", 1)

@@ -11,6 +11,7 @@ from kforensics.forensics.findings import Exactness, Severity
 from kforensics.forensics.replicas.checks.divergence import findings
 from kforensics.forensics.replicas.comparing import compared
 from kforensics.forensics.replicas.elections import Election, elections_in
+from kforensics.parsers import batch_reader
 from tests.forensics.cases import partitions_under
 from tests.forensics.forge import Segments, drop, file_of, patch
 from tests.forensics.replicas.replicas import GROUPS, REPLICATION, RULES, compare, compared_group, forged, told
@@ -89,6 +90,27 @@ def test_a_batch_whose_bytes_have_changed_on_one_disk_is_found(tmp_path: Path, b
     (found,) = findings(compare(tmp_path))
     assert told([found]) == [(CODE, Severity.CRITICAL, 5, 5)]
     assert found.message.startswith(f"broker {broken} has 1 batch at offsets 5 to 5 whose checksum fails")
+
+
+def test_batches_damaged_on_either_disk_are_told_apart(tmp_path: Path) -> None:
+    forged(tmp_path, (COMMON, {}), (COMMON, {}))
+    patch(file_of(tmp_path / "broker-1" / "t-0"), 0, fix_crc=False, max_timestamp=1)
+    patch(file_of(tmp_path / "broker-2" / "t-0"), 5, fix_crc=False, max_timestamp=1)
+    found = list(findings(compare(tmp_path)))
+    assert told(found) == [(CODE, Severity.CRITICAL, 0, 4), (CODE, Severity.CRITICAL, 5, 5)]
+    assert [one.message[:8] for one in found] == ["broker 1", "broker 2"]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize("name", ["unclean-0", "replicated-0"])
+def test_however_few_batches_are_read_at_once_the_ranges_are_the_same(
+    monkeypatch: pytest.MonkeyPatch, name: str, rows: int
+) -> None:
+    whole = compared_group(name)
+    monkeypatch.setattr(batch_reader, "CHUNK_ROWS", rows)
+    parts = compared(GROUPS[name], RULES)
+    assert parts.differences == whole.differences
+    assert parts.common == whole.common
 
 
 def test_an_unclean_election_of_real_brokers_is_found() -> None:

@@ -1,0 +1,152 @@
+"""Transactions that did not end the same everywhere.
+
+Rule: ``TransactionCoordinator.endTransaction``: a Complete record is written once every partition has its marker, on
+all replicas in sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from kforensics.forensics.case import CONSUMER_OFFSETS
+from kforensics.forensics.cluster.coordinator_records import NONE, State
+from kforensics.forensics.cluster.evidence import Cluster, Placed, each_placed, mark_row
+from kforensics.forensics.cluster.parts import Verdict
+from kforensics.forensics.findings import Exactness, Severity, codes
+from kforensics.forensics.replay.results import NO_TIME, Ending, Records
+from kforensics.forensics.telling import Row, moment
+
+__all__ = ["CODES", "findings"]
+
+CODES = codes("""
+atomicity-split-outcome critical
+A transaction was committed in one partition and aborted in another, or against the decision of its coordinator.
+The application has to repair it: compare the offsets of both sides.
+
+atomicity-marker-missing critical
+A transaction is complete to its coordinator, and a partition of it has no marker.
+If its data is open there it hangs, and no tool can end it but by an abort: kafka-transactions.sh --bootstrap-server \
+<host:port> abort --topic {topic} --partition {partition} --start-offset <first offset of the open data>.
+
+eos-offset-outcome-mismatch critical
+The offsets of a transaction were committed and its output aborted, or the other way round.
+Input was skipped or is processed twice: look at the group's offsets in this transaction.
+""")
+
+
+def findings(cluster: Cluster) -> Iterator[Placed]:
+    """Yield what is to be said of ends that do not go together."""
+    parts, instances = cluster.joined.parts, cluster.coordinators.instances
+    split, missing = (parts[parts["verdict"] == verdict] for verdict in (Verdict.SPLIT, Verdict.MISSING))
+    yield from each_placed(split, partial(_split, cluster), **_of_instances(instances, split))
+    yield from each_placed(missing, partial(_missing, cluster), **_of_instances(instances, missing))
+    yield from _mismatches(cluster, split)
+
+
+MORE = ("id", "producer_id", "marker_epoch", "status", "is_superseded", "decided", "completed")
+
+
+def _of_instances(instances: Records, parts: Records) -> dict[str, Records]:
+    return {name: instances[name][parts["instance"]] for name in MORE}
+
+
+def _split(cluster: Cluster, row: Row) -> Placed:
+    mark = cluster.joined.marks[row["mark"]]
+    ending = Ending(int(mark["ending"]))
+    first = int(mark["first_offset"])
+    return cluster.at_mark(
+        mark_row(mark),
+        CODES["atomicity-split-outcome"],
+        f"The {_marker(ending)} at offset {int(mark['marker_offset'])} goes against the coordinator, which decided "
+        f"{_decision(row)} for the transaction of {cluster.id_name(row)!r} at {moment(row['decided'])} (producer "
+        f"{row['producer_id']}, epoch {row['marker_epoch']}).",
+        severity=None if row["is_exact"] else Severity.WARNING,
+        evidence={
+            "transactional_id": cluster.id_name(row),
+            "decided": str(State(row["status"])),
+            "first_offset": None if first == NONE else first,
+        },
+        exactness=Exactness.EXACT if row["is_exact"] else Exactness.APPROXIMATE,
+        benign=(
+            f"abort by an operator: {'possible' if ending is Ending.ABORTED else 'no, it is a COMMIT'}",
+            f"another transaction of the same epoch: {'no' if row['is_exact'] else 'possible'}",
+        ),
+    )
+
+
+def _marker(ending: Ending) -> str:
+    return "ABORT" if ending is Ending.ABORTED else "COMMIT"
+
+
+def _decision(row: Row) -> str:
+    if row["is_superseded"]:
+        return f"{State(row['status'])} first and then the contrary"
+    return str(State(row["status"]))
+
+
+def _missing(cluster: Cluster, row: Row) -> Placed:
+    """Markers of others behind the end of the transaction prove that the log on hand reaches so far."""
+    markers, rules = cluster.joined.markers[row["partition"]], cluster.rules
+    told = row["completed"] != NO_TIME
+    later = told and markers.known_to > row["completed"]
+    old = told and rules.as_of_ms - row["completed"] > rules.max_txn_timeout_ms
+    still_open = markers.still_open["producer_id"] == row["producer_id"]
+    opened = int(markers.still_open["first_offset"][still_open][0]) if still_open.any() else None
+    where = "no data of it is open here" if opened is None else f"its data from offset {opened} on is open"
+    return cluster.at_partition(
+        row["partition"],
+        CODES["atomicity-marker-missing"],
+        f"The coordinator wrote {State(row['status'])} for the transaction of {cluster.id_name(row)!r} at "
+        f"{moment(row['completed'])} (producer {row['producer_id']}, epoch {row['marker_epoch']}), and "
+        f"{cluster.name(row['partition'])} has no marker of it; {where}.",
+        offsets=None if opened is None else (opened, opened),
+        producer=(row["producer_id"], row["marker_epoch"]),
+        severity=None if row["is_exact"] and (later or old) else Severity.WARNING,
+        evidence={"transactional_id": cluster.id_name(row), "completed_ms": row["completed"], "open_from": opened},
+        exactness=Exactness.EXACT if row["is_exact"] and later else Exactness.APPROXIMATE,
+        benign=(
+            f"copied before the end of the transaction: {_copied(later=later, old=old)}",
+            "topic deleted and created anew, log cut after an unclean election: cannot be seen here",
+        ),
+    )
+
+
+def _copied(*, later: bool, old: bool) -> str:
+    if later:
+        return "no, there are later markers"
+    return "hardly, it ended long before the files were copied" if old else "possible"
+
+
+def _mismatches(cluster: Cluster, split: Records) -> Iterator[Placed]:
+    """Of transactions that ended in two ways, those of which the offsets of a group are on the other side."""
+    parts, marks = cluster.joined.parts, cluster.joined.marks
+    offsets = np.array([topic == CONSUMER_OFFSETS for topic, _ in cluster.joined.partitions], bool)
+    which = parts[np.isin(parts["instance"], split["instance"]) & (parts["mark"] != NONE)]
+    endings = marks["ending"][which["mark"]] if len(which) else which["verdict"]
+    is_offsets = offsets[which["partition"]] if len(which) else np.empty(0, bool)
+    told: list[int] = []
+    for at in np.flatnonzero(is_offsets).tolist():
+        others = (which["instance"] == which["instance"][at]) & ~is_offsets
+        if (endings[others] != endings[at]).any():
+            told.append(at)
+    more = _of_instances(cluster.coordinators.instances, which[told])
+    yield from each_placed(which[told], partial(_mismatch, cluster), ending=endings[told], **more)
+
+
+def _mismatch(cluster: Cluster, row: Row) -> Placed:
+    mark = cluster.joined.marks[row["mark"]]
+    fates = ("aborted", "committed") if row["ending"] == Ending.ABORTED else ("committed", "aborted")
+    return cluster.at_mark(
+        mark_row(mark),
+        CODES["eos-offset-outcome-mismatch"],
+        f"The offsets that {cluster.id_name(row)!r} wrote in its transaction of {moment(row['decided'])} were "
+        f"{fates[0]}, and output of it was {fates[1]} (producer {row['producer_id']}, epoch {row['marker_epoch']}).",
+        severity=None if row["is_exact"] else Severity.WARNING,
+        evidence={"transactional_id": cluster.id_name(row)},
+        exactness=Exactness.EXACT if row["is_exact"] else Exactness.APPROXIMATE,
+        benign=("abort by an operator: possible",),
+        cause="atomicity-split-outcome",
+    )

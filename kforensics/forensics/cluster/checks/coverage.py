@@ -1,0 +1,85 @@
+"""What cannot be said of transactions for want of files, and transactions that hold nothing but offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from kforensics.forensics.case import CONSUMER_OFFSETS
+from kforensics.forensics.cluster.coordinator_records import State
+from kforensics.forensics.cluster.evidence import Cluster, Placed, each_placed
+from kforensics.forensics.cluster.parts import Verdict
+from kforensics.forensics.findings import Exactness, codes
+from kforensics.forensics.replay.results import Records
+from kforensics.forensics.telling import Row
+
+__all__ = ["CODES", "findings"]
+
+CODES = codes("""
+atomicity-unverifiable info
+Whether transactions ended the same in a partition cannot be told from the files on hand.
+
+eos-commit-without-output info
+Transactions of an id were committed that hold offsets of groups and no output.
+""")
+
+
+def findings(cluster: Cluster) -> Iterator[Placed]:
+    """Yield what the files on hand do not tell."""
+    parts = cluster.joined.parts
+    for verdict, tell in _REASONS.items():
+        some = parts[parts["verdict"] == verdict]
+        partitions, first, counts = np.unique(some["partition"], return_index=True, return_counts=True)
+        instances = cluster.coordinators.instances[some["instance"][first]]
+        more = {"unsaid": counts, "partition": partitions}
+        yield from each_placed(instances, partial(_unverifiable, cluster, tell), **more)
+    yield from _without_output(cluster)
+
+
+_REASONS = {
+    Verdict.UNSUPPLIED: "its files are not on hand",
+    Verdict.UNCOVERED: "its log on hand does not reach back so far, or was cleaned",
+    Verdict.UNCLEAR: "the number of its markers of the same epoch is wrong, and which ones they are is not clear",
+}
+
+
+def _unverifiable(cluster: Cluster, reason: str, row: Row) -> Placed:
+    return cluster.at_coordinator(
+        row,
+        CODES["atomicity-unverifiable"],
+        f"Of {row['unsaid']} transactions that list {cluster.name(row['partition'])} nobody can tell how they ended "
+        f"there: {reason}.",
+        evidence={"transactions": row["unsaid"], "partition": cluster.name(row["partition"])},
+        exactness=Exactness.UNVERIFIABLE,
+        benign=("always: it is no fault of the cluster",),
+    )
+
+
+def _without_output(cluster: Cluster) -> Iterator[Placed]:
+    instances = cluster.coordinators.instances
+    committed = np.isin(instances["status"], (State.PREPARE_COMMIT, State.COMPLETE_COMMIT))
+    some = instances[committed & _holds_offsets_only(cluster, instances)]
+    _, first, counts = np.unique(some["id"], return_index=True, return_counts=True)
+    yield from each_placed(some[first], partial(_offsets_only, cluster), transactions=counts)
+
+
+def _holds_offsets_only(cluster: Cluster, instances: Records) -> Records:
+    """Return which transactions list partitions of ``__consumer_offsets`` and no other."""
+    sets = cluster.coordinators.sets
+    only = [bool(one) and all(topic == CONSUMER_OFFSETS for topic, _ in one) for one in sets]
+    # Behind the last set, where -1 finds it, there is none.
+    found: Records = np.array([*only, False], bool)[instances["partitions"]]
+    return found
+
+
+def _offsets_only(cluster: Cluster, row: Row) -> Placed:
+    return cluster.at_coordinator(
+        row,
+        CODES["eos-commit-without-output"],
+        f"Of the committed transactions of {cluster.id_name(row)!r} {row['transactions']} hold offsets only.",
+        producer=(row["producer_id"], row["marker_epoch"]),
+        evidence={"transactions": row["transactions"]},
+        benign=("input of which nothing was left to write: likely",),
+    )

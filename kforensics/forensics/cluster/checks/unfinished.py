@@ -1,0 +1,96 @@
+"""Transactions that their coordinator should have ended by now.
+
+Rule: ``TransactionStateManager.timedOutTransactions`` for what is aborted, and when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from kforensics.forensics.cluster.checks.state_records import NO_TIMEOUT
+from kforensics.forensics.cluster.coordinator_records import State
+from kforensics.forensics.cluster.evidence import Cluster, Placed, each_placed
+from kforensics.forensics.cluster.parts import Verdict
+from kforensics.forensics.findings import codes
+from kforensics.forensics.replay.results import NO_TIME
+from kforensics.forensics.telling import Row, moment, span
+
+__all__ = ["CODES", "findings"]
+
+CODES = codes("""
+txnlog-prepare-stuck critical
+The end of a transaction was decided long ago, and is still not everywhere.
+Ask with kafka-transactions.sh --bootstrap-server <host:port> describe --transactional-id <id>, which lists the \
+partitions without a marker. If they are well, move the leadership of that partition of __transaction_state: the new \
+coordinator sends all markers again.
+
+txnlog-ongoing-overdue error
+A transaction goes on beyond its timeout.
+Ask with kafka-transactions.sh --bootstrap-server <host:port> describe --transactional-id <id>; a new producer with \
+the same id ends it.
+""")
+
+# So many partitions are named in a message.
+NAMED = 5
+
+
+def findings(cluster: Cluster) -> Iterator[Placed]:
+    """Yield what is to be said of transactions that are not over."""
+    ids, rules = cluster.coordinators.ids, cluster.rules
+    prepared = np.isin(ids["status"], (State.PREPARE_COMMIT, State.PREPARE_ABORT))
+    old = rules.as_of_ms - rules.max_txn_timeout_ms > ids["last_time"]
+    stuck = np.flatnonzero(prepared & old & (ids["last_time"] != NO_TIME))
+    yield from each_placed(ids[stuck], partial(_stuck, cluster), id=stuck)
+    allowed = ids["start"] + ids["timeout_ms"] + rules.abort_scan_ms + rules.clock_skew_ms
+    going_on = (ids["status"] == State.ONGOING) & (ids["timeout_ms"] != NO_TIMEOUT) & (ids["start"] != NO_TIME)
+    overdue = np.flatnonzero(going_on & (allowed < rules.as_of_ms))
+    yield from each_placed(ids[overdue], partial(_overdue, cluster), id=overdue)
+
+
+def _stuck(cluster: Cluster, row: Row) -> Placed:
+    since = cluster.rules.as_of_ms - row["last_time"]
+    waiting = _waiting(cluster, row)
+    return cluster.at_coordinator(
+        row,
+        CODES["txnlog-prepare-stuck"],
+        f"Transactional id {cluster.id_name(row)!r} has been in state {State(row['status'])} for {span(since)}, since "
+        f"{moment(row['last_time'])} (producer {row['producer_id']}, epoch {row['producer_epoch']}). {_named(waiting)}",
+        producer=(row["producer_id"], row["producer_epoch"]),
+        evidence={"since_ms": since, "without_marker": waiting[:NAMED], "partitions_without_marker": len(waiting)},
+        benign=("partitions without a leader, coordinator down: cannot be seen in a log",),
+    )
+
+
+def _waiting(cluster: Cluster, row: Row) -> list[str]:
+    """Return the partitions on hand that miss the marker of an id's last transaction."""
+    instances, parts = cluster.coordinators.instances, cluster.joined.parts
+    last = np.flatnonzero(instances["id"] == row["id"])[-1:]
+    mine = parts[np.isin(parts["instance"], last) & (parts["verdict"] == Verdict.PENDING)]
+    return [cluster.name(partition) for partition in mine["partition"].tolist()]
+
+
+def _named(waiting: list[str]) -> str:
+    if not waiting:
+        return "No partition on hand misses its marker."
+    more = f" and {len(waiting) - NAMED} more" if len(waiting) > NAMED else ""
+    return f"There is no marker in {', '.join(waiting[:NAMED])}{more}."
+
+
+def _overdue(cluster: Cluster, row: Row) -> Placed:
+    lasts = cluster.rules.as_of_ms - row["start"]
+    return cluster.at_coordinator(
+        row,
+        CODES["txnlog-ongoing-overdue"],
+        f"The transaction of {cluster.id_name(row)!r} has been going on for {span(lasts)}, since "
+        f"{moment(row['start'])}; its timeout is {span(row['timeout_ms'])} (producer {row['producer_id']}, epoch "
+        f"{row['producer_epoch']}).",
+        producer=(row["producer_id"], row["producer_epoch"]),
+        evidence={"lasts_ms": lasts, "timeout_ms": row["timeout_ms"]},
+        benign=(
+            "producer of a two-phase commit: no",
+            "coordinator down, or its log copied earlier than the rest: cannot be seen in a log",
+        ),
+    )

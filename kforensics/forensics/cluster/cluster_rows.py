@@ -1,0 +1,216 @@
+"""Rows of the tables about a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from kforensics.forensics.cluster.coordinator_records import NONE, State, StateRecord, TopicPartition
+from kforensics.forensics.cluster.evidence import Cluster, written
+from kforensics.forensics.cluster.history import Seen
+from kforensics.forensics.cluster.parts import Verdict
+from kforensics.forensics.cluster.tables import COORDINATOR_TRANSACTIONS, DISTRIBUTED_TRANSACTIONS, TRANSACTIONAL_IDS
+from kforensics.forensics.partition import Partition
+from kforensics.forensics.replay.results import NO_TIME, Records
+from kforensics.forensics.result_columns import Rows, Words, nullable
+
+__all__ = ["RecordRows", "id_rows", "transaction_rows"]
+
+# Records that become rows at once.
+CHUNK = 1 << 12
+STATES = tuple(str(state) for state in State)
+OUTCOMES = ("open", "committed", "aborted", "superseded")
+ATOMIC = ("yes", "no", "pending", "unverifiable")
+
+
+class RecordRows:
+    """Makes rows of ``coordinator_transactions`` out of records as they are read, some thousand at a time.
+
+    Args:
+        partition: of a coordinator.
+        keep: told of rows.
+    """
+
+    def __init__(self, partition: Partition, keep: Callable[[Rows], None]) -> None:
+        self._place = partition.place._asdict()
+        self._paths = [segment.path for segment in partition.segments]
+        self._keep = keep
+        self._rows: list[tuple[Any, ...]] = []
+
+    def take(self, seen: Seen) -> None:
+        """Take a record and how it follows the one before it."""
+        self._rows.append(_record_row(seen, self._paths))
+        if len(self._rows) >= CHUNK:
+            self.finish()
+
+    def finish(self) -> None:
+        """Tell of the rows of all records so far."""
+        if self._rows:
+            names = COORDINATOR_TRANSACTIONS.names[len(self._place) :]
+            columns = dict(zip(names, map(list, zip(*self._rows, strict=True)), strict=True))
+            self._keep(Rows(COORDINATOR_TRANSACTIONS, len(self._rows), {**self._place, **columns}))
+            self._rows = []
+
+
+def _record_row(seen: Seen, paths: Sequence[str]) -> tuple[Any, ...]:
+    record = seen.record
+    state, partitions = record.state, record.partitions
+    return (
+        *(paths[record.segment], record.position, record.offset),
+        *(_known(record.timestamp), _known(record.leader_epoch), record.transactional_id),
+        *(None if state is None else str(state), record.is_tombstone, record.version),
+        *_producer(record, seen.last_producer_epoch),
+        _listed(partitions),
+        None if partitions is None else len(partitions),
+        *(_known(record.last_update_ms), _known(record.start_ms), str(seen.step), record.error),
+    )
+
+
+def _producer(record: StateRecord, last_epoch: int) -> tuple[int | None, ...]:
+    if record.status is None:
+        return (None,) * 8
+    return (
+        *(record.producer_id, record.producer_epoch, _known(last_epoch)),
+        *(_known(record.previous_producer_id), _known(record.next_producer_id), _known(record.next_producer_epoch)),
+        *(record.transaction_version, record.timeout_ms),
+    )
+
+
+def _known(number: int) -> int | None:
+    return None if number == NONE else number
+
+
+def _listed(partitions: Iterable[TopicPartition] | None) -> str | None:
+    return None if partitions is None else ",".join(map(written, partitions))
+
+
+def id_rows(cluster: Cluster) -> Iterator[Rows]:
+    """Yield the ids of each coordinator partition, the one that was used last first."""
+    names = cluster.coordinators.names
+    ids = cluster.coordinators.ids
+    for number, mine in _by_coordinator(cluster, ids):
+        which = mine[np.argsort(-ids["last_time"][mine], kind="stable")]
+        found = ids[which]
+        gone = found["status"] == NONE
+        columns = {
+            "transactional_id": [names[at] for at in which.tolist()],
+            "state": Words(found["status"], STATES),
+            "removed": found["is_removed"],
+            **{name: nullable(found[name], gone) for name in ("producer_id", "producer_epoch", "transaction_version")},
+            "transaction_timeout_ms": nullable(found["timeout_ms"], gone),
+            "start_timestamp": nullable(found["start"], NO_TIME),
+            "partitions": _sets(cluster, np.where(found["status"] == State.EMPTY, NONE, found["partitions"])),
+            "first_timestamp": nullable(found["first_time"], NO_TIME),
+            "last_timestamp": nullable(found["last_time"], NO_TIME),
+            **{name: found[name] for name in ("inits", "transactions", "committed", "aborted")},
+            "producer_ids": found["producers"],
+            "exact": found["is_told"],
+        }
+        yield _placed(cluster, number, TRANSACTIONAL_IDS, found, columns)
+
+
+def _by_coordinator(cluster: Cluster, records: Records) -> Iterator[tuple[int, Records]]:
+    for number in range(len(cluster.coordinators.histories)):
+        which = np.flatnonzero(records["coordinator"] == number)
+        if len(which):
+            yield number, which
+
+
+def _sets(cluster: Cluster, numbers: Records) -> Words:
+    """Return sets of partitions as text, null for none and for the empty one."""
+    words = [_listed(one) or "" for one in cluster.coordinators.sets]
+    empty = np.array([not word for word in words] + [True], bool)
+    return Words(np.where(empty[numbers], NONE, numbers), words)
+
+
+def _placed(cluster: Cluster, number: int, table: Any, found: Records, columns: dict[str, Any]) -> Rows:
+    history = cluster.coordinators.histories[number]
+    columns |= {
+        "path": Words(found["segment"], history.paths),
+        "position": found["position"],
+        "offset": found["offset"],
+    }
+    return Rows(table, len(found), {**history.place._asdict(), **columns})
+
+
+def transaction_rows(cluster: Cluster) -> Iterator[Rows]:
+    """Yield the transactions of each coordinator partition, in the order in which they were ended or left."""
+    instances, parts = cluster.coordinators.instances, cluster.joined.parts
+    names = cluster.coordinators.names
+    first, last = _marker_times(cluster)
+    for number, which in _by_coordinator(cluster, instances):
+        found = instances[which]
+        counts = _counts(parts, len(instances), which)
+        lengths = np.array([len(one) for one in cluster.coordinators.sets] + [0], "i4")
+        columns = {
+            "transactional_id": [names[at] for at in found["id"].tolist()],
+            "producer_id": found["producer_id"],
+            "producer_epoch": nullable(found["data_epoch"], NONE),
+            "marker_epoch": nullable(found["marker_epoch"], NONE),
+            "state": Words(found["status"], STATES),
+            "outcome": Words(_outcomes(found), OUTCOMES),
+            "transaction_version": found["transaction_version"],
+            "transaction_timeout_ms": found["timeout_ms"],
+            "start_timestamp": nullable(found["start"], NO_TIME),
+            "decided_timestamp": nullable(found["decided"], NO_TIME),
+            "first_marker_timestamp": nullable(first[which], first[which] == NEVER),
+            "last_marker_timestamp": nullable(last[which], NO_TIME),
+            "completed_timestamp": nullable(found["completed"], NO_TIME),
+            "partitions": _sets(cluster, found["partitions"]),
+            "partition_count": nullable(lengths[found["partitions"]], found["partitions"] == NONE),
+            **{name: count for name, count in counts.items() if name != "pending"},
+            "atomic": Words(_atomic(found, counts), ATOMIC),
+            "exact": np.bincount(parts["instance"][~parts["is_exact"]], minlength=len(instances))[which] == 0,
+        }
+        yield _placed(cluster, number, DISTRIBUTED_TRANSACTIONS, found, columns)
+
+
+NEVER = int(np.iinfo("i8").max)
+COUNTED = {
+    "markers": (Verdict.GOOD, Verdict.EMPTY),
+    "empty_markers": (Verdict.EMPTY,),
+    "missing_markers": (Verdict.MISSING,),
+    "contrary_markers": (Verdict.SPLIT,),
+    "unverifiable": (Verdict.UNCLEAR, Verdict.UNCOVERED, Verdict.UNSUPPLIED),
+    "pending": (Verdict.PENDING,),
+}
+
+
+def _counts(parts: Records, length: int, which: Records) -> dict[str, Records]:
+    """Return for some transactions of how many partitions each thing is to be said."""
+    return {
+        name: np.bincount(parts["instance"][np.isin(parts["verdict"], verdicts)], minlength=length)[which]
+        for name, verdicts in COUNTED.items()
+    }
+
+
+def _marker_times(cluster: Cluster) -> tuple[Records, Records]:
+    """Return for each transaction the time of its first marker on hand, and that of its last one."""
+    parts = cluster.joined.parts
+    parts = parts[parts["mark"] != NONE]
+    first = np.full(len(cluster.coordinators.instances), NEVER, "i8")
+    last = np.full(len(first), NO_TIME, "i8")
+    if len(parts):
+        times = cluster.joined.marks["marker_timestamp"][parts["mark"]]
+        np.minimum.at(first, parts["instance"], times)
+        np.maximum.at(last, parts["instance"], times)
+    return first, last
+
+
+def _outcomes(instances: Records) -> Records:
+    committed = np.isin(instances["status"], (State.PREPARE_COMMIT, State.COMPLETE_COMMIT))
+    aborted = np.isin(instances["status"], (State.PREPARE_ABORT, State.COMPLETE_ABORT))
+    found: Records = np.select([instances["is_superseded"], committed, aborted], [3, 1, 2], 0)
+    return found
+
+
+def _atomic(instances: Records, counts: dict[str, Records]) -> Records:
+    """Return whether each transaction ended the same everywhere; null while its end is not decided."""
+    wrong = (counts["missing_markers"] > 0) | (counts["contrary_markers"] > 0)
+    unknown = (counts["unverifiable"] > 0) | (instances["partitions"] == NONE)
+    undecided = (instances["marker_epoch"] == NONE) | (instances["is_superseded"] & ~wrong)
+    tests = [undecided, wrong, unknown, counts["pending"] > 0]
+    found: Records = np.select(tests, [NONE, 1, 3, 2], 0)
+    return found

@@ -1,0 +1,155 @@
+"""What a data partition has to say of transactions that span several: its markers, and what is still open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kforensics.forensics.case import Case
+from kforensics.forensics.cluster.coordinator_records import NONE, TopicPartition
+from kforensics.forensics.cluster.history import ALWAYS, NEVER
+from kforensics.forensics.replay.record_arrays import picked
+from kforensics.forensics.replay.results import NO_TIME, Ending, Records
+from kforensics.forensics.waiting import signs_of_hanging, silence_of
+from kforensics.parsers.log_rows import Place
+
+__all__ = ["MARK", "OPEN", "Markers"]
+
+# A marker, and the data that it ended.
+MARK = np.dtype(
+    [
+        ("partition", "i4"),  # number of the partition, which whoever joins them gives
+        ("producer_id", "i8"),
+        ("marker_offset", "i8"),
+        ("marker_epoch", "i2"),
+        ("coordinator_epoch", "i4"),
+        ("ending", "i1"),
+        ("marker_timestamp", "i8"),
+        ("first_offset", "i8"),  # of the data; -1 if it ended none, as are the next three
+        ("last_offset", "i8"),
+        ("lowest_epoch", "i2"),
+        ("data_epoch", "i2"),  # the highest one
+        ("first_timestamp", "i8"),  # NO_TIME if it ended none
+        ("segment", "i4"),
+        ("position", "i8"),
+    ]
+)
+SAME = ("producer_id", "marker_offset", "marker_epoch", "coordinator_epoch", "ending", "marker_timestamp")
+# A transaction without a marker.
+OPEN = np.dtype(
+    [
+        ("producer_id", "i8"),
+        ("producer_epoch", "i2"),
+        ("lowest_epoch", "i2"),
+        ("first_offset", "i8"),
+        ("last_offset", "i8"),
+        ("first_timestamp", "i8"),
+        ("silence", "i8"),  # time since its last batch
+        ("behind_marker", "i8"),  # offset of the last marker of its producer before it; -1 if there is none
+        ("coordinator_epoch", "i4"),  # of that marker
+        ("segment", "i4"),
+        ("position", "i8"),
+    ]
+)
+COVERED = ("producer_id", "producer_epoch", "lowest_epoch", "first_offset", "last_offset", "first_timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Markers:
+    """The ends of transactions in one partition, as far as its log on hand tells.
+
+    Attributes:
+        place: which partition.
+        paths: of its segments.
+        marks: MARK records, in the order of the log.
+        still_open: OPEN records, by first offset.
+        known_from: time from which every marker is on hand: ALWAYS, NEVER where any may be missing.
+        known_to: time of the last marker, of anybody.
+        log_start_offset: its log start offset.
+        log_end_offset: its log end offset.
+        has_append_times: whether all its timestamps are those of the append.
+    """
+
+    place: Place
+    paths: tuple[str, ...]
+    marks: Records
+    still_open: Records
+    known_from: int = ALWAYS
+    known_to: int = NO_TIME
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    has_append_times: bool = False
+
+    @classmethod
+    def of(cls, case: Case) -> Markers:
+        """Return what a partition has to say."""
+        marks = _marks(case)
+        times = marks["marker_timestamp"]
+        return cls(
+            place=case.partition.place,
+            paths=tuple(segment.path for segment in case.partition.segments),
+            marks=marks,
+            still_open=_still_open(case),
+            known_from=_known_from(case, marks),
+            known_to=int(times.max()) if len(times) else NO_TIME,
+            log_start_offset=case.log_start_offset,
+            log_end_offset=case.log_end_offset,
+            has_append_times=case.log.timestamp_types == 2,
+        )
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The most it can be, once all of the log is replicated."""
+        holder = self.still_open["first_offset"][:1].tolist()
+        return max(self.log_start_offset, holder[0]) if holder else self.log_end_offset
+
+    @property
+    def name(self) -> TopicPartition:
+        """Topic and partition."""
+        return self.place.topic or "", NONE if self.place.partition is None else self.place.partition
+
+    def path(self, segment: int) -> str | None:
+        """Return the path of a segment by its number; None for -1."""
+        return self.paths[segment] if segment >= 0 else None
+
+
+def _marks(case: Case) -> Records:
+    transactions, empty = case.transactions, case.empty_markers
+    closed = picked(transactions, transactions["ending"] != Ending.OPEN)
+    found = np.empty(len(closed) + len(empty), MARK)
+    found["partition"] = NONE
+    for name in SAME:
+        found[name] = np.concatenate([closed[name], empty[name]])
+    ended, ends_none = found[: len(closed)], found[len(closed) :]
+    for name in ("first_offset", "last_offset", "lowest_epoch", "first_timestamp"):
+        ended[name] = closed[name]
+    ended["data_epoch"] = closed["highest_epoch"]
+    for name in ("first_offset", "last_offset", "lowest_epoch", "data_epoch"):
+        ends_none[name] = NONE
+    ends_none["first_timestamp"] = NO_TIME
+    for name in ("segment", "position"):
+        found[name] = np.concatenate([closed[f"marker_{name}"], empty[name]])
+    return picked(found, np.argsort(found["marker_offset"], kind="stable"))
+
+
+def _known_from(case: Case, marks: Records) -> int:
+    """Markers tell the time: any that is younger than the first one that nothing can be missing behind is there."""
+    if case.is_broken:
+        return NEVER
+    if case.is_complete and case.strict_from == 0:
+        return ALWAYS
+    behind = marks["marker_timestamp"][marks["marker_offset"] >= case.strict_from]
+    return int(behind[0]) if len(behind) else NEVER
+
+
+def _still_open(case: Case) -> Records:
+    found = case.open_transactions
+    still_open = np.empty(len(found), OPEN)
+    for name in (*COVERED, "segment", "position"):
+        still_open[name] = found[name]
+    still_open["silence"] = silence_of(case, found)[0]
+    signs = signs_of_hanging(case, found)
+    still_open["behind_marker"] = signs["marker_offset"]
+    still_open["coordinator_epoch"] = signs["coordinator_epoch"]
+    return still_open

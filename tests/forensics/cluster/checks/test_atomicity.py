@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kforensics.forensics.findings import Exactness
+from tests.forensics.cluster.clusters import SOON, at, cluster_under, codes_in, forge_coordinator, found_in
+from tests.forensics.events import NOW
+from tests.forensics.forge import forge
+
+FIRES = {
+    "atomicity-split-outcome": "test_a_marker_against_the_decision",
+    "atomicity-marker-missing": "test_a_partition_without_its_marker",
+    "eos-offset-outcome-mismatch": "test_offsets_on_the_other_side",
+}
+SILENT = {
+    "atomicity-split-outcome": "test_everything_as_decided",
+    "atomicity-marker-missing": "test_everything_as_decided",
+    "eos-offset-outcome-mismatch": "test_everything_as_decided",
+}
+OFFSETS = "__consumer_offsets"
+HOUR = 3_600_000
+
+
+def decided(epoch: int, marker: int, *, version: int = 0, state: str = "Commit", time: int = 10) -> str:
+    """Return a transaction over two partitions and offsets, from ``time`` on."""
+    tag, listed = f"tv {version} " if version else "", f"{{p-0, p-1, {OFFSETS}-0}}"
+    return (
+        f"; a Ongoing 1 {epoch} {tag}{listed} t {time}; a Prepare{state} 1 {marker} {tag}{listed} t {time + 10}; "
+        f"a Complete{state} 1 {marker} {tag}t {time + 20}"
+    )
+
+
+def forge_data(folder: Path, logs: dict[str, str]) -> None:
+    for name, log in logs.items():
+        topic, _, partition = name.rpartition("-")
+        forge(folder, log, topic=topic, partition=int(partition))
+
+
+def data(marker: int, ending: str = "C", time: int = 25, *, epoch: int = 0) -> str:
+    return f"D 1 {epoch} 0-0 @0-0 T {at(11)}; M 1 {marker} {ending} 0 @1 {at(time)}"
+
+
+def everything(marker: int, ending: str = "C") -> dict[str, str]:
+    return {name: data(marker, ending) for name in ("p-0", "p-1", f"{OFFSETS}-0")}
+
+
+PROTOCOLS = pytest.mark.parametrize(("version", "marker"), [(0, 0), (2, 1)], ids=["TV1", "TV2"])
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("state", ["Commit", "Abort"])
+def test_everything_as_decided(version: int, marker: int, state: str, tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, marker, version=version, state=state))
+    forge_data(tmp_path, everything(marker, state[0]))
+    assert codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR)) == {}
+
+
+@PROTOCOLS
+def test_a_marker_against_the_decision(version: int, marker: int, tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, marker, version=version))
+    forge_data(tmp_path, everything(marker) | {"p-1": data(marker, "A")})
+    found = {one.finding.code.name: one for one in found_in(cluster_under(tmp_path))}
+    assert found.keys() == {"atomicity-split-outcome", "eos-offset-outcome-mismatch"}
+    place, finding = found["atomicity-split-outcome"]
+    assert str(finding.severity) == "critical"
+    assert (place.topic, place.partition, finding.first_offset, finding.producer_epoch) == ("p", 1, 1, marker)
+    assert finding.evidence["transactional_id"] == "a"
+    assert "abort by an operator: possible" in finding.benign
+
+
+def test_a_decision_of_which_the_cleaner_left_the_last_record(tmp_path: Path) -> None:
+    """Where it was to go nobody knows; with version 2 its epoch says that a marker is its own."""
+    forge_coordinator(tmp_path, {0: "a CompleteCommit 1 7 tv 2 t 30", 20: "b Empty 2 0 t 50"}, first_dirty=20)
+    forge_data(tmp_path, {"p-0": data(7, epoch=6), "p-1": data(7, "A", epoch=6)})
+    ((place, finding),) = found_in(cluster_under(tmp_path))
+    assert (place.partition, finding.code.name) == (1, "atomicity-split-outcome")
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(
+    ("later", "after", "trust"),
+    [
+        (False, 0, ("warning", Exactness.APPROXIMATE)),
+        (False, HOUR, ("critical", Exactness.APPROXIMATE)),
+        (True, 0, ("critical", Exactness.EXACT)),
+    ],
+    ids=["copied-at-once", "copied-later", "followed"],
+)
+def test_a_partition_without_its_marker(
+    version: int, marker: int, *, later: bool, after: int, trust: tuple[str, Exactness], tmp_path: Path
+) -> None:
+    """A marker of somebody else behind the end of the transaction proves that its own should be there."""
+    begin = f"a Empty 1 0 t 0{decided(0, marker, version=version)}"
+    forge_coordinator(
+        tmp_path,
+        f"{begin}; b Empty 2 0 t 40; b Ongoing 2 0 {{p-1}} t 41; b PrepareCommit 2 0 {{p-1}} t 42; "
+        "b CompleteCommit 2 0 t 44",
+    )
+    other = f"D 2 0 0-0 @1-1 T {at(42)}; M 2 0 C 0 @2 {at(43)}" if later else "plain @1-1"
+    if not later:
+        forge_coordinator(tmp_path, begin)
+    forge_data(tmp_path, everything(marker) | {"p-1": f"D 1 0 0-0 @0-0 T {at(11)}; {other}"})
+    found = {one.finding.code.name: one for one in found_in(cluster_under(tmp_path, as_of_ms=SOON + after))}
+    assert found.keys() - {"txn-hanging"} == {"atomicity-marker-missing"}
+    place, finding = found["atomicity-marker-missing"]
+    assert (place.topic, place.partition, finding.first_offset) == ("p", 1, 0)
+    assert (str(finding.severity), finding.exactness) == trust
+
+
+def test_a_partition_without_its_marker_and_without_data(tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 0))
+    forge_data(tmp_path, everything(0) | {"p-1": "plain @0-0"})
+    ((_, finding),) = found_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR))
+    assert (finding.code.name, finding.first_offset) == ("atomicity-marker-missing", None)
+
+
+def test_one_of_many_markers_of_the_same_epoch_is_missing(tmp_path: Path) -> None:
+    """Before version 2 the times tell which."""
+    times = range(10, 10_010, 1000)
+    states = ["Commit" if number % 3 else "Abort" for number in range(10)]
+    log = "".join(decided(0, 0, state=state, time=time) for state, time in zip(states, times, strict=True))
+    forge_coordinator(tmp_path, f"a Empty 1 0 t 0{log}")
+    logs: dict[str, str] = {}
+    for name in ("p-0", "p-1", f"{OFFSETS}-0"):
+        batches, offset = [], 0
+        for number, (state, time) in enumerate(zip(states, times, strict=True)):
+            if (name, number) != ("p-1", 4):
+                batches.append(f"M 1 0 {state[0]} 0 @{offset} {at(time + 15)}")
+                offset += 1
+        logs[name] = "; ".join(batches)
+    forge_data(tmp_path, logs)
+    ((place, finding),) = found_in(cluster_under(tmp_path))
+    assert (place.partition, finding.code.name, str(finding.severity)) == (1, "atomicity-marker-missing", "warning")
+    assert finding.evidence["completed_ms"] == NOW + times[4] + 20
+    assert finding.exactness is Exactness.APPROXIMATE
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(("wrong", "fate"), [(f"{OFFSETS}-0", "aborted"), ("p-0", "committed")])
+def test_offsets_on_the_other_side(version: int, marker: int, wrong: str, fate: str, tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, marker, version=version))
+    forge_data(tmp_path, everything(marker) | {wrong: data(marker, "A")})
+    found = {one.finding.code.name: one for one in found_in(cluster_under(tmp_path))}
+    assert found.keys() == {"atomicity-split-outcome", "eos-offset-outcome-mismatch"}
+    place, finding = found["eos-offset-outcome-mismatch"]
+    assert (place.topic, str(finding.severity), finding.cause) == (OFFSETS, "critical", "atomicity-split-outcome")
+    assert f"were {fate}" in finding.message

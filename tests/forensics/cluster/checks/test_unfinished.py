@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.forensics.cluster.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
+from tests.forensics.events import NOW
+from tests.forensics.forge import forge
+
+FIRES = {
+    "txnlog-prepare-stuck": "test_an_end_that_is_not_everywhere",
+    "txnlog-ongoing-overdue": "test_a_transaction_beyond_its_timeout",
+}
+SILENT = {
+    "txnlog-prepare-stuck": "test_an_end_that_is_on_its_way",
+    "txnlog-ongoing-overdue": "test_a_transaction_within_its_timeout",
+}
+PREPARED = "a Empty 1 0 t 0; a Ongoing 1 0 {t-0, t-1, t-2} t 1; a PrepareAbort 1 0 {t-0, t-1, t-2} t 100"
+MAX = 900_000
+
+
+def prepared(folder: Path) -> None:
+    forge_coordinator(folder, PREPARED)
+    forge(folder, f"D 1 0 0-0 @0-0 T {at(2)}; M 1 0 A 0 @1 {at(101)}")
+    forge(folder, f"D 1 0 0-0 @0-0 T {at(2)}", partition=1)
+
+
+def test_an_end_that_is_not_everywhere(tmp_path: Path) -> None:
+    """The third partition is not on hand: nobody knows."""
+    prepared(tmp_path)
+    placed = found_in(cluster_under(tmp_path, as_of_ms=NOW + 100 + MAX + 1))
+    (finding,) = (one for _, one in placed if one.code.name == "txnlog-prepare-stuck")
+    assert str(finding.severity) == "critical"
+    assert finding.evidence["without_marker"] == ["t-1"]
+    assert "no marker in t-1." in finding.message
+
+
+def test_an_end_that_is_on_its_way(tmp_path: Path) -> None:
+    prepared(tmp_path)
+    assert codes_in(cluster_under(tmp_path, as_of_ms=NOW + 100 + MAX)) == {"atomicity-unverifiable": "info"}
+
+
+def overdue(folder: Path, after: int, timeout: int = 60_000) -> dict[str, str]:
+    forge_coordinator(folder, f"a Empty 1 0 t 0; a Ongoing 1 0 timeout {timeout} {{t-0}} t 100")
+    forge(folder, f"D 1 0 0-0 @0-0 T {at(101)}")
+    return codes_in(cluster_under(folder, as_of_ms=NOW + 100 + after))
+
+
+def test_a_transaction_beyond_its_timeout(tmp_path: Path) -> None:
+    """A coordinator looks every ten seconds, and clocks differ by five at most."""
+    assert overdue(tmp_path, 75_001) == {"txnlog-ongoing-overdue": "error"}
+
+
+@pytest.mark.parametrize(("after", "timeout"), [(75_000, 60_000), (86_400_000, 2_147_483_647)])
+def test_a_transaction_within_its_timeout(after: int, timeout: int, tmp_path: Path) -> None:
+    """One of a two-phase commit has none."""
+    assert "txnlog-ongoing-overdue" not in overdue(tmp_path, after, timeout)

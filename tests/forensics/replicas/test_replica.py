@@ -1,0 +1,100 @@
+"""Which copies are replicas of one partition, what they are called, and how far they were cleaned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from kforensics.forensics.partition import Partition
+from kforensics.forensics.replicas.comparing import compared
+from kforensics.forensics.replicas.differences import Kind
+from kforensics.forensics.replicas.judgement import findings_on
+from kforensics.forensics.replicas.replica import all_copies_of, replica_groups
+from kforensics.parsers.discover import FoundFile, discover
+from tests.forensics.cases import SAMPLES, partitions_under
+from tests.forensics.forge import forge
+from tests.forensics.replicas.replicas import GROUPS, RULES, compare, compared_group, forged
+
+
+def _folders(group: Iterable[Partition]) -> list[str]:
+    return [Path(one.folder).name.partition(".")[0] for one in group]
+
+
+def test_the_copies_of_three_brokers_belong_together() -> None:
+    assert {name: len(group) for name, group in GROUPS.items()} == {
+        "__cluster_metadata-0": 3,
+        "__transaction_state-0": 3,
+        "durable-0": 3,
+        "reassigned-0": 3,
+        "replicated-0": 3,
+        "replicated-1": 3,
+        "stray-0": 2,
+        "unclean-0": 2,
+    }
+
+
+def test_copies_that_brokers_have_set_aside_are_among_them() -> None:
+    """A replica moved away is deleted, one of a topic that was deleted meanwhile a stray."""
+    assert [one.name for one in compared_group("reassigned-0").replicas] == [
+        "the deleted copy of broker 1",
+        "broker 2",
+        "broker 3",
+    ]
+    assert [one.name for one in compared_group("stray-0").replicas] == [
+        "the stray copy of broker 1",
+        "the deleted copy of broker 2",
+    ]
+
+
+def test_a_copy_that_moves_to_another_disk_is_one_too(tmp_path: Path) -> None:
+    forge(tmp_path / "disk-1", "plain @0-4; plain @5-9")
+    forge(tmp_path / "disk-2", "plain @0-4")
+    future = tmp_path / "disk-2" / "t-0.0123456789abcdef0123456789abcdef-future"
+    (tmp_path / "disk-2" / "t-0").rename(future)
+    (group,) = replica_groups(all_copies_of(row for row in discover([str(tmp_path)]) if isinstance(row, FoundFile)))
+    comparison = compared(group, RULES)
+    assert [one.name for one in comparison.replicas] == ["broker 1", "the future copy of broker 1"]
+    assert [one.kind for one in comparison.differences] == [Kind.BEHIND]
+    assert findings_on(comparison) == ()
+
+
+def test_copies_that_brokers_would_be_called_alike_are_called_by_their_folders(tmp_path: Path) -> None:
+    forge(tmp_path / "disk-1", "plain @0-4")
+    forge(tmp_path / "disk-2", "plain @0-4")
+    names = [one.name for one in compare(tmp_path).replicas]
+    assert names == [str(tmp_path / "disk-1" / "t-0"), str(tmp_path / "disk-2" / "t-0")]
+
+
+def test_topics_of_one_name_that_were_made_one_after_the_other_have_no_common_replicas(tmp_path: Path) -> None:
+    forged(tmp_path, ("plain @0", {}), ("plain @0", {}))
+    one, other = partitions_under(tmp_path)
+    assert replica_groups([one, other]) == [(one, other)]
+    assert replica_groups([one, replace(other, topic_id="another")]) == []
+    nameless = replace(other, topic_id=None)
+    assert replica_groups([one, nameless]) == [(one, nameless)]
+    assert replica_groups([one, replace(one, topic_id="another"), nameless]) == []
+
+
+def test_partitions_of_a_single_broker_have_no_replicas() -> None:
+    assert replica_groups(partitions_under(SAMPLES / "compaction")) == []
+
+
+def test_a_follower_that_has_fetched_what_its_leader_had_cleaned_is_innocent(tmp_path: Path) -> None:
+    """Its own cleaner has not been there, and says so; the leader has cleaned on since."""
+    fetched = {0: "plain @2; plain @5; plain @6", 7: "plain @7"}
+    records = {at: [(b"k", b"%d" % at)] for at in (2, 5, 6, 7)}
+    forged(
+        tmp_path,
+        ({0: "plain @6", 7: "plain @7"}, {"compacted": True, "records": records}),
+        (fetched, {"records": records}),
+    )
+    comparison = compare(tmp_path)
+    assert [(one.kind, one.first_offset, one.last_offset) for one in comparison.differences] == [(Kind.CLEANED, 2, 5)]
+    assert findings_on(comparison) == ()
+
+
+def test_an_empty_replica_lacks_everything(tmp_path: Path) -> None:
+    forged(tmp_path, ("plain @0-4", {}), ({0: ""}, {"high_watermark": 0}))
+    (found,) = findings_on(compare(tmp_path))
+    assert (found.code.name, found.first_offset, found.last_offset) == ("replica-truncated", 0, 4)
