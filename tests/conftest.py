@@ -37,14 +37,19 @@ def sample_logs() -> Path:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many outputs of Kafka's own tools were compared, and what of live brokers and of their files."""
-    compared, examined = Counter[str](), Counter[str]()
+    """Say how much was compared: with outputs of Kafka's own tools, with live brokers and their files, with Spark."""
+    compared, examined, shared = Counter[str](), Counter[str](), Counter[str]()
     for report in terminalreporter.getreports("passed"):
         for name, value in getattr(report, "user_properties", ()):
             if name == "compared" and report.when == "call":
                 compared.update(value)
             if name == "examined" and report.when == "call":
                 examined.update(value)
+            if name == "same on Spark" and report.when == "call":
+                shared.update(value)
+    if shared:
+        figures = ", ".join(f"{count:,} {what}" for what, count in shared.items())
+        terminalreporter.write_line(f"rows that Spark and one process give alike: {figures}")
     if examined:
         figures = ", ".join(f"{count} {what}" for what, count in examined.items())
         terminalreporter.write_line(f"held against live brokers and the files they wrote: {figures}")

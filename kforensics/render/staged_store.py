@@ -77,8 +77,9 @@ class TaskParts:
 
     def add(self, rows: Rows | RowStream) -> None:
         """Add rows to their table."""
-        for batch in rows.record_batches():
-            self._file(rows.table).add(batch)
+        for part in rows.parts():
+            if len(part):
+                self._file(rows.table).add(part.record_batch())
 
     def add_values(self, table: Table, rows: Any) -> None:
         """Add rows of Python values to a table."""

@@ -87,6 +87,11 @@ class Partition:
         return fold(self.log, boundary or self.boundary, self.truth["earliest"])
 
 
+def all_batches(partition: Partition) -> list[BatchSummary]:
+    """Return all batches of a partition, those too that were written after its leader was asked."""
+    return _log(partition.folder)
+
+
 @cache
 def _log(folder: Path) -> list[BatchSummary]:
     paths = enumerate(sorted(folder.glob("*.log")))

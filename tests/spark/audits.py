@@ -1,0 +1,112 @@
+"""Audits on Spark and in process, to be compared: what either left in its evidence store."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import kforensics
+from kforensics.auditing import STORED
+from kforensics.parsers.batches import walk
+from kforensics.parsers.layouts import OFFSET_INDEX_ENTRY
+from kforensics.parsers.rows import Batch
+from kforensics.parsers.source import open_source
+from kforensics.render.stored_tables import StoredTables
+from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned
+from tests.command import ROOT, SAMPLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "AS_OF_MS",
+    "audit_elsewhere",
+    "audit_here",
+    "audit_in_process",
+    "cluster_of_samples",
+    "dense_indexes",
+    "stored",
+]
+
+AS_OF_MS = 1_795_264_200_000
+Stored = dict[str, Counter[str]]
+
+
+def stored(store: object) -> Stored:
+    """Return the rows of all tables of a store, order aside."""
+    tables = StoredTables(str(store), [*STORED])
+    return {name: Counter(map(repr, table.to_pylist())) for name, table in tables.items()}
+
+
+def audit_in_process(paths: list[str], store: Path) -> Stored:
+    """Return what an audit in this process leaves."""
+    kforensics.audit(paths, output=store, as_of_ms=AS_OF_MS)
+    return stored(store)
+
+
+def audit_here(spark: SparkSession, request: SparkRequest) -> Stored:
+    """Return what an audit in the session of this process leaves."""
+    audited_on_spark(spark, planned(spark, request), request)
+    return stored(request.output)
+
+
+def audit_elsewhere(
+    conf: Mapping[str, str], request: SparkRequest, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Start an audit with a driver of its own, for a process has one Spark at most.
+
+    Args:
+        conf: properties of Spark, the master among them.
+        request: what to audit.
+        environment: more variables.
+    """
+    words = json.dumps({"conf": dict(conf), "request": asdict(request)})
+    variables = {**os.environ, "PYSPARK_PYTHON": sys.executable, **(environment or {})}
+    command = [sys.executable, "-m", "tests.spark.audits", words]
+    return subprocess.Popen(
+        command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def cluster_of_samples(folder: Path) -> list[str]:
+    """Put all log directories of all samples into one folder, as the brokers of one cluster; return where it is."""
+    found = {path.parent for name in ("meta.properties", "*-offset-checkpoint") for path in SAMPLES.rglob(name)}
+    for log_dir in sorted(found):
+        (folder / "-".join(log_dir.relative_to(SAMPLES).parts)).symlink_to(log_dir)
+    return [str(folder)]
+
+
+def dense_indexes(folder: Path) -> None:
+    """Give every segment under a folder an index with an entry for each batch, so that it can be cut anywhere."""
+    for log in folder.rglob("*.log"):
+        base = int(log.stem)
+        with open_source(log) as source:
+            batches = [row for row in walk(source) if isinstance(row, Batch) and row.position and row.crc_valid]
+        entries = [{"relative_offset": row.last_offset - base, "position": row.position} for row in batches]
+        log.with_suffix(".index").write_bytes(b"".join(map(OFFSET_INDEX_ENTRY.build, entries)))
+
+
+def _main(words: dict[str, Any]) -> None:
+    """Audit, and print how many partitions were judged."""
+    from pyspark.sql import SparkSession  # only the driver's process needs it
+
+    builder = SparkSession.builder
+    for name, value in words["conf"].items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    given = words["request"]
+    request = SparkRequest(**{**given, "paths": tuple(given["paths"]), "topics": tuple(given["topics"])})
+    audited = audited_on_spark(spark, planned(spark, request), request)
+    print(f"judged {audited.report.partitions} partitions")  # noqa: T201  # it is the answer to whoever started this
+    spark.stop()
+
+
+if __name__ == "__main__":
+    _main(json.loads(sys.argv[1]))
