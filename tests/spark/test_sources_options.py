@@ -1,0 +1,96 @@
+"""The options of the data source, and the schemas it states."""
+
+import pickle
+from typing import Any
+
+import pytest
+
+from kforensics.errors import UsageError
+from kforensics.forensics.spark.schemas import chosen, ddl_of, ddl_type
+from kforensics.forensics.spark.source_options import OPTIONS, Wanted, wanted_of
+from kforensics.forensics.splits import SPLIT_SIZE
+from kforensics.parsers.selection import Range, Selection
+from kforensics.parsers.tables import TABLES, Column
+
+ONE = {"table": "records", "path": "/a"}
+
+
+@pytest.mark.parametrize(
+    ("options", "paths"),
+    [
+        ({"path": "/a"}, ("/a",)),
+        ({"paths": '["/a", "/b,c", "/a"]'}, ("/a", "/b,c")),
+        ({"paths": "/a"}, ("/a",)),
+        ({"paths": "[ab]*/x"}, ("[ab]*/x",)),
+        ({"paths": "12"}, ("12",)),
+        ({"path": "/z", "paths": '["/a"]'}, ("/z", "/a")),
+    ],
+)
+def test_paths(options: dict[str, str], paths: tuple[str, ...]) -> None:
+    assert wanted_of({"table": "batches", **options}).paths == paths
+
+
+def test_defaults() -> None:
+    wanted = wanted_of(ONE)
+    assert wanted == Wanted(TABLES["records"], ("/a",))
+    assert (wanted.split_size, wanted.push_filters, wanted.selection) == (SPLIT_SIZE, False, Selection())
+
+
+def test_every_option_is_taken() -> None:
+    given = {
+        "Table": "records",
+        "path": "/a",
+        "paths": "[]",
+        "columns": " key, offset",
+        "topic": "orders, bills",
+        "partition": "1,2",
+        "start_offset": "5",
+        "end_offset": "7",
+        "start_time": "-1",
+        "end_time": "10",
+        "producer_id": "9",
+        "split_size": "100",
+        "max_decompressed_bytes": "1000",
+        "push_filters": "True",
+    }
+    assert {name.lower() for name in given} == set(OPTIONS)
+    wanted = wanted_of(given)
+    assert wanted.table.names == ("key", "offset")
+    assert (wanted.topics, wanted.partitions) == (frozenset({"orders", "bills"}), frozenset({1, 2}))
+    assert wanted.selection == Selection(Range(5, 7), Range(-1, 10), 9)
+    assert (wanted.split_size, wanted.budget, wanted.push_filters) == (100, 1000, True)
+    assert pickle.loads(pickle.dumps(wanted)) == wanted  # noqa: S301  # ours
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"table": "cards"}, "there is no table 'cards'; choose one of files, batches"),
+        ({"table": None}, "name the table that is wanted"),
+        ({"path": None}, "name what to read"),
+        ({"path": ""}, "name what to read"),
+        ({"path": None, "paths": "[1]"}, "name what to read"),
+        ({"colums": "offset"}, "there is no option 'colums'; choose of table, path"),
+        ({"columns": "offset,colour"}, "the table records has no column 'colour'; choose of broker_id"),
+        ({"columns": "offset,offset"}, "a column is named twice: offset, offset"),
+        ({"start_offset": "1.5"}, "the option start_offset takes a whole number, not '1.5'"),
+        ({"partition": "1,x"}, "the option partition takes a whole number, not 'x'"),
+        ({"split_size": "0"}, "the option split_size takes a number above 0, not 0"),
+        ({"push_filters": "yes"}, "the option push_filters is true or false, not 'yes'"),
+        ({"table": "files", "end_time": "5"}, "offsets, times and producers choose batches and records; leave them"),
+    ],
+)
+def test_what_makes_no_sense_is_a_sentence(changes: dict[str, Any], sentence: str) -> None:
+    options = {name: value for name, value in {**ONE, **changes}.items() if value is not None}
+    with pytest.raises(UsageError, match=sentence):
+        wanted_of(options)
+
+
+def test_schemas_are_those_of_the_tables() -> None:
+    assert ddl_of(chosen(TABLES["batches"], ["magic", "attributes", "crc_valid"])) == (
+        "`magic` tinyint, `attributes` smallint, `crc_valid` boolean"
+    )
+    headers = next(column for column in TABLES["records"].columns if column.name == "headers")
+    assert ddl_type(headers) == "array<struct<key:string,value:binary>>"
+    numbers = "last_sequence:int,last_offset:bigint,offset_delta:int,timestamp:bigint"
+    assert ddl_type(Column("recent", "recent_batches", "")) == f"array<struct<{numbers}>>"

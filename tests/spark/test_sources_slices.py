@@ -1,0 +1,172 @@
+"""What the data source plans: few tasks for many files, many for one, and none for what cannot be wanted."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kforensics.errors import InputError
+from kforensics.forensics.spark.source_head import Head
+from kforensics.forensics.spark.source_slices import Work
+from kforensics.parsers.source import BytesSource
+from tests.forensics.forge import cut, file_of, forge, patch, swap
+from tests.spark.source_tables import planned, read, read_of
+
+SEGMENTS = (0, 60, 120, 180)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a partition of four segments, each batch of which an index names."""
+    log = {
+        start: "; ".join(f"plain @{offset}-{offset + 5}" for offset in range(start, start + 60, 6))
+        for start in SEGMENTS
+    }
+    return forge(tmp_path, log)
+
+
+def _names(works: list[Work]) -> list[int]:
+    return [int(Path(piece.found.path).stem) for work in works for piece in work.slices]
+
+
+def _bytes(works: list[Work]) -> int:
+    return sum(piece.size for work in works for piece in work.slices)
+
+
+def test_a_thousand_tiny_files_are_a_few_tasks(tmp_path: Path) -> None:
+    for number in range(1000):
+        (tmp_path / f"{number:020}.log").touch()
+    _, works = planned("batches", tmp_path)
+    assert len(works) == 8
+    assert sum(len(work.slices) for work in works) == 1000
+    _, of_files = planned("files", tmp_path)
+    assert len(of_files) == 1
+
+
+def test_slices_of_a_segment_follow_one_another(folder: Path) -> None:
+    _, works = planned("records", folder, split_size=1)
+    assert len(works) == 40
+    for segment in SEGMENTS:
+        pieces = [piece for work in works for piece in work.slices if piece.found.base_offset == segment]
+        assert (pieces[0].start, pieces[-1].stop) == (0, None)
+        assert [piece.start for piece in pieces[1:]] == [piece.stop for piece in pieces[:-1]]
+
+
+def test_a_segment_without_index_is_not_cut(folder: Path) -> None:
+    for segment in SEGMENTS:
+        file_of(folder, segment, "index").unlink()
+    assert _names(planned("records", folder, split_size=1)[1]) == list(SEGMENTS)
+
+
+@pytest.mark.parametrize(
+    ("options", "segments"),
+    [
+        ({"start_offset": 120}, [120, 180]),
+        ({"start_offset": 119}, [60, 120, 180]),
+        ({"end_offset": 60}, [0]),
+        ({"end_offset": 61}, [0, 60]),
+        ({"start_offset": 70, "end_offset": 71}, [60]),
+        ({"start_offset": 500}, [180]),
+    ],
+)
+def test_segments_without_wanted_offsets_are_not_read(
+    folder: Path, options: dict[str, int], segments: list[int]
+) -> None:
+    """To show that they are not, they are taken away behind the plan."""
+    expected = read("records", folder).to_pylist()
+    wanted, works = planned("records", folder, **options)
+    assert _names(works) == segments
+    for segment in set(SEGMENTS) - set(segments):
+        file_of(folder, segment).unlink()
+    first, end = options.get("start_offset", 0), options.get("end_offset", 1000)
+    assert read_of(wanted, works).to_pylist() == [row for row in expected if first <= row["offset"] < end]
+
+
+def test_splits_without_wanted_offsets_are_not_read(folder: Path) -> None:
+    wanted, works = planned("batches", folder, split_size=1, start_offset=80, end_offset=90)
+    assert [batch["base_offset"] for batch in read_of(wanted, works).to_pylist()] == [78, 84]
+    assert len(works) == 2
+    assert _bytes(works) < _bytes(planned("batches", folder)[1]) / 10
+
+
+def test_times_leave_out_nothing_for_they_need_not_ascend(folder: Path) -> None:
+    wanted, works = planned("records", folder, start_time=10**15)
+    assert _names(works) == list(SEGMENTS)
+    assert read_of(wanted, works).num_rows == 0
+
+
+def _another_offset_first(folder: Path) -> None:
+    # No checksum covers the base offset, which comes first.
+    log = file_of(folder, 60)
+    log.write_bytes((1).to_bytes(8, "big") + log.read_bytes()[8:])
+
+
+def _broken_checksum_first(folder: Path) -> None:
+    patch(file_of(folder, 60), 60, fix_crc=False, max_timestamp=1)
+
+
+def _other_names(folder: Path) -> None:
+    first, second = file_of(folder, 0), file_of(folder, 120)
+    first.rename(folder / "x")
+    second.rename(first)
+    (folder / "x").rename(second)
+
+
+def _swapped(folder: Path) -> None:
+    swap(file_of(folder, 60), 60, 66)
+
+
+def _nothing_but_a_torn_batch(folder: Path) -> None:
+    cut(file_of(folder, 60), 50)
+
+
+DOUBTS = [_another_offset_first, _broken_checksum_first, _other_names]
+
+
+@pytest.mark.parametrize("spoil", DOUBTS, ids=lambda spoil: spoil.__name__.strip("_"))
+def test_where_offsets_are_in_doubt_all_is_read(folder: Path, spoil: Callable[[Path], None]) -> None:
+    spoil(folder)
+    assert _names(planned("records", folder, start_offset=1, end_offset=20)[1]) == list(SEGMENTS)
+
+
+@pytest.mark.parametrize(
+    "spoil", [*DOUBTS, _swapped, _nothing_but_a_torn_batch], ids=lambda spoil: spoil.__name__.strip("_")
+)
+@pytest.mark.parametrize("split_size", [1, 1 << 30])
+def test_whatever_is_wrong_wanted_records_are_found(
+    folder: Path, spoil: Callable[[Path], None], split_size: int
+) -> None:
+    spoil(folder)
+    expected = [row for row in read("records", folder).to_pylist() if 1 <= row["offset"] < 20]
+    assert len(expected) >= 18
+    assert read("records", folder, start_offset=1, end_offset=20, split_size=split_size).to_pylist() == expected
+
+
+def test_partitions_are_looked_at_one_by_one(folder: Path) -> None:
+    """Doubt about one leaves the other as it is."""
+    forge(folder.parent, {0: "plain @0-9", 10: "plain @10-19"}, topic="sound")
+    _broken_checksum_first(folder)
+    _, works = planned("records", folder.parent, start_offset=10, end_offset=12)
+    assert _names(works) == [10, *SEGMENTS]
+
+
+def test_nothing_at_all_is_an_error_but_for_damage(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(InputError, match="there is no such file"):
+        planned("batches", missing)
+    assert read("damage", missing)["reason"].to_pylist() == ["unreadable"]
+    for table in ("batches", "damage", "files"):
+        assert read(table, tmp_path).num_rows == 0
+
+
+def test_a_head_ends_where_it_is_told_to() -> None:
+    source = BytesSource(b"0123456789")
+    head = Head(source, 6)
+    assert (head.path, head.size) == (source.path, 6)
+    assert [head.read(0, 4), head.read(4, 4), head.read(6, 4), head.read(9, 1)] == [b"0123", b"45", b"", b""]
+    target = bytearray(4)
+    assert [head.read_into(position, memoryview(target)) for position in (0, 4, 6, 9)] == [4, 2, 0, 0]
+    assert bytes(target) == b"4523"
+    assert head.hole_end(2) == 2
+    head.close()
+    assert source.read(9, 1) == b"9"
