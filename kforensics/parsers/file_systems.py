@@ -231,6 +231,8 @@ def _s3(bucket: str, environment: Mapping[str, str]) -> fs.S3FileSystem:
         scheme=place.scheme if endpoint else None,
         connect_timeout=CONNECT_SECONDS,
         request_timeout=SILENT_SECONDS,
+        # What is small is written in one request.
+        allow_delayed_open=True,
         retry_strategy=AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
     )
 

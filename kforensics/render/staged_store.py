@@ -1,7 +1,7 @@
-"""An evidence store that many workers write: each its own files, which the driver puts in their places at the end.
+"""An evidence store that many workers write: each its own files, of which the driver keeps those that count.
 
 On a local or mounted file system the store appears whole under its name. An object store cannot rename a folder: there
-the manifest comes last, and what has no manifest is no store.
+the files are in their places at once, the manifest comes last, and what has no manifest is no store.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from kforensics.render.store import MANIFEST, TableFile, manifest_text
 
 __all__ = ["Part", "StagedStore", "TaskParts", "store_place"]
 
-TASKS = "_tasks"
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -36,13 +34,11 @@ class Part:
 
     Attributes:
         table: name of the table.
-        task: name of the task.
-        path: where the file is now, in the staging folder.
+        path: where the file is in the store.
         rows: how many it has.
     """
 
     table: str
-    task: str
     path: str
     rows: int
 
@@ -72,7 +68,7 @@ class TaskParts:
 
     def __init__(self, staging: str, task: str) -> None:
         self._system, self._root = store_place(staging)
-        self._task, self._folder = task, f"{TASKS}/{task}-{uuid4().hex}"
+        self._name = f"part-{task}-{uuid4().hex[:8]}.parquet"
         self._files: dict[str, TableFile] = {}
 
     def add(self, rows: Rows | RowStream) -> None:
@@ -90,18 +86,23 @@ class TaskParts:
         """Return what was written, once all of it is on disk."""
         for file in self._files.values():
             file.close()
-        return tuple(Part(name, self._task, self._path(name), file.rows) for name, file in self._files.items())
+        return tuple(Part(name, self._path(name), file.rows) for name, file in self._files.items())
 
     def _file(self, table: Table) -> TableFile:
         if table.name not in self._files:
-            if not self._files:
-                self._system.create_dir(f"{self._root}/{self._folder}", recursive=True)
+            _make(self._system, f"{self._root}/{table.name}")
             path = f"{self._root}/{self._path(table.name)}"
             self._files[table.name] = TableFile(path, arrow_schema_of(table), self._system)
         return self._files[table.name]
 
     def _path(self, table: str) -> str:
-        return f"{self._folder}/{table}.parquet"
+        return f"{table}/{self._name}"
+
+
+def _make(system: fs.FileSystem, folder: str) -> None:
+    """Make a folder; stores have none, or make them with the first file."""
+    if isinstance(system, fs.LocalFileSystem):
+        system.create_dir(folder, recursive=True)
 
 
 class StagedStore:
@@ -128,7 +129,7 @@ class StagedStore:
             path = Path(self._root)
             self._part = self.staging = str(path.with_name(f".{path.name}.{os.getpid()}.part"))
         try:
-            self._system.create_dir(f"{self._part}/{TASKS}", recursive=True)
+            _make(self._system, self._part)
         except OSError as error:
             raise self._unwritable(error) from error
 
@@ -138,10 +139,10 @@ class StagedStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take away what no manifest speaks of."""
-        finished = self._part == self._root and self._exists(f"{self._root}/{MANIFEST}")
-        with suppress(OSError):
-            self._system.delete_dir(f"{self._part}/{TASKS}" if finished else self._part)
+        """Take away what did not become a store."""
+        if not self._exists(f"{self._root}/{MANIFEST}"):
+            with suppress(OSError):
+                self._keep(set())
 
     def finish(self, parts: Iterable[Part], tables: Mapping[str, Table], manifest: Mapping[str, Any]) -> None:
         """Put the files of the workers in their places, write the manifest, and let the store appear.
@@ -155,16 +156,16 @@ class StagedStore:
             UsageError: it cannot be written, or the workers' files are not there.
         """
         counts = dict.fromkeys(sorted(tables), 0)
+        kept = set[str]()
         try:
-            for table in tables.values():
-                self._system.create_dir(f"{self._part}/{table.name}", recursive=True)
             for part in parts:
                 counts[part.table] += part.rows
-                self._system.move(f"{self._part}/{part.path}", f"{self._part}/{part.table}/part-{part.task}.parquet")
+                kept.add(part.path)
             for name in [name for name, rows in counts.items() if not rows]:
-                path = f"{self._part}/{name}/part-none.parquet"
-                TableFile(path, arrow_schema_of(tables[name]), self._system).close()
-            self._system.delete_dir(f"{self._part}/{TASKS}")
+                kept.add(path := f"{name}/part-none.parquet")
+                _make(self._system, f"{self._part}/{name}")
+                TableFile(f"{self._part}/{path}", arrow_schema_of(tables[name]), self._system).close()
+            self._keep(kept)
             with self._system.open_output_stream(f"{self._part}/{MANIFEST}") as stream:
                 stream.write(manifest_text(manifest, counts))
             self._appear()
@@ -175,6 +176,22 @@ class StagedStore:
             ) from error
         except OSError as error:
             raise self._unwritable(error) from error
+
+    def _keep(self, kept: set[str]) -> None:
+        """Take away all other files: those of attempts that failed; nothing kept takes the folder away too.
+
+        Raises:
+            FileNotFoundError: one of those to be kept is not there.
+        """
+        infos = self._system.get_file_info(fs.FileSelector(self._part, allow_not_found=True, recursive=True))
+        found = {info.path for info in infos if info.type == fs.FileType.File}
+        wanted = {f"{self._part}/{path}" for path in kept}
+        if missing := wanted - found:
+            raise FileNotFoundError(min(missing))
+        for path in found - wanted:
+            self._system.delete_file(path)
+        if not kept and isinstance(self._system, fs.LocalFileSystem):
+            self._system.delete_dir(self._part)
 
     def _appear(self) -> None:
         if self._part != self._root:

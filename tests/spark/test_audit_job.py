@@ -137,14 +137,14 @@ def test_a_cluster_of_all_samples_on_a_cluster_that_loses_an_executor(
     with standalone_cluster(tmp_path / "spark") as cluster:
         driver = audit_elsewhere(cluster.conf, wanted)
         until = time.monotonic() + 120
-        while not list(tmp_path.glob(".store.*/_tasks/*")) and driver.poll() is None and time.monotonic() < until:
+        while not list(tmp_path.glob(".store.*/*/*")) and driver.poll() is None and time.monotonic() < until:
             time.sleep(0.02)
         cluster.kill_executor()
         said, _ = driver.communicate(timeout=300)
     assert driver.returncode == 0, said
     found = stored(tmp_path / "store")
     _assert_same(found, expected, request)
-    assert not list((tmp_path / "store").glob("_*"))
+    assert sorted(path.name for path in (tmp_path / "store").iterdir()) == sorted([*found, "manifest.json"])
 
 
 def test_a_bucket_is_audited_into_a_bucket(tmp_path: Path) -> None:
