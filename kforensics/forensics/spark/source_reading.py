@@ -17,9 +17,9 @@ from kforensics.forensics.spark.source_options import Wanted
 from kforensics.forensics.spark.source_selection import batches_kept, batches_to_look_into, range_of, records_kept
 from kforensics.forensics.spark.source_slices import Slice, Work
 from kforensics.parsers.arrow import arrow_batches, arrow_schema_of, batches_of_parts, plain_text
-from kforensics.parsers.batches import walk
+from kforensics.parsers.batches import in_full
 from kforensics.parsers.columns import columns_of
-from kforensics.parsers.discover import FoundFile
+from kforensics.parsers.discover import UNKNOWN, FoundFile
 from kforensics.parsers.file_rows import LOG_KINDS, Reading, damage_rows, file_rows, table_of
 from kforensics.parsers.kernels.choice import kernels_for
 from kforensics.parsers.known_files import recognised
@@ -119,14 +119,9 @@ class _Opened:
                 return
 
     def _report(self, damage: Damage) -> None:
-        self.damage.append(self._in_full(damage))
-
-    def _in_full(self, damage: Damage) -> Damage:
-        """Return damage at the end of the range as it shows to who can see what stands behind it."""
-        if damage.inside_batch is None and damage.end == self._head.size < self._source.size:
-            row = next(iter(walk(self._source, damage.start)), None)
-            return row if isinstance(row, Damage) else damage
-        return damage
+        # A file that is shorter than when it was found ends within the range.
+        cut = self._head.size if self._head.size < self._source.size else None
+        self.damage.append(in_full(self._source, damage, cut))
 
 
 def _until(items: Iterable[Item], failed: list[InputError]) -> Iterator[Item]:
@@ -166,7 +161,7 @@ def _selected(opened: _Opened, wanted: Wanted) -> Iterator[pa.RecordBatch]:
 
 def _damage(work: Work, budget: int) -> Iterator[Row]:
     for row in work.unreadable:
-        yield from _unread(FoundFile(row.path, "unknown", 0), row.why)
+        yield from _unread(Slice(FoundFile(row.path, UNKNOWN, 0)), row.why)
     for piece in work.slices:
         try:
             with open_source(piece.found.path) as source:
@@ -175,12 +170,12 @@ def _damage(work: Work, budget: int) -> Iterator[Row]:
                 for part in opened.parts(records=True):
                     deque(part if isinstance(part, Iterator) else (), maxlen=0)
         except InputError as error:
-            yield from _unread(piece.found, error.why)
+            yield from _unread(piece, error.why)
             continue
         yield from damage_rows(known, opened.damage)
         for failure in opened.failed:
-            yield from _unread(piece.found, failure.why)
+            yield from _unread(piece, failure.why)
 
 
-def _unread(found: FoundFile, why: str) -> Iterator[Row]:
-    return damage_rows(found, [Damage(0, found.size, "unreadable", why)])
+def _unread(piece: Slice, why: str) -> Iterator[Row]:
+    return damage_rows(piece.found, [Damage(piece.start, piece.start + piece.size, "unreadable", why)])

@@ -12,9 +12,8 @@ from kforensics.forensics.partition import LogDir, Partition
 from kforensics.forensics.spark.source_options import Wanted
 from kforensics.forensics.splits import splits_of
 from kforensics.parsers.batches import walk
-from kforensics.parsers.discover import FoundFile, Unreadable, discover
+from kforensics.parsers.discover import UNKNOWN, FoundFile, Unreadable, as_named, discover
 from kforensics.parsers.file_rows import LOG_KINDS, place_of, table_of
-from kforensics.parsers.known_files import UNKNOWN, as_named
 from kforensics.parsers.resync import Candidates
 from kforensics.parsers.rows import Batch
 from kforensics.parsers.selection import Range

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kforensics.errors import UsageError
@@ -18,6 +19,9 @@ from kforensics.forensics.spark.source_filters import Condition, condition_of, m
 from kforensics.forensics.spark.source_options import Wanted, wanted_of
 from kforensics.forensics.spark.source_reading import record_batches
 from kforensics.forensics.spark.source_slices import works_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter  # Spark 4.0 has none, and pushes none
 
 __all__ = ["FilteringReader", "KforensicsSource", "Reader"]
 
