@@ -189,7 +189,8 @@ class Sorted:
         self._dtype, self._key, self._file, self._rest = dtype, key, file, rest
         keys = key(rest)
         ends = [piece.last_key for piece in pieces]
-        cuts = [0, *np.searchsorted(keys, ends, "right").tolist()]
+        # A piece may begin with the key that the one before it ends with; what is in memory came later than both.
+        cuts = [0, *np.searchsorted(keys, ends).tolist()]
         self._ranges = [(piece.first, piece.count, *cuts[at : at + 2]) for at, piece in enumerate(pieces)]
         behind = range(cuts[-1], len(rest), size)
         self._ranges += [(0, 0, first, min(first + size, len(rest))) for first in behind]
