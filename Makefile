@@ -21,16 +21,20 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check fix docs samples bench notebooks jupyter build constraints clean
+.PHONY: help demo demo-spark test check fix docs samples bench notebooks jupyter build constraints clean
 
 help: ## print this
 	@echo "make TARGET, where TARGET is one of"
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do \
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do \
 		printf '  %-12s %s\n' "$$name" "$$what"; done
 
 demo: $(VENV)/core.stamp ## install into .venv, dump the transaction sample, and audit all sample logs
 	$(RUN) kforensics dump --print-data-log --files $(CLASSIC)
 	$(RUN) kforensics audit --as-of 2026-11-21T18:00 --fail-on never sample_logs/
+
+demo-spark: $(VENV)/spark.stamp ## audit all sample logs as one cluster on Spark, into out/evidence; needs Java 17
+	@rm -rf out/evidence
+	$(RUN) kforensics audit --engine spark --master 'local[2]' --as-of 2026-11-21T18:00 --fail-on never --output out/evidence sample_logs/
 
 test: $(VENV)/test.stamp ## install what the tests need, Java included, and run all tests
 	@sh scripts/s3_server.sh >/dev/null || true # it has said why
@@ -90,7 +94,7 @@ $(VENV)/core.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
 	@$(RUN) kforensics.parsers.kernels
 	@touch $@
 
-$(VENV)/test.stamp $(VENV)/dev.stamp $(VENV)/notebook.stamp: $(VENV)/%.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
+$(VENV)/test.stamp $(VENV)/dev.stamp $(VENV)/notebook.stamp $(VENV)/spark.stamp: $(VENV)/%.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
 	$(PIP_INSTALL) '.[$*]'
 	@$(RUN) kforensics.parsers.kernels
 	@touch $@ $(VENV)/core.stamp
