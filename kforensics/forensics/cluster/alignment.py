@@ -76,15 +76,21 @@ def aligned(ends: Ends, times: Records, endings: Records, spare: Records, skew_m
                 marks = np.full(len(ends), NO_MARK, "i8")
                 marks[wanted] = np.flatnonzero(those)
                 return Aligned(marks, np.zeros(len(ends), bool), is_exact=True)
+    if len(ends) == len(times) == 1 and bool(_in_time(ends, times, skew_ms).all()):
+        return Aligned(np.zeros(1, "i8"), np.zeros(1, bool), is_exact=True)
     return _by_time(ends, times, endings, spare, skew_ms)
 
 
 def _in_order(ends: Ends, times: Records, endings: Records, skew_ms: int) -> bool:
-    """Return whether there is a marker for each end, in its time; what the marker of a single end says is not asked."""
-    if len(ends) != len(times):
-        return False
-    in_time = (times >= ends.decided - skew_ms) & (times <= _latest(ends, skew_ms))
-    return bool(in_time.all()) and (len(ends) == 1 or bool((ends.endings == endings).all()))
+    """Return whether there is a marker for each end, in its time, that says the same."""
+    same = len(ends) == len(times) and bool((ends.endings == endings).all())
+    return same and bool(_in_time(ends, times, skew_ms).all())
+
+
+def _in_time(ends: Ends, times: Records, skew_ms: int) -> Records:
+    """Return which markers were written while their transactions were ending."""
+    in_time: Records = (times >= ends.decided - skew_ms) & (times <= _latest(ends, skew_ms))
+    return in_time
 
 
 def _latest(ends: Ends, skew_ms: int) -> Records:
@@ -98,13 +104,12 @@ def _by_time(ends: Ends, times: Records, endings: Records, spare: Records, skew_
 
     An end has no marker for certain only where there are too few of its kind, wherever they stand.
     """
-    marks, latest = np.full(len(ends), NO_MARK, "i8"), _latest(ends, skew_ms)
+    marks, latest, spare_until = np.full(len(ends), NO_MARK, "i8"), _latest(ends, skew_ms), _latest(ends, 0)
     at = np.searchsorted(ends.decided, times, side="right") - 1
     for mark in np.flatnonzero(at >= 0)[::-1].tolist():
         end = at[mark]
-        if endings[mark] == ends.endings[end] or (
-            marks[end] == NO_MARK and not spare[mark] and times[mark] <= latest[end]
-        ):
+        until = (spare_until if spare[mark] else latest)[end]
+        if endings[mark] == ends.endings[end] or (marks[end] == NO_MARK and times[mark] <= until):
             marks[end] = mark
     is_missing = np.zeros(len(ends), bool)
     for ending in (Ending.ABORTED, Ending.COMMITTED):

@@ -7,17 +7,18 @@ small values that travel. :func:`judge_cluster` joins them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import ModuleType
 
 from kforensics.forensics.case import Case
-from kforensics.forensics.cluster.cluster_rows import RecordRows, id_rows, transaction_rows
-from kforensics.forensics.cluster.commits import Commits
+from kforensics.forensics.cluster.cluster_rows import id_rows, transaction_rows
+from kforensics.forensics.cluster.commits import Commits, commits_of
 from kforensics.forensics.cluster.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.cluster.evidence import Cluster, Placed
 from kforensics.forensics.cluster.families import FAMILIES
 from kforensics.forensics.cluster.history import History, history_of
 from kforensics.forensics.cluster.markers import Markers
+from kforensics.forensics.cluster.record_rows import OffsetRows, StateRows
 from kforensics.forensics.result_columns import Rows
 from kforensics.forensics.rules import Rules
 
@@ -25,6 +26,7 @@ __all__ = [
     "ClusterJudgement",
     "best_replicas",
     "coordinator_history",
+    "group_commits",
     "is_coordinator",
     "judge_cluster",
     "judged",
@@ -39,10 +41,12 @@ class ClusterJudgement:
         rows: of ``transactional_ids`` and ``distributed_transactions``, some for each coordinator partition.
         findings: with their places, the worst first. Those whose code a family of ``forensics.families`` has stand for
             the finding of that code with the same place and first offset, which knew nothing of the coordinator.
+        cluster: what was judged; ``refuting.is_refuted`` asks it for findings of a partition alone that are wrong.
     """
 
-    rows: tuple[Rows, ...] = ()
-    findings: tuple[Placed, ...] = field(default_factory=tuple)
+    rows: tuple[Rows, ...]
+    findings: tuple[Placed, ...]
+    cluster: Cluster
 
 
 def is_coordinator(case: Case) -> bool:
@@ -62,10 +66,29 @@ def coordinator_history(case: Case, keep: Callable[[Rows], None] | None = None) 
     """
     if keep is None:
         return history_of(case)
-    rows = RecordRows(case.partition, keep)
+    rows = StateRows(case.partition, keep)
     history = history_of(case, rows.take)
     rows.finish()
     return history
+
+
+def group_commits(case: Case, keep: Callable[[Rows], None] | None = None) -> Commits:
+    """Return the offsets of groups in a partition of ``__consumer_offsets``; its log is read once more.
+
+    Args:
+        case: the partition, examined as any other one is.
+        keep: told of the rows of ``group_offsets``, some thousand at a time, in the order of the log.
+
+    Raises:
+        InputError: a segment cannot be read.
+        ValueError: it is a partition of another topic.
+    """
+    if keep is None:
+        return commits_of(case)
+    rows = OffsetRows(case.partition, keep)
+    commits = commits_of(case, rows.take)
+    rows.finish()
+    return commits
 
 
 def best_replicas(found: Iterable[Markers]) -> list[Markers]:
@@ -110,7 +133,7 @@ def judge_cluster(  # noqa: PLR0913  # what a cluster is made of
         histories: of coordinator partitions, as :func:`coordinator_history` gives them.
         markers: of all other partitions, ``__consumer_offsets`` included, as ``Markers.of`` gives them.
         rules: limits and the time of evaluation.
-        commits: of the partitions of ``__consumer_offsets``, as ``commits_of`` gives them.
+        commits: of the partitions of ``__consumer_offsets``, as :func:`group_commits` gives them.
         partition_count: how many partitions ``__transaction_state`` has, None if nobody told.
         offsets_partition_count: the same of ``__consumer_offsets``.
         families: what to look for.
@@ -143,7 +166,8 @@ def judged(cluster: Cluster, families: Sequence[ModuleType] = FAMILIES) -> Clust
         families: what to look for.
     """
     found = [placed for family in families for placed in family.findings(cluster)]
-    return ClusterJudgement((*id_rows(cluster), *transaction_rows(cluster)), tuple(sorted(found, key=_rank)))
+    rows = (*id_rows(cluster), *transaction_rows(cluster))
+    return ClusterJudgement(rows, tuple(sorted(found, key=_rank)), cluster)
 
 
 def _rank(placed: Placed) -> tuple[int, str, int, int, str]:

@@ -1,89 +1,25 @@
-"""Rows of the tables about a cluster."""
+"""Rows of what the records of coordinators amount to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.cluster.coordinator_records import NONE, State, StateRecord, TopicPartition
-from kforensics.forensics.cluster.evidence import Cluster, written
-from kforensics.forensics.cluster.history import Seen
+from kforensics.forensics.cluster.coordinator_records import NONE, State
+from kforensics.forensics.cluster.evidence import Cluster
 from kforensics.forensics.cluster.parts import Verdict
-from kforensics.forensics.cluster.tables import COORDINATOR_TRANSACTIONS, DISTRIBUTED_TRANSACTIONS, TRANSACTIONAL_IDS
-from kforensics.forensics.partition import Partition
+from kforensics.forensics.cluster.record_rows import listed
+from kforensics.forensics.cluster.tables import DISTRIBUTED_TRANSACTIONS, TRANSACTIONAL_IDS
 from kforensics.forensics.replay.results import NO_TIME, Records
 from kforensics.forensics.result_columns import Rows, Words, nullable
 
-__all__ = ["RecordRows", "id_rows", "transaction_rows"]
+__all__ = ["id_rows", "transaction_rows"]
 
-# Records that become rows at once.
-CHUNK = 1 << 12
 STATES = tuple(str(state) for state in State)
 OUTCOMES = ("open", "committed", "aborted", "superseded")
 ATOMIC = ("yes", "no", "pending", "unverifiable")
-
-
-class RecordRows:
-    """Makes rows of ``coordinator_transactions`` out of records as they are read, some thousand at a time.
-
-    Args:
-        partition: of a coordinator.
-        keep: told of rows.
-    """
-
-    def __init__(self, partition: Partition, keep: Callable[[Rows], None]) -> None:
-        self._place = partition.place._asdict()
-        self._paths = [segment.path for segment in partition.segments]
-        self._keep = keep
-        self._rows: list[tuple[Any, ...]] = []
-
-    def take(self, seen: Seen) -> None:
-        """Take a record and how it follows the one before it."""
-        self._rows.append(_record_row(seen, self._paths))
-        if len(self._rows) >= CHUNK:
-            self.finish()
-
-    def finish(self) -> None:
-        """Tell of the rows of all records so far."""
-        if self._rows:
-            names = COORDINATOR_TRANSACTIONS.names[len(self._place) :]
-            columns = dict(zip(names, map(list, zip(*self._rows, strict=True)), strict=True))
-            self._keep(Rows(COORDINATOR_TRANSACTIONS, len(self._rows), {**self._place, **columns}))
-            self._rows = []
-
-
-def _record_row(seen: Seen, paths: Sequence[str]) -> tuple[Any, ...]:
-    record = seen.record
-    state, partitions = record.state, record.partitions
-    return (
-        *(paths[record.segment], record.position, record.offset),
-        *(_known(record.timestamp), _known(record.leader_epoch), record.transactional_id),
-        *(None if state is None else str(state), record.is_tombstone, record.version),
-        *_producer(record, seen.last_producer_epoch),
-        _listed(partitions),
-        None if partitions is None else len(partitions),
-        *(_known(record.last_update_ms), _known(record.start_ms), str(seen.step), record.error),
-    )
-
-
-def _producer(record: StateRecord, last_epoch: int) -> tuple[int | None, ...]:
-    if record.status is None:
-        return (None,) * 8
-    return (
-        *(record.producer_id, record.producer_epoch, _known(last_epoch)),
-        *(_known(record.previous_producer_id), _known(record.next_producer_id), _known(record.next_producer_epoch)),
-        *(record.transaction_version, record.timeout_ms),
-    )
-
-
-def _known(number: int) -> int | None:
-    return None if number == NONE else number
-
-
-def _listed(partitions: Iterable[TopicPartition] | None) -> str | None:
-    return None if partitions is None else ",".join(map(written, partitions))
 
 
 def id_rows(cluster: Cluster) -> Iterator[Rows]:
@@ -120,7 +56,7 @@ def _by_coordinator(cluster: Cluster, records: Records) -> Iterator[tuple[int, R
 
 def _sets(cluster: Cluster, numbers: Records) -> Words:
     """Return sets of partitions as text, null for none and for the empty one."""
-    words = [_listed(one) or "" for one in cluster.coordinators.sets]
+    words = [listed(one) or "" for one in cluster.coordinators.sets]
     empty = np.array([not word for word in words] + [True], bool)
     return Words(np.where(empty[numbers], NONE, numbers), words)
 

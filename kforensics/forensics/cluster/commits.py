@@ -6,10 +6,10 @@ its COMMIT marker, unless a commit that stands behind it in the log has done so 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kforensics.forensics.case import CONSUMER_OFFSETS, Case
 from kforensics.forensics.cluster.coordinator_records import NONE
@@ -18,11 +18,11 @@ from kforensics.forensics.telling import MOST
 from kforensics.parsers.batches import walk
 from kforensics.parsers.control import control_of
 from kforensics.parsers.log_rows import Place, records_of
-from kforensics.parsers.messages.records import decode_record
+from kforensics.parsers.messages.records import DecodedMessage, decode_record
 from kforensics.parsers.rows import Batch, Record
 from kforensics.parsers.source import Source, open_source
 
-__all__ = ["Commit", "CommitRemark", "Commits", "GroupPartition", "Spoken", "commits_of"]
+__all__ = ["Commit", "CommitRecord", "CommitRemark", "Commits", "GroupPartition", "Spoken", "commits_of"]
 
 # Numbers of the two record types that hold a committed offset.
 OFFSET_COMMITS = (0, 1)
@@ -57,6 +57,50 @@ class Commit(NamedTuple):
     leader_epoch: int
     metadata: str
     topic_id: str | None
+
+
+class CommitRecord(NamedTuple):
+    """A record that holds a committed offset, or removes one.
+
+    Attributes:
+        segment: number of the segment.
+        batch: its batch.
+        record: the record.
+        found: what it says.
+    """
+
+    segment: int
+    batch: Batch
+    record: Record
+    found: DecodedMessage
+
+    @property
+    def key(self) -> GroupPartition:
+        """Group, topic and partition."""
+        key = self.found.key or {}
+        return key["group"], key["topic"], key["partition"]
+
+    @property
+    def topic_id(self) -> str | None:
+        """Topic id, None if it was not written."""
+        topic_id = (self.found.value or {}).get("topicId", NO_TOPIC_ID)
+        return None if topic_id == NO_TOPIC_ID else str(topic_id)
+
+    def commit(self) -> Commit | None:
+        """Return what was committed; None if nothing was, or it cannot be read."""
+        value, batch, record = self.found.value, self.batch, self.record
+        if value is None:
+            return None
+        return Commit(
+            *(self.segment, batch.position, record.offset),
+            NONE if batch.producer_id is None else batch.producer_id,
+            NONE if batch.producer_epoch is None else batch.producer_epoch,
+            NO_TIME if record.timestamp < 0 else record.timestamp,
+            value["offset"],
+            value.get("leaderEpoch", NONE),
+            value["metadata"],
+            self.topic_id,
+        )
 
 
 class Spoken(IntEnum):
@@ -118,11 +162,12 @@ class Commits:
     is_whole: bool = True
 
 
-def commits_of(case: Case) -> Commits:
+def commits_of(case: Case, keep: Callable[[CommitRecord], None] | None = None) -> Commits:
     """Return the offsets in a partition of ``__consumer_offsets``; its log is read once more, record by record.
 
     Args:
         case: the partition, examined as any other one is.
+        keep: told of every record with a committed offset, in the order of the log.
 
     Raises:
         InputError: a segment cannot be read.
@@ -130,13 +175,17 @@ def commits_of(case: Case) -> Commits:
     """
     if case.partition.place.topic != CONSUMER_OFFSETS:
         raise ValueError(f"{case.partition.name} holds no offsets of groups")
-    reading = _Reading(case.rules.max_txn_timeout_ms)
+    reading = _Reading(case.rules.max_txn_timeout_ms, keep or _forget)
     for segment, found in enumerate(case.partition.segments):
         with open_source(found.path) as source:
             for batch in walk(source):
                 if isinstance(batch, Batch) and batch.crc_valid:
                     reading.take(source, segment, batch)
     return reading.commits(case)
+
+
+def _forget(_record: CommitRecord) -> None:
+    pass
 
 
 @dataclass(slots=True)
@@ -159,8 +208,8 @@ class _Key:
 class _Reading:
     """Takes the batches of a partition in the order of its log."""
 
-    def __init__(self, within_ms: int) -> None:
-        self._within_ms = within_ms
+    def __init__(self, within_ms: int, keep: Callable[[CommitRecord], None]) -> None:
+        self._within_ms, self._keep = within_ms, keep
         self._keys: dict[GroupPartition, _Key] = {}
         self._pending: dict[int, dict[GroupPartition, Commit]] = {}
         self._groups: dict[str, Seat] = {}
@@ -191,11 +240,13 @@ class _Reading:
         self._groups.setdefault(found.key["group"], Seat(segment, batch.position, record.offset))
         if found.type_id not in OFFSET_COMMITS:
             return
-        key = (found.key["group"], found.key["topic"], found.key["partition"])
+        told = CommitRecord(segment, batch, record, found)
+        self._keep(told)
+        commit = told.commit()
         if record.value is None:
-            self._keys.pop(key, None)
-        elif found.value is not None:
-            self._committed(key, _commit(segment, batch, record, found.value), in_transaction=batch.is_transactional)
+            self._keys.pop(told.key, None)
+        elif commit is not None:
+            self._committed(told.key, commit, in_transaction=batch.is_transactional)
 
     def _committed(self, key: GroupPartition, commit: Commit, *, in_transaction: bool) -> None:
         if in_transaction:
@@ -252,23 +303,3 @@ class _Reading:
 
 def _groups(keys: Mapping[GroupPartition, Commit]) -> Iterator[str]:
     return iter(dict.fromkeys(group for group, _, _ in keys))
-
-
-def _commit(segment: int, batch: Batch, record: Record, value: Mapping[str, Any]) -> Commit:
-    return Commit(
-        segment,
-        batch.position,
-        record.offset,
-        NONE if batch.producer_id is None else batch.producer_id,
-        NONE if batch.producer_epoch is None else batch.producer_epoch,
-        NO_TIME if record.timestamp < 0 else record.timestamp,
-        value["offset"],
-        value.get("leaderEpoch", NONE),
-        value["metadata"],
-        _topic_id(value),
-    )
-
-
-def _topic_id(value: Mapping[str, Any]) -> str | None:
-    topic_id = value.get("topicId", NO_TOPIC_ID)
-    return None if topic_id == NO_TOPIC_ID else str(topic_id)

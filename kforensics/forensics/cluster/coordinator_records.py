@@ -105,7 +105,7 @@ class StateRecord(NamedTuple):
     @property
     def state(self) -> State | None:
         """The state, None for a tombstone, a broken record and a number without meaning."""
-        return State(self.status) if self.status in _STATES else None
+        return None if self.status is None else _STATES.get(self.status)
 
     @property
     def producer(self) -> tuple[int, int]:
@@ -125,7 +125,7 @@ class StateRecord(NamedTuple):
         return NO_TIME if state is None or state.is_complete or self.last_update_ms < 0 else self.last_update_ms
 
 
-_STATES = frozenset(State)
+_STATES = {int(state): state for state in State}
 
 
 def state_records(partition: Partition) -> Iterator[StateRecord]:

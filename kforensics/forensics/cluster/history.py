@@ -98,14 +98,18 @@ def history_of(case: Case, keep: Keep | None = None) -> History:
     Raises:
         InputError: a segment cannot be read.
     """
-    # Where some of it cannot be read, any record may be followed by one that is missing.
-    strict_from = NEVER if case.is_broken or case.log.damage else case.strict_from
+    strict_from = NEVER if _has_gaps(case) else case.strict_from
     reading = _Reading(strict_from, is_whole=case.is_complete and strict_from == 0)
     for record in state_records(case.partition):
         seen = reading.take(record)
         if keep is not None:
             keep(seen)
     return reading.history(case)
+
+
+def _has_gaps(case: Case) -> bool:
+    """Return whether any record may be followed by one that is missing, or that cannot be read."""
+    return case.is_broken or bool(case.log.damage) or (case.is_known_uncleaned and case.log.holes > 0)
 
 
 class _Reading:
@@ -141,10 +145,15 @@ class _Reading:
         if track.follow(record, self._instances):
             self._remarks.add(Said.FENCING_LOOP, record, before, step)
         if record.state in LASTING:
-            for producer_id in {record.producer_id, record.previous_producer_id, record.next_producer_id} - {NONE}:
-                self._uses.setdefault((producer_id, track.number), record)
+            self._use(track.number, record)
         same = before is not None and before.producer_id == record.producer_id
         return Seen(record, step, before.producer_epoch if before is not None and same else NONE)
+
+    def _use(self, number: int, record: StateRecord) -> None:
+        self._uses.setdefault((record.producer_id, number), record)
+        for producer_id in (record.previous_producer_id, record.next_producer_id):
+            if producer_id not in (NONE, record.producer_id):
+                self._uses.setdefault((producer_id, number), record)
 
     def _step(self, track: Track, record: StateRecord) -> Step:
         """Return how a record follows, and remark on what is wrong with it."""

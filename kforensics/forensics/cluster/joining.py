@@ -68,7 +68,7 @@ def joined(coordinators: Coordinators, supplied: Iterable[Markers], rules: Rules
     numbers = {name: number for number, name in enumerate(dict.fromkeys(chain(by_name, *coordinators.sets)))}
     markers = {numbers[name]: found for name, found in by_name.items()}
     known_from = np.full(len(numbers), NEVER, "i8")
-    known_from[list(markers)] = [found.known_from for found in markers.values()]
+    known_from[list(markers)] = [_surely(found.known_from, rules.clock_skew_ms) for found in markers.values()]
     parts_in = [np.empty(0, MARK), *(_numbered(found.marks, number) for number, found in markers.items())]
     marks = joined_records(parts_in)
     parts = parts_of(coordinators, marks, numbers)
@@ -79,6 +79,11 @@ def joined(coordinators: Coordinators, supplied: Iterable[Markers], rules: Rules
     join.settle(np.isin(np.arange(len(numbers)), list(markers)))
     roles = roles_of(coordinators, marks, join.roles, rules)
     return Joined(tuple(numbers), markers, marks, parts, roles)
+
+
+def _surely(known_from: int, skew_ms: int) -> int:
+    """Return from when the markers are on hand by the clock of any coordinator, which may be ahead of the leader's."""
+    return known_from if known_from in (ALWAYS, NEVER) else known_from + skew_ms
 
 
 def _numbered(marks: Records, number: int) -> Records:
@@ -158,7 +163,6 @@ class _Join:
         """Join a group; parts and markers from before their side of the story is told take part where they fit."""
         told_from = self._told_from(self._mine[parts])
         self.roles[marks] = Role.NOT_TOLD
-        marks = marks[self._marks["marker_timestamp"][marks] >= told_from]
         mine = self._mine[parts]
         covered = mine["decided"] >= self._known_from[self._parts["partition"][parts]]
         is_sure = ~mine["is_superseded"] & covered & (mine["decided"] >= told_from)
@@ -169,7 +173,7 @@ class _Join:
         whole = told_from == ALWAYS and bool(covered.all())
         self._parts["mark"][parts[has]] = marks[result.marks[has]]
         self._parts["is_exact"][parts] = result.is_exact and whole
-        unclear = ~has & ~result.is_missing & is_sure
+        unclear = ~has & ~result.is_missing
         self._parts["verdict"][parts[unclear]] = Verdict.UNCLEAR
         self.roles[marks] = np.where(spare, Role.AGAIN, Role.OUTSIDE if whole else Role.NOT_TOLD)
         self.roles[marks[spare & is_by_operator(found)]] = Role.BY_OPERATOR

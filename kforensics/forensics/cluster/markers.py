@@ -9,8 +9,8 @@ import numpy as np
 from kforensics.forensics.case import Case
 from kforensics.forensics.cluster.coordinator_records import NONE, TopicPartition
 from kforensics.forensics.cluster.history import ALWAYS, NEVER
-from kforensics.forensics.replay.record_arrays import picked
-from kforensics.forensics.replay.results import NO_TIME, Ending, Records
+from kforensics.forensics.replay.record_arrays import joined_records, picked
+from kforensics.forensics.replay.results import NO_TIME, Records
 from kforensics.forensics.waiting import signs_of_hanging, silence_of
 from kforensics.parsers.log_rows import Place
 
@@ -115,27 +115,42 @@ class Markers:
 
 
 def _marks(case: Case) -> Records:
-    transactions, empty = case.transactions, case.empty_markers
-    closed = picked(transactions, transactions["ending"] != Ending.OPEN)
-    found = np.empty(len(closed) + len(empty), MARK)
+    """Return all markers; the ledger gives those that ended something range by range."""
+    found = joined_records([*map(_of_transactions, case.ledger.closed), _empty(case.empty_markers)])
+    return picked(found, np.argsort(found["marker_offset"], kind="stable"))
+
+
+def _of_transactions(closed: Records) -> Records:
+    found = _same(closed)
+    for name in ("first_offset", "last_offset", "lowest_epoch", "first_timestamp"):
+        found[name] = closed[name]
+    found["data_epoch"] = closed["highest_epoch"]
+    for name in ("segment", "position"):
+        found[name] = closed[f"marker_{name}"]
+    return found
+
+
+def _empty(markers: Records) -> Records:
+    found = _same(markers)
+    for name in ("first_offset", "last_offset", "lowest_epoch", "data_epoch"):
+        found[name] = NONE
+    found["first_timestamp"] = NO_TIME
+    for name in ("segment", "position"):
+        found[name] = markers[name]
+    return found
+
+
+def _same(records: Records) -> Records:
+    found = np.empty(len(records), MARK)
     found["partition"] = NONE
     for name in SAME:
-        found[name] = np.concatenate([closed[name], empty[name]])
-    ended, ends_none = found[: len(closed)], found[len(closed) :]
-    for name in ("first_offset", "last_offset", "lowest_epoch", "first_timestamp"):
-        ended[name] = closed[name]
-    ended["data_epoch"] = closed["highest_epoch"]
-    for name in ("first_offset", "last_offset", "lowest_epoch", "data_epoch"):
-        ends_none[name] = NONE
-    ends_none["first_timestamp"] = NO_TIME
-    for name in ("segment", "position"):
-        found[name] = np.concatenate([closed[f"marker_{name}"], empty[name]])
-    return picked(found, np.argsort(found["marker_offset"], kind="stable"))
+        found[name] = records[name]
+    return found
 
 
 def _known_from(case: Case, marks: Records) -> int:
     """Markers tell the time: any that is younger than the first one that nothing can be missing behind is there."""
-    if case.is_broken:
+    if case.is_broken or (case.is_known_uncleaned and case.log.holes):
         return NEVER
     if case.is_complete and case.strict_from == 0:
         return ALWAYS

@@ -15,7 +15,17 @@ from kforensics.forensics.cluster.instances import UNKNOWN_SET
 from kforensics.forensics.cluster.transitions import LAST_EPOCH, TV2
 from kforensics.forensics.replay.results import Ending, Records
 
-__all__ = ["PART", "Groups", "Verdict", "endings_of", "groups_of", "is_by_operator", "is_only_one", "parts_of"]
+__all__ = [
+    "PART",
+    "Groups",
+    "Verdict",
+    "endings_of",
+    "groups_of",
+    "is_by_operator",
+    "is_only_one",
+    "numbered",
+    "parts_of",
+]
 
 
 class Verdict(IntEnum):
@@ -67,12 +77,16 @@ def groups_of(instances: Records, parts: Records, marks: Records) -> Groups:
         np.concatenate([mine["marker_epoch"], marks["marker_epoch"]]),
         np.concatenate([parts["partition"], marks["partition"]]),
     ]
-    numbers, count = _numbers(keys)
+    numbers, count = numbered(keys)
     return Groups(count, numbers[: len(parts)], numbers[len(parts) :])
 
 
-def _numbers(keys: list[Records]) -> tuple[Records, int]:
-    """Return a number for each row, the same for rows with the same keys, and how many numbers there are."""
+def numbered(keys: list[Records]) -> tuple[Records, int]:
+    """Return a number for each row, the same for rows with the same keys, and how many numbers there are.
+
+    Args:
+        keys: columns.
+    """
     order = np.lexsort(keys)
     if not len(order):
         return order, 0
@@ -125,7 +139,7 @@ def _lone(instances: Records, marks: Records) -> Records:
     lone = (instances["partitions"] == UNKNOWN_SET) & (instances["transaction_version"] >= TV2)
     which = np.flatnonzero(lone & (instances["marker_epoch"] != NONE))
     keys = [np.concatenate([instances[name][which], marks[other]]) for name, other in _KEY.items()]
-    group, count = _numbers(keys)
+    group, count = numbered(keys)
     owner = np.full(count, NONE, "i8")
     owner[group[: len(which)]] = which
     owners = owner[group[len(which) :]]
@@ -146,7 +160,7 @@ def is_only_one(coordinators: Coordinators) -> Records:
     """Return which transactions are the only ones with their producer id and epoch, even among those not on hand."""
     instances = coordinators.instances
     keys = [instances["producer_id"], instances["marker_epoch"]]
-    numbers, count = _numbers(keys)
+    numbers, count = numbered(keys)
     only: Records = np.bincount(numbers, minlength=count)[numbers] == 1
     told = coordinators.ids["is_told"][instances["id"]] if len(instances) else only
     return only & (told | (instances["transaction_version"] >= TV2))

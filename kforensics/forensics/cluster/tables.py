@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from kforensics.parsers.tables import Table, columns, placed_table
 
-__all__ = ["CLUSTER_TABLES", "COORDINATOR_TRANSACTIONS", "DISTRIBUTED_TRANSACTIONS", "TRANSACTIONAL_IDS"]
+__all__ = [
+    "CLUSTER_TABLES",
+    "COORDINATOR_TRANSACTIONS",
+    "DISTRIBUTED_TRANSACTIONS",
+    "GROUP_OFFSETS",
+    "TRANSACTIONAL_IDS",
+]
 
 RECORDS = columns("""
 path string segment
@@ -81,11 +87,35 @@ position int64 byte position of that record's batch
 offset int64 offset of that record
 """)
 
+OFFSETS = columns("""
+path string segment
+position int64 byte position of the record's batch
+offset int64 offset of the record
+timestamp int64 timestamp of the record in ms; null if it has none
+group string group
+committed_topic string topic whose offset it is
+committed_partition int32 partition of that topic
+transactional bool whether it takes effect with the COMMIT marker of its transaction
+producer_id int64 producer of that transaction; null if there is none
+producer_epoch int16 its epoch; null if there is none
+tombstone bool whether the offset was removed here
+version int16 version of the value; null for a tombstone or where it cannot be read, as are all that follow
+committed_offset int64 the offset
+committed_leader_epoch int32 leader epoch of the last record consumed; null if the client did not say
+metadata string what the client wrote beside it
+committed_topic_id string topic id; null up to 4.0
+commit_timestamp int64 when it was committed, in ms
+expire_timestamp int64 when it was to expire, in ms; null unless written so, as up to 2.0
+error string why it cannot be read; null if it can
+""")
+
 COORDINATOR_TRANSACTIONS = placed_table("coordinator_transactions", "record of `__transaction_state`", RECORDS)
 TRANSACTIONAL_IDS = placed_table("transactional_ids", "transactional id, by its last use", IDS)
 DISTRIBUTED_TRANSACTIONS = placed_table(
     "distributed_transactions", "transaction of a transactional id, in all its partitions", TRANSACTIONS
 )
+GROUP_OFFSETS = placed_table("group_offsets", "committed offset in `__consumer_offsets`", OFFSETS)
 CLUSTER_TABLES: dict[str, Table] = {
-    table.name: table for table in (COORDINATOR_TRANSACTIONS, TRANSACTIONAL_IDS, DISTRIBUTED_TRANSACTIONS)
+    table.name: table
+    for table in (COORDINATOR_TRANSACTIONS, TRANSACTIONAL_IDS, DISTRIBUTED_TRANSACTIONS, GROUP_OFFSETS)
 }

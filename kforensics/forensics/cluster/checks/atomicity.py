@@ -14,7 +14,8 @@ import numpy as np
 from kforensics.forensics.case import CONSUMER_OFFSETS
 from kforensics.forensics.cluster.coordinator_records import NONE, State
 from kforensics.forensics.cluster.evidence import Cluster, Placed, each_placed, mark_row
-from kforensics.forensics.cluster.parts import Verdict
+from kforensics.forensics.cluster.parts import Verdict, is_by_operator, numbered
+from kforensics.forensics.cluster.roles import Role
 from kforensics.forensics.findings import Exactness, Severity, codes
 from kforensics.forensics.replay.results import NO_TIME, Ending, Records
 from kforensics.forensics.telling import Row, moment
@@ -44,6 +45,7 @@ def findings(cluster: Cluster) -> Iterator[Placed]:
     yield from each_placed(split, partial(_split, cluster), **_of_instances(instances, split))
     yield from each_placed(missing, partial(_missing, cluster), **_of_instances(instances, missing))
     yield from _mismatches(cluster, split)
+    yield from _of_unknown_producers(cluster)
 
 
 MORE = ("id", "producer_id", "marker_epoch", "status", "is_superseded", "decided", "completed")
@@ -149,4 +151,39 @@ def _mismatch(cluster: Cluster, row: Row) -> Placed:
         exactness=Exactness.EXACT if row["is_exact"] else Exactness.APPROXIMATE,
         benign=("abort by an operator: possible",),
         cause="atomicity-split-outcome",
+    )
+
+
+def _of_unknown_producers(cluster: Cluster) -> Iterator[Placed]:
+    """Yield markers of one transaction that contradict one another, where no coordinator on hand knows it.
+
+    An epoch behind that of the data is one transaction's own, whether version 2 ends every one with it, or a fence.
+    """
+    marks = cluster.joined.marks[cluster.joined.roles == Role.UNKNOWN_PRODUCER]
+    marks = marks[~is_by_operator(marks)]
+    numbers, count = numbered([marks["producer_id"], marks["marker_epoch"]])
+    filled = marks["first_offset"] != NONE
+    own = np.bincount(numbers[filled & (marks["data_epoch"] == marks["marker_epoch"] - 1)], minlength=count) > 0
+    own &= np.bincount(numbers[filled & (marks["data_epoch"] != marks["marker_epoch"] - 1)], minlength=count) == 0
+    committed, aborted = (
+        np.bincount(numbers[marks["ending"] == ending], minlength=count)
+        for ending in (Ending.COMMITTED, Ending.ABORTED)
+    )
+    split = own & (committed > 0) & (aborted > 0)
+    fewer = np.where(committed < aborted, Ending.COMMITTED, Ending.ABORTED)
+    which = split[numbers] & (marks["ending"] == fewer[numbers])
+    others = (committed + aborted)[numbers] - np.where(fewer == Ending.COMMITTED, committed, aborted)[numbers]
+    yield from each_placed(marks[which], partial(_contradicted, cluster), others=others[which])
+
+
+def _contradicted(cluster: Cluster, row: Row) -> Placed:
+    ending = Ending(row["ending"])
+    return cluster.at_mark(
+        row,
+        CODES["atomicity-split-outcome"],
+        f"The {_marker(ending)} of producer {row['producer_id']}, epoch {row['marker_epoch']}, at offset "
+        f"{row['marker_offset']} says the contrary of {row['others']} markers of the same transaction elsewhere.",
+        evidence={"others": row["others"]},
+        exactness=Exactness.APPROXIMATE,
+        benign=("another transaction of the same epoch: hardly, the epoch is behind that of its data",),
     )

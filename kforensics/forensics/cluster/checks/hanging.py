@@ -12,11 +12,12 @@ from functools import partial
 import numpy as np
 
 from kforensics.forensics.checks import open_transactions, transactions
+from kforensics.forensics.cluster.awaiting import is_awaited, is_illegible
 from kforensics.forensics.cluster.coordinator_records import NONE, State
 from kforensics.forensics.cluster.evidence import Cluster, Placed, each_placed
 from kforensics.forensics.cluster.markers import Markers
 from kforensics.forensics.findings import Exactness, Severity, codes
-from kforensics.forensics.replay.results import NO_TIME, Ending, Records
+from kforensics.forensics.replay.results import NO_TIME, Ending
 from kforensics.forensics.telling import Row, moment, span
 
 __all__ = ["BORROWED", "CODES", "findings"]
@@ -50,23 +51,11 @@ def _still_open(cluster: Cluster, partition: int, markers: Markers) -> Iterator[
     unknown = (ids == NONE) & (found["silence"] > rules.late_ms)
     yield from each_placed(found[unknown], partial(_unknown_id, cluster, partition))
     found, ids = found[ids != NONE], ids[ids != NONE]
-    hangs = (found["silence"] > rules.max_txn_timeout_ms) & ~_is_awaited(cluster, partition, found, ids)
+    awaited = is_awaited(cluster, partition, found, ids)
+    hangs = (found["silence"] > rules.max_txn_timeout_ms) & ~awaited & ~is_illegible(cluster, ids)
     yield from each_placed(found[hangs], partial(_hangs, cluster, partition), id=ids[hangs])
     after = hangs & (found["behind_marker"] != NONE)
     yield from each_placed(found[after], partial(_late_write, cluster, partition), id=ids[after])
-
-
-def _is_awaited(cluster: Cluster, partition: int, opened: Records, ids: Records) -> Records:
-    """Return for which open transactions their coordinator will send a marker here, or nobody can tell."""
-    last = cluster.coordinators.ids[ids]
-    active = np.isin(last["status"], (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT))
-    name = cluster.joined.partitions[partition]
-    lists = np.array([name in one for one in cluster.coordinators.sets] + [False], bool)
-    awaited = active & lists[last["partitions"]] & (last["producer_id"] == opened["producer_id"])
-    lasting = (last["status"] != NONE) & (last["status"] <= State.COMPLETE_ABORT)
-    illegible = ~lasting & ~last["is_removed"]
-    found: Records = awaited | illegible
-    return found
 
 
 def _place(row: Row) -> dict[str, tuple[int, int]]:

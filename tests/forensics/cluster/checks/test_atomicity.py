@@ -147,3 +147,33 @@ def test_offsets_on_the_other_side(version: int, marker: int, wrong: str, fate: 
     place, finding = found["eos-offset-outcome-mismatch"]
     assert (place.topic, str(finding.severity), finding.cause) == (OFFSETS, "critical", "atomicity-split-outcome")
     assert f"were {fate}" in finding.message
+
+
+@pytest.mark.parametrize("coordinator", [True, False])
+def test_markers_that_contradict_one_another_without_a_coordinator(coordinator: bool, tmp_path: Path) -> None:
+    """Of two that say so and one that does not, the one is told of."""
+    if coordinator:
+        forge_coordinator(tmp_path, "z Empty 99 0 t 0")
+    forge_data(tmp_path, everything(1) | {"p-1": data(1, "A")})
+    ((place, finding),) = found_in(cluster_under(tmp_path))
+    assert (finding.code.name, finding.exactness) == ("atomicity-split-outcome", Exactness.APPROXIMATE)
+    assert (place.topic, place.partition, finding.first_offset) == ("p", 1, 1)
+    assert finding.evidence == {"others": 2}
+
+
+def test_without_a_coordinator_an_epoch_that_stays_tells_nothing(tmp_path: Path) -> None:
+    """Nor does an abort by an operator."""
+    forge_data(tmp_path, everything(0) | {"p-1": data(0, "A")})
+    assert codes_in(cluster_under(tmp_path)) == {}
+    forge_data(tmp_path, everything(1) | {"p-1": data(1, "A", epoch=1)})
+    assert codes_in(cluster_under(tmp_path)) == {}
+
+
+@pytest.mark.parametrize("order", ["CA", "AC"])
+def test_a_marker_against_the_decision_beside_the_right_one(order: str, tmp_path: Path) -> None:
+    """The first one decided what consumers see, but nobody may send both."""
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 1, version=2))
+    both = f"D 1 0 0-0 @0-0 T {at(11)}; M 1 1 {order[0]} 0 @1 {at(25)}; M 1 1 {order[1]} 0 @2 {at(26)}"
+    forge_data(tmp_path, everything(1) | {"p-1": both})
+    found = {one.finding.code.name: one.finding.first_offset for one in found_in(cluster_under(tmp_path))}
+    assert found == {"atomicity-split-outcome": 1 + order.index("A"), "eos-offset-outcome-mismatch": 1}
