@@ -181,15 +181,14 @@ class Differences:
         return window.batches(0, thinned), window.batches(1, thinned)
 
     def _is_cleaned(self, window: Aligned) -> Records:
-        """Return which differences a cleaner explains: the side that has less was cleaned there, and has not ended."""
+        """Return which differences a cleaner explains: the side that has less was cleaned there."""
         fewer = [self._counts(window, side) for side in (0, 1)]
-        found = window.offsets < min(one.end for one in self._replicas)
-        found &= (window.verdict == Verdict.THINNED) | (window.verdict == Verdict.ONE_SIDED)
+        found = (window.verdict == Verdict.THINNED) | (window.verdict == Verdict.ONE_SIDED)
         reached = [window.offsets < one.strict_from for one in self._replicas]
         by_one = (fewer[0] <= fewer[1]) & reached[0]
         by_other = (fewer[1] <= fewer[0]) & reached[1]
-        found &= by_one | by_other
-        return found
+        cleaned: Records = found & (by_one | by_other)
+        return cleaned
 
     @staticmethod
     def _counts(window: Aligned, side: int) -> Records:

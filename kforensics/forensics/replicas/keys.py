@@ -85,7 +85,7 @@ def key_differences(
         ahead = {key: (others, mine) for key, mine, others in unlike if mine > others}
         for lacking, having, mine in ((first, second, behind), (second, first, ahead)):
             suspects = _suspects(lacking, having, _with_older(lacking, having, mine, begin, kernels))
-            yield from _without_newer(lacking, list(suspects), stop, kernels)
+            yield from _without_newer(list(suspects), stop, kernels)
 
 
 def _with_older(
@@ -140,11 +140,13 @@ def _lost(lacking: Replica, having: Replica, older: int, newer: int) -> Lost | N
     return Lost.KEY if having.end >= lacking.strict_from else None
 
 
-def _without_newer(
-    lacking: Replica, suspects: list[KeyDifference], begin: int, kernels: Choice
-) -> Iterator[KeyDifference]:
-    """Yield those of which the replica that lacks a record has no newer one behind the range either."""
-    if suspects:
-        newer = _by_key(Part(lacking, begin, lacking.end, keys=_array([one.key for one in suspects])), kernels)
-        left = sorted((one for one in suspects if one.key not in newer), key=lambda one: one.offset)
-        yield from left[:MOST]
+def _without_newer(suspects: list[KeyDifference], begin: int, kernels: Choice) -> Iterator[KeyDifference]:
+    """Yield those of which neither replica has a newer record behind the range.
+
+    What the one that has more has there, the other one has too, or it is missing or damaged, which is told elsewhere.
+    """
+    left = sorted(suspects, key=lambda one: one.offset)
+    for replica in (suspects[0].lacking, suspects[0].having) if suspects else ():
+        newer = _by_key(Part(replica, begin, replica.end, keys=_array([one.key for one in left])), kernels)
+        left = [one for one in left if one.key not in newer]
+    yield from left[:MOST]

@@ -50,7 +50,7 @@ def truncates_to(loser: Replica, winner: Replica) -> int:
     while True:
         asked = _end_offset(winner.epoch_starts, winner.end, epoch)
         if asked is None:
-            # The leader knows no epoch so old: the follower falls back on its high watermark.
+            # The leader knows no epoch so new: the follower falls back on its high watermark.
             return min(loser.high_watermark or 0, end)
         known, leader_end = asked
         mine = _end_offset(loser.epoch_starts, loser.end, known)
@@ -60,8 +60,12 @@ def truncates_to(loser: Replica, winner: Replica) -> int:
 
 
 def _end_offset(starts: Starts, end: int, epoch: int) -> tuple[int, int] | None:
-    """Return the newest epoch that is not above one, and where it ends; None if all are above it."""
+    """Return the newest epoch that is not above one, and where it ends; None if one is above all of them.
+
+    An epoch below all that are known ends where the first of them begins.
+    """
+    above = [start for one, start in starts if one > epoch]
     known = [one for one, _ in starts if one <= epoch]
-    if not known:
-        return None
-    return known[-1], min((start for one, start in starts if one > epoch), default=end)
+    if not above:
+        return (epoch, end) if epoch in known else None
+    return known[-1] if known else epoch, min(above)

@@ -29,8 +29,8 @@ __all__ = ["Branch", "LostRecord", "branches", "lost_records"]
 PLAIN = "plain"
 OUTCOMES = {Ending.ABORTED: "aborted", Ending.COMMITTED: "committed", Ending.OPEN: "open"}
 KINDS = (Kind.DIVERGED, Kind.BEHIND)
-# Two replicas that one of these lies between do not have the same.
-APART = (Kind.DIVERGED, Kind.MISSING)
+# Two replicas do not have the same where one of these lies between them.
+APART = (Kind.DIVERGED, Kind.MISSING, Kind.BEHIND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class Branch:
 
     Attributes:
         loser: the replica.
-        winner: the one of the later leader epoch that it would follow.
-        first_offset: first offset that only the loser has so.
+        winner: the one of the latest leader, which it would follow.
+        first_offset: first offset that only losers have so.
         last_offset: last one.
-        at: segment and position of its first batch there.
+        at: segment and position of its first batch there, or of one before.
         against: segment and position of the winner's first batch there, None if it has none.
     """
 
@@ -90,20 +90,20 @@ class LostRecord:
 
 
 def branches(replicas: Sequence[Replica], differences: Sequence[Difference]) -> list[Branch]:
-    """Return where replicas were overruled, each held against the latest leader; what several lost alike comes once.
+    """Return where replicas were overruled by the live one of the latest leader; what several lost alike comes once.
 
     Args:
         replicas: all of them, by number.
         differences: between them.
     """
-    by_loser: dict[int, list[Branch]] = {}
-    for branch in _all_branches(replicas, differences):
-        by_loser.setdefault(branch.loser.number, []).append(branch)
+    latest = max(replicas, key=lambda one: (one.is_live, _newest_epoch(one), one.end))
+    against = [branch for branch in _all_branches(replicas, differences) if branch.winner is latest]
     found: list[Branch] = []
-    for number in sorted(by_loser, key=lambda number: (-replicas[number].end, number)):
-        newest = max((branch.winner for branch in by_loser[number]), key=_newest_epoch)
-        mine = [branch for branch in by_loser[number] if branch.winner is newest]
-        found += [branch for branch in mine if not any(_is_shared(branch, one, differences) for one in found)]
+    for branch in sorted(against, key=lambda one: (-one.loser.end, one.loser.number, one.first_offset)):
+        told = (_shared_to(branch, one, differences) for one in found if one.loser is not branch.loser)
+        first = max([branch.first_offset, *told])
+        if first <= branch.last_offset:
+            found.append(replace(branch, first_offset=first))
     return found
 
 
@@ -114,26 +114,19 @@ def _newest_epoch(replica: Replica) -> int:
 def _all_branches(replicas: Sequence[Replica], differences: Sequence[Difference]) -> Iterator[Branch]:
     for one in differences:
         loser = loser_of(one, replicas) if one.kind in KINDS else None
-        if loser is not None:
-            mine = 0 if loser == one.first else 1
-            at = one.sides[mine].at
-            if at is not None:
-                winner = one.second if mine == 0 else one.first
-                against = one.sides[1 - mine].at
-                yield Branch(replicas[loser], replicas[winner], one.first_offset, one.last_offset, at, against)
+        mine = 0 if loser == one.first else 1
+        at = one.sides[mine].at
+        if loser is not None and at is not None:
+            winner = one.second if mine == 0 else one.first
+            against = one.sides[1 - mine].at
+            yield Branch(replicas[loser], replicas[winner], one.first_offset, one.last_offset, at, against)
 
 
-def _is_shared(branch: Branch, other: Branch, differences: Sequence[Difference]) -> bool:
-    """Return whether the loser of another branch has all of this one too."""
-    if (
-        branch.loser is other.loser
-        or branch.first_offset < other.first_offset
-        or branch.last_offset > other.last_offset
-    ):
-        return False
+def _shared_to(branch: Branch, other: Branch, differences: Sequence[Difference]) -> int:
+    """Return the offset up to which the loser of another branch has what this one begins with."""
     pair = tuple(sorted((branch.loser.number, other.loser.number)))
-    apart = (one for one in differences if (one.first, one.second) == pair and one.kind in APART)
-    return all(one.first_offset > branch.last_offset for one in apart)
+    apart = [one.first_offset for one in differences if (one.first, one.second) == pair and one.kind in APART]
+    return min([end for end in apart if end >= branch.first_offset] or [branch.last_offset + 1])
 
 
 def lost_records(
@@ -175,7 +168,7 @@ def _records(branch: Branch) -> Iterator[tuple[str, Batch, Record]]:
                     return
                 if batch.crc_valid and not batch.is_control:
                     for record in records_of(source, batch):
-                        if isinstance(record, Record):
+                        if isinstance(record, Record) and record.offset >= branch.first_offset:
                             yield segment.path, batch, record
         position = 0
 
@@ -230,13 +223,11 @@ def _again(branch: Branch, read: Sequence[Record], kernels: Choice, workers: int
     if branch.against is None:
         return {}
     low, high = content_hashes(read)
-    wanted = {pair: number for number, pair in reversed([*enumerate(zip(low.tolist(), high.tolist(), strict=True))])}
     offsets: dict[tuple[int, int], int] = {}
     for lows, highs, places in _hashes(branch, kernels, workers):
         near = np.isin(lows, low)
         for one, other, offset in zip(lows[near].tolist(), highs[near].tolist(), places[near].tolist(), strict=True):
-            if (one, other) in wanted:
-                offsets.setdefault((one, other), offset)
+            offsets.setdefault((one, other), offset)
     pairs = zip(low.tolist(), high.tolist(), strict=True)
     return {number: offsets[pair] for number, pair in enumerate(pairs) if pair in offsets}
 

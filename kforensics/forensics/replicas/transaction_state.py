@@ -97,12 +97,9 @@ def state_differences(first: Replica, second: Replica, end: int) -> Iterator[Sta
     # One that lost a marker goes on into the next transaction, which then begins elsewhere.
     explained = np.concatenate([view.mine["producer_id"][which] for view, which in zip(views, lost, strict=True)])
     for (having, lacking), view, which in zip(sides, views, lost, strict=True):
-        found = {
-            Unlike.MARKER: which,
-            Unlike.OUTCOME: _same(view) & (view.mine["ending"] != view.facing["ending"]) & ~view.is_open,
-            Unlike.ABSENT: _absent(view, lacking),
-        }
-        if having is first:
+        found = {Unlike.MARKER: which, Unlike.ABSENT: _absent(view, lacking)}
+        if having is first:  # what both have comes once
+            found[Unlike.OUTCOME] = _same(view) & (view.mine["ending"] != view.facing["ending"]) & ~view.is_open
             found[Unlike.FIRST_OFFSET] = _moved(view, strict) & ~np.isin(view.mine["producer_id"], explained)
         for how, struck in found.items():
             for at in np.flatnonzero(struck).tolist():

@@ -11,7 +11,7 @@ import pytest
 from kforensics.forensics.replicas.judgement import compare_replicas
 from kforensics.forensics.replicas.replica import replica_groups
 from tests.forensics.cases import partitions_under
-from tests.forensics.replicas.replicas import GROUPS, REPLICATION, RULES, forged
+from tests.forensics.replicas.replicas import GROUPS, REPLICATION, RULES, forged, groups_under
 
 COMMON = "plain @0-4; plain @5"
 OLD_EPOCHS, NEW_EPOCHS = {0: 0, 6: 1}, {0: 0, 6: 2}
@@ -123,3 +123,15 @@ def test_what_a_later_leader_was_sent_again_at_the_same_offset_is_not_lost(tmp_p
         (f"{COMMON}; plain @6", {"leader_epochs": NEW_EPOCHS}),
     )
     assert [row["offset"] for row in lost_in(tmp_path)] == [7]
+
+
+def test_what_a_copy_set_aside_was_written_later_overrules_nobody(tmp_path: Path) -> None:
+    forged(
+        tmp_path,
+        (f"{COMMON}; plain @6-7", {"leader_epochs": OLD_EPOCHS}),
+        (f"{COMMON}; plain @6", {"leader_epochs": NEW_EPOCHS}),
+    )
+    folder = tmp_path / "broker-2" / "t-0"
+    folder.rename(folder.with_name("t-0.0123456789abcdef0123456789abcdef-stray"))
+    (group,) = groups_under(tmp_path)
+    assert rows_of(group) == []

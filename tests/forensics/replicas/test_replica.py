@@ -6,11 +6,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from kforensics.forensics.examine import examine
 from kforensics.forensics.partition import Partition
 from kforensics.forensics.replicas.comparing import compared
 from kforensics.forensics.replicas.differences import Kind
 from kforensics.forensics.replicas.judgement import findings_on
-from kforensics.forensics.replicas.replica import all_copies_of, replica_groups
+from kforensics.forensics.replicas.replica import all_copies_of, replica_groups, replicas_of
 from kforensics.parsers.discover import FoundFile, discover
 from tests.forensics.cases import SAMPLES, partitions_under
 from tests.forensics.forge import forge
@@ -81,17 +84,36 @@ def test_partitions_of_a_single_broker_have_no_replicas() -> None:
 
 
 def test_a_follower_that_has_fetched_what_its_leader_had_cleaned_is_innocent(tmp_path: Path) -> None:
-    """Its own cleaner has not been there, and says so; the leader has cleaned on since."""
-    fetched = {0: "plain @2; plain @5; plain @6", 7: "plain @7"}
-    records = {at: [(b"k", b"%d" % at)] for at in (2, 5, 6, 7)}
+    """Its own cleaner has not been there, and says so; the leader has cleaned on since, and a third one not at all."""
+    whole = "; ".join(f"plain @{offset}" for offset in range(7))
+    records = {at: [(b"k", b"%d" % at)] for at in range(8)}
     forged(
         tmp_path,
         ({0: "plain @6", 7: "plain @7"}, {"compacted": True, "records": records}),
-        (fetched, {"records": records}),
+        ({0: "plain @2; plain @5; plain @6", 7: "plain @7"}, {"records": records}),
+        ({0: whole, 7: "plain @7"}, {"records": records}),
     )
     comparison = compare(tmp_path)
-    assert [(one.kind, one.first_offset, one.last_offset) for one in comparison.differences] == [(Kind.CLEANED, 2, 5)]
+    assert {one.kind for one in comparison.differences} == {Kind.CLEANED}
+    assert [(one.first_offset, one.last_offset) for one in comparison.differences] == [(2, 5), (0, 5), (0, 4)]
     assert findings_on(comparison) == ()
+
+
+def test_an_epoch_begins_where_the_checkpoint_or_the_first_batch_has_it(tmp_path: Path) -> None:
+    """What was first in it may have been cleaned away; and a broker may have been stopped before it noted an epoch."""
+    noted = {"t-0/leader-epoch-checkpoint": b"0\n2\n0 0\n3 4\n"}
+    log = {0: "plain @0-2; plain @6", 7: "plain @7"}
+    forge(tmp_path, log, leader_epochs={0: 0, 6: 3, 7: 5}, compacted=True, replaced=noted)
+    (replica,) = replicas_of([examine(one, RULES) for one in partitions_under(tmp_path)])
+    assert replica.epoch_starts == ((0, 0), (3, 4), (5, 7))
+    assert replica.noted_epochs == {0: 0, 3: 4}
+
+
+@pytest.mark.parametrize("content", [b"0\n1\n0 -4\n", b"0\nmany\n", None], ids=["negative", "unparsable", "absent"])
+def test_a_checkpoint_of_epochs_that_a_broker_would_refuse_says_nothing(tmp_path: Path, content: bytes | None) -> None:
+    forge(tmp_path, "plain @0; plain @1", leader_epochs={0: 2}, replaced={"t-0/leader-epoch-checkpoint": content})
+    (replica,) = replicas_of([examine(one, RULES) for one in partitions_under(tmp_path)])
+    assert replica.epoch_starts == ((2, 0),)
 
 
 def test_an_empty_replica_lacks_everything(tmp_path: Path) -> None:

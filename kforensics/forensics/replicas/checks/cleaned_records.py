@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from kforensics.forensics.bounded import first_findings
 from kforensics.forensics.findings import Exactness, Finding, codes
 from kforensics.forensics.replicas.comparison import Comparison
+from kforensics.forensics.replicas.differences import Kind
 from kforensics.forensics.replicas.keys import KeyDifference, Lost
 from kforensics.forensics.replicas.same_offsets import RecordDifference
 
@@ -76,9 +77,17 @@ def _of_key(comparison: Comparison, found: KeyDifference) -> Finding:
             "offset": found.offset,
             "older_offset": found.older_offset,
         },
+        cause="replica-divergence" if _is_told(comparison, found) else None,
         exactness=Exactness.APPROXIMATE if found.lost is Lost.KEY else Exactness.EXACT,
         benign=_benign(found),
     )
+
+
+def _is_told(comparison: Comparison, found: KeyDifference) -> bool:
+    """Return whether the batch of the newer record is missing or damaged, which is a finding of its own."""
+    first, second = sorted((found.lacking, found.having), key=lambda one: one.number)
+    ranges = comparison.of_pair(first, second, Kind.MISSING, Kind.DAMAGED)
+    return any(one.first_offset <= found.offset <= one.last_offset for one in ranges)
 
 
 def _benign(found: KeyDifference) -> tuple[str, ...]:

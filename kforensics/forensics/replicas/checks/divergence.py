@@ -32,7 +32,7 @@ Keep copies of all replicas of {topic}-{partition}, decide by the leader epochs 
 SAID = (Kind.DIVERGED, Kind.LEADER_EPOCH, Kind.DAMAGED, Kind.MISSING)
 TAIL = "a tail that was never committed, and is cut off when the replica follows again"
 AGE = "that is up to five seconds old"
-NOT_CLEANED = "cleaned at different times: no, no cleaner has been here"
+NOT_CLEANED = "cleaned at different times: no, that leaves other traces"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,8 @@ class _Branch:
 def findings(comparison: Comparison) -> Iterator[Finding]:
     """Yield each range in which a replica differs from others, once for all it differs from in the same way."""
     branches = _branches(comparison)
-    yield from first_findings((_finding(comparison, branch) for branch in branches), len(branches))
+    left_out = sum(one.left_out for one in comparison.differences)
+    yield from first_findings((_finding(comparison, branch) for branch in branches), len(branches) + left_out)
 
 
 def _branches(comparison: Comparison) -> list[_Branch]:

@@ -72,6 +72,7 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
             "leader_epoch": elected,
         },
         benign=benign,
+        cause=_cause(comparison, replica, knowing),
     )
 
 
@@ -102,8 +103,6 @@ def _elected_since(replica: Replica, other: Replica) -> int | None:
 
 
 def _lag(comparison: Comparison, replica: Replica, longest: Replica) -> Finding:
-    first, second = sorted((replica, longest), key=lambda one: one.number)
-    diverged = comparison.of_pair(first, second, Kind.DIVERGED)
     return comparison.finding(
         replica,
         CODES["replica-lag"],
@@ -111,8 +110,14 @@ def _lag(comparison: Comparison, replica: Replica, longest: Replica) -> Finding:
         offsets=(replica.end, longest.end - 1),
         evidence={"other": longest.partition.folder, "log_end_offset": replica.end, "lag": longest.end - replica.end},
         benign=(COPIED_BEFORE,),
-        cause="replica-divergence" if diverged else None,
+        cause=_cause(comparison, replica, longest),
     )
+
+
+def _cause(comparison: Comparison, replica: Replica, other: Replica) -> str | None:
+    """Return the finding that an early end follows from: of two that went separate ways one has gone further."""
+    first, second = sorted((replica, other), key=lambda one: one.number)
+    return "replica-divergence" if comparison.of_pair(first, second, Kind.DIVERGED) else None
 
 
 def _starts(comparison: Comparison) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from kforensics.forensics.replicas import keys
 from kforensics.forensics.replicas.checks.cleaned_records import findings
 from kforensics.forensics.replicas.differences import Kind
 from kforensics.forensics.replicas.judgement import findings_on
-from tests.forensics.forge import Content
+from tests.forensics.forge import Content, file_of, patch
 from tests.forensics.replicas.replicas import GROUPS, compare, compared_group, forged, told
 
 FIRES = {
@@ -56,16 +56,53 @@ def test_a_replica_that_was_cleaned_further_says_the_same(tmp_path: Path) -> Non
     assert findings_on(comparison) == ()
 
 
-def test_records_of_an_aborted_transaction_do_not_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", ["plain @0; M 1 0 A 3 @3", "plain @0"], ids=["marker kept", "marker gone"])
+def test_records_of_an_aborted_transaction_do_not_count(tmp_path: Path, left: str) -> None:
     """The cleaner takes them first, whatever their keys."""
     log = "plain @0; D 1 0 0-1 @1-2 T; M 1 0 A 3 @3"
     records = {0: [(b"a", b"0")], 1: [(b"a", b"1"), (b"b", b"2")]}
     forged(
         tmp_path,
         ({0: log, 4: "plain @4"}, {"records": records}),
-        ({0: "plain @0; M 1 0 A 3 @3", 4: "plain @4"}, {**CLEANED, "records": records}),
+        ({0: left, 4: "plain @4"}, {**CLEANED, "records": records}),
     )
     assert findings_on(compare(tmp_path)) == ()
+
+
+def test_records_without_a_key_do_not_count(tmp_path: Path) -> None:
+    records = {0: [(None, b"0")], 1: [(b"a", b"1")]}
+    forged(
+        tmp_path,
+        ({0: "plain @0; plain @1", 2: "plain @2"}, {"records": records}),
+        ({0: "plain @1", 2: "plain @2"}, {**CLEANED, "records": records}),
+    )
+    assert findings_on(compare(tmp_path)) == ()
+
+
+def test_a_transaction_that_a_replica_that_lags_has_not_seen_the_end_of_decides_nothing(tmp_path: Path) -> None:
+    records = {0: [(b"a", b"0")], 1: [(b"a", b"1")], 2: [(b"x", b"2")], 4: [(b"x", b"4")]}
+    forged(
+        tmp_path,
+        ("plain @0; D 1 0 0-0 @1 T; plain @2", {"records": records}),
+        ({0: "D 1 0 0-0 @1 T; M 1 0 C 3 @3", 4: "plain @4"}, {**CLEANED, "records": records}),
+    )
+    assert list(findings(compare(tmp_path))) == []
+
+
+@pytest.mark.parametrize("cleaned_behind", [False, True], ids=["behind the range", "in the range"])
+def test_what_a_damaged_batch_held_follows_from_the_damage(tmp_path: Path, cleaned_behind: bool) -> None:
+    """The record that the cleaner took gave way to one that cannot be read any more."""
+    records = {at: [(b"a", b"%d" % at)] for at in range(3)} | {at: [(b"b", b"%d" % at)] for at in range(3, 5)}
+    left = "plain @0; plain @2" if cleaned_behind else "plain @0; plain @2; plain @3"
+    forged(
+        tmp_path,
+        ({0: "plain @0; plain @1; plain @2; plain @3", 4: "plain @4"}, {"records": records}),
+        ({0: left, 4: "plain @4"}, {**CLEANED, "records": records}),
+    )
+    patch(file_of(tmp_path / "broker-2" / "t-0"), 2, fix_crc=False, max_timestamp=1)
+    found = [(one.code.name, one.first_offset, one.last_offset, one.cause) for one in findings_on(compare(tmp_path))]
+    lost = [(KEY, 0, 2, "replica-divergence")] if cleaned_behind else []
+    assert found == [("replica-divergence", 2, 2, None), *lost]
 
 
 def test_a_key_of_which_a_replica_that_lags_has_not_seen_the_tombstone_is_not_lost(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from kforensics.forensics.replicas.comparing import compared
 from kforensics.forensics.replicas.elections import Election
 from tests.forensics.cases import partitions_under
 from tests.forensics.forge import Segments
-from tests.forensics.replicas.replicas import RULES, compare, compared_group, forged, told
+from tests.forensics.replicas.replicas import RULES, compare, compared_group, forged, groups_under, told
 
 FIRES = {
     "replica-truncated": "test_an_end_below_what_was_committed_is_found",
@@ -94,3 +94,22 @@ def test_a_leader_that_ends_before_the_tail_of_another_one_cuts_it_off(
 def test_a_lag_behind_a_branch_follows_from_it() -> None:
     (found,) = findings(compared_group("unclean-0"))
     assert (found.code.name, found.cause) == (LAG, "replica-divergence")
+
+
+def test_an_end_below_what_another_branch_has_committed_follows_from_it(tmp_path: Path) -> None:
+    forged(
+        tmp_path,
+        ("plain @0-4; plain @5-9; plain @10", {"leader_epochs": {0: 0, 5: 1}}),
+        ("plain @0-4; D 1 0 0-0 @5 N", {"leader_epochs": {0: 0, 5: 2}}),
+    )
+    found = list(findings(compare(tmp_path)))
+    assert told(found) == [(TRUNCATED, Severity.WARNING, 6, 10)]
+    assert found[0].cause == "replica-divergence"
+
+
+def test_a_copy_set_aside_that_goes_further_makes_nobody_lag(tmp_path: Path) -> None:
+    forged(tmp_path, (SHORT, {}), (LONG, {}))
+    folder = tmp_path / "broker-2" / "t-0"
+    folder.rename(folder.with_name("t-0.0123456789abcdef0123456789abcdef-stray"))
+    (group,) = groups_under(tmp_path)
+    assert list(findings(compared(group, RULES))) == []

@@ -42,9 +42,11 @@ def test_transactions_of_another_branch_are_not_compared(tmp_path: Path) -> None
     assert list(findings(compare(tmp_path))) == []
 
 
-def test_transactions_that_began_before_one_of_the_logs_are_not_compared(tmp_path: Path) -> None:
-    whole = "D 1 0 0-4 @0-4 T; D 1 0 5-5 @5-5 T; M 1 0 A 3 @6"
-    forged(tmp_path, ({0: whole}, {}), ({5: "D 1 0 5-5 @5-5 T; M 1 0 A 3 @6"}, {}))
+@pytest.mark.parametrize("turned", [False, True])
+def test_transactions_that_began_before_one_of_the_logs_are_not_compared(tmp_path: Path, turned: bool) -> None:
+    whole = {0: "D 1 0 0-4 @0-4 T; D 1 0 5-5 @5-5 T; M 1 0 A 3 @6"}
+    sides = (whole, {5: "D 1 0 5-5 @5-5 T; M 1 0 A 3 @6"})
+    forged(tmp_path, *((side, {}) for side in (sides[::-1] if turned else sides)))
     assert list(findings(compare(tmp_path))) == []
 
 
@@ -121,3 +123,51 @@ def test_a_first_batch_that_is_gone_moves_the_beginning(tmp_path: Path) -> None:
     (found,) = findings(compare(tmp_path))
     assert told([found]) == [(STATE, Severity.ERROR, 1, 3)]
     assert found.message.endswith("begins at offset 2.")
+
+
+@pytest.mark.parametrize(("gone", "offsets"), [((0, 5), (0, 5)), ((6, 7), (6, 7))], ids=["the first", "the second"])
+def test_a_transaction_that_is_all_gone_is_found(
+    tmp_path: Path, gone: tuple[int, int], offsets: tuple[int, int]
+) -> None:
+    log = f"{TWICE}; plain @8"
+    forged(tmp_path, (log, {}), (log, {}))
+    for base_offset in gone:
+        drop(file_of(tmp_path / "broker-2" / "t-0"), base_offset)
+    (found,) = findings(compare(tmp_path))
+    assert told([found]) == [(STATE, Severity.ERROR, *offsets)]
+    assert (found.evidence["how"], found.cause) == ("absent", "replica-divergence")
+
+
+def test_a_marker_of_which_a_disk_has_changed_a_bit_is_found(tmp_path: Path) -> None:
+    forged(tmp_path, (ABORTED, {}), (ABORTED, {}))
+    log = file_of(tmp_path / "broker-2" / "t-0")
+    data = bytearray(log.read_bytes())
+    # The key of the marker, its version and its type: 0 for ABORT, 1 for COMMIT.
+    at = data.rindex(b"\x08\x00\x00\x00\x00") + 4
+    data[at] = 1
+    log.write_bytes(data)
+    (found,) = findings(compare(tmp_path))
+    assert (found.evidence["how"], found.evidence["outcome"], found.evidence["instead"]) == (
+        *("outcome", "aborted", "committed"),
+    )
+    assert found.cause == "replica-divergence"
+
+
+def test_a_last_stable_offset_of_another_branch_follows_from_it(tmp_path: Path) -> None:
+    forged(
+        tmp_path,
+        ("plain @0; D 1 0 0-0 @1 T", {"leader_epochs": {0: 0, 1: 1}}),
+        ("plain @0; plain @1", {"leader_epochs": {0: 0, 1: 2}}),
+    )
+    (found,) = findings(compare(tmp_path))
+    assert told([found]) == [(REGRESSED, Severity.WARNING, 1, 1)]
+    assert found.cause == "replica-divergence"
+
+
+def test_a_transaction_that_is_all_gone_behind_one_that_begins_elsewhere_is_found(tmp_path: Path) -> None:
+    log = "D 1 0 0-0 @0 T; D 1 0 1-1 @1 T; M 1 0 C 3 @2; D 1 0 2-2 @3 T; M 1 0 C 3 @4; plain @5"
+    forged(tmp_path, (log, {}), (log, {}))
+    for base_offset in (0, 3, 4):
+        drop(file_of(tmp_path / "broker-2" / "t-0"), base_offset)
+    found = [(one.first_offset, one.evidence["how"]) for one in findings(compare(tmp_path))]
+    assert sorted(found) == [(0, "first offset"), (3, "absent")]
