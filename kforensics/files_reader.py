@@ -10,12 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kforensics.errors import InputError
-from kforensics.parsers.batches import walk
 from kforensics.parsers.discover import FoundFile
 from kforensics.parsers.file_rows import LOG_KINDS, Reading, file_rows
 from kforensics.parsers.kernels.choice import Choice
+from kforensics.parsers.known_files import recognised
 from kforensics.parsers.log_names import parse_file_name
-from kforensics.parsers.rows import Batch, Damage
+from kforensics.parsers.rows import Damage
 from kforensics.parsers.selection import Selection, start_position
 from kforensics.parsers.source import Source, file_name, open_source
 from kforensics.render.streams import Meter, MeteredSource
@@ -160,20 +160,12 @@ def opened(
     for found in files:
         try:
             with open_source(found.path) as source:
-                known = _recognised(found, source)
+                known = recognised(found, source)
                 if judge and known.kind in LOG_KINDS:
                     judge.turn_to(known)
                 yield known, MeteredSource(source, meter) if meter else source, _start(selection, known, source)
         except InputError as error:
             unread(error)
-
-
-def _recognised(found: FoundFile, source: Source) -> FoundFile:
-    """Return a file under a strange name as the log it is, if it begins with a batch that checks out."""
-    if found.kind != "unknown":
-        return found
-    first = next(iter(walk(source)), None)
-    return replace(found, kind="log") if isinstance(first, Batch) and first.crc_valid else found
 
 
 def _start(selection: Selection, found: FoundFile, source: Source) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from kforensics.forensics.asked import Asked, arrived, finished, judged_whole, summarised, task_of
 from kforensics.forensics.examine import Examination
-from kforensics.forensics.judgement import Judgement
+from kforensics.forensics.judgement import Judgement, with_records
 from kforensics.forensics.partition import Partition
 from kforensics.forensics.splits import SPLIT_SIZE, splits_of
 from kforensics.forensics.stretch import Split
@@ -131,7 +131,7 @@ def _ordered(
             merging.add(arrived(partition, stretch) for stretch in found)
         advance(_size(partition, job.splits[at]))
         if at == len(job.splits) - 1 and merging:
-            yield finished(partition, asked, merging, failed, None)
+            yield finished(partition, asked, merging, failed, partial(with_records, workers=None))
             merging = None
 
 

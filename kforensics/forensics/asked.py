@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from kforensics.errors import InputError
+from kforensics.forensics.case import Case
 from kforensics.forensics.examine import Examination
 from kforensics.forensics.families import GROUPS
 from kforensics.forensics.judgement import Judgement, judge, noters_of, unread, with_records
@@ -13,6 +16,9 @@ from kforensics.forensics.rules import Rules
 from kforensics.forensics.stretch import Split, Stretch, Task, gathered, stretches
 
 __all__ = ["Asked", "arrived", "departing", "finished", "judged_whole", "summarised", "task_of"]
+
+
+IntoRecords = Callable[[Case], Case]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ def judged_whole(partition: Partition, asked: Asked, workers: int | None) -> Jud
             examination.add(stretches(task, Split(segment)))
     except InputError as error:
         return unread(partition.place, partition.folder, partition.size, str(error))
-    return finished(partition, asked, examination, None, workers)
+    return finished(partition, asked, examination, None, partial(with_records, workers=workers))
 
 
 def summarised(
@@ -90,7 +96,7 @@ def arrived(partition: Partition, stretch: Stretch) -> Stretch:
 
 
 def finished(
-    partition: Partition, asked: Asked, examination: Examination, failed: str | None, workers: int | None
+    partition: Partition, asked: Asked, examination: Examination, failed: str | None, into_records: IntoRecords
 ) -> Judgement:
     """Return what is to be said of a partition all of whose stretches were taken.
 
@@ -99,12 +105,12 @@ def finished(
         asked: what to look for.
         examination: has taken them.
         failed: why one of them could not be read, None if all could.
-        workers: as for :func:`task_of`.
+        into_records: looks into the records of a case, where that is asked for.
     """
     if failed:
         return unread(partition.place, partition.folder, partition.size, failed)
     try:
         case = examination.case()
-        return judge(with_records(case, workers) if asked.records else case, GROUPS[asked.families])
+        return judge(into_records(case) if asked.records else case, GROUPS[asked.families])
     except InputError as error:
         return unread(partition.place, partition.folder, partition.size, str(error))

@@ -31,6 +31,7 @@ __all__ = [
     "Place",
     "RecordEvidence",
     "evidence_of",
+    "looked_through",
     "record_evidence",
 ]
 
@@ -199,12 +200,31 @@ def evidence_of(
         InputError: the segment cannot be read.
     """
     found = RecordEvidence()
+    for _, evidence in looked_through(partition, split, kernels, workers):
+        found = found.merged(evidence)
+    return found
+
+
+def looked_through(
+    partition: Partition, split: Split, kernels: Choice = kernels_for, workers: int | None = None
+) -> Iterator[tuple[HashColumns | None, RecordEvidence]]:
+    """Yield the data records of a range of a segment, chunk by chunk, with what they say; at last, what is behind them.
+
+    Args:
+        partition: its files.
+        split: the range.
+        kernels: as for :func:`record_evidence`, as is the next one.
+        workers: see there.
+
+    Raises:
+        InputError: the segment cannot be read.
+    """
     with open_source(partition.segments[split.segment].path) as source:
         damage = _BrokenBatches(source, split.segment)
         chunks = hash_chunks(source, damage.take, kernels, start=split.start, stop=split.stop, workers=workers)
         for columns in chunks:
-            found = found.merged(_of_chunk(columns, split.segment, damage.taken()))
-    return found.merged(RecordEvidence(broken=damage.taken()))
+            yield columns, _of_chunk(columns, split.segment, damage.taken())
+    yield None, RecordEvidence(broken=damage.taken())
 
 
 class _BrokenBatches:

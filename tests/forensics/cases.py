@@ -16,7 +16,7 @@ from kforensics.forensics.rules import Rules
 from kforensics.parsers.discover import FoundFile, discover
 from tests.forensics.events import NOW
 
-__all__ = ["HOUR", "SAMPLES", "case_of", "each_sample", "partitions_under", "random_log"]
+__all__ = ["HOUR", "SAMPLES", "case_in", "case_of", "each_sample", "partitions_under", "random_log"]
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 HOUR = 3_600_000
@@ -33,6 +33,11 @@ def partitions_under(folder: Path) -> list[Partition]:
 def case_of(folder: Path, *, as_of_ms: int = NOW + HOUR // 2, noters: Sequence[Noter] = ()) -> Case:
     """Return the case of the one partition in a log directory."""
     (partition,) = partitions_under(folder)
+    return case_in(partition, as_of_ms=as_of_ms, noters=noters)
+
+
+def case_in(partition: Partition, *, as_of_ms: int = NOW + HOUR // 2, noters: Sequence[Noter] = ()) -> Case:
+    """Return the case of a partition."""
     return examine(partition, Rules(as_of_ms), noters)
 
 

@@ -45,9 +45,9 @@ def stored(store: object) -> Stored:
     return {name: Counter(map(repr, table.to_pylist())) for name, table in tables.items()}
 
 
-def audit_in_process(paths: list[str], store: Path) -> Stored:
+def audit_in_process(paths: list[str], store: Path, *, records: bool = False) -> Stored:
     """Return what an audit in this process leaves."""
-    kforensics.audit(paths, output=store, as_of_ms=AS_OF_MS)
+    kforensics.audit(paths, output=store, as_of_ms=AS_OF_MS, records=records)
     return stored(store)
 
 

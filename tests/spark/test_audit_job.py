@@ -124,6 +124,16 @@ def test_splits_of_any_size_down_to_one_batch(
     _assert_same(found, expected, request)
 
 
+def test_records_of_all_samples_in_the_smallest_splits(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """What cannot be decoded, and what is there twice, found segment by segment."""
+    expected = audit_in_process([str(SAMPLES)], tmp_path / "expected", records=True)
+    assert sum(expected["duplicates"].values()) > 10
+    wanted = _asked(tmp_path / "store", SAMPLES, split_size=1, whole=0, records=True)
+    _assert_same(audit_here(spark, wanted), expected, request)
+
+
 def test_a_cluster_of_all_samples_on_a_cluster_that_loses_an_executor(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -16,12 +16,14 @@ import pyarrow as pa
 
 from kforensics.forensics.asked import Asked, judged_whole
 from kforensics.forensics.judgement import Judgement
+from kforensics.forensics.spark.contents import hashes_of, records_of, repeated_of
 from kforensics.forensics.spark.looking import FILES, IN_ITEM, PARTITION, PLANNED, UNREADABLE, items_of, looked
 from kforensics.forensics.spark.merging import judged, run_of
 from kforensics.forensics.spark.session import parallelism
 from kforensics.forensics.spark.shares import Shares, Sharing, shared_out
 from kforensics.forensics.spark.splitting import Shared, Travelling, cut, pieces_of, summary_of
 from kforensics.forensics.spark.travel import (
+    IN_BUCKET,
     IN_PARTITION,
     SCHEMA,
     Address,
@@ -125,7 +127,7 @@ def audit(spark: SparkSession, plan: Plan, asked: Asked, sink: Sink, sharing: Sh
     job = _Job(spark, plan, asked, sink, shared_out(plan.sizes, sharing), sharing.split_size)
     rounds = [job.large()] if len(job.shares.large) else []
     rounds += [job.small()] if len(job.shares.small) else []
-    outcomes = reduce(lambda some, more: some.unionAll(more), [*rounds, job.files()])
+    outcomes = _together([*rounds, job.files()])
     last = _mapped(_by_slot(outcomes, parallelism(spark), "slot"), partial(_merged, sink=sink), OUTCOMES)
     return sink.merged(row.payload for row in last.collect())
 
@@ -159,17 +161,26 @@ class _Job:
         """Return what the sink says of partitions that are read split by split."""
         shares = self.shares
         whole = self._partitions(shares.large).select("number", *Shared.__slots__, "payload")
-        segments = _mapped(whole, _pieces, SCHEMA)
-        splits = _mapped(_by_slot(segments, shares.reads, "split_slot"), partial(_cut, size=self.split_size), SCHEMA)
+        segments = _by_slot(_mapped(whole, _pieces, SCHEMA), shares.reads, "split_slot")
+        splits = _mapped(segments, partial(_cut, size=self.split_size), SCHEMA)
         read = partial(_summarised, asked=self.asked)
         summaries = _by_slot(
             _mapped(_by_slot(splits, shares.reads, "split_slot"), read, SCHEMA), shares.runs, "run_slot"
         )
         ready = summaries.sortWithinPartitions("run_slot", *IN_PARTITION)
-        runs = _mapped(ready, partial(_runs, asked=self.asked), SCHEMA)
-        last = _by_slot(_mapped(whole, _whole, SCHEMA).unionAll(runs), shares.finals, "final_slot")
+        parts = [_mapped(whole, _whole, SCHEMA), _mapped(ready, partial(_runs, asked=self.asked), SCHEMA)]
+        parts += [self._records(segments)] if self.asked.records else []
+        last = _by_slot(_together(parts), shares.finals, "final_slot")
         judging = partial(_judged, asked=self.asked, sink=self.sink)
         return _mapped(last.sortWithinPartitions("final_slot", *IN_PARTITION), judging, OUTCOMES)
+
+    def _records(self, segments: DataFrame) -> DataFrame:
+        """Return what the records of large partitions say; what joining runs needs has no part in this."""
+        readers, segments = self.shares.reads, segments.where(segments.ordinal >= 0)
+        hashes = _by_slot(_mapped(segments, _hashed, SCHEMA), readers, "split_slot")
+        repeated = _mapped(hashes.sortWithinPartitions(*IN_BUCKET), partial(_repeated, readers=readers), SCHEMA)
+        again = _by_slot(_together([segments, repeated]), readers, "split_slot")
+        return _mapped(again.sortWithinPartitions(*IN_PARTITION), _recorded, SCHEMA)
 
     def _partitions(self, share: pa.Table) -> DataFrame:
         from pyspark.sql.functions import broadcast  # as below
@@ -177,6 +188,11 @@ class _Job:
         frame = self.plan.frame
         rows = frame.where(frame.kind == PARTITION).select("number", "payload")
         return rows.join(broadcast(self.spark.createDataFrame(share)), "number")
+
+
+def _together(frames: Sequence[DataFrame]) -> DataFrame:
+    """Return the rows of all frames."""
+    return reduce(lambda some, more: some.unionAll(more), frames)
 
 
 def _by_slot(frame: DataFrame, tasks: int, slot: str) -> DataFrame:
@@ -228,6 +244,19 @@ def _cut(rows: Iterator[Row], size: int) -> Iterator[Row]:
 def _summarised(rows: Iterator[Row], asked: Asked) -> Iterator[Row]:
     for address, reading in values(rows):
         yield from _framed(summary_of(address, reading, asked))
+
+
+def _hashed(rows: Iterator[Row]) -> Iterator[Row]:
+    for address, reading in values(rows):
+        yield from _framed(hashes_of(address, reading))
+
+
+def _repeated(rows: Iterator[Row], readers: int) -> Iterator[Row]:
+    return _framed(repeated_of(values(rows), readers))
+
+
+def _recorded(rows: Iterator[Row]) -> Iterator[Row]:
+    return _framed(records_of(values(rows)))
 
 
 def _runs(rows: Iterator[Row], asked: Asked) -> Iterator[Row]:

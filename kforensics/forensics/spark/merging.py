@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import groupby
+from functools import partial
+from itertools import chain, groupby
 from typing import Any
 
 from kforensics.forensics.asked import Asked, arrived, departing, finished, task_of
@@ -18,6 +19,7 @@ from kforensics.forensics.log_summary import LogSummary
 from kforensics.forensics.partition import Partition
 from kforensics.forensics.replay.replay_rows import Rows
 from kforensics.forensics.replay.summary import Summary
+from kforensics.forensics.spark.contents import Recorded, into_records
 from kforensics.forensics.spark.splitting import Reading, Travelling, apart
 from kforensics.forensics.spark.travel import Address
 from kforensics.forensics.stretch import Joining, Stretch
@@ -85,7 +87,8 @@ def judged(arriving: Iterable[tuple[int, Any]], asked: Asked) -> Iterator[Judgem
     """Yield what is to be said of large partitions.
 
     Args:
-        arriving: with the number of each partition its files, then what its runs say, in the order of the log.
+        arriving: with the number of each partition its files, then what its runs say, in the order of the log,
+            and what its records say.
         asked: what to look for.
     """
     for _, some in groupby(arriving, lambda one: one[0]):
@@ -93,15 +96,19 @@ def judged(arriving: Iterable[tuple[int, Any]], asked: Asked) -> Iterator[Judgem
         yield _judged(next(values), values, asked)
 
 
-def _judged(partition: Partition, runs: Iterable[Any], asked: Asked) -> Judgement:
+def _judged(partition: Partition, arriving: Iterator[Any], asked: Asked) -> Judgement:
     examination = Examination(task_of(partition, asked, workers=0))
     failed: str | None = None
-    for value in runs:
+    of_records: Iterator[Any] = iter(())
+    for value in arriving:
+        if isinstance(value, Recorded):
+            of_records = chain([value], arriving)
+            break
         found, why = ([_rows_alone(value)], None) if isinstance(value, Rows) else value
         failed = failed or why
         if not failed:
             examination.add(arrived(partition, stretch) for stretch in found)
-    return finished(partition, asked, examination, failed, workers=0)
+    return finished(partition, asked, examination, failed, partial(into_records, arriving=of_records))
 
 
 def _rows_alone(rows: Rows) -> Stretch:

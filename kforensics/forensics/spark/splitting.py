@@ -16,7 +16,7 @@ from kforensics.forensics.spark.travel import Address
 from kforensics.forensics.splits import segment_splits
 from kforensics.forensics.stretch import Split, Stretch
 
-__all__ = ["Reading", "Shared", "Travelling", "apart", "cut", "pieces_of", "summary_of"]
+__all__ = ["IN_SEGMENT", "Reading", "Shared", "Travelling", "apart", "cut", "pieces_of", "summary_of"]
 
 # Closed transactions that travel together; what is certain needs no merging and goes straight to the end.
 ROWS_TOGETHER = 1 << 16
@@ -51,11 +51,13 @@ class Reading:
         partition: as much of it as is needed for that.
         cuts: offsets at which the log is cut.
         split: which part.
+        size: bytes of all of the partition.
     """
 
     partition: Partition
     cuts: tuple[int, ...]
     split: Split
+    size: int
 
 
 Travelling = tuple[Address, Any]
@@ -69,15 +71,15 @@ def pieces_of(number: int, partition: Partition, shared: Shared) -> Iterator[Tra
         partition: its files.
         shared: where its parts go.
     """
-    cuts, width = tuple(sorted(partition.snapshots)), shared.width
+    cuts, width, size = tuple(sorted(partition.snapshots)), shared.width, partition.size
     for first in range(0, len(partition.segments), width):
         run = range(first, min(first + width, len(partition.segments)))
         slot = shared.run_slot + first // width
         address = Address(number, shared.split_slot + first, slot, shared.final_slot)
-        yield address, Reading(_only(partition, run), cuts, Split(first))
+        yield address, Reading(_only(partition, run), cuts, Split(first), size)
         for segment in run:
             address = replace(address, split_slot=shared.split_slot + segment, ordinal=segment << IN_SEGMENT)
-            yield address, Reading(_only(partition, range(segment, segment + 1)), cuts, Split(segment))
+            yield address, Reading(_only(partition, range(segment, segment + 1)), cuts, Split(segment), size)
 
 
 def _only(partition: Partition, wanted: range) -> Partition:

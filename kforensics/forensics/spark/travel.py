@@ -16,6 +16,7 @@ import pyarrow as pa
 
 __all__ = [
     "FRAME",
+    "IN_BUCKET",
     "IN_PARTITION",
     "SCHEMA",
     "Address",
@@ -59,6 +60,8 @@ class Address:
 
 # By what rows of a partition are sorted, so that they come in the order of its log.
 IN_PARTITION = ("partition", "ordinal", "sequence", "piece")
+# Likewise for what comes to one place from many: first what belongs together, then where it is from.
+IN_BUCKET = ("partition", "ordinal", "run_slot", "final_slot", "sequence", "piece")
 SCHEMA = pa.schema(
     [
         ("partition", pa.int64()),

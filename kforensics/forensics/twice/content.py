@@ -8,7 +8,7 @@ whose whole hashes are equal find each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from kforensics.forensics.twice.content_pairs import PAIR, RUN, Window, pairs_of
 from kforensics.forensics.twice.duplicate_rows import DUPLICATE
 from kforensics.forensics.twice.spill import Spill
 
-__all__ = ["MEMORY", "content_duplicates"]
+__all__ = ["MEMORY", "content_duplicates", "paired"]
 
 MEMORY = 256 << 20
 HASH_BITS = 64
@@ -47,18 +47,37 @@ def content_duplicates(
         memory: bytes to work in, about; what takes more goes into temporary files.
         window: how soon a retry comes; None for Kafka's defaults.
     """
-    window = window or Window()
     table, batches = _repeated_table(reading, report, memory)
     if table is None:
         return
-    room = memory // SHARES
-    with Spill(ENTRY, room, 1 << BUCKET_BITS, lambda rows: _first_bits(rows["low"], BUCKET_BITS)) as found:
-        for chunk in reading.chunks(_say_nothing):
-            found.add(entries(chunk, table[_first_bits(chunk.columns.low, _bits(table))], reading))
-        del table
-        buckets = min(max(2 * found.rows * PAIR.itemsize // room, 1), MOST_BUCKETS)
-        with Spill(PAIR, room, buckets, lambda rows: _part(rows["second"]["batch"], batches, buckets)) as pairs:
-            for bucket in found.buckets():
+    found = _entries(reading, table)
+    del table  # the entries have it, as long as they come
+    yield from paired(found, lambda: batches, memory=memory, window=window)
+
+
+def _entries(reading: Reading, table: Records) -> Iterator[Records]:
+    for chunk in reading.chunks(_say_nothing):
+        yield entries(chunk, table[_first_bits(chunk.columns.low, _bits(table))], reading)
+
+
+def paired(
+    found: Iterable[Records], batches: Callable[[], int], *, memory: int = MEMORY, window: Window | None = None
+) -> Iterator[Records]:
+    """Yield the rows of :func:`content_duplicates` of the records that may be there twice.
+
+    Args:
+        found: ENTRY rows, in the order of the log; all that occur twice are among them.
+        batches: says how many batches there are, once all entries were taken.
+        memory: bytes to work in, about.
+        window: how soon a retry comes; None for Kafka's defaults.
+    """
+    window, room = window or Window(), memory // SHARES
+    with Spill(ENTRY, room, 1 << BUCKET_BITS, lambda rows: _first_bits(rows["low"], BUCKET_BITS)) as kept:
+        for rows in found:
+            kept.add(rows)
+        buckets, many = min(max(2 * kept.rows * PAIR.itemsize // room, 1), MOST_BUCKETS), batches()
+        with Spill(PAIR, room, buckets, lambda rows: _part(rows["second"]["batch"], many, buckets)) as pairs:
+            for bucket in kept.buckets():
                 for some in pairs_of(bucket, window):
                     pairs.add(some)
             yield from _runs(pairs.buckets(), window)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from kforensics.forensics.replay.results import Records
-from kforensics.parsers.batch_columns import BatchColumns
 from kforensics.parsers.hash_columns import HashColumns, hash_chunks
 from kforensics.parsers.kernels.choice import Choice, kernels_for
 from kforensics.parsers.rows import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, Damage
 from kforensics.parsers.source import open_source
 
-__all__ = ["ENTRY", "Chunk", "Reading", "entries", "hidden_batches", "hidden_intervals"]
+__all__ = ["ENTRY", "Batches", "Chunk", "Reading", "entries", "hidden_batches", "hidden_intervals"]
 
 Report = Callable[[int, Damage], None]
 
@@ -42,6 +42,22 @@ ENTRY = np.dtype(
         ("is_hidden", "?"),  # whether a read_committed consumer does not get it
     ]
 )
+
+
+class Batches(Protocol):
+    """Batches, as columns."""
+
+    @property
+    def base_offset(self) -> Records:
+        """First offset of each."""
+
+    @property
+    def attributes(self) -> Records:
+        """Attributes of each, as stored."""
+
+    @property
+    def producer_id(self) -> Records:
+        """Producer id of each, -1 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +93,7 @@ class Reading:
                     records += len(columns)
                     batches += len(columns.position)
 
-    def hides(self, batches: HashColumns | BatchColumns) -> Records:
+    def hides(self, batches: Batches) -> Records:
         """Return which batches a read_committed consumer gets nothing of."""
         hidden = hidden_batches(batches, self.hidden)
         if self.last_stable_offset is not None:
@@ -118,7 +134,7 @@ def hidden_intervals(transactions: Records | None) -> Records:
     return intervals
 
 
-def hidden_batches(columns: HashColumns | BatchColumns, hidden: Records) -> Records:
+def hidden_batches(columns: Batches, hidden: Records) -> Records:
     """Return which batches lie in a hidden transaction of their producer.
 
     Args:

@@ -20,7 +20,7 @@ from kforensics.parsers.batch_reader import batch_chunks
 from kforensics.parsers.kernels.choice import Choice, kernels_for
 from kforensics.parsers.source import open_source
 
-__all__ = ["MEMORY", "duplicate_rows", "duplicates_of"]
+__all__ = ["MEMORY", "batch_duplicates_of", "duplicate_rows", "duplicates_of", "reading_of"]
 
 # Bytes that the search for records may take before it goes to temporary files.
 MEMORY = 256 << 20
@@ -41,14 +41,34 @@ def duplicates_of(
     Raises:
         InputError: a segment cannot be read.
     """
+    reading = reading_of(case, kernels, workers)
+    yield from batch_duplicates_of(case, reading)
+    yield from content_duplicates(reading, _ignored, memory=memory)
+
+
+def reading_of(case: Case, kernels: Choice = kernels_for, workers: int | None = None) -> Reading:
+    """Return how to read the records of a partition.
+
+    Args:
+        case: the partition.
+        kernels: gives the compiled kernels.
+        workers: as for :func:`duplicates_of`.
+    """
     offsets, _ = last_stable_offsets(case.ledger, case.log_start_offset, np.array([case.log_end_offset]))
     uncommitted = (hidden_intervals(rows[rows["ending"] != Ending.COMMITTED]) for rows in case.ledger)
     hidden = np.concatenate([hidden_intervals(None), *uncommitted])
     paths = [segment.path for segment in case.partition.segments]
-    reading = Reading(paths, hidden, int(offsets[0]), kernels, workers)
+    return Reading(paths, hidden, int(offsets[0]), kernels, workers)
+
+
+def batch_duplicates_of(case: Case, reading: Reading) -> Iterator[Records]:
+    """Yield DUPLICATE records of batches with the same sequences; the log is read for them only if the replay met any.
+
+    Raises:
+        InputError: a segment cannot be read.
+    """
     if case.judges_sequences and len(case.anomalies):
-        yield sequence_duplicates(case.anomalies, lambda: _batches(case, kernels, workers), reading)
-    yield from content_duplicates(reading, _ignored, memory=memory)
+        yield sequence_duplicates(case.anomalies, lambda: _batches(case, reading.kernels, reading.workers), reading)
 
 
 def _batches(case: Case, kernels: Choice, workers: int | None) -> Iterator[BatchColumns]:
