@@ -13,10 +13,9 @@ from kforensics.dumplog.options import ToolOptions
 from kforensics.errors import InputError, UsageError
 from kforensics.files_reader import Convert, FilesReader, Isolation, drained, judge_of, kind_to_read, opened, served
 from kforensics.parsers.codecs import DEFAULT_BUDGET
-from kforensics.parsers.discover import FoundFile, Unreadable, discover
+from kforensics.parsers.discover import FoundFile, Unreadable, as_named, discover
 from kforensics.parsers.file_rows import LOG_KINDS, Reading, damage_rows, table_of
 from kforensics.parsers.kernels.choice import kernels_for
-from kforensics.parsers.known_files import as_named
 from kforensics.parsers.rows import Damage
 from kforensics.parsers.selection import Selection
 from kforensics.render.formats import ONE_TABLE, BytesFormat, Format

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kforensics.errors import InputError, InputMissingError
 from kforensics.parsers.folders import Entry, Folders, folders_of
 from kforensics.parsers.log_names import FolderName, parse_file_name, parse_folder_name
 from kforensics.parsers.source import open_source
 
-__all__ = ["FoundFile", "FoundFolder", "Unreadable", "discover", "look_into", "outline"]
+__all__ = ["FoundFile", "FoundFolder", "Unreadable", "as_named", "discover", "look_into", "outline"]
 
 UNKNOWN = "unknown"
+SEGMENT_SUFFIXES = ("log", "index", "timeindex", "txnindex", "snapshot", "checkpoint")
 # Files that lie in a log directory and never in a partition's folder.
 ROOT_KINDS = ("meta-properties", "clean-shutdown", "offset-checkpoint", "lock")
 
@@ -95,6 +96,15 @@ def look_into(folder: FoundFolder) -> Iterator[Found]:
     for row in _Walk(folders, folder.above).inside(folder):
         if not isinstance(row, FoundFolder):
             yield row
+
+
+def as_named(found: FoundFile) -> FoundFile:
+    """Return a file that the user named himself as what its suffix says, whatever stands before the suffix.
+
+    Under a folder the whole name must be one of Kafka's: ``server.log`` is no segment.
+    """
+    suffix = found.path.rpartition(".")[2]
+    return replace(found, kind=suffix) if found.kind == UNKNOWN and suffix in SEGMENT_SUFFIXES else found
 
 
 def _under(path: str, *, defers: bool) -> Iterator[Found | FoundFolder]:

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from kforensics.forensics.partition import LogDir, Partition, partitions_of
 from kforensics.forensics.spark.travel import packed
-from kforensics.parsers.discover import FoundFile, FoundFolder, Unreadable, look_into, outline
-from kforensics.parsers.known_files import as_named
+from kforensics.parsers.discover import FoundFile, FoundFolder, Unreadable, as_named, look_into, outline
 from kforensics.parsers.source import file_name
 
 __all__ = ["FILES", "IN_ITEM", "PARTITION", "PLANNED", "UNREADABLE", "Looked", "items_of", "looked"]
