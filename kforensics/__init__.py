@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kforensics.version import __version__
+
 if TYPE_CHECKING:
     from kforensics.api import Dump, dump
     from kforensics.forensics.spark import register
     from kforensics.verdicts_api import Audit, audit, duplicates, lso, producers, scan, transactions, verify
 
-__version__ = "0.1.0"
 __all__ = [
     "Audit",
     "Dump",

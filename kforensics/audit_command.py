@@ -46,7 +46,7 @@ def run_audit(words: Mapping[str, Any]) -> int:
         checksums=words["checksums"],
         command=tuple(sys.argv[1:]),
     )
-    report, tally = Report(found.rules.as_of_ms), Tally(found.unreadable)
+    report, tally = Report(found.rules.as_of_ms, places=found.unreadable), Tally(found.unreadable)
     kept: list[Judgement] = []
     with metered(_size(found), wanted=False if words["quiet"] else words["progress"]) as meter:
         advance = meter.advance if meter else _nothing

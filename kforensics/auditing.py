@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from kforensics.parsers.discover import FoundFile
 from kforensics.parsers.source import open_source
 from kforensics.parsers.tables import TABLES, Table
 from kforensics.pool import judgements
+from kforensics.version import __version__
 
 __all__ = ["STORED", "AuditRequest", "Stages", "audited", "judged", "sha256_of"]
 
@@ -131,7 +131,7 @@ def _manifest(
 ) -> dict[str, Any]:
     return {
         "schema": "kforensics-store/1",
-        "version": version("kforensics"),
+        "version": __version__,
         "command": list(request.command),
         "as_of_ms": found.rules.as_of_ms,
         "options": {

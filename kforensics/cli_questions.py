@@ -217,7 +217,7 @@ def verify(
     raise typer.Exit(run_verify(context.params))
 
 
-def audit(
+def audit(  # long: one parameter per option
     context: typer.Context,
     paths: Paths = None,
     *,

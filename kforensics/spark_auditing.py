@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
-from importlib.metadata import version
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from kforensics.parsers.discover import FoundFile, Unreadable
 from kforensics.parsers.tables import Table, columns
 from kforensics.render.report import Report
 from kforensics.render.staged_store import Part, StagedStore, TaskParts
+from kforensics.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -164,6 +164,7 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
         if store:
             tables = {**STORED, CHECKSUMS.name: CHECKSUMS} if request.checksums else STORED
             store.finish(outcome.parts, tables, _manifest(spark, plan, request, as_of_ms, stages))
+    outcome.report.places = plan.unreadable
     return Audited(outcome.report, plan.unreadable, plan.named)
 
 
@@ -173,7 +174,7 @@ def _manifest(
     tables: Sequence[str] = ["files", "checksums"] if request.checksums else ["files"]
     return {
         "schema": "kforensics-store/1",
-        "version": version("kforensics"),
+        "version": __version__,
         "command": list(request.command),
         "as_of_ms": as_of_ms,
         "options": {

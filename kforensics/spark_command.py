@@ -10,6 +10,7 @@ from typing import Any
 
 from kforensics.arguments import moment_ms
 from kforensics.errors import UsageError
+from kforensics.forensics.spark.audit_job import Plan
 from kforensics.forensics.spark.session import session
 from kforensics.forensics.splits import SPLIT_SIZE
 from kforensics.parsers.source import is_uri
@@ -34,15 +35,11 @@ def run_spark_audit(words: Mapping[str, Any]) -> int:
         EngineError: Spark does not start, or breaks off.
     """
     fail_on, request = severity_of(words["fail_on"]), _request(words)
-    spark = session(words["master"], {**_shown(words), **_properties(words["conf"] or ())})
-    try:
+    with session(words["master"], {**_shown(words), **_properties(words["conf"] or ())}) as spark:
         plan = planned(spark, request)
-        for place in plan.named:
-            say(f"cannot read {place.path}: {place.why}")
+        _say_unreadable(plan)
         audited = audited_on_spark(spark, plan, request)
-    finally:
-        spark.stop()
-    if request.as_of_ms is None and not words["quiet"]:
+    if request.as_of_ms is None and audited.report.partitions and not words["quiet"]:
         say(
             f"judged as of {moment(audited.report.as_of_ms)} UTC, when the newest of these files was written;"
             " --as-of sets another time"
@@ -52,6 +49,13 @@ def run_spark_audit(words: Mapping[str, Any]) -> int:
         say(f"the evidence of {amount(audited.report.partitions, 'partition')} is in {request.output}")
     report = audited.report
     return Tally(audited.unreadable + report.unread_count, report.worst).code(fail_on)
+
+
+def _say_unreadable(plan: Plan) -> None:
+    for place in plan.named:
+        say(f"cannot read {place.path}: {place.why}")
+    if more := plan.unreadable - len(plan.named):
+        say(f"… and {more:,} more that cannot be read")
 
 
 def _request(words: Mapping[str, Any]) -> SparkRequest:

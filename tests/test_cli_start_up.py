@@ -64,6 +64,7 @@ def test_help_loads_nothing_of_a_dump(words: list[str]) -> None:
         "kforensics.cli_questions",
         "kforensics.cli_values",
         "kforensics.errors",
+        "kforensics.version",
     }
 
 

@@ -222,3 +222,18 @@ class Sorted:
     def __iter__(self) -> Iterator[Records]:
         for number in range(self.ranges):
             yield self.read(number)
+
+    def between(self, first: int, last: int) -> Iterator[Records]:
+        """Yield the records with a key from the first to the last, this included, range by range."""
+        for number in range(int(np.searchsorted(self.last_keys, first)), self.ranges):
+            rows = self.read(number)
+            keys = self._key(rows)
+            if keys[0] > last:
+                return
+            some = rows[np.searchsorted(keys, first) : np.searchsorted(keys, last, "right")]
+            if len(some):
+                yield some
+
+    def at(self, first: int, last: int) -> Records:
+        """Return the same in one array."""
+        return joined_records([np.empty(0, self._dtype), *self.between(first, last)])

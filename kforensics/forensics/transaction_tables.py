@@ -15,6 +15,7 @@ from kforensics.forensics.replay.results import NO_TIME, Ending, Records
 from kforensics.forensics.replay.timeline import expected_index, history
 from kforensics.forensics.result_columns import Rows, RowStream, Words, nullable
 from kforensics.forensics.rules import Rules
+from kforensics.forensics.sorting import Sorted
 from kforensics.forensics.tables import RESULTS
 from kforensics.parsers.log_rows import Place
 
@@ -76,12 +77,12 @@ class TransactionTables:
         """Return the steps of the last stable offset as the high watermark goes from the log start to the log end."""
         return RowStream(RESULTS["lso_history"], self._steps)
 
-    def aborted(self, indexed: Records | None) -> RowStream:
+    def aborted(self, indexed: Sorted | None) -> RowStream:
         """Return the aborted transactions, and what the transaction indexes hold of them.
 
         Args:
-            indexed: entries of all indexes with ``producer_id``, ``last_offset`` and ``last_stable_offset``, sorted by
-                ``last_offset``; None if none of them can be read.
+            indexed: entries of all indexes by last offset, as ``index_records`` gives them; None if one of the indexes
+                cannot be read.
         """
         return RowStream(RESULTS["aborted_transactions"], partial(self._aborted, indexed))
 
@@ -113,15 +114,16 @@ class TransactionTables:
             columns["exact"] = known & (steps["from_high_watermark"] >= (self.known_from or 0))
             yield self._rows("lso_history", len(steps), columns)
 
-    def _aborted(self, indexed: Records | None) -> Iterator[Rows]:
+    def _aborted(self, indexed: Sorted | None) -> Iterator[Rows]:
         for expected in expected_index(self.ledger, self.exact_from):
             names = ("producer_id", "first_offset", "last_offset", "last_stable_offset")
             columns: dict[str, Any] = {name: expected[name] for name in names}
             columns["exact"] = expected["first_offset_exact"]
             columns |= {"indexed": None, "indexed_last_stable_offset": None}
             if indexed is not None:
-                has, at = _found(expected, indexed)
-                values = indexed["last_stable_offset"][at] if len(indexed) else np.zeros(len(expected), "i8")
+                near = indexed.at(int(expected["last_offset"][0]), int(expected["last_offset"][-1]))
+                has, at = _found(expected, near)
+                values = near["last_stable_offset"][at] if len(near) else np.zeros(len(expected), "i8")
                 columns |= {"indexed": has, "indexed_last_stable_offset": nullable(values, ~has)}
             yield self._rows("aborted_transactions", len(expected), columns)
 

@@ -86,6 +86,7 @@ class Report:
         size: bytes of them.
         unread_count: how many could not be read.
         unread: some of those.
+        places: how many paths and folders could not be looked into.
     """
 
     as_of_ms: int
@@ -93,6 +94,7 @@ class Report:
     size: int = 0
     unread_count: int = 0
     unread: list[Unread] = field(default_factory=list)
+    places: int = 0
     _worst: Counter[Severity | None] = field(default_factory=Counter)
     _codes: Counter[tuple[Severity, str]] = field(default_factory=Counter)
     _findings: list[_Told] = field(default_factory=list)
@@ -117,6 +119,7 @@ class Report:
         self.partitions += other.partitions
         self.size += other.size
         self.unread_count += other.unread_count
+        self.places += other.places
         self._log_dirs |= other._log_dirs
         self._worst.update(other._worst)
         self._codes.update(other._codes)
@@ -140,23 +143,29 @@ class Report:
         yield from self._counts()
 
     def _head(self) -> Iterator[str]:
+        found = f"{amount(self.partitions, 'partition')}, {size_text(self.size)} of log"
+        if self.partitions == self.unread_count:
+            yield f"NOTHING COULD BE READ: {found}"
+        else:
+            yield f"{self._verdict()}: {found}, judged as of {moment(self.as_of_ms)} UTC"
+            yield f"partitions by their worst finding: {', '.join(self._by_worst())}"
+        for one in self.unread:
+            yield f"  not read: {partition_name(one.place, one.folder)}: {printable(one.why)}"
+        if self.unread_count > len(self.unread):
+            yield f"  … and {self.unread_count - len(self.unread):,} more"
+
+    def _verdict(self) -> str:
         verdict = "CLEAN" if self.worst is None else str(self.worst).upper()
-        if self.unread_count:
-            verdict += ", AND NOT ALL COULD BE READ"
-        judged = f"{amount(self.partitions, 'partition')}, {size_text(self.size)} of log"
-        yield f"{verdict}: {judged}, judged as of {moment(self.as_of_ms)} UTC"
+        return f"{verdict}, AND NOT ALL COULD BE READ" if self.unread_count or self.places else verdict
+
+    def _by_worst(self) -> list[str]:
         parts = [
             f"{self._worst[severity]:,} {severity!s}"
             for severity in sorted(Severity, reverse=True)
             if self._worst[severity]
         ]
         parts += [f"{self._worst[None]:,} clean"] if self._worst[None] else []
-        parts += [f"{self.unread_count:,} unread"] if self.unread_count else []
-        yield f"partitions by their worst finding: {', '.join(parts)}"
-        for one in self.unread:
-            yield f"  not read: {partition_name(one.place, one.folder)}: {printable(one.why)}"
-        if self.unread_count > len(self.unread):
-            yield f"  … and {self.unread_count - len(self.unread):,} more"
+        return parts + ([f"{self.unread_count:,} unread"] if self.unread_count else [])
 
     def _findings_told(self) -> Iterator[str]:
         if not self._findings:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
-from kforensics.forensics.beside.visibility import Batches, visible_by_log
-from kforensics.forensics.beside.visibility_sweep import VisibilitySweep
+from kforensics.forensics.beside.aborted_entries import BEGUN
+from kforensics.forensics.beside.visibility import Batches, Verdict, visible_by_index, visible_by_log
+from kforensics.forensics.beside.visibility_sweep import IndexSweep, VisibilitySweep
 from kforensics.forensics.findings import Finding, Severity, codes
 from kforensics.forensics.ledger import Ledger, ledger_of
 from kforensics.forensics.replay.fold import fold
 from kforensics.forensics.replay.results import TRANSACTION, Ending, Records
+from kforensics.forensics.sorting import Sorting
 from kforensics.forensics.telling import MOST, Part, Row, each, each_of
+from kforensics.parsers.transaction_index import TransactionIndexEntry
 from tests.forensics.cases import case_of, random_log
 from tests.forensics.events import events, records_of_replay
 from tests.forensics.forge import forge
@@ -92,13 +96,41 @@ def test_who_goes_through_a_log_learns_the_same_as_who_knows_all_of_it(monkeypat
         whole, sweep = visible_by_log(transactions, 3, end - 5), VisibilitySweep(ledger, 3, end - 5)
         places = sorted(dice.randrange(end) for _ in range(12))
         for first in (*places, *places[::2], *reversed(places)):
-            offsets = np.arange(first, min(first + 6, end))
-            ids, yes = np.repeat(np.arange(1, 7), len(offsets)), np.ones(6 * len(offsets), bool)
-            batches = Batches(ids, np.tile(offsets, 6), np.tile(offsets, 6), is_transactional=yes, is_control=~yes)
-            found = sweep.around(int(offsets[0]), int(offsets[-1]))
+            batches = _batches(first, min(first + 6, end))
+            found = sweep.around(first, min(first + 6, end) - 1)
             assert found.verdicts(batches).tolist() == whole.verdicts(batches).tolist()
             windows += len(sweep._window) < len(ledger.closed)
     assert windows > 100
+
+
+def test_who_goes_through_a_log_with_its_indexes_learns_the_same_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny_ranges(monkeypatch)
+    dice, hidden = Random(10), 0  # noqa: S311  # a seed, not a secret
+    for _ in range(25):
+        forge(tmp_path, random_log(dice, 100) or "plain @0")
+        case, end = case_of(tmp_path), case_of(tmp_path).log_end_offset
+        entries = np.array([(dice.randrange(1, 6), dice.randrange(end + 1)) for _ in range(12)], BEGUN)
+        begun = Sorting(BEGUN, itemgetter("first_offset"), 4 * BEGUN.itemsize, 3)
+        begun.add(entries)
+        index = [TransactionIndexEntry(0, 0, owner, first, 0, 0) for owner, first in entries.tolist()]
+        whole = visible_by_index(index, [*case.ledger.closed, case.empty_markers], case.log_start_offset, end - 5)
+        sweep = IndexSweep(begun.finish(), case, end - 5)
+        places = sorted(dice.randrange(end) for _ in range(12))
+        for first in (*places, *places[::2], *reversed(places)):
+            batches = _batches(first, min(first + 6, end))
+            found = sweep.around(first, min(first + 6, end) - 1).verdicts(batches).tolist()
+            assert found == whole.verdicts(batches).tolist()
+            hidden += found.count(Verdict.ABORTED)
+    assert hidden > 1000
+
+
+def _batches(first: int, end: int) -> Batches:
+    """Return a transactional batch of each of six producers at each of these offsets."""
+    offsets = np.arange(first, end)
+    ids, yes = np.repeat(np.arange(1, 7), len(offsets)), np.ones(6 * len(offsets), bool)
+    return Batches(ids, np.tile(offsets, 6), np.tile(offsets, 6), is_transactional=yes, is_control=~yes)
 
 
 @pytest.mark.parametrize("count", [0, 1, MOST - 1, MOST, MOST + 1, 25 * MOST])

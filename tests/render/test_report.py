@@ -50,3 +50,21 @@ def test_reports_of_parts_are_the_report_of_all(seed: int) -> None:
     assert list(merged.lines()) == list(expected.lines())
     assert (merged.worst, merged.unread_count) == (expected.worst, 3)
     assert sum(line.startswith("  not read: t-") for line in expected.lines()) == 3
+
+
+def test_a_report_of_nothing_that_could_be_read_calls_nothing_clean() -> None:
+    unread_only = Report(AS_OF_MS, places=1)
+    assert list(unread_only.lines()) == ["NOTHING COULD BE READ: 0 partitions, 0 bytes of log"]
+    for judgement in _judged()[:2]:
+        unread_only.add(judgement)
+    first, *rest = unread_only.lines()
+    assert first == "NOTHING COULD BE READ: 2 partitions, 10 bytes of log"
+    assert [line.endswith(": it is gone") for line in rest] == [True] * 2
+
+
+def test_a_place_that_could_not_be_looked_into_is_in_the_verdict() -> None:
+    part, whole = Report(AS_OF_MS), Report(AS_OF_MS, places=1)
+    part.add(next(one for one in _judged() if one.why is None and one.worst is None))
+    whole.merge(part)
+    assert next(part.lines()).startswith("CLEAN: 1 partition, ")
+    assert next(whole.lines()).startswith("CLEAN, AND NOT ALL COULD BE READ: 1 partition, ")

@@ -1,6 +1,8 @@
 """The options of the data source, and the schemas it states."""
 
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -94,3 +96,18 @@ def test_schemas_are_those_of_the_tables() -> None:
     assert ddl_type(headers) == "array<struct<key:string,value:binary>>"
     numbers = "last_sequence:int,last_offset:bigint,offset_delta:int,timestamp:bigint"
     assert ddl_type(Column("recent", "recent_batches", "")) == f"array<struct<{numbers}>>"
+
+
+def test_without_pyspark_registering_says_what_to_install() -> None:
+    script = """
+import sys
+sys.modules["pyspark"] = None
+import kforensics
+from kforensics.errors import MissingExtraError
+try:
+    kforensics.register(None)
+except MissingExtraError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "pyspark is not installed. Install it with: pip install 'kforensics[spark]'\n"

@@ -8,6 +8,8 @@ import pyarrow.compute as pc
 import pytest
 
 import kforensics
+from kforensics.errors import InputError
+from kforensics.parsers.source import LocalSource
 from kforensics.parsers.tables import arrow_schema
 from tests.command import SAMPLES
 from tests.forensics.forge import file_of, forge, patch
@@ -15,6 +17,7 @@ from tests.parsers.builders import GZIP, ZSTD
 from tests.spark.source_tables import planned, read, read_of
 
 SCENARIOS = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir() and path.name != "golden")
+MIXED = ("damaged", "legacy-2.7", "transactions-v2")
 LOG_TABLES = ("batches", "records", "damage")
 field = pc.field
 kernels = pytest.mark.parametrize("kernels", ["always", "never"])
@@ -39,6 +42,7 @@ def _by_place(table: pa.Table) -> pa.Table:
     return table.sort_by([(name, "ascending") for name in ("path", "start", "end", "reason", "detail")])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_splits_do_not_show(scenario: str) -> None:
     found = kforensics.dump(SAMPLES / scenario)
@@ -82,10 +86,13 @@ def test_a_damaged_log_cut_anywhere_has_the_same_rows_and_damage(
         assert read_of(wanted, works).equals(found.table(table)), table
 
 
-@kernels
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("scenario", "kernels"),
+    [*((scenario, "always") for scenario in SCENARIOS), *((scenario, "never") for scenario in MIXED)],
+)
 def test_what_is_selected_is_what_a_filter_leaves(scenario: str, kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Header that lie, timestamps out of order and logs of formats 0 and 1 included."""
+    """Headers that lie, timestamps out of order and logs of formats 0 and 1 included."""
     monkeypatch.setenv("KFORENSICS_KERNELS", kernels)
     path, found = SAMPLES / scenario, kforensics.dump(SAMPLES / scenario)
     (middle,) = pc.quantile(found.records["timestamp"], 0.5).to_pylist()
@@ -112,7 +119,7 @@ def _below(offset: int) -> pc.Expression:
     return pc.coalesce(field("base_offset"), pa.scalar(0, pa.int64())) < offset
 
 
-@pytest.mark.parametrize("scenario", ["transactions-v2", "damaged", "legacy-2.7"])
+@pytest.mark.parametrize("scenario", MIXED)
 def test_a_producers_records_are_those_of_its_batches(scenario: str) -> None:
     path, found = SAMPLES / scenario, kforensics.dump(SAMPLES / scenario)
     producer = max(number for number in found.batches["producer_id"].to_pylist() if number is not None)
@@ -165,6 +172,42 @@ def test_a_file_that_shrinks_behind_the_plan_is_damage(folder: Path) -> None:
     assert read_of(batches, pieces).num_rows == 89
     log.write_bytes(b"")
     assert read_of(batches, pieces).num_rows == 60
+
+
+@kernels
+def test_an_error_in_mid_file_is_damage_and_what_came_before_it_is_there(
+    folder: Path, kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk fails behind the first batches of the second segment."""
+    monkeypatch.setenv("KFORENSICS_KERNELS", kernels)
+    log, limit = file_of(folder, 60), 500
+    whole, read_into, read_bytes = read("records", folder), LocalSource.read_into, LocalSource.read
+
+    def check(source: LocalSource, end: int) -> None:
+        if source.path == str(log) and end > limit:
+            raise InputError(source.path, "reading at byte 0x1f4 failed: Input/output error")
+
+    def failing_into(self: LocalSource, position: int, target: memoryview) -> int:
+        check(self, position + len(target))
+        return read_into(self, position, target)
+
+    def failing(self: LocalSource, position: int, length: int) -> bytes:
+        check(self, position + length)
+        return read_bytes(self, position, length)
+
+    wanted, works = planned("records", folder, split_size=1)
+    of_damage, pieces = planned("damage", folder, split_size=1)
+    monkeypatch.setattr(LocalSource, "read_into", failing_into)
+    monkeypatch.setattr(LocalSource, "read", failing)
+    found = read_of(wanted, works)
+    assert 120 < found.num_rows < 180
+    assert set(found["offset"].to_pylist()) == set(whole["offset"].to_pylist()) - set(range(70, 120))
+    rows = read_of(of_damage, pieces).to_pylist()
+    assert {(row["path"], row["reason"]) for row in rows} == {(str(log), "unreadable")}
+    assert [row["start"] for row in rows[1:]] == [row["end"] for row in rows[:-1]]
+    assert rows[0]["start"] < limit
+    assert rows[-1]["end"] == log.stat().st_size
+    assert {row["detail"] for row in rows} == {"reading at byte 0x1f4 failed: Input/output error"}
 
 
 def test_files_under_strange_names_are_read_as_what_they_are(folder: Path, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ Rule: ``TransactionIndex.sanityCheck`` and ``AbortedTxn``; the broker itself loo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from kforensics.forensics.case import Case
 from kforensics.forensics.findings import Finding
 from kforensics.forensics.producer_past import last_before
 from kforensics.forensics.replay.results import Records
+from kforensics.forensics.sorting import Sorted, Sorting
 from kforensics.forensics.telling import Row
 from kforensics.parsers.rows import Damage
 from kforensics.parsers.source import Source, open_source
@@ -22,8 +25,8 @@ from kforensics.parsers.transaction_index import ENTRY, TransactionIndexEntry, r
 
 __all__ = [
     "ABORTED_ENTRY",
+    "BEGUN",
     "AbortedEntries",
-    "ByOffset",
     "aborted_entries",
     "first_on_disk",
     "in_index",
@@ -32,7 +35,7 @@ __all__ = [
     "paired",
 ]
 
-NOTHING = -1
+NOTHING, NEVER = -1, int(np.iinfo("i8").max)
 STORED = ("position", "producer_id", "first_offset", "last_offset", "last_stable_offset")
 ABORTED_ENTRY = np.dtype(
     [
@@ -49,18 +52,28 @@ ABORTED_ENTRY = np.dtype(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# What decides what an entry hides.
+BEGUN = np.dtype([("producer_id", "i8"), ("first_offset", "i8")])
+
+
+@dataclass(frozen=True, eq=False)  # no slots: what is asked for often is computed once
 class AbortedEntries:
     """What the transaction indexes beside the segments of a partition hold.
 
     Attributes:
-        entries: ABORTED_ENTRY records, index by index in the order of the bytes.
+        sound: ABORTED_ENTRY records that make sense by themselves, by last offset.
+        odd: those with something wrong, index by index in the order of the bytes; some are sound nevertheless.
+        begun: producer id and first offset of all entries, by first offset.
+        last_of_newest: end of the last sound entry in the index of the last segment, NOTHING if there is none.
         damage: number of a segment, and bytes of its index that hold no entry.
         unreadable: why an index cannot be read, by the number of its segment.
         absent: numbers of the segments that have no index of any kind beside them: whoever copied them left all out.
     """
 
-    entries: Records
+    sound: Sorted
+    odd: Sorted
+    begun: Sorted
+    last_of_newest: int
     damage: tuple[tuple[int, Damage], ...]
     unreadable: dict[int, str]
     absent: frozenset[int]
@@ -70,11 +83,20 @@ class AbortedEntries:
         """Numbers of the segments of which nobody can say which entries the broker had for them."""
         return self.absent | self.unreadable.keys()
 
-    @property
-    def sound(self) -> Records:
-        """The entries that make sense by themselves."""
-        found: Records = self.entries[~(self.entries["reversed"] | self.entries["outside"])]
-        return found
+    def earliest_behind(self, offset: int) -> int:
+        """Return the smallest first offset of the sound entries that end behind an offset, NEVER if there are none."""
+        number = int(np.searchsorted(self.sound.last_keys, offset, "right"))
+        if number == self.sound.ranges:
+            return NEVER
+        rows = self.sound.read(number)
+        firsts = rows["first_offset"][rows["last_offset"] > offset]
+        return int(firsts.min(initial=self._earliest[number + 1]))
+
+    @cached_property
+    def _earliest(self) -> list[int]:
+        """The smallest first offset of each range of sound entries and all behind it, and NEVER behind the last."""
+        smallest = [int(rows["first_offset"].min()) for rows in self.sound]
+        return [*np.minimum.accumulate([NEVER, *reversed(smallest)]).tolist()][::-1]
 
 
 def aborted_entries(case: Case) -> AbortedEntries:
@@ -82,7 +104,8 @@ def aborted_entries(case: Case) -> AbortedEntries:
     damage: list[tuple[int, Damage]] = []
     unreadable: dict[int, str] = {}
     absent: set[int] = set()
-    parts = [np.empty(0, ABORTED_ENTRY)]
+    sound, last_of_newest = Sorting(ABORTED_ENTRY, itemgetter("last_offset")), NOTHING
+    odd, begun = Sorting(ABORTED_ENTRY, _as_it_comes), Sorting(BEGUN, itemgetter("first_offset"))
     bases = [segment.base_offset or 0 for segment in case.partition.segments]
     for number, (base, end) in enumerate(zip(bases, [*bases[1:], case.log_end_offset], strict=True)):
         found = case.partition.transaction_indexes.get(base)
@@ -97,8 +120,26 @@ def aborted_entries(case: Case) -> AbortedEntries:
             unreadable[number] = error.why
             continue
         damage += [(number, fault) for fault in faults]
-        parts.append(_judged(entries, number, base, end))
-    return AbortedEntries(np.concatenate(parts), tuple(damage), unreadable, frozenset(absent))
+        entries = _judged(entries, number, base, end)
+        is_wrong = entries["reversed"] | entries["outside"]
+        sound.add(entries[~is_wrong])
+        odd.add(entries[is_wrong | entries["disordered"]])
+        begun.add(_begun(entries))
+        last_of_newest = int(entries["last_offset"][~is_wrong].max(initial=NOTHING)) if base == bases[-1] else NOTHING
+    return AbortedEntries(
+        sound.finish(), odd.finish(), begun.finish(), last_of_newest, tuple(damage), unreadable, frozenset(absent)
+    )
+
+
+def _as_it_comes(entries: Records) -> Records:
+    return np.zeros(len(entries), "i8")
+
+
+def _begun(entries: Records) -> Records:
+    begun = np.empty(len(entries), BEGUN)
+    for name in BEGUN.names or ():
+        begun[name] = entries[name]
+    return begun
 
 
 def _read(source: Source) -> tuple[Records, list[Damage]]:
@@ -151,24 +192,6 @@ def of_entry(case: Case, row: Row, found: Finding) -> Finding:
         found, first_offset=row["first_offset"], last_offset=row["last_offset"], producer_id=row["producer_id"]
     )
     return in_index(case, row["segment"], row["position"], about)
-
-
-class ByOffset:
-    """Records of which those with an offset in some range are quickly found.
-
-    Args:
-        records: any.
-        name: field with the offset.
-    """
-
-    def __init__(self, records: Records, name: str) -> None:
-        self._order = np.argsort(records[name], kind="stable")
-        self._offsets = records[name][self._order]
-
-    def between(self, first: int, last: int) -> Records:
-        """Return the indexes of those with an offset from the first to the last, this included."""
-        found: Records = self._order[self._offsets.searchsorted(first) : self._offsets.searchsorted(last, "right")]
-        return found
 
 
 def paired(known: Records, offset: str, producer_ids: Any, offsets: Any) -> Any:

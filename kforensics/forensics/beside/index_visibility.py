@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
 from kforensics.forensics.beside.aborted_entries import AbortedEntries
 from kforensics.forensics.beside.visibility import (
+    NEVER,
     Batches,
     Difference,
     Verdict,
     Visibility,
     visibility_differences,
-    visible_by_entries,
     visible_by_log,
 )
-from kforensics.forensics.beside.visibility_sweep import VisibilitySweep
+from kforensics.forensics.beside.visibility_sweep import IndexSweep, VisibilitySweep
 from kforensics.forensics.case import Case
 from kforensics.forensics.replay.results import Records
 from kforensics.forensics.replay.timeline import last_stable_offsets
@@ -26,7 +25,7 @@ from kforensics.parsers.batch_reader import batch_chunks
 from kforensics.parsers.kernels.choice import kernels_for
 from kforensics.parsers.source import open_source
 
-NEVER = int(np.iinfo("i8").max)
+NOTHING = -1
 __all__ = ["IndexVisibility", "Misjudged", "index_visibility", "misjudged"]
 
 
@@ -43,7 +42,7 @@ class IndexVisibility:
     """
 
     by_log: VisibilitySweep
-    by_index: Visibility
+    by_index: IndexSweep
     hidden: Records
     first_offset: int | None
 
@@ -57,18 +56,21 @@ def index_visibility(case: Case, index: AbortedEntries) -> IndexVisibility:
     """
     start, end = case.log_start_offset, np.array([case.log_end_offset])
     stable = int(last_stable_offsets(case.ledger, start, end)[0][0])
-    owners, firsts = (np.ascontiguousarray(index.entries[name]) for name in ("producer_id", "first_offset"))
-    by_index = visible_by_entries(owners, firsts, chain(case.ledger.closed, [case.empty_markers]), start, stable)
+    entries = IndexSweep(index.begun, case, stable)
     hidden, first = [np.empty(0, "i8")], NEVER
+    before = NOTHING
     for closed in case.ledger.closed:
         found = closed[closed["records"] > 0]
-        # What is asked is the fate of each by its own marker; that of others does not matter.
-        by_log = visible_by_log(closed, start, stable)
+        # What is asked is the fate of each by its own marker; that of others does not matter. An entry that was ended
+        # before the range hides nothing of it: what of its producer is in the range had not begun.
+        last = int(closed["marker_offset"][-1])
+        by_log, by_index = visible_by_log(closed, start, stable), entries.around(before, last)
+        before = last
         right, seen = (one.verdicts(_as_batches(found)) == Verdict.VISIBLE for one in (by_log, by_index))
         hidden.append(np.unique(found["producer_id"][right & ~seen]))
         first = int(found["first_offset"][right != seen].min(initial=first))
     sweep = VisibilitySweep(case.ledger, start, stable)
-    return IndexVisibility(sweep, by_index, np.unique(np.concatenate(hidden)), None if first == NEVER else first)
+    return IndexVisibility(sweep, entries, np.unique(np.concatenate(hidden)), None if first == NEVER else first)
 
 
 def _as_batches(transactions: Records) -> Batches:
@@ -111,10 +113,11 @@ def misjudged(case: Case, seen: IndexVisibility, first_offset: int, most: int) -
     for number in range(_segment_of(case, first_offset), len(case.partition.segments)):
         with open_source(case.partition.segments[number].path) as source:
             for chunk in batch_chunks(source, number, _ignored, kernels_for):
-                by_log = seen.by_log.around(int(chunk.base_offset.min()), int(chunk.last_offset.max()))
-                differ, received = _differing(by_log, seen.by_index, chunk)
+                place = int(chunk.base_offset.min()), int(chunk.last_offset.max())
+                by_log, by_index = seen.by_log.around(*place), seen.by_index.around(*place)
+                differ, received = _differing(by_log, by_index, chunk)
                 left = Batches.of_columns(differ[: max(0, most - batches)])
-                ranges += visibility_differences(by_log, seen.by_index, left)
+                ranges += visibility_differences(by_log, by_index, left)
                 batches += len(differ)
                 shown += int(differ.count[received].sum())
                 hidden += int(differ.count[~received].sum())

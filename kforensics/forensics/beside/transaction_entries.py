@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import numpy as np
 
 from kforensics.errors import InputError
 from kforensics.forensics.partition import Partition
-from kforensics.forensics.replay.results import Records
+from kforensics.forensics.sorting import RANGE, Sorted, Sorting
 from kforensics.parsers.source import open_source
 from kforensics.parsers.transaction_index import ENTRY
 
 __all__ = ["index_records"]
 
 NATIVE = ENTRY.dtype.newbyteorder("=")
+PIECE = RANGE * ENTRY.size
 
 
-def index_records(partition: Partition) -> Records | None:
+def index_records(partition: Partition) -> Sorted | None:
     """Return the whole entries by last offset; None if an index cannot be read at all.
 
     A partition without a transaction index has no entry: a broker makes the file with the first one.
     """
-    parts = [np.empty(0, NATIVE)]
-    for found in partition.transaction_indexes.values():
+    found = Sorting(NATIVE, itemgetter("last_offset"))
+    for file in partition.transaction_indexes.values():
         try:
-            with open_source(found.path) as source:
-                data = source.read(0, source.size - source.size % ENTRY.size)
+            with open_source(file.path) as source:
+                whole = source.size - source.size % ENTRY.size
+                for position in range(0, whole, PIECE):
+                    data = source.read(position, min(PIECE, whole - position))
+                    data = data[: len(data) - len(data) % ENTRY.size]
+                    found.add(np.frombuffer(data, ENTRY.dtype).astype(NATIVE))
         except InputError:
             return None
-        parts.append(np.frombuffer(data, ENTRY.dtype).astype(NATIVE))
-    whole = np.concatenate(parts)
-    return whole.take(np.argsort(whole["last_offset"], kind="stable"))
+    return found.finish()

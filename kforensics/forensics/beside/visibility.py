@@ -25,14 +25,16 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = [
+    "NEVER",
     "Batches",
     "Difference",
     "Verdict",
     "Visibility",
+    "next_aborts",
     "visibility_differences",
-    "visible_by_entries",
     "visible_by_index",
     "visible_by_log",
+    "visible_by_spans",
 ]
 
 Numbers: TypeAlias = "npt.NDArray[Any]"
@@ -197,26 +199,41 @@ def visible_by_index(
     """
     pairs = [(entry.producer_id, entry.first_offset) for entry in entries]
     producer_id, first_offset = np.array(pairs, "i8").reshape(-1, 2).T
-    return visible_by_entries(producer_id, first_offset, markers, log_start_offset, last_stable_offset)
+    ends = next_aborts(producer_id, first_offset, markers)
+    return visible_by_spans(producer_id, first_offset, ends, log_start_offset, last_stable_offset)
 
 
-def visible_by_entries(
-    producer_id: Numbers,
-    first_offset: Numbers,
-    markers: Iterable[Records],
-    log_start_offset: int,
-    last_stable_offset: int,
-) -> Visibility:
-    """Return the same of entries whose producer ids and first offsets are given as arrays."""
+def next_aborts(producer_id: Numbers, offset: Numbers, markers: Iterable[Records]) -> Numbers:
+    """Return the offset of the first ABORT of each producer at an offset or behind it, NEVER where there is none.
+
+    Args:
+        producer_id: producer ids.
+        offset: their offsets.
+        markers: as in :func:`visible_by_index`.
+    """
     aborts = [np.empty((0, 2), "i8")]
     for some in markers:
         aborted = some[some["ending"] == Ending.ABORTED]
         aborts.append(np.stack([aborted["producer_id"], aborted["marker_offset"]], axis=1))
     owners, places = np.concatenate(aborts).T
     marker = _Spans(owners, places, places, np.full(len(places), Verdict.ABORTED))
-    at = marker.find(producer_id, first_offset - 1)
-    ends = np.where(marker.producer_id[at] == producer_id, marker.end[at], NEVER)
-    spans = _Spans(producer_id, first_offset, ends, np.full(len(producer_id), Verdict.ABORTED))
+    at = marker.find(producer_id, offset - 1)
+    return np.where(marker.producer_id[at] == producer_id, marker.end[at], NEVER)
+
+
+def visible_by_spans(
+    producer_id: Numbers, first_offset: Numbers, end: Numbers, log_start_offset: int, last_stable_offset: int
+) -> Visibility:
+    """Return what a consumer does receive if these spans are hidden.
+
+    Args:
+        producer_id: whose data each hides.
+        first_offset: where they begin.
+        end: where they end, this not included.
+        log_start_offset: as in :func:`visible_by_log`.
+        last_stable_offset: likewise.
+    """
+    spans = _Spans(producer_id, first_offset, end, np.full(len(producer_id), Verdict.ABORTED))
     return Visibility(log_start_offset, last_stable_offset, Verdict.VISIBLE, spans)
 
 

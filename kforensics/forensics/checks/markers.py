@@ -121,15 +121,15 @@ def _empty(case: Case, conflicts: Records) -> Iterator[Finding]:
 
 def _proven(case: Case, found: Records) -> Records:
     """Return which markers ended a transaction whose data is gone, as their entries in the transaction index say."""
-    entries = index_records(case.partition)
-    if entries is None or not len(entries) or not len(found):
-        return np.zeros(len(found), bool)
-    at = np.minimum(np.searchsorted(entries["last_offset"], found["marker_offset"]), len(entries) - 1)
-    entry = entries[at]
-    same = (entry["last_offset"] == found["marker_offset"]) & (entry["producer_id"] == found["producer_id"])
-    begin = max(int(case.log.first.base_offset[0]), case.strict_from)
-    # Up to 2.7 an empty abort had an entry too, which begins with the marker itself (KAFKA-10702).
-    proven: Records = same & (entry["first_offset"] < np.minimum(begin, found["marker_offset"]))
+    proven: Records = np.zeros(len(found), bool)
+    indexed = index_records(case.partition) if len(found) else None
+    for entries in indexed or ():
+        at = np.minimum(np.searchsorted(entries["last_offset"], found["marker_offset"]), len(entries) - 1)
+        entry = entries[at]
+        same = (entry["last_offset"] == found["marker_offset"]) & (entry["producer_id"] == found["producer_id"])
+        begin = max(int(case.log.first.base_offset[0]), case.strict_from)
+        # Up to 2.7 an empty abort had an entry too, which begins with the marker itself (KAFKA-10702).
+        proven |= same & (entry["first_offset"] < np.minimum(begin, found["marker_offset"]))
     return proven
 
 

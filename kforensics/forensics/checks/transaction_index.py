@@ -14,7 +14,6 @@ import numpy as np
 
 from kforensics.forensics.beside.aborted_entries import (
     AbortedEntries,
-    ByOffset,
     aborted_entries,
     first_on_disk,
     in_index,
@@ -24,10 +23,10 @@ from kforensics.forensics.beside.aborted_entries import (
 )
 from kforensics.forensics.case import Case
 from kforensics.forensics.findings import Exactness, Finding, Severity, codes
-from kforensics.forensics.replay.record_arrays import picked, placed
+from kforensics.forensics.replay.record_arrays import picked
 from kforensics.forensics.replay.results import Records
-from kforensics.forensics.replay.timeline import EXPECTED_ENTRY, expected_index
-from kforensics.forensics.telling import Row, each
+from kforensics.forensics.replay.timeline import expected_index
+from kforensics.forensics.telling import Part, Row, each_of
 from kforensics.parsers.rows import Damage
 
 __all__ = ["CODES", "findings"]
@@ -47,7 +46,6 @@ Too small a value costs time. With too large a one brokers may pass over later e
 """)
 
 NOTHING = -1
-NEVER = int(np.iinfo("i8").max)
 DISORDERS = (
     ("disordered", "does not end behind the entry before it"),
     ("reversed", "ends before it begins"),
@@ -59,7 +57,7 @@ def findings(case: Case) -> Iterator[Finding]:
     """Yield what no broker would have written into the transaction indexes of a partition."""
     index = aborted_entries(case)
     yield from _corrupt(case, index)
-    yield from _stable_offsets(case, index)
+    yield from each_of(_stable_offsets(case, index), partial(_other_stable_offset, case))
 
 
 def _corrupt(case: Case, index: AbortedEntries) -> Iterator[Finding]:
@@ -71,7 +69,8 @@ def _corrupt(case: Case, index: AbortedEntries) -> Iterator[Finding]:
     for (segment, _), rows in groupby(index.damage, lambda row: (row[0], row[1].reason)):
         yield _damaged(case, segment, [damage for _, damage in rows])
     for name, what in DISORDERS:
-        yield from each(index.entries[index.entries[name]], partial(_disordered, case, what))
+        parts = (Part(entries[entries[name]]) for entries in index.odd)
+        yield from each_of(parts, partial(_disordered, case, what))
 
 
 def _damaged(case: Case, segment: int, damage: list[Damage]) -> Finding:
@@ -99,47 +98,32 @@ def _disordered(case: Case, what: str, row: Row) -> Finding:
     return of_entry(case, row, found)
 
 
-def _stable_offsets(case: Case, index: AbortedEntries) -> Iterator[Finding]:
-    entries = index.sound
-    right, is_expected = _expected(case, entries)
-    stored = entries["last_stable_offset"]
-    hides = _earliest_behind(entries) < stored
-    leader, follower = right["last_stable_offset"], right["follower_last_stable_offset"]
-    # Transactions from there may have been open at the marker and be gone since.
-    known_from = np.where(
-        right["last_stable_offset_exact"], case.strict_from, max(case.strict_from, first_on_disk(case))
-    )
-    judged = is_expected & (entries["last_offset"] >= case.strict_from) & (leader >= case.log_start_offset)
-    wrong = judged & (stored != leader) & (stored != follower) & ((stored >= known_from) | (stored < 0))
-    yield from each(
-        entries[wrong],
-        partial(_other_stable_offset, case),
-        leader=leader[wrong],
-        follower=follower[wrong],
-        hides=hides[wrong],
-    )
+def _stable_offsets(case: Case, index: AbortedEntries) -> Iterator[Part]:
+    for expected in expected_index(case.ledger, case.exact_from):
+        last = int(expected["last_offset"][-1])
+        entries = index.sound.at(int(expected["last_offset"][0]), last)
+        at = paired(expected, "last_offset", entries["producer_id"], entries["last_offset"])
+        right, stored = picked(expected, at), entries["last_stable_offset"]
+        leader, follower = right["last_stable_offset"], right["follower_last_stable_offset"]
+        # Transactions from there may have been open at the marker and be gone since.
+        known_from = np.where(
+            right["last_stable_offset_exact"], case.strict_from, max(case.strict_from, first_on_disk(case))
+        )
+        judged = (at != NOTHING) & (entries["last_offset"] >= case.strict_from) & (leader >= case.log_start_offset)
+        wrong = judged & (stored != leader) & (stored != follower) & ((stored >= known_from) | (stored < 0))
+        if wrong.any():
+            hides = _earliest_behind(entries, index.earliest_behind(last)) < stored
+            yield Part(entries, {"leader": leader, "follower": follower, "hides": hides}).taken(wrong)
 
 
-def _expected(case: Case, entries: Records) -> tuple[Records, Records]:
-    """Return for each entry the one that should be there, as EXPECTED_ENTRY records, and whether one should."""
-    right, is_expected = np.zeros(len(entries), EXPECTED_ENTRY), np.zeros(len(entries), bool)
-    some = ByOffset(entries, "last_offset")
-    for expected in expected_index(case.ledger, case.exact_from) if len(entries) else ():
-        near = some.between(int(expected["last_offset"][0]), int(expected["last_offset"][-1]))
-        at = paired(expected, "last_offset", entries["producer_id"][near], entries["last_offset"][near])
-        placed(right, near[at != NOTHING], picked(expected, at[at != NOTHING]))
-        is_expected[near[at != NOTHING]] = True
-    return right, is_expected
+def _earliest_behind(entries: Records, behind: int) -> Any:
+    """Return for each entry the smallest first offset of those that end behind it.
 
-
-def _earliest_behind(entries: Records) -> Any:
-    """Return for each entry the smallest first offset of those that end behind it."""
-    order = np.argsort(entries["last_offset"], kind="stable")
-    firsts = entries["first_offset"][order]
-    smallest = np.minimum.accumulate(np.append(firsts, NEVER)[::-1])[::-1][1:]
-    found = np.empty(len(entries), "i8")
-    found[order] = smallest
-    return found
+    Args:
+        entries: by last offset.
+        behind: the smallest first offset of those that end behind all of these.
+    """
+    return np.minimum.accumulate(np.append(entries["first_offset"], behind)[::-1])[::-1][1:]
 
 
 def _other_stable_offset(case: Case, row: Row) -> Finding:

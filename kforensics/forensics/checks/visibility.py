@@ -14,7 +14,6 @@ import numpy as np
 
 from kforensics.forensics.beside.aborted_entries import (
     AbortedEntries,
-    ByOffset,
     aborted_entries,
     first_on_disk,
     in_index,
@@ -28,7 +27,7 @@ from kforensics.forensics.findings import Exactness, Finding, Severity, codes
 from kforensics.forensics.notes import Noticed, of_kind
 from kforensics.forensics.producer_past import transactions_before
 from kforensics.forensics.replay.results import Ending, Records
-from kforensics.forensics.telling import MOST, Part, Row, each, each_of
+from kforensics.forensics.telling import MOST, Part, Row, each_of
 
 __all__ = ["CODES", "findings"]
 
@@ -72,20 +71,18 @@ def _missing(case: Case, index: AbortedEntries) -> Iterator[Finding]:
 
 
 def _without_entry(case: Case, index: AbortedEntries) -> Iterator[Part]:
-    entries = index.sound
-    by_offset, last = ByOffset(entries, "last_offset"), _last_of_index(case, entries)
     for closed in case.ledger.closed:
         # What lies below the log start offset nobody can fetch, and a broker that loads the log may not know it.
         of_use = (closed["ending"] == Ending.ABORTED) & (closed["last_offset"] >= case.log_start_offset)
         aborted = closed[of_use & (closed["batches"] > 0)]
         aborted = aborted[~np.isin(_segments(case, aborted["marker_offset"]), [*index.unknown])]
-        near = entries[by_offset.between(int(closed["marker_offset"][0]), int(closed["marker_offset"][-1]))]
+        near = index.sound.at(int(closed["marker_offset"][0]), int(closed["marker_offset"][-1]))
         at = paired(near, "last_offset", aborted["producer_id"], aborted["marker_offset"])
         begins = np.append(near["first_offset"], NEVER)[at]
         reaches = begins <= np.maximum(aborted["first_offset"], case.log_start_offset)
         late = ~reaches & (at != NOTHING) & (aborted["first_offset"] < case.log_start_offset)
         lacks = aborted["marker_offset"]
-        more = {"index": _segments(case, lacks), "begins": begins, "newer": lacks > last}
+        more = {"index": _segments(case, lacks), "begins": begins, "newer": lacks > index.last_of_newest}
         yield Part(aborted, more).taken(~(reaches | late))
 
 
@@ -93,12 +90,6 @@ def _segments(case: Case, offsets: Any) -> Any:
     """Return the numbers of the segments that offsets belong to."""
     bases = [segment.base_offset or 0 for segment in case.partition.segments]
     return np.maximum(np.searchsorted(bases, offsets, "right") - 1, 0)
-
-
-def _last_of_index(case: Case, entries: Records) -> int:
-    """Return the end of the last entry in the index of the last segment, NOTHING if there is none."""
-    last = entries[entries["segment"] == len(case.partition.segments) - 1]
-    return int(last["last_offset"].max(initial=NOTHING))
 
 
 def _lacking(case: Case, damaged: set[int], row: Row) -> Finding:
@@ -127,8 +118,16 @@ def _lacking(case: Case, damaged: set[int], row: Row) -> Finding:
 
 
 def _extra(case: Case, index: AbortedEntries, seen: IndexVisibility) -> Iterator[Finding]:
-    entries, empty = index.sound, case.empty_markers
+    parts = (_without_abort(case, entries, seen) for entries in index.sound)
+    yield from each_of(parts, partial(_surplus, case))
+
+
+def _without_abort(case: Case, entries: Records, seen: IndexVisibility) -> Part:
+    """Return those of the entries that no ABORT in the log stands for."""
     first, ended = _transactions(case, entries)
+    empty = case.empty_markers
+    near = empty["marker_offset"].searchsorted([entries["last_offset"][0], entries["last_offset"][-1] + 1])
+    empty = empty[near[0] : near[1]]
     marker = paired(empty, "marker_offset", entries["producer_id"], entries["last_offset"])
     ending = np.where(ended != NOTHING, ended, np.append(empty["ending"], NOTHING)[marker])
     known_from = max(case.strict_from, first_on_disk(case))
@@ -139,25 +138,23 @@ def _extra(case: Case, index: AbortedEntries, seen: IndexVisibility) -> Iterator
     unexplained = np.flatnonzero((ending == NOTHING) & ~gone)
     gone[unexplained] = _cleaned_away(case, entries[unexplained])
     extra = ((ending != Ending.ABORTED) & ~gone) | ((ending == Ending.ABORTED) & elsewhere)
-    rows = entries[extra]
     malformed = of_kind(case.log.notes, Noticed.MARKER_MALFORMED)["producer_id"]
-    yield from each(
-        rows,
-        partial(_surplus, case),
-        ending=ending[extra],
-        begins=first[extra],
-        hides=np.isin(rows["producer_id"], seen.hidden),
-        unread=(ending[extra] == NOTHING) & (bool(case.log.damage) | np.isin(rows["producer_id"], malformed)),
-    )
+    more = {
+        "ending": ending,
+        "begins": first,
+        "hides": np.isin(entries["producer_id"], seen.hidden),
+        "unread": (ending == NOTHING) & (bool(case.log.damage) | np.isin(entries["producer_id"], malformed)),
+    }
+    return Part(entries, more).taken(extra)
 
 
 def _transactions(case: Case, entries: Records) -> tuple[Records, Records]:
     """Return the first offset and the ending of the transaction that each entry speaks of, else NEVER and NOTHING."""
     first, ending = np.full(len(entries), NEVER), np.full(len(entries), NOTHING, "i1")
-    by_offset = ByOffset(entries, "last_offset")
-    for closed in case.ledger.closed if len(entries) else ():
-        near = by_offset.between(int(closed["marker_offset"][0]), int(closed["marker_offset"][-1]))
-        at = paired(closed, "marker_offset", entries["producer_id"][near], entries["last_offset"][near])
+    offsets = entries["last_offset"]
+    for closed in case.ledger.closed.between(int(offsets[0]), int(offsets[-1])):
+        near = np.arange(*offsets.searchsorted([closed["marker_offset"][0], closed["marker_offset"][-1] + 1]))
+        at = paired(closed, "marker_offset", entries["producer_id"][near], offsets[near])
         near, at = near[at != NOTHING], at[at != NOTHING]
         first[near], ending[near] = closed["first_offset"][at], closed["ending"][at]
     return first, ending

@@ -30,11 +30,12 @@ from kforensics.forensics.cluster.parts import (
 )
 from kforensics.forensics.cluster.roles import Role, roles_of
 from kforensics.forensics.cluster.transitions import TV2
-from kforensics.forensics.replay.record_arrays import joined_records
 from kforensics.forensics.replay.results import Records
 from kforensics.forensics.rules import Rules
 
 __all__ = ["Joined", "joined"]
+
+EVERY = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,7 @@ def joined(coordinators: Coordinators, supplied: Iterable[Markers], rules: Rules
     markers = {numbers[name]: found for name, found in by_name.items()}
     known_from = np.full(len(numbers), NEVER, "i8")
     known_from[list(markers)] = [_surely(found.known_from, rules.clock_skew_ms) for found in markers.values()]
-    parts_in = [np.empty(0, MARK), *(_numbered(found.marks, number) for number, found in markers.items())]
-    marks = joined_records(parts_in)
+    marks = _all_marks(markers)
     parts = parts_of(coordinators, marks, numbers)
     groups = groups_of(coordinators.instances, parts, marks)
     join = _Join(coordinators, marks, parts, groups, known_from, rules.clock_skew_ms)
@@ -86,10 +86,16 @@ def _surely(known_from: int, skew_ms: int) -> int:
     return known_from if known_from in (ALWAYS, NEVER) else known_from + skew_ms
 
 
-def _numbered(marks: Records, number: int) -> Records:
-    found: Records = marks.copy()
-    found["partition"] = number
-    return found
+def _all_marks(markers: Mapping[int, Markers]) -> Records:
+    """Return the markers of all partitions, each with the number of its own. There may be many: all are held once."""
+    marks = np.empty(sum(len(found.marks) for found in markers.values()), MARK)
+    start = 0
+    for number, found in markers.items():
+        some = marks[start : start + len(found.marks)]
+        some[:] = found.marks
+        some["partition"] = number
+        start += len(some)
+    return marks
 
 
 class _Join:
@@ -106,10 +112,14 @@ class _Join:
     ) -> None:
         self._coordinators, self._marks, self._parts, self._groups = coordinators, marks, parts, groups
         self._known_from, self._skew_ms = known_from, skew_ms
-        self._mine = coordinators.instances[parts["instance"]]
-        self._wanted = endings_of(self._mine)
+        self._wanted = endings_of(self._of("status"))
         self._by_key = self._are_told_by_key()
         self.roles = np.full(len(marks), NONE, "i1")
+
+    def _of(self, name: str, parts: Records | slice = EVERY) -> Records:
+        """Return a column of the transactions of parts, all of them unless some are named."""
+        found: Records = self._coordinators.instances[name][self._parts["instance"][parts]]
+        return found
 
     def _are_told_by_key(self) -> Records:
         """Return which groups have one transaction that nothing can be mistaken for."""
@@ -118,7 +128,7 @@ class _Join:
         held = np.bincount(groups.of_parts, minlength=groups.count)
         several = np.bincount(groups.of_marks, minlength=groups.count) > 1
         # An operator's abort cannot be told from another by its epoch, before version 2.
-        certain = only & ((self._mine["transaction_version"] >= TV2) | ~several[groups.of_parts])
+        certain = only & ((self._of("transaction_version") >= TV2) | ~several[groups.of_parts])
         found: Records = held == 1
         found[groups.of_parts[~certain]] = False
         return found
@@ -131,7 +141,7 @@ class _Join:
         parts = part[self._groups.of_marks]
         marks = np.flatnonzero(parts != NONE)
         parts = parts[marks]
-        strange = is_by_operator(self._marks[marks]) & (self._mine["transaction_version"][parts] >= TV2)
+        strange = is_by_operator(self._marks[marks]) & (self._of("transaction_version", parts) >= TV2)
         self.roles[marks[strange]] = Role.BY_OPERATOR
         marks, parts = marks[~strange], parts[~strange]
         self.roles[marks] = Role.AGAIN
@@ -151,7 +161,7 @@ class _Join:
         """Yield the parts of each group and its markers."""
         groups = self._groups
         of_parts = np.flatnonzero(~self._by_key[groups.of_parts])
-        of_parts = of_parts[np.lexsort((self._mine["decided"][of_parts], groups.of_parts[of_parts]))]
+        of_parts = of_parts[np.lexsort((self._of("decided", of_parts), groups.of_parts[of_parts]))]
         numbers, starts = np.unique(groups.of_parts[of_parts], return_index=True)
         of_marks = np.argsort(groups.of_marks, kind="stable")
         in_order = groups.of_marks[of_marks]
@@ -161,9 +171,9 @@ class _Join:
 
     def _align(self, parts: Records, marks: Records) -> None:
         """Join a group; parts and markers from before their side of the story is told take part where they fit."""
-        told_from = self._told_from(self._mine[parts])
+        mine = self._coordinators.instances[self._parts["instance"][parts]]
+        told_from = self._told_from(mine)
         self.roles[marks] = Role.NOT_TOLD
-        mine = self._mine[parts]
         covered = mine["decided"] >= self._known_from[self._parts["partition"][parts]]
         is_sure = ~mine["is_superseded"] & covered & (mine["decided"] >= told_from)
         found, spare = self._marks[marks], self._spare(marks)
@@ -201,16 +211,16 @@ class _Join:
         Args:
             supplied: for each partition whether its markers are.
         """
-        parts, mine = self._parts, self._mine
-        has, superseded = parts["mark"] != NONE, mine["is_superseded"]
-        mark = self._marks[parts["mark"]] if len(self._marks) else np.zeros(len(parts), MARK)
-        agrees = mark["ending"] == self._wanted
-        seen = mine["decided"] >= self._known_from[parts["partition"]]
-        complete = np.isin(mine["status"], (State.COMPLETE_COMMIT, State.COMPLETE_ABORT))
+        parts, superseded = self._parts, self._of("is_superseded")
+        has = parts["mark"] != NONE
+        # Behind the last marker, where -1 finds it, there is none.
+        endings, firsts = (np.append(self._marks[name], NONE)[parts["mark"]] for name in ("ending", "first_offset"))
+        seen = self._of("decided") >= self._known_from[parts["partition"]]
+        complete = np.isin(self._of("status"), (State.COMPLETE_COMMIT, State.COMPLETE_ABORT))
         verdicts = (
             (~supplied[parts["partition"]], Verdict.UNSUPPLIED),
-            (has & (~agrees | superseded), Verdict.SPLIT),
-            (has & (mark["first_offset"] == NONE), Verdict.EMPTY),
+            (has & ((endings != self._wanted) | superseded), Verdict.SPLIT),
+            (has & (firsts == NONE), Verdict.EMPTY),
             (has, Verdict.GOOD),
             (superseded, Verdict.UNSENT),
             (~complete, Verdict.PENDING),

@@ -71,10 +71,10 @@ class Groups:
 
 def groups_of(instances: Records, parts: Records, marks: Records) -> Groups:
     """Return which parts and markers go together."""
-    mine = instances[parts["instance"]]
+    mine = parts["instance"]
     keys = [
-        np.concatenate([mine["producer_id"], marks["producer_id"]]),
-        np.concatenate([mine["marker_epoch"], marks["marker_epoch"]]),
+        np.concatenate([instances["producer_id"][mine], marks["producer_id"]]),
+        np.concatenate([instances["marker_epoch"][mine], marks["marker_epoch"]]),
         np.concatenate([parts["partition"], marks["partition"]]),
     ]
     numbers, count = numbered(keys)
@@ -150,9 +150,9 @@ def _lone(instances: Records, marks: Records) -> Records:
 _KEY = {"producer_id": "producer_id", "marker_epoch": "marker_epoch"}
 
 
-def endings_of(instances: Records) -> Records:
-    """Return for each decided transaction how its markers must end it, as numbers of ``Ending``."""
-    committed = np.isin(instances["status"], (State.PREPARE_COMMIT, State.COMPLETE_COMMIT))
+def endings_of(status: Records) -> Records:
+    """Return for the states of decided transactions how markers must end them, as numbers of ``Ending``."""
+    committed = np.isin(status, (State.PREPARE_COMMIT, State.COMPLETE_COMMIT))
     return np.where(committed, Ending.COMMITTED, Ending.ABORTED).astype("i1")
 
 

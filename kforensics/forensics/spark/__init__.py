@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from kforensics.errors import MissingExtraError
@@ -22,8 +21,10 @@ def register(spark: SparkSession) -> None:
     Raises:
         MissingExtraError: pyspark is not installed.
     """
-    if find_spec("pyspark") is None:
-        raise MissingExtraError("spark", "pyspark")
-    from kforensics.forensics.spark.sources import KforensicsSource  # the package is imported where no pyspark is
-
+    try:
+        from kforensics.forensics.spark.sources import KforensicsSource  # this package is imported without pyspark, too
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pyspark":
+            raise
+        raise MissingExtraError("spark", "pyspark") from error
     spark.dataSource.register(KforensicsSource)

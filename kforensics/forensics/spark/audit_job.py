@@ -6,10 +6,11 @@ plan alone: one that is run again gives its rows to the same tasks. The driver s
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -41,7 +42,7 @@ from kforensics.parsers.discover import FoundFile, Unreadable
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Plan", "Sink", "audit", "plan_of"]
+__all__ = ["Plan", "Sink", "audit", "mapped", "plan_of", "put_together"]
 
 ITEMS = pa.schema([("slot", pa.int32()), ("payload", pa.binary())])
 # What the sink returns, and which task of the last round takes it.
@@ -49,6 +50,8 @@ OUTCOMES = ITEMS
 # Unreadable places that the driver hears of by name.
 NAMED = 100
 ITEMS_PER_TASK = 4
+# Tasks that this worker has begun.
+BEGUN = count(1)
 
 
 class Sink(Protocol):
@@ -106,7 +109,7 @@ def plan_of(spark: SparkSession, paths: Sequence[str], topics: Sequence[str] = (
     items = [(slot, packed(item)) for slot, item in enumerate(items_of(paths))]
     rows = spark.createDataFrame(pa.Table.from_batches(batches_of(ITEMS, items), ITEMS))
     tasks = min(max(1, len(items)), ITEMS_PER_TASK * parallelism(spark))
-    frame = _mapped(_by_slot(rows, tasks, "slot"), partial(_looked, topics=tuple(topics)), PLANNED).persist()
+    frame = mapped(_by_slot(rows, tasks, "slot"), partial(_looked, topics=tuple(topics)), PLANNED).persist()
     names = ("number", "size", "segments", "largest", "mtime_ms")
     unreadable = frame.where(frame.kind == UNREADABLE)
     named = (loaded(row.payload) for row in unreadable.select("payload").limit(NAMED).collect())
@@ -128,7 +131,7 @@ def audit(spark: SparkSession, plan: Plan, asked: Asked, sink: Sink, sharing: Sh
     rounds = [job.large()] if len(job.shares.large) else []
     rounds += [job.small()] if len(job.shares.small) else []
     outcomes = _together([*rounds, job.files()])
-    last = _mapped(_by_slot(outcomes, parallelism(spark), "slot"), partial(_merged, sink=sink), OUTCOMES)
+    last = mapped(_by_slot(outcomes, parallelism(spark), "slot"), partial(_merged, sink=sink), OUTCOMES)
     return sink.merged(row.payload for row in last.collect())
 
 
@@ -149,38 +152,32 @@ class _Job:
 
         frame, tasks = self.plan.frame, max(1, self.shares.tasks // ITEMS_PER_TASK)
         rows = frame.where(frame.kind == FILES).select(shiftright("number", IN_ITEM).alias("item"), "payload")
-        return _mapped(_by_slot(rows, tasks, "item"), partial(_found, sink=self.sink), OUTCOMES)
+        return mapped(_by_slot(rows, tasks, "item"), partial(_found, sink=self.sink), OUTCOMES)
 
     def small(self) -> DataFrame:
         """Return what the sink says of partitions that one task judges whole."""
         rows = self._partitions(self.shares.small).select("final_slot", "number", "payload")
         ready = rows.repartitionById(self.shares.tasks, rows.final_slot).sortWithinPartitions("number")
-        return _mapped(ready, partial(_judged_whole, asked=self.asked, sink=self.sink), OUTCOMES)
+        return mapped(ready, partial(_judged_whole, asked=self.asked, sink=self.sink), OUTCOMES)
 
     def large(self) -> DataFrame:
         """Return what the sink says of partitions that are read split by split."""
         shares = self.shares
         whole = self._partitions(shares.large).select("number", *Shared.__slots__, "payload")
-        segments = _by_slot(_mapped(whole, _pieces, SCHEMA), shares.reads, "split_slot")
-        splits = _mapped(segments, partial(_cut, size=self.split_size), SCHEMA)
+        segments = mapped(whole, _pieces, SCHEMA)
+        splits = mapped(_by_slot(segments, shares.cuts, "split_slot"), partial(_cut, size=self.split_size), SCHEMA)
         read = partial(_summarised, asked=self.asked)
-        summaries = _by_slot(
-            _mapped(_by_slot(splits, shares.reads, "split_slot"), read, SCHEMA), shares.runs, "run_slot"
-        )
-        ready = summaries.sortWithinPartitions("run_slot", *IN_PARTITION)
-        parts = [_mapped(whole, _whole, SCHEMA), _mapped(ready, partial(_runs, asked=self.asked), SCHEMA)]
-        parts += [self._records(segments)] if self.asked.records else []
-        last = _by_slot(_together(parts), shares.finals, "final_slot")
-        judging = partial(_judged, asked=self.asked, sink=self.sink)
-        return _mapped(last.sortWithinPartitions("final_slot", *IN_PARTITION), judging, OUTCOMES)
+        said = [mapped(_by_slot(splits, shares.reads, "split_slot"), read, SCHEMA)]
+        said += [self._records(segments)] if self.asked.records else []
+        return put_together(whole, said, shares, self.asked, self.sink)
 
     def _records(self, segments: DataFrame) -> DataFrame:
         """Return what the records of large partitions say; what joining runs needs has no part in this."""
         readers, segments = self.shares.reads, segments.where(segments.ordinal >= 0)
-        hashes = _by_slot(_mapped(segments, _hashed, SCHEMA), readers, "split_slot")
-        repeated = _mapped(hashes.sortWithinPartitions(*IN_BUCKET), partial(_repeated, readers=readers), SCHEMA)
+        hashes = _by_slot(mapped(segments, _hashed, SCHEMA), readers, "split_slot")
+        repeated = mapped(hashes.sortWithinPartitions(*IN_BUCKET), partial(_repeated, readers=readers), SCHEMA)
         again = _by_slot(_together([segments, repeated]), readers, "split_slot")
-        return _mapped(again.sortWithinPartitions(*IN_PARTITION), _recorded, SCHEMA)
+        return mapped(again.sortWithinPartitions(*IN_PARTITION), _recorded, SCHEMA)
 
     def _partitions(self, share: pa.Table) -> DataFrame:
         from pyspark.sql.functions import broadcast  # as below
@@ -188,6 +185,23 @@ class _Job:
         frame = self.plan.frame
         rows = frame.where(frame.kind == PARTITION).select("number", "payload")
         return rows.join(broadcast(self.spark.createDataFrame(share)), "number")
+
+
+def put_together(whole: DataFrame, said: Sequence[DataFrame], shares: Shares, asked: Asked, sink: Sink) -> DataFrame:
+    """Return what the sink says of large partitions, as a frame of outcomes.
+
+    Args:
+        whole: the partitions: their numbers, where their parts go, and their files.
+        said: what their splits say, and what joining them needs; then what their records say, if that is asked for.
+        shares: who does what.
+        asked: what to look for.
+        sink: takes the judgements.
+    """
+    summaries, *of_records = said
+    ready = _by_slot(summaries, shares.runs, "run_slot").sortWithinPartitions("run_slot", *IN_PARTITION)
+    parts = [mapped(whole, _whole, SCHEMA), mapped(ready, partial(_runs, asked=asked), SCHEMA), *of_records]
+    last = _by_slot(_together(parts), shares.finals, "final_slot").sortWithinPartitions("final_slot", *IN_PARTITION)
+    return mapped(last, partial(_judged, asked=asked, sink=sink), OUTCOMES)
 
 
 def _together(frames: Sequence[DataFrame]) -> DataFrame:
@@ -202,15 +216,28 @@ def _by_slot(frame: DataFrame, tasks: int, slot: str) -> DataFrame:
     return frame.repartitionById(tasks, pmod(col(slot), lit(tasks)).cast("int"))
 
 
-def _mapped(frame: DataFrame, rows_from: Callable[[Iterator[Row]], Iterable[Row]], schema: pa.Schema) -> DataFrame:
-    """Return what a function makes of the rows of each task."""
+def mapped(frame: DataFrame, rows_from: Callable[[Iterator[Row]], Iterable[Row]], schema: pa.Schema) -> DataFrame:
+    """Return what a function makes of the rows of each task.
+
+    Args:
+        frame: the rows.
+        rows_from: the function.
+        schema: of what it gives.
+    """
     return frame.mapInArrow(partial(_batches, rows_from=rows_from, schema=schema), schema_text(schema))
 
 
 def _batches(
     batches: Iterable[pa.RecordBatch], rows_from: Callable[[Iterator[Row]], Iterable[Row]], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
+    _settle(next(BEGUN))
     return batches_of(schema, rows_from(rows_of(batches)))
+
+
+def _settle(begun: int) -> None:
+    """Have the collector leave alone what a worker has loaded: Spark calls it behind every task, however short."""
+    if begun & (begun - 1) == 0:  # seldom, for what is left alone once is so for good
+        gc.freeze()
 
 
 def _looked(rows: Iterator[Row], topics: tuple[str, ...]) -> Iterator[Row]:

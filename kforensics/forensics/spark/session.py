@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kforensics.errors import EngineError, MissingExtraError
+from kforensics.forensics.spark.quiet import Remarks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["answering", "parallelism", "session"]
 
-# What Spark says without being asked would stand between the lines for people; errors are still said.
-QUIET = {"spark.log.level": "ERROR"}
+# Where Spark's own settings name the Python of workers.
+PYTHON = "spark.pyspark.python"
+NO_GATEWAY = "JAVA_GATEWAY_EXITED"
+# Of a line that tells of several errors, one in the other, the innermost.
+RAISED = re.compile(r"^.*\b((?:\w+[.$])*\w*(?:Error|Exception): .+)$", re.MULTILINE)
 
 
-def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """Return the session there is, else a new one.
+@contextmanager
+def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """Give the session there is, else a new one, which ends with the block.
 
     Args:
         master: URL of the cluster's master; None for what Spark's own configuration says, which without one is all
@@ -37,14 +43,21 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
     except ImportError as error:
         raise MissingExtraError("spark", "pyspark") from error
     if active := SparkSession.getActiveSession():
-        return active
+        yield active
+        return
     _check_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    given = {**({"spark.master": master} if master else {}), **(conf or {})}
+    os.environ.setdefault("PYSPARK_PYTHON", given.get(PYTHON, sys.executable))
     builder = SparkSession.builder.appName("kforensics")
-    for name, value in {**QUIET, **({"spark.master": master} if master else {}), **(conf or {})}.items():
+    for name, value in given.items():
         builder = builder.config(name, value)
-    with answering("Spark does not start"):
-        return builder.getOrCreate()
+    remarks = Remarks()
+    with answering("Spark does not start", remarks.text), remarks.held():
+        started = builder.getOrCreate()
+    try:
+        yield started
+    finally:
+        started.stop()
 
 
 def _check_java() -> None:
@@ -61,11 +74,12 @@ def _check_java() -> None:
 
 
 @contextmanager
-def answering(what: str) -> Iterator[None]:
+def answering(what: str, said: Callable[[], str] = str) -> Iterator[None]:
     """Turn what Spark raises into a sentence.
 
     Args:
         what: half a sentence that says what did not work.
+        said: tells what Java said, should it end before it raises anything.
 
     Raises:
         EngineError: Spark raised something.
@@ -76,14 +90,16 @@ def answering(what: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise EngineError(f"{what}: {_reason(str(error))}; the logs of Spark tell more") from error
+        text = str(error)
+        reason = _reason((said() if NO_GATEWAY in text else "") or text)
+        raise EngineError(f"{what}: {reason}; the logs of Spark tell more") from error
 
 
 def _reason(text: str) -> str:
-    """Return the line that tells why: what a worker raised, else the first one."""
+    """Return what tells why: what a worker raised, else the first line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    raised = [line for line in lines if line.partition(":")[0].endswith(("Error", "Exception"))]
-    return ([*raised, *lines, "no reason is given"])[0].rstrip(".")
+    raised: list[str] = RAISED.findall(text)
+    return [*raised, *lines, "no reason is given"][0].rstrip(".")
 
 
 def parallelism(spark: SparkSession) -> int:

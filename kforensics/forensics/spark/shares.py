@@ -51,6 +51,7 @@ class Shares:
         large: ``number`` of the others, with the first of their slots for reading and for joining, their slot for
             judging, and ``width``, how many segments are joined in one run.
         tasks: how many slots there are for small ones.
+        cuts: for cutting segments.
         reads: for reading.
         runs: for joining.
         finals: for judging large ones.
@@ -59,6 +60,7 @@ class Shares:
     small: pa.Table
     large: pa.Table
     tasks: int
+    cuts: int
     reads: int
     runs: int
     finals: int
@@ -92,8 +94,8 @@ def shared_out(plan: pa.Table, sharing: Sharing) -> Shares:
         }
     )
     splits = int(np.maximum(segments[order], size[order] // sharing.split_size).sum())
-    most = max(TASKS * TASKS * sharing.parallelism, int(size[order].sum()) // WORTH_A_TASK)
-    slots = (min(max(1, many), most) for many in (splits, int(runs.sum()), len(order)))
+    most = max(TASKS * sharing.parallelism, int(size[order].sum()) // WORTH_A_TASK)
+    slots = (min(max(1, many), most) for many in (int(segments[order].sum()), splits, int(runs.sum()), len(order)))
     return Shares(small, large, tasks, *slots)
 
 

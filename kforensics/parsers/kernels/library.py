@@ -1,8 +1,8 @@
 """The compiled kernels: where they are kept, and how they are loaded.
 
 They are compiled once for a processor, by another process, into an object file that lies with Python's own compiled
-files or, where that folder is not writable, in the user's cache. Loading it takes llvmlite alone: 40 ms, not the half
-second that numba takes to its first kernel.
+files or, where that folder is not writable, in the user's cache, or else among temporary files. Loading it takes
+llvmlite alone: 40 ms, not the half second that numba takes to its first kernel.
 """
 
 from __future__ import annotations
@@ -164,8 +164,13 @@ def _places() -> Iterator[Path]:
         yield Path(given) / name
         return
     yield Path(__file__).parent / "__pycache__" / name
-    user = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    yield Path(user) / "kforensics" / name
+    # A container may run with a user who has no home.
+    with suppress(RuntimeError):
+        user = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        yield Path(user) / "kforensics" / name
+    from tempfile import gettempdir  # only who gets here pays for it
+
+    yield Path(gettempdir()) / f"kforensics-{os.geteuid()}" / name
 
 
 @cache
@@ -175,11 +180,19 @@ def _key() -> str:
 
     from kforensics.parsers.kernels.target import CPU, FEATURES
 
-    here = Path(__file__).parent
-    files = sorted([*here.glob("*.py"), *(here.parent / f"{name}.py" for name in SOURCES)])
-    text = "\0".join([*(path.read_text("utf-8") for path in files), llvmlite.__version__, CPU, FEATURES])
-    data = text.encode()
+    texts = [*_sources(), *(text.encode() for text in (llvmlite.__version__, CPU, FEATURES))]
+    data = b"\0".join(texts)
     return f"{zlib.crc32(data):08x}{zlib.adler32(data):08x}"
+
+
+def _sources() -> list[bytes]:
+    """Return what is compiled; of a package in an archive, such as Spark's ``--py-files`` takes, all of that."""
+    here = Path(__file__).parent
+    if not here.is_dir():
+        return [path.read_bytes() for path in here.parents if path.is_file()]
+    return [
+        path.read_bytes() for path in sorted([*here.glob("*.py"), *(here.parent / f"{name}.py" for name in SOURCES)])
+    ]
 
 
 def _checked(path: Path) -> bytes | None:

@@ -102,3 +102,15 @@ def test_several_coordinators_side_by_side(tmp_path: Path) -> None:
     assert found.id_of(found.instances["producer_id"]).tolist() == [0, 1, 2]
     assert found.id_of(last["producer_id"][None] + 1).tolist() == [-1]
     assert Coordinators.of([]).id_of(found.instances["producer_id"]).tolist() == [-1, -1, -1]
+
+
+def test_a_transaction_decided_anew_has_the_same_data(tmp_path: Path) -> None:
+    log = "a Empty 1 0 t 0; a Ongoing 1 0 {t-0} t 1; a PrepareCommit 1 0 {t-0} t 2; a PrepareAbort 1 1 {t-0} t 3"
+    forge_coordinator(tmp_path, f"{log}; a CompleteAbort 1 1 t 4")
+    names = ["data_epoch", "marker_epoch", "status", "is_superseded"]
+    history = history_under(tmp_path)
+    assert history.instances[names].tolist() == [
+        (0, 0, State.PREPARE_COMMIT, True),
+        (0, 1, State.COMPLETE_ABORT, False),
+    ]
+    assert history.ids[["transactions", "committed", "aborted"]].tolist() == [(1, 0, 1)]

@@ -90,10 +90,10 @@ def _decision(row: Row) -> str:
 
 
 def _missing(cluster: Cluster, row: Row) -> Placed:
-    """Markers of others behind the end of the transaction prove that the log on hand reaches so far."""
+    """Markers of others well behind the end of the transaction prove that the log on hand reaches so far."""
     markers, rules = cluster.joined.markers[row["partition"]], cluster.rules
     told = row["completed"] != NO_TIME
-    later = told and markers.known_to > row["completed"]
+    later = told and markers.known_to > row["completed"] + rules.clock_skew_ms
     old = told and rules.as_of_ms - row["completed"] > rules.max_txn_timeout_ms
     still_open = markers.still_open["producer_id"] == row["producer_id"]
     opened = int(markers.still_open["first_offset"][still_open][0]) if still_open.any() else None

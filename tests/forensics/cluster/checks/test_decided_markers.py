@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kforensics.forensics.cluster.roles import Role
 from tests.forensics.cluster.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
 from tests.forensics.forge import forge
 
@@ -136,3 +137,32 @@ def test_a_coordinator_epoch_that_was_not(epoch: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("epoch", [3, 4, 5])
 def test_a_coordinator_that_moved(epoch: int, tmp_path: Path) -> None:
     assert moved(tmp_path, epoch) == {}
+
+
+def test_a_marker_too_many_where_not_all_is_on_hand(tmp_path: Path) -> None:
+    """It may be that of a transaction of which the cleaner left nothing."""
+    rest = "a PrepareCommit 1 0 {p-0} t 10000; a CompleteCommit 1 0 t 20000"
+    forge_coordinator(tmp_path, {0: "a Ongoing 1 0 {p-0} @9 t 10", 20: rest + LATER}, first_dirty=20)
+    log = f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(5)}; D 1 0 1-1 @2-2 T; M 1 0 C 0 @3 {at(15_000)}"
+    forge(tmp_path, log, topic="p")
+    assert codes_in(cluster_under(tmp_path)) == {}
+
+
+def test_an_abort_by_an_operator_behind_a_transaction_of_the_same_epoch(tmp_path: Path) -> None:
+    """It has the coordinator epoch of the marker before it."""
+    forge_coordinator(tmp_path, one() + LATER, leader_epochs={0: 4})
+    log = f"D 1 0 0-0 @0-0 T; M 1 0 C 4 @1 {at(15_000)}; D 1 0 1-1 @2-2 T; M 1 0 A 4 @3 {at(30_000)}"
+    forge(tmp_path, log, topic="p")
+    cluster = cluster_under(tmp_path)
+    assert codes_in(cluster) == {}
+    assert cluster.joined.roles.tolist() == [Role.SENT, Role.BY_OPERATOR]
+
+
+def test_an_abort_by_an_operator_of_data_of_two_epochs(tmp_path: Path) -> None:
+    """It has the last one, as the producer had in this partition."""
+    forge_coordinator(tmp_path, one(2, 1) + LATER)
+    late = f"D 1 0 1-1 @2-2 T {at(16_000)}; D 1 1 0-0 @3-3 T {at(17_000)}; M 1 1 A 0 @4 {at(30_000)}"
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 1 C 0 @1 {at(15_000)}; {late}", topic="p")
+    cluster = cluster_under(tmp_path)
+    assert codes_in(cluster) == {}
+    assert cluster.joined.roles.tolist() == [Role.SENT, Role.BY_OPERATOR]

@@ -1,0 +1,76 @@
+"""``python -m benchmarks.scale``: what the audit on Spark costs as data, partitions and splits become many."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.scale import parts
+from benchmarks.scale.measuring import Bench, Row
+from benchmarks.tables import aligned
+from lab.errors import LabError
+
+PARTS: Mapping[str, Callable[[Bench, argparse.Namespace], Iterator[tuple[str, Sequence[Row]]]]] = {
+    "growth": parts.growth,
+    "skew": parts.skew,
+    "transactions": parts.transactions,
+    "partitions": parts.partitions,
+    "planning": parts.planning,
+    "merging": parts.merging,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure every part that is asked for, print its tables; 1 when something failed."""
+    options = _options(arguments)
+    print(f"{platform.machine()}, {os.cpu_count()} processors, Python {platform.python_version()}")
+    taken: dict[str, list[Row]] = {}
+    try:
+        for part in options.parts:
+            for title, rows in PARTS[part](Bench(options.rounds), options):
+                taken.setdefault(part, []).extend(rows)
+                print("\n".join(["", title, *aligned([tuple(rows[0]), *map(_cells, rows)])]), flush=True)
+    except LabError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if options.json:
+        options.json.write_text(json.dumps(taken, indent=1), "utf-8")
+    return 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description="Measure the audit on Spark.")
+    told = f"what to measure, of {', '.join(PARTS)} (default: all)"
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS], metavar="PART", help=told)
+    told = "how often audits run (default: %(default)s)"
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help=told)
+    told = "partitions of 1 GB to audit (default: 1 2 4 8)"
+    parser.add_argument("--gigabytes", type=int, nargs="+", default=[1, 2, 4, 8], metavar="N", help=told)
+    for name, default, what in (
+        ("large", 4000, "MB of the partition among small ones"),
+        ("small", 2000, "how many small ones"),
+        ("transactions", 20_000_000, "in one partition"),
+        ("partitions", 100_000, "tiny ones"),
+        ("planned", 1000, "GB of splits to be planned, the most"),
+        ("summaries", 1_000_000, "of splits to be joined, the most"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{what} (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the figures for a program to read, too")
+    return parser.parse_args(arguments)
+
+
+def _cells(row: Row) -> list[str]:
+    return [one if isinstance(one, str) else _number(one) for one in row.values()]
+
+
+def _number(figure: float) -> str:
+    return f"{figure:,.0f}" if figure >= 100 or figure == int(figure) else f"{figure:.2f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""``python -m benchmarks.scale.child JSON``: one measurement in a process of its own; prints its figures as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import kforensics
+from benchmarks.scale import synthetic
+from benchmarks.scale.synthetic import ASKED, Counting, Made
+from benchmarks.scale.usage import cpu_seconds, load, peak_bytes
+from kforensics.forensics.spark.audit_job import audit, put_together
+from kforensics.forensics.spark.shares import Sharing, shared_out
+from kforensics.forensics.spark.travel import loaded
+from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Figures = dict[str, float]
+
+LOOPBACK = "127.0.0.1"
+AS_OF_MS = 1_795_264_200_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What to measure.
+
+    Attributes:
+        folder: for whatever the job writes.
+        warm: a small partition.
+        paths: logs, each measured by itself.
+        cores: processors.
+        made: partitions that lie on no disk, each kind measured by itself.
+    """
+
+    folder: Path
+    warm: str
+    paths: tuple[str, ...] = ()
+    cores: int = 2
+    made: tuple[Made, ...] = ()
+
+    @classmethod
+    def of(cls, words: Mapping[str, Any]) -> _Given:
+        made = tuple(Made(**one) for one in words.get("made", ()))
+        return cls(Path(words["folder"]), words["warm"], tuple(words.get("paths", ())), words.get("cores", 2), made)
+
+    def store(self) -> str:
+        """A folder that is not there."""
+        shutil.rmtree(self.folder / "store", ignore_errors=True)
+        return str(self.folder / "store")
+
+
+@contextmanager
+def _taking(figures: Figures, prefix: str = "") -> Iterator[None]:
+    cpu, of_jvm, begun = cpu_seconds(), cpu_seconds(of_jvm=True), time.perf_counter()
+    yield
+    figures[f"{prefix}seconds"] = time.perf_counter() - begun
+    figures[f"{prefix}cpu"] = cpu_seconds() - cpu
+    figures[f"{prefix}jvm"] = cpu_seconds(of_jvm=True) - of_jvm
+
+
+def in_process(given: _Given) -> Iterator[Figures]:
+    """The audit of logs in this process, or in a pool of them."""
+    kforensics.audit([given.warm], output=Path(given.store()), as_of_ms=AS_OF_MS, processes=given.cores)
+    for path in given.paths:
+        figures: Figures = {}
+        with _taking(figures):
+            kforensics.audit([path], output=Path(given.store()), as_of_ms=AS_OF_MS, processes=given.cores)
+        yield {**figures, "own_peak": peak_bytes()}
+
+
+def on_spark(given: _Given) -> Iterator[Figures]:
+    """The audit of logs on Spark; the first one, of a small log, is part of the start."""
+    start: Figures = {}
+    with _session(given) as spark:
+        with _taking(start, "start_"):
+            _audited(spark, given, given.warm, is_warming=True)
+        for path in given.paths:
+            figures: Figures = {}
+            before = _stages(spark)
+            with _taking(figures):
+                figures |= _audited(spark, given, path)
+            yield {**start, **figures, **_told(spark, before)}
+
+
+def _audited(spark: SparkSession, given: _Given, path: str, *, is_warming: bool = False) -> Figures:
+    figures: Figures = {}
+    request = SparkRequest((path,), output=given.store(), as_of_ms=AS_OF_MS)
+    # A small log is split all the same, so that every part of the job has run once.
+    request = replace(request, whole=0, split_size=1) if is_warming else request
+    with _taking(figures, "plan_"):
+        plan = planned(spark, request)
+    audited = audited_on_spark(spark, plan, request)
+    plan.frame.unpersist()
+    return {**figures, "partitions": audited.report.partitions, "unread": audited.report.unread_count}
+
+
+def merging(given: _Given) -> Iterator[Figures]:
+    """Made splits summarised, and then summarised and joined; what is more in the second is the joining."""
+    with _session(given) as spark:
+        for made in given.made:
+            figures: Figures = {}
+            sharing = Sharing(given.cores, split_size=made.segment_bytes, whole=0)
+            shares = shared_out(synthetic.plan_of(spark, made).sizes, sharing)
+            whole = synthetic.whole_of(spark, made, shares.large)
+            summaries = synthetic.summaries_of(whole, made)
+            with _taking(figures, "made_"):
+                ((size, rows),) = summaries.selectExpr("sum(length(payload))", "count(*)").collect()
+            before = _stages(spark)
+            with _taking(figures):
+                outcomes = put_together(whole, [summaries], shares, ASKED, Counting()).collect()
+            judged = sum(loaded(row.payload) for row in outcomes)
+            yield {**figures, **_told(spark, before), "bytes": size, "rows": rows, "partitions": judged}
+
+
+def planning(given: _Given) -> Iterator[Figures]:
+    """A job over made partitions, none of whose files is there: all of it but the reading."""
+    with _session(given) as spark:
+        for made in given.made:
+            figures: Figures = {}
+            before = _stages(spark)
+            with _taking(figures):
+                plan = synthetic.plan_of(spark, made)
+                sharing = Sharing(given.cores, split_size=made.segment_bytes, whole=0)
+                found = audit(spark, plan, ASKED, Counting(), sharing)
+            plan.frame.unpersist()
+            yield {**figures, **_told(spark, before), "partitions": loaded(found), "sizes": plan.sizes.nbytes}
+
+
+JOBS: Mapping[str, Callable[[_Given], Iterator[Figures]]] = {
+    "in_process": in_process,
+    "merging": merging,
+    "on_spark": on_spark,
+    "planning": planning,
+}
+
+
+@contextmanager
+def _session(given: _Given) -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": LOOPBACK}
+    conf = {
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.memory": "2g",
+        "spark.local.dir": str(given.folder / "spark"),
+        "spark.log.level": "ERROR",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master(f"local[{given.cores}]").appName("benchmarks")
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _stages(spark: SparkSession) -> list[tuple[int, int, int, int]]:
+    """Id, tasks, milliseconds and shuffled bytes of each stage that was run."""
+    context = spark.sparkContext
+    jvm: Any = context._jvm  # noqa: SLF001  # PySpark has no other way to what its pages show
+    quantiles = context._gateway.new_array(jvm.double, 0)  # type: ignore[union-attr]  # noqa: SLF001  # as above
+    store = context._jsc.sc().statusStore()  # noqa: SLF001  # as above
+    found = store.stageList(None, False, False, quantiles, jvm.java.util.ArrayList())  # noqa: FBT003  # Java has no names
+    stages = (found.apply(index) for index in range(found.size()))
+    return [
+        (one.stageId(), one.numCompleteTasks(), one.executorRunTime(), one.shuffleWriteBytes())
+        for one in stages
+        if one.numCompleteTasks()
+    ]
+
+
+def _told(spark: SparkSession, before: list[tuple[int, int, int, int]]) -> Figures:
+    stages = [stage for stage in _stages(spark) if stage not in before]
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # as above
+    jvm.java.lang.System.gc()
+    heap = jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed()
+    return {
+        "heap": heap,
+        "own_peak": peak_bytes(),
+        "tasks": sum(stage[1] for stage in stages),
+        "executor_seconds": sum(stage[2] for stage in stages) / 1000,
+        "shuffled": sum(stage[3] for stage in stages),
+    }
+
+
+def main(words: Mapping[str, Any]) -> None:
+    """Measure, and print a line of figures for each log and each kind of made partitions."""
+    before = load()
+    for figures in JOBS[words["job"]](_Given.of(words)):
+        print(json.dumps({**figures, "load": max(before, load())}), flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

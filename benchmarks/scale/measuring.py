@@ -1,0 +1,78 @@
+"""Measurements in processes of their own, so that what one has loaded or compiled helps no other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.scale import data
+from benchmarks.scale.synthetic import Made
+from lab.errors import LabError
+from lab.places import ROOT
+from lab.progress import say
+
+Row = dict[str, "str | float"]
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Runs measurements.
+
+    Attributes:
+        rounds: how often audits run.
+    """
+
+    rounds: int
+
+    def audits(self, paths: Sequence[Path], cores: int) -> list[tuple[Figures, Figures]]:
+        """Medians of the audit of each of these logs, in a pool and on Spark, which take turns.
+
+        Raises:
+            LabError: one of them failed.
+        """
+        words = {"paths": list(map(str, paths)), "cores": cores}
+        rounds = [(_measured("in_process", words), _measured("on_spark", words)) for _ in range(self.rounds)]
+        pools, sparks = ([_medians(one) for one in zip(*some, strict=True)] for some in zip(*rounds, strict=True))
+        return list(zip(pools, sparks, strict=True))
+
+    def synthetic(self, job: str, made: Sequence[Made]) -> list[Figures]:
+        """What a job takes for each kind of made partitions, once.
+
+        Raises:
+            LabError: it failed.
+        """
+        return _measured(job, {"made": [asdict(one) for one in made]})
+
+
+def _medians(rounds: Sequence[Figures]) -> Figures:
+    return {name: median(one[name] for one in rounds) for name in rounds[0]}
+
+
+def _measured(job: str, words: dict[str, Any]) -> list[Figures]:
+    with _warm() as warm, data.folder("work") as folder:
+        given = json.dumps({"job": job, "folder": str(folder), "warm": str(warm), **words})
+        command = [sys.executable, "-m", "benchmarks.scale.child", given]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        said = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if said.returncode != 0:
+        raise LabError(f"{job} failed:\n{said.stderr[-2000:]}")
+    found: list[Figures] = [json.loads(line) for line in said.stdout.splitlines() if line.startswith("{")]
+    for one in found:
+        say(f"{job}: {one['seconds']:.1f} s, {one['cpu']:.1f} s of processors, load {one['load']:.1f}")
+    return found
+
+
+@contextmanager
+def _warm() -> Iterator[Path]:
+    with data.folder("warm") as folder:
+        data.write_transactions(folder / "warm-0", 2, 10)
+        yield folder

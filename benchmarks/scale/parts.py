@@ -1,0 +1,144 @@
+"""The parts of the scale run, each a table or two."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+
+from benchmarks.scale import data
+from benchmarks.scale.measuring import Bench, Figures, Row
+from benchmarks.scale.synthetic import Made
+
+Tables = Iterator[tuple[str, Sequence[Row]]]
+
+KINDS = ("txn", "plain")
+SPLIT = 128 << 20
+GB = 1_000_000_000
+
+
+def growth(bench: Bench, options: argparse.Namespace) -> Tables:
+    """The same partitions, more and more of them, in a pool and on Spark, on one processor and on two."""
+    taken: dict[int, list[tuple[Figures, Figures]]] = {}
+    with ExitStack() as stack:
+        paths = [stack.enter_context(data.copies(KINDS, 1000, count)) for count in options.gigabytes]
+        for cores in (1, 2):
+            taken[cores] = bench.audits(paths, cores)
+            rows = [_both(f"{count} GB", *pair) for count, pair in zip(options.gigabytes, taken[cores], strict=True)]
+            yield f"growth, {cores} at once; pool | Spark", rows
+    pairs = zip(options.gigabytes, taken[1], taken[2], strict=True)
+    yield "from 1 to 2 processors", [_efficiency(f"{count} GB", one, two) for count, one, two in pairs]
+
+
+def _both(name: str, pool: Figures, spark: Figures) -> Row:
+    return {
+        "": name,
+        "pool s": pool["seconds"],
+        "pool cpu": pool["cpu"],
+        "spark s": spark["seconds"],
+        "workers cpu": spark["cpu"] - spark["jvm"],
+        "jvm cpu": spark["jvm"],
+        "plan s": spark["plan_seconds"],
+        "task s": spark["executor_seconds"],
+        "tasks": spark["tasks"],
+        "shuffled MB": spark["shuffled"] / 1e6,
+        "driver MB": spark["own_peak"] / 1e6,
+        "heap MB": spark["heap"] / 1e6,
+        "start s": spark["start_seconds"],
+        "load": spark["load"],
+    }
+
+
+def _efficiency(name: str, one: tuple[Figures, Figures], two: tuple[Figures, Figures]) -> Row:
+    (pool, spark), (pools, sparks) = one, two
+    return {
+        "": name,
+        "pool, times faster": pool["seconds"] / pools["seconds"],
+        "spark, times faster": spark["seconds"] / sparks["seconds"],
+        "spark, efficiency": spark["seconds"] / sparks["seconds"] / 2,
+    }
+
+
+def skew(bench: Bench, options: argparse.Namespace) -> Tables:
+    """One large partition, many small ones, and both together."""
+    with data.folder("skew") as folder, data.folder("large") as large, data.folder("small") as small:
+        data.write_plain(large / "large-0", 4, options.large // 4)
+        data.tiny_partitions(small, options.small)
+        for path in (*large.iterdir(), *small.iterdir()):
+            data.link(path, folder / path.name)
+        names = ("the large one", "the small ones", "together")
+        for cores in (1, 2):
+            pairs = bench.audits([large, small, folder], cores)
+            rows = [_both(name, *pair) for name, pair in zip(names, pairs, strict=True)]
+            yield f"skew, {cores} at once; pool | Spark", rows
+
+
+def transactions(bench: Bench, options: argparse.Namespace) -> Tables:
+    """One partition of very many transactions, which are swept at its end."""
+    with data.folder("transactions") as folder:
+        data.write_transactions(folder / "swept-0", 20, options.transactions // 20)
+        ((pool, spark),) = bench.audits([folder], 2)
+        yield "transactions of one partition; pool | Spark", [_both(f"{options.transactions:,}", pool, spark)]
+
+
+def partitions(bench: Bench, options: argparse.Namespace) -> Tables:
+    """Tiny partitions, of which there are more and more."""
+    counts = [options.partitions // 10, options.partitions]
+    with ExitStack() as stack:
+        paths = [stack.enter_context(data.folder(f"tiny-{count}")) for count in counts]
+        for path, count in zip(paths, counts, strict=True):
+            data.tiny_partitions(path, count)
+        pairs = bench.audits(paths, 2)
+        rows = [_both(f"{count:,}", *pair) for count, pair in zip(counts, pairs, strict=True)]
+        yield "tiny partitions; pool | Spark", rows
+
+
+def planning(bench: Bench, options: argparse.Namespace) -> Tables:
+    """A job without the reading, for more and more bytes; of every GB there is a partition."""
+    sizes = [size for size in (1, 10, 100, 1000) if size <= options.planned]
+    made = [Made(size, GB // SPLIT + 1, SPLIT) for size in sizes]
+    taken = bench.synthetic("planning", made)
+    rows = [_planned(size, one, some) for size, one, some in zip(sizes, made, taken, strict=True)]
+    yield "planning, no file is there", rows
+
+
+def _planned(size: int, made: Made, taken: Figures) -> Row:
+    return {
+        "": f"{size:,} GB",
+        "splits": made.splits,
+        "seconds": taken["seconds"],
+        "cpu": taken["cpu"],
+        "tasks": taken["tasks"],
+        "sizes kB": taken["sizes"] / 1e3,
+        "driver MB": taken["own_peak"] / 1e6,
+        "heap MB": taken["heap"] / 1e6,
+        "load": taken["load"],
+    }
+
+
+def merging(bench: Bench, options: argparse.Namespace) -> Tables:
+    """Summaries of splits joined and judged, and how large they are, for ten producers and for a hundred."""
+    per_partition = 1000
+    for producers in (10, 100):
+        most = options.summaries * 10 // producers // per_partition
+        made = [Made(count, per_partition, SPLIT, producers) for count in (most // 100, most // 10, most) if count]
+        taken = bench.synthetic("merging", made)
+        rows = [_merged(one, some) for one, some in zip(made, taken, strict=True)]
+        yield f"joining, {producers} producers in every split, {per_partition:,} splits in a partition", rows
+
+
+def _merged(made: Made, taken: Figures) -> Row:
+    joining = taken["cpu"] - taken["made_cpu"]
+    return {
+        "": f"{made.splits:,} summaries",
+        "seconds": taken["seconds"],
+        "making s": taken["made_seconds"],
+        "cpu": taken["cpu"],
+        "joining cpu": joining,
+        "ms a summary": 1000 * joining / made.splits,
+        "bytes a summary": taken["bytes"] / made.splits,
+        "shuffled MB": taken["shuffled"] / 1e6,
+        "driver MB": taken["own_peak"] / 1e6,
+        "heap MB": taken["heap"] / 1e6,
+        "load": taken["load"],
+    }

@@ -1,0 +1,192 @@
+"""Partitions and splits that lie on no disk: as many as a cluster of brokers has, for Spark to plan and to join."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from kforensics.forensics.asked import Asked, task_of
+from kforensics.forensics.judgement import Judgement
+from kforensics.forensics.log_summary import Noter, log_summary
+from kforensics.forensics.partition import LogDir, Partition
+from kforensics.forensics.replay.summary import summarise
+from kforensics.forensics.rules import Rules
+from kforensics.forensics.spark.audit_job import Plan, mapped
+from kforensics.forensics.spark.looking import PARTITION, PLANNED
+from kforensics.forensics.spark.splitting import Shared, Travelling, apart, pieces_of
+from kforensics.forensics.spark.travel import SCHEMA, Row, framed, loaded, packed
+from kforensics.forensics.stretch import Stretch
+from kforensics.parsers.batch_columns import COMMIT, NO_CONTROL, BatchColumns
+from kforensics.parsers.discover import FoundFile
+from kforensics.parsers.log_rows import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NOWHERE = "/nowhere"
+"""A log directory that is not there."""
+ASKED = Asked(Rules(0), watches_indexes=False)
+_WHOLE = pa.schema(
+    [
+        ("number", pa.int64()),
+        *((name, pa.int32()) for name in Shared.__slots__),
+        ("payload", pa.binary()),
+    ]
+)
+_TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
+_SIZES = ("number", "size", "segments", "largest", "mtime_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """So many partitions, all alike.
+
+    Attributes:
+        partitions: how many.
+        segments: of each, which are splits too.
+        segment_bytes: of each segment.
+        producers: who write to each segment: a marker that ends the transaction they began in the one before, and a
+            batch that begins another. Nobody begins one in the last segment.
+    """
+
+    partitions: int
+    segments: int
+    segment_bytes: int
+    producers: int = 10
+
+    @property
+    def splits(self) -> int:
+        """How many there are in all."""
+        return self.partitions * self.segments
+
+    def partition(self, number: int) -> Partition:
+        """Return the files of a partition, none of which is there."""
+        folder = f"{NOWHERE}/made-{number}"
+        offsets = (index * 2 * self.producers for index in range(self.segments))
+        files = (
+            FoundFile(f"{folder}/{at:020}.log", "log", self.segment_bytes, 0, NOWHERE, "made", number, at, 0)
+            for at in offsets
+        )
+        return Partition(Place(0, NOWHERE, "made", number), folder, LogDir(NOWHERE), tuple(files))
+
+
+class Counting:
+    """A sink that counts."""
+
+    def judged(self, _task: str, judgements: Iterable[Judgement]) -> bytes:
+        """Return how many partitions were judged."""
+        return packed(sum(1 for _ in judgements))
+
+    def found(self, _task: str, _files: Iterable[FoundFile]) -> bytes:
+        """Return that no partition was judged."""
+        return packed(0)
+
+    def merged(self, outcomes: Iterable[bytes]) -> bytes:
+        """Return the sum."""
+        return packed(sum(map(loaded, outcomes)))
+
+
+def plan_of(spark: SparkSession, made: Made) -> Plan:
+    """Return a plan as if all of these partitions had been found."""
+    tasks = min(made.partitions, 32)
+    rows = spark.range(0, made.partitions, 1, tasks)
+    frame = mapped(rows, partial(_planned, made=made), PLANNED).persist()
+    return Plan(frame, frame.select(*_SIZES).toArrow(), 0, ())
+
+
+def whole_of(spark: SparkSession, made: Made, large: pa.Table) -> DataFrame:
+    """Return the partitions as rows, with where their parts go.
+
+    Args:
+        spark: the session.
+        made: the partitions.
+        large: as ``Shares`` has it.
+    """
+    rows = spark.createDataFrame(large.select(["number", *Shared.__slots__])).repartition(32)
+    return mapped(rows, partial(_whole, made=made), _WHOLE)
+
+
+def summaries_of(whole: DataFrame, made: Made) -> DataFrame:
+    """Return what the splits of the partitions say, as rows that wait to be joined."""
+    return mapped(whole, partial(summary_rows, made=made), SCHEMA)
+
+
+def _planned(rows: Iterable[Row], made: Made) -> Iterator[Row]:
+    size = made.segments * made.segment_bytes
+    for (number,) in rows:
+        yield PARTITION, number, size, made.segments, made.segment_bytes, 0, packed(made.partition(number))
+
+
+def _whole(rows: Iterable[Row], made: Made) -> Iterator[Row]:
+    for number, *slots in rows:
+        yield number, *slots, packed(made.partition(number))
+
+
+def summary_rows(rows: Iterable[Row], made: Made) -> Iterator[Row]:
+    """Yield what joining partitions needs, and what their splits say, as a job of Spark has it.
+
+    Args:
+        rows: of each partition its number, where its parts go, and its files.
+        made: the partitions.
+    """
+    for number, *slots, payload in rows:
+        partition = loaded(payload)
+        noters = tuple(task_of(partition, ASKED, workers=0).noters)
+        for address, reading in pieces_of(number, partition, Shared(*slots)):
+            said: Iterable[Travelling] = [(address, reading)]
+            if address.ordinal >= 0:
+                said = apart(address, [_stretch(made, reading.split.segment, noters)], None)
+            for one, value in said:
+                yield from framed(one, value)
+
+
+def _stretch(made: Made, segment: int, noters: tuple[Noter, ...]) -> Stretch:
+    batches = _batches(made.producers, segment)
+    # What is open at the end would be looked for in the file.
+    batches = batches[: made.producers] if segment == made.segments - 1 else batches
+    return Stretch((), log_summary(batches, ASKED.rules, noters), *summarise(batches))
+
+
+def _batches(producers: int, segment: int) -> BatchColumns:
+    """The markers of all producers, then a batch of each."""
+    index = np.arange(2 * producers)
+    is_marker = index < producers
+    offset = index + segment * len(index)
+    sequence = np.where(is_marker, -1, segment)
+    attributes = np.where(is_marker, _TRANSACTIONAL | _CONTROL, _TRANSACTIONAL)
+    return BatchColumns.of_rows(
+        (
+            segment,
+            100 * at,
+            100,
+            first,
+            first,
+            1,
+            2,
+            0,
+            bits,
+            True,
+            first,
+            at % producers,
+            0,
+            base,
+            base,
+            control,
+            epoch,
+            True,
+        )
+        for at, first, bits, base, control, epoch in zip(
+            index.tolist(),
+            offset.tolist(),
+            attributes.tolist(),
+            sequence.tolist(),
+            np.where(is_marker, COMMIT, NO_CONTROL).tolist(),
+            np.where(is_marker, 0, -1).tolist(),
+            strict=True,
+        )
+    )

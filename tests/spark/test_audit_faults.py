@@ -1,0 +1,245 @@
+"""Bad input on Spark: each a row, a finding or a sentence, with the exit code that it has in process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import kforensics
+from kforensics.errors import InputError, UsageError
+from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned
+from tests.command import DAMAGED, SAMPLES, Ended, run, sentence
+from tests.forensics.forge import forge
+from tests.spark.audits import AS_OF_MS, stored
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AUDIT = ("audit", "--as-of", "2026-11-21T12:30")
+ON_SPARK = (*AUDIT, "--engine", "spark")
+LOGS = str(SAMPLES / "transactions-v2")
+GOOD, SEGMENT = "D 1 0 0-4 @0-4 T; M 1 0 C 3 @5", "00000000000000000000.log"
+Scene = Callable[[Path], list[Path]]
+
+
+def _missing(folder: Path) -> list[Path]:
+    return [folder / "nowhere"]
+
+
+def _missing_beside_good(folder: Path) -> list[Path]:
+    forge(folder / "good", GOOD)
+    return [folder / "good", folder / "nowhere", folder / "no*thing"]
+
+
+def _empty(folder: Path) -> list[Path]:
+    return [folder]
+
+
+def _no_log_directory(folder: Path) -> list[Path]:
+    (folder / "notes").mkdir()
+    (folder / "notes" / "server.log").write_text("no segment", encoding="utf-8")
+    return [folder]
+
+
+def _folder_like_a_segment(folder: Path) -> list[Path]:
+    forge(folder, GOOD, topic="good")
+    (forge(folder, GOOD, topic="odd") / "00000000000000000006.log").mkdir()
+    return [folder]
+
+
+def _dangling_link(folder: Path) -> list[Path]:
+    forge(folder, GOOD, topic="good")
+    (forge(folder, GOOD, topic="odd") / "00000000000000000006.log").symlink_to(folder / "nowhere")
+    return [folder]
+
+
+def _link_to_above(folder: Path) -> list[Path]:
+    (forge(folder, GOOD) / "above").symlink_to(folder)
+    return [folder]
+
+
+def _foreign_files(folder: Path) -> list[Path]:
+    good = forge(folder, GOOD)
+    (good / "core.1234").write_bytes(b"\x7fELF")
+    (good / "00000000000000000000.log.bak").write_bytes(b"no segment")
+    (good / "00000000000000000000.index").write_bytes(b"no index")
+    (folder / "lost+found").mkdir()
+    return [folder]
+
+
+def _two_copies(folder: Path) -> list[Path]:
+    """One partition on two brokers, of which one has more: either is judged, neither is mixed with the other."""
+    for broker, notation in (("broker-1", GOOD), ("broker-2", "D 1 0 0-4 @0-4 T")):
+        forge(folder / broker, notation)
+    return [folder]
+
+
+def _damaged(_folder: Path) -> list[Path]:
+    return [DAMAGED]
+
+
+SCENES: dict[Scene, tuple[int, str]] = {
+    _missing: (3, "NOTHING COULD BE READ: 0 partitions"),
+    _missing_beside_good: (3, "CLEAN, AND NOT ALL COULD BE READ: 1 partition,"),
+    _empty: (2, ""),
+    _no_log_directory: (2, ""),
+    _folder_like_a_segment: (0, "CLEAN: 2 partitions,"),
+    _dangling_link: (3, "CLEAN, AND NOT ALL COULD BE READ: 2 partitions,"),
+    _link_to_above: (3, "CLEAN, AND NOT ALL COULD BE READ: 1 partition,"),
+    _foreign_files: (1, "ERROR: 1 partition,"),
+    _two_copies: (1, "CRITICAL: 2 partitions,"),
+    _damaged: (1, "CRITICAL: "),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__.strip("_").replace("_", "-"))
+def test_both_engines_say_the_same(spark: SparkSession, tmp_path: Path, scene: Scene) -> None:
+    """Of what is missing, foreign, doubled or damaged: code, report, sentences and rows."""
+    (tmp_path / "logs").mkdir()
+    paths = scene(tmp_path / "logs")
+    code, begins = SCENES[scene]
+    here = run(*AUDIT, "--output", tmp_path / "here", *paths)
+    there = run(*ON_SPARK, "--output", tmp_path / "there", *paths)
+    assert there.lines == here.lines
+    said = there.err.replace(str(tmp_path / "there"), str(tmp_path / "here"))
+    assert sorted(said.splitlines()) == sorted(here.err.splitlines())
+    assert (there.code, there.text[: len(begins)]) == (here.code, begins) == (code, begins)
+    if code == 2:
+        assert "there is no log under " in sentence(there)
+        assert not (tmp_path / "there").exists()
+    else:
+        assert stored(tmp_path / "there") == stored(tmp_path / "here")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("whole", [None, 0], ids=["whole", "in-splits"])
+def test_a_segment_that_vanishes_before_it_is_read_is_told_of(
+    spark: SparkSession, tmp_path: Path, whole: int | None
+) -> None:
+    """The other partitions are judged all the same, and nothing is said of this one but that."""
+    logs = tmp_path / "logs"
+    forge(logs, GOOD, topic="good")
+    gone = shutil.copytree(SAMPLES / "transactions-v2" / "broker-1" / "segments-0", logs / "gone-0")
+    request = SparkRequest((str(logs),), output=str(tmp_path / "store"), as_of_ms=AS_OF_MS, whole=whole, split_size=1)
+    plan = planned(spark, request)
+    last = max(gone.glob("*.log"))
+    last.unlink()
+    report = audited_on_spark(spark, plan, request).report
+    assert (report.partitions, report.unread_count) == (2, 1)
+    assert next(report.lines()).startswith("CLEAN, AND NOT ALL COULD BE READ: 2 partitions, ")
+    tables = stored(tmp_path / "store")
+    verdicts = [row for row in tables["partitions"] if "'verdict': 'unread'" in row]
+    assert len(verdicts) == 1
+    assert last.name in verdicts[0]
+    assert not any("'gone'" in row for name in ("findings", "lso", "transactions", "damage") for row in tables[name])
+    assert any("'good'" in row for row in tables["lso"])
+
+
+@pytest.mark.spark
+def test_the_library_raises_what_the_command_says(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="name a folder for output"):
+        kforensics.audit(LOGS, spark=spark)
+    with pytest.raises(InputError, match=r"cannot read .*nowhere"):
+        kforensics.audit(tmp_path / "nowhere", spark=spark, output=tmp_path / "store")
+    with pytest.raises(UsageError, match="there is no log under"):
+        kforensics.audit(tmp_path, spark=spark, output=tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.spark
+def test_an_output_that_is_there_stays_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "mine").touch()
+    says = sentence(run(*ON_SPARK, "--output", tmp_path / "store", LOGS))
+    assert f"{tmp_path / 'store'} is there already" in says
+    assert [path.name for path in tmp_path.rglob("*")] == ["store", "mine"]
+
+
+@pytest.mark.spark
+def test_an_output_that_cannot_be_written_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert f"cannot write {tmp_path / 'file' / 'store'}: " in sentence(
+        run(*ON_SPARK, "--output", tmp_path / "file" / "store", LOGS)
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--engine", "flink"], "--engine 'flink' is none of process, spark"),
+        (["--master", "local[2]"], "--master is for --engine spark"),
+        (["--conf", "spark.executor.memory=4g"], "--conf is for --engine spark"),
+        (["--split-size", "64"], "--split-size is for --engine spark"),
+        (["--engine", "process", "--master", "local[2]"], "--master is for --engine spark"),
+        (["--engine", "spark", "--conf", "spark.executor.memory"], "write NAME=VALUE"),
+        (["--engine", "spark", "--conf", "=4g"], "write NAME=VALUE"),
+        (["--engine", "spark", "--format", "json"], "leave --format out"),
+        (["--engine", "spark", "--processes", "2"], "--processes is for an audit in process"),
+        (["--engine", "spark", "--fail-on", "doom"], "--fail-on 'doom' is none of"),
+        (["--engine", "spark", "--as-of", "soon"], "--as-of 'soon' is no time"),
+        (["--output", "s3://bucket/store"], "--output s3://bucket/store is for --engine spark"),
+        (["--engine", "spark", "--output", f"{LOGS}/broker-1/store"], "would stand beside the evidence"),
+    ],
+    ids=" ".join,
+)
+def test_words_that_make_no_sense_start_nothing(words: list[str], says: str) -> None:
+    assert says in sentence(run("audit", *words, LOGS))
+
+
+def test_no_path_makes_no_sense() -> None:
+    assert "nothing to look at" in sentence(run(*ON_SPARK))
+
+
+def _told(environment: dict[str, str], *words: str, program: tuple[str, ...] = ("-m", "kforensics")) -> Ended:
+    ended = subprocess.run(
+        [sys.executable, *program, *words], env=environment, capture_output=True, check=False, timeout=300
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr.decode())
+
+
+@pytest.mark.parametrize("home", [None, "/nowhere"], ids=["no-home", "wrong-home"])
+def test_without_java_a_sentence_says_what_to_install(tmp_path: Path, home: str | None) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(tmp_path)}
+    ended = _told(environment | ({"JAVA_HOME": home} if home else {}), *ON_SPARK, LOGS)
+    where = "in JAVA_HOME, which is /nowhere" if home else "on the PATH"
+    assert (ended.code, ended.out) == (3, b"")
+    assert ended.err == (
+        f"kforensics: Spark needs Java 17 or later, and there is none {where}; install a runtime and try again\n"
+    )
+
+
+def test_without_pyspark_a_sentence_says_what_to_install() -> None:
+    program = "import sys; sys.modules['pyspark'] = None; from kforensics.cli import main; main()"
+    ended = _told({**os.environ}, *ON_SPARK, LOGS, program=("-c", program))
+    assert (ended.code, ended.out) == (1, b"")
+    assert ended.err == "kforensics: pyspark is not installed. Install it with: pip install 'kforensics[spark]'\n"
+
+
+@pytest.mark.spark
+def test_a_job_that_breaks_off_leaves_a_sentence_and_no_store(tmp_path: Path) -> None:
+    """The workers have no Python; Spark's own log stays silent."""
+    words = (*ON_SPARK, "--master", "local[1]", "--conf", "spark.pyspark.python=/nowhere/python")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    ended = _told(environment, *words, "--output", str(tmp_path / "store"), LOGS)
+    assert (ended.code, ended.out) == (3, b"")
+    (line,) = ended.err.splitlines()
+    assert line.startswith("kforensics: the folders were not looked into: ")
+    assert "/nowhere/python" in line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.spark
+def test_a_master_that_is_none_is_a_sentence() -> None:
+    ended = _told({**os.environ}, *ON_SPARK, "--master", "flink://host", LOGS)
+    assert (ended.code, ended.out) == (3, b"")
+    (line,) = ended.err.splitlines()
+    assert line.startswith("kforensics: Spark does not start: ")
+    assert "Master must" in line

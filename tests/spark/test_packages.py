@@ -1,0 +1,155 @@
+"""How the package travels: as Spark's own programs start it, and to workers that have everything but it."""
+
+from __future__ import annotations
+
+import json
+import os
+import site
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import kforensics
+from tests.command import ROOT, SAMPLES
+from tests.spark.audits import Stored, audit_in_process, stored
+from tests.spark.clusters import Cluster, standalone_cluster
+from tests.spark.conftest import LOCAL
+
+LOGS = str(SAMPLES / "transactions-v2")
+AUDIT = ("audit", "--quiet", "--as-of", "2026-11-21T12:30", "--fail-on", "never")
+# Asks twice: what was compiled is kept.
+KERNELS = """
+import kforensics
+from kforensics.parsers.kernels.library import kernels
+found = [kernels(print), kernels(print, compiles=False)]
+print(".zip" in kforensics.__file__, [one is not None for one in found])
+"""
+COMPILING = "compiling the fast kernels for this processor, once; this takes some seconds"
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the package as ``--py-files`` takes it: what a wheel has, in a zip."""
+    package = Path(kforensics.__file__).parent
+    path = tmp_path_factory.mktemp("archive") / "kforensics.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in package.rglob("*"):
+            if file.is_file() and "__pycache__" not in file.parts:
+                archive.write(file, file.relative_to(package.parent))
+    return path
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a Python that has what the package needs, but not the package where that is a checkout's."""
+    path = tmp_path_factory.mktemp("bare") / "python"
+    packages = os.pathsep.join(site.getsitepackages())
+    path.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Return a cluster whose workers have no home."""
+    file = tmp_path_factory.mktemp("home") / "file"
+    file.touch()
+    with standalone_cluster(tmp_path_factory.mktemp("cluster"), environment={"HOME": f"{file}/home"}) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    """Return what an audit in this process says."""
+    return audit_in_process([LOGS], tmp_path_factory.mktemp("expected") / "store")
+
+
+def _submitted(conf: Mapping[str, str], python: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    import pyspark  # only these tests need it
+
+    home = Path(pyspark.__file__).parent
+    properties = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    return subprocess.run(
+        ["/bin/bash", str(home / "bin" / "spark-submit"), *properties, *words],
+        cwd=cwd,
+        env={**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.repository
+def test_spark_submit_runs_a_checkout(tmp_path: Path, expected: Stored) -> None:
+    """It brings its session, and without ``--engine`` the audit takes it."""
+    store = tmp_path / "store"
+    conf = {**LOCAL, "spark.master": "local[2]"}
+    ended = _submitted(conf, sys.executable, "cli.py", *AUDIT, "--output", str(store), LOGS, cwd=ROOT)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("CRITICAL: 18 partitions, ")
+    assert stored(store) == expected
+
+
+@pytest.mark.spark
+def test_spark_submit_sends_the_package_as_a_zip(
+    cluster: Cluster, archive: Path, bare: Path, tmp_path: Path, expected: Stored
+) -> None:
+    """Neither driver nor workers have it otherwise, nor a home to keep anything in."""
+    (tmp_path / "cli.py").write_text((ROOT / "cli.py").read_text("utf-8"), encoding="utf-8")
+    store = tmp_path / "store"
+    sent = ("--py-files", str(archive), "cli.py", *AUDIT, "--output", str(store), LOGS)
+    ended = _submitted(cluster.conf, str(bare), *sent, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("CRITICAL: 18 partitions, ")
+    assert stored(store) == expected
+    assert json.loads((store / "manifest.json").read_text("utf-8"))["version"] == kforensics.__version__
+
+
+@pytest.mark.spark
+@pytest.mark.repository
+def test_workers_without_the_package_are_told_of_in_one_sentence(cluster: Cluster, bare: Path, tmp_path: Path) -> None:
+    """An installed package would be theirs, too; so this is for a checkout."""
+    words = ["-m", "kforensics", *AUDIT, "--engine", "spark", "--output", str(tmp_path / "store"), LOGS]
+    words += [word for name, value in cluster.conf.items() for word in ("--conf", f"{name}={value}")]
+    environment = {**os.environ, "PYSPARK_PYTHON": str(bare)}
+    ended = subprocess.run(
+        [sys.executable, *words],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert (ended.returncode, ended.stdout) == (3, "")
+    (line,) = ended.stderr.splitlines()
+    assert "No module named 'kforensics'" in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_kernels_of_a_package_in_a_zip_are_compiled_and_kept(archive: Path, bare: Path, tmp_path: Path) -> None:
+    """Who has no home to keep them in keeps them among temporary files."""
+    (tmp_path / "file").touch()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KFORENSICS_", "XDG_"))}
+    places = {"HOME": str(tmp_path / "file" / "home"), "TMPDIR": str(tmp_path), "PYTHONPATH": str(archive)}
+    first, second = (
+        subprocess.run(
+            [str(bare), "-c", KERNELS],
+            env={**kept, **places},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=300,
+        )
+        for _ in range(2)
+    )
+    assert first.stdout.splitlines() == [COMPILING, "True [True, True]"]
+    assert second.stdout.splitlines() == ["True [True, True]"]
+    assert len(list((tmp_path / f"kforensics-{os.geteuid()}").glob("kernels-*.o"))) == 1

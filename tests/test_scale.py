@@ -1,0 +1,67 @@
+"""What the scale run is fed with is what it says: logs without a fault, and splits that follow from one another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kforensics
+from benchmarks.scale import data, usage
+from benchmarks.scale.synthetic import ASKED, Made, summary_rows
+from kforensics.forensics.judgement import Judgement
+from kforensics.forensics.spark.merging import judged, run_of
+from kforensics.forensics.spark.travel import packed, values
+from kforensics.parsers.layouts import OFFSET_INDEX_ENTRY
+
+
+@pytest.mark.parametrize("transactions", [1, 99, 1000])
+def test_a_partition_of_transactions_is_clean(tmp_path: Path, transactions: int) -> None:
+    data.write_transactions(tmp_path / "made-0", 3, transactions)
+    (partition,) = kforensics.scan(tmp_path).to_pylist()
+    assert partition["verdict"] == "clean"
+    assert (partition["segments"], partition["committed"]) == (3, 3 * transactions)
+
+
+def test_a_large_partition_is_clean_and_can_be_cut(tmp_path: Path) -> None:
+    data.write_plain(tmp_path / "made-0", 2, 1)
+    (partition,) = kforensics.scan(tmp_path).to_pylist()
+    assert partition["verdict"] == "clean"
+    first = min((tmp_path / "made-0").glob("*.index"))
+    assert first.stat().st_size // OFFSET_INDEX_ENTRY.sizeof() == partition["batches"] // 2 - 1 > 50
+
+
+def test_small_partitions_are_links_to_one_clean_file(tmp_path: Path) -> None:
+    data.tiny_partitions(tmp_path, 3)
+    assert kforensics.scan(tmp_path)["verdict"].to_pylist() == ["clean"] * 3
+    assert len({path.stat().st_ino for path in tmp_path.rglob("*.log")}) == 1
+
+
+@pytest.mark.parametrize("segments", [1, 2, 17])
+def test_made_splits_follow_from_one_another(segments: int) -> None:
+    """Each transaction begins in one split and is committed in the next, but for the first markers."""
+    made = Made(1, segments, 1 << 20, producers=7)
+    (judgement,) = _judged(made)
+    assert judgement.why is None
+    assert sum(map(len, judgement.rows["transactions"].parts())) == 7 * (segments - 1)
+    assert judgement.log_end_offset == 14 * segments - 7
+    found = [(finding.code.name, finding.first_offset) for finding in judgement.findings]
+    assert found == [("marker-empty", offset) for offset in range(7)]
+
+
+def _judged(made: Made) -> list[Judgement]:
+    partition = made.partition(0)
+    rows = summary_rows([(0, 0, 0, 0, 4, packed(partition))], made)
+    runs = run_of(values(rows), ASKED)
+    return list(judged([(0, partition), *((address.partition, value) for address, value in runs)], ASKED))
+
+
+def test_the_processor_time_of_children_counts_once_they_have_ended() -> None:
+    before = usage.cpu_seconds()
+    subprocess.run([sys.executable, "-c", "while __import__('time').process_time() < 0.5: pass"], check=True)
+    assert 0.4 < usage.cpu_seconds() - before < 5
+    assert usage.cpu_seconds(of_jvm=True) <= usage.cpu_seconds()
+    assert 1 << 20 < usage.peak_bytes() < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
