@@ -18,12 +18,11 @@ from uuid import uuid4
 from pyarrow import fs
 
 from kforensics.errors import UsageError
-from kforensics.forensics.result_columns import Rows, RowStream
-from kforensics.parsers.arrow import arrow_batches, arrow_schema_of
+from kforensics.parsers.arrow import arrow_schema_of
 from kforensics.parsers.file_systems import remote_system
 from kforensics.parsers.source import is_uri
 from kforensics.parsers.tables import Table
-from kforensics.render.store import MANIFEST, TableFile, manifest_text
+from kforensics.render.store import MANIFEST, TableFile, TableFiles, manifest_text
 
 __all__ = ["Part", "StagedStore", "TaskParts", "store_place"]
 
@@ -64,36 +63,25 @@ class TaskParts:
     Args:
         staging: the staging folder, a path or a URI.
         task: name of the task.
+
+    Attributes:
+        add: adds rows to their table.
+        add_values: adds rows of Python values to a table.
     """
 
     def __init__(self, staging: str, task: str) -> None:
         self._system, self._root = store_place(staging)
         self._name = f"part-{task}-{uuid4().hex[:8]}.parquet"
-        self._files: dict[str, TableFile] = {}
-
-    def add(self, rows: Rows | RowStream) -> None:
-        """Add rows to their table."""
-        for part in rows.parts():
-            if len(part):
-                self._file(rows.table).add(part.record_batch())
-
-    def add_values(self, table: Table, rows: Any) -> None:
-        """Add rows of Python values to a table."""
-        for batch in arrow_batches(table, rows):
-            self._file(table).add(batch)
+        self._files = TableFiles(self._begun)
+        self.add, self.add_values = self._files.add, self._files.add_values
 
     def finish(self) -> tuple[Part, ...]:
         """Return what was written, once all of it is on disk."""
-        for file in self._files.values():
-            file.close()
-        return tuple(Part(name, self._path(name), file.rows) for name, file in self._files.items())
+        return tuple(Part(name, self._path(name), rows) for name, rows in self._files.close().items())
 
-    def _file(self, table: Table) -> TableFile:
-        if table.name not in self._files:
-            _make(self._system, f"{self._root}/{table.name}")
-            path = f"{self._root}/{self._path(table.name)}"
-            self._files[table.name] = TableFile(path, arrow_schema_of(table), self._system)
-        return self._files[table.name]
+    def _begun(self, table: Table) -> TableFile:
+        _make(self._system, f"{self._root}/{table.name}")
+        return TableFile(f"{self._root}/{self._path(table.name)}", arrow_schema_of(table), self._system)
 
     def _path(self, table: str) -> str:
         return f"{table}/{self._name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ from kforensics.forensics.result_columns import Rows, RowStream
 from kforensics.parsers.arrow import GROUP_BYTES, arrow_batches, arrow_schema_of
 from kforensics.parsers.tables import Table
 
-__all__ = ["MANIFEST", "EvidenceStore", "TableFile", "manifest_text"]
+__all__ = ["MANIFEST", "EvidenceStore", "TableFile", "TableFiles", "manifest_text"]
 
 MANIFEST = "manifest.json"
 PART = "part-0.parquet"
@@ -39,7 +39,7 @@ class EvidenceStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-        self._tables: dict[str, TableFile] = {}
+        self._files = TableFiles(self._begun)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"{folder} is there already; choose another folder for --output, or move it away")
         try:
@@ -53,21 +53,17 @@ class EvidenceStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for table in self._tables.values():
-            with suppress(OSError):
-                table.close()
+        with suppress(OSError):
+            self._files.close()
         shutil.rmtree(self._part, ignore_errors=True)
 
     def add(self, rows: Rows | RowStream) -> None:
         """Add rows to their table."""
-        for part in rows.parts():
-            if len(part):
-                self._file(rows.table).add(part.record_batch())
+        self._files.add(rows)
 
     def add_values(self, table: Table, rows: Any) -> None:
         """Add rows of Python values to a table."""
-        for batch in arrow_batches(table, rows):
-            self._file(table).add(batch)
+        self._files.add_values(table, rows)
 
     def finish(self, tables: Mapping[str, Table], manifest: Mapping[str, Any]) -> None:
         """Give every table a dataset, those without rows too, write the manifest, and let the folder appear.
@@ -81,8 +77,8 @@ class EvidenceStore:
         """
         try:
             for table in tables.values():
-                self._file(table).close()
-            counts = {name: self._tables[name].rows for name in sorted(self._tables)}
+                self._files.of(table)
+            counts = dict(sorted(self._files.close().items()))
             (self._part / MANIFEST).write_bytes(manifest_text(manifest, counts))
             if self._folder.exists():
                 self._folder.rmdir()
@@ -90,11 +86,9 @@ class EvidenceStore:
         except OSError as error:
             raise UsageError(f"cannot write {self._folder}: {error.strerror}; choose another place for it") from error
 
-    def _file(self, table: Table) -> TableFile:
-        if table.name not in self._tables:
-            (self._part / table.name).mkdir()
-            self._tables[table.name] = TableFile(self._part / table.name / PART, arrow_schema_of(table))
-        return self._tables[table.name]
+    def _begun(self, table: Table) -> TableFile:
+        (self._part / table.name).mkdir()
+        return TableFile(self._part / table.name / PART, arrow_schema_of(table))
 
 
 def manifest_text(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> bytes:
@@ -106,6 +100,41 @@ def manifest_text(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> byt
     """
     text = json.dumps({**manifest, "rows": counts}, indent=2, ensure_ascii=False)
     return f"{text}\n".encode(errors="backslashreplace")
+
+
+class TableFiles:
+    """The files of tables, each begun when something of the table comes.
+
+    Args:
+        begun: begins the file of a table.
+    """
+
+    def __init__(self, begun: Callable[[Table], TableFile]) -> None:
+        self._begun = begun
+        self._files: dict[str, TableFile] = {}
+
+    def add(self, rows: Rows | RowStream) -> None:
+        """Add rows to their table."""
+        for part in rows.parts():
+            if len(part):
+                self.of(rows.table).add(part.record_batch())
+
+    def add_values(self, table: Table, rows: Any) -> None:
+        """Add rows of Python values to a table."""
+        for batch in arrow_batches(table, rows):
+            self.of(table).add(batch)
+
+    def of(self, table: Table) -> TableFile:
+        """Return the file of a table."""
+        if table.name not in self._files:
+            self._files[table.name] = self._begun(table)
+        return self._files[table.name]
+
+    def close(self) -> dict[str, int]:
+        """Write what is left; return how many rows each table has."""
+        for file in self._files.values():
+            file.close()
+        return {name: file.rows for name, file in self._files.items()}
 
 
 class TableFile:

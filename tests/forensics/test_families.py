@@ -12,11 +12,13 @@ from types import ModuleType
 
 import pytest
 
+from kforensics.forensics.cluster.families import FAMILIES as CLUSTER_FAMILIES
 from kforensics.forensics.examine import examine
 from kforensics.forensics.families import FAMILIES, GROUPS
 from kforensics.forensics.findings import Severity
 from kforensics.forensics.judgement import findings_of, noters_of
 from kforensics.forensics.partition import Partition
+from kforensics.forensics.replicas.families import REPLICA_FAMILIES
 from kforensics.forensics.rules import Rules
 from tests.forensics.cases import SAMPLES, partitions_under
 
@@ -39,21 +41,26 @@ def _name(family: ModuleType) -> str:
     return family.__name__.rpartition(".")[2]
 
 
-families = pytest.mark.parametrize("family", FAMILIES, ids=_name)
+EVERY = [
+    *((family, "tests.forensics.checks") for family in FAMILIES),
+    *((family, "tests.forensics.cluster.checks") for family in CLUSTER_FAMILIES),
+    *((family, "tests.forensics.replicas.checks") for family in REPLICA_FAMILIES),
+]
+families = pytest.mark.parametrize(("family", "tests"), EVERY, ids=[_name(family) for family, _ in EVERY])
 
 
 @families
-def test_every_code_was_seen_to_fire_and_to_stay_silent(family: ModuleType) -> None:
-    tests = import_module(f"tests.forensics.checks.test_{_name(family)}")
-    for seen in (tests.FIRES, tests.SILENT):
+def test_every_code_was_seen_to_fire_and_to_stay_silent(family: ModuleType, tests: str) -> None:
+    module = import_module(f"{tests}.test_{_name(family)}")
+    for seen in (module.FIRES, module.SILENT):
         assert seen.keys() == family.CODES.keys()
         for test in seen.values():
-            assert inspect.isfunction(getattr(tests, test)), test
+            assert inspect.isfunction(getattr(module, test)), test
             assert test.startswith("test_")
 
 
 @families
-def test_every_code_says_what_it_means_and_what_to_do(family: ModuleType) -> None:
+def test_every_code_says_what_it_means_and_what_to_do(family: ModuleType, tests: str) -> None:
     for name, code in family.CODES.items():
         assert code.name == name
         assert code.meaning.endswith(".")
@@ -61,7 +68,7 @@ def test_every_code_says_what_it_means_and_what_to_do(family: ModuleType) -> Non
 
 
 def test_a_code_is_of_one_family() -> None:
-    names = [name for family in FAMILIES for name in family.CODES]
+    names = [name for family, _ in EVERY for name in family.CODES]
     assert len(names) == len(set(names))
     assert set(GROUPS["evidence"]) | set(GROUPS["holders"]) <= set(GROUPS["all"])
 

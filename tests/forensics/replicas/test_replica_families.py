@@ -1,50 +1,12 @@
-"""All families of findings on replicas: each code was seen to fire and to stay silent, a healthy cluster is silent."""
+"""All families of findings on replicas together: on what a healthy cluster wrote they are silent."""
 
 from __future__ import annotations
 
-import inspect
-from importlib import import_module
-from types import ModuleType
-
 import pytest
 
-from kforensics.forensics.families import FAMILIES
 from kforensics.forensics.findings import Severity
-from kforensics.forensics.judgement import all_codes
-from kforensics.forensics.replicas.families import REPLICA_FAMILIES
 from kforensics.forensics.replicas.judgement import findings_on
 from tests.forensics.replicas.replicas import GROUPS, compared_group
-
-
-def _name(family: ModuleType) -> str:
-    return family.__name__.rpartition(".")[2]
-
-
-families = pytest.mark.parametrize("family", REPLICA_FAMILIES, ids=_name)
-
-
-@families
-def test_every_code_was_seen_to_fire_and_to_stay_silent(family: ModuleType) -> None:
-    tests = import_module(f"tests.forensics.replicas.checks.test_{_name(family)}")
-    for seen in (tests.FIRES, tests.SILENT):
-        assert seen.keys() == family.CODES.keys()
-        for test in seen.values():
-            assert inspect.isfunction(getattr(tests, test)), test
-            assert test.startswith("test_")
-
-
-@families
-def test_every_code_says_what_it_means_and_what_to_do(family: ModuleType) -> None:
-    for name, code in family.CODES.items():
-        assert code.name == name
-        assert code.meaning.endswith(".")
-        assert code.remedy.endswith(".") or (code.severity is Severity.INFO and not code.remedy)
-
-
-def test_a_code_is_of_one_family() -> None:
-    names = [name for family in REPLICA_FAMILIES for name in family.CODES]
-    assert len(names) == len(set(names))
-    assert not set(names) & all_codes(FAMILIES).keys()
 
 
 @pytest.mark.parametrize("name", GROUPS)
