@@ -7,7 +7,9 @@ record of its transaction.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -69,16 +71,30 @@ def aligned(ends: Ends, times: Records, endings: Records, spare: Records, skew_m
         spare: which of them may be none of the coordinator's, or one sent again.
         skew_ms: by how much clocks may differ.
     """
-    every = np.ones(len(times), bool)
-    for wanted in (ends.is_sure, np.ones(len(ends), bool)):
-        for those in (every, ~spare):
-            if _in_order(ends.some(wanted), times[those], endings[those], skew_ms):
-                marks = np.full(len(ends), NO_MARK, "i8")
-                marks[wanted] = np.flatnonzero(those)
-                return Aligned(marks, np.zeros(len(ends), bool), is_exact=True)
+    for wanted, those in _choices(ends, times, spare, skew_ms):
+        if _in_order(ends.some(wanted), times[those], endings[those], skew_ms):
+            marks = np.full(len(ends), NO_MARK, "i8")
+            marks[wanted] = those
+            return Aligned(marks, np.zeros(len(ends), bool), is_exact=True)
     if len(ends) == len(times) == 1 and bool(_in_time(ends, times, skew_ms).all()):
         return Aligned(np.zeros(1, "i8"), np.zeros(1, bool), is_exact=True)
     return _by_time(ends, times, endings, spare, skew_ms)
+
+
+def _choices(ends: Ends, times: Records, spare: Records, skew_ms: int) -> Iterator[tuple[Records, Records]]:
+    """Yield indexes of ends and of as many markers that may belong together, the likeliest first.
+
+    Where a log begins later than the other, the last ones of both do.
+    """
+    sure, every = np.flatnonzero(ends.is_sure), np.arange(len(ends))
+    markers = (np.arange(len(times)), np.flatnonzero(~spare))
+    yield from product((sure, every), markers)
+    for wanted, those in product((every, sure), markers):
+        fewer, more = len(those), len(those) - len(wanted)
+        if fewer < len(wanted) and not ends.is_sure[wanted[: len(wanted) - fewer]].any():
+            yield wanted[len(wanted) - fewer :], those
+        if more > 0 and len(wanted) and times[those[more - 1]] <= ends.decided[wanted[0]] + skew_ms:
+            yield wanted, those[more:]
 
 
 def _in_order(ends: Ends, times: Records, endings: Records, skew_ms: int) -> bool:

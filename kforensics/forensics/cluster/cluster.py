@@ -1,7 +1,7 @@
 """The door to what spans partitions: coordinators and markers in, rows and findings out.
 
-Each coordinator partition becomes a ``History`` and each other partition ``Markers``, wherever its files lie; both are
-small values that travel. :func:`judge_cluster` joins them.
+Each coordinator partition becomes a ``History`` and each other partition ``Markers``, wherever its files lie; both
+travel, and hold some hundred bytes for each transaction. :func:`judge_cluster` joins them.
 """
 
 from __future__ import annotations

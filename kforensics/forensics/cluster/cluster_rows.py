@@ -31,7 +31,7 @@ def id_rows(cluster: Cluster) -> Iterator[Rows]:
         found = ids[which]
         gone = found["status"] == NONE
         columns = {
-            "transactional_id": [names[at] for at in which.tolist()],
+            "transactional_id": Words(which, names),
             "state": Words(found["status"], STATES),
             "removed": found["is_removed"],
             **{name: nullable(found[name], gone) for name in ("producer_id", "producer_epoch", "transaction_version")},
@@ -81,7 +81,7 @@ def transaction_rows(cluster: Cluster) -> Iterator[Rows]:
         counts = _counts(parts, len(instances), which)
         lengths = np.array([len(one) for one in cluster.coordinators.sets] + [0], "i4")
         columns = {
-            "transactional_id": [names[at] for at in found["id"].tolist()],
+            "transactional_id": Words(found["id"], names),
             "producer_id": found["producer_id"],
             "producer_epoch": nullable(found["data_epoch"], NONE),
             "marker_epoch": nullable(found["marker_epoch"], NONE),

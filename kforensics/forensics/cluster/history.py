@@ -150,9 +150,8 @@ class _Reading:
         return Seen(record, step, before.producer_epoch if before is not None and same else NONE)
 
     def _use(self, number: int, record: StateRecord) -> None:
-        self._uses.setdefault((record.producer_id, number), record)
-        for producer_id in (record.previous_producer_id, record.next_producer_id):
-            if producer_id not in (NONE, record.producer_id):
+        for producer_id in (record.producer_id, record.previous_producer_id, record.next_producer_id):
+            if producer_id >= 0:
                 self._uses.setdefault((producer_id, number), record)
 
     def _step(self, track: Track, record: StateRecord) -> Step:

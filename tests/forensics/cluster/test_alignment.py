@@ -95,3 +95,32 @@ def test_an_end_that_is_not_complete_waits() -> None:
 def test_none_at_all() -> None:
     found = align(THREE, [])
     assert (found.marks.tolist(), found.is_missing.tolist()) == ([-1] * 3, [True] * 3)
+
+
+def test_a_log_of_markers_that_begins_later() -> None:
+    """Clocks that differ do not matter then: the last ones belong together."""
+    ends = [(20 * number, 20 * number + 10, C if number % 3 else A) for number in range(20)]
+    for shift in (-3_000, 0, 3_000):
+        marks = [(20 * number + 5 + shift, C if number % 3 else A) for number in range(7, 20)]
+        found = align(ends, marks, unsure=tuple(range(9)))
+        assert (found.marks.tolist(), found.is_exact) == ([*[-1] * 7, *range(13)], True)
+        assert not found.is_missing.any()
+
+
+def test_a_log_of_ends_that_begins_later() -> None:
+    ends = [(20 * number, 20 * number + 10, C if number % 3 else A) for number in range(7, 20)]
+    for shift in (-3_000, 0, 3_000):
+        marks = [(20 * number + 5 + shift, C if number % 3 else A) for number in range(20)]
+        found = align(ends, marks)
+        assert (found.marks.tolist(), found.is_exact) == (list(range(7, 20)), True)
+
+
+def test_an_end_that_must_have_a_marker_is_not_left_out() -> None:
+    found = align(THREE, [(35, A), (55, C)])
+    assert (found.is_missing.tolist(), found.is_exact) == ([True, False, False], False)
+
+
+def test_a_marker_from_long_after_the_first_end_is_not_left_out() -> None:
+    ends = [(10, 20, C), (20_000, 20_010, C)]
+    found = align(ends, [(15, C), (10_000, C), (20_005, C)])
+    assert (found.marks.tolist(), found.is_exact) == ([0, 2], False)

@@ -10,7 +10,7 @@ import pytest
 
 from kforensics.forensics import families as of_partitions
 from kforensics.forensics.cluster.families import FAMILIES
-from kforensics.forensics.findings import Severity
+from kforensics.forensics.findings import Code, Severity
 
 
 def _name(family: ModuleType) -> str:
@@ -36,6 +36,13 @@ def test_every_code_says_what_it_means_and_what_to_do(family: ModuleType) -> Non
         assert code.name == name
         assert code.meaning.endswith(".")
         assert code.remedy.endswith(".") or (code.severity is Severity.INFO and not code.remedy)
+
+
+@families
+def test_borrowed_codes_are_those_of_the_partitions(family: ModuleType) -> None:
+    owned = {name: code for one in of_partitions.FAMILIES for name, code in one.CODES.items()}
+    borrowed: dict[str, Code] = getattr(family, "BORROWED", {})
+    assert all(owned[name] is code for name, code in borrowed.items())
 
 
 def test_a_code_is_of_one_family() -> None:

@@ -114,3 +114,8 @@ def test_a_transaction_decided_anew_has_the_same_data(tmp_path: Path) -> None:
         (0, 1, State.COMPLETE_ABORT, False),
     ]
     assert history.ids[["transactions", "committed", "aborted"]].tolist() == [(1, 0, 1)]
+
+
+def test_the_latest_time_counts_where_a_clock_was_set_back(tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, "a Empty 1 0 t 9; a Empty 1 1 t 3")
+    assert history_under(tmp_path).known_to == NOW + 9

@@ -7,13 +7,14 @@ from functools import partial
 
 import numpy as np
 
+from kforensics.forensics.checks import transactions
 from kforensics.forensics.cluster.evidence import Cluster, Placed, each_placed
 from kforensics.forensics.cluster.remarks import Remark, Said
 from kforensics.forensics.cluster.telling import remarked
 from kforensics.forensics.findings import codes
 from kforensics.forensics.telling import Row
 
-__all__ = ["CODES", "findings"]
+__all__ = ["BORROWED", "CODES", "findings"]
 
 CODES = codes("""
 txnlog-fencing-loop warning
@@ -28,6 +29,8 @@ Two transactional ids have the same producer id.
 See whether the files come from two clusters; if not, the controller has given out producer ids twice.
 """)
 
+# Codes of families that judge a partition alone.
+BORROWED = {"txn-aborted-rate-high": transactions.CODES["txn-aborted-rate-high"]}
 # Ids with a single init, from which on they are worth a word, if most ids are such.
 MANY = 100
 
@@ -36,6 +39,7 @@ def findings(cluster: Cluster) -> Iterator[Placed]:
     """Yield what is to be said of transactional ids and their producer ids."""
     yield from remarked(cluster, Said.FENCING_LOOP, partial(_loop, cluster))
     yield from _churn(cluster)
+    yield from _aborted_rates(cluster)
     uses = cluster.coordinators.uses
     again = np.flatnonzero(uses["producer_id"][1:] == uses["producer_id"][:-1]) + 1
     names = cluster.coordinators.names
@@ -71,6 +75,25 @@ def _churn(cluster: Cluster) -> Iterator[Placed]:
                 evidence={"ids": known, "used_once": count},
                 benign=("Kafka Streams with exactly_once_v1, pools of Flink: possible",),
             )
+
+
+def _aborted_rates(cluster: Cluster) -> Iterator[Placed]:
+    ids, rules = cluster.coordinators.ids, cluster.rules
+    ended = ids["committed"] + ids["aborted"]
+    many = np.flatnonzero((ended >= rules.aborted_least) & (ids["aborted"] > rules.aborted_share * ended))
+    yield from each_placed(ids[many], partial(_aborted_rate, cluster), id=many, ended=ended[many])
+
+
+def _aborted_rate(cluster: Cluster, row: Row) -> Placed:
+    return cluster.at_coordinator(
+        row,
+        BORROWED["txn-aborted-rate-high"],
+        f"Of {row['ended']} transactions of {cluster.id_name(row)!r} {row['aborted']} were aborted, "
+        f"{row['aborted'] / row['ended']:.0%}.",
+        producer=(row["producer_id"], row["producer_epoch"]),
+        evidence={"transactions": row["ended"], "aborted": row["aborted"]},
+        benign=("test traffic, one storm of timeouts: possible",),
+    )
 
 
 def _two_ids(cluster: Cluster, row: Row) -> Placed:

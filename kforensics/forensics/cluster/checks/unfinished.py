@@ -1,4 +1,4 @@
-"""Transactions that their coordinator should have ended by now.
+"""Transactions that their coordinator should have ended by now, or should have ended earlier.
 
 Rule: ``TransactionStateManager.timedOutTransactions`` for what is aborted, and when.
 """
@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from kforensics.forensics.checks import transactions
 from kforensics.forensics.cluster.checks.state_records import NO_TIMEOUT
 from kforensics.forensics.cluster.coordinator_records import State
 from kforensics.forensics.cluster.evidence import Cluster, Placed, each_placed
@@ -18,7 +19,7 @@ from kforensics.forensics.findings import codes
 from kforensics.forensics.replay.results import NO_TIME
 from kforensics.forensics.telling import Row, moment, span
 
-__all__ = ["CODES", "findings"]
+__all__ = ["BORROWED", "CODES", "findings"]
 
 CODES = codes("""
 txnlog-prepare-stuck critical
@@ -33,6 +34,8 @@ Ask with kafka-transactions.sh --bootstrap-server <host:port> describe --transac
 the same id ends it.
 """)
 
+# Codes of families that judge a partition alone.
+BORROWED = {"txn-duration-excessive": transactions.CODES["txn-duration-excessive"]}
 # So many partitions are named in a message.
 NAMED = 5
 
@@ -48,6 +51,7 @@ def findings(cluster: Cluster) -> Iterator[Placed]:
     going_on = (ids["status"] == State.ONGOING) & (ids["timeout_ms"] != NO_TIMEOUT) & (ids["start"] != NO_TIME)
     overdue = np.flatnonzero(going_on & (allowed < rules.as_of_ms))
     yield from each_placed(ids[overdue], partial(_overdue, cluster), id=overdue)
+    yield from _excessive(cluster)
 
 
 def _stuck(cluster: Cluster, row: Row) -> Placed:
@@ -92,5 +96,33 @@ def _overdue(cluster: Cluster, row: Row) -> Placed:
         benign=(
             "producer of a two-phase commit: no",
             "coordinator down, or its log copied earlier than the rest: cannot be seen in a log",
+        ),
+    )
+
+
+def _excessive(cluster: Cluster) -> Iterator[Placed]:
+    """Yield transactions that were decided later than their timeout allows, by the clock of the coordinator alone."""
+    found, rules = cluster.coordinators.instances, cluster.rules
+    told = (found["decided"] != NO_TIME) & (found["start"] != NO_TIME) & (found["timeout_ms"] != NO_TIMEOUT)
+    found = found[told & ~found["is_superseded"]]
+    lasted = found["decided"] - found["start"]
+    allowed = found["timeout_ms"] + np.int64(rules.abort_scan_ms + rules.clock_skew_ms)
+    long = lasted > allowed
+    yield from each_placed(found[long], partial(_lasted, cluster), lasted=lasted[long], allowed=allowed[long])
+
+
+def _lasted(cluster: Cluster, row: Row) -> Placed:
+    return cluster.at_coordinator(
+        row,
+        BORROWED["txn-duration-excessive"],
+        f"The transaction of {cluster.id_name(row)!r} that began at {moment(row['start'])} lasted "
+        f"{span(row['lasted'])} until it was decided, as {State(row['status'])}; at most {span(row['allowed'])} are "
+        f"allowed (producer {row['producer_id']}, epoch {row['marker_epoch']}).",
+        producer=(row["producer_id"], row["marker_epoch"]),
+        evidence={"lasted_ms": row["lasted"], "allowed_ms": row["allowed"]},
+        benign=(
+            "timestamps set by the client: no, these are the coordinator's",
+            "producer of a two-phase commit: no",
+            "coordinator not available in that time: likely",
         ),
     )

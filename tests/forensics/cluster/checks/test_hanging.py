@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.cluster.checks.hanging import BORROWED
-from kforensics.forensics.families import FAMILIES
 from tests.forensics.cluster.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
 from tests.forensics.events import NOW
 from tests.forensics.forge import forge
@@ -92,8 +90,3 @@ def test_data_from_before_its_transaction(append_times: bool, codes: set[str], t
     data = f"D 7 0 0-0 @0-0 T {at(4_999)}; D 7 0 1-1 @1-1 T {at(10_001)}; M 7 0 C 0 @2 {at(10_015)}"
     forge(tmp_path, data, log_append_time=append_times)
     assert codes_in(cluster_under(tmp_path)).keys() == codes
-
-
-def test_borrowed_codes_are_those_of_the_partitions() -> None:
-    owned = {name: code for family in FAMILIES for name, code in family.CODES.items()}
-    assert all(owned[name] is code for name, code in BORROWED.items())

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.forensics.cluster.clusters import cluster_under, codes_in, forge_coordinator, found_in
 
 FIRES = {
@@ -63,3 +65,21 @@ def test_two_ids_with_one_producer_id(tmp_path: Path) -> None:
 def test_ids_with_producer_ids_of_their_own(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, "a Empty 1 0 t 0; b Empty 2 0 t 1; a Empty 1 1 t 2; a gone t 3; a Empty 3 0 t 4")
     assert codes_in(cluster_under(tmp_path)) == {}
+
+
+def ended(folder: Path, committed: int, aborted: int) -> dict[str, str]:
+    kinds = ["Commit"] * committed + ["Abort"] * aborted
+    parts = [
+        f"a Ongoing 1 0 {{t-0}} t {3 * number}; a Prepare{kind} 1 0 {{t-0}} t {3 * number + 1}; "
+        f"a Complete{kind} 1 0 t {3 * number + 2}"
+        for number, kind in enumerate(kinds)
+    ]
+    forge_coordinator(folder, "; ".join(["a Empty 1 0 t 0", *parts]))
+    return codes_in(cluster_under(folder))
+
+
+@pytest.mark.parametrize(("committed", "aborted", "high"), [(79, 21, True), (80, 20, False), (0, 99, False)])
+def test_an_id_that_aborts_a_lot(committed: int, aborted: int, high: bool, tmp_path: Path) -> None:
+    """Of a hundred at least more than a fifth."""
+    codes = {"txn-aborted-rate-high": "warning"} if high else {}
+    assert ended(tmp_path, committed, aborted) == {"atomicity-unverifiable": "info"} | codes

@@ -146,3 +146,10 @@ def test_no_more_are_told_of_than_anybody_reads(tmp_path: Path) -> None:
     placed = found(tmp_path, log)
     assert len(placed) == 1_000
     assert placed[-1].finding.evidence["left_out"] == 10
+
+
+@pytest.mark.parametrize(("producer", "codes"), [(9, set()), (8, {"txnlog-illegal-transition"})])
+def test_an_id_leaves_with_the_producer_id_that_was_named(producer: int, codes: set[str], tmp_path: Path) -> None:
+    log = "a Ongoing 1 32766 tv 2 {t-0} t 1; a PrepareAbort 1 32767 tv 2 next 9 {t-0} t 2"
+    forge_coordinator(tmp_path, {5: f"{log}; a CompleteAbort {producer} 0 tv 2 prev 1 t 3"})
+    assert codes_in(cluster_under(tmp_path)).keys() - {"atomicity-unverifiable"} == codes

@@ -56,3 +56,19 @@ def test_a_transaction_beyond_its_timeout(tmp_path: Path) -> None:
 def test_a_transaction_within_its_timeout(after: int, timeout: int, tmp_path: Path) -> None:
     """One of a two-phase commit has none."""
     assert "txnlog-ongoing-overdue" not in overdue(tmp_path, after, timeout)
+
+
+@pytest.mark.parametrize(("time", "codes"), [(75_100, {}), (75_101, {"txn-duration-excessive": "warning"})])
+def test_a_transaction_that_was_decided_late(time: int, codes: dict[str, str], tmp_path: Path) -> None:
+    ends = f"a PrepareAbort 1 0 {{t-0}} t {time}; a CompleteAbort 1 0 t {time + 2}"
+    forge_coordinator(tmp_path, f"a Empty 1 0 t 0; a Ongoing 1 0 {{t-0}} t 100; {ends}")
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T {at(101)}; M 1 0 A 0 @1 {at(time + 1)}")
+    assert codes_in(cluster_under(tmp_path)) == codes
+
+
+def test_a_two_phase_commit_takes_its_time(tmp_path: Path) -> None:
+    begun = "a Empty 1 0 t 0; a Ongoing 1 0 timeout 2147483647 {t-0} t 100"
+    ends = "a PrepareAbort 1 0 timeout 2147483647 {t-0} t 9000000; a CompleteAbort 1 0 timeout 2147483647 t 9000002"
+    forge_coordinator(tmp_path, f"{begun}; {ends}")
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T {at(101)}; M 1 0 A 0 @1 {at(9_000_001)}")
+    assert codes_in(cluster_under(tmp_path)) == {"txnlog-timeout-too-large": "info"}
