@@ -61,7 +61,9 @@ class Aligned:
     is_exact: bool
 
 
-def aligned(ends: Ends, times: Records, endings: Records, spare: Records, skew_ms: int) -> Aligned:
+def aligned(  # noqa: PLR0913  # what is to be aligned, and how
+    ends: Ends, times: Records, endings: Records, spare: Records, skew_ms: int, *, begins_late: bool = False
+) -> Aligned:
     """Return which marker belongs to which end.
 
     Args:
@@ -70,8 +72,9 @@ def aligned(ends: Ends, times: Records, endings: Records, spare: Records, skew_m
         endings: what they say, COMMITTED or ABORTED.
         spare: which of them may be none of the coordinator's, or one sent again.
         skew_ms: by how much clocks may differ.
+        begins_late: whether there may have been ends before the first one.
     """
-    for wanted, those in _choices(ends, times, spare, skew_ms):
+    for wanted, those in (*_whole(ends, spare), *_last(ends, times, skew_ms if begins_late else None)):
         if _in_order(ends.some(wanted), times[those], endings[those], skew_ms):
             marks = np.full(len(ends), NO_MARK, "i8")
             marks[wanted] = those
@@ -81,20 +84,19 @@ def aligned(ends: Ends, times: Records, endings: Records, spare: Records, skew_m
     return _by_time(ends, times, endings, spare, skew_ms)
 
 
-def _choices(ends: Ends, times: Records, spare: Records, skew_ms: int) -> Iterator[tuple[Records, Records]]:
-    """Yield indexes of ends and of as many markers that may belong together, the likeliest first.
+def _whole(ends: Ends, spare: Records) -> Iterator[tuple[Records, Records]]:
+    """Yield indexes of ends and of markers that may belong together, the likeliest first."""
+    wanted = (np.flatnonzero(ends.is_sure), np.arange(len(ends)))
+    return product(wanted, (np.arange(len(spare)), np.flatnonzero(~spare)))
 
-    Where a log begins later than the other, the last ones of both do.
-    """
-    sure, every = np.flatnonzero(ends.is_sure), np.arange(len(ends))
-    markers = (np.arange(len(times)), np.flatnonzero(~spare))
-    yield from product((sure, every), markers)
-    for wanted, those in product((every, sure), markers):
-        fewer, more = len(those), len(those) - len(wanted)
-        if fewer < len(wanted) and not ends.is_sure[wanted[: len(wanted) - fewer]].any():
-            yield wanted[len(wanted) - fewer :], those
-        if more > 0 and len(wanted) and times[those[more - 1]] <= ends.decided[wanted[0]] + skew_ms:
-            yield wanted, those[more:]
+
+def _last(ends: Ends, times: Records, skew_ms: int | None) -> Iterator[tuple[Records, Records]]:
+    """Yield the last ends, or the last markers, where the log of the other ones begins later."""
+    every, more = np.arange(len(ends)), len(times) - len(ends)
+    if more < 0 and not ends.is_sure[:-more].any():
+        yield every[-more:], np.arange(len(times))
+    if skew_ms is not None and more > 0 and len(ends) and times[more - 1] <= ends.decided[0] + skew_ms:
+        yield every, np.arange(more, len(times))
 
 
 def _in_order(ends: Ends, times: Records, endings: Records, skew_ms: int) -> bool:

@@ -178,9 +178,10 @@ class _Join:
         is_sure = ~mine["is_superseded"] & covered & (mine["decided"] >= told_from)
         found, spare = self._marks[marks], self._spare(marks)
         ends = Ends(mine["decided"], mine["completed"], self._wanted[parts], is_sure)
-        result = aligned(ends, found["marker_timestamp"], found["ending"], spare, self._skew_ms)
+        late = told_from != ALWAYS
+        result = aligned(ends, found["marker_timestamp"], found["ending"], spare, self._skew_ms, begins_late=late)
         has = result.marks >= 0
-        whole = told_from == ALWAYS and bool(covered.all())
+        whole = not late and bool(covered.all())
         self._parts["mark"][parts[has]] = marks[result.marks[has]]
         self._parts["is_exact"][parts] = result.is_exact and whole
         unclear = ~has & ~result.is_missing

@@ -166,3 +166,12 @@ def test_an_abort_by_an_operator_of_data_of_two_epochs(tmp_path: Path) -> None:
     cluster = cluster_under(tmp_path)
     assert codes_in(cluster) == {}
     assert cluster.joined.roles.tolist() == [Role.SENT, Role.BY_OPERATOR]
+
+
+def test_the_time_of_a_marker_that_may_be_another_one_tells_nothing(tmp_path: Path) -> None:
+    """Of two that are late only the one too many is told of."""
+    forge_coordinator(tmp_path, one() + LATER)
+    log = f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(40_000)}; D 1 0 1-1 @2-2 T; M 1 0 C 0 @3 {at(50_000)}"
+    forge(tmp_path, log, topic="p")
+    found = [(finding.code.name, finding.first_offset) for _, finding in found_in(cluster_under(tmp_path))]
+    assert found == [("marker-outside-window", 3)]
