@@ -7,6 +7,8 @@ PYTEST_FLAGS ?= --numprocesses auto
 SCENARIOS ?=
 # What `make bench` hands on, for example BENCH_FLAGS="--size 1000".
 BENCH_FLAGS ?=
+# What `make scale` hands on, for example SCALE_FLAGS="--parts growth --rounds 1".
+SCALE_FLAGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test check fix docs samples bench notebooks jupyter build constraints clean
+.PHONY: help demo demo-spark test check fix docs samples bench scale notebooks jupyter build pack constraints clean
 
 help: ## print this
 	@echo "make TARGET, where TARGET is one of"
@@ -66,16 +68,23 @@ samples: $(VENV)/core.stamp ## rebuild sample_logs/ with real brokers and dump t
 bench: $(VENV)/test.stamp ## measure dump and verdicts beside Kafka's tool, a few minutes; needs Java 17 (JDK) and Maven
 	$(RUN) benchmarks.speed $(BENCH_FLAGS)
 
+scale: $(VENV)/test.stamp ## measure the audit on Spark as data, partitions and splits become many, hours; needs Java 17 (JDK) and Maven
+	$(RUN) benchmarks.scale $(SCALE_FLAGS)
+
 notebooks: $(VENV)/test.stamp ## run every notebook from top to bottom
 	$(if $(NOTEBOOKS),$(BIN)/jupyter-execute $(NOTEBOOKS),@echo "There is no notebook yet.")
 
-jupyter: $(VENV)/notebook.stamp ## open JupyterLab on the notebooks
+jupyter: $(VENV)/notebook.stamp $(VENV)/spark.stamp ## open JupyterLab on the notebooks
 	$(RUN) jupyterlab notebooks
 
 build: $(VENV)/dev.stamp ## sdist and wheel into dist/, and a look at what is in them
 	rm -rf dist
 	$(RUN) build
 	$(BIN)/python scripts/check_dist.py
+	@cp dist/*.whl dist/kforensics.zip # spark-submit --py-files takes no .whl
+
+pack: build ## all that a Spark cluster needs into dist/: the package as a zip, and an environment for its workers
+	sh scripts/pack_environment.sh $(BIN)/python dist/*.whl dist/environment.tar.gz
 
 constraints: $(VENV)/dev.stamp ## pin everything anew
 	$(RUN) uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --no-header --no-annotate \

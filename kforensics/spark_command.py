@@ -17,13 +17,14 @@ from kforensics.parsers.source import is_uri
 from kforensics.question_command import Tally, say, severity_of
 from kforensics.render.moments import amount, moment
 from kforensics.render.output import check_beside, open_output
+from kforensics.render.staged_store import check_free
 from kforensics.render.streams import TextSink
 from kforensics.spark_auditing import Audited, SparkRequest, audited_on_spark, planned
 
 __all__ = ["run_spark_audit"]
 
-# As Spark's own spark.redaction.regex.
-SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+# As Spark's own spark.redaction.regex, and for variables of an environment; up to the sign behind which the secret is.
+SECRET = re.compile(r"(.*?(?:secret|password|token|access[._]?key)[^=]*=).+", re.IGNORECASE | re.DOTALL)
 
 
 def run_spark_audit(words: Mapping[str, Any]) -> int:
@@ -68,8 +69,10 @@ def _request(words: Mapping[str, Any]) -> SparkRequest:
         )
     if words["output_format"] != "text":
         raise UsageError("on Spark the tables of an audit go into the folder in --output; leave --format out")
-    if output is not None and not is_uri(output):
-        check_beside(Path(output), paths)
+    if output is not None:
+        if not is_uri(output):
+            check_beside(Path(output), paths)
+        check_free(output)
     split_size = words["split_size"]
     return SparkRequest(
         paths,
@@ -106,8 +109,8 @@ def _properties(words: tuple[str, ...] | list[str]) -> dict[str, str]:
 
 def _without_secret(word: str) -> str:
     """Return a word of the command as the manifest may have it: properties of Spark may be passwords."""
-    name, equals, _ = word.partition("=")
-    return f"{name}{equals}…" if equals and SECRET.search(name) else word
+    found = SECRET.fullmatch(word)
+    return f"{found[1]}…" if found else word
 
 
 def _write(audited: Audited) -> None:

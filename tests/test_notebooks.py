@@ -20,13 +20,22 @@ def _read(notebook: Path) -> Any:
 
 
 notebooks = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
+# One that begins with Spark needs Java.
+runs = pytest.mark.parametrize(
+    "notebook",
+    [
+        pytest.param(path, marks=[pytest.mark.spark] if "pyspark" in path.read_text("utf-8") else [])
+        for path in NOTEBOOKS
+    ],
+    ids=lambda notebook: notebook.stem,
+)
 
 
 def test_there_is_a_notebook() -> None:
     assert NOTEBOOKS
 
 
-@notebooks
+@runs
 # ipykernel and its event loop leave sockets to the collector.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 def test_notebook_runs_and_ends_with_an_answer(notebook: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -34,7 +43,7 @@ def test_notebook_runs_and_ends_with_an_answer(notebook: Path, monkeypatch: pyte
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
     read = _read(notebook)
-    NotebookClient(read, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}).execute()
+    NotebookClient(read, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}).execute()
     (output,) = read.cells[-1].outputs
     assert "as the live broker's own consumer saw it" in output.text
 

@@ -24,7 +24,7 @@ from kforensics.parsers.source import is_uri
 from kforensics.parsers.tables import Table
 from kforensics.render.store import MANIFEST, TableFile, TableFiles, manifest_text
 
-__all__ = ["Part", "StagedStore", "TaskParts", "store_place"]
+__all__ = ["Part", "StagedStore", "TaskParts", "check_free", "store_place"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,31 @@ def store_place(output: str) -> tuple[fs.FileSystem, str]:
         remote = remote_system(output)
         return remote.system, remote.inner(output)
     return fs.LocalFileSystem(), str(Path(output).absolute())
+
+
+def check_free(output: str) -> None:
+    """Refuse a place for a store where something is, an empty folder excepted.
+
+    Args:
+        output: a path or a URI.
+
+    Raises:
+        UsageError: something is there, or nobody can tell.
+        InputError: no file system answers to the URI.
+    """
+    system, root = store_place(output)
+    try:
+        is_file = system.get_file_info(root).type == fs.FileType.File
+        is_taken = is_file or system.get_file_info(fs.FileSelector(root, allow_not_found=True))
+    except OSError as error:
+        raise _unwritable(output, error) from error
+    if is_taken:
+        raise UsageError(f"{output} is there already; choose another folder for --output, or move it away")
+
+
+def _unwritable(output: str, error: OSError) -> UsageError:
+    why = os.strerror(error.errno) if error.errno else str(error)
+    return UsageError(f"cannot write {output}: {why}; choose another place for --output")
 
 
 class TaskParts:
@@ -109,8 +134,7 @@ class StagedStore:
     def __init__(self, output: str) -> None:
         self._output = output
         self._system, self._root = store_place(output)
-        if self._is_taken():
-            raise UsageError(f"{output} is there already; choose another folder for --output, or move it away")
+        check_free(output)
         if is_uri(output):
             self.staging, self._part = output, self._root
         else:
@@ -119,7 +143,7 @@ class StagedStore:
         try:
             _make(self._system, self._part)
         except OSError as error:
-            raise self._unwritable(error) from error
+            raise _unwritable(output, error) from error
 
     def __enter__(self) -> Self:
         return self
@@ -163,7 +187,7 @@ class StagedStore:
                 "name a folder that all of them share for --output"
             ) from error
         except OSError as error:
-            raise self._unwritable(error) from error
+            raise _unwritable(self._output, error) from error
 
     def _keep(self, kept: set[str]) -> None:
         """Take away all other files: those of attempts that failed; nothing kept takes the folder away too.
@@ -187,21 +211,8 @@ class StagedStore:
                 Path(self._root).rmdir()
             Path(self._part).replace(self._root)
 
-    def _is_taken(self) -> bool:
-        try:
-            info = self._system.get_file_info(self._root)
-            if info.type == fs.FileType.File:
-                return True
-            return bool(self._system.get_file_info(fs.FileSelector(self._root, allow_not_found=True)))
-        except OSError as error:
-            raise self._unwritable(error) from error
-
     def _exists(self, path: str) -> bool:
         try:
             return bool(self._system.get_file_info(path).type != fs.FileType.NotFound)
         except OSError:
             return False
-
-    def _unwritable(self, error: OSError) -> UsageError:
-        why = os.strerror(error.errno) if error.errno else str(error)
-        return UsageError(f"cannot write {self._output}: {why}; choose another place for --output")

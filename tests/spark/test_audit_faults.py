@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ import pytest
 import kforensics
 from kforensics.errors import InputError, UsageError
 from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned
+from kforensics.spark_command import _without_secret
 from tests.command import DAMAGED, SAMPLES, Ended, run, sentence
 from tests.forensics.forge import forge
 from tests.spark.audits import AS_OF_MS, stored
@@ -154,8 +157,8 @@ def test_the_library_raises_what_the_command_says(spark: SparkSession, tmp_path:
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.spark
-def test_an_output_that_is_there_stays_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_output_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+    """It is refused before anything is started."""
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "mine").touch()
     says = sentence(run(*ON_SPARK, "--output", tmp_path / "store", LOGS))
@@ -196,6 +199,21 @@ def test_words_that_make_no_sense_start_nothing(words: list[str], says: str) -> 
 
 def test_no_path_makes_no_sense() -> None:
     assert "nothing to look at" in sentence(run(*ON_SPARK))
+
+
+@pytest.mark.parametrize(
+    ("word", "kept"),
+    [
+        ("spark.executorEnv.AWS_SECRET_ACCESS_KEY=s3cr=et", "spark.executorEnv.AWS_SECRET_ACCESS_KEY=…"),
+        ("--conf=spark.executorEnv.AWS_ACCESS_KEY_ID=AKIA1", "--conf=spark.executorEnv.AWS_ACCESS_KEY_ID=…"),
+        ("spark.executorEnv.AWS_SESSION_TOKEN=a\nb", "spark.executorEnv.AWS_SESSION_TOKEN=…"),
+        ("spark.hadoop.fs.s3a.access.key=AKIA1", "spark.hadoop.fs.s3a.access.key=…"),
+        ("spark.executor.memory=4g", "spark.executor.memory=4g"),
+        ("/mnt/secret-logs", "/mnt/secret-logs"),
+    ],
+)
+def test_secrets_do_not_get_into_the_manifest(word: str, kept: str) -> None:
+    assert _without_secret(word) == kept
 
 
 def _told(environment: dict[str, str], *words: str, program: tuple[str, ...] = ("-m", "kforensics")) -> Ended:
@@ -243,3 +261,23 @@ def test_a_master_that_is_none_is_a_sentence() -> None:
     (line,) = ended.err.splitlines()
     assert line.startswith("kforensics: Spark does not start: ")
     assert "Master must" in line
+
+
+@pytest.mark.spark
+def test_an_interrupted_audit_leaves_nothing_and_says_nothing(tmp_path: Path) -> None:
+    """Ctrl-C, which a terminal sends to all processes, once the tasks may write."""
+    words = [*ON_SPARK, "--master", "local[1]", "--output", str(tmp_path / "store"), str(SAMPLES)]
+    audit = subprocess.Popen(
+        [sys.executable, "-m", "kforensics", *words],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 240
+    while not list(tmp_path.iterdir()) and audit.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    os.killpg(audit.pid, signal.SIGINT)
+    said = audit.communicate(timeout=240)
+    assert (audit.returncode, said) == (130, (b"", b""))
+    assert not list(tmp_path.iterdir())

@@ -62,6 +62,7 @@ def test_all_samples(spark: SparkSession, tmp_path: Path, everything: Stored, re
     _assert_same(audit_here(spark, _asked(tmp_path / "store", SAMPLES)), everything, request)
 
 
+@pytest.mark.exhaustive
 def test_all_samples_in_the_smallest_splits(
     spark: SparkSession, tmp_path: Path, everything: Stored, request: pytest.FixtureRequest
 ) -> None:
@@ -109,6 +110,7 @@ def _named(dtype: Any, rows: list[tuple[Any, ...]], names: tuple[str, ...]) -> l
     return sorted(tuple(row[index] for index in at) for row in rows)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(2))
 def test_splits_of_any_size_down_to_one_batch(
     spark: SparkSession, tmp_path: Path, seed: int, request: pytest.FixtureRequest
@@ -124,6 +126,7 @@ def test_splits_of_any_size_down_to_one_batch(
     _assert_same(found, expected, request)
 
 
+@pytest.mark.exhaustive
 def test_records_of_all_samples_in_the_smallest_splits(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

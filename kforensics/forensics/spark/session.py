@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -52,12 +55,25 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
     for name, value in given.items():
         builder = builder.config(name, value)
     remarks = Remarks()
-    with answering("Spark does not start", remarks.text), remarks.held():
+    with answering("Spark does not start", remarks.text), remarks.held(), _interruptible():
         started = builder.getOrCreate()
     try:
         yield started
     finally:
         started.stop()
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C mean what it means elsewhere: the block of the session is left, and with that its jobs end.
+
+    What Spark does instead asks Java to cancel jobs amid another question, and logs how that fails.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, before)
+    logging.getLogger().addHandler(logging.NullHandler())
 
 
 def _check_java() -> None:

@@ -14,7 +14,7 @@ __all__ = ["DECOMPRESSED", "WORTH_COMPILING", "WORTH_LOADING", "Choice", "Supply
 Say = Callable[[str], object]
 Choice = Callable[[int], "Supply | None"]
 
-# Plain Python has read smaller inputs before the kernels are loaded, or compiled.
+# Plain Python has read smaller inputs before the kernels are loaded, or as much as that before they are compiled.
 WORTH_LOADING, WORTH_COMPILING = 1 << 20, 1 << 26
 # The most bytes that kernels decompress a batch to; who allows less wants plain Python, which can stop anywhere.
 DECOMPRESSED = 1 << 23
@@ -29,10 +29,15 @@ class Supply(Protocol):
         """Return the kernels, None if they are not there yet."""
 
 
+# Bytes for which this process had no kernels: a job may read terabytes, no input of which is worth compiling for.
+_missed = [0]
+
+
 def kernels_for(size: int, say: Say | None = None) -> Supply | None:
     """Return the kernels if reading ``size`` bytes is worth it and they can be had, else None.
 
-    Where they must be compiled first, that is begun, and reading begins in plain Python.
+    Where they must be compiled first, that is begun once enough has been read without, and reading begins in plain
+    Python.
 
     Args:
         size: bytes to be read.
@@ -45,7 +50,10 @@ def kernels_for(size: int, say: Say | None = None) -> Supply | None:
 
     if choice == "always":
         return kernels(say)
-    return kernels(compiles=False) or (compiled_beside(say) if size >= WORTH_COMPILING else None)
+    if found := kernels(compiles=False):
+        return found
+    _missed[0] += size
+    return compiled_beside(say) if _missed[0] >= WORTH_COMPILING else None
 
 
 def no_kernels(_size: int) -> None:

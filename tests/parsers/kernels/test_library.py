@@ -30,6 +30,8 @@ print(kernels(print, compiles=False) is not None)
 CHOOSE = """
 import sys
 from kforensics.parsers.kernels.choice import kernels_for
+for _ in range({inputs} - 1):
+    kernels_for({size}, print)
 print(kernels_for({size}, print) is not None, "llvmlite" in sys.modules, "numba" in sys.modules)
 """
 # Reads on in plain Python as long as there are no kernels; the next file asks again.
@@ -243,16 +245,27 @@ def test_other_sources_have_other_kernels(warm: Path, tmp_path: Path) -> None:
 )
 def test_the_size_or_the_user_decides(warm: Path, choice: str, size: int, answer: str) -> None:
     """Small inputs pay for nothing; numba is never loaded where logs are read."""
-    assert ask(CHOOSE.format(size=size), warm, KFORENSICS_KERNELS=choice) == [answer]
+    assert ask(CHOOSE.format(inputs=1, size=size), warm, KFORENSICS_KERNELS=choice) == [answer]
 
 
 @pytest.mark.parametrize(
-    ("choice", "size", "tries"), [("", WORTH_COMPILING - 1, False), ("", WORTH_COMPILING, True), ("always", 0, True)]
+    ("choice", "inputs", "size", "tries"),
+    [
+        ("", 1, WORTH_COMPILING - 1, False),
+        ("", 1, WORTH_COMPILING, True),
+        ("", 63, WORTH_LOADING, False),
+        ("", 64, WORTH_LOADING, True),
+        ("", 64, WORTH_LOADING - 1, False),
+        ("always", 1, 0, True),
+    ],
 )
-def test_only_large_inputs_or_the_user_compile(tmp_path: Path, choice: str, size: int, tries: bool) -> None:
-    """Seen by the sentence of a compiler that cannot work."""
+def test_only_large_inputs_or_the_user_compile(
+    tmp_path: Path, choice: str, inputs: int, size: int, tries: bool
+) -> None:
+    """One alone, or all of them together; seen by the sentence of a compiler that cannot work."""
     path = broken(tmp_path, "numba", "raise ImportError('no such thing here')\n")
-    lines = ask(CHOOSE.format(size=size), tmp_path / "cache", KFORENSICS_KERNELS=choice, PYTHONPATH=path)
+    script = CHOOSE.format(inputs=inputs, size=size)
+    lines = ask(script, tmp_path / "cache", KFORENSICS_KERNELS=choice, PYTHONPATH=path)
     assert (COMPILING in lines) == tries
 
 
