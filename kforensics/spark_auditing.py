@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kforensics.auditing import STORED, Stages, sha256_of
@@ -20,6 +22,7 @@ from kforensics.forensics.spark.shares import Sharing
 from kforensics.forensics.spark.travel import loaded, packed
 from kforensics.forensics.splits import SPLIT_SIZE
 from kforensics.parsers.discover import FoundFile, Unreadable
+from kforensics.parsers.source import is_uri
 from kforensics.parsers.tables import Table, columns
 from kforensics.render.report import Report
 from kforensics.render.staged_store import Part, StagedStore, TaskParts
@@ -139,11 +142,18 @@ def planned(spark: SparkSession, request: SparkRequest) -> Plan:
         EngineError: Spark breaks off.
     """
     with answering("the folders were not looked into"):
-        plan = plan_of(spark, request.paths, request.topics)
+        plan = plan_of(spark, _as_workers_know(spark, request.paths), request.topics)
     if not len(plan.sizes) and not plan.unreadable:
         where = ", ".join(request.paths)
         raise UsageError(f"there is no log under {where}; name partition folders, log directories or .log files")
     return plan
+
+
+def _as_workers_know(spark: SparkSession, paths: Sequence[str]) -> Sequence[str]:
+    """Return paths that mean the same wherever a worker stands; those of this process stand where it stands."""
+    if re.fullmatch(r"local(\[.*\])?", spark.conf.get("spark.master", "") or ""):
+        return paths
+    return [path if is_uri(path) else str(Path(path).absolute()) for path in paths]
 
 
 def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> Audited:

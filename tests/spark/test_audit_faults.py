@@ -16,6 +16,7 @@ import pytest
 
 import kforensics
 from kforensics.errors import InputError, UsageError
+from kforensics.render.staged_store import StagedStore
 from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned
 from kforensics.spark_command import _without_secret
 from tests.command import DAMAGED, SAMPLES, Ended, run, sentence
@@ -172,6 +173,27 @@ def test_an_output_that_cannot_be_written_is_refused(spark: SparkSession, tmp_pa
     assert f"cannot write {tmp_path / 'file' / 'store'}: " in sentence(
         run(*ON_SPARK, "--output", tmp_path / "file" / "store", LOGS)
     )
+
+
+class _ElsewhereForWorkers(StagedStore):
+    """A store in a folder that only the driver can write to."""
+
+    def __init__(self, output: str) -> None:
+        super().__init__(output)
+        self.staging = "/proc/nowhere"
+
+
+@pytest.mark.spark
+def test_a_store_that_workers_cannot_write_is_a_sentence_and_leaves_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kforensics.spark_auditing.StagedStore", _ElsewhereForWorkers)
+    ended = run(*ON_SPARK, "--output", tmp_path / "store", LOGS)
+    assert (ended.code, ended.out) == (3, b"")
+    (line,) = ended.err.splitlines()
+    assert line.startswith("kforensics: the audit broke off: ")
+    assert "/proc/nowhere" in line
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

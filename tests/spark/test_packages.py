@@ -100,11 +100,12 @@ def test_spark_submit_runs_a_checkout(tmp_path: Path, expected: Stored) -> None:
 def test_spark_submit_sends_the_package_as_a_zip(
     cluster: Cluster, archive: Path, bare: Path, tmp_path: Path, expected: Stored
 ) -> None:
-    """Neither driver nor workers have it otherwise, nor a home to keep anything in."""
+    """Neither driver nor workers have it otherwise, nor a home to keep anything in; paths are those of the driver."""
     (tmp_path / "cli.py").write_text((ROOT / "cli.py").read_text("utf-8"), encoding="utf-8")
     store = tmp_path / "store"
-    sent = ("--py-files", str(archive), "cli.py", *AUDIT, "--output", str(store), LOGS)
-    ended = _submitted(cluster.conf, str(bare), *sent, cwd=tmp_path)
+    where = ("--output", str(store), str(Path(LOGS).relative_to(ROOT)))
+    sent = ("--py-files", str(archive), str(tmp_path / "cli.py"), *AUDIT, *where)
+    ended = _submitted(cluster.conf, str(bare), *sent, cwd=ROOT)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("CRITICAL: 18 partitions, ")
     assert stored(store) == expected
