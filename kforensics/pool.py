@@ -125,10 +125,11 @@ def _ordered(
         partition = job.partitions[0]
         if at == 0:
             merging, failed = Examination(task_of(partition, asked, workers=0)), None
-        found, why = future.result()
+        found, closed, why = future.result()
         failed = failed or why
         if merging and not failed:
             merging.add(arrived(partition, stretch) for stretch in found)
+            merging.add_closed(closed)
         advance(_size(partition, job.splits[at]))
         if at == len(job.splits) - 1 and merging:
             yield finished(partition, asked, merging, failed, partial(with_records, workers=None))

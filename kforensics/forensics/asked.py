@@ -11,13 +11,16 @@ from kforensics.forensics.case import Case
 from kforensics.forensics.examine import Examination
 from kforensics.forensics.families import GROUPS
 from kforensics.forensics.judgement import Judgement, judge, noters_of, unread, with_records
+from kforensics.forensics.ledger import NO_TRANSACTIONS, sorting_by_marker
 from kforensics.forensics.partition import Partition
 from kforensics.forensics.rules import Rules
-from kforensics.forensics.stretch import Split, Stretch, Task, gathered, stretches
+from kforensics.forensics.sorting import Sorted, Sorting
+from kforensics.forensics.stretch import Joining, Split, Stretch, Task, stretches
 
 __all__ = ["Asked", "arrived", "departing", "finished", "judged_whole", "summarised", "task_of"]
 
-
+# Bytes of closed transactions of a split that travel themselves: several splits wait at a time.
+TRAVELLING = 4 << 20
 IntoRecords = Callable[[Case], Case]
 
 
@@ -69,20 +72,33 @@ def judged_whole(partition: Partition, asked: Asked, workers: int | None) -> Jud
 
 def summarised(
     partition: Partition, asked: Asked, split: Split, cuts: tuple[int, ...] | None = None
-) -> tuple[list[Stretch], str | None]:
-    """Return the stretches of a split as they travel, or why it cannot be read.
+) -> tuple[list[Stretch], Sorted, str | None]:
+    """Return the stretches of a split as they travel to another process here, or why it cannot be read.
 
     Args:
         partition: its files.
         asked: what to look for.
         split: which part.
         cuts: offsets at which to cut the log, None for those of the snapshots.
+
+    Returns:
+        The stretches without their closed transactions, and these: very many go as a file.
     """
+    task, closed = replace(task_of(partition, asked, workers=0), cuts=cuts), sorting_by_marker(TRAVELLING)
+    joining = Joining(task)
     try:
-        found = gathered(replace(task_of(partition, asked, workers=0), cuts=cuts), split)
-        return [departing(stretch) for stretch in found], None
+        for stretch in stretches(task, split):
+            joining.add(_without_closed(stretch, closed))
     except InputError as error:
-        return [], str(error)
+        return [], closed.finish(), str(error)
+    found = [departing(_without_closed(stretch, closed)) for stretch in joining.found()]
+    return found, closed.finish(), None
+
+
+def _without_closed(stretch: Stretch, closed: Sorting) -> Stretch:
+    """Return a stretch without its closed transactions, which are taken."""
+    closed.add(stretch.rows.transactions)
+    return replace(stretch, rows=replace(stretch.rows, transactions=NO_TRANSACTIONS))
 
 
 def departing(stretch: Stretch) -> Stretch:

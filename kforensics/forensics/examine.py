@@ -76,6 +76,11 @@ class Examination:
             self._gathering.add(stretch)
             self._take_closed()
 
+    def add_closed(self, parts: Iterable[Records]) -> None:
+        """Take closed transactions that stretches would have brought along; before or behind these is the same."""
+        for transactions in parts:
+            self._closed.add(transactions)
+
     def case(self) -> Case:
         """Return all that checks may look at, once every stretch was taken; no other may follow."""
         partition, log = self._task.partition, self._gathering.log()

@@ -122,10 +122,10 @@ def log_summary(batches: BatchColumns, rules: Rules, noters: Sequence[Noter]) ->
     holes = after.base_offset - before.last_offset - 1
     holes[~after.exact] = 0
     return LogSummary(
-        first=batches[:1],
-        last=batches[-1:],
-        first_marker=markers[:1],
-        last_marker=markers[-1:],
+        first=_alone(batches[:1]),
+        last=_alone(batches[-1:]),
+        first_marker=_alone(markers[:1]),
+        last_marker=_alone(markers[-1:]),
         batches=len(batches),
         records=int(batches.count[~is_control].sum()),
         bytes=int(batches.size.sum()),
@@ -141,6 +141,11 @@ def log_summary(batches: BatchColumns, rules: Rules, noters: Sequence[Noter]) ->
         marks=np.array([(batches.segment[0], batches.position[0], batches.base_offset[0], 0, 0)], MARK),
         notes=together(_notes(batches, markers, rules, noters)),
     )
+
+
+def _alone(batches: BatchColumns) -> BatchColumns:
+    """Return batches that do not keep the chunk they are from in memory."""
+    return batches[np.arange(len(batches))]
 
 
 def _notes(batches: BatchColumns, markers: BatchColumns, rules: Rules, noters: Sequence[Noter]) -> list[Records]:

@@ -19,6 +19,11 @@ ROOM = 4 * TRANSACTION.itemsize
 
 def tiny_ranges(patch: pytest.MonkeyPatch) -> None:
     """Have whatever examines a partition from now on make ranges of two transactions, most of them in a file."""
-    patch.setattr("kforensics.forensics.examine.sorting_by_marker", partial(sorting_by_marker, ROOM, SIZE))
+    patch.setattr("kforensics.forensics.examine.sorting_by_marker", _sorting_by_marker)
+    patch.setattr("kforensics.forensics.asked.sorting_by_marker", _sorting_by_marker)
     patch.setattr("kforensics.forensics.beside.visibility_sweep.Sorting", partial(Sorting, room=ROOM, size=SIZE))
     patch.setattr("kforensics.answers.Sorting", partial(Sorting, room=ROOM, size=SIZE))
+
+
+def _sorting_by_marker(*_: int) -> Sorting:
+    return sorting_by_marker(ROOM, SIZE)

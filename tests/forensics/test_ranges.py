@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from kforensics.answers import SORTS, LsoQuestion, Question, TransactionsQuestion
-from kforensics.forensics.asked import Asked, judged_whole
+from kforensics.forensics.asked import Asked, arrived, finished, judged_whole, summarised, task_of
 from kforensics.forensics.case import Case
+from kforensics.forensics.examine import Examination
 from kforensics.forensics.judgement import Judgement
 from kforensics.forensics.partition import Partition
 from kforensics.forensics.rules import Rules
+from kforensics.forensics.stretch import Split
 from tests.forensics.cases import HOUR, case_of, each_sample, partitions_under, random_log
 from tests.forensics.events import NOW
 from tests.forensics.forge import Aborted, aborted_transactions, forge
@@ -66,6 +68,11 @@ def random_partitions(folder: Path, count: int) -> list[Partition]:
     return partitions_under(folder)
 
 
+def large_partition(folder: Path) -> Partition:
+    """Return the largest of some random ones."""
+    return max(random_partitions(folder, 8), key=lambda partition: partition.size)
+
+
 @each_sample()
 def test_samples_say_the_same(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = told(judge(partition))
@@ -109,10 +116,36 @@ def test_questions_have_the_same_answers(question: Question, tmp_path: Path, mon
 def test_a_judgement_goes_to_another_process_with_the_file_of_its_transactions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (partition,) = random_partitions(tmp_path, 1)
+    partition = large_partition(tmp_path)
     expected = told(judge(partition))
     tiny_ranges(monkeypatch)
     with multiprocessing.get_context("fork").Pool(1) as pool:
         found = pool.apply(judge, (partition,))
+    assert found.rows["transactions"].made.args[1].closed.is_in_memory is False  # type: ignore[union-attr]
     assert told(found) == expected
     assert told(found) == expected, "a second time, with the process gone"
+
+
+def test_the_closed_transactions_of_a_split_go_to_another_process_as_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = large_partition(tmp_path)
+    asked, expected = Asked(Rules(LATER)), told(judge(partition))
+    tiny_ranges(monkeypatch)
+    examination = Examination(task_of(partition, asked, 0))
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        stretches, closed, why = pool.apply(summarised, (partition, asked, Split(0)))
+    assert (why, closed.is_in_memory, len(closed) > 10) == (None, False, True)
+    assert not any(len(stretch.rows.transactions) for stretch in stretches)
+    examination.add(arrived(partition, stretch) for stretch in stretches)
+    examination.add_closed(closed)
+    assert told(finished(partition, asked, examination, None, lambda case: case)) == expected
+
+
+def test_a_split_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    partition = large_partition(tmp_path)
+    Path(partition.segments[0].path).unlink()
+    stretches, closed, why = summarised(partition, Asked(Rules(LATER)), Split(0))
+    assert (stretches, len(closed)) == ([], 0)
+    assert why is not None
+    assert "cannot read" in why

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from kforensics.forensics.asked import Asked, summarised
 from kforensics.forensics.partition import Partition
 from kforensics.forensics.replay.replay_rows import Rows
+from kforensics.forensics.replay.results import Records
 from kforensics.forensics.spark.travel import Address
 from kforensics.forensics.splits import segment_splits
 from kforensics.forensics.stretch import Split, Stretch
@@ -118,18 +120,26 @@ def summary_of(address: Address, reading: Reading, asked: Asked) -> Iterator[Tra
     if address.ordinal < 0:
         yield address, reading
         return
-    found, failed = summarised(reading.partition, asked, reading.split, reading.cuts)
-    yield from apart(address, found, failed)
+    found, closed, failed = summarised(reading.partition, asked, reading.split, reading.cuts)
+    yield from apart(address, found, failed, closed)
 
 
-def apart(address: Address, found: list[Stretch], failed: str | None) -> Iterator[Travelling]:
-    """Yield stretches, and the rows that are certain in them by themselves if they are many."""
+def apart(
+    address: Address, found: list[Stretch], failed: str | None, closed: Iterable[Records] = ()
+) -> Iterator[Travelling]:
+    """Yield stretches, and the rows that are certain in them by themselves if they are many.
+
+    Args:
+        address: where they come from.
+        found: the stretches.
+        failed: why something could not be read, None if all could.
+        closed: TRANSACTION records that were taken out of them already.
+    """
     rows = [stretch.rows for stretch in found]
-    if sum(map(len, rows)) <= FEW_ROWS:
-        yield address, (found, failed)
-        return
-    yield address, ([replace(stretch, rows=Rows.of()) for stretch in found], failed)
-    for sequence, some in enumerate(_some(rows), address.sequence + 1):
+    are_many = sum(map(len, rows)) > FEW_ROWS
+    yield address, ([replace(stretch, rows=Rows.of()) for stretch in found] if are_many else found, failed)
+    certain = chain(_some(rows) if are_many else (), (Rows.of(some) for some in closed if len(some)))
+    for sequence, some in enumerate(certain, address.sequence + 1):
         yield replace(address, sequence=sequence), some
 
 
