@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import IO, Any
 
-from kforensics.auditing import AuditRequest, Stages, audited, judged
+from kforensics.auditing import AuditRequest, Stages, audited, judged, without_secrets
 from kforensics.errors import UsageError
 from kforensics.forensics.judgement import Judgement
 from kforensics.forensics.tables import RESULTS
@@ -44,7 +44,7 @@ def run_audit(words: Mapping[str, Any]) -> int:
         words["processes"],
         records=words["records"],
         checksums=words["checksums"],
-        command=tuple(sys.argv[1:]),
+        command=without_secrets(sys.argv[1:]),
     )
     report, tally = Report(found.rules.as_of_ms, places=found.unreadable), Tally(found.unreadable)
     kept: list[Judgement] = []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -22,10 +23,12 @@ from kforensics.parsers.tables import TABLES, Table
 from kforensics.pool import judgements
 from kforensics.version import __version__
 
-__all__ = ["STORED", "AuditRequest", "Stages", "audited", "judged", "sha256_of"]
+__all__ = ["STORED", "AuditRequest", "Stages", "audited", "judged", "sha256_of", "without_secrets"]
 
 # What a store has beside the verdicts: whose bytes they speak of, and which of them could not be read.
 STORED: dict[str, Table] = {name: TABLES[name] for name in ("files", "damage")} | RESULTS
+# As Spark's own spark.redaction.regex, and for variables of an environment; up to the sign behind which the secret is.
+SECRET = re.compile(r"(.*?(?:secret|password|token|access[._]?key)[^=]*=).+", re.IGNORECASE | re.DOTALL)
 PIECE = 1 << 20
 Advance = Callable[[int], object]
 Judgements = Generator[Judgement, None, None]
@@ -162,3 +165,8 @@ def sha256_of(path: str) -> str | None:
     except OSError:
         return None
     return digest.hexdigest()
+
+
+def without_secrets(words: Iterable[str]) -> tuple[str, ...]:
+    """Return the words of a command as a manifest may have them: properties of Spark may be passwords."""
+    return tuple(f"{found[1]}…" if (found := SECRET.fullmatch(word)) else word for word in words)

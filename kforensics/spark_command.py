@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kforensics.arguments import moment_ms
+from kforensics.auditing import without_secrets
 from kforensics.errors import UsageError
 from kforensics.forensics.spark.audit_job import Plan
 from kforensics.forensics.spark.session import session
@@ -22,9 +22,6 @@ from kforensics.render.streams import TextSink
 from kforensics.spark_auditing import Audited, SparkRequest, audited_on_spark, planned
 
 __all__ = ["run_spark_audit"]
-
-# As Spark's own spark.redaction.regex, and for variables of an environment; up to the sign behind which the secret is.
-SECRET = re.compile(r"(.*?(?:secret|password|token|access[._]?key)[^=]*=).+", re.IGNORECASE | re.DOTALL)
 
 
 def run_spark_audit(words: Mapping[str, Any]) -> int:
@@ -82,7 +79,7 @@ def _request(words: Mapping[str, Any]) -> SparkRequest:
         records=words["records"],
         checksums=words["checksums"],
         split_size=SPLIT_SIZE if split_size is None else split_size << 20,
-        command=tuple(map(_without_secret, sys.argv[1:])),
+        command=without_secrets(sys.argv[1:]),
     )
 
 
@@ -105,12 +102,6 @@ def _properties(words: tuple[str, ...] | list[str]) -> dict[str, str]:
             raise UsageError(f"--conf {word!r} is no property; write NAME=VALUE, as in spark.executor.memory=4g")
         found[name] = value
     return found
-
-
-def _without_secret(word: str) -> str:
-    """Return a word of the command as the manifest may have it: properties of Spark may be passwords."""
-    found = SECRET.fullmatch(word)
-    return f"{found[1]}…" if found else word
 
 
 def _write(audited: Audited) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kforensics.answers import DuplicatesQuestion, LsoQuestion, ProducersQuestion, Question, TransactionsQuestion
-from kforensics.auditing import STORED, AuditRequest, Stages, audited, judged
+from kforensics.auditing import STORED, AuditRequest, Stages, audited, judged, without_secrets
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.judgement import Judgement
 from kforensics.forensics.result_columns import Rows, RowStream
@@ -172,7 +172,7 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
         return _on_spark(spark, paths, output, asked)
     found = _investigation(paths, as_of_ms)
     store = None if output is None else Path(output)
-    request = AuditRequest(store, processes, records=records, checksums=checksums, command=tuple(sys.argv))
+    request = AuditRequest(store, processes, records=records, checksums=checksums, command=without_secrets(sys.argv))
     return Audit({name: _table(name, rows) for name, rows in _all_rows(found, request).items()})
 
 
@@ -207,7 +207,7 @@ def _on_spark(
     if output is None:
         raise UsageError("on Spark an audit leaves its tables in an evidence store; name a folder for output")
     store = os.fspath(output)
-    request = SparkRequest(_names(paths), output=store, command=tuple(sys.argv), **asked)
+    request = SparkRequest(_names(paths), output=store, command=without_secrets(sys.argv), **asked)
     plan = planned(spark, request)
     if plan.unreadable:
         unread = "; ".join(f"cannot read {one.path}: {one.why}" for one in plan.named)

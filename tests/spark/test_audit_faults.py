@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kforensics
+from kforensics.auditing import without_secrets
 from kforensics.errors import InputError, UsageError
 from kforensics.render.staged_store import StagedStore
 from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned
-from kforensics.spark_command import _without_secret
 from tests.command import DAMAGED, SAMPLES, Ended, run, sentence
 from tests.forensics.forge import forge
 from tests.spark.audits import AS_OF_MS, stored
@@ -235,7 +235,7 @@ def test_no_path_makes_no_sense() -> None:
     ],
 )
 def test_secrets_do_not_get_into_the_manifest(word: str, kept: str) -> None:
-    assert _without_secret(word) == kept
+    assert without_secrets([word]) == (kept,)
 
 
 def _told(environment: dict[str, str], *words: str, program: tuple[str, ...] = ("-m", "kforensics")) -> Ended:
