@@ -23,8 +23,9 @@ LEAST_TOGETHER, MOST_TOGETHER = 64 << 20, 1 << 30
 MOST_ALONE = 2 << 30
 # Tasks for each processor, so that the slowest does not keep the others waiting.
 TASKS = 4
-# A task more may read so many bytes less.
-WORTH_A_TASK = 1 << 30
+# Beyond that, a task more may read so many bytes less, or have to do with so many bytes less that others read. Each
+# task of a round writes a number for each of the next, and each of its tasks asks all of those before.
+WORTH_A_TASK, SUMMED_UP = 1 << 30, 1 << 36
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,16 @@ def shared_out(plan: pa.Table, sharing: Sharing) -> Shares:
         }
     )
     splits = int(np.maximum(segments[order], size[order] // sharing.split_size).sum())
-    most = max(TASKS * sharing.parallelism, int(size[order].sum()) // WORTH_A_TASK)
-    slots = (min(max(1, many), most) for many in (int(segments[order].sum()), splits, int(runs.sum()), len(order)))
+    busy, total = TASKS * sharing.parallelism, int(size[order].sum())
+    slots = (
+        min(max(1, many), max(busy, total // worth))
+        for many, worth in (
+            (int(segments[order].sum()), SUMMED_UP),
+            (splits, WORTH_A_TASK),
+            (int(runs.sum()), SUMMED_UP),
+            (len(order), SUMMED_UP),
+        )
+    )
     return Shares(small, large, tasks, *slots)
 
 
