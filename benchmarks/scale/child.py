@@ -13,14 +13,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import kforensics
 from benchmarks.scale import synthetic
 from benchmarks.scale.synthetic import ASKED, Counting, Made
-from benchmarks.scale.usage import cpu_seconds, load, peak_bytes
+from benchmarks.scale.usage import cpu_seconds, load, peak_bytes, peak_of_others
+from kforensics.auditing import AuditRequest, Stages, audited
 from kforensics.forensics.spark.audit_job import audit, put_together
 from kforensics.forensics.spark.shares import Sharing, shared_out
 from kforensics.forensics.spark.travel import loaded
+from kforensics.investigation import investigate
+from kforensics.render.report import Report
 from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned
+from lab.progress import say
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,12 +74,22 @@ def _taking(figures: Figures, prefix: str = "") -> Iterator[None]:
 
 def in_process(given: _Given) -> Iterator[Figures]:
     """The audit of logs in this process, or in a pool of them."""
-    kforensics.audit([given.warm], output=Path(given.store()), as_of_ms=AS_OF_MS, processes=given.cores)
+    _judged(given, given.warm)
     for path in given.paths:
         figures: Figures = {}
         with _taking(figures):
-            kforensics.audit([path], output=Path(given.store()), as_of_ms=AS_OF_MS, processes=given.cores)
-        yield {**figures, "own_peak": peak_bytes()}
+            report = _judged(given, path)
+        yield {**figures, "own_peak": peak_bytes(), "partitions": report.partitions, "unread": report.unread_count}
+
+
+def _judged(given: _Given, path: str) -> Report:
+    """Do what the command does: write a store, and keep what its report needs."""
+    found = investigate([path], AS_OF_MS, say, say)
+    report = Report(AS_OF_MS)
+    request = AuditRequest(Path(given.store()), given.cores)
+    for judgement in audited(found, request, lambda _size: None, Stages()):
+        report.add(judgement)
+    return report
 
 
 def on_spark(given: _Given) -> Iterator[Figures]:
@@ -192,6 +205,7 @@ def _told(spark: SparkSession, before: list[tuple[int, int, int, int]]) -> Figur
     return {
         "heap": heap,
         "own_peak": peak_bytes(),
+        "worker_peak": peak_of_others(),
         "tasks": sum(stage[1] for stage in stages),
         "executor_seconds": sum(stage[2] for stage in stages) / 1000,
         "shuffled": sum(stage[3] for stage in stages),

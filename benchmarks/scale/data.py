@@ -71,7 +71,8 @@ def link(partition: Path, to: Path) -> None:
 
 
 def tiny_partitions(path: Path, count: int) -> None:
-    """Put partitions of one small segment with ten transactions into a folder; nearly all are links."""
+    """Make a folder a log directory of partitions of one small segment with ten transactions; nearly all are links."""
+    (path / "meta.properties").write_text("version=1\nbroker.id=0\n", "ascii")
     for start in range(0, count, _LINKS):
         first = path / f"small-{start}"
         write_transactions(first, 1, 10)

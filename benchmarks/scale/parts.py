@@ -42,6 +42,7 @@ def _both(name: str, pool: Figures, spark: Figures) -> Row:
         "task s": spark["executor_seconds"],
         "tasks": spark["tasks"],
         "shuffled MB": spark["shuffled"] / 1e6,
+        "worker MB": spark["worker_peak"] / 1e6,
         "driver MB": spark["own_peak"] / 1e6,
         "heap MB": spark["heap"] / 1e6,
         "start s": spark["start_seconds"],
@@ -64,7 +65,7 @@ def skew(bench: Bench, options: argparse.Namespace) -> Tables:
     with data.folder("skew") as folder, data.folder("large") as large, data.folder("small") as small:
         data.write_plain(large / "large-0", 4, options.large // 4)
         data.tiny_partitions(small, options.small)
-        for path in (*large.iterdir(), *small.iterdir()):
+        for path in (*large.iterdir(), *small.glob("small-*")):
             data.link(path, folder / path.name)
         names = ("the large one", "the small ones", "together")
         for cores in (1, 2):
@@ -120,8 +121,9 @@ def merging(bench: Bench, options: argparse.Namespace) -> Tables:
     """Summaries of splits joined and judged, and how large they are, for ten producers and for a hundred."""
     per_partition = 1000
     for producers in (10, 100):
-        most = options.summaries * 10 // producers // per_partition
-        made = [Made(count, per_partition, SPLIT, producers) for count in (most // 100, most // 10, most) if count]
+        most = max(1, options.summaries * 10 // producers // per_partition)
+        counts = sorted({most, max(1, most // 10), max(1, most // 100)})
+        made = [Made(count, per_partition, SPLIT, producers) for count in counts]
         taken = bench.synthetic("merging", made)
         rows = [_merged(one, some) for one, some in zip(made, taken, strict=True)]
         yield f"joining, {producers} producers in every split, {per_partition:,} splits in a partition", rows

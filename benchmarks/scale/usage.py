@@ -25,8 +25,19 @@ def cpu_seconds(*, of_jvm: bool = False) -> float:
 
 def peak_bytes() -> int:
     """Most memory that was resident in this process."""
-    found = _PEAK.search(Path("/proc/self/status").read_text("ascii"))
-    return int(found[1]) << 10 if found else 0
+    return _peak(os.getpid())
+
+
+def peak_of_others() -> int:
+    """Most memory that was resident in any descendant that is there still, Java left out."""
+    return max((_peak(one.pid) for one in _family() if not one.is_jvm and one.pid != os.getpid()), default=0)
+
+
+def _peak(pid: int) -> int:
+    with suppress(OSError):
+        found = _PEAK.search(Path(f"/proc/{pid}/status").read_text("utf-8", "replace"))
+        return int(found[1]) << 10 if found else 0
+    return 0
 
 
 def load() -> float:
