@@ -173,15 +173,19 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
     found = _investigation(paths, as_of_ms)
     store = None if output is None else Path(output)
     request = AuditRequest(store, processes, records=records, checksums=checksums, command=without_secrets(sys.argv))
-    return Audit({name: _table(name, rows) for name, rows in _all_rows(found, request).items()})
+    if store is None:
+        return Audit({name: _table(name, rows) for name, rows in _all_rows(found, request).items()})
+    for _ in audited(found, request, _nothing, Stages()):
+        pass  # all that is said is in the store, which may have more than memory
+    return _stored(store)
 
 
 class Audit:
     """The tables of an audit.
 
     Attributes:
-        tables: by name, as an evidence store has them, files and damage excepted. After an audit on Spark each is read
-            from the store when it is asked for.
+        tables: by name, as an evidence store has them, files and damage excepted. Where there is a store, each is read
+            from it when it is asked for.
     """
 
     def __init__(self, tables: Mapping[str, pa.Table]) -> None:
@@ -201,7 +205,7 @@ class Audit:
 def _on_spark(
     spark: SparkSession, paths: Paths, output: str | os.PathLike[str] | None, asked: Mapping[str, Any]
 ) -> Audit:
-    from kforensics.render.stored_tables import StoredTables  # who does without Spark does without these
+    # Who does without Spark does without this.
     from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned
 
     if output is None:
@@ -213,7 +217,13 @@ def _on_spark(
         unread = "; ".join(f"cannot read {one.path}: {one.why}" for one in plan.named)
         raise InputError(", ".join(request.paths), unread)
     audited_on_spark(spark, plan, request)
-    return Audit(StoredTables(store, [*RESULTS]))
+    return _stored(store)
+
+
+def _stored(store: str | Path) -> Audit:
+    from kforensics.render.stored_tables import StoredTables  # who writes no store does without it
+
+    return Audit(StoredTables(str(store), [*RESULTS]))
 
 
 def _all_rows(found: Investigation, request: AuditRequest) -> dict[str, list[pa.RecordBatch]]:

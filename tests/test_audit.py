@@ -72,8 +72,11 @@ def test_a_store_holds_every_table_and_a_manifest(tmp_path: Path) -> None:
     assert manifest["seconds"].keys() == {"examine", "write", "checksums"}
     assert not list(tmp_path.glob(".*"))
     twin = kforensics.audit(CLUSTER, as_of_ms=AS_OF_MS)
+    twin_with_store = kforensics.audit(CLUSTER, output=tmp_path / "twin", as_of_ms=AS_OF_MS)
+    assert twin.tables.keys() == twin_with_store.tables.keys()
     for name, table in twin.tables.items():
         assert table.to_pylist() == tables[name].to_pylist(), name
+        assert table == twin_with_store.tables[name], name
     assert twin.findings.num_rows > 0
     assert twin.partitions.num_rows == 40
 
