@@ -69,7 +69,8 @@ class Remarks:
         os.dup2(kept, STDERR)
         with self._lock:
             heard, self._heard = self._heard, None
-            os.write(kept, heard or b"")
+            # Not to what was kept: who listens closes that once nobody may write any more.
+            os.write(STDERR, heard or b"")
 
     def _pass_on(self, source: int, target: int) -> None:
         """Take what comes, as long as somebody may write; from when Spark has started on, it goes on as it comes."""
