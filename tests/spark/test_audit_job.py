@@ -137,6 +137,7 @@ def test_records_of_all_samples_in_the_smallest_splits(
     _assert_same(audit_here(spark, wanted), expected, request)
 
 
+@pytest.mark.exhaustive
 def test_a_cluster_of_all_samples_on_a_cluster_that_loses_an_executor(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_cluster_of_all_samples_on_a_cluster_that_loses_an_executor(
     assert sorted(path.name for path in (tmp_path / "store").iterdir()) == sorted([*found, "manifest.json"])
 
 
+@pytest.mark.exhaustive
 def test_a_bucket_is_audited_into_a_bucket(tmp_path: Path) -> None:
     """The credentials are in the environment of driver and workers, and nowhere in the store."""
     (tmp_path / "s3").mkdir()

@@ -16,7 +16,7 @@ from tests.command import SAMPLES
 from tests.spark.clusters import Cluster, standalone_cluster
 from tests.spark.object_store import object_store
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.exhaustive]
 TASKS = 8
 # The first word is how many properties follow; the others are the job's.
 SESSION = """
