@@ -6,9 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import Any
-
-import numpy as np
 
 from kforensics.errors import InputError
 from kforensics.forensics.case import Case
@@ -86,9 +83,8 @@ class Replica:
         return int(runs["leader_epoch"][-1]) if len(runs) else -1
 
     def transactions(self) -> Iterator[Records]:
-        """Yield its TRANSACTION records in parts: closed ones by the offset of their markers, then open ones."""
-        found: Any = self.case.transactions
-        yield from [found] if isinstance(found, np.ndarray) else found
+        """Return its TRANSACTION records in parts: closed ones by the offset of their markers, then open ones."""
+        return iter(self.case.ledger)
 
     @cached_property
     def epoch_starts(self) -> tuple[tuple[int, int], ...]:
