@@ -11,8 +11,10 @@ from kforensics.forensics.beside.index_entries import offset_index_entries
 from kforensics.forensics.partition import Partition
 from kforensics.forensics.stretch import Split
 from kforensics.parsers.batches import Walk
+from kforensics.parsers.resync import Candidates
 from kforensics.parsers.rows import Batch
-from kforensics.parsers.source import open_source
+from kforensics.parsers.source import Source, open_source
+from kforensics.parsers.window import Window
 
 __all__ = ["SPLIT_SIZE", "segment_splits", "splits_of"]
 
@@ -49,12 +51,12 @@ def _cuts(partition: Partition, number: int, size: int) -> Iterator[int]:
     at = 0
     try:
         with open_source(segment.path) as source:
-            reached = 0
+            candidates, reached = Candidates(Window(source)), 0
             while (at := max(at, int(positions.searchsorted(reached + size)))) < len(positions):
                 position = int(positions[at])
                 if position > segment.size - size:
                     return
-                if _is_sound(Walk(source, position)):
+                if _is_sound(source, candidates, position):
                     reached = position
                     yield position
                 at += 1
@@ -62,10 +64,11 @@ def _cuts(partition: Partition, number: int, size: int) -> Iterator[int]:
         return  # who reads the segment will say so
 
 
-def _is_sound(walk: Walk) -> bool:
+def _is_sound(source: Source, candidates: Candidates, position: int) -> bool:
     """Whether a batch stands at a position beyond doubt: damage before it must not run into it.
 
-    No checksum covers the base offset; by one below 0 nobody who searches behind damage would know a batch.
+    Who searches behind damage is more careful than the checksum, which does not cover the base offset.
     """
-    first = next(iter(walk.step()), None)
-    return isinstance(first, Batch) and first.crc_valid and (first.base_offset is None or first.base_offset >= 0)
+    first = next(iter(Walk(source, position).step()), None)
+    is_whole = isinstance(first, Batch) and first.crc_valid
+    return is_whole and next(candidates.behind(position, position + 1), None) == position

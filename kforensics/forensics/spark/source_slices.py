@@ -14,11 +14,9 @@ from kforensics.forensics.splits import splits_of
 from kforensics.parsers.batches import walk
 from kforensics.parsers.discover import UNKNOWN, FoundFile, Unreadable, as_named, discover
 from kforensics.parsers.file_rows import LOG_KINDS, place_of, table_of
-from kforensics.parsers.resync import Candidates
 from kforensics.parsers.rows import Batch
 from kforensics.parsers.selection import Range
 from kforensics.parsers.source import file_name, open_source
-from kforensics.parsers.window import Window
 
 __all__ = ["Keeps", "Slice", "Work", "works_of"]
 
@@ -115,23 +113,8 @@ def _slices(found: FoundFile, wanted: Wanted) -> Iterator[Slice]:
     index = replace(found, path=f"{found.path.rpartition('.')[0]}.index", kind="index")
     folder = found.path.removesuffix(file_name(found.path))
     alone = Partition(place_of(found), folder, LogDir(None), (found,), {found.base_offset or 0: index})
-    starts = [0, *_taken_up([split.start for split in splits_of(alone, wanted.split_size)[1:]], found.path)]
-    for start, stop in zip(starts, [*starts[1:], None], strict=True):
-        yield Slice(found, start, stop)
-
-
-def _taken_up(positions: list[int], path: str) -> Iterator[int]:
-    """Yield the positions of batches with which a reader of the whole log would go on behind damage, too.
-
-    It is more careful there than the checksum, which does not cover the base offset.
-    """
-    if not positions:
-        return
-    with open_source(path) as source:
-        candidates = Candidates(Window(source))
-        for position in positions:
-            if next(candidates.behind(position), None) == position:
-                yield position
+    for split in splits_of(alone, wanted.split_size):
+        yield Slice(found, split.start, split.stop)
 
 
 def _meeting(slices: list[Slice], offsets: Range) -> list[Slice]:
