@@ -22,7 +22,7 @@ from kforensics.parsers.kernels.choice import Choice, kernels_for
 from kforensics.parsers.rows import Damage
 from kforensics.parsers.source import open_source
 
-__all__ = ["Gathering", "Joining", "Split", "Stretch", "Task", "gathered", "stretches"]
+__all__ = ["Gathering", "Joining", "Split", "Stretch", "Task", "stretches"]
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 
@@ -216,18 +216,6 @@ class Joining:
     def found(self) -> list[Stretch]:
         """Return one stretch for each cut, and one for what stands before the first; no other may be added."""
         return [*self._done, _as_stretch(self._gathering, self._cuts)]
-
-
-def gathered(task: Task, split: Split) -> list[Stretch]:
-    """Return the stretches of a split, one for each cut in it and one for what stands before the first.
-
-    Raises:
-        InputError: the segment cannot be read.
-    """
-    joining = Joining(task)
-    for stretch in stretches(task, split):
-        joining.add(stretch)
-    return joining.found()
 
 
 def _as_stretch(gathering: Gathering, cuts: tuple[int, ...]) -> Stretch:

@@ -24,7 +24,7 @@ from kforensics.forensics.replay.values import BoundaryKind
 from kforensics.forensics.result_columns import Rows
 from kforensics.forensics.rules import Rules
 from kforensics.forensics.stable_offset import stable_offset
-from kforensics.forensics.stretch import Split, Task, gathered, stretches
+from kforensics.forensics.stretch import Joining, Split, Stretch, Task, stretches
 from kforensics.parsers.batches import walk
 from kforensics.parsers.discover import FoundFile, discover
 from kforensics.parsers.rows import Batch
@@ -166,6 +166,13 @@ def _cut(partition: Partition, dice: random.Random, share: float) -> Iterator[Sp
             yield Split(segment, start, stop)
 
 
+def _joined(task: Task, split: Split) -> list[Stretch]:
+    joining = Joining(task)
+    for stretch in stretches(task, split):
+        joining.add(stretch)
+    return joining.found()
+
+
 def _assert_same(left: Case, right: Case) -> None:
     for name in ("transactions", "empty_markers", "producers", "anomalies"):
         assert repr(getattr(left, name).tolist()) == repr(getattr(right, name).tolist()), name
@@ -200,7 +207,7 @@ def test_a_log_says_the_same_however_it_is_cut(sample: Sample) -> None:
     for share in (1.0, 0.3):
         examination = Examination(task)
         for split in _cut(partition, dice, share):
-            examination.add(gathered(task, split) if dice.random() < 0.5 else stretches(task, split))
+            examination.add(_joined(task, split) if dice.random() < 0.5 else stretches(task, split))
         case = examination.case()
         _assert_same(whole, case)
         assert repr(stable_offset(whole)) == repr(stable_offset(case))
@@ -220,7 +227,7 @@ def test_a_damaged_log_says_the_same_however_it_is_cut(partition: Partition) -> 
     task = Task(partition, RULES, NOTERS, watches_indexes=True, workers=0)
     examination = Examination(task)
     for split in _cut(partition, random.Random(partition.folder), 0.7):  # noqa: S311  # cuts, no secrets
-        examination.add(gathered(task, split))
+        examination.add(_joined(task, split))
     case = examination.case()
     _assert_same(whole, case)
     assert repr(stable_offset(whole)) == repr(stable_offset(case))

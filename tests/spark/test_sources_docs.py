@@ -14,12 +14,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(scope="module")
-def page(root: Path) -> str:
-    """Return the text of the page."""
-    return (root / "docs" / "spark.md").read_text(encoding="utf-8")
-
-
 @pytest.mark.spark
 def test_the_code_runs_and_prints_what_is_shown(
     spark: SparkSession, page: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
