@@ -21,7 +21,7 @@ from kforensics.forensics.spark.session import answering, parallelism
 from kforensics.forensics.spark.shares import Sharing
 from kforensics.forensics.spark.travel import loaded, packed
 from kforensics.forensics.splits import SPLIT_SIZE
-from kforensics.parsers.discover import FoundFile, Unreadable
+from kforensics.parsers.discover import FoundFile
 from kforensics.parsers.source import is_uri
 from kforensics.parsers.tables import Table, columns
 from kforensics.render.report import Report
@@ -31,7 +31,7 @@ from kforensics.version import __version__
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CHECKSUMS", "Audited", "SparkRequest", "audited_on_spark", "planned"]
+__all__ = ["CHECKSUMS", "SparkRequest", "audited_on_spark", "planned"]
 
 CHECKSUMS = Table(
     "checksums",
@@ -68,21 +68,6 @@ class SparkRequest:
     split_size: int = SPLIT_SIZE
     whole: int | None = None
     command: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Audited:
-    """What an audit on Spark leaves to the driver.
-
-    Attributes:
-        report: what is to be told.
-        unreadable: how many places could not be looked into.
-        named: some of them.
-    """
-
-    report: Report
-    unreadable: int
-    named: tuple[Unreadable, ...]
 
 
 @dataclass(slots=True)
@@ -156,7 +141,7 @@ def _as_workers_know(spark: SparkSession, paths: Sequence[str]) -> Sequence[str]
     return [path if is_uri(path) else str(Path(path).absolute()) for path in paths]
 
 
-def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> Audited:
+def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> Report:
     """Judge all that is planned, write the evidence store, and return what is to be told.
 
     Raises:
@@ -175,7 +160,7 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
             tables = {**STORED, CHECKSUMS.name: CHECKSUMS} if request.checksums else STORED
             store.finish(outcome.parts, tables, _manifest(spark, plan, request, as_of_ms, stages))
     outcome.report.places = plan.unreadable
-    return Audited(outcome.report, plan.unreadable, plan.named)
+    return outcome.report
 
 
 def _manifest(

@@ -17,9 +17,10 @@ from kforensics.parsers.source import is_uri
 from kforensics.question_command import Tally, say, severity_of
 from kforensics.render.moments import amount, moment
 from kforensics.render.output import check_beside, open_output
+from kforensics.render.report import Report
 from kforensics.render.staged_store import check_free
 from kforensics.render.streams import TextSink
-from kforensics.spark_auditing import Audited, SparkRequest, audited_on_spark, planned
+from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned
 
 __all__ = ["run_spark_audit"]
 
@@ -36,17 +37,16 @@ def run_spark_audit(words: Mapping[str, Any]) -> int:
     with session(words["master"], {**_shown(words), **_properties(words["conf"] or ())}) as spark:
         plan = planned(spark, request)
         _say_unreadable(plan)
-        audited = audited_on_spark(spark, plan, request)
-    if request.as_of_ms is None and audited.report.partitions and not words["quiet"]:
+        report = audited_on_spark(spark, plan, request)
+    if request.as_of_ms is None and report.partitions and not words["quiet"]:
         say(
-            f"judged as of {moment(audited.report.as_of_ms)} UTC, when the newest of these files was written;"
+            f"judged as of {moment(report.as_of_ms)} UTC, when the newest of these files was written;"
             " --as-of sets another time"
         )
-    _write(audited)
+    _write(report)
     if request.output and not words["quiet"]:
-        say(f"the evidence of {amount(audited.report.partitions, 'partition')} is in {request.output}")
-    report = audited.report
-    return Tally(audited.unreadable + report.unread_count, report.worst).code(fail_on)
+        say(f"the evidence of {amount(report.partitions, 'partition')} is in {request.output}")
+    return Tally(report.places + report.unread_count, report.worst).code(fail_on)
 
 
 def _say_unreadable(plan: Plan) -> None:
@@ -104,11 +104,11 @@ def _properties(words: tuple[str, ...] | list[str]) -> dict[str, str]:
     return found
 
 
-def _write(audited: Audited) -> None:
+def _write(report: Report) -> None:
     with open_output(None) as out:
         sink = TextSink(out)
-        for one in audited.report.unread:
+        for one in report.unread:
             say(f"{one.why}; the other partitions are looked at all the same")
-        for line in audited.report.lines():
+        for line in report.lines():
             sink.write(f"{line}\n")
         sink.flush()

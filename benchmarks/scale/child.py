@@ -113,9 +113,9 @@ def _audited(spark: SparkSession, given: _Given, path: str, *, is_warming: bool 
     request = replace(request, whole=0, split_size=1) if is_warming else request
     with _taking(figures, "plan_"):
         plan = planned(spark, request)
-    audited = audited_on_spark(spark, plan, request)
+    report = audited_on_spark(spark, plan, request)
     plan.frame.unpersist()
-    return {**figures, "partitions": audited.report.partitions, "unread": audited.report.unread_count}
+    return {**figures, "partitions": report.partitions, "unread": report.unread_count}
 
 
 def merging(given: _Given) -> Iterator[Figures]:

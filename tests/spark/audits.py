@@ -103,8 +103,8 @@ def _main(words: dict[str, Any]) -> None:
     spark = builder.getOrCreate()
     given = words["request"]
     request = SparkRequest(**{**given, "paths": tuple(given["paths"]), "topics": tuple(given["topics"])})
-    audited = audited_on_spark(spark, planned(spark, request), request)
-    print(f"judged {audited.report.partitions} partitions")  # noqa: T201  # it is the answer to whoever started this
+    report = audited_on_spark(spark, planned(spark, request), request)
+    print(f"judged {report.partitions} partitions")  # noqa: T201  # it is the answer to whoever started this
     spark.stop()
 
 

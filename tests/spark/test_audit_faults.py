@@ -136,7 +136,7 @@ def test_a_segment_that_vanishes_before_it_is_read_is_told_of(
     plan = planned(spark, request)
     last = max(gone.glob("*.log"))
     last.unlink()
-    report = audited_on_spark(spark, plan, request).report
+    report = audited_on_spark(spark, plan, request)
     assert (report.partitions, report.unread_count) == (2, 1)
     assert next(report.lines()).startswith("CLEAN, AND NOT ALL COULD BE READ: 2 partitions, ")
     tables = stored(tmp_path / "store")

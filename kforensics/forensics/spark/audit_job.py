@@ -112,9 +112,10 @@ def plan_of(spark: SparkSession, paths: Sequence[str], topics: Sequence[str] = (
     frame = mapped(_by_slot(rows, tasks, "slot"), partial(_looked, topics=tuple(topics)), PLANNED).persist()
     names = ("number", "size", "segments", "largest", "mtime_ms")
     unreadable = frame.where(frame.kind == UNREADABLE)
-    named = (loaded(row.payload) for row in unreadable.select("payload").limit(NAMED).collect())
+    named = [loaded(row.payload) for row in unreadable.select("payload").limit(NAMED).collect()]
+    many = len(named) if len(named) < NAMED else unreadable.count()
     sizes = frame.where(frame.kind == PARTITION).select(*names).toArrow()
-    return Plan(frame, sizes, unreadable.count(), tuple(sorted(named, key=lambda one: one.path)))
+    return Plan(frame, sizes, many, tuple(sorted(named, key=lambda one: one.path)))
 
 
 def audit(spark: SparkSession, plan: Plan, asked: Asked, sink: Sink, sharing: Sharing) -> bytes:
