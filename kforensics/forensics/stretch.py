@@ -17,7 +17,7 @@ from kforensics.forensics.replay.summary import Folding, Rows, Summary, summaris
 from kforensics.forensics.rules import Rules
 from kforensics.parsers.batch_columns import BatchColumns
 from kforensics.parsers.batch_reader import batch_chunks
-from kforensics.parsers.batches import in_full
+from kforensics.parsers.batches import InFull
 from kforensics.parsers.kernels.choice import Choice, kernels_for
 from kforensics.parsers.rows import Damage
 from kforensics.parsers.source import open_source
@@ -105,9 +105,10 @@ def stretches(task: Task, split: Split) -> Iterator[Stretch]:
     watch = IndexWatch(task.partition) if task.watches_indexes else None
     cuts = task.offsets
     with open_source(task.partition.segments[split.segment].path) as source:
+        in_full = InFull(source)
 
         def report(found: Damage) -> None:
-            damage.append(in_full(source, found, split.stop))
+            damage.append(in_full.damage(found, split.stop))
 
         chunks = batch_chunks(
             source, split.segment, report, task.kernels, start=split.start, stop=split.stop, workers=task.workers

@@ -20,7 +20,7 @@ from kforensics.parsers.rows import CODECS, Batch, Damage
 from kforensics.parsers.source import Source
 from kforensics.parsers.window import CHUNK, Window
 
-__all__ = ["Walk", "batch_bytes", "checked_header", "in_full", "walk"]
+__all__ = ["InFull", "Walk", "batch_bytes", "checked_header", "walk"]
 
 HEADER, PREFIX = fixed(BATCH_HEADER), fixed(ENTRY_PREFIX)
 # Kafka asks for one byte more than the prefix before it looks at one.
@@ -131,20 +131,36 @@ def _doubts(batch: Batch) -> Iterator[Damage]:
         yield Damage(at, at + 1, "magic", detail, inside_batch=start)
 
 
-def in_full(source: Source, damage: Damage, end: int | None) -> Damage:
-    """Return damage in a range of a log as it shows to who reads all of the log.
+class InFull:
+    """Damage in a range of a log as it shows to who reads all of the log.
 
-    What is wrong before the end of a range can only be told by what stands behind it.
+    What is wrong before the end of a range can only be told by what stands behind it: how much of a batch is there, and
+    whether its length makes sense. One walk serves all damage of a range, so that hostile bytes are searched twice at
+    most.
 
     Args:
         source: the log.
-        damage: as a walk over the range has it.
-        end: byte behind the range, where a batch begins; None for the end of the log.
     """
-    if end is None or damage.inside_batch is not None or damage.end != end or damage.reason == "shrunk":
-        return damage
-    row = next(iter(Walk(source, damage.start).step()), None)
-    return row if isinstance(row, Damage) and row.end == end else replace(damage, next_good_position=end)
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._walk: Walk | None = None
+
+    def damage(self, damage: Damage, end: int | None) -> Damage:
+        """Return damage of a range with all that can be said of it.
+
+        Args:
+            damage: as a walk over the range has it, in the order of the bytes.
+            end: byte behind the range, where a batch begins; None for the end of the log.
+        """
+        if end is None or damage.inside_batch is not None or damage.reason == "shrunk":
+            return damage
+        self._walk = self._walk or Walk(self._source, damage.start)
+        self._walk.position = damage.start
+        row = next(iter(self._walk.step()), None)
+        if isinstance(row, Damage) and row.end == damage.end:
+            return row
+        return replace(damage, next_good_position=end) if damage.end == end else damage
 
 
 def batch_bytes(source: Source, batch: Batch, most: int | None = None) -> bytes:

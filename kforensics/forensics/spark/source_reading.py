@@ -17,7 +17,7 @@ from kforensics.forensics.spark.source_options import Wanted
 from kforensics.forensics.spark.source_selection import batches_kept, batches_to_look_into, range_of, records_kept
 from kforensics.forensics.spark.source_slices import Slice, Work
 from kforensics.parsers.arrow import arrow_batches, arrow_schema_of, batches_of_parts, plain_text
-from kforensics.parsers.batches import in_full
+from kforensics.parsers.batches import InFull
 from kforensics.parsers.columns import columns_of
 from kforensics.parsers.discover import UNKNOWN, FoundFile
 from kforensics.parsers.file_rows import LOG_KINDS, Reading, damage_rows, file_rows, table_of
@@ -90,6 +90,7 @@ class _Opened:
         self._known, self._budget = known, budget
         self._source, self._start = source, piece.start
         self._head: Source = source if piece.stop is None else Head(source, piece.stop)
+        self._in_full = InFull(source)
         self.damage: list[Damage] = []
         self.failed: list[InputError] = []
 
@@ -121,7 +122,7 @@ class _Opened:
     def _report(self, damage: Damage) -> None:
         # A file that is shorter than when it was found ends within the range.
         cut = self._head.size if self._head.size < self._source.size else None
-        self.damage.append(in_full(self._source, damage, cut))
+        self.damage.append(self._in_full.damage(damage, cut))
 
 
 def _until(items: Iterable[Item], failed: list[InputError]) -> Iterator[Item]:
