@@ -8,11 +8,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import IO, Any
 
-from kforensics.auditing import AuditRequest, Stages, audited, judged, without_secrets
+from kforensics.auditing import AuditRequest, Stages, audited, judged, size_of, without_secrets
 from kforensics.errors import UsageError
 from kforensics.forensics.judgement import Judgement
 from kforensics.forensics.tables import RESULTS
-from kforensics.investigation import Investigation
 from kforensics.parsers.source import is_uri
 from kforensics.question_command import Tally, ask, format_of, say, severity_of
 from kforensics.render.formats import ONE_TABLE, Format
@@ -43,12 +42,13 @@ def run_audit(words: Mapping[str, Any]) -> int:
         output,
         words["processes"],
         records=words["records"],
+        copies=True,
         checksums=words["checksums"],
         command=without_secrets(sys.argv[1:]),
     )
     report, tally = Report(found.rules.as_of_ms, places=found.unreadable), Tally(found.unreadable)
     kept: list[Judgement] = []
-    with metered(_size(found), wanted=False if words["quiet"] else words["progress"]) as meter:
+    with metered(size_of(found, request), wanted=False if words["quiet"] else words["progress"]) as meter:
         advance = meter.advance if meter else _nothing
         # Closed even where an interrupt comes between two judgements: the store must not stay half written.
         with closing(audited(found, request, advance, Stages())) as run:
@@ -96,21 +96,19 @@ def run_verify(words: Mapping[str, Any]) -> int:
 def _run(words: Mapping[str, Any], families: str, table: str, lines: Lines) -> int:
     fail_on, wanted, found = severity_of(words["fail_on"]), format_of(words), ask(words)
     tally, kept = Tally(found.unreadable), list[Judgement]()
-    with metered(_size(found), wanted=False if words["quiet"] else words["progress"]) as meter:
+    request = AuditRequest(None, words["processes"], families)
+    with metered(size_of(found, request), wanted=False if words["quiet"] else words["progress"]) as meter:
         advance = meter.advance if meter else _nothing
-        for judgement in judged(found, AuditRequest(None, words["processes"], families), advance):
+        for judgement in judged(found, request, advance):
             tally.add(judgement)
-            kept.append(judgement.only(table))
+            if judgement.is_counted:
+                kept.append(judgement.only(table))
     with open_output(words["output"]) as out:
         if wanted is Format.TEXT:
             _write_lines(out, lines(kept))
         else:
             _write_tables(wanted, out, [table], kept)
     return tally.code(fail_on)
-
-
-def _size(found: Investigation) -> int:
-    return sum(partition.size for partition in found.partitions)
 
 
 def _nothing(_size: int) -> None:

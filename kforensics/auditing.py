@@ -8,22 +8,26 @@ import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from kforensics.forensics.across.contribution import Contribution
+from kforensics.forensics.across.copies import copies_among
+from kforensics.forensics.across.settling import settled
 from kforensics.forensics.asked import Asked
 from kforensics.forensics.judgement import Judgement
+from kforensics.forensics.splits import SPLIT_SIZE
 from kforensics.forensics.tables import RESULTS
 from kforensics.investigation import Investigation
 from kforensics.parsers.discover import FoundFile
 from kforensics.parsers.source import open_source
 from kforensics.parsers.tables import TABLES, Table
-from kforensics.pool import judgements
+from kforensics.pool import comparisons, judgements
 from kforensics.version import __version__
 
-__all__ = ["STORED", "AuditRequest", "Stages", "audited", "judged", "sha256_of", "without_secrets"]
+__all__ = ["STORED", "AuditRequest", "Stages", "audited", "judged", "sha256_of", "size_of", "without_secrets"]
 
 # What a store has beside the verdicts: whose bytes they speak of, and which of them could not be read.
 STORED: dict[str, Table] = {name: TABLES[name] for name in ("files", "damage")} | RESULTS
@@ -43,16 +47,20 @@ class AuditRequest:
         processes: how many to use; None for one that reads in several threads or, for much, one per processor.
         families: which findings, a name in ``families.GROUPS``.
         records: whether records are decoded, checked and searched for what is there twice.
+        copies: whether copies of the same partition are held against each other.
         checksums: whether the manifest gets the SHA-256 of every input.
         command: what was asked, for the manifest.
+        split_size: bytes of the pieces in which processes read large segments, about.
     """
 
     output: Path | None = None
     processes: int | None = None
     families: str = "all"
     records: bool = False
+    copies: bool = False
     checksums: bool = False
     command: tuple[str, ...] = ()
+    split_size: int = SPLIT_SIZE
 
 
 @dataclass(slots=True)
@@ -79,20 +87,37 @@ class Stages:
 WORTH_A_POOL = 1 << 32
 
 
+def size_of(found: Investigation, request: AuditRequest) -> int:
+    """Return how many bytes :func:`judged` reads."""
+    copies = copies_among(found.partitions, found.clusters) if request.copies else ()
+    return sum(partition.size for partition in found.partitions) + sum(one.size for one in copies)
+
+
 def judged(found: Investigation, request: AuditRequest, advance: Advance) -> Judgements:
-    """Yield what is to be said of the partitions, in their order.
+    """Yield what is to be said of the partitions, in their order, and then of several together.
+
+    Where partitions are judged as a cluster, their verdicts come last; before that there are rows that are not counted.
 
     Args:
         found: the partitions.
         request: how to audit.
         advance: told how many more bytes are done.
     """
-    asked = Asked(found.rules, request.families, records=request.records)
+    clusters = found.clusters if request.families == "all" else None
+    asked = Asked(found.rules, request.families, records=request.records, clusters=clusters)
     processes = request.processes
     if processes is None:
-        size = sum(partition.size for partition in found.partitions)
-        processes = len(os.sched_getaffinity(0)) if size >= WORTH_A_POOL else None
-    yield from judgements(found.partitions, asked, advance, processes=processes)
+        processes = len(os.sched_getaffinity(0)) if size_of(found, request) >= WORTH_A_POOL else None
+    contributions: list[Contribution] = []
+    split_size = request.split_size
+    for judgement in judgements(found.partitions, asked, advance, processes=processes, split_size=split_size):
+        if judgement.contribution:
+            contributions.append(judgement.contribution)
+        yield replace(judgement, contribution=None)
+    yield from settled(contributions, found.rules)
+    if request.copies:
+        copies = copies_among(found.partitions, found.clusters)
+        yield from comparisons(copies, found.rules, advance, processes=processes)
 
 
 def audited(found: Investigation, request: AuditRequest, advance: Advance, stages: Stages) -> Judgements:

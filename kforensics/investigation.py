@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from kforensics.dump_files import Outcome, find_files
 from kforensics.errors import InputError, UsageError
+from kforensics.forensics.across.membership import Clusters
 from kforensics.forensics.case import Case
 from kforensics.forensics.examine import examine
 from kforensics.forensics.log_summary import Noter
@@ -36,7 +38,7 @@ class Examined:
     why: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what is asked for often is computed once
 class Investigation:
     """Partitions to examine.
 
@@ -51,6 +53,11 @@ class Investigation:
     partitions: tuple[Partition, ...]
     rules: Rules
     unreadable: int = 0
+
+    @cached_property
+    def clusters(self) -> Clusters:
+        """The clusters that the partitions belong to."""
+        return Clusters.of(self.partitions)
 
     def examined(self, noters: Sequence[Noter] = (), kernels: Choice = kernels_for) -> Iterator[Examined]:
         """Yield the partitions as they have been read; one that cannot be does not keep the others from it.

@@ -6,22 +6,26 @@ import multiprocessing
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from multiprocessing.context import BaseContext
 from typing import Any
 
+from kforensics.forensics.across.copies import Copies, compared_copies
 from kforensics.forensics.asked import Asked, arrived, finished, judged_whole, summarised, task_of
 from kforensics.forensics.examine import Examination
 from kforensics.forensics.judgement import Judgement, with_records
 from kforensics.forensics.partition import Partition
+from kforensics.forensics.rules import Rules
 from kforensics.forensics.splits import SPLIT_SIZE, splits_of
 from kforensics.forensics.stretch import Split
 from kforensics.parsers.file_systems import is_any_in_use
 
-__all__ = ["judgements"]
+__all__ = ["comparisons", "judgements"]
 
 Advance = Callable[[int], object]
 # Splits and partitions that may be worked at or wait to be taken, per process: what waits takes memory.
@@ -56,9 +60,45 @@ def judgements(
     # One process may have a whole partition while the others have as much left to do.
     total = sum(partition.size for partition in partitions)
     jobs = _jobs(partitions, split_size, max(split_size, total // (2 * processes)))
+    with _executor(processes) as executor:
+        yield from _ordered(executor, jobs, asked, advance, AHEAD * processes)
+
+
+def comparisons(
+    copies: Iterable[Copies], rules: Rules, advance: Advance, *, processes: int | None = None
+) -> Iterator[Judgement]:
+    """Yield what is to be said of the copies of partitions, in their order.
+
+    Args:
+        copies: of one partition each.
+        rules: limits and the time of evaluation.
+        advance: told how many more bytes are done.
+        processes: as for :func:`judgements`.
+    """
+    if processes is None or processes == 1:
+        for one in copies:
+            yield compared_copies(one, rules, workers=None if processes is None else 0)
+            advance(one.size)
+        return
+    waiting = iter(copies)
+    with _executor(processes) as executor:
+        pending = deque[tuple[Copies, Future[Judgement]]]()
+        while True:
+            for one in islice(waiting, AHEAD * processes - len(pending)):
+                pending.append((one, executor.submit(compared_copies, one, rules, 0)))
+            if not pending:
+                return
+            one, future = pending.popleft()
+            yield future.result()
+            advance(one.size)
+
+
+@contextmanager
+def _executor(processes: int) -> Iterator[Executor]:
+    """Give processes; what they have not begun when the block is left is not begun any more."""
     executor = ProcessPoolExecutor(processes, _context())
     try:
-        yield from _ordered(executor, jobs, asked, advance, AHEAD * processes)
+        yield executor
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
 

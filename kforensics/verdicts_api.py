@@ -172,7 +172,14 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
         return _on_spark(spark, paths, output, asked)
     found = _investigation(paths, as_of_ms)
     store = None if output is None else Path(output)
-    request = AuditRequest(store, processes, records=records, checksums=checksums, command=without_secrets(sys.argv))
+    request = AuditRequest(
+        store,
+        processes,
+        records=records,
+        copies=True,
+        checksums=checksums,
+        command=without_secrets(sys.argv),
+    )
     if store is None:
         return Audit({name: _table(name, rows) for name, rows in _all_rows(found, request).items()})
     for _ in audited(found, request, _nothing, Stages()):
@@ -248,7 +255,7 @@ def _answers(found: Investigation, question: Question) -> Iterator[pa.RecordBatc
 def _judged(paths: Paths, families: str, table: str, processes: int | None, as_of_ms: int | None) -> pa.Table:
     request = AuditRequest(None, processes, families)
     found = judged(_investigation(paths, as_of_ms), request, _nothing)
-    return _table(table, (batch for one in found for batch in _rows_of(one, table).record_batches()))
+    return _table(table, (batch for one in found if one.is_counted for batch in _rows_of(one, table).record_batches()))
 
 
 def _rows_of(judgement: Judgement, table: str) -> Rows | RowStream:

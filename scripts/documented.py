@@ -13,7 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kforensics.forensics.families import FAMILIES, GROUPS
+from kforensics.forensics.across.families import EVERY_FAMILY
+from kforensics.forensics.families import GROUPS
 from kforensics.forensics.findings import Code
 from kforensics.forensics.tables import RESULTS
 from kforensics.parsers import layouts
@@ -138,7 +139,7 @@ def _sections(statements: Mapping[str, Table]) -> str:
 
 def findings() -> str:
     """Return a section for every family of findings, with a line for each of its codes."""
-    return "\n" + "".join(f"## {_title(family)}\n\n{_asks(family)}\n{_codes(family.CODES)}" for family in FAMILIES)
+    return "\n" + "".join(f"## {_title(family)}\n\n{_asks(family)}\n{_codes(family.CODES)}" for family in EVERY_FAMILY)
 
 
 def families(group: str) -> str:

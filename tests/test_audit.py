@@ -16,11 +16,13 @@ import pyarrow.dataset as ds
 import pytest
 
 import kforensics
+from kforensics.auditing import AuditRequest, judged, size_of
 from kforensics.forensics.asked import Asked
 from kforensics.forensics.partition import partitions_of
 from kforensics.forensics.rules import Rules
 from kforensics.forensics.splits import splits_of
 from kforensics.forensics.tables import RESULTS
+from kforensics.investigation import Investigation
 from kforensics.parsers.discover import FoundFile, discover
 from kforensics.pool import judgements
 from tests.command import SAMPLES, run, sentence
@@ -86,15 +88,15 @@ def test_a_store_holds_every_table_and_a_manifest(tmp_path: Path) -> None:
 def test_processes_and_splits_change_nothing(processes: int | None, split_size: int) -> None:
     files = [row for row in discover(map(str, CLUSTER)) if isinstance(row, FoundFile)]
     partitions = partitions_of(files)
-    done: list[int] = []
-    found = list(
-        judgements(partitions, Asked(Rules(AS_OF_MS)), done.append, processes=processes, split_size=split_size)
-    )
-    assert [one.folder for one in found] == [partition.folder for partition in partitions]
-    assert sum(done) == sum(partition.size for partition in partitions)
+    investigation, done = Investigation(tuple(files), tuple(partitions), Rules(AS_OF_MS)), list[int]()
+    request = AuditRequest(None, processes, copies=True, split_size=split_size)
+    found = list(judged(investigation, request, done.append))
+    counted = [one.folder for one in found if one.is_counted]
+    assert sorted(counted) == sorted(partition.folder for partition in partitions)
+    assert sum(done) == size_of(investigation, request)
     expected = kforensics.audit(CLUSTER, as_of_ms=AS_OF_MS).tables
     for name, table in expected.items():
-        rows = [list(row) for one in found for row in one.rows[name]] if name != "duplicates" else []
+        rows = [list(row) for one in found if name in one.rows for row in one.rows[name]]
         assert rows == [list(row.values()) for row in table.to_pylist()], name
 
 

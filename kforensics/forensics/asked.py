@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from kforensics.errors import InputError
+from kforensics.forensics.across.contribution import contributing
+from kforensics.forensics.across.membership import Clusters
 from kforensics.forensics.case import Case
 from kforensics.forensics.examine import Examination
 from kforensics.forensics.families import GROUPS
@@ -33,12 +35,14 @@ class Asked:
         families: which findings, a name in ``families.GROUPS``.
         watches_indexes: whether offset and time indexes are compared with the log.
         records: whether records are decoded, checked and searched for what is there twice.
+        clusters: what is judged across partitions; None for nothing.
     """
 
     rules: Rules
     families: str = "all"
     watches_indexes: bool = True
     records: bool = False
+    clusters: Clusters | None = None
 
 
 def task_of(partition: Partition, asked: Asked, workers: int | None) -> Task:
@@ -127,6 +131,7 @@ def finished(
         return unread(partition.place, partition.folder, partition.size, failed)
     try:
         case = examination.case()
-        return judge(into_records(case) if asked.records else case, GROUPS[asked.families])
+        found = judge(into_records(case) if asked.records else case, GROUPS[asked.families])
+        return found if asked.clusters is None else contributing(found, case, asked.clusters)
     except InputError as error:
         return unread(partition.place, partition.folder, partition.size, str(error))

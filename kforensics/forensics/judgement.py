@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,7 +30,21 @@ from kforensics.forensics.verdicts import (
 )
 from kforensics.parsers.log_rows import Place, damage_row
 
-__all__ = ["Judgement", "all_codes", "findings_of", "judge", "noters_of", "partition_rows", "unread", "with_records"]
+if TYPE_CHECKING:
+    from kforensics.forensics.across.contribution import Contribution
+
+__all__ = [
+    "CLEAN",
+    "Judgement",
+    "all_codes",
+    "findings_of",
+    "judge",
+    "noters_of",
+    "partition_rows",
+    "ranked",
+    "unread",
+    "with_records",
+]
 
 CLEAN = "clean"
 UNREAD = "unread"
@@ -48,8 +62,12 @@ def noters_of(families: Sequence[ModuleType]) -> tuple[Noter, ...]:
 
 def findings_of(case: Case, families: Sequence[ModuleType]) -> tuple[Finding, ...]:
     """Return what some families find in a partition, the worst first, then in the order of the log."""
-    found = [finding for family in families for finding in family.findings(case)]
-    return tuple(sorted(found, key=_rank))
+    return ranked(finding for family in families for finding in family.findings(case))
+
+
+def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings on one partition, the worst first, then in the order of the log."""
+    return tuple(sorted(findings, key=_rank))
 
 
 def _rank(finding: Finding) -> tuple[int, int, str, int]:
@@ -71,6 +89,9 @@ class Judgement:
         log_end_offset: its log end offset.
         why: why it could not be read, None if it could.
         damage: rows of the table ``damage``.
+        is_counted: whether this is the verdict on a partition, and not rows beside it or what several say together.
+        contribution: what the partition adds to its cluster, and its verdict that is put off until all have; None if
+            there is nothing to be judged across partitions.
     """
 
     place: Place
@@ -82,6 +103,8 @@ class Judgement:
     log_end_offset: int | None = None
     why: str | None = None
     damage: tuple[tuple[Any, ...], ...] = ()
+    is_counted: bool = True
+    contribution: Contribution | None = None
 
     def only(self, table: str) -> Judgement:
         """Return what is said without the rows of other tables."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -10,6 +11,7 @@ from kforensics.errors import InputError, InputMissingError
 from kforensics.parsers.discover import FoundFile
 from kforensics.parsers.folders import folders_of
 from kforensics.parsers.log_rows import Place
+from kforensics.parsers.meta_properties import meta_properties, read_meta_properties
 from kforensics.parsers.rows import Damage
 from kforensics.parsers.source import file_name, open_source
 from kforensics.parsers.text_checkpoint import OffsetCheckpointEntry, read_offset_checkpoint
@@ -32,6 +34,7 @@ CLEANER = "cleaner-offset-checkpoint"
 ROOT_FILES = {
     **dict.fromkeys((RECOVERY_POINT, HIGH_WATERMARK, LOG_START, CLEANER), "offset-checkpoint"),
     ".kafka_cleanshutdown": "clean-shutdown",
+    "meta.properties": "meta-properties",
 }
 
 
@@ -45,12 +48,14 @@ class LogDir:
             that Kafka would refuse, has no entry.
         damaged: checkpoint files that cannot be read, or that Kafka would refuse, and why.
         clean_shutdown: whether the broker left the file that says so.
+        cluster_id: from ``meta.properties``; None without that file, or if it names no cluster.
     """
 
     path: str | None
     checkpoints: Mapping[str, Mapping[tuple[str, int], int]] = field(default_factory=dict)
     damaged: Mapping[str, str] = field(default_factory=dict)
     clean_shutdown: bool = False
+    cluster_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +127,7 @@ def partitions_of(files: Iterable[FoundFile]) -> list[Partition]:
     by_folder: dict[str, list[FoundFile]] = {}
     roots: dict[str | None, list[FoundFile]] = {}
     for found in files:
-        if found.topic is None and found.kind in ("offset-checkpoint", "clean-shutdown"):
+        if found.topic is None and found.kind in ROOT_FILES.values():
             roots.setdefault(found.log_dir, []).append(found)
         else:
             by_folder.setdefault(_folder(found), []).append(found)
@@ -201,7 +206,15 @@ def _log_dir(path: str | None, files: list[FoundFile]) -> LogDir:
         except (ValueError, InputError) as error:
             damaged[name] = str(error)
     clean = any(found.kind == "clean-shutdown" for found in files)
-    return LogDir(path, checkpoints, damaged, clean)
+    return LogDir(path, checkpoints, damaged, clean, _cluster_id(files))
+
+
+def _cluster_id(files: Iterable[FoundFile]) -> str | None:
+    for found in files:
+        if found.kind == "meta-properties":
+            with suppress(InputError), open_source(found.path) as source:
+                return meta_properties(read_meta_properties(source)).cluster_id
+    return None
 
 
 def _offsets(found: FoundFile) -> dict[tuple[str, int], int]:

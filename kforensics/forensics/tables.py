@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kforensics.forensics.cluster.tables import CLUSTER_TABLES
+from kforensics.forensics.replicas.tables import REPLICA_RESULTS
 from kforensics.parsers.tables import Table, columns, placed_table
 
 __all__ = ["RESULTS"]
@@ -137,7 +139,7 @@ cause string code of the finding it follows from
 remedy string what to do
 """)
 
-RESULTS: dict[str, Table] = {
+OF_PARTITIONS: dict[str, Table] = {
     table.name: table
     for table in (
         placed_table("transactions", "transaction of a partition", TRANSACTIONS),
@@ -150,3 +152,4 @@ RESULTS: dict[str, Table] = {
         placed_table("partitions", "partition", PARTITIONS),
     )
 }
+RESULTS: dict[str, Table] = OF_PARTITIONS | CLUSTER_TABLES | REPLICA_RESULTS

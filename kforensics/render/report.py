@@ -102,7 +102,11 @@ class Report:
     _log_dirs: set[str | None] = field(default_factory=set)
 
     def add(self, judgement: Judgement) -> None:
-        """Take what is said of a partition."""
+        """Take what is said of a partition, or of several together."""
+        self._codes.update((found.severity, found.code.name) for found in judgement.findings)
+        self._keep(told=_worth_telling(judgement))
+        if not judgement.is_counted:
+            return
         self.partitions += 1
         self.size += judgement.size
         self._log_dirs.add(judgement.place.log_dir)
@@ -111,8 +115,7 @@ class Report:
             self._keep(unread=[Unread(judgement.place, judgement.folder, judgement.why)])
             return
         self._worst[judgement.worst] += 1
-        self._codes.update((found.severity, found.code.name) for found in judgement.findings)
-        self._keep(told=_worth_telling(judgement), held=_holding_back(judgement))
+        self._keep(held=_holding_back(judgement))
 
     def merge(self, other: Report) -> None:
         """Take all that another report has taken."""
@@ -133,7 +136,7 @@ class Report:
     @property
     def worst(self) -> Severity | None:
         """The worst severity found."""
-        return max((severity for severity in self._worst if severity is not None), default=None)
+        return max((severity for severity, _ in self._codes), default=None)
 
     def lines(self) -> Iterator[str]:
         """Yield the report."""
@@ -190,7 +193,7 @@ class Report:
     def _where(self, place: Place, folder: str) -> str:
         """Return how to name a partition; where there are several log directories, their names may be alike."""
         name = partition_name(place, folder)
-        apart = len(self._log_dirs) > 1 and place.topic is not None
+        apart = len(self._log_dirs) > 1 and place.topic is not None and folder
         return f"{name}, {printable(folder)}" if apart else name
 
     def _counts(self) -> Iterator[str]:

@@ -29,17 +29,21 @@ def is_refuted(cluster: Cluster, place: Place, finding: Finding) -> bool:
         finding: what was found in it.
     """
     test = _TESTS.get(finding.code.name)
-    partition = _number(cluster, place)
+    partition = _number(cluster, place) if test else None
     return test is not None and partition is not None and test(cluster, partition, finding)
 
 
 def _number(cluster: Cluster, place: Place) -> int | None:
-    """Return the number of a partition; None if this replica of it was not supplied."""
-    found = (number for number, markers in cluster.joined.markers.items() if markers.place == place)
+    """Return the number of a partition of which a replica, this one or another, was supplied; None if none was."""
+    name = place.topic or "", NONE if place.partition is None else place.partition
+    found = (number for number, markers in cluster.joined.markers.items() if markers.name == name)
     return next(found, None)
 
 
 def _is_waited_for(cluster: Cluster, partition: int, finding: Finding) -> bool:
+    """Whether a coordinator will end it, or a replica that has more of the log already has its end."""
+    if len(_marks(cluster, partition, "first_offset", finding)):
+        return True
     markers = cluster.joined.markers[partition]
     opened = markers.still_open[markers.still_open["first_offset"] == finding.first_offset]
     ids = cluster.coordinators.id_of(opened["producer_id"])

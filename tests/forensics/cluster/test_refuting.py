@@ -75,5 +75,7 @@ def test_other_findings_and_other_partitions_stand(tmp_path: Path) -> None:
     forge(tmp_path, BEHIND)
     cluster = cluster_under(tmp_path, as_of_ms=NOW + DAY)
     place, finding = alone(tmp_path, "txn-hanging", NOW + DAY)
-    assert not is_refuted(cluster, place._replace(broker_id=7), finding)
+    assert is_refuted(cluster, place, finding)
+    assert is_refuted(cluster, place._replace(broker_id=7), finding), "it is the same in every replica"
+    assert not is_refuted(cluster, place._replace(partition=7), finding)
     assert not is_refuted(cluster, *alone(tmp_path, "lso-stuck", NOW + DAY))

@@ -1,0 +1,13 @@
+"""Every family of findings that an audit may bring: on a partition alone, on a cluster, on copies of one partition."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from kforensics.forensics import families
+from kforensics.forensics.cluster import families as of_clusters
+from kforensics.forensics.replicas.families import REPLICA_FAMILIES
+
+__all__ = ["EVERY_FAMILY"]
+
+EVERY_FAMILY: tuple[ModuleType, ...] = (*families.FAMILIES, *of_clusters.FAMILIES, *REPLICA_FAMILIES)
