@@ -60,7 +60,7 @@ def contributing(judgement: Judgement, case: Case, clusters: Clusters) -> Judgem
     Raises:
         InputError: a segment cannot be read.
     """
-    cluster = clusters.name_of(case.partition.log_dir)
+    cluster = clusters.name_of(case.partition)
     if not clusters.is_judged(cluster):
         return judgement
     late = {name: rows for name, rows in judgement.rows.items() if name in PUT_OFF}

@@ -48,7 +48,7 @@ def copies_among(partitions: Iterable[Partition], clusters: Clusters) -> Iterato
     """
     by_cluster: dict[str, list[Partition]] = defaultdict(list)
     for one in partitions:
-        by_cluster[clusters.name_of(one.log_dir)].append(one)
+        by_cluster[clusters.name_of(one)].append(one)
     for some in by_cluster.values():
         groups = [group for group in map(_newest, replica_groups(some)) if len(group) > 1]
         elections = _elections(some) if groups else {}

@@ -5,15 +5,42 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kforensics.forensics.case import CONSUMER_OFFSETS
 from kforensics.forensics.cluster.coordinator_records import TRANSACTION_STATE
-from kforensics.forensics.partition import LogDir, Partition
+from kforensics.forensics.partition import Partition
 
-__all__ = ["Clusters"]
+__all__ = ["Clusters", "Member"]
 
 # How the only cluster is called if no log directory says what it is.
 NAMELESS = ""
+
+
+class Member(NamedTuple):
+    """What tells of a partition where it belongs.
+
+    Attributes:
+        cluster_id: from ``meta.properties`` beside it, as is the next but one.
+        log_dir: its log directory.
+        broker_id: its broker.
+        topic: its topic.
+        partition: its number.
+        topic_id: from ``partition.metadata``.
+    """
+
+    cluster_id: str | None
+    log_dir: str | None
+    broker_id: int | None
+    topic: str | None
+    partition: int | None
+    topic_id: str | None
+
+    @classmethod
+    def of(cls, partition: Partition) -> Member:
+        """Return what tells of a partition."""
+        broker_id, log_dir, topic, number = partition.place
+        return cls(partition.log_dir.cluster_id, log_dir, broker_id, topic, number, partition.topic_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,40 +68,46 @@ class Clusters:
     @classmethod
     def of(cls, partitions: Iterable[Partition]) -> Clusters:
         """Return the clusters of partitions."""
-        found = list(partitions)
-        some = cls(frozenset(one.log_dir.cluster_id for one in found if one.log_dir.cluster_id is not None))
+        return cls.of_members(map(Member.of, partitions))
+
+    @classmethod
+    def of_members(cls, members: Iterable[Member]) -> Clusters:
+        """Return the clusters of partitions of which no more is known than where they belong."""
+        found = list(members)
+        some = cls(frozenset(one.cluster_id for one in found if one.cluster_id is not None))
         some = cls(some.ids, frozenset(some._copied(found)))
         return cls(some.ids, some.copied, some._with(TRANSACTION_STATE, found), some._with(CONSUMER_OFFSETS, found))
 
-    def _copied(self, partitions: Iterable[Partition]) -> Iterator[str]:
+    def _copied(self, members: Iterable[Member]) -> Iterator[str]:
         copies = Counter[tuple[str, int, str, int | None]]()
         topic_ids = defaultdict[tuple[str, str], set[str]](set)
-        for one in partitions:
-            cluster, place = self._called(one.log_dir), one.place
-            if place.topic is None:
-                continue
-            if place.broker_id is not None:
-                copies[cluster, place.broker_id, place.topic, place.partition] += 1
-            if one.topic_id is not None:
-                topic_ids[cluster, place.topic].add(one.topic_id)
+        for one in members:
+            cluster = self._called(one.cluster_id, one.log_dir)
+            if one.topic is not None and one.broker_id is not None:
+                copies[cluster, one.broker_id, one.topic, one.partition] += 1
+            if one.topic is not None and one.topic_id is not None:
+                topic_ids[cluster, one.topic].add(one.topic_id)
         yield from (cluster for (cluster, *_), count in copies.items() if count > 1)
         yield from (cluster for (cluster, _), ids in topic_ids.items() if len(ids) > 1)
 
-    def _with(self, topic: str, partitions: Iterable[Partition]) -> frozenset[str]:
-        return frozenset(self.name_of(one.log_dir) for one in partitions if one.place.topic == topic)
+    def _with(self, topic: str, members: Iterable[Member]) -> frozenset[str]:
+        return frozenset(self._name_of(one.cluster_id, one.log_dir) for one in members if one.topic == topic)
 
-    def name_of(self, log_dir: LogDir) -> str:
-        """Return what to call the cluster of a log directory."""
-        name = self._called(log_dir)
-        if name not in self.copied or log_dir.path is None:
+    def name_of(self, partition: Partition) -> str:
+        """Return what to call the cluster of a partition."""
+        return self._name_of(partition.log_dir.cluster_id, partition.place.log_dir)
+
+    def _name_of(self, cluster_id: str | None, log_dir: str | None) -> str:
+        name = self._called(cluster_id, log_dir)
+        if name not in self.copied or log_dir is None:
             return name
-        return f"{name} in {log_dir.path.rstrip('/').rpartition('/')[0]}"
+        return f"{name} in {log_dir.rstrip('/').rpartition('/')[0]}"
 
-    def _called(self, log_dir: LogDir) -> str:
-        if log_dir.cluster_id is not None:
-            return log_dir.cluster_id
+    def _called(self, cluster_id: str | None, log_dir: str | None) -> str:
+        if cluster_id is not None:
+            return cluster_id
         if len(self.ids) > 1:
-            return log_dir.path or NAMELESS
+            return log_dir or NAMELESS
         return next(iter(self.ids), NAMELESS)
 
     def is_judged(self, name: str) -> bool:
