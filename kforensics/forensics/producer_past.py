@@ -201,7 +201,8 @@ def transactions_before(case: Case, producer_ids: Records, offsets: Records) -> 
 
 def anomalies_of(case: Case, *kinds: Anomaly) -> Records:
     """Return the anomalies of some kinds, in the order of the log."""
-    return case.anomalies.compress(np.isin(case.anomalies["kind"], kinds))
+    found = case.anomalies
+    return found.compress(np.isin(found["kind"], kinds)) if len(found) else found
 
 
 def is_expired(case: Case, anomalies: Records) -> Records:

@@ -70,6 +70,8 @@ def each_of(parts: Iterable[Part], finding: Callable[[Row], Finding], by: str | 
     kept: list[Part] = []
     total = count = 0
     for part in parts:
+        if not len(part.rows):  # as in most logs, and there may be a million small ones
+            continue
         total += len(part.rows)
         if by is not None or count < MOST:
             kept.append(part if by else part.taken(slice(MOST - count)))
