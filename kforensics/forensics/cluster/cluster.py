@@ -16,6 +16,7 @@ from kforensics.forensics.cluster.commits import Commits, commits_of
 from kforensics.forensics.cluster.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.cluster.evidence import Cluster, Placed
 from kforensics.forensics.cluster.families import FAMILIES
+from kforensics.forensics.cluster.group_rows import committed_rows
 from kforensics.forensics.cluster.history import History, history_of
 from kforensics.forensics.cluster.markers import Markers
 from kforensics.forensics.cluster.record_rows import OffsetRows, StateRows
@@ -38,7 +39,8 @@ class ClusterJudgement:
     """What is to be said of a cluster.
 
     Attributes:
-        rows: of ``transactional_ids`` and ``distributed_transactions``, some for each coordinator partition.
+        rows: of ``transactional_ids`` and ``distributed_transactions``, some for each partition of a transaction
+            coordinator, and of ``committed_offsets``, some for each of a group coordinator.
         findings: with their places, the worst first. Those whose code a family of ``forensics.families`` has stand for
             the finding of that code with the same place and first offset, which knew nothing of the coordinator.
         cluster: what was judged; ``refuting.is_refuted`` asks it for findings of a partition alone that are wrong.
@@ -92,7 +94,7 @@ def group_commits(case: Case, keep: Callable[[Rows], None] | None = None) -> Com
 
 
 def best_replicas(found: Iterable[Markers]) -> list[Markers]:
-    """Return for each partition the replica that knows most: which reaches furthest, and then back furthest."""
+    """Return for each partition the replica that knows most: which reaches furthest, then back furthest, then whole."""
     best: dict[tuple[str, int], Markers] = {}
     for markers in found:
         other = best.get(markers.name)
@@ -101,8 +103,8 @@ def best_replicas(found: Iterable[Markers]) -> list[Markers]:
     return list(best.values())
 
 
-def _reach(markers: Markers) -> tuple[int, int, int]:
-    return markers.log_end_offset, -markers.known_from, -markers.log_start_offset
+def _reach(markers: Markers) -> tuple[int, int, int, int]:
+    return markers.log_end_offset, -markers.known_from, -markers.log_start_offset, -markers.holes
 
 
 def _best_histories(found: Iterable[History]) -> list[History]:
@@ -166,7 +168,7 @@ def judged(cluster: Cluster, families: Sequence[ModuleType] = FAMILIES) -> Clust
         families: what to look for.
     """
     found = [placed for family in families for placed in family.findings(cluster)]
-    rows = (*id_rows(cluster), *transaction_rows(cluster))
+    rows = (*id_rows(cluster), *transaction_rows(cluster), *committed_rows(cluster))
     return ClusterJudgement(rows, tuple(sorted(found, key=_rank)), cluster)
 
 

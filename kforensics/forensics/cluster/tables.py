@@ -6,6 +6,7 @@ from kforensics.parsers.tables import Table, columns, placed_table
 
 __all__ = [
     "CLUSTER_TABLES",
+    "COMMITTED_OFFSETS",
     "COORDINATOR_TRANSACTIONS",
     "DISTRIBUTED_TRANSACTIONS",
     "GROUP_OFFSETS",
@@ -109,13 +110,44 @@ expire_timestamp int64 when it was to expire, in ms; null unless written so, as 
 error string why it cannot be read; null if it can
 """)
 
+IN_FORCE = columns("""
+group string group
+committed_topic string topic whose offset it is
+committed_partition int32 partition of that topic
+committed_offset int64 the offset that is in force
+committed_leader_epoch int32 leader epoch of the last record consumed; null if the client did not say
+metadata string what the client wrote beside it
+committed_topic_id string topic id; null up to 4.0
+transactional bool whether it took effect with the COMMIT marker of a transaction
+producer_id int64 producer of that transaction; null if there was none
+producer_epoch int16 its epoch; null if there was none
+effective_timestamp int64 when it took effect, in ms: the time of its record or of the marker; null if neither tells
+pending bool whether an open transaction holds an offset of the group: it cannot be fetched as stable
+log_end_offset int64 of the committed partition; null if that was not supplied, as are the next three
+last_stable_offset int64 of the committed partition
+lag int64 offsets from the committed one to the log end; below 0 if it is beyond
+stable_lag int64 the same up to the last stable offset, which is as far as read_committed consumers get
+path string segment that holds its record
+position int64 byte position of the record's batch
+offset int64 offset of the record
+""")
+
 COORDINATOR_TRANSACTIONS = placed_table("coordinator_transactions", "record of `__transaction_state`", RECORDS)
 TRANSACTIONAL_IDS = placed_table("transactional_ids", "transactional id, by its last use", IDS)
 DISTRIBUTED_TRANSACTIONS = placed_table(
     "distributed_transactions", "transaction of a transactional id, in all its partitions", TRANSACTIONS
 )
 GROUP_OFFSETS = placed_table("group_offsets", "committed offset in `__consumer_offsets`", OFFSETS)
+COMMITTED_OFFSETS = placed_table(
+    "committed_offsets", "offset of a group that is in force, as the cluster's logs end", IN_FORCE
+)
 CLUSTER_TABLES: dict[str, Table] = {
     table.name: table
-    for table in (COORDINATOR_TRANSACTIONS, TRANSACTIONAL_IDS, DISTRIBUTED_TRANSACTIONS, GROUP_OFFSETS)
+    for table in (
+        COORDINATOR_TRANSACTIONS,
+        TRANSACTIONAL_IDS,
+        DISTRIBUTED_TRANSACTIONS,
+        GROUP_OFFSETS,
+        COMMITTED_OFFSETS,
+    )
 }
