@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kforensics.version import __version__
 
 if TYPE_CHECKING:
+    from kforensics import plots
     from kforensics.api import Dump, dump
     from kforensics.forensics.spark import register
-    from kforensics.verdicts_api import Audit, audit, duplicates, lso, producers, scan, transactions, verify
+    from kforensics.opened import Opened, open  # noqa: A004  # it opens, as gzip.open does
+    from kforensics.verdicts_api import Audit, audit, duplicates, explain, lso, producers, scan, transactions, verify
 
 __all__ = [
     "Audit",
     "Dump",
+    "Opened",
     "__version__",
     "audit",
     "dump",
     "duplicates",
+    "explain",
     "lso",
+    "open",
+    "plots",
     "producers",
     "register",
     "scan",
@@ -35,6 +42,10 @@ def __getattr__(name: str) -> Any:
         from kforensics.forensics.spark import register
 
         return register
+    if name == "plots":
+        return import_module("kforensics.plots")
+    if name in ("Opened", "open"):
+        return getattr(import_module("kforensics.opened"), name)
     from kforensics import api
 
     if hasattr(api, name):

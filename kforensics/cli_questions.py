@@ -179,6 +179,38 @@ def duplicates(
     raise typer.Exit(run_question(context.params, question))
 
 
+def explain(
+    context: typer.Context,
+    paths: Paths = None,
+    *,
+    offset: Annotated[int | None, typer.Option(min=0, help="This offset.", rich_help_panel=FILTERS)] = None,
+    producer_id: Annotated[int | None, typer.Option(help="This producer.", rich_help_panel=FILTERS)] = None,
+    transactional_id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="This transactional id; needs the log of its coordinator.", rich_help_panel=FILTERS
+        ),
+    ] = None,
+    topic: Topic = None,
+    partition: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Only partitions of this number.", rich_help_panel=FILTERS)
+    ] = None,
+    at: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="OFFSET", help="With --offset: at this high watermark.", rich_help_panel=FILTERS),
+    ] = None,
+    output_format: FormatOption = "text",
+    output: Output = None,
+    as_of: AsOf = None,
+    fail_on: FailOn = "error",
+    quiet: Quiet = False,
+) -> None:
+    """Tell the story of one offset, one producer or one transactional id, with the evidence."""
+    from kforensics.explain_command import run_explain  # as above
+
+    raise typer.Exit(run_explain(context.params))
+
+
 def scan(
     context: typer.Context,
     paths: Paths = None,
@@ -296,6 +328,12 @@ COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
     duplicates: (
         "duplicates orders-0",
         "duplicates --committed --format csv --output /tmp/twice.csv /var/lib/kafka/data",
+    ),
+    explain: (
+        "explain --offset 1200 orders-0",
+        "explain --topic orders --partition 0 --offset 1200 /var/lib/kafka/data",
+        "explain --producer-id 12 /var/lib/kafka/data",
+        "explain --transactional-id payments-1 /var/lib/kafka/data",
     ),
     verify: ("verify /var/lib/kafka/data", "verify --fail-on warning orders-0"),
     audit: (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kforensics.answers import DuplicatesQuestion, LsoQuestion, ProducersQuestion, Question, TransactionsQuestion
 from kforensics.auditing import STORED, AuditRequest, Stages, audited, judged, without_secrets
 from kforensics.errors import InputError, UsageError
+from kforensics.explaining import Explanation, Subject, explained
 from kforensics.forensics.judgement import Judgement
 from kforensics.forensics.result_columns import Rows, RowStream
 from kforensics.forensics.splits import SPLIT_SIZE
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["Audit", "audit", "duplicates", "lso", "producers", "scan", "transactions", "verify"]
+__all__ = ["Audit", "audit", "duplicates", "explain", "lso", "producers", "scan", "transactions", "verify"]
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -107,6 +108,41 @@ def duplicates(
         UsageError: there is no log, or no such level.
     """
     return _asked(paths, DuplicatesQuestion(tuple(levels), committed, memory), as_of_ms)
+
+
+def explain(  # noqa: PLR0913  # one parameter per option of the command
+    paths: Paths,
+    *,
+    offset: int | None = None,
+    producer_id: int | None = None,
+    transactional_id: str | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    at: int | None = None,
+    as_of_ms: int | None = None,
+) -> Explanation:
+    """Return the story of one offset, one producer or one transactional id, as values, as text and as a table.
+
+    Args:
+        paths: log directories, partition folders, files, globs or URIs.
+        offset: an offset of one partition.
+        producer_id: a producer.
+        transactional_id: a transactional id; its coordinator's log must be under the paths.
+        topic: only partitions of this topic; None for all.
+        partition: only partitions of this number; None for all.
+        at: for which high watermark an offset is judged; None for the end of the log.
+        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+
+    Raises:
+        InputError: something cannot be read.
+        UsageError: there is no log, or nothing under the paths can tell, or it is not one thing that is asked about.
+    """
+    topics, unread = () if topic is None else (topic,), list[str]()
+    subject = Subject(offset, producer_id, transactional_id, at, topics, partition)
+    told = tuple(explained(_investigation(paths, as_of_ms), subject, unread.append))
+    if unread:
+        raise InputError(", ".join(_names(paths)), "; ".join(unread))
+    return Explanation(subject, told)
 
 
 def scan(paths: Paths, *, processes: int | None = None, as_of_ms: int | None = None) -> pa.Table:

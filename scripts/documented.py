@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from kforensics.forensics.across.families import EVERY_FAMILY
+from kforensics.forensics.explain.tables import EXPLAIN_TABLES
 from kforensics.forensics.families import GROUPS
 from kforensics.forensics.findings import Code
 from kforensics.forensics.tables import RESULTS
@@ -25,6 +26,15 @@ from kforensics.parsers.varint import SizedBytes, VarInt, VarLong
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = "…"
 PROMPT = "$ "
+# What is typed or stands in files: commands, options, places to fill in, settings, names of files and topics.
+LITERAL = (
+    r"kafka-[a-z-]+\.sh(?: (?:--[a-z-]+(?: (?:<[^>]*>|\{[a-z_]+\}))?|abort|describe|find-hanging))*",
+    r"(?<!\S)--[a-z-]+",
+    r"<[a-z:_ ]+>",
+    r"\{[a-z_]+\}(?:-\{[a-z_]+\})?",
+    r"\b[a-z]+(?:\.[a-z]+)+\b(?:=\w+)?",
+    r"(?<!\w)(?:\.[a-z_]+|__[a-z_]+|[a-z]+(?:_[a-z0-9]+)+)\b",
+)
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -129,6 +139,11 @@ def verdict_tables() -> str:
     return _sections(RESULTS)
 
 
+def explain_tables() -> str:
+    """Return a section for every table of stories, likewise."""
+    return _sections(EXPLAIN_TABLES)
+
+
 def _sections(statements: Mapping[str, Table]) -> str:
     sections = (
         f"## {name}\n\nOne row per {each.row}.\n{_columns(each.columns[len(PLACE) :])}"
@@ -138,8 +153,13 @@ def _sections(statements: Mapping[str, Table]) -> str:
 
 
 def findings() -> str:
-    """Return a section for every family of findings, with a line for each of its codes."""
-    return "\n" + "".join(f"## {_title(family)}\n\n{_asks(family)}\n{_codes(family.CODES)}" for family in EVERY_FAMILY)
+    """Return a section for every family of findings, with a paragraph for each of its codes."""
+    known = {name for family in EVERY_FAMILY for name in family.CODES}
+    sections = (
+        f"## {_title(family)}\n\n{_asks(family)}\n\n{''.join(_told(code, known) for code in family.CODES.values())}"
+        for family in EVERY_FAMILY
+    )
+    return f"\n{''.join(sections)}"
 
 
 def families(group: str) -> str:
@@ -159,10 +179,27 @@ def _asks(family: ModuleType) -> str:
     return (family.__doc__ or "").partition("\n")[0].replace("``", "`")
 
 
-def _codes(codes: Mapping[str, Code]) -> str:
-    rows = [(f"`{code.name}`", str(code.severity), code.meaning, code.remedy or "Nothing.") for code in codes.values()]
-    # What stands in angle brackets would be taken for a link.
-    return _markdown(("code", "severity", "what it says", "what to do"), rows).replace("<", "\\<")
+def _told(code: Code, known: set[str]) -> str:
+    says = f"**{code.severity}**: {code.meaning} {code.why}".rstrip()
+    parts = [f"### `{code.name}`", says, f"*What to do:* {code.remedy or 'Nothing.'}"]
+    if code.innocent:
+        parts.insert(2, f"*Innocent explanations:* {code.innocent}")
+    return "".join(f"{part if part.startswith('#') else literal(part, known - {code.name})}\n\n" for part in parts)
+
+
+def literal(text: str, known: set[str]) -> str:
+    """Return a text with what is typed or stands in files set as code, and codes of findings with a link to them.
+
+    Args:
+        text: sentences.
+        known: the codes that have a heading on the same page.
+    """
+
+    def marked(found: re.Match[str]) -> str:
+        return f"[`{found[0]}`](#{found[0]})" if found[0] in known else f"`{found[0]}`"
+
+    codes = "|".join(sorted(known, reverse=True))  # the longer of two that begin alike comes first
+    return re.sub("|".join((*LITERAL, rf"\b(?:{codes})\b")), marked, text)
 
 
 def _columns(columns: tuple[Column, ...]) -> str:

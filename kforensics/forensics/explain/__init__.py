@@ -1,0 +1,1 @@
+"""The story of one offset, one producer or one transactional id."""

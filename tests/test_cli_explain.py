@@ -1,0 +1,277 @@
+"""``explain``: the story in lines and in every format, and how the command ends."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kforensics
+from kforensics.errors import InputError, UsageError
+from kforensics.explaining import Subject
+from kforensics.forensics.explain.offset_story import Fate
+from kforensics.forensics.explain.tables import EXPLAIN_TABLES
+from kforensics.forensics.explain.transactional_ids import UNDECIDED, WORDS
+from kforensics.parsers.arrow import arrow_schema_of
+from scripts import documented
+from tests.command import ROOT, SAMPLES, Ended, run, sentence
+from tests.forensics.forge import drop, file_of, forge
+
+BROKER = SAMPLES / "transactions-v2" / "broker-1"
+AS_OF, AS_OF_MS = "2026-11-21T12:16", 1_795_263_360_000
+SUBJECTS: dict[str, tuple[object, ...]] = {
+    "explained_offsets": ("--offset", 5, BROKER / "open-0"),
+    "explained_producers": ("--producer-id", 12, BROKER),
+    "explained_transactions": ("--transactional-id", "wide", BROKER),
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "explained_offsets": {"offset": 5},
+    "explained_producers": {"producer_id": 12},
+    "explained_transactions": {"transactional_id": "wide"},
+}
+
+subjects = pytest.mark.parametrize("table", SUBJECTS)
+
+
+def explain(*words: object) -> Ended:
+    """Run ``kforensics explain`` as of a time at which nothing is late."""
+    return run("explain", "--as-of", AS_OF, *words)
+
+
+def test_an_offset_is_told_with_its_evidence() -> None:
+    ended = explain("--offset", 5, BROKER / "open-0")
+    log, snapshot = (BROKER / "open-0" / name for name in ("00000000000000000000.log", "00000000000000000012.snapshot"))
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.lines == [
+        "open-0 on broker 1, offset 5: undecided",
+        "  given to read_uncommitted consumers only: the transaction of producer 17 from offset 4 on is open",
+        (
+            "  record: 2026-11-21 12:05:24 UTC, sequence 1, key 'second open-1' (13 bytes),"
+            " value 'second open 1 ......' (20 bytes)"
+        ),
+        (
+            "  batch: offsets 4 to 5, 2 records, producer 17, epoch 0, sequences 0 to 1, transactional,"
+            " newest 2026-11-21 12:05:24 UTC"
+        ),
+        f"         141 bytes at byte 0x141 of {log}, leader epoch 0",
+        (
+            "  transaction: producer 17, offsets 4 to 5, 1 batch, 2 records, begun 2026-11-21 12:05:24 UTC,"
+            " last write 2026-11-21 12:05:24 UTC, open"
+        ),
+        (
+            f"  snapshot: in {snapshot} producer 17 has epoch 0, last sequence 1,"
+            " and its transaction from offset 4 on is open"
+        ),
+        "  log: begins at 0, last stable offset 2, ends at 12",
+    ]
+
+
+def test_an_aborted_record_and_its_marker_name_the_entry_of_the_index() -> None:
+    index = BROKER / "aborted-0" / "00000000000000000000.txnindex"
+    entry = f"  transaction index: names offsets 0 to 2 as aborted, at byte 0x0 of {index}"
+    record, marker = (explain("--offset", offset, BROKER / "aborted-0").lines for offset in (1, 2))
+    assert record[1] == (
+        "  given to read_uncommitted consumers only: the transaction of producer 1 from offset 0 on was aborted by the"
+        " marker at offset 2"
+    )
+    assert marker[1:3] == [
+        "  given to no application: it is the marker, ABORT, of the transaction of producer 1 from offset 0 on",
+        "  record: ABORT, 2026-11-21 12:05:18 UTC, written by the coordinator of epoch 0",
+    ]
+    assert entry in record
+    assert entry in marker
+    assert any(
+        "ABORT marker at offset 2" in line and line.endswith("byte 0x89 of 00000000000000000000.log") for line in record
+    )
+
+
+@pytest.mark.parametrize(
+    ("offset", "folder", "says"),
+    [
+        (30, "compaction/broker-1/compact-0", "no batch holds offsets 27 to 53: the cleaner was there"),
+        (3, "deletion/broker-1/retention-size-0", "has moved the log start offset to 6; its segment is gone"),
+        (25, "deletion/broker-1/retention-size-0", "the log ends at offset 24"),
+        (12, "remote-storage/broker-1/tiered-0", "in remote storage, or was not copied"),
+    ],
+    ids=["compacted", "deleted", "beyond", "remote"],
+)
+def test_what_is_missing_is_given_to_nobody(offset: int, folder: str, says: str) -> None:
+    ended = explain("--offset", offset, SAMPLES / folder)
+    assert ended.code == 0
+    assert ended.lines[1].startswith("  given to nobody: ")
+    assert says in ended.lines[1]
+
+
+def test_the_same_sequences_elsewhere_are_told() -> None:
+    ended = explain("--offset", 13, SAMPLES / "duplicates" / "broker-1" / "expired-0")
+    assert any(line.startswith("  same sequences: offsets 3 to 5") for line in ended.lines)
+
+
+def test_a_producer_is_told_with_its_id_and_what_it_holds() -> None:
+    lines = explain("--producer-id", 12, BROKER).lines
+    assert lines[:4] == [
+        "hanging-0 on broker 1, producer 12, transactional id hanging: its transaction is open",
+        "  2 transactions (1 committed, 1 open), 4 records in them, epochs 0 to 1",
+        (
+            "  at the end of the log: epoch 1, last sequence 1 at offset 4, coordinator epoch 0,"
+            " last seen 2026-11-21 12:05:21 UTC"
+        ),
+        (
+            "  it holds the last stable offset at 3;"
+            " 6 offsets from there to the log end are kept from read_committed consumers"
+        ),
+    ]
+    # Without the coordinator's log, or with a topic only, the producer is the same.
+    alone = explain("--producer-id", 12, BROKER / "hanging-0").lines
+    assert alone[0] == "hanging-0 on broker 1, producer 12: its transaction is open"
+    assert explain("--producer-id", 12, "--topic", "hanging", BROKER).lines == lines
+
+
+def test_a_transactional_id_is_told_with_its_partitions() -> None:
+    lines = explain("--transactional-id", "hanging", BROKER).lines
+    assert lines[0] == "transactional id hanging: CompleteCommit"
+    assert "    marked: hanging-0 (offset 2)" in lines
+    assert lines[-1] == (
+        "  open in hanging-0, and no transaction that goes on is known to the coordinator:"
+        " data of producer 12 from offset 3 on"
+    )
+
+
+def test_payloads_cannot_act_on_a_terminal(tmp_path: Path) -> None:
+    folder = forge(tmp_path, "plain @0-0", records={0: [(b"\x1b[2J", b"\xff\n" + b"x" * 100)]})
+    (line,) = (line for line in explain("--offset", 0, folder).lines if line.startswith("  record: "))
+    assert line.isprintable()
+    assert "key '\\x1b[2J' (4 bytes), value '\\xff\\x0a" in line
+    assert line.endswith("x…' (102 bytes)")
+
+
+@subjects
+@pytest.mark.parametrize("output_format", ["table", "json", "ndjson", "csv", "parquet", "arrow"])
+def test_every_story_comes_in_every_format(table: str, output_format: str, tmp_path: Path) -> None:
+    output = tmp_path / "answer"
+    ended = explain("--format", output_format, "--output", output, *SUBJECTS[table])
+    assert (ended.code, ended.out) == (0, b"")
+    twin = kforensics.explain(str(SUBJECTS[table][-1]), as_of_ms=AS_OF_MS, **OPTIONS[table]).table
+    assert twin.num_rows > 0
+    data = output.read_bytes()
+    if output_format == "parquet":
+        assert pq.read_table(io.BytesIO(data)).to_pylist() == twin.to_pylist()
+    elif output_format == "arrow":
+        assert pa.ipc.open_stream(data).read_all() == twin
+    elif output_format == "csv":
+        assert len(list(csv.DictReader(io.StringIO(data.decode())))) == twin.num_rows
+    elif output_format == "table":
+        assert data.decode().startswith(table)
+    else:
+        text = data.decode()
+        rows = json.loads(text)["tables"][table] if output_format == "json" else [*map(json.loads, text.splitlines())]
+        assert [{key: row[key] for key in row if key != "table"} for row in rows] == twin.to_pylist()
+
+
+@subjects
+def test_the_twin_in_the_library_says_the_same(table: str) -> None:
+    told = kforensics.explain(str(SUBJECTS[table][-1]), as_of_ms=AS_OF_MS, **OPTIONS[table])
+    assert told.text == explain(*SUBJECTS[table]).text
+    assert told.table.schema == arrow_schema_of(EXPLAIN_TABLES[table])
+    assert len(told.stories) == 1
+
+
+def test_each_replica_on_hand_is_told() -> None:
+    ended = explain("--offset", 3, "--format", "ndjson", "--topic", "durable", SAMPLES / "replication")
+    assert {row["broker_id"] for row in ended.objects} == {1, 2, 3}
+
+
+def test_one_partition_of_a_log_directory() -> None:
+    (row,) = explain("--offset", 3, "--topic", "multi", "--partition", 1, "--format", "ndjson", BROKER).objects
+    assert (row["topic"], row["partition"]) == ("multi", 1)
+
+
+def test_at_another_high_watermark() -> None:
+    fates = [
+        explain("--offset", 5, *at, "--format", "ndjson", BROKER / "open-0").objects[0]["fate"]
+        for at in ((), ("--at", 5))
+    ]
+    assert fates == ["undecided", "not-replicated"]
+
+
+def test_the_older_high_watermark_of_the_checkpoint_is_said(tmp_path: Path) -> None:
+    folder = forge(tmp_path, "plain @0-2", high_watermark=1)
+    assert "was 1: nobody was given this then" in explain("--offset", 2, folder).text
+    assert "nobody was given this then" not in explain("--offset", 0, folder).text
+
+
+def test_a_loss_is_an_error_and_an_index_that_misleads_is_critical(tmp_path: Path) -> None:
+    folder = forge(tmp_path, "plain @0-0; plain @1-1; plain @2-2")
+    drop(file_of(folder), 1)
+    words = ("--offset", 1, folder)
+    assert [explain("--fail-on", level, *words).code for level in ("error", "critical", "never")] == [1, 0, 0]
+    assert explain("--offset", 0, folder).code == 0
+    shown = forge(tmp_path / "shown", "D 1 0 0-0 @0-0 T; M 1 0 A 1 @1", txnindex={0: None})
+    ended = explain("--fail-on", "critical", "--offset", 0, shown)
+    assert ended.code == 1
+    assert "has no entry for it, so that read_committed consumers are given what was aborted" in ended.text
+    hidden = forge(tmp_path / "hidden", "D 1 0 0-0 @0-0 T; M 1 0 C 1 @1", txnindex={0: [(1, 0, 1, 2)]})
+    ended = explain("--fail-on", "critical", "--offset", 0, hidden)
+    assert ended.code == 1
+    assert "wrongly: it hides what was committed" in ended.text
+
+
+@pytest.mark.parametrize("subject", ["offset", "producer_id"])
+def test_a_replica_that_cannot_be_read_does_not_hide_the_others(subject: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {subject: 1}
+    forge(tmp_path / "one", "D 1 0 0-1 @0-1 N")
+    log = file_of(forge(tmp_path / "two", "D 1 0 0-1 @0-1 N", node_id=2))
+    log.unlink()
+    os.mkfifo(log)
+    ended = explain(f"--{subject.replace('_', '-')}", 1, tmp_path)
+    assert ended.code == 3
+    assert "t-0 on broker 1" in ended.text
+    assert str(log) in ended.err
+    with pytest.raises(InputError):
+        kforensics.explain(tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--offset", 1], "nothing to look at"),
+        ([BROKER], "say what to explain: one of --offset N, --producer-id N and --transactional-id ID"),
+        (["--offset", 1, "--producer-id", 1, BROKER], "say what to explain"),
+        (["--producer-id", 1, "--at", 1, BROKER], "--at is for --offset"),
+        (["--transactional-id", "a", "--topic", "t", BROKER], "leave out --topic and --partition"),
+        (["--offset", 1, BROKER], "choose one with --topic and --partition: __cluster_metadata-0, "),
+        (["--offset", 1, "--topic", "nope", BROKER], "no such partition is under the paths, where there are "),
+        (["--producer-id", 4711, BROKER / "open-0"], "nothing of producer 4711 is in open-0"),
+        (["--transactional-id", "nope", BROKER], "no record of the id 'nope' is in __transaction_state-0"),
+        (["--transactional-id", "nope", BROKER / "open-0"], "its coordinator's log is __transaction_state-4"),
+        (["--offset", 1, "--format", "xml", BROKER / "open-0"], "--format 'xml' is none of"),
+    ],
+    ids=["no-path", "nothing", "two", "at", "id-topic", "which", "no-topic", "producer", "id", "coordinator", "format"],
+)
+def test_words_that_make_no_sense_are_answered_with_a_sentence(words: list[object], says: str) -> None:
+    assert says in sentence(run("explain", "--quiet", *words))
+
+
+def test_the_manual_lists_every_fate_every_verdict_and_every_table() -> None:
+    manual = (ROOT / "docs" / "explain.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([a-z-]+)` \| [^|]+ \|(?: [^|]+ \|)?$", manual.partition("## Options")[0], re.MULTILINE)
+    assert sorted(listed) == sorted([*map(str, Fate), *WORDS.values(), UNDECIDED])
+    assert documented.explain_tables() in manual, "run make docs"
+
+
+def test_a_subject_is_one_thing() -> None:
+    with pytest.raises(UsageError):
+        kforensics.explain(BROKER)
+    assert [
+        Subject(offset=0).table.name,
+        Subject(producer_id=0).table.name,
+        Subject(transactional_id="").table.name,
+    ] == [*SUBJECTS]
