@@ -64,12 +64,14 @@ class Stage:
         cluster: the brokers, running.
         driver: the clients.
         after_stop: what to do with the files between the stop and the copy.
+        told: what else was asked or answered while it was played, for ``truth.json``.
     """
 
     scenario: Scenario
     cluster: Cluster
     driver: Driver
     after_stop: list[Callable[[], None]] = field(default_factory=list)
+    told: dict[str, Any] = field(default_factory=dict)
 
     def restart(self) -> None:
         """Stop all brokers in order and start them again; the clients live on."""
@@ -96,7 +98,7 @@ def build_usual(scenario: Scenario) -> None:
         stage = Stage(scenario, cluster, driver)
         if scenario.play is not None:
             scenario.play(stage)
-        truth = take_truth(driver, scenario.kafka, records=scenario.records)
+        truth = take_truth(driver, scenario.kafka, records=scenario.records) | stage.told
         cluster.stop()
     for action in stage.after_stop:
         action()

@@ -13,6 +13,8 @@ _MODULES = (
     "deletion",
     "ghosts",
     "duplicates",
+    "partition_growth",
+    "consume_transform_produce",
     "lost_state",
     "replication",
     "groups",

@@ -138,7 +138,7 @@ def _hanging(stage: Stage) -> None:
 
 def _write_late(stage: Stage, topic: str) -> None:
     settle(stage.driver)
-    producer = _producer(stage.driver, topic)
+    producer = producer_of(stage.driver, topic)
     errors = stage.driver.call(
         "raw_produce",
         topic=topic,
@@ -152,7 +152,8 @@ def _write_late(stage: Stage, topic: str) -> None:
     stage.note(f"  -> {errors}")
 
 
-def _producer(driver: Driver, transactional_id: str) -> dict[str, Any]:
+def producer_of(driver: Driver, transactional_id: str) -> dict[str, Any]:
+    """What the coordinator says of a transactional id."""
     described: dict[str, Any] = driver.ask("describe_transaction", id=transactional_id)
     return described
 
@@ -176,16 +177,17 @@ def _timed_out(driver: Driver) -> None:
     open_producer(driver, "slow", "slow", transaction_timeout_ms="1000")
     driver.call("begin", name="slow")
     driver.send("slow", "timed-out", records("slow", 2))
-    _wait_for_end(driver, "slow")
+    wait_for_end(driver, "slow")
     driver.refused("commit", name="slow")
     driver.call("close_producer", name="slow")
     open_producer(driver, "retry", "slow")
     transaction(driver, "retry", "timed-out", "commit", 2)
 
 
-def _wait_for_end(driver: Driver, transactional_id: str) -> None:
+def wait_for_end(driver: Driver, transactional_id: str) -> None:
+    """Wait until a transaction was aborted, by its time or by an administrator."""
     deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and _producer(driver, transactional_id)["state"] != "CompleteAbort":
+    while time.monotonic() < deadline and producer_of(driver, transactional_id)["state"] != "CompleteAbort":
         time.sleep(0.2)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kforensics.forensics.case import Case
+from kforensics.forensics.checks.structure import who_else_cleaned
 from kforensics.forensics.cluster.coordinator_records import NONE, TopicPartition
 from kforensics.forensics.cluster.history import ALWAYS, NEVER
 from kforensics.forensics.replay.record_arrays import joined_records, picked
@@ -69,6 +70,7 @@ class Markers:
         log_start_offset: its log start offset.
         log_end_offset: its log end offset.
         has_append_times: whether all its timestamps are those of the append.
+        holes: places in its log at which offsets are missing.
     """
 
     place: Place
@@ -80,6 +82,7 @@ class Markers:
     log_start_offset: int = 0
     log_end_offset: int = 0
     has_append_times: bool = False
+    holes: int = 0
 
     @classmethod
     def of(cls, case: Case) -> Markers:
@@ -96,6 +99,7 @@ class Markers:
             log_start_offset=case.log_start_offset,
             log_end_offset=case.log_end_offset,
             has_append_times=case.log.timestamp_types == 2,
+            holes=case.log.holes,
         )
 
     @property
@@ -149,8 +153,12 @@ def _same(records: Records) -> Records:
 
 
 def _known_from(case: Case, marks: Records) -> int:
-    """Markers tell the time: any that is younger than the first one that nothing can be missing behind is there."""
-    if case.is_broken or (case.is_known_uncleaned and case.log.holes):
+    """Markers tell the time: any that is younger than the first one that nothing can be missing behind is there.
+
+    Holes that no cleaner made do not hide a marker: it is gone from this copy. Those of a log that was fetched from a
+    leader after cleaning may be anywhere.
+    """
+    if case.is_broken or (case.is_known_uncleaned and case.log.holes and who_else_cleaned(case)):
         return NEVER
     if case.is_complete and case.strict_from == 0:
         return ALWAYS

@@ -33,7 +33,8 @@ final class ProducerOperations {
         operations.put("begin", request -> act(request, KafkaProducer::beginTransaction));
         operations.put("commit", request -> act(request, KafkaProducer::commitTransaction));
         operations.put("abort", request -> act(request, KafkaProducer::abortTransaction));
-        operations.put("send", this::send);
+        operations.put("send", request -> send(request).stream().map(RecordMetadata::offset).toList());
+        operations.put("send_placed", request -> send(request).stream().map(ProducerOperations::placed).toList());
         operations.put("send_offsets", this::sendOffsets);
     }
 
@@ -67,17 +68,22 @@ final class ProducerOperations {
         return producers.get(Requests.text(request, "name"));
     }
 
-    private Object send(JsonNode request) throws Exception {
+    private List<RecordMetadata> send(JsonNode request) throws Exception {
         List<Future<RecordMetadata>> sent = new ArrayList<>();
         for (JsonNode record : request.get("records")) {
             sent.add(producer(request).send(record(request, record)));
         }
         producer(request).flush();
-        List<Long> offsets = new ArrayList<>();
+        List<RecordMetadata> written = new ArrayList<>();
         for (Future<RecordMetadata> future : sent) {
-            offsets.add(future.get().offset());
+            written.add(future.get());
         }
-        return offsets;
+        return written;
+    }
+
+    /** Where the client's partitioner put a record, and when. */
+    private static List<Long> placed(RecordMetadata written) {
+        return List.of((long) written.partition(), written.offset(), written.timestamp());
     }
 
     private static ProducerRecord<byte[], byte[]> record(JsonNode request, JsonNode record) {
@@ -92,9 +98,15 @@ final class ProducerOperations {
     }
 
     private Object sendOffsets(JsonNode request) throws Exception {
-        Map<TopicPartition, OffsetAndMetadata> offsets = Map.of(Requests.partition(request),
-            new OffsetAndMetadata(request.get("offset").asLong(), String.valueOf(Requests.text(request, "metadata"))));
-        producer(request).sendOffsetsToTransaction(offsets, new ConsumerGroupMetadata(Requests.text(request, "group")));
+        producer(request).sendOffsetsToTransaction(offsets(request), new ConsumerGroupMetadata(Requests.text(request, "group")));
         return null;
+    }
+
+    /** The next offset of one partition, or under {@code offsets} those of several of the topic. */
+    private static Map<TopicPartition, OffsetAndMetadata> offsets(JsonNode request) {
+        String metadata = String.valueOf(Requests.text(request, "metadata"));
+        Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+        Requests.offsets(request).forEach((partition, offset) -> offsets.put(partition, new OffsetAndMetadata(offset, metadata)));
+        return offsets;
     }
 }

@@ -10,18 +10,20 @@ import java.util.List;
 import java.util.Map;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.message.ProduceRequestData;
+import org.apache.kafka.common.message.TxnOffsetCommitRequestData;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.SimpleRecord;
 import org.apache.kafka.common.requests.AbstractResponse;
 import org.apache.kafka.common.requests.ProduceRequest;
-import org.apache.kafka.common.requests.ProduceResponse;
 import org.apache.kafka.common.requests.RequestHeader;
+import org.apache.kafka.common.requests.TxnOffsetCommitRequest;
 
-/** Produce requests no client would send: a write that arrives after its transaction has ended. */
+/** Requests no client would send: a write, or offsets of a group, that arrive after their transaction has ended. */
 final class RawOperations {
     // The last version of the request before the broker adds partitions to transactions by itself (KIP-890).
     private static final short PLAIN_PRODUCE = 11;
+    private static final short PLAIN_OFFSETS = 3;
     private final String bootstrap;
 
     RawOperations(String bootstrap) {
@@ -30,6 +32,7 @@ final class RawOperations {
 
     void register(Map<String, Driver.Operation> operations) {
         operations.put("raw_produce", this::produce);
+        operations.put("raw_offsets", this::commitOffsets);
     }
 
     private Object produce(JsonNode request) throws Exception {
@@ -37,7 +40,31 @@ final class RawOperations {
         ProduceRequest produce = new ProduceRequest(data(request), version);
         RequestHeader header = new RequestHeader(ApiKeys.PRODUCE, version, "lab-raw", 1);
         ByteBuffer answer = exchange(Requests.text(request, "server"), produce.serializeWithHeader(header));
-        ProduceResponse response = (ProduceResponse) AbstractResponse.parseResponse(answer, header);
+        return names(AbstractResponse.parseResponse(answer, header));
+    }
+
+    /** Offsets in a transaction, without the request before it that would enlist the group's partition. */
+    private Object commitOffsets(JsonNode request) throws Exception {
+        TxnOffsetCommitRequestData data = new TxnOffsetCommitRequestData()
+            .setTransactionalId(Requests.text(request, "transactional_id")).setGroupId(Requests.text(request, "group"))
+            .setProducerId(request.get("producer_id").asLong()).setProducerEpoch((short) request.get("producer_epoch").asInt())
+            .setTopics(List.of(new TxnOffsetCommitRequestData.TxnOffsetCommitRequestTopic()
+                .setName(Requests.text(request, "topic")).setPartitions(partitions(request))));
+        RequestHeader header = new RequestHeader(ApiKeys.TXN_OFFSET_COMMIT, PLAIN_OFFSETS, "lab-raw", 1);
+        TxnOffsetCommitRequest commit = new TxnOffsetCommitRequest(data, PLAIN_OFFSETS);
+        ByteBuffer answer = exchange(Requests.text(request, "server"), commit.serializeWithHeader(header));
+        return names(AbstractResponse.parseResponse(answer, header));
+    }
+
+    private static List<TxnOffsetCommitRequestData.TxnOffsetCommitRequestPartition> partitions(JsonNode request) {
+        List<TxnOffsetCommitRequestData.TxnOffsetCommitRequestPartition> partitions = new ArrayList<>();
+        Requests.offsets(request).forEach((partition, offset) ->
+            partitions.add(new TxnOffsetCommitRequestData.TxnOffsetCommitRequestPartition()
+                .setPartitionIndex(partition.partition()).setCommittedOffset(offset).setCommittedMetadata("late")));
+        return partitions;
+    }
+
+    private static List<String> names(AbstractResponse response) {
         List<String> errors = new ArrayList<>();
         response.errorCounts().forEach((error, count) -> errors.add(error.name()));
         return errors;

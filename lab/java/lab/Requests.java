@@ -2,11 +2,13 @@ package lab;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.TreeMap;
 import java.util.concurrent.Callable;
 import org.apache.kafka.common.TopicPartition;
 
@@ -33,6 +35,17 @@ final class Requests {
 
     static TopicPartition partition(JsonNode request) {
         return new TopicPartition(text(request, "topic"), number(request, "partition", 0));
+    }
+
+    /** Offsets by partition of the topic; {@code partition} and {@code offset} stand for a single one. */
+    static Map<TopicPartition, Long> offsets(JsonNode request) {
+        if (!request.hasNonNull("offsets")) {
+            return Map.of(partition(request), request.get("offset").asLong());
+        }
+        Map<TopicPartition, Long> offsets = new TreeMap<>(Comparator.comparingInt(TopicPartition::partition));
+        request.get("offsets").fields().forEachRemaining(entry ->
+            offsets.put(new TopicPartition(text(request, "topic"), Integer.parseInt(entry.getKey())), entry.getValue().asLong()));
+        return offsets;
     }
 
     static List<String> texts(JsonNode request, String name) {

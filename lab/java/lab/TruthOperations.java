@@ -11,6 +11,8 @@ import java.util.OptionalLong;
 import java.util.Properties;
 import java.util.TreeMap;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsOptions;
+import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
 import org.apache.kafka.clients.admin.ListOffsetsOptions;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.ProducerState;
@@ -39,6 +41,7 @@ final class TruthOperations {
         operations.put("describe_transaction", this::describeTransaction);
         operations.put("list_groups", request -> listGroups());
         operations.put("group_offsets", this::groupOffsets);
+        operations.put("is_stable", this::isStable);
         operations.put("read", this::read);
     }
 
@@ -123,6 +126,17 @@ final class TruthOperations {
             admin().listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata(group).get();
         committed.forEach((partition, offset) -> offsets.put(partition.toString(), offset == null ? null : describe(offset)));
         return offsets;
+    }
+
+    /** Whether consumers are told the offset to go on from: they are not while a transaction holds another one. */
+    private Object isStable(JsonNode request) throws Exception {
+        String group = Requests.text(request, "group");
+        TopicPartition partition = Requests.partition(request);
+        ListConsumerGroupOffsetsSpec wanted = new ListConsumerGroupOffsetsSpec().topicPartitions(List.of(partition));
+        ListConsumerGroupOffsetsOptions options = new ListConsumerGroupOffsetsOptions().requireStable(true);
+        // The client leaves out what the broker calls unstable.
+        return admin().listConsumerGroupOffsets(Map.of(group, wanted), options).partitionsToOffsetAndMetadata(group).get()
+            .containsKey(partition);
     }
 
     private static Map<String, Object> describe(OffsetAndMetadata offset) {

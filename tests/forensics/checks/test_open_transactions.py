@@ -49,6 +49,17 @@ LOOK_HANGING = {
     "legacy-2.7/broker-0/open-0": [3],
     "compaction-3.9/broker-1/compact-transactional-0": [100],
     "state-lost-after-stop/broker-1/zombie-0": [5],
+    **{
+        f"consume-transform-produce-{version}/broker-1/{partition}": [first]
+        for version in ("v1", "3.9")
+        for partition, first in {
+            "__consumer_offsets-0": 12,
+            "__consumer_offsets-1": 42,
+            "output-0": 36,
+            "output-1": 60,
+            "output-2": 44,
+        }.items()
+    },
 }
 
 

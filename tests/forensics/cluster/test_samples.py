@@ -194,7 +194,9 @@ def ends_described() -> Iterator[Any]:
     for path in sorted(SAMPLES.glob("*/truth.json")):
         truth = json.loads(path.read_text("utf-8"))
         for name, said in truth["groups"].items():
-            yield pytest.param(path.parent.name, name, said["offsets"], truth["topics"], id=f"{path.parent.name}-{name}")
+            yield pytest.param(
+                path.parent.name, name, said["offsets"], truth["topics"], id=f"{path.parent.name}-{name}"
+            )
 
 
 @pytest.mark.parametrize(("scenario", "group", "said", "topics"), list(ends_described()))

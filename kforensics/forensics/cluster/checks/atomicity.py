@@ -26,15 +26,26 @@ CODES = codes("""
 atomicity-split-outcome critical
 A transaction was committed in one partition and aborted in another, or against the decision of its coordinator.
 The application has to repair it: compare the offsets of both sides.
+why: A transaction is all or nothing over its partitions. Here consumers get one part of it and not the other one, and \
+no broker will change that.
+innocent: An operator aborted it in one partition. Below transaction version 2 the marker may be of another \
+transaction of the same epoch; then it is no more than a warning.
 
 atomicity-marker-missing critical
 A transaction is complete to its coordinator, and a partition of it has no marker.
 If its data is open there it hangs, and no tool can end it but by an abort: kafka-transactions.sh --bootstrap-server \
 <host:port> abort --topic {topic} --partition {partition} --start-offset <first offset of the open data>.
+why: The coordinator calls a transaction complete once all its partitions have acknowledged the marker. If one of them \
+does not have it, it was lost again, and the data there stays open for ever.
+innocent: The topic was deleted and created again. The log was cut after an unclean election. This replica was copied \
+before the marker came, or is behind.
 
 eos-offset-outcome-mismatch critical
 The offsets of a transaction were committed and its output aborted, or the other way round.
 Input was skipped or is processed twice: look at the group's offsets in this transaction.
+why: Reading, processing and writing is exactly-once because the group's offsets and the output are in one \
+transaction. Here only one of the two took effect.
+innocent: An operator aborted one of the two.
 """)
 
 
@@ -90,7 +101,10 @@ def _decision(row: Row) -> str:
 
 
 def _missing(cluster: Cluster, row: Row) -> Placed:
-    """Markers of others well behind the end of the transaction prove that the log on hand reaches so far."""
+    """Markers of others well behind the end of the transaction prove that the log on hand reaches so far.
+
+    Of several transactions with one epoch it may be another one's that is missing; that one is missing is certain.
+    """
     markers, rules = cluster.joined.markers[row["partition"]], cluster.rules
     told = row["completed"] != NO_TIME
     later = told and markers.known_to > row["completed"] + rules.clock_skew_ms
@@ -106,11 +120,13 @@ def _missing(cluster: Cluster, row: Row) -> Placed:
         f"{cluster.name(row['partition'])} has no marker of it; {where}.",
         offsets=None if opened is None else (opened, opened),
         producer=(row["producer_id"], row["marker_epoch"]),
-        severity=None if row["is_exact"] and (later or old) else Severity.WARNING,
+        severity=None if later or old else Severity.WARNING,
         evidence={"transactional_id": cluster.id_name(row), "completed_ms": row["completed"], "open_from": opened},
         exactness=Exactness.EXACT if row["is_exact"] and later else Exactness.APPROXIMATE,
         benign=(
             f"copied before the end of the transaction: {_copied(later=later, old=old)}",
+            f"marker of another transaction of the same epoch: {'no' if row['is_exact'] else 'possible'}",
+            f"lost from this copy: {'likely, it lacks offsets' if markers.holes else 'no offsets are missing'}",
             "topic deleted and created anew, log cut after an unclean election: cannot be seen here",
         ),
     )

@@ -1,0 +1,46 @@
+"""What ``kafka-transactions.sh find-hanging`` says: the tool an operator asks for transactions that nobody will end."""
+
+import subprocess
+from pathlib import Path
+
+from lab.broker import Cluster
+from lab.driver import CLIENT_VERSION
+from lab.errors import LabError
+from lab.jars import Artefact, fetch, tool
+
+_MAIN = "org.apache.kafka.tools.TransactionsCommand"
+
+
+def find_hanging(cluster: Cluster) -> list[dict[str, str | int]]:
+    """The transactions that the tool lists, however young, each once though every replica was asked for it.
+
+    Raises:
+        LabError: the tool failed.
+    """
+    found = {tuple(row) for node in cluster.nodes for row in _rows(cluster.bootstrap, node.node_id)}
+    return [
+        {
+            "topic": topic,
+            "partition": int(partition),
+            "producer_id": int(producer_id),
+            "producer_epoch": int(epoch),
+            "start_offset": int(start),
+        }
+        for topic, partition, producer_id, epoch, _coordinator_epoch, start, *_times in sorted(found)
+    ]
+
+
+def _rows(bootstrap: str, broker_id: int) -> list[list[str]]:
+    """The table that the tool prints, without its head."""
+    question = ["find-hanging", "--broker-id", str(broker_id), "--max-transaction-timeout", "0"]
+    command = [tool("java"), "-cp", f"{_jars()}/*", _MAIN, "--bootstrap-server", bootstrap, *question]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    head, *rows = [line.split() for line in outcome.stdout.splitlines() if line.strip()] or [[]]
+    if outcome.returncode != 0 or head[:1] != ["Topic"]:
+        raise LabError(f"find-hanging failed:\n{outcome.stdout[-1500:]}{outcome.stderr[-1500:]}")
+    # The time since the last write differs from broker to broker.
+    return [row[:6] for row in rows]
+
+
+def _jars() -> Path:
+    return fetch(f"tools-{CLIENT_VERSION}", [Artefact(f"org.apache.kafka:kafka-tools:{CLIENT_VERSION}")])
