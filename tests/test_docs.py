@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from typer.main import get_command
@@ -129,14 +130,31 @@ def test_every_table_is_in_the_page_on_tables() -> None:
     assert re.findall("^## (.*)$", page, re.MULTILINE) == [*TABLES, *RESULTS]
 
 
-def test_every_finding_is_in_the_page_on_findings() -> None:
+def test_every_finding_has_its_paragraph_in_the_page_on_findings() -> None:
     page = (DOCS / "findings.md").read_text(encoding="utf-8")
     assert documented.findings() in page, "run make docs"
     codes = [code for family in EVERY_FAMILY for code in family.CODES]
     assert len(codes) == len(set(codes))
-    listed = re.findall(r"^\| `([a-z-]+)` \| [a-z]+ \|", page, re.MULTILINE)
-    assert listed == codes
+    assert re.findall(r"^### `([a-z-]+)`$", page, re.MULTILINE) == codes
     assert all(f"| `{severity}` |" in page for severity in Severity)
+
+
+@pytest.mark.parametrize("family", EVERY_FAMILY, ids=lambda family: family.__name__.rpartition(".")[2])
+def test_what_is_worse_than_a_warning_says_how_it_comes_about_what_else_it_may_be_and_what_to_do(
+    family: ModuleType,
+) -> None:
+    bad = [code for code in family.CODES.values() if code.severity >= Severity.ERROR]
+    assert [code.name for code in bad if not (code.why and code.innocent and code.remedy)] == []
+
+
+def test_words_that_are_typed_are_set_as_code_in_a_paragraph() -> None:
+    text = (
+        "See seq-gap-old or seq-gap; run kafka-transactions.sh abort --topic {topic}, then wait for <id>. Set a.b.c=x."
+    )
+    assert documented.literal(text, {"seq-gap", "seq-gap-old"}) == (
+        "See [`seq-gap-old`](#seq-gap-old) or [`seq-gap`](#seq-gap); "
+        "run `kafka-transactions.sh abort --topic {topic}`, then wait for `<id>`. Set `a.b.c=x`."
+    )
 
 
 def test_the_manual_of_verify_lists_what_is_compared() -> None:

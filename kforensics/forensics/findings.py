@@ -9,6 +9,9 @@ from typing import Any
 
 __all__ = ["Code", "Exactness", "Finding", "Severity", "codes"]
 
+# Begin the lines of a code that only a reader with time wants.
+LABELS = ("why: ", "innocent: ")
+
 
 class Severity(IntEnum):
     """How bad a finding is; larger is worse."""
@@ -40,34 +43,42 @@ class Code:
         meaning: what it says, as a sentence.
         remedy: what an operator does about it, as a sentence; ``{topic}``, ``{partition}``, ``{first_offset}``,
             ``{producer_id}`` and ``{path}`` stand for those of the finding. Empty where nothing is to be done.
+        why: how it comes about, and what it leads to, for the page on findings.
+        innocent: what else may look like it, and what to read off that.
     """
 
     name: str
     severity: Severity
     meaning: str
     remedy: str = ""
+    why: str = ""
+    innocent: str = ""
 
 
 def codes(text: str) -> dict[str, Code]:
     """Return the codes of a family by name.
 
     Args:
-        text: a paragraph for each: ``code severity``, a line that says what it means and, maybe, one that says what to
-            do.
+        text: a paragraph for each: ``code severity``, a line that says what it means, maybe one that says what to do,
+            and lines that begin with ``why:`` and ``innocent:``.
 
-    >>> codes('''
+    >>> code = codes('''
     ... control-shell info
     ... An empty control batch.
-    ... ''')["control-shell"].meaning
-    'An empty control batch.'
+    ... why: The cleaner empties a batch and keeps its header.
+    ... ''')["control-shell"]
+    >>> code.meaning, code.remedy, code.why
+    ('An empty control batch.', '', 'The cleaner empties a batch and keeps its header.')
     """
     return {code.name: code for code in map(_code, text.strip().split("\n\n"))}
 
 
 def _code(paragraph: str) -> Code:
-    head, *sentences = paragraph.strip().splitlines()
+    head, *lines = paragraph.strip().splitlines()
     name, severity = head.split()
-    return Code(name, Severity[severity.upper()], *sentences)
+    sentences = [line for line in lines if not line.startswith(LABELS)]
+    labelled = dict(line.split(": ", 1) for line in lines if line.startswith(LABELS))
+    return Code(name, Severity[severity.upper()], *sentences, **labelled)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,14 +23,24 @@ CODES = codes("""
 checkpoint-hw-beyond-end warning
 The high watermark on record lies behind the end of the log: the replica has lost its end.
 Compare with the other replicas of {topic}-{partition}, and take none that has less for a leader.
+why: What lies below the high watermark was on every replica in sync. This one had it and has it no longer: a crash \
+before it was flushed, or a file that was cut.
+innocent: The log was copied before the checkpoint. Other replicas have the records, as a rule.
 
 checkpoint-start-invalid error
 The log start offset on record cannot be that of this log.
 Keep a copy of the log directory before a broker starts here: it deletes all of a log that ends before its start.
+why: A log start beyond the end makes the broker delete everything in the partition when it loads it and begin anew \
+from there. One far below says that a segment is missing at the front.
+innocent: The checkpoint is older than the last run of retention; the broker takes the larger of both. Remote storage, \
+where the start is that of the remote part.
 
 checkpoint-cleaner-invalid warning
 The cleaner's first dirty offset on record lies outside the log.
 Nothing is to be done: the cleaner begins again at the log start.
+why: It says from where the cleaner is to go on. A value outside is reset to the log start, so that one pass has more \
+to do.
+innocent: Retention or DeleteRecords passed it between two cleanings.
 """)
 
 # Whom a checkpoint concerns that a broker refuses, how much, and what it does without.

@@ -28,14 +28,24 @@ CODES = codes("""
 batch-crc-mismatch critical
 A batch has other bytes than those its checksum was taken of.
 Build the replica again; consumers stop here, and a broker cuts the log here after an unclean stop.
+why: The disk, a controller, the memory of the broker or a copy has changed bytes. Base offset, length, leader epoch \
+and format lie outside the checksum; all else is covered. Consumers fail with CorruptRecordException here and do not \
+get further.
+innocent: The very last batch of a log that was copied while the broker wrote it.
 
 batch-truncated warning
 A segment ends inside a batch, or in space that was never written to.
 In the last segment nothing is to be done: the broker cuts it off when it starts. Elsewhere restore it from a replica.
+why: The file ended before the batch did. In the last segment that is what a crash leaves, and the broker cuts it off; \
+in any other the end of a segment is lost.
+innocent: A copy of a running broker. Preallocated files end in zeros.
 
 batch-length-invalid critical
 Where a batch should begin stands something that is none: the chain of lengths is broken.
 Build the replica again; what stands behind was found by searching, and a broker cuts the log here.
+why: Where a batch ends is only told by its length, and no checksum covers that. One wrong length breaks the chain: a \
+broker sees nothing behind it. What is told of the rest was found by looking for the next header that checks out.
+innocent: Zeros at the end of a preallocated file.
 """)
 
 # What may be wrong with a batch that was read all the same; the other reasons inside a batch are about records.

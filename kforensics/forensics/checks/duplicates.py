@@ -25,14 +25,23 @@ CODES = codes("""
 seq-reuse error
 A producer gave the same sequences to batches with different records.
 Both are in the log, yet a retry of either may be taken for the other: look for a client that began anew at sequence 0.
+why: To a broker a batch is known by producer id, epoch and sequence. If two have the same and differ, either of them \
+may be refused as a repetition of the other.
+innocent: A producer that had expired and began anew at 0 in the same epoch.
 
 content-duplicate-retry warning
 Records without a producer id stand in the log twice, as a client leaves them that got no answer and sent them again.
 Remove the second where consumers keep what they got; set enable.idempotence in the producer.
+why: Without idempotence a producer that gets no answer can only send again, and the broker cannot tell. Whole batches \
+that match record for record, timestamps included, are hardly anything else.
+innocent: Events that really repeat, with coarse timestamps: heartbeats, sensors.
 
 content-duplicate-cross-producer info
 Records stand in the log twice, from different producer ids or epochs, and both are committed.
 If an application sent them again after a restart, give it a transactional id, or let consumers drop what they have.
+why: Idempotence only reaches as far as one producer and its session: an application that starts again and sends what \
+it had sent before has a new producer id.
+innocent: Repeated on purpose, or events that are the same.
 """)
 
 BY = {Why.OTHER_PRODUCER: "the second time by another producer id", Why.OTHER_EPOCH: "the second time in another epoch"}

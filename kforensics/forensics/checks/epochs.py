@@ -29,31 +29,54 @@ CODES = codes("""
 epoch-regressed error
 A producer wrote with an epoch below one that had been seen: one that was fenced got through.
 Look for output of both instances side by side; with transactional ids, for offsets that the older one committed.
+why: The epoch of a producer rises when another instance takes over, and the old one is fenced by it. A leader that \
+knows this refuses the old one; this one did not, so the output of both instances may stand side by side.
+innocent: The leader had lost what it knew, or had forgotten an idle producer at producer.id.expiration.ms. In a log \
+without its head the higher epoch may be of older times.
 
 epoch-bump-nonzero-seq error
 The first batch of a new epoch does not begin at sequence 0.
 The first records of that epoch are missing here: compare with what the application was told was written.
+why: Every epoch begins to count at 0, and a leader that knows the producer insists on it. That the first batch here \
+is a later one says that earlier ones are not in this log.
+innocent: The leader had forgotten the producer. A client that is not Java's counts otherwise. The first batches were \
+cut off after an unclean election.
 
 epoch-bump-without-marker warning
 The epoch of a producer rises inside an open transaction.
 See what became of the transaction that mixes the two epochs.
+why: The coordinator first ends the open transaction and then lets the new epoch begin. Here data of the new epoch was \
+let into the old transaction.
+innocent: None for Kafka's own coordinator. A cleaner of before 3.3 may have taken the marker away.
 
 epoch-near-exhaustion warning
 A producer has nearly used up its epochs.
 Find out what fences it again and again.
+why: Each fencing and, with transaction version 2, each transaction uses up an epoch; there are 32768. A coordinator \
+gives a new producer id in time; one that cannot leaves the application standing.
+innocent: With transaction version 2 it is in order: the producer id is changed at the end.
 
 epoch-max-used error
 A transactional producer wrote with the last epoch there is.
 Upgrade to 4.3 or later, whose coordinator ends such a transaction and changes the producer id; before, end it with \
 kafka-transactions.sh abort only after the state of the coordinator was repaired (KAFKA-19367, KAFKA-20090).
+why: The last epoch is kept for fencing, so that a coordinator can always abort. Where data has it, the abort cannot \
+be written, and the transaction stays open.
+innocent: A producer with idempotence and without transactions may come that far by itself; it is not meant here.
 
 pid-mixed-modes warning
 A producer id was used with transactions and without.
 Find out which client library it is: a transactional producer of the Java client always says so.
+why: The Java client marks all data of a transactional producer as transactional. A producer that does both loses the \
+guarantee for the part outside, and brokers differ in what they make of it.
+innocent: None with the Java client.
 
 pid-churn info
 Very many producers came and went.
 Let applications keep their producers: each of them costs the broker memory until it expires.
+why: Every producer that starts gets a new id, and every partition it writes to remembers it for a day. Very many of \
+them fill the memory of the broker and make its snapshots large.
+innocent: Short-lived producers on purpose, as in functions and cron jobs.
 """)
 
 LAST_EPOCH = 32_767

@@ -31,6 +31,10 @@ CODES = codes("""
 producer-expired-by-timestamp warning
 A broker had to forget an idempotent producer at once, for the timestamps of its data are that old.
 Duplicates from retries are not kept out of such a log: look for them, and use log append time for imports.
+why: A broker forgets a producer once its newest timestamp is older than producer.id.expiration.ms, a day by default, \
+and with create time that is the client's timestamp. Data from the past is forgotten as soon as it is written, and a \
+retry of it is taken for new.
+innocent: An import of old data, where duplicates do not matter or are removed later.
 """)
 
 NO_TIMESTAMP = -1

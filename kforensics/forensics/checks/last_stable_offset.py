@@ -26,13 +26,24 @@ The last stable offset stays behind the end of the log: consumers with read_comm
 See to the transaction that holds it; if it hangs, kafka-transactions.sh --bootstrap-server <host:port> abort \
 --topic {topic} --partition {partition} --start-offset {first_offset}. Look at compaction too: the cleaner cannot \
 pass this offset.
+why: One transaction that does not end holds back all that is behind it, of other producers too, and of those without \
+transactions. Consumers with read_committed have a lag that grows and no error; those with read_uncommitted notice \
+nothing.
+innocent: The high watermark stands still and not the transaction: then it is replication that is stuck. Or nobody \
+writes to the partition, and nothing is held back.
 
 lso-prefix-unknown info
 The last stable offset is only known as a range, for the head of the log is not here.
 Capture the .snapshot files of the partition too.
+why: Whether a transaction from the missing part is still open cannot be told without the producer state at the \
+beginning of what is here. So there is a lowest and a highest value.
+innocent: It is never a fault: it says how far to believe the other findings.
 
 txn-open-many info
 Very many transactions were open at once, or one spans very many segments.
+why: A broker looks through what is open to know the last stable offset, and consumers through the indexes of all \
+segments that a transaction spans: this costs time, no more.
+innocent: A large application of Kafka Streams, or small segments with long transactions.
 """)
 
 NOTHING = -1

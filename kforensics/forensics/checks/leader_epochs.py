@@ -30,14 +30,24 @@ CODES = codes("""
 leader-epoch-regressed error
 A batch has a lower leader epoch than the batch before it: the replica kept what a later leader had cut off.
 Compare the replicas of {topic}-{partition} from this offset on, and build this one again if they differ.
+why: Epochs rise with each election. A lower one behind a higher one is a tail of the old leader that should have been \
+cut off when the new one took over, so that this replica may hold records that no other one has.
+innocent: None for batches that have an epoch; those of formats 0 and 1 have none.
 
 leader-epoch-checkpoint-mismatch error
 The leader epoch checkpoint disagrees with the batches, so that the next change of leader may cut the log wrongly.
 Stop the broker, keep a copy of {path} and correct it after the log, or build the replica again.
+why: A follower asks where the epoch of the leader ended and cuts its log there. A wrong entry makes it cut too much, \
+which loses records, or too little, which leaves other ones than the leader has.
+innocent: Epochs in which nothing was written are legal, and so are entries that were moved up to the log start. Files \
+of healthy replicas differ from one another; each is held against its own log only.
 
 leader-epoch-missing warning
 Batches have a leader epoch that the leader epoch checkpoint does not know.
 Build the replica again, or stop the broker and add the entry: a recovery adds only epochs above the newest entry.
+why: Without an entry the broker answers with an older epoch, and a follower falls back to cutting by high watermark, \
+or cuts too much.
+innocent: An earlier return to an older inter-broker protocol.
 """)
 
 FILE = "leader-epoch-checkpoint"

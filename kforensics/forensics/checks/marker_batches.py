@@ -25,17 +25,28 @@ CODES = codes("""
 marker-malformed error
 A control batch of a producer cannot be read as one marker.
 Copy the segment first: a broker that starts after an unclean stop cuts the log here, or fails to load it.
+why: Key and value of a marker have four and six bytes at least, and a batch holds one. A broker that reads another \
+thing while it recovers the log cuts the log off here, or gives up the partition.
+innocent: A later release may give a marker's value a new version, which is read as if it were the first one.
 
 marker-flags-unexpected warning
 A marker is made as no coordinator makes it.
 Find out what wrote it.
+why: Coordinators write markers as transactional, without a sequence, and uncompressed. What writes them otherwise is \
+not Kafka, or a bit has flipped.
+innocent: A broker that is not Kafka.
 
 control-shell info
 A control batch is empty, as the cleaner leaves it.
+why: The cleaner has removed a marker and kept the header of its batch, so that the producer's epoch and its last \
+offset are not forgotten.
+innocent: Always where a cleaner has been. Elsewhere nothing leaves such a batch, and the finding is worse.
 
 marker-timestamp-regressed info
 A marker is older than the one before it, of the same leader.
 Look at the clock of the leader.
+why: Markers have the time of the broker that wrote them; its clock went back.
+innocent: The clock was set, or a time service corrected it.
 """)
 
 NO_SEQUENCE = -1

@@ -25,29 +25,56 @@ CODES = codes("""
 marker-empty info
 A marker ends no data in this partition.
 Nothing; where more than a tenth of the markers are empty, producers enlist partitions and do not write to them.
+why: A coordinator writes a marker to every partition that was enlisted, whether or not data came. The marker ends \
+nothing and does no harm.
+innocent: Nearly always: the producer failed before it wrote, the data was cleaned or deleted since, or a marker was \
+sent again after a failover.
 
 marker-duplicate info
 The end of a transaction was written twice.
+why: The coordinator got no answer, or moved to another broker, and sent the marker again. The second one ends \
+nothing.
+innocent: Nearly always. Below transaction version 2 it may also be an empty transaction of the same epoch.
 
 marker-conflict critical
 The same transaction has a COMMIT and an ABORT in this partition.
 The first marker decided what consumers see; look into the coordinator log for what was meant.
+why: The first marker decided: consumers go by it, whatever the second one says. If both are of one transaction, its \
+coordinator took two decisions, and other partitions may have got the other one first.
+innocent: Below transaction version 2 the second marker may be of an empty transaction right behind the first. An \
+operator aborted with kafka-transactions.sh what had just been committed.
 
 marker-epoch-regressed error
 A marker has an epoch below that of its producer.
 From here on an old instance of the producer is not fenced: look for data of lower epochs behind it.
+why: Brokers refuse a marker of a lower epoch, unless they do not know the producer. Whoever replays the log takes it, \
+and with it the lower epoch: an instance that had been fenced may write again.
+innocent: The leader had lost the state of the producer, or the producer had been idle until it expired.
 
 marker-epoch-jump warning
 A marker has an epoch more than 2 above that of the data it ends.
 See whether the data and the marker are of the same transaction.
+why: To fence a producer its coordinator raises the epoch by one, and transaction version 2 by one for each \
+transaction. A larger step says that markers of other transactions are missing, or that this marker ended data that \
+had been left hanging by an older one.
+innocent: WriteTxnMarkers up to version 1 takes any epoch that is not lower; a coordinator that tried again and again \
+raised it each time (before KAFKA-9666).
 
 marker-coordinator-epoch-regressed warning
 A marker comes from an older coordinator than one before it.
 Compare with the leader epochs of the coordinator's partition: a coordinator that had been replaced may have written it.
+why: The coordinator epoch is the leader epoch of a partition of __transaction_state; it only rises. A lower one comes \
+from a coordinator that had been replaced and did not know it yet.
+innocent: An operator's abort has epoch 0 if none was given. The producer had expired (KAFKA-9144). The topic \
+__transaction_state was created anew.
 
 marker-admin-abort info
 An operator probably aborted this transaction.
 Keep a note of it: the coordinator does not know of it.
+why: kafka-transactions.sh abort writes the marker straight to the partition. It has the epoch of the data, and the \
+coordinator is not asked.
+innocent: Below transaction version 2, an abort by the producer itself looks the same, if its coordinator's record of \
+it was cleaned away.
 """)
 
 # A coordinator that fences adds one, with transaction version 2 up to 4.0.0 two.

@@ -19,10 +19,17 @@ CODES = codes("""
 index-corrupt warning
 An offset index is none: its size, or the order of its entries, is not that of an index.
 Stop the broker, keep a copy, delete {path} and start: the broker builds the indexes of this segment anew from its log.
+why: Brokers believe offset indexes without looking at them when they start, so that a broken one is only noticed when \
+a fetch begins at a wrong position.
+innocent: A copy of a running broker. Files are preallocated, and zeros at the end are in order.
 
 index-mismatch error
 An entry of an offset index does not fit the log, so that a fetch may begin at a wrong place.
 Stop the broker, keep a copy, delete {path} and start: the broker builds the indexes of this segment anew from its log.
+why: A fetch looks up the position in the index and reads from there. If that is behind the batch wanted, the consumer \
+misses records or gets an error; if it is inside one, the broker reports a corrupt log.
+innocent: None. A message about a mismatch from kafka-dump-log.sh alone proves nothing, for it only knows the rule of \
+its own release.
 """)
 
 CORRUPT = {

@@ -20,11 +20,19 @@ __all__ = ["CODES", "findings"]
 CODES = codes("""
 txn-open-at-end info
 A transaction has data and no marker at the end of the log.
+why: Every transaction looks like this until its producer ends it; as long as it is open, consumers with \
+read_committed do not get past its first record.
+innocent: It was in flight when the files were copied, or the broker was writing to them meanwhile. If it is old, \
+txn-late or txn-hanging say so.
 
 txn-late warning
 A transaction has been open for longer than any producer may keep one.
 Ask the brokers with kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} \
 --partition {partition}; then describe its transactional id, and see whether it hangs.
+why: The coordinator aborts what is open for longer than its producer's timeout, and brokers allow no timeout above \
+transaction.max.timeout.ms. So the coordinator is kept from doing it, or does not know of this transaction.
+innocent: Data with old timestamps, as of an import, look old at once. A producer of a two-phase commit may take as \
+long as it likes; only the coordinator's log tells.
 
 txn-hanging critical
 Nobody will ever end this transaction.
@@ -34,11 +42,22 @@ Confirm with kafka-transactions.sh --bootstrap-server <host:port> find-hanging -
 kafka-transactions.sh --bootstrap-server <host:port> abort --topic {topic} --partition {partition} \
 --producer-id {producer_id} --producer-epoch {producer_epoch} --coordinator-epoch <coordinator_epoch of the evidence>. \
 Never while the coordinator still owes a marker: state Ongoing or Prepare with this partition listed.
+why: The coordinator has no transaction with this partition in it, so it will never send a marker. It comes from a \
+write that arrived behind the marker (before 4.0 brokers let it in: KAFKA-9144, KAFKA-12671), from a client that never \
+enlisted the partition, or from a cleaner of before 3.3 that took the marker away. Until it is ended, consumers with \
+read_committed stand still, and the cleaner does not pass it.
+innocent: The log of its coordinator is not among the files, or was copied long before this partition. Clocks of \
+clients are wrong. An empty answer of find-hanging is no contradiction while the transaction is younger than 15 \
+minutes: that is the default of --max-transaction-timeout.
 
 txn-head-deleted warning
 An open transaction begins below the log start offset.
 Have its producer end it, or end it with kafka-transactions.sh --bootstrap-server <host:port> abort --topic {topic} \
 --partition {partition} --start-offset {first_offset}; a broker that restarts before may forget it and show its data.
+why: Retention or DeleteRecords has removed the beginning of a transaction that is still open. The running broker \
+remembers where it began, but one that loads the log again may not: then the last stable offset moves on, and data \
+that nobody has committed is shown.
+innocent: Retention is short, and transactions are long.
 """)
 
 

@@ -18,14 +18,23 @@ CODES = codes("""
 record-parse-error error
 The records of a batch are not as records must be, though its checksum holds: they were written like this.
 Find the client that wrote offset {first_offset} and mend its library; consumers stop at this batch.
+why: The checksum was taken of these bytes, so that they were wrong before they were sent: a client library encoded \
+them wrongly, or a broker recompressed them wrongly. Every consumer stops here.
+innocent: A codec that is not installed here, or a limit of this tool. The finding says so.
 
 keyless-in-compacted warning
 Records without a key stand in a topic that is compacted.
 The next cleaning drops them: copy what is needed, and find the producer that gives no keys.
+why: Compaction keeps the newest record of each key; a record without one cannot be kept. Brokers refuse it, unless it \
+was there before the topic was compacted.
+innocent: It was written before cleanup.policy was changed.
 
 ts-max-mismatch warning
 The largest timestamp in the header of a batch is not that of its records.
 Indexes, searches by time and retention go by the header: do not trust them at offset {first_offset}.
+why: The time index, lookups by time and retention take the largest timestamp from the header of a batch. If it is not \
+that of its records, they go wrong by the difference.
+innocent: Batches emptied by a cleaner, and log append time, where the header counts: both were ruled out.
 """)
 
 # Topics that every broker compacts.

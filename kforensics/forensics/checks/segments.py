@@ -26,14 +26,24 @@ CODES = codes("""
 segment-missing critical
 Between two segments offsets are missing: a segment is not there, or not all of one.
 Restore it from another replica of {topic}-{partition}, or build this one again.
+why: Consumers go from the last record before the hole to the first one behind it, without an error. A segment was \
+deleted by hand, not copied, or lost with its file system; or the broker was restarted after an unclean election.
+innocent: The segment was being deleted when the files were copied. A cleaner emptied the end of a segment. Remote \
+storage takes segments from the front only, so it explains none in the middle.
 
 segment-overlap critical
 A segment holds offsets that belong to the segment behind it.
 This replica cannot be used from here on: let it be built again from the leader.
+why: Segments are disjoint. After a crash in the middle of a cleaning both old and new files can be there, and a \
+broker that starts sorts them out by rules; if it did not, the log has two versions of the same offsets.
+innocent: An interrupted cleaning or splitting, with its .swap and .cleaned files beside it.
 
 segment-base-mismatch error
 A segment begins below the offset in its name.
 See whether the file was renamed when it was copied; if not, build the replica again.
+why: A segment is named after its first offset. Where data begins below, a lookup by offset goes to the wrong file and \
+misses it.
+innocent: The file was renamed, by hand or by a restore. To begin above the name is in order, and no finding.
 """)
 
 # Files of a cleaning or a splitting that was interrupted; at its next start the broker ends it or undoes it.

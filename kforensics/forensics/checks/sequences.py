@@ -23,21 +23,39 @@ CODES = codes("""
 seq-gap error
 Sequence numbers are missing between two neighbouring batches of a producer.
 Acknowledged records may be lost: compare the replicas of {topic}-{partition}, and look for unclean elections.
+why: A leader takes only the batch that follows on the last one, so that what is between was lost after it had been \
+taken, or the leader had no memory of the producer. In the first case acknowledged records are gone, usually by an \
+unclean election.
+innocent: The leader did not know the producer: it had expired, or a replica without its state was elected. Where that \
+can be shown, the finding is a warning.
 
 seq-duplicate-batch critical
 The same batch of a producer stands in the log twice.
 Consumers got both: remove the second where they keep what they got; look at failovers and producer.id.expiration.ms.
+why: The producer sent a batch again after a lost answer, and the leader did not recognise it: it had forgotten the \
+producer or was newly elected without its state. Consumers get the records twice, exactly-once or not.
+innocent: Sequences begin again after 2147483647, and an expired producer may begin again at 0. Contents that differ \
+are seq-reuse.
 
 seq-overlap error
 A batch begins inside what its producer had already written.
 A part of it stands in the log twice: compare the records.
+why: A retry was cut into other batches than the first attempt, and a leader without memory of the producer took it. \
+Some records stand there twice.
+innocent: The producer had expired, or began anew at 0.
 
 seq-first-nonzero info
 The first batch of a producer does not begin at sequence 0, though the log is there from its first offset on.
+why: A broker takes any first sequence from a producer it does not know. It says that this producer wrote before, and \
+that those batches were never here or are gone.
+innocent: The topic was deleted and created again while the producer went on, or the producer had expired. By itself \
+it means nothing.
 
 seq-missing warning
 A batch has a producer id and no sequence.
 No retry of this writer is noticed: find out which client it is.
+why: Without a sequence no leader recognises a retry, so that the producer id is of no use.
+innocent: Implementations other than the Java client write so to __consumer_offsets.
 """)
 
 

@@ -29,17 +29,28 @@ CODES = codes("""
 snapshot-corrupt warning
 A broker refuses a snapshot of the producers, deletes it and takes an older one.
 Nothing, as long as another one is left.
+why: Length, version or checksum are wrong, for example after a crash in the middle of writing. The broker deletes it \
+and takes an older one, so that it reads more of the log.
+innocent: A copy of a running broker, if it is the newest.
 
 snapshot-beyond-offset error
 A snapshot speaks of offsets that are not below its own.
 While the broker is stopped, move this snapshot away; leave an older good one.
+why: A snapshot holds the state behind all batches below its offset. What lies above it cannot have been known then; a \
+broker that starts from it takes batches for repetitions that are none.
+innocent: Written by a broker of before 2.0 (KAFKA-6683).
 
 snapshot-absent warning
 The log has producers and no snapshot of them: a broker that was stopped in order begins with none of them.
 Before the broker is started delete .kafka_cleanshutdown from its log directory: without that file it replays the log.
+why: After an orderly stop a broker replays nothing and relies on its snapshots. With none it begins without any \
+producer: open transactions are forgotten and their data shown, and retries are not recognised.
+innocent: The log is younger than one segment, and the broker was running. They were left out of the copy.
 
 snapshot-stray info
 A snapshot belongs neither to a segment nor to the end of the log.
+why: Snapshots stand at the beginning of segments and at the end of the log. The segment of this one is gone.
+innocent: Segments were deleted or merged; the next start of the broker removes it.
 """)
 
 

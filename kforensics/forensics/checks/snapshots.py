@@ -27,21 +27,38 @@ snapshot-open-txn-mismatch critical
 A snapshot has another open transaction than the log: the last stable offset moves when the broker starts again.
 While the broker is stopped, move this snapshot and all newer ones away, but leave an older good one: the broker then \
 replays the log from there. With none left it would begin with no state at all; then build the replica again.
+why: A broker that starts takes its open transactions from the newest snapshot and replays the log from there. An open \
+transaction that is missing in it is forgotten, and its data is shown; one too many holds the last stable offset for \
+ever.
+innocent: The transaction ended and was cleaned away since. Batches have been lost from the log, which is a finding of \
+its own.
 
 snapshot-state-mismatch error
 A snapshot has another epoch, sequence or offset of a producer than the log.
 As long as the broker runs, nothing happens; after a start it takes duplicates or refuses what is right. Move the \
 snapshot and all newer ones away while it is stopped, but leave an older good one.
+why: By these figures a leader decides whether a batch is new. After a start with wrong ones it refuses the producer \
+(OutOfOrderSequenceException), or takes a retry a second time.
+innocent: With transaction version 2 each transaction ends with sequence -1, which is no difference. The newest batch \
+of the producer was cleaned away.
 
 snapshot-minor-mismatch info
 A snapshot has another timestamp or coordinator epoch of a producer than the log.
+why: The timestamp decides when the producer is forgotten, the coordinator epoch whether an old coordinator is \
+refused. Neither moves data.
+innocent: A cleaner has taken the newest batch or marker, or has computed timestamps anew.
 
 snapshot-missing-producer warning
 A snapshot does not know a producer that is in the log and cannot have expired.
 Nothing, if producer {producer_id} is idle.
+why: A broker that starts from this snapshot does not know the producer, and takes its next batch whatever its \
+sequence.
+innocent: It was idle and had expired by the clock of the broker. The snapshot is of a replica that began later.
 
 snapshot-extra-producer info
 A snapshot knows a producer that is not in the log.
+why: The producer's batches are gone, by retention, DeleteRecords or cleaning; it stays in snapshots until it expires.
+innocent: Nearly always. Only in a log that is complete from its first offset can it not be.
 """)
 
 NOTHING = -1

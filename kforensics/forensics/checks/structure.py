@@ -28,25 +28,42 @@ CODES = codes("""
 offset-not-monotonic critical
 A batch ends at or before the end of the batch in front of it.
 This replica cannot be used from here on: let it be built again from the leader.
+why: Offsets only rise, and consumers, indexes and replication rest on it. A batch was written twice, a part of the \
+file was copied over another, or a bit has flipped in an offset, which no checksum covers.
+innocent: Before 2.3, an append that was repeated after its index had failed (KAFKA-7866).
 
 offset-overlap critical
 A batch begins before the batch in front of it has ended.
 This replica cannot be used from here on: let it be built again from the leader.
+why: Two batches claim the same offsets. Consumers get both, or one of them, depending on where they begin.
+innocent: None known in message format 2.
 
 offset-gap error
 Offsets are missing inside a segment that no cleaner has touched.
 Compare with the other replicas of {topic}-{partition}; if they have these offsets, build this replica again.
+why: A leader gives offsets without holes; only a cleaner makes them. So something has been taken out of the log, or \
+was never written to this replica.
+innocent: A cleaner on another broker: a follower that copied from a leader that was cleaned has its holes. A segment \
+was being deleted while it was copied.
 
 batch-magic-old info
 Batches are of message format 0 or 1, which has no producers and no leader epochs.
+why: Such batches were written before 0.11, or by a client so old that the broker wrote down what it got. Nothing is \
+known of producers and leaders there, so most checks have nothing to look at.
+innocent: Old data that is kept for long.
 
 batch-attributes-unknown warning
 A batch has attributes that no release known here has given a meaning.
 Look for a newer release of this tool: a newer broker may have written it.
+why: The bits are reserved. A later release may have given them a meaning that this tool does not know, and the batch \
+is read as if they were not set.
+innocent: A newer broker; a flipped bit, if the checksum fails too.
 
 seq-count-mismatch error
 A batch has another number of records than offsets, and no cleaner has touched it.
 Treat it as corruption, and compare with the other replicas of {topic}-{partition}.
+why: A batch as written has one record for each of its offsets. Fewer are left by a cleaner only, more by nobody.
+innocent: A cleaner on another broker from which this replica copied.
 """)
 
 PAIRS = (Noticed.OFFSET_NOT_MONOTONIC, Noticed.OFFSET_OVERLAP, Noticed.OFFSET_GAP)

@@ -20,6 +20,10 @@ CODES = codes("""
 timeindex-mismatch warning
 A time index is none, or one of its entries does not fit the log: lookups by time and retention by time go wrong.
 Stop the broker, keep a copy, delete the .index beside {path} and start: the broker builds both indexes anew.
+why: offsetsForTimes and retention by time go by the time index. A wrong entry makes consumers begin at a wrong place, \
+or a segment go too early or never.
+innocent: A cleaner, which takes records away and computes timestamps anew. A message of kafka-dump-log.sh that a \
+timestamp was not found proves nothing.
 """)
 
 FILE_FAULTS = {

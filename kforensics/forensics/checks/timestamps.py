@@ -28,21 +28,34 @@ CODES = codes("""
 ts-future warning
 A timestamp lies after the time at which the files were copied.
 Retention by time never deletes such a segment, and a producer is never forgotten: set message.timestamp.after.max.ms.
+why: Retention by time goes by the largest timestamp of a segment, so that it stays until that time has come. An \
+idempotent producer does not expire either.
+innocent: A client that counts in micro- or nanoseconds. The copy is younger than it was taken for.
 
 ts-ancient info
 A batch has a create time long before that of the batch in front of it.
 Retention by time may delete its segment at once; see whether data is being imported.
+why: With create time the clock is that of the client, or of the data itself. Retention may remove the segment at its \
+next run, and a broker forgets the producer at once.
+innocent: An import of old data.
 
 ts-missing info
 Batches have no timestamp.
+why: Such records have no time to be found by; the time index has no entry for them.
+innocent: Old clients.
 
 ts-append-regressed info
 Log append time goes back by more than clocks of brokers should differ.
 See to the time service of the brokers.
+why: The leader wrote down its own clock, and the clock went back, usually because another broker with another clock \
+became leader.
+innocent: A change of leader, or a clock that was corrected.
 
 ts-type-mixed info
 The log holds create times and log append times.
 Ask each batch what its timestamps mean; message.timestamp.type was changed.
+why: One half is told by clients, the other one by brokers; comparing them leads nowhere.
+innocent: The configuration of the topic was changed.
 """)
 
 NO_TIMESTAMP = -1

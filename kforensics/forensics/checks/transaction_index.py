@@ -39,10 +39,17 @@ CODES = codes(f"""
 txnindex-corrupt error
 A transaction index holds what no broker writes.
 Rebuild the replica of {{topic}}-{{partition}} from a peer, or {FORCE_RECOVER}.
+why: Which aborted transactions to hide is sent to consumers from this file. If it cannot be read, a fetch with \
+read_committed fails or hides the wrong records.
+innocent: A copy of a running broker, if it is the end that is torn.
 
 txnindex-lso-mismatch info
 The last stable offset in an entry is neither the one a leader writes nor the one a follower may write.
 Too small a value costs time. With too large a one brokers may pass over later entries; then {FORCE_RECOVER}.
+why: A broker stops looking for aborted transactions at the first entry whose last stable offset is beyond what was \
+asked for. Too large a value therefore hides later entries, too small a one costs time.
+innocent: A follower computes it when it takes in a batch, a leader when it writes the marker: both values are \
+accepted. What is unknown of the head of the log makes it uncertain.
 """)
 
 NOTHING = -1

@@ -25,26 +25,51 @@ CODES = codes("""
 txn-duration-excessive warning
 A transaction lasted longer than its coordinator should have let it.
 See whether the transaction coordinator was available in that time.
+why: A transaction that its producer leaves open is aborted at its timeout. One that lasted longer had no coordinator \
+at the time, or one that could not reach the partitions.
+innocent: Timestamps of data are the client's word, so a transaction with old data in it looks long. The limit of a \
+two-phase commit is none.
 
 txn-aborted-rate-high warning
 A large share of the transactions was aborted.
 Look into the logs of the producers: timeouts, and two of them with one transactional id that fence each other.
+why: Work is done and thrown away. Usually transactions last longer than their timeout, or two instances with one \
+transactional id take it from each other.
+innocent: Test traffic, or one storm of timeouts in otherwise quiet times.
 
 txn-epoch-mixed error
 A transaction holds data of more than one producer epoch.
 Treat the part with the lower epoch as a hanging transaction that the next one swallowed.
+why: A new epoch means that the producer was fenced or began anew, and its old transaction was to be ended first. Here \
+no marker stands between the two, so that both share the fate of the later one: data that should have been aborted may \
+have been committed, or the other way round.
+innocent: A cleaner of before 3.3 took away the marker that stood between. Where the head of the log is missing, the \
+marker may be in it.
 
 txn-nontxn-inside critical
 A producer wrote a batch without a transaction inside its own open transaction.
 No broker can load this log after an unclean stop: keep a replica that can be loaded, and build this one again.
+why: A leader refuses such a batch, and so does every broker that replays the log after an unclean stop: it then fails \
+to load the partition. Either the marker between is lost, or the bytes of the batch are not those that were written.
+innocent: A cleaner of before 3.3 took the marker away. A flipped bit in the attributes of the batch; its checksum \
+would fail.
 
 txn-foreign-data-absorbed critical
 Data of another transaction was committed with this one.
 Compare the records up to the change of the epoch with the source; the application may have to repeat its work.
+why: A transaction left data that nobody ended, and the next one of the same producer did: its COMMIT now stands for \
+data that should have been aborted, or its ABORT hides data that was committed. Consumers cannot tell.
+innocent: None with transaction version 2. Before it, clocks that differ and timestamps set by clients may make a \
+batch look as if it came too early.
 
 txn-write-after-marker error
 Data arrived after the transaction it belongs to had been ended.
 If it is still open it hangs; if the marker of a later transaction ended it, it shares the fate of that one.
+why: A request of the producer was delayed on the network and arrived when the coordinator had already written the \
+marker, for example after a timeout. Brokers from 4.0 on, with transaction version 2, do not let it in. Its data opens \
+a transaction that nobody knows of.
+innocent: The producer had enlisted the partition for its next transaction already, and the log of the coordinator is \
+not here to say so.
 """)
 
 

@@ -39,14 +39,26 @@ CODES = codes(f"""
 txnindex-missing-entry critical
 An aborted transaction has data on disk and no entry in a transaction index: consumers with read_committed receive it.
 Move the leadership to a replica whose index is right; then {FORCE_RECOVER}. Deleting the .txnindex alone does not help.
+why: Consumers hide what the index names, not what markers say. Without the entry they receive the records of a \
+transaction that was aborted. It is what a cleaner with KAFKA-13727 leaves, or a file that was lost or rebuilt from \
+the wrong state.
+innocent: The marker was written after the index had been copied. The cleaner has emptied the transaction, and no \
+record is left to hide.
 
 txnindex-extra-entry error
 A transaction index names an aborted transaction that the log does not have: what it covers is hidden from consumers.
 Move the leadership to a replica whose index is right; then {FORCE_RECOVER}.
+why: Consumers hide all that the producer wrote from the first offset of the entry up to its next ABORT. If that was \
+committed, they miss it.
+innocent: Marker and data were cleaned away, and the entry goes with the next pass. Up to 2.7 brokers wrote an entry \
+for an ABORT that ended nothing. The head of the log was deleted.
 
 visibility-mismatch critical
 Consumers with read_committed receive records of aborted transactions, or do not receive records of committed ones.
 As for the findings about the transaction index. Find out who has read {{topic}}-{{partition}} meanwhile.
+why: It is what the wrong entries of the transaction index come to: the algorithm of a consumer was run over the \
+index, and the result held against the markers, record by record.
+innocent: None of its own: it follows from the findings about the index.
 """)
 
 # A copy of a log directory is thought to take no longer than this.

@@ -20,9 +20,13 @@ __all__ = ["CODES", "findings"]
 CODES = codes("""
 atomicity-unverifiable info
 Whether transactions ended the same in a partition cannot be told from the files on hand.
+why: A partition that the transaction lists, or the time in question, is not among the files.
+innocent: Always: it is no fault of the cluster.
 
 eos-commit-without-output info
 Transactions of an id were committed that hold offsets of groups and no output.
+why: The transaction was begun to write and only moved the group's offsets on.
+innocent: Input that was filtered away is committed like this.
 """)
 
 

@@ -23,14 +23,24 @@ CODES = codes("""
 marker-partition-unlisted error
 A partition has a marker, and no transaction of its producer lists it.
 See whether two coordinators had the same transactional id.
+why: A coordinator writes markers only where the transaction was enlisted. This one has a sender that knew of another \
+transaction.
+innocent: An operator's abort. The list was lost with a record that the cleaner took, or the record with it came after \
+the copy.
 
 marker-outside-window warning
 A marker was written before its transaction was decided, or after it was complete.
 See whether it ended the next transaction of the producer.
+why: Markers are sent after the decision and before the completion. One that came late through the network may have \
+ended the next transaction before its time; then it is worse.
+innocent: Clocks of brokers differ. It was sent again after a failover of the coordinator.
 
 marker-coordinator-epoch-mismatch warning
 A marker has a coordinator epoch that its coordinator did not have while the transaction was ending.
 Nothing, unless there is a marker that says the contrary too.
+why: A marker bears the epoch of the coordinator that sent it. This one comes from another one than those that were in \
+charge.
+innocent: An operator's abort, or a marker that belongs to a neighbouring transaction of the same epoch.
 """)
 
 

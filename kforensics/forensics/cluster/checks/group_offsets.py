@@ -27,31 +27,52 @@ CODES = codes("""
 eos-offset-regressed warning
 A transaction committed a lower offset of a group than the one before it.
 What lies between was processed twice: look at the output.
+why: A group that goes back reads the records between a second time; if they had been committed with their output, the \
+output is there twice.
+innocent: Somebody reset the offsets, the topic was created anew, or the group began from an older state of its own.
 
 eos-zombie-commit error
 Two producers commit the same offset of a group by turns.
 Old clients do not fence by group (KIP-447): see whether two members worked on the same partition.
+why: Two members believed to own the partition, and each committed what it had processed. With the fencing of groups \
+(KIP-447) the older one is refused.
+innocent: Rebalances to and fro; then offsets go up.
 
 eos-mixed-commit-modes warning
 The same offset of a group is committed with transactions and without.
 See whether a consumer of the group has enable.auto.commit on.
+why: Commits outside of transactions take effect at once, those inside at the marker, and the later one in the log \
+wins. So offsets can run ahead of the output.
+innocent: An operator reset the offsets, or the application was migrated.
 
 eos-offset-beyond-log error
 A group has committed an offset that the partition does not reach.
 The consumer will start where auto.offset.reset says: see what the partition has lost.
+why: The partition has lost records that the group has already processed, or it is another partition of the same name. \
+New records below that offset will not be read.
+innocent: The partition was copied before the commit. An operator set the offset.
 
 eos-offset-beyond-lso info
 A group has committed an offset beyond the last stable offset of the partition.
+why: The group has processed records of transactions that were not committed yet. For exactly-once the consumer needs \
+isolation.level=read_committed.
+innocent: A group with read_uncommitted, on purpose.
 
 eos-offsets-pending critical
 An open transaction holds offsets of groups: they cannot be fetched as stable.
 Confirm with kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} \
 --partition {partition}; if it is listed, end it with kafka-transactions.sh --bootstrap-server <host:port> abort \
 --topic {topic} --partition {partition} --start-offset {first_offset}.
+why: As long as the transaction is open, its offsets are neither there nor not there; a consumer that starts gets \
+UNSTABLE_OFFSET_COMMIT again and again and does not begin.
+innocent: It was in flight when the files were copied.
 
 group-wrong-partition critical
 A group has records in a partition that its name does not lead to.
 See whether the number of partitions of the topic was changed: then the offsets of every group are split.
+why: A coordinator finds a group by the hash of its name and the number of partitions. If that was changed, groups \
+begin without their offsets.
+innocent: Another number of partitions than was assumed; it can be given.
 """)
 
 # So many groups are named in a message.

@@ -28,6 +28,10 @@ Nobody will ever end this transaction: no coordinator knows its producer.
 Confirm with kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} \
 --partition {partition}; if it is listed, end it with kafka-transactions.sh --bootstrap-server <host:port> abort \
 --topic {topic} --partition {partition} --start-offset {first_offset}.
+why: It hangs as with txn-hanging, and no coordinator has the producer id, so that nothing can be found out about the \
+application. The client never registered, or the state of the coordinator is lost.
+innocent: Some partitions of __transaction_state are not among the files. If the id has expired, the transaction hangs \
+all the same.
 """)
 # Codes of families that judge a partition alone.
 BORROWED = {

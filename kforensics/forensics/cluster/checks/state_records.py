@@ -24,14 +24,22 @@ CODES = codes("""
 txnlog-wrong-partition critical
 A transactional id has records in a partition that its name does not lead to.
 See whether the number of partitions of the topic was changed: then the state of every id is split.
+why: A coordinator finds an id by the hash of its name and the number of partitions. If that number was changed, the \
+old records are with another coordinator than the new ones, and two of them decide on the same id.
+innocent: Another number of partitions than was assumed; it can be given.
 
 txnlog-unparsable error
 A record of a coordinator cannot be read.
 Up to 4.2 a broker that meets it stops loading the partition; since 4.3 it goes on with an older record of the id. \
 Keep the segment.
+why: What the coordinator does not understand it does not know: an id may be missing, or an older state of it holds.
+innocent: A release later than this tool. Keys of a type that brokers pass over.
 
 txnlog-timeout-too-large info
 A transactional id has a longer timeout than brokers allow.
+why: Brokers refuse a timeout above transaction.max.timeout.ms when the producer starts. With a longer one a \
+transaction may stay open longer than anybody expects.
+innocent: The limit was lowered later. A producer of a two-phase commit has no limit.
 """)
 
 # What a producer of a two-phase commit has, whose transactions are never timed out (KIP-939).

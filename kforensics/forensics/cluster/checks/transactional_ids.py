@@ -20,13 +20,22 @@ CODES = codes("""
 txnlog-fencing-loop warning
 Producers with the same transactional id take it from one another, and none commits.
 See which applications use the id: each instance needs one of its own.
+why: Whoever starts with a transactional id fences the one before. Two instances with the same one do that by turns, \
+and neither gets to commit.
+innocent: One application that crashes and starts again.
 
 txnlog-id-churn info
 Many transactional ids were used once only.
+why: Ids with a random part cannot fence those that went before, so that a crashed instance blocks its partitions \
+until the timeout. Each id is kept for a week.
+innocent: Kafka Streams with exactly_once_v1 and the pools of Flink's sink make ids like this.
 
 pid-two-ids critical
 Two transactional ids have the same producer id.
 See whether the files come from two clusters; if not, the controller has given out producer ids twice.
+why: Blocks of producer ids are given out once per cluster. If two ids share one, their sequences, epochs and markers \
+get mixed up in every partition that both write to.
+innocent: The files come from two clusters.
 """)
 
 # Codes of families that judge a partition alone.

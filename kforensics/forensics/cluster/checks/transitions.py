@@ -25,22 +25,38 @@ CODES = codes("""
 txnlog-illegal-transition error
 A transactional id took a state that does not follow from the one before.
 Keep the segment: this is material for a bug report.
+why: A coordinator only takes steps from a fixed table: Ongoing, Prepare, Complete and so on. Another step says that \
+records are missing between, or that two coordinators wrote.
+innocent: The record before was stored but not acknowledged in time, so that the coordinator went on from the one \
+before it. A later release may have other rules.
 
 txnlog-prepare-flip error
 The end of a transaction was decided twice, and not the same.
 See whether markers of the first decision were sent: then the transaction is committed in part.
+why: Once a decision is written, it stands, and markers go out. Where the other decision follows, some partitions may \
+have been committed and others aborted.
+innocent: The first decision was stored but not acknowledged in time, and the coordinator never acted on it. If there \
+is no marker of it anywhere, that is what happened.
 
 txnlog-epoch-regressed error
 The epoch of a transactional id fell.
 Compare the leader epochs of the two batches: a coordinator that had been replaced may have written the second one.
+why: For one producer id the epoch of a transactional id only rises. A lower one was written by a coordinator that had \
+been replaced and did not know it.
+innocent: None: an id that was removed and taken anew gets another producer id.
 
 txnlog-pid-reused error
 A transactional id went back to a producer id that it had given up.
 Compare the leader epochs of the two batches: a coordinator that had been replaced may have written the second one.
+why: A producer id that was given up is never used again. Whoever wrote it knew only an old state.
+innocent: None known.
 
 txnlog-transient-state error
 A record holds a state that a coordinator only has in memory, or none at all.
 Keep the segment: this is material for a bug report.
+why: Dead and PrepareEpochFence are states of a moment, in memory; no release writes them. Nobody can say what the id \
+is at.
+innocent: A state that a later release has.
 """)
 
 

@@ -27,11 +27,18 @@ The end of a transaction was decided long ago, and is still not everywhere.
 Ask with kafka-transactions.sh --bootstrap-server <host:port> describe --transactional-id <id>, which lists the \
 partitions without a marker. If they are well, move the leadership of that partition of __transaction_state: the new \
 coordinator sends all markers again.
+why: The decision is written and markers are still owed. Until the last partition has its marker, the id can begin \
+nothing new, and partitions without one hold back consumers. The coordinator tries for ever, unless a partition \
+refuses the marker; then it gives up silently (KAFKA-9777, KAFKA-16352).
+innocent: Some partition has no leader, or the coordinator is down. Neither can be seen in a log.
 
 txnlog-ongoing-overdue error
 A transaction goes on beyond its timeout.
 Ask with kafka-transactions.sh --bootstrap-server <host:port> describe --transactional-id <id>; a new producer with \
 the same id ends it.
+why: A coordinator looks every ten seconds for transactions beyond their timeout and aborts them. That it did not \
+means that it was not there, or that it cannot raise the epoch any more.
+innocent: A producer of a two-phase commit. The log of the coordinator was copied earlier than the rest.
 """)
 
 # Codes of families that judge a partition alone.

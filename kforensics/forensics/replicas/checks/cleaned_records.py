@@ -21,10 +21,15 @@ CODES = codes("""
 replica-record-divergence critical
 Where a cleaner has been, replicas have different records at the same offset.
 Keep copies of all replicas of {topic}-{partition}, decide by the leader epochs which is right, and build the others.
+why: A cleaner removes records and changes none. So one of the replicas was written to differently.
+innocent: None: a record that is missing on one side only is not counted.
 
 replica-key-divergence error
 After cleaning, a key has another newest record on one replica than on another one.
 Build the replica of {topic}-{partition} again that has lost the record, or write the right value of the key once more.
+why: Cleaners go at different times but keep the newest record of each key. A key whose newest one is missing on one \
+replica has lost its value there, or has been given an old one back.
+innocent: A tombstone that both have dropped, where the record it was for was kept by one of them.
 """)
 
 RECORD, KEY = CODES.values()

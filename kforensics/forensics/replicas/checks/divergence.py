@@ -27,6 +27,10 @@ CODES = codes("""
 replica-divergence critical
 Replicas have different batches at the same offsets.
 Keep copies of all replicas of {topic}-{partition}, decide by the leader epochs which is right, and build the others.
+why: Followers copy byte for byte, so that replicas differ only after an unclean election, with a tail that was never \
+cut, or by damage. Consumers get one or the other, depending on who leads.
+innocent: A tail above the high watermark that was not cut yet, of a lower leader epoch on one side: it goes when the \
+replica follows again.
 """)
 
 SAID = (Kind.DIVERGED, Kind.LEADER_EPOCH, Kind.DAMAGED, Kind.MISSING)

@@ -19,12 +19,19 @@ CODES = codes("""
 replica-truncated warning
 A replica ends before what another one knows to be committed.
 See that the replica is not in sync, and that no unclean election makes it the leader: the difference would be lost.
+why: What was committed was on all replicas in sync. One that ends before was not in sync, or has lost something. If \
+it leads, the others cut off what they have more.
+innocent: It was out of sync and left behind, or its files were copied earlier.
 
 replica-lag info
 A replica ends before another one, and behind all that is known to be committed.
+why: It is behind, as followers are, and will catch up.
+innocent: It was copied earlier than the other one.
 
 replica-start-differs info
 Replicas begin at different offsets, as retention runs on each broker for itself.
+why: What lies before the later of the two starts cannot be compared.
+innocent: Each broker deletes old segments by itself.
 """)
 
 

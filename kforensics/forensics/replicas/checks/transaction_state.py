@@ -22,10 +22,16 @@ CODES = codes("""
 replica-txn-state-divergence error
 Replicas disagree on a transaction: on what is open, on how it ended, or on where it began.
 Keep the replica of {topic}-{partition} whose open transactions agree with the coordinator's log; build the others.
+why: Replicas have the same batches and should come to the same transactions. Where they do not, one of them has lost \
+a marker to its cleaner, or a piece of its log, and the last stable offset jumps with the next change of leader.
+innocent: The logs begin at different offsets, and the transaction before both.
 
 lso-regressed warning
 A replica that ends where another one does has a lower last stable offset.
 Compare the open transactions of both; a restart of the broker with the wrong state makes it read its log again.
+why: The last stable offset only rises, except where a replica with another opinion takes over. If this one becomes \
+leader, consumers wait for a transaction that has ended for others.
+innocent: The logs begin at different offsets. The logs were cut after a change of leader.
 """)
 
 STATE, REGRESSED = CODES.values()
