@@ -17,6 +17,7 @@ from kforensics.forensics.examine import examine
 from kforensics.forensics.families import FAMILIES, GROUPS
 from kforensics.forensics.findings import Severity
 from kforensics.forensics.judgement import findings_of, noters_of
+from kforensics.forensics.keys.families import KEY_FAMILIES
 from kforensics.forensics.partition import Partition
 from kforensics.forensics.replicas.families import REPLICA_FAMILIES
 from kforensics.forensics.rules import Rules
@@ -45,6 +46,7 @@ EVERY = [
     *((family, "tests.forensics.checks") for family in FAMILIES),
     *((family, "tests.forensics.cluster.checks") for family in CLUSTER_FAMILIES),
     *((family, "tests.forensics.replicas.checks") for family in REPLICA_FAMILIES),
+    *((family, "tests.forensics.keys.checks") for family in KEY_FAMILIES),
 ]
 families = pytest.mark.parametrize(("family", "tests"), EVERY, ids=[_name(family) for family, _ in EVERY])
 

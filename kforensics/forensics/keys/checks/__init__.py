@@ -1,0 +1,1 @@
+"""Families of findings on the keys of a topic."""

@@ -1,0 +1,189 @@
+"""Which partition counts explain where the keys of a topic lie.
+
+A key that the default partitioner has placed lies in partition ``murmur2(key) mod count``, with the count of its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from kforensics.forensics.keys.summary import KeySummary
+from kforensics.forensics.keys.topic_metadata import PartitionCount, TopicMetadata
+from kforensics.forensics.replay.results import Records
+from kforensics.parsers.content_hash import mixed
+
+__all__ = ["CountSource", "Placing", "Sample", "placing_of", "sample_of"]
+
+# Rows of each partition by which counts are guessed.
+SAMPLE = 4_096
+# A count that nobody told is looked for up to here.
+MOST_PARTITIONS = 1_024
+# A count that nobody told must explain this share of the keys that none else does, and of so many keys at least.
+EXPLAINED, LEAST_KEYS = 0.9, 8
+# Below this share, over what chance would give, the keys follow another rule.
+FOLLOWED = 0.5
+DICE = 1 << 12
+# Where one count before does not do, two are looked for, up to so many partitions and by so many keys.
+MOST_TWICE, LOOKED_AT = 64, 512
+
+
+class CountSource(StrEnum):
+    """Who says how many partitions a topic has."""
+
+    GIVEN = "given"
+    METADATA = "metadata"
+    # Keys lie as with more partitions than are here.
+    KEYS = "keys"
+    # The highest partition on hand; there may be more.
+    PARTITIONS = "partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Some keys of a topic.
+
+    Attributes:
+        murmur: Kafka's hash of each.
+        partition: where it lies.
+    """
+
+    murmur: Records
+    partition: Records
+
+    def fits(self, count: int) -> Records:
+        """Return which of them lie where they do with so many partitions."""
+        found: Records = self.murmur % count == self.partition
+        return found
+
+    def taken(self, which: Records) -> Sample:
+        """Return some of them."""
+        return Sample(self.murmur[which], self.partition[which])
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """How the keys of a topic were placed, as far as their places tell.
+
+    Attributes:
+        counts: partition counts, the oldest first; the last one is today's.
+        source: who says so.
+        follows: whether the default partitioner placed most keys, None if that cannot be told: with one partition every
+            key is right.
+        share: of the keys that lie where one of the counts would have them.
+        by_chance: what that share would be if they lay anywhere.
+        keys: how many were looked at.
+    """
+
+    counts: tuple[PartitionCount, ...]
+    source: CountSource
+    follows: bool | None
+    share: float
+    by_chance: float
+    keys: int
+
+    @property
+    def count(self) -> int:
+        """How many partitions there are today."""
+        return self.counts[-1].count
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The counts alone."""
+        return tuple(one.count for one in self.counts)
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether there were fewer once."""
+        return len(self.counts) > 1
+
+    def eras(self, murmur: Records, partition: Records) -> tuple[Records, Records]:
+        """Return for each key the numbers of the oldest and the newest count it is right with, -1 if with none."""
+        oldest, newest = np.full(len(murmur), -1), np.full(len(murmur), -1)
+        for number, count in enumerate(self.numbers):
+            is_right = murmur % count == partition
+            newest[is_right] = number
+            oldest[is_right & (oldest < 0)] = number
+        return oldest, newest
+
+
+def sample_of(summaries: Sequence[KeySummary]) -> Sample:
+    """Return some keys of each partition, as good as drawn by lot."""
+    some = [(summary.number, summary.sample(SAMPLE)) for summary in summaries]
+    murmur = np.concatenate([np.empty(0, "i8"), *(rows["murmur"] for _, rows in some)])
+    numbers = [np.full(len(rows), number) for number, rows in some]
+    return Sample(murmur, np.concatenate([np.empty(0, "i8"), *numbers]))
+
+
+def placing_of(
+    sample: Sample, supplied: Sequence[int], given: int | None = None, metadata: TopicMetadata | None = None
+) -> Placing:
+    """Return which partition counts explain where keys lie.
+
+    Args:
+        sample: some keys of the topic.
+        supplied: numbers of the partitions on hand, one at least.
+        given: how many partitions there are today, as the user says; None if nobody does.
+        metadata: what the cluster's metadata says, None if it is not there.
+    """
+    counts, source = _told(supplied, given, metadata)
+    if source is CountSource.PARTITIONS:
+        larger = _larger(sample, counts[-1].count)
+        counts, source = ((PartitionCount(larger),), CountSource.KEYS) if larger else (counts, source)
+    if len(counts) == 1 and source is not CountSource.METADATA:
+        counts = (*_earlier(sample, counts[0].count), *counts)
+    right = np.logical_or.reduce([sample.fits(one.count) for one in counts])
+    share = float(right.mean()) if len(right) else 0.0
+    chance = _chance(supplied, [one.count for one in counts])
+    follows = None if not len(right) or chance == 1 else (share - chance) / (1 - chance) >= FOLLOWED
+    return Placing(counts, source, follows, share, chance, len(right))
+
+
+def _told(
+    supplied: Sequence[int], given: int | None, metadata: TopicMetadata | None
+) -> tuple[tuple[PartitionCount, ...], CountSource]:
+    if metadata is not None and metadata.partition_counts and given in (None, metadata.partition_counts[-1].count):
+        return metadata.partition_counts, CountSource.METADATA
+    if given is not None:
+        return (PartitionCount(given),), CountSource.GIVEN
+    return (PartitionCount(max(supplied) + 1),), CountSource.PARTITIONS
+
+
+def _larger(sample: Sample, least: int) -> int | None:
+    """Return the largest count that nearly all keys go with, None if that is no more than there must be."""
+    if len(sample.murmur) < LEAST_KEYS:
+        return None
+    every = range(MOST_PARTITIONS, least, -1)
+    return next((count for count in every if sample.fits(count).mean() >= EXPLAINED), None)
+
+
+def _earlier(sample: Sample, count: int) -> list[PartitionCount]:
+    """Return the fewest counts before one that explain the keys which it does not, the oldest first."""
+    left = sample.taken(np.flatnonzero(~sample.fits(count))[:LOOKED_AT])
+    if len(left.murmur) < LEAST_KEYS:
+        return []
+    below = range(min(count, MOST_PARTITIONS) - 1, 0, -1)
+    fits = {older: left.fits(older) for older in below}
+    best = next((older for older in below if fits[older].mean() >= EXPLAINED), None)
+    if best is not None:
+        return [PartitionCount(best)]
+    pairs = ((older, newer) for newer in below[-MOST_TWICE:] for older in range(newer - 1, 0, -1))
+    both = next((pair for pair in pairs if _explain(fits, pair)), ())
+    return [PartitionCount(older) for older in both]
+
+
+def _explain(fits: Mapping[int, Records], pair: tuple[int, int]) -> bool:
+    """Whether nearly all keys go with one of two counts, and each is needed for many."""
+    older, newer = (fits[one] for one in pair)
+    alone = min(int((older & ~newer).sum()), int((newer & ~older).sum()))
+    return alone >= LEAST_KEYS and bool((older | newer).mean() >= EXPLAINED)
+
+
+def _chance(supplied: Sequence[int], counts: Sequence[int]) -> float:
+    """Return the share of keys that would lie right if each lay anywhere, with any hash."""
+    thrown = (mixed(np.arange(DICE, dtype="u8")) >> np.uint64(33)).astype("i8")
+    right = [np.logical_or.reduce([thrown % count == number for count in counts]).mean() for number in set(supplied)]
+    return float(np.mean(right))

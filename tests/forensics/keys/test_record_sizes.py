@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kforensics.forensics.keys.key_columns import KeyColumns, key_columns
+from kforensics.forensics.keys.record_sizes import record_sizes
+from kforensics.forensics.replay.results import Records
+from kforensics.parsers.batch_columns import BatchColumns
+from kforensics.parsers.batch_reader import batch_chunks
+from kforensics.parsers.file_rows import Reading
+from kforensics.parsers.kernels.choice import Choice, kernels_for, no_kernels
+from kforensics.parsers.source import open_source
+from tests.forensics.cases import SAMPLES, partitions_under
+from tests.forensics.keys.topics import summaries_in
+
+RECORDS = SAMPLES / "records"
+CODECS = ("gzip", "snappy", "lz4", "zstd")
+HEADER = 61
+
+
+def _totals(folder: Path, name: str) -> list[int]:
+    (summary,) = summaries_in(folder, name)
+    return [int(summary.producers[field].sum()) for field in ("records", "plain_bytes", "stored_bytes")]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_compressed_records_take_what_the_same_ones_take_uncompressed(codec: str) -> None:
+    """Each record names the codec twice, so they are not quite the same."""
+    records, plain, stored = _totals(RECORDS, "codec-none")
+    assert plain == stored
+    found, of_compressed, compressed = _totals(RECORDS, f"codec-{codec}")
+    assert found == records
+    assert of_compressed == plain + 2 * (len(codec) - len("none")) * records
+    assert compressed < of_compressed
+
+
+@pytest.mark.parametrize("kernels", ["never", "always"])
+@pytest.mark.parametrize("name", ["headers-0", "nulls-0", "blocks-none-0", "idempotent-1"])
+def test_sizes_are_those_of_the_bytes_on_disk(name: str, kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KFORENSICS_KERNELS", kernels)
+    (partition,) = partitions_under(RECORDS / "broker-1" / name)
+    choice: Choice = no_kernels if kernels == "never" else kernels_for
+    (found,) = partition.segments
+    with open_source(found.path) as source:
+        (batches,) = batch_chunks(source, 0, print, choice)
+    sizes = np.zeros(len(batches), "i8")
+    for columns in key_columns(found, Reading(records=True), choice, 0):
+        np.add.at(sizes, np.searchsorted(batches.position, columns.position), _sizes(columns, batches))
+    plain = batches.attributes & 7 == 0
+    assert plain.any()
+    assert sizes[plain].tolist() == (batches.size - HEADER)[plain].tolist()
+
+
+def _sizes(columns: KeyColumns, batches: BatchColumns) -> Records:
+    batch = np.searchsorted(batches.position, columns.position)
+    first = np.searchsorted(columns.position, columns.position)
+    return record_sizes(
+        columns.key_size,
+        columns.value_size,
+        columns.header_size,
+        columns.offset - batches.base_offset[batch],
+        columns.timestamp - columns.timestamp[first],
+        batches.magic[batch],
+    )
