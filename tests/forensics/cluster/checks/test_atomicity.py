@@ -201,5 +201,6 @@ def test_a_marker_of_a_transaction_that_the_cleaner_took(tmp_path: Path) -> None
     forge_coordinator(tmp_path, {0: "a Ongoing 1 0 {t-0} @9 t 10", 20: rest}, first_dirty=20)
     forge(tmp_path, f"M 1 0 A 0 @0 {at(5)}")
     ((_, finding),) = found_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR))
-    assert (finding.code.name, str(finding.severity)) == ("atomicity-marker-missing", "warning")
+    assert (finding.code.name, str(finding.severity)) == ("atomicity-marker-missing", "critical")
+    assert finding.exactness is Exactness.APPROXIMATE
     assert finding.exactness is Exactness.APPROXIMATE
