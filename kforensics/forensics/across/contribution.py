@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -13,18 +13,22 @@ from kforensics.forensics.across.membership import Clusters
 from kforensics.forensics.case import CONSUMER_OFFSETS, Case
 from kforensics.forensics.cluster.cluster import coordinator_history, group_commits, is_coordinator
 from kforensics.forensics.cluster.commits import Commits
+from kforensics.forensics.cluster.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.cluster.history import History
 from kforensics.forensics.cluster.markers import Markers
 from kforensics.forensics.cluster.tables import COORDINATOR_TRANSACTIONS, GROUP_OFFSETS
 from kforensics.forensics.judgement import Judgement
+from kforensics.forensics.keys.topic_metadata import topics_in
 from kforensics.forensics.result_columns import Rows, RowStream
 from kforensics.forensics.row_file import RowFile
+from kforensics.parsers.log_names import METADATA_TOPIC
 from kforensics.parsers.tables import Table
 
 __all__ = ["PUT_OFF", "Contribution", "contributing"]
 
 # Rows that the coordinators may still change.
 PUT_OFF = ("partitions", "findings")
+INTERNAL = (TRANSACTION_STATE, CONSUMER_OFFSETS)
 BYTE = np.dtype("u1")
 
 
@@ -38,6 +42,7 @@ class Contribution:
         markers: the ends of its transactions; None for a coordinator's log.
         history: what a transaction coordinator wrote into it, None if none did.
         commits: the same of a group coordinator.
+        partition_counts: of the topics of both, if this is the cluster's metadata.
     """
 
     cluster: str
@@ -45,6 +50,7 @@ class Contribution:
     markers: Markers | None = None
     history: History | None = None
     commits: Commits | None = None
+    partition_counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def contributing(judgement: Judgement, case: Case, clusters: Clusters) -> Judgement:
@@ -79,11 +85,18 @@ def _added(alone: Contribution, case: Case, *, has_coordinators: bool) -> tuple[
     markers = Markers.of(case)
     if not has_coordinators:
         markers = replace(markers, marks=markers.marks[:0])  # nobody will ask for them
-    alone = replace(alone, markers=markers)
+    alone = replace(alone, markers=markers, partition_counts=_counts(case))
     if case.partition.place.topic != CONSUMER_OFFSETS:
         return alone, {}
     kept = _Kept(GROUP_OFFSETS)
     return replace(alone, commits=group_commits(case, kept.add)), kept.rows()
+
+
+def _counts(case: Case) -> dict[str, int]:
+    if case.partition.place.topic != METADATA_TOPIC:
+        return {}
+    topics = topics_in([case.partition]).values()
+    return {one.name: one.partition_counts[-1].count for one in topics if one.name in INTERNAL and one.partition_counts}
 
 
 class _Kept:

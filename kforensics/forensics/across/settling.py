@@ -8,7 +8,9 @@ from dataclasses import replace
 from functools import partial
 
 from kforensics.forensics.across.contribution import Contribution
+from kforensics.forensics.case import CONSUMER_OFFSETS
 from kforensics.forensics.cluster.cluster import ClusterJudgement, judge_cluster
+from kforensics.forensics.cluster.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.cluster.refuting import is_refuted
 from kforensics.forensics.findings import Finding
 from kforensics.forensics.judgement import CLEAN, Judgement, ranked
@@ -37,11 +39,16 @@ def settled(contributions: Iterable[Contribution], rules: Rules) -> Iterator[Jud
 
 
 def _settled(contributions: Sequence[Contribution], rules: Rules) -> Iterator[Judgement]:
+    told = (one for one in contributions if one.partition_counts)
+    newest = max(told, key=lambda one: one.judgement.log_end_offset or 0, default=None)
+    counts = newest.partition_counts if newest else {}
     found = judge_cluster(
         (one.history for one in contributions if one.history),
         (one.markers for one in contributions if one.markers),
         rules,
         commits=(one.commits for one in contributions if one.commits),
+        partition_count=counts.get(TRANSACTION_STATE),
+        offsets_partition_count=counts.get(CONSUMER_OFFSETS),
     )
     known_better: dict[Place, list[Finding]] = defaultdict(list)
     for place, finding in found.findings:

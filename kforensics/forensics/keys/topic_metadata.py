@@ -6,17 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kforensics.forensics.metadata_records import metadata_records
 from kforensics.forensics.partition import Partition
-from kforensics.parsers.batches import walk
-from kforensics.parsers.log_names import METADATA_TOPIC
-from kforensics.parsers.log_rows import records_of
-from kforensics.parsers.messages.records import decode_record
-from kforensics.parsers.rows import Batch, Record
-from kforensics.parsers.source import open_source
 
 __all__ = ["PartitionCount", "TopicMetadata", "topics_in"]
 
-CHECKPOINT = "checkpoint"
 TOPIC_RESOURCE = 2
 CLEANUP_POLICY, COMPACT = "cleanup.policy", "compact"
 WANTED = ("TopicRecord", "PartitionRecord", "ConfigRecord")
@@ -102,38 +96,7 @@ def topics_in(partitions: Iterable[Partition]) -> dict[str, TopicMetadata]:
     Raises:
         InputError: the metadata cannot be read.
     """
-    copies = [one for one in partitions if one.place.topic == METADATA_TOPIC and one.segments]
-    if not copies:
-        return {}
     found = _Reading()
-    for timestamp, kind, value in _records(max(copies, key=_reach)):
-        found.take(timestamp, kind, value)
+    for record in metadata_records(partitions, WANTED):
+        found.take(*record)
     return {topic.topic_id: topic for topic in found.topics()}
-
-
-def _reach(copy: Partition) -> tuple[int, int]:
-    return copy.segments[-1].base_offset or 0, copy.segments[-1].size
-
-
-def _records(metadata: Partition) -> Iterator[tuple[int | None, str, dict[str, Any]]]:
-    """Yield time, type and content of records; where the head is gone, those of a snapshot come first, without time."""
-    start = metadata.first_offset
-    snapshots = {one.base_offset or 0: one.path for one in metadata.others if one.kind == CHECKPOINT}
-    if start > 0 and (after := [offset for offset in snapshots if offset >= start]):
-        start = min(after)
-        for _, kind, value in _decoded(snapshots[start], 0):
-            yield None, kind, value
-    for segment in metadata.segments:
-        yield from _decoded(segment.path, start)
-
-
-def _decoded(path: str, start: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    with open_source(path) as source:
-        for batch in walk(source):
-            if not isinstance(batch, Batch) or batch.is_control or not batch.crc_valid or batch.last_offset < start:
-                continue
-            for record in records_of(source, batch):
-                if isinstance(record, Record):
-                    told = decode_record(METADATA_TOPIC, record.key, record.value)
-                    if told.type_name in WANTED and told.value is not None:
-                        yield record.timestamp, told.type_name, told.value

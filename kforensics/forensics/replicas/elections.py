@@ -6,23 +6,18 @@ sync is recorded as recovering in the very record that elects it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kforensics.forensics.metadata_records import metadata_records
 from kforensics.forensics.partition import Partition
-from kforensics.parsers.batches import walk
-from kforensics.parsers.log_names import METADATA_TOPIC
-from kforensics.parsers.log_rows import records_of
-from kforensics.parsers.messages.records import decode_record
-from kforensics.parsers.rows import Batch, Record
-from kforensics.parsers.source import open_source
 
 __all__ = ["Election", "elections_in"]
 
 RECOVERING = 1
 NO_LEADER, UNCHANGED = -1, -2
-CHECKPOINT = "checkpoint"
+WANTED = ("PartitionRecord", "PartitionChangeRecord")
 
 Key = tuple[str, int]
 
@@ -68,20 +63,16 @@ def elections_in(partitions: Iterable[Partition]) -> dict[Key, tuple[Election, .
     Raises:
         InputError: the metadata cannot be read.
     """
-    copies = [one for one in partitions if one.place.topic == METADATA_TOPIC and one.segments]
-    if not copies:
-        return {}
-    longest = max(copies, key=lambda one: (one.segments[-1].base_offset or 0, one.segments[-1].size))
     found: dict[Key, list[Election]] = {}
     known: dict[Key, _Registration] = {}
-    for timestamp, name, value in _changes(longest):
+    for timestamp, kind, value in metadata_records(partitions, WANTED):
         key = value["topicId"], value["partitionId"]
         before = known.get(key)
-        if name == "PartitionRecord":
+        if kind == "PartitionRecord":
             known[key] = _Registration(value["leaderEpoch"], tuple(value["isr"]))
         elif before is not None:
             known[key] = _merged(before, value)
-            if value["leader"] not in {NO_LEADER, UNCHANGED}:
+            if value["leader"] not in {NO_LEADER, UNCHANGED} and timestamp is not None:
                 found.setdefault(key, []).append(_election(known[key], before, timestamp, value))
     return {key: tuple(elections) for key, elections in found.items()}
 
@@ -95,26 +86,3 @@ def _merged(before: _Registration, value: Mapping[str, Any]) -> _Registration:
 def _election(after: _Registration, before: _Registration, timestamp: int, value: Mapping[str, Any]) -> Election:
     is_unclean = value.get("leaderRecoveryState") == RECOVERING
     return Election(after.leader_epoch, value["leader"], timestamp, before.in_sync, is_unclean)
-
-
-def _changes(metadata: Partition) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield time, type and content of the records on partitions; where the head is gone, a snapshot's come first."""
-    start = metadata.first_offset
-    snapshots = {one.base_offset or 0: one.path for one in metadata.others if one.kind == CHECKPOINT}
-    if start > 0 and (after := [offset for offset in snapshots if offset >= start]):
-        start = min(after)
-        yield from _records(snapshots[start], 0)
-    for segment in metadata.segments:
-        yield from _records(segment.path, start)
-
-
-def _records(path: str, start: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    with open_source(path) as source:
-        for batch in walk(source):
-            if not isinstance(batch, Batch) or batch.is_control or not batch.crc_valid or batch.last_offset < start:
-                continue
-            for record in records_of(source, batch):
-                if isinstance(record, Record):
-                    told = decode_record(METADATA_TOPIC, record.key, record.value)
-                    if told.type_name in {"PartitionRecord", "PartitionChangeRecord"} and told.value is not None:
-                        yield record.timestamp, told.type_name, told.value

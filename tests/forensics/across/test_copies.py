@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.across.copies import Copies, compared_copies, copies_among
+from kforensics.forensics.across.copies import Copies, compared_copies, copies_among, copies_of, elected_in
 from kforensics.forensics.across.membership import Clusters
 from kforensics.forensics.rules import Rules
 from tests.forensics.cases import SAMPLES, partitions_under
@@ -81,3 +82,24 @@ def test_a_copy_that_cannot_be_read_is_left_to_its_own_verdict(broken: str, tmp_
     log.unlink()
     judgement = compared_copies(found, RULES, workers=0)
     assert (judgement.findings, judgement.rows, judgement.is_counted) == ((), {}, False)
+
+
+def test_copies_can_be_taken_partition_by_partition() -> None:
+    """As tasks on workers do, which have the elections from elsewhere."""
+    partitions = partitions_under(SAMPLES / "replication")
+    clusters = Clusters.of(partitions)
+    elected = list(elected_in(partitions, clusters))
+    assert {one.topic for one in elected} >= {"unclean", "replicated", "durable"}
+    names = sorted({one.name for one in partitions})
+    some = [copies_of([one for one in partitions if one.name == name], clusters, elected) for name in names]
+    assert [copies for found in some for copies in found] == list(copies_among(partitions, clusters))
+
+
+def test_metadata_that_cannot_be_read_tells_of_no_election(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES / "replication", tmp_path / "copy")
+    partitions = partitions_under(tmp_path / "copy")
+    for log in (tmp_path / "copy").glob("*/__cluster_metadata-0/*.log"):
+        log.unlink()
+    clusters = Clusters.of(partitions)
+    assert list(elected_in(partitions, clusters)) == []
+    assert {one.elections for one in copies_among(partitions, clusters)} == {()}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,27 @@ def test_every_verdict_of_a_real_cluster_comes_once(scenario: str) -> None:
     first, later = _judged(SAMPLES / scenario)
     counted = [one.folder for one in (*first, *later) if one.is_counted]
     assert sorted(counted) == sorted(one.folder for one in partitions)
+
+
+def test_the_metadata_tells_how_many_partitions_coordinators_have() -> None:
+    partitions = [one for one in partitions_under(SAMPLES / "replication") if one.place.topic == "__cluster_metadata"]
+    clusters = Clusters.of(partitions_under(SAMPLES / "replication"))
+    asked = Asked(Rules(NOW), clusters=clusters)
+    told = {
+        tuple(found.contribution.partition_counts.items())
+        for found in (judged_whole(one, asked, workers=0) for one in partitions)
+        if found.contribution
+    }
+    truth = json.loads((SAMPLES / "replication" / "truth.json").read_text("utf-8"))["topics"]
+    assert told == {(("__transaction_state", len(truth["__transaction_state"])),)}
+
+
+def test_an_id_in_the_wrong_one_of_so_many_partitions_is_found(tmp_path: Path) -> None:
+    """Only who knows the count can say so of a single id."""
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0", partition=1)
+    _, later = _judged(tmp_path)
+    (contributed,) = (one.contribution for one in _judged(tmp_path)[0] if one.contribution)
+    told = replace(contributed, partition_counts={"__transaction_state": 5})
+    (verdict, _) = settled([told], Rules(NOW + DAY))
+    assert "txnlog-wrong-partition" in {one.code.name for one in verdict.findings}
+    assert "txnlog-wrong-partition" not in {one.code.name for found in later for one in found.findings}
