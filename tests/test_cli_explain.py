@@ -99,15 +99,49 @@ def test_an_aborted_record_and_its_marker_name_the_entry_of_the_index() -> None:
         (30, "compaction/broker-1/compact-0", "no batch holds offsets 27 to 53: the cleaner was there"),
         (3, "deletion/broker-1/retention-size-0", "has moved the log start offset to 6; its segment is gone"),
         (25, "deletion/broker-1/retention-size-0", "the log ends at offset 24"),
-        (12, "remote-storage/broker-1/tiered-0", "in remote storage, or was not copied"),
     ],
-    ids=["compacted", "deleted", "beyond", "remote"],
+    ids=["compacted", "deleted", "beyond"],
 )
 def test_what_is_missing_is_given_to_nobody(offset: int, folder: str, says: str) -> None:
     ended = explain("--offset", offset, SAMPLES / folder)
     assert ended.code == 0
     assert ended.lines[1].startswith("  given to nobody: ")
     assert says in ended.lines[1]
+
+
+def test_who_is_given_what_is_not_on_hand_cannot_be_told() -> None:
+    words = ("--offset", 12, SAMPLES / "remote-storage" / "broker-1" / "tiered-0")
+    lines = explain(*words).lines
+    assert lines[0].endswith("offset 12: not-on-hand (unverifiable)")
+    assert lines[1].startswith(
+        "  who is given it cannot be told here: the log begins at offset 9 as its checkpoint says"
+    )
+    (row,) = explain("--format", "ndjson", *words).objects
+    assert (row["read_uncommitted"], row["read_committed"]) == (None, None)
+
+
+def test_what_holds_a_record_back_is_told(tmp_path: Path) -> None:
+    folder = forge(tmp_path, "D 1 0 0-0 @0-0 T; D 2 3 7-7 @1-1 N")
+    lines = explain("--offset", 1, folder).lines
+    assert lines[:2] == [
+        "t-0 on broker 1, offset 1: held-back",
+        (
+            "  given to read_uncommitted consumers only: it is in no transaction, but it is not below the last stable"
+            " offset 0: the transaction of producer 1 from offset 0 on holds it"
+        ),
+    ]
+    (holder,) = (line for line in lines if line.startswith("  held back by: "))
+    assert "producer 1, offset 0, 1 batch, 1 record, begun 2023-11-14 22:13:20 UTC" in holder
+    assert any("producer 2, epoch 3, sequence 7, newest" in line for line in lines)
+
+
+def test_a_delete_horizon_is_told(tmp_path: Path) -> None:
+    log = {0: "plain @0-2 cnt 1", 3: "plain @3-3"}
+    folder = forge(tmp_path, log, compacted=True, horizons={0: 1_700_000_000_000})
+    lines = explain("--offset", 1, folder).lines
+    assert lines[0].endswith("offset 1: compacted")
+    assert "set its delete horizon" in lines[1]
+    assert any("delete horizon 2023-11-14 22:13:20 UTC" in line for line in lines)
 
 
 def test_the_same_sequences_elsewhere_are_told() -> None:
@@ -237,6 +271,18 @@ def test_a_replica_that_cannot_be_read_does_not_hide_the_others(subject: str, tm
     assert str(log) in ended.err
     with pytest.raises(InputError):
         kforensics.explain(tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    "words", [("--offset", 1), ("--producer-id", 1), ("--transactional-id", "a")], ids=["offset", "producer", "id"]
+)
+def test_where_nothing_can_be_read_the_words_are_not_to_blame(words: tuple[object, ...], tmp_path: Path) -> None:
+    log = file_of(forge(tmp_path, "D 1 0 0-1 @0-1 N", topic="__transaction_state"))
+    log.unlink()
+    os.mkfifo(log)
+    ended = explain(*words, tmp_path)
+    assert (ended.code, ended.out) == (3, b"")
+    assert str(log) in ended.err
 
 
 @pytest.mark.parametrize(

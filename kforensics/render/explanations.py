@@ -38,6 +38,8 @@ def offset_lines(story: OffsetStory) -> Iterator[str]:
     if story.transaction is not None:
         yield f"  transaction: {_transaction(story.transaction, story.paths)}"
     yield from _index(story)
+    if story.fate is Fate.HELD_BACK and story.bounds.holder is not None:
+        yield f"  held back by: {_transaction(story.bounds.holder, story.paths)}"
     for found in story.around:
         yield f"  aborted data may have stood there: {_transaction(found, story.paths)}"
     if story.snapshot is not None and story.batch is not None:
@@ -51,6 +53,8 @@ def offset_lines(story: OffsetStory) -> Iterator[str]:
 def _who(story: OffsetStory) -> str:
     if story.fate is Fate.CONTROL:
         return "given to no application"
+    if story.fate is Fate.NOT_ON_HAND:
+        return "who is given it cannot be told here"
     if story.read_committed:
         return "given to every consumer"
     return "given to read_uncommitted consumers only" if story.read_uncommitted else NOBODY
@@ -82,20 +86,27 @@ def _batch(batch: StoredBatch) -> str:
     kinds += ["transactional"] if header.is_transactional else []
     kinds += ["control"] if header.is_control else []
     kinds += [header.compression_type or f"codec {header.codec}"] if header.codec else []
+    horizon = header.delete_horizon_ms
+    kinds += [] if horizon is None else [f"delete horizon {moment(horizon)} UTC"]
     what = f", {', '.join(kinds)}" if kinds else ""
-    offsets = f"offset {header.last_offset}"
-    if batch.base_offset != header.last_offset:
-        offsets = f"offsets {batch.base_offset} to {header.last_offset}"
+    offsets = _offsets(batch.base_offset, header.last_offset)
     return f"{offsets}{count}{_producer(batch)}{what}, {_time(header.max_timestamp)}"
+
+
+def _offsets(first: int, last: int) -> str:
+    return f"offset {first}" if first == last else f"offsets {first} to {last}"
 
 
 def _producer(batch: StoredBatch) -> str:
     header = batch.header
     if batch.producer_id < 0:
         return ", no producer id"
-    sequences = f", sequences {header.base_sequence} to {header.last_sequence}"
-    counted = sequences if (header.base_sequence or 0) >= 0 else ""
-    return f", producer {batch.producer_id}, epoch {header.producer_epoch}{counted}"
+    who = f", producer {batch.producer_id}, epoch {header.producer_epoch}"
+    if (header.base_sequence or 0) < 0:
+        return who
+    if header.base_sequence == header.last_sequence:
+        return f"{who}, sequence {header.base_sequence}"
+    return f"{who}, sequences {header.base_sequence} to {header.last_sequence}"
 
 
 def _time(timestamp: int) -> str:
@@ -110,7 +121,8 @@ def _where(batch: StoredBatch) -> str:
 
 
 def _transaction(found: Any, paths: Sequence[str]) -> str:
-    offsets = f"offsets {'' if found['first_offset_exact'] else '<='}{found['first_offset']} to {found['last_offset']}"
+    first, last = int(found["first_offset"]), int(found["last_offset"])
+    offsets = _offsets(first, last) if found["first_offset_exact"] else f"offsets <={first} to {last}"
     size = f"{int(found['batches']):,} {'batch' if found['batches'] == 1 else 'batches'}"
     begun = "" if found["first_timestamp"] == NO_TIME else f", begun {moment(int(found['first_timestamp']))} UTC"
     facts = f"producer {found['producer_id']}, {offsets}, {size}, {amount(int(found['records']), 'record')}{begun}"
@@ -130,7 +142,7 @@ def _kind(found: Any) -> str:
 def _index(story: OffsetStory) -> Iterator[str]:
     if story.entry is not None:
         entry = story.entry
-        offsets = f"offsets {entry.first_offset} to {entry.last_offset}"
+        offsets = _offsets(entry.first_offset, entry.last_offset)
         where = f"byte {entry.position:#x} of {printable(entry.path)}"
         wrong = ", wrongly: it hides what was committed" if story.is_hidden_by_index else ""
         yield f"  transaction index: names {offsets} as aborted, at {where}{wrong}"

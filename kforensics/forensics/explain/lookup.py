@@ -64,7 +64,7 @@ class BatchLookup:
 
     def __init__(self, case: Case, kernels: Choice = kernels_for) -> None:
         self._case, self._kernels = case, kernels
-        self._firsts = np.maximum.accumulate(case.log.marks["base_offset"])
+        self._firsts = case.log.marks["base_offset"]
         self._chunks: dict[int, BatchColumns] = {}
         self._batch: StoredBatch | None = None
         self._records = Records({})

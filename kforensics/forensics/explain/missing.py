@@ -7,17 +7,21 @@ out again, and retention and DeleteRecords take the head of a log.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from kforensics.forensics.case import Case
 from kforensics.forensics.checks.structure import who_else_cleaned
 from kforensics.forensics.explain.lookup import Found
 from kforensics.forensics.explain.offset_story import Fate, Hole, StoredBatch
 from kforensics.forensics.findings import Exactness
+from kforensics.forensics.isolation import partition_of
+from kforensics.forensics.partition import LOG_START
 from kforensics.parsers.batch_columns import BatchColumns
+from kforensics.parsers.discover import FoundFile
 from kforensics.parsers.rows import Damage
 from kforensics.parsers.source import file_name
 
-__all__ = ["Reason", "hole_around", "out_of_bounds", "why_no_batch", "why_no_record"]
+__all__ = ["Reason", "Unnamed", "hole_around", "out_of_bounds", "why_no_batch", "why_no_record"]
 
 EXACT, APPROXIMATE, UNVERIFIABLE = Exactness.EXACT, Exactness.APPROXIMATE, Exactness.UNVERIFIABLE
 
@@ -37,26 +41,61 @@ class Reason:
     exactness: Exactness = EXACT
 
 
+class Unnamed:
+    """Segments that lie in the folder of a partition and are not among those on hand: nobody named them.
+
+    The folder is looked into when it is asked for the first time.
+
+    Args:
+        case: the partition.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+
+    @cached_property
+    def _all(self) -> dict[int, FoundFile]:
+        segments = self._case.partition.segments
+        beside = partition_of(segments[0]) if segments else None
+        return {one.base_offset or 0: one for one in (*segments, *(beside.segments if beside else ()))}
+
+    def reason(self, offset: int) -> Reason | None:
+        """Return why an offset is not on hand, if by its name such a segment may hold it; else None."""
+        base = max((one for one in self._all if one <= offset), default=None)
+        if base is None or base in {one.base_offset or 0 for one in self._case.partition.segments}:
+            return None
+        name = file_name(self._all[base].path)
+        why = f"it may be in {name}, which lies beside what was named; name the folder of the partition"
+        return Reason(Fate.NOT_ON_HAND, why, UNVERIFIABLE)
+
+
 def out_of_bounds(case: Case, offset: int) -> Reason | None:
     """Return why an offset is outside the log, None if it is not."""
     if offset >= case.log_end_offset:
         return _beyond(case)
-    if offset < case.partition.first_offset and offset >= _told_start(case):
+    first = case.partition.first_offset
+    if offset < first and offset >= _told_start(case):
         why = (
-            f"the log begins at offset {_told_start(case)} as its checkpoint says, and the files on hand at"
-            f" {case.partition.first_offset}: the rest is in remote storage, or was not copied"
+            f"the log begins at offset {_told_start(case)} as its checkpoint says, and the files on hand at {first}:"
+            " the rest is in remote storage, or was not copied"
         )
         return Reason(Fate.NOT_ON_HAND, why, UNVERIFIABLE)
-    if offset < case.log_start_offset:
-        gone = "its segment is gone" if offset < case.partition.first_offset else "its bytes are still on disk"
-        why = f"retention or DeleteRecords has moved the log start offset to {case.log_start_offset}; {gone}"
-        return Reason(Fate.DELETED, why)
-    return None
+    return _deleted(case, offset) if offset < case.log_start_offset else None
+
+
+def _deleted(case: Case, offset: int) -> Reason:
+    moved = f"retention or DeleteRecords has moved the log start offset to {case.log_start_offset}"
+    if offset >= case.partition.first_offset:
+        return Reason(Fate.DELETED, f"{moved}; its bytes are still on disk")
+    if LOG_START in case.partition.log_dir.checkpoints:
+        return Reason(Fate.DELETED, f"{moved}; its segment is gone")
+    why = f"the files on hand begin at offset {case.log_start_offset}, and {LOG_START} is not there to tell why"
+    return Reason(Fate.DELETED, why, APPROXIMATE)
 
 
 def _told_start(case: Case) -> int:
     """Return where the log begins as the checkpoint has it; without one, where its first segment does."""
-    told = case.partition.checkpoint("log-start-offset-checkpoint")
+    told = case.partition.checkpoint(LOG_START)
     return case.partition.first_offset if told is None else told
 
 

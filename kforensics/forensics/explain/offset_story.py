@@ -178,19 +178,19 @@ class OffsetStory:
     paths: tuple[str, ...] = ()
 
     @property
-    def read_uncommitted(self) -> bool:
-        """Whether a consumer that reads everything is given the record."""
-        return self.fate.is_data
+    def read_uncommitted(self) -> bool | None:
+        """Whether a consumer that reads everything is given the record; None if nothing on hand tells."""
+        return None if self.fate is Fate.NOT_ON_HAND else self.fate.is_data
 
     @property
-    def read_committed(self) -> bool:
-        """Whether a read_committed consumer is given the record.
+    def read_committed(self) -> bool | None:
+        """Whether a read_committed consumer is given the record; None if nothing on hand tells.
 
         Of what was aborted it knows by the transaction index alone: without an entry it is given that as well.
         """
-        if self.fate is Fate.VISIBLE:
-            return self.indexed is not True
-        return self.is_shown_by_index
+        if self.fate is Fate.NOT_ON_HAND:
+            return None
+        return self.is_shown_by_index or (self.fate is Fate.VISIBLE and not self.is_hidden_by_index)
 
     @property
     def is_shown_by_index(self) -> bool:

@@ -10,7 +10,14 @@ import numpy as np
 from kforensics.forensics.case import Case
 from kforensics.forensics.explain.evidence import aborted_entry, batches_of_same_sequence, next_snapshot
 from kforensics.forensics.explain.lookup import BatchLookup
-from kforensics.forensics.explain.missing import Reason, hole_around, out_of_bounds, why_no_batch, why_no_record
+from kforensics.forensics.explain.missing import (
+    Reason,
+    Unnamed,
+    hole_around,
+    out_of_bounds,
+    why_no_batch,
+    why_no_record,
+)
 from kforensics.forensics.explain.offset_story import Fate, LogBounds, OffsetStory, StoredBatch
 from kforensics.forensics.findings import Exactness
 from kforensics.forensics.replay.results import Ending
@@ -66,7 +73,7 @@ class OffsetExplainer:
     def __init__(self, case: Case, high_watermark: int | None = None, kernels: Choice = kernels_for) -> None:
         self._case, self._kernels = case, kernels
         self._bounds = bounds_of(case, high_watermark)
-        self._lookup = BatchLookup(case, kernels)
+        self._lookup, self._unnamed = BatchLookup(case, kernels), Unnamed(case)
         self._context: _Context | None = None
 
     def story(self, offset: int) -> OffsetStory:
@@ -78,10 +85,11 @@ class OffsetExplainer:
         outside = out_of_bounds(self._case, offset)
         first = int(self._case.log.first.base_offset[0]) if self._case.log.batches else NEVER
         if outside is not None and (outside.fate is not Fate.DELETED or offset < first):
-            return self._told(offset, outside)
+            return self._told(offset, self._unnamed.reason(offset) or outside)
         found, batches = self._lookup.find(offset)
         if found.at is None:
-            reason = outside or why_no_batch(self._case, offset, found, batches)
+            unnamed = self._unnamed.reason(offset)
+            reason = outside or unnamed or why_no_batch(self._case, offset, found, batches)
             around = self._around(offset) if reason.fate is Fate.COMPACTED else ()
             return self._told(offset, reason, hole=hole_around(self._case, found, batches), around=around)
         context = self._of_batch(self._lookup.batch(batches, found.at))
@@ -194,6 +202,4 @@ def _fate(context: _Context, high_watermark: int) -> tuple[Fate, str]:
 def _held(holder: Any) -> str:
     if holder is None:
         return ""
-    return (
-        f": the open transaction of producer {holder['producer_id']} from offset {holder['first_offset']} on holds it"
-    )
+    return f": the transaction of producer {holder['producer_id']} from offset {holder['first_offset']} on holds it"

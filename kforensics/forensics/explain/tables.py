@@ -26,8 +26,8 @@ Row = tuple[Any, ...]
 OFFSETS = columns("""
 offset int64 the offset
 fate string what became of it, a word of the list above
-read_uncommitted bool whether a consumer that reads everything is given it
-read_committed bool whether a read_committed consumer is given it
+read_uncommitted bool whether a consumer that reads everything is given it; null if nothing on hand tells
+read_committed bool whether a read_committed consumer is given it; likewise
 exactness string exact, approximate or unverifiable
 why string half a sentence that says why
 log_start_offset int64 first offset that consumers may see

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from kforensics.forensics.explain.offset_story import Fate, OffsetStory
+from kforensics.forensics.explain.offset_story import Fate, Hole, OffsetStory
 from kforensics.forensics.explain.offsets import OffsetExplainer
 from kforensics.forensics.findings import Exactness
+from kforensics.forensics.partition import partitions_of
 from kforensics.parsers import batch_reader
+from kforensics.parsers.discover import FoundFile, discover
 from tests.forensics.cases import SAMPLES, case_in, case_of, partitions_under
-from tests.forensics.forge import drop, file_of, forge, patch
+from tests.forensics.forge import drop, file_of, forge, patch, swap
 
 # Offsets behind the log end that are asked for too.
 BEYOND = 3
@@ -83,6 +85,7 @@ def test_every_offset_is_as_live_consumers_found_it() -> None:
         for said in every_story(one.folder):
             where = one.name, said.offset, said.fate
             if said.fate is Fate.NOT_ON_HAND:
+                assert (said.read_uncommitted, said.read_committed) == (None, None), where
                 assert said.offset < said.bounds.log_start_offset, where
                 continue
             assert said.read_uncommitted == (said.offset in everything), where
@@ -138,6 +141,23 @@ def test_stories_do_not_depend_on_where_chunks_end(rows: int, monkeypatch: pytes
     whole = [_told(folder) for folder in folders]
     monkeypatch.setattr(batch_reader, "CHUNK_ROWS", rows)
     assert [_told(folder) for folder in folders] == whole
+
+
+def test_batches_out_of_order_are_found_as_a_broker_finds_them(tmp_path: Path) -> None:
+    """It gives a consumer the first batch that ends at the offset or behind it."""
+    folder = forge(tmp_path, "plain @0-2; plain @3-5; plain @6-8; plain @9-11; plain @12-14")
+    swap(file_of(folder), 3, 9)
+    fates = [story(tmp_path, offset).fate for offset in (1, 4, 7, 10, 13)]
+    assert fates == [Fate.VISIBLE, Fate.LOST, Fate.LOST, Fate.VISIBLE, Fate.VISIBLE]
+
+
+def test_records_tell_where_a_compressed_entry_of_the_old_formats_begins() -> None:
+    (partition,) = partitions_under(SAMPLES / "damaged" / "legacy" / "magic-0-gzip-0")
+    explainer = OffsetExplainer(case_in(partition))
+    missing, first = explainer.story(2), explainer.story(3)
+    assert (missing.fate, missing.batch, missing.hole) == (Fate.LOST, None, Hole(2, 2, 0, is_between_segments=False))
+    assert first.batch is not None
+    assert (first.fate, first.batch.base_offset, first.batch.header.count) == (Fate.VISIBLE, 3, 3)
 
 
 def _told(folder: Path) -> list[tuple[object, ...]]:
@@ -303,6 +323,12 @@ def test_without_its_entry_consumers_are_given_what_was_aborted(tmp_path: Path) 
     assert (said.read_committed, said.is_shown_by_index) == (True, True)
 
 
+def test_what_is_behind_the_last_stable_offset_nobody_is_given_for_lack_of_an_entry(tmp_path: Path) -> None:
+    forge(tmp_path, OPEN, txnindex={0: None})
+    said = story(tmp_path, 2)
+    assert (said.fate, said.indexed, said.read_committed) == (Fate.ABORTED, False, False)
+
+
 def test_an_index_that_was_not_copied_says_nothing(tmp_path: Path) -> None:
     folder = forge(tmp_path, ABORTED, txnindex={0: None})
     for kind in ("index", "timeindex"):
@@ -339,3 +365,23 @@ def test_the_snapshot_next_behind_tells_of_the_producer(tmp_path: Path) -> None:
 def test_an_empty_log_ends_where_it_begins(tmp_path: Path) -> None:
     forge(tmp_path, {7: ""})
     assert [story(tmp_path, offset).fate for offset in (6, 7, 8)] == [Fate.DELETED, Fate.BEYOND_END, Fate.BEYOND_END]
+
+
+@pytest.mark.parametrize("offset", [1, 4, 7], ids=["before", "between", "behind"])
+def test_a_segment_beside_those_that_were_named_is_not_on_hand(tmp_path: Path, offset: int) -> None:
+    bases = (0, 3, 6)
+    folder = forge(tmp_path, {base: f"plain @{base}-{base + 2}" for base in bases})
+    named = [str(file_of(folder, base)) for base in bases if not base <= offset < base + 3]
+    (partition,) = partitions_of(row for row in discover(named) if isinstance(row, FoundFile))
+    said = OffsetExplainer(case_in(partition)).story(offset)
+    assert (said.fate, said.exactness) == (Fate.NOT_ON_HAND, Exactness.UNVERIFIABLE)
+    assert file_of(folder, offset - offset % 3).name in said.why
+    on_hand = next(one for one in (0, 3, 6) if not one <= offset < one + 3)
+    assert OffsetExplainer(case_in(partition)).story(on_hand).fate is Fate.VISIBLE
+
+
+def test_without_the_checkpoint_nobody_says_that_the_head_was_deleted(tmp_path: Path) -> None:
+    forge(tmp_path, {6: "plain @6-8"})
+    assert (story(tmp_path, 5).fate, story(tmp_path, 5).exactness) == (Fate.DELETED, EXACT)
+    (tmp_path / "log-start-offset-checkpoint").unlink()
+    assert (story(tmp_path, 5).fate, story(tmp_path, 5).exactness) == (Fate.DELETED, APPROXIMATE)
