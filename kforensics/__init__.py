@@ -12,7 +12,19 @@ if TYPE_CHECKING:
     from kforensics.api import Dump, dump
     from kforensics.forensics.spark import register
     from kforensics.opened import Opened, open  # noqa: A004  # it opens, as gzip.open does
-    from kforensics.verdicts_api import Audit, audit, duplicates, explain, lso, producers, scan, transactions, verify
+    from kforensics.verdicts_api import (
+        Audit,
+        audit,
+        duplicates,
+        explain,
+        keys,
+        lso,
+        producers,
+        report,
+        scan,
+        transactions,
+        verify,
+    )
 
 __all__ = [
     "Audit",
@@ -23,11 +35,13 @@ __all__ = [
     "dump",
     "duplicates",
     "explain",
+    "keys",
     "lso",
     "open",
     "plots",
     "producers",
     "register",
+    "report",
     "scan",
     "transactions",
     "verify",

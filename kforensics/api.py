@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -11,14 +12,21 @@ from kforensics.arguments import isolation_level, offset_range, pattern, time_ra
 from kforensics.dump_files import Outcome, find_files
 from kforensics.errors import InputError
 from kforensics.files_reader import FilesReader, Isolation, drained, judge_of, kind_to_read, served
-from kforensics.parsers.arrow import Parts, arrow_table, table_of_parts
+from kforensics.parsers.arrow import (
+    Parts,
+    arrow_schema_of,
+    arrow_table,
+    batches_of_parts,
+    table_of_parts,
+    without_dictionaries,
+)
 from kforensics.parsers.codecs import DEFAULT_BUDGET
 from kforensics.parsers.file_rows import Reading, damage_rows, table_of
 from kforensics.parsers.kernels.choice import kernels_for
 from kforensics.parsers.rows import Damage
 from kforensics.parsers.selection import Selection
 from kforensics.parsers.tables import TABLES, Table
-from kforensics.render.values import shape
+from kforensics.render.values import Shape, shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,12 +140,43 @@ class Dump:
             self._tables[name] = self._damage_table() if name == "damage" else self._read(name)
         return self._tables[name]
 
+    def first(self, name: str, count: int) -> pa.Table:
+        """Return the first rows of a table, and read no more of the files than they need.
+
+        Raises:
+            KeyError: there is no such table.
+            InputError: a file cannot be read.
+        """
+        if name in self._tables or name in ("files", "damage"):
+            return self.table(name).slice(0, count)
+        reader, files, shaped = self._reader(name, [])
+        return arrow_table(shaped.table, map(shaped, islice(reader.rows(files), count)))
+
+    def stream(self, name: str) -> Iterator[pa.RecordBatch]:
+        """Yield a table piece by piece, and keep nothing of it.
+
+        Raises:
+            KeyError: there is no such table.
+            InputError: a file cannot be read.
+        """
+        if name in self._tables or name in ("files", "damage"):
+            yield from self.table(name).to_batches()
+            return
+        statement, parts = self._parts(name, [])
+        schema = arrow_schema_of(statement)
+        for batch in batches_of_parts(statement, parts):
+            yield without_dictionaries(batch, schema)
+
     def _read(self, name: str) -> pa.Table:
         if name == "files":
             return arrow_table(TABLES[name], map(attrgetter(*TABLES[name].names), self.files))
         return table_of_parts(*self._parts(name, []))
 
     def _parts(self, name: str, damage: list[tuple[FoundFile, Damage]]) -> tuple[Table, Parts]:
+        reader, files, shaped = self._reader(name, damage)
+        return shaped.table, reader.parts(files, shaped, kernels_for)
+
+    def _reader(self, name: str, damage: list[tuple[FoundFile, Damage]]) -> tuple[FilesReader, list[FoundFile], Shape]:
         records = name == "records"
         files = [found for found in self.files if table_of(kind_to_read(found), records=records) == name]
         reading = Reading(records, self._selection, self._budget)
@@ -145,8 +184,7 @@ class Dump:
         if judge and name in ("batches", "records"):
             files = served(files, self._paths, self._note)
         reader = FilesReader(reading, lambda found, row: damage.append((found, row)), _refuse, judge=judge)
-        shaped = shape(TABLES[name], None, None)
-        return shaped.table, reader.parts(files, shaped, kernels_for)
+        return reader, files, shape(TABLES[name], None, None)
 
     def _note(self, sentence: str) -> None:
         """Keep a note; every table may come upon it again."""

@@ -1,0 +1,38 @@
+"""Charts of the tables, as charts of Altair: of few marks, and shown without a network.
+
+``import kforensics`` gives them as ``kforensics.plots``. They take tables of the library, those of
+:func:`kforensics.open` among them.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from kforensics.errors import MissingExtraError
+
+if find_spec("altair") is None:
+    raise MissingExtraError("plots", "altair")
+
+from kforensics.plots.atomicity import atomicity
+from kforensics.plots.batch_sizes import batch_sizes, compression
+from kforensics.plots.chart import MOST_MARKS, Plot
+from kforensics.plots.damage_map import damage_map
+from kforensics.plots.page import offline, page
+from kforensics.plots.sequences import sequences
+from kforensics.plots.stable_offset import lso, lso_over_time
+from kforensics.plots.transaction_lanes import transactions
+
+__all__ = [
+    "MOST_MARKS",
+    "Plot",
+    "atomicity",
+    "batch_sizes",
+    "compression",
+    "damage_map",
+    "lso",
+    "lso_over_time",
+    "offline",
+    "page",
+    "sequences",
+    "transactions",
+]

@@ -1,0 +1,66 @@
+"""Sizes of batches and what compression makes of them, against what consumers saw."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import kforensics
+from kforensics.plots import batch_sizes, compression
+from tests.command import SAMPLES
+from tests.plots.drawn import layers
+
+RECORDS = SAMPLES / "records"
+
+
+@pytest.fixture(scope="module")
+def log() -> kforensics.Opened:
+    return kforensics.open(RECORDS)
+
+
+def test_every_byte_of_data_is_in_a_bar(log: kforensics.Opened) -> None:
+    (bars,) = layers(batch_sizes(log.batches))
+    sizes = {(bar["size"], bar["compression"]) for bar in bars}
+    assert len(sizes) == len(bars)
+    table = log.batches.to_arrow()
+    data = table.filter(pc.invert(table["is_control"]))
+    assert sum(bar["bytes"] for bar in bars) == pc.sum(data["size"]).as_py()
+    assert sum(bar["batches"] for bar in bars) == data.num_rows
+    assert {bar["compression"] for bar in bars} == {"none", "gzip", "snappy", "lz4", "zstd"}
+    for bar in bars:
+        assert bar["bytes"] / bar["batches"] >= 61
+
+
+def test_bars_stand_in_order_of_size() -> None:
+    sizes = [64, 127, 128, 5000]
+    table = pa.table({"size": sizes, "compression_type": ["none", "none", None, "zstd"], "is_control": [False] * 4})
+    chart = batch_sizes(table)
+    (bars,) = layers(chart)
+    assert [(bar["size"], bar["compression"], bar["batches"]) for bar in bars] == [
+        ("from 64 bytes", "none", 2),
+        ("from 128 bytes", "unknown codec", 1),
+        ("from 4.1 KB", "zstd", 1),
+    ]
+    assert chart.to_dict()["layer"][0]["encoding"]["x"]["sort"] == ["from 64 bytes", "from 128 bytes", "from 4.1 KB"]
+
+
+@pytest.mark.parametrize("topic", ["append-time", "nulls", "grown", "codec-zstd"])
+def test_keys_and_values_are_those_consumers_saw(topic: str) -> None:
+    folders = sorted(RECORDS.glob(f"broker-1/{topic}-*"))
+    log = kforensics.open(folders)
+    (bars,) = layers(compression(log.batches, log.records))
+    truth = json.loads((RECORDS / "truth.json").read_text())["topics"][topic]
+    seen = [record for said in truth.values() for record in said["read_uncommitted"]]
+    assert sum(bar["records"] for bar in bars) == len(seen)
+    sizes = (len(record[name] or "") // 2 for record in seen for name in ("key", "value"))
+    assert sum(bar["keys and values"] for bar in bars) == sum(sizes)
+    stored = sum(path.stat().st_size for folder in folders for path in Path(folder).glob("*.log"))
+    assert sum(bar["stored"] for bar in bars) == stored
+
+
+def test_nothing_is_an_empty_chart(log: kforensics.Opened) -> None:
+    none = log.batches.to_arrow().slice(0, 0)
+    assert layers(batch_sizes(none)) == [[]]
+    assert layers(compression(none, log.records)) == [[]]
