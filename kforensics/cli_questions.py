@@ -211,6 +211,41 @@ def explain(
     raise typer.Exit(run_explain(context.params))
 
 
+def keys(
+    context: typer.Context,
+    paths: Paths = None,
+    *,
+    partition_count: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Partitions of the topic today; by default as the cluster's metadata under the paths has it.",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    listed: Annotated[
+        str,
+        typer.Option(
+            "--list",
+            metavar="WHAT",
+            help="Rows of the other formats: partitions, keys (that lie in two of them) or producers.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = "partitions",
+    topic: Topic = None,
+    output_format: FormatOption = "text",
+    output: Output = None,
+    as_of: AsOf = None,
+    fail_on: FailOn = "error",
+    quiet: Quiet = False,
+) -> None:
+    """Say which keys lie where their partitioner would not put them, in two partitions, or elsewhere since a growth."""
+    from kforensics.keys_command import run_keys  # as above
+
+    raise typer.Exit(run_keys(context.params))
+
+
 def scan(
     context: typer.Context,
     paths: Paths = None,
@@ -317,6 +352,29 @@ def audit(  # long: one parameter per option
     raise typer.Exit(run_audit(context.params))
 
 
+def report(
+    context: typer.Context,
+    store: Annotated[
+        str | None, typer.Argument(metavar="STORE", help="The evidence store of an audit: a folder or a URI.")
+    ] = None,
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the report to this file, which appears whole or not at all.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    fail_on: FailOn = "error",
+    quiet: Quiet = False,
+) -> None:
+    """Make one HTML file of an evidence store: verdict, findings, charts, tables and provenance; no network needed."""
+    from kforensics.report_command import run_report  # as above
+
+    raise typer.Exit(run_report(context.params))
+
+
 COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
     scan: ("scan /var/lib/kafka/data", "scan --format csv --output /tmp/cards.csv /mnt/evidence"),
     lso: ("lso /var/lib/kafka/data", "lso --history orders-0", "lso --at 1200 orders-0"),
@@ -335,12 +393,17 @@ COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
         "explain --producer-id 12 /var/lib/kafka/data",
         "explain --transactional-id payments-1 /var/lib/kafka/data",
     ),
+    keys: (
+        "keys --topic orders /var/lib/kafka/data",
+        "keys --topic orders --partition-count 12 --list keys --format csv --output /tmp/keys.csv orders-*",
+    ),
     verify: ("verify /var/lib/kafka/data", "verify --fail-on warning orders-0"),
     audit: (
         "audit /var/lib/kafka/data",
         "audit --output /tmp/evidence --as-of 2026-11-21T03:00 /mnt/broker-1/data",
         "audit --engine spark --master spark://host:7077 --output s3://bucket/evidence s3://bucket/brokers",
     ),
+    report: ("report /tmp/evidence --output /tmp/report.html",),
 }
 
 

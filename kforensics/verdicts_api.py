@@ -18,13 +18,26 @@ from kforensics.forensics.splits import SPLIT_SIZE
 from kforensics.forensics.tables import RESULTS
 from kforensics.forensics.twice.written_twice import MEMORY
 from kforensics.investigation import Investigation, investigate
+from kforensics.key_answers import KeysQuestion, judged_topics
 from kforensics.parsers.arrow import table_of_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["Audit", "audit", "duplicates", "explain", "lso", "producers", "scan", "transactions", "verify"]
+__all__ = [
+    "Audit",
+    "audit",
+    "duplicates",
+    "explain",
+    "keys",
+    "lso",
+    "producers",
+    "report",
+    "scan",
+    "transactions",
+    "verify",
+]
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -145,6 +158,35 @@ def explain(  # noqa: PLR0913  # one parameter per option of the command
     return Explanation(subject, told)
 
 
+def keys(
+    paths: Paths,
+    *,
+    topics: Sequence[str] = (),
+    partition_count: int | None = None,
+    listed: str = "partitions",
+    as_of_ms: int | None = None,
+) -> pa.Table:
+    """Return where the keys of topics lie: the table ``key_partitions``, ``keys_apart`` or ``producer_batches``.
+
+    Args:
+        paths: log directories, partition folders, files, globs or URIs.
+        topics: only these; all but those of brokers themselves if none is named.
+        partition_count: how many partitions the topic has today; None for what the cluster's metadata under the paths
+            says, or the partitions themselves.
+        listed: which rows: ``partitions``, ``keys`` or ``producers``.
+        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+
+    Raises:
+        InputError: something cannot be read.
+        UsageError: there is no log or no such topic, or it cannot have so many partitions.
+    """
+    question, unread = KeysQuestion(tuple(topics), partition_count, listed), list[str]()
+    judged = list(judged_topics(_investigation(paths, as_of_ms), question, unread.append))
+    if unread:
+        raise InputError(", ".join(_names(paths)), "; ".join(unread))
+    return table_of_parts(question.table, [one.rows[question.table.name].record_batch() for one in judged])
+
+
 def scan(paths: Paths, *, processes: int | None = None, as_of_ms: int | None = None) -> pa.Table:
     """Return a row for each partition, with its worst finding and what it costs: the table ``partitions``.
 
@@ -221,6 +263,24 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
     for _ in audited(found, request, _nothing, Stages()):
         pass  # all that is said is in the store, which may have more than memory
     return _stored(store)
+
+
+def report(store: str | os.PathLike[str], output: str | os.PathLike[str]) -> Path:
+    """Make one HTML file of an evidence store, and return its path; it needs no network and nothing beside it.
+
+    Args:
+        store: folder of the store, a path or a URI.
+        output: the file; it appears whole or not at all, and takes the place of one that is there.
+
+    Raises:
+        InputError: the store cannot be read.
+        UsageError: the folder is no store, or the file cannot be written.
+    """
+    from kforensics.reporting.writing import write_report  # who reports nothing does without Parquet
+
+    path = Path(output)
+    write_report(os.fspath(store), path)
+    return path
 
 
 class Audit:

@@ -1,4 +1,4 @@
-"""Every family of findings that an audit may bring: on a partition alone, on a cluster, on copies of one partition."""
+"""Every family of findings: on a partition alone, on a cluster, on copies of one partition, on the keys of a topic."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from types import ModuleType
 
 from kforensics.forensics import families
 from kforensics.forensics.cluster import families as of_clusters
+from kforensics.forensics.keys.families import KEY_FAMILIES
 from kforensics.forensics.replicas.families import REPLICA_FAMILIES
 
 __all__ = ["EVERY_FAMILY"]
 
-EVERY_FAMILY: tuple[ModuleType, ...] = (*families.FAMILIES, *of_clusters.FAMILIES, *REPLICA_FAMILIES)
+EVERY_FAMILY: tuple[ModuleType, ...] = (*families.FAMILIES, *of_clusters.FAMILIES, *REPLICA_FAMILIES, *KEY_FAMILIES)

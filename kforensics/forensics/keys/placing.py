@@ -11,15 +11,13 @@ from enum import StrEnum
 
 import numpy as np
 
-from kforensics.forensics.keys.summary import KeySummary
+from kforensics.forensics.keys.summary import SAMPLE, KeySummary
 from kforensics.forensics.keys.topic_metadata import PartitionCount, TopicMetadata
 from kforensics.forensics.replay.results import Records
 from kforensics.parsers.content_hash import mixed
 
 __all__ = ["CountSource", "Placing", "Sample", "placing_of", "sample_of"]
 
-# Rows of each partition by which counts are guessed.
-SAMPLE = 4_096
 # A count that nobody told is looked for up to here.
 MOST_PARTITIONS = 1_024
 # A count that nobody told must explain this share of the keys that none else does, and of so many keys at least.
@@ -112,7 +110,7 @@ class Placing:
 
 def sample_of(summaries: Sequence[KeySummary]) -> Sample:
     """Return some keys of each partition, as good as drawn by lot."""
-    some = [(summary.number, summary.sample(SAMPLE)) for summary in summaries]
+    some = [(summary.number, summary.keys.lowest(SAMPLE)) for summary in summaries]
     murmur = np.concatenate([np.empty(0, "i8"), *(rows["murmur"] for _, rows in some)])
     numbers = [np.full(len(rows), number) for number, rows in some]
     return Sample(murmur, np.concatenate([np.empty(0, "i8"), *numbers]))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kforensics.forensics.case import Case
 from kforensics.forensics.keys.key_columns import KeyColumns, key_columns
-from kforensics.forensics.keys.key_rows import IN_FILE, KEY, KEY_ROOM, LATER, KeyGathering, grouped, share_bounds
+from kforensics.forensics.keys.key_rows import IN_FILE, KEY, KEY_ROOM, LATER, KeyGathering, KeyRows, share_bounds
 from kforensics.forensics.keys.murmur2 import murmur2
 from kforensics.forensics.keys.producer_batches import PRODUCER_BATCHES, BatchTotals
 from kforensics.forensics.keys.record_sizes import record_sizes
 from kforensics.forensics.replay.results import Records
-from kforensics.forensics.sorting import Sorted
 from kforensics.forensics.splits import splits_of
 from kforensics.forensics.stretch import Split
 from kforensics.forensics.twice.content_entries import hidden_batches
@@ -28,7 +26,10 @@ from kforensics.parsers.records import HEADER_SIZE
 from kforensics.parsers.rows import CODEC_MASK
 from kforensics.parsers.source import open_source
 
-__all__ = ["Counts", "KeySummary", "key_summary"]
+__all__ = ["SAMPLE", "Counts", "KeySummary", "key_summary"]
+
+# Rows of each partition by which it is told how keys were placed.
+SAMPLE = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class KeySummary:
         log_end_offset: offset behind the last batch.
         is_compacted: whether a cleaner has been here, as its checkpoint says.
         counts: its records.
-        keys: KEY rows by identity, at least one for each key and producer; :meth:`share` puts them together.
+        keys: KEY rows, at least one for each key and producer.
         producers: PRODUCER_BATCHES.
         moments: when batches were written, MOMENT rows.
     """
@@ -82,7 +83,7 @@ class KeySummary:
     log_end_offset: int
     is_compacted: bool
     counts: Counts
-    keys: Sorted
+    keys: KeyRows
     producers: Records
     moments: Records
 
@@ -93,20 +94,11 @@ class KeySummary:
 
     def share(self, share: int, shares: int) -> Records:
         """Return the KEY rows of one of so many shares of all keys, whatever partition they are in."""
-        return grouped(self.keys.at(*share_bounds(share, shares)))
+        return self.keys.between(*share_bounds(share, shares))
 
-    def sample(self, size: int) -> Records:
-        """Return the rows of the keys with the lowest identities, which are as good as drawn by lot."""
-        found = grouped(np.concatenate([np.empty(0, KEY), *_first(self.keys, size)]))
-        return found[:size]
-
-
-def _first(keys: Sorted, size: int) -> Iterator[Records]:
-    for rows in keys:
-        yield rows[:size]
-        size -= len(rows)
-        if size <= 0:
-            return
+    def light(self) -> KeySummary:
+        """Return the summary with no more keys than tell how they were placed, to be sent anywhere."""
+        return replace(self, keys=KeyRows(self.keys.lowest(SAMPLE)))
 
 
 def key_summary(

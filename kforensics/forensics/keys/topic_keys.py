@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -18,14 +18,23 @@ from kforensics.forensics.keys.summary import Counts, KeySummary
 from kforensics.forensics.keys.topic_metadata import TopicMetadata
 from kforensics.forensics.replay.results import Records
 from kforensics.forensics.rules import Rules
-from kforensics.forensics.sorting import ROOM
 from kforensics.forensics.telling import Row
 from kforensics.parsers.log_rows import Place
 
-__all__ = ["KeyApart", "Placed", "TopicKeys", "joined_keys", "rows_of"]
+__all__ = [
+    "KeyApart",
+    "Placed",
+    "TopicKeys",
+    "is_compacted",
+    "joined_keys",
+    "lying_in",
+    "placing_by",
+    "rows_of",
+    "told_keys",
+]
 
-# Rows of all partitions are held some times over while they are joined.
-SHARE_BYTES = ROOM
+# Rows of all partitions that are joined at a time; they are held some times over.
+SHARE_BYTES = 16 << 20
 
 
 class Placed(NamedTuple):
@@ -193,6 +202,10 @@ def joined_keys(
 ) -> TopicKeys:
     """Return where the keys of a topic lie.
 
+    It goes through the keys share by share. Where the summaries are far away, so may the tasks be that do the same:
+    each takes ``KeySummary.share`` of all partitions to :func:`lying_in`; of ``KeySummary.light`` and what they return,
+    merged, :func:`told_keys` makes the whole.
+
     Args:
         summaries: of its partitions, one of each.
         rules: limits and the time of evaluation.
@@ -202,20 +215,70 @@ def joined_keys(
     Raises:
         InputError: a segment cannot be read.
     """
-    ordered = tuple(sorted(summaries, key=lambda one: one.number))
-    placing = placing_of(sample_of(ordered), [one.number for one in ordered], partition_count, metadata)
-    is_compacted = any(one.is_compacted for one in ordered) or bool(metadata and metadata.is_compacted)
-    shares = sum(len(one.keys) for one in ordered) * KEY.itemsize // SHARE_BYTES + 1
-    parts = (_lying_of(ordered, placing, (share, shares), tombstones=is_compacted) for share in range(shares))
+    placing = placing_by(summaries, partition_count, metadata)
+    tombstones = is_compacted(summaries, metadata)
+    shares = sum(len(one.keys) for one in summaries) * KEY.itemsize // SHARE_BYTES + 1
+    parts = (
+        lying_in([(one.number, one.share(share, shares)) for one in summaries], placing, tombstones=tombstones)
+        for share in range(shares)
+    )
     found = next(parts)
     for part in parts:
         found = found.merged(part)
-    return TopicKeys(rules, ordered, placing, found, tuple(_read(ordered, found.pairs)), is_compacted)
+    return told_keys(summaries, rules, placing, found, metadata)
 
 
-def _lying_of(summaries: Sequence[KeySummary], placing: Placing, share: tuple[int, int], *, tombstones: bool) -> Lying:
-    rows = lying_rows(((one.number, one.share(*share)) for one in summaries), placing)
-    return lying(rows, placing, grown_ms_of(placing), tombstones=tombstones)
+def placing_by(
+    summaries: Sequence[KeySummary], partition_count: int | None = None, metadata: TopicMetadata | None = None
+) -> Placing:
+    """Return how the keys of a topic were placed; light summaries will do.
+
+    Args:
+        summaries: of its partitions, one of each.
+        partition_count: as for :func:`joined_keys`, as is the next one.
+        metadata: see there.
+    """
+    return placing_of(sample_of(summaries), [one.number for one in summaries], partition_count, metadata)
+
+
+def is_compacted(summaries: Sequence[KeySummary], metadata: TopicMetadata | None) -> bool:
+    """Whether tombstones delete values: a cleaner has been here, or the topic's own policy says so."""
+    return any(one.is_compacted for one in summaries) or bool(metadata and metadata.is_compacted)
+
+
+def lying_in(rows: Iterable[tuple[int, Records]], placing: Placing, *, tombstones: bool) -> Lying:
+    """Return where some keys lie.
+
+    Args:
+        rows: numbers of the partitions, each with its KEY rows of one share of all keys.
+        placing: of the whole topic.
+        tombstones: whether they delete values.
+    """
+    return lying(lying_rows(rows, placing), placing, grown_ms_of(placing), tombstones=tombstones)
+
+
+def told_keys(
+    summaries: Sequence[KeySummary],
+    rules: Rules,
+    placing: Placing,
+    found: Lying,
+    metadata: TopicMetadata | None = None,
+) -> TopicKeys:
+    """Return the keys of a topic, those that are told of with their bytes; light summaries will do.
+
+    Args:
+        summaries: of its partitions, one of each.
+        rules: limits and the time of evaluation.
+        placing: how the keys were placed.
+        found: where they lie.
+        metadata: as for :func:`joined_keys`.
+
+    Raises:
+        InputError: a segment cannot be read.
+    """
+    ordered = tuple(sorted(summaries, key=lambda one: one.number))
+    told = tuple(_read(ordered, found.pairs))
+    return TopicKeys(rules, ordered, placing, found, told, is_compacted(ordered, metadata))
 
 
 def _read(summaries: Sequence[KeySummary], pairs: Records) -> Iterator[KeyApart]:

@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 from kforensics.forensics.keys import key_rows
-from kforensics.forensics.keys.key_rows import KEY, LATER, KeyGathering, share_bounds
+from kforensics.forensics.keys.key_rows import KEY, LATER, KeyGathering, KeyRows, share_bounds
 from kforensics.forensics.replay.results import Records
-from kforensics.forensics.sorting import Sorted
 
 Known = dict[tuple[int, int, int], tuple[int, ...]]
 
 
 def _rows(dice: Random, count: int, begin: int) -> Iterator[tuple[int, ...]]:
     for offset in range(begin, begin + count):
-        identity, time = dice.randrange(60) - 30, dice.choice([-1, offset * 10])
-        yield (identity, abs(identity) % 7, dice.randrange(3), 1, offset, offset * 100, 2 * offset, time, time)
+        identity, time = (dice.randrange(60) - 30) << 57, dice.choice([-1, offset * 10])
+        yield (identity, (identity >> 57) % 7, dice.randrange(3), 1, offset, offset * 100, 2 * offset, time, time)
 
 
 def _array(rows: list[tuple[int, ...]]) -> Records:
@@ -44,16 +43,17 @@ def _plainly(rows: list[tuple[int, ...]]) -> Known:
     return known
 
 
-def _known(found: Sorted) -> Known:
-    rows = np.concatenate([np.empty(0, KEY), *found]).tolist()
-    assert [row[0] for row in rows] == sorted(row[0] for row in rows)
-    known = {row[:3]: row[3:] for row in rows}
-    assert len(known) == len(rows)
+def _known(found: KeyRows, least: int, shares: int = 1) -> Known:
+    parts = [found.between(*share_bounds(share, shares)).tolist() for share in range(shares)]
+    known = {row[:3]: row[3:] for part in parts for row in part}
+    assert len(known) == sum(map(len, parts))
+    # Not every writing of a key is kept.
+    assert len(found) <= max(2 * len(known), least) + key_rows.GATHERED
     return known
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("room", "least"), [(1 << 20, 1 << 20), (2_000, 50)], ids=["in-memory", "in-files"])
+@pytest.mark.parametrize(("room", "least"), [(1 << 20, 1 << 20), (9_000, 150)], ids=["in-memory", "in-files"])
 def test_rows_of_a_key_and_producer_become_one(
     seed: int, room: int, least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,12 +65,27 @@ def test_rows_of_a_key_and_producer_become_one(
         every += rows
         gathering.add(_array(rows))
     found = gathering.finish()
-    assert _known(found) == _plainly(every)
-    assert found.is_in_memory == (room > 10_000)
+    assert found.is_in_memory == (room > 100_000)
+    for shares in (1, 5, 3_000):
+        assert _known(found, least, shares) == _plainly(every)
+
+
+@pytest.mark.parametrize("room", [1 << 20, 2_000])
+@pytest.mark.parametrize("size", [1, 30, 500])
+def test_the_lowest_identities_are_a_sample(size: int, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_rows, "GATHERED", 30)
+    dice, gathering = Random(size), KeyGathering(room)  # noqa: S311  # dice for tests
+    rows = [(dice.getrandbits(64) - (1 << 63), 1, 1, 1, 0, 0, 0, 0, 0) for _ in range(200)]
+    for row in rows:
+        gathering.add(_array([row]))
+    found = gathering.finish()
+    assert found.lowest(size)["identity"].tolist() == sorted(row[0] for row in rows)[:size]
+    assert len(found) == 200
 
 
 def test_nothing_gathered_is_nothing() -> None:
-    assert len(KeyGathering().finish()) == 0
+    nothing = KeyGathering().finish()
+    assert (len(nothing), len(nothing.lowest(10)), len(nothing.between(-5, 5))) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("shares", [1, 3, 7])

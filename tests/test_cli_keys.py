@@ -1,0 +1,184 @@
+"""``keys``: what it says of topics, in every format, and how it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import kforensics
+from kforensics.errors import InputError, UsageError
+from kforensics.forensics.keys.tables import KEY_RESULTS
+from kforensics.investigation import investigate
+from kforensics.key_answers import KeysQuestion, judged_topics
+from tests.command import SAMPLES, Ended, run, sentence
+from tests.forensics.keys.topics import KEYS, Sent, at_home, home, sent_to, topic, truth
+
+GROWTH = SAMPLES / "partition-growth"
+TABLE_OF = {"partitions": "key_partitions", "keys": "keys_apart", "producers": "producer_batches"}
+
+
+def _keys(*words: object) -> Ended:
+    return run("keys", "--quiet", *words)
+
+
+def test_a_topic_that_grew_is_told_with_its_keys_and_its_producers() -> None:
+    ended = run("keys", "--as-of", "2026-11-22T00:00", "--topic", "keyed", GROWTH)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.lines[:2] == [
+        (
+            "keyed: 4 partitions (as the cluster's metadata has it), 2 before; 102 records, 6 of them without a key;"
+            " 24 keys"
+        ),
+        "  the default partitioner has placed its keys: all of them lie right",
+    ]
+    assert "  9 keys lie in two partitions since the topic grew" in ended.lines
+    assert sum("partition-growth: keyed grew from 2 to 4 partitions" in line for line in ended.lines) == 1
+    assert sum("  keyed  " in line for line in ended.lines) == 2
+
+
+def test_a_tombstone_that_misses_ends_the_command_with_1_and_a_remedy() -> None:
+    ended = _keys("--topic", "compacted", GROWTH)
+    assert ended.code == 1
+    assert "  error    tombstone-wrong-partition: Tombstones of 3 keys" in ended.text
+    assert "do: Write a tombstone for each of these keys into the partition of the value" in ended.text
+    assert _keys("--topic", "compacted", "--fail-on", "critical", GROWTH).code == 0
+
+
+def test_all_topics_but_those_of_brokers_are_told() -> None:
+    told = [line.split(":")[0] for line in _keys(GROWTH).lines if "; " in line and " partitions (" in line]
+    assert told == sorted(truth()["sent"])
+
+
+def test_rows_of_partitions_are_what_the_clients_were_told() -> None:
+    rows = _keys("--topic", "keyed", "--format", "ndjson", GROWTH).rows("key_partitions")
+    sent = [row for row in truth()["sent"]["keyed"] if row["key"] is not None]
+    for row in rows:
+        mine = [one for one in sent if one["partition"] == row["partition"]]
+        assert (row["keys"], row["records"] - row["keyless_records"]) == (len({one["key"] for one in mine}), len(mine))
+    assert {(row["partition_count"], row["earlier_counts"], row["count_source"]) for row in rows} == {
+        (4, "2", "metadata")
+    }
+    assert {row["partitioner"] for row in rows} == {"default"}
+
+
+def test_rows_of_keys_are_what_the_clients_were_told() -> None:
+    rows = _keys("--topic", "keyed", "--list", "keys", "--format", "ndjson", GROWTH).rows("keys_apart")
+    sent = truth()["sent"]["keyed"]
+    places: dict[str, set[int]] = {}
+    for one in sent:
+        if one["key"] is not None:
+            places.setdefault(one["key"], set()).add(one["partition"])
+    apart = {key: found for key, found in places.items() if len(found) > 1}
+    assert {row["key"] for row in rows} == set(apart)
+    for row in rows:
+        key = row["key"]
+        offsets = [one["offset"] for one in sent if (one["key"], one["partition"]) == (key, row["partition"])]
+        assert (row["records"], row["first_offset"], row["last_offset"]) == (len(offsets), min(offsets), max(offsets))
+        assert row["expected_partition"] == home(key.encode(), 4)
+        assert {row["partition"], row["other_partition"]} == apart[key]
+
+
+@pytest.mark.parametrize("listed", TABLE_OF)
+def test_every_list_is_the_table_that_the_library_returns(listed: str, tmp_path: Path) -> None:
+    out = tmp_path / "rows.parquet"
+    words = ("--topic", "late-writer", "--list", listed, "--format", "parquet", "--output", out)
+    assert _keys(*words, GROWTH).code == 0
+    written = pq.read_table(out)
+    table = kforensics.keys(GROWTH, topics=["late-writer"], listed=listed)
+    assert written.to_pylist() == table.to_pylist()
+    assert tuple(table.schema.names) == KEY_RESULTS[TABLE_OF[listed]].names
+    assert table.num_rows > 3
+
+
+@pytest.mark.parametrize("wanted", ["table", "json", "csv", "ndjson"])
+def test_every_format_has_a_row_for_each_partition(wanted: str) -> None:
+    ended = _keys("--topic", "keyed", "--format", wanted, GROWTH)
+    assert ended.code == 0
+    assert ended.text.count(f"{GROWTH}/broker-1/keyed-") == 4
+
+
+def test_without_the_metadata_the_keys_tell() -> None:
+    folders = sorted((GROWTH / "broker-1").glob("keyed-*"))
+    rows = _keys("--format", "ndjson", *folders).rows("key_partitions")
+    assert {(row["earlier_counts"], row["count_source"]) for row in rows} == {("2", "partitions")}
+    given = _keys("--partition-count", 4, "--format", "ndjson", *folders).rows("key_partitions")
+    assert {(row["earlier_counts"], row["count_source"]) for row in given} == {("2", "given")}
+
+
+def test_one_partition_is_enough_to_be_judged_where_the_count_is_given() -> None:
+    folder = GROWTH / "broker-1" / "by-hand-1"
+    (row,) = _keys("--partition-count", 3, "--format", "ndjson", folder).rows("key_partitions")
+    assert (row["partitioner"], row["keys"]) == ("other", topic("by-hand").lying.partitions["keys"][1])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--partition-count", 3, "--topic", "keyed", GROWTH], "3 is too low: keyed-3 is here; give at least 4"),
+        (["--partition-count", 4, GROWTH], "name one with --topic"),
+        (["--topic", "nowhere", GROWTH], "there is no partition of nowhere"),
+        ([GROWTH / "broker-1" / "__cluster_metadata-0"], "but for the topics of brokers themselves"),
+        (["--list", "values", GROWTH], "--list 'values' is none of partitions, keys, producers"),
+    ],
+    ids=["count-too-low", "count-of-several", "no-such-topic", "internal", "no-such-list"],
+)
+def test_what_makes_no_sense_is_said_in_a_sentence(words: list[object], says: str) -> None:
+    assert says in sentence(_keys(*words))
+
+
+def test_topics_of_one_name_and_two_ids_are_two(tmp_path: Path) -> None:
+    """It was deleted and made again, and one broker has not noticed."""
+    for broker, topic_id in ((1, "AAAAAAAAAAAAAAAAAAAAAQ"), (2, "AAAAAAAAAAAAAAAAAAAAAg")):
+        sent_to(tmp_path / str(broker), at_home(KEYS, 2), 2, node_id=broker)
+        for metadata in (tmp_path / str(broker)).glob("t-*/partition.metadata"):
+            metadata.write_text(f"version: 0\ntopic_id: {topic_id}")
+    assert sum(line.startswith("t: 2 partitions") for line in _keys(tmp_path).lines) == 2
+    for metadata in (tmp_path / "2").glob("t-*/partition.metadata"):
+        metadata.unlink()
+    assert sum(line.startswith("t: 2 partitions") for line in _keys(tmp_path).lines) == 1
+
+
+def test_a_partition_that_cannot_be_read_does_not_keep_the_others_from_it(tmp_path: Path) -> None:
+    folder = sent_to(tmp_path, at_home(KEYS, 3), 3)
+    log = folder / "t-1" / "00000000000000000000.log"
+    log.unlink()
+    log.symlink_to(tmp_path / "nowhere")
+    ended = _keys(folder)
+    assert ended.code == 3
+    assert ended.lines[0].startswith("t: 3 partitions")
+    with pytest.raises(InputError):
+        kforensics.keys(folder)
+
+
+def test_a_partition_that_has_gone_meanwhile_is_said_and_left_out(tmp_path: Path) -> None:
+    folder, said = sent_to(tmp_path, at_home(KEYS, 3), 3), list[str]()
+    found = investigate([str(folder)], None, said.append, said.append)
+    (folder / "t-1" / "00000000000000000000.log").unlink()
+    said.clear()
+    (judged,) = judged_topics(found, KeysQuestion(), said.append)
+    assert [one.number for one in judged.topic.summaries] == [0, 2]
+    (sentence_of_it,) = said
+    assert sentence_of_it.endswith("there is no such file; the other partitions are looked at all the same")
+
+
+def test_hostile_keys_cannot_act_on_a_terminal(tmp_path: Path) -> None:
+    hostile = b"\x1b]0;gone\x07<script>"
+    ended = _keys(sent_to(tmp_path, [*at_home(KEYS, 3), *(Sent(hostile, number) for number in range(2))], 3))
+    assert ended.code == 1
+    assert all(line.isprintable() for line in ended.lines)
+    assert "\\x1b]0;gone\\x07<script>" in ended.text
+
+
+def test_very_many_are_shown_in_part(tmp_path: Path) -> None:
+    sent = [*at_home(KEYS, 2), *at_home(KEYS, 5, at=100), *(Sent(None, 0, 1, number) for number in range(1, 15))]
+    ended = _keys(sent_to(tmp_path, sent, 5))
+    assert sum(line.startswith("    'customer-") for line in ended.lines) == 10
+    assert any("more; --format with --list keys has them" in line for line in ended.lines)
+    assert any("more producers; --format with --list producers has them" in line for line in ended.lines)
+
+
+def test_the_library_refuses_a_list_that_is_none() -> None:
+    with pytest.raises(UsageError, match="none of partitions, keys, producers"):
+        kforensics.keys(GROWTH, listed="values")
