@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test check fix docs samples bench scale notebooks jupyter build pack constraints clean
+.PHONY: help demo demo-spark test check fix docs site samples bench scale notebooks jupyter build pack constraints clean
 
 help: ## print this
 	@echo "make TARGET, where TARGET is one of"
@@ -40,6 +40,7 @@ demo-spark: $(VENV)/spark.stamp ## audit all sample logs as one cluster on Spark
 
 test: $(VENV)/test.stamp ## install what the tests need, Java included, and run all tests
 	@sh scripts/s3_server.sh >/dev/null || true # it has said why
+	@sh scripts/chromium.sh $(BIN)/python >/dev/null || true # likewise
 	sh scripts/with_java.sh $(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 check: $(VENV)/dev.stamp ## format, lint, types, import contract, notebooks, docs
@@ -59,14 +60,19 @@ fix: $(VENV)/dev.stamp ## format, and repair what the linter can repair
 docs: $(VENV)/dev.stamp ## rewrite the generated parts of the documents
 	$(if $(COGGED),$(RUN) cogapp -r $(COGGED))
 
+site: $(VENV)/docs.stamp ## build the documents into out/site, where they can be read without a network
+	@# What its makers announce is no warning about the documents.
+	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build
+
 samples: $(VENV)/core.stamp ## rebuild sample_logs/ with real brokers and dump tools; needs Java 17 (JDK) and Maven
 	$(RUN) lab samples $(SCENARIOS)
 	$(RUN) lab.damage
 	$(RUN) lab.every_record
 	$(RUN) lab.golden $(if $(SCENARIOS),$(SCENARIOS) damaged)
 
-bench: $(VENV)/test.stamp ## measure dump and verdicts beside Kafka's tool, a few minutes; needs Java 17 (JDK) and Maven
+bench: $(VENV)/test.stamp ## measure dump, verdicts and the audit on Spark beside Kafka's tool and a pool, some minutes; needs Java 17 (JDK) and Maven
 	$(RUN) benchmarks.speed $(BENCH_FLAGS)
+	$(RUN) benchmarks.scale --parts bars --rounds 1
 
 scale: $(VENV)/test.stamp ## measure the audit on Spark as data, partitions and splits become many, hours; needs Java 17 (JDK) and Maven
 	$(RUN) benchmarks.scale $(SCALE_FLAGS)
@@ -103,7 +109,7 @@ $(VENV)/core.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
 	@$(RUN) kforensics.parsers.kernels
 	@touch $@
 
-$(VENV)/test.stamp $(VENV)/dev.stamp $(VENV)/notebook.stamp $(VENV)/spark.stamp: $(VENV)/%.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
+$(VENV)/test.stamp $(VENV)/dev.stamp $(VENV)/docs.stamp $(VENV)/notebook.stamp $(VENV)/spark.stamp: $(VENV)/%.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
 	$(PIP_INSTALL) '.[$*]'
 	@$(RUN) kforensics.parsers.kernels
 	@touch $@ $(VENV)/core.stamp

@@ -17,6 +17,7 @@ from kforensics.forensics.across.families import EVERY_FAMILY
 from kforensics.forensics.explain.tables import EXPLAIN_TABLES
 from kforensics.forensics.families import GROUPS
 from kforensics.forensics.findings import Code
+from kforensics.forensics.keys.tables import KEY_RESULTS
 from kforensics.forensics.tables import RESULTS
 from kforensics.parsers import layouts
 from kforensics.parsers.derived import Fixed, fixed
@@ -26,6 +27,8 @@ from kforensics.parsers.varint import SizedBytes, VarInt, VarLong
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = "…"
 PROMPT = "$ "
+# How a command begins that may be run by itself, in any checkout.
+RUNNABLE = ("kforensics ", "echo ", "rm -rf out/")
 # What is typed or stands in files: commands, options, places to fill in, settings, names of files and topics.
 LITERAL = (
     r"kafka-[a-z-]+\.sh(?: (?:--[a-z-]+(?: (?:<[^>]*>|\{[a-z_]+\}))?|abort|describe|find-hanging))*",
@@ -144,12 +147,18 @@ def explain_tables() -> str:
     return _sections(EXPLAIN_TABLES)
 
 
+def key_tables() -> str:
+    """Return a section for every table on keys, likewise."""
+    return _sections(KEY_RESULTS)
+
+
 def _sections(statements: Mapping[str, Table]) -> str:
-    sections = (
-        f"## {name}\n\nOne row per {each.row}.\n{_columns(each.columns[len(PLACE) :])}"
-        for name, each in statements.items()
-    )
-    return f"\n{''.join(sections)}"
+    return f"\n{''.join(map(section, statements.values()))}"
+
+
+def section(table: Table) -> str:
+    """Return the heading of a table, what a row of it is, and its columns but for those of the place."""
+    return f"## {table.name}\n\nOne row per {table.row}.\n{_columns(table.columns[len(PLACE) :])}"
 
 
 def findings() -> str:

@@ -45,8 +45,8 @@ of healthy replicas differ from one another; each is held against its own log on
 leader-epoch-missing warning
 Batches have a leader epoch that the leader epoch checkpoint does not know.
 Build the replica again, or stop the broker and add the entry: a recovery adds only epochs above the newest entry.
-why: Without an entry the broker answers with an older epoch, and a follower falls back to cutting by high watermark, \
-or cuts too much.
+why: A leader that is asked for the end of such an epoch answers for an older one, so that a follower may cut off more \
+than it must.
 innocent: An earlier return to an older inter-broker protocol.
 """)
 

@@ -43,9 +43,10 @@ kafka-transactions.sh --bootstrap-server <host:port> abort --topic {topic} --par
 --producer-id {producer_id} --producer-epoch {producer_epoch} --coordinator-epoch <coordinator_epoch of the evidence>. \
 Never while the coordinator still owes a marker: state Ongoing or Prepare with this partition listed.
 why: The coordinator has no transaction with this partition in it, so it will never send a marker. It comes from a \
-write that arrived behind the marker (before 4.0 brokers let it in: KAFKA-9144, KAFKA-12671), from a client that never \
-enlisted the partition, or from a cleaner of before 3.3 that took the marker away. Until it is ended, consumers with \
-read_committed stand still, and the cleaner does not pass it.
+write that arrived behind the marker (before 3.6 every broker let it in, and later ones do where \
+transaction.partition.verification.enable is off: KAFKA-9144, KAFKA-12671), from a client that never enlisted the \
+partition, or from a cleaner of before 3.3 that took the marker away. Until it is ended, consumers with read_committed \
+stand still, and the cleaner does not pass it.
 innocent: The log of its coordinator is not among the files, or was copied long before this partition. Clocks of \
 clients are wrong. An empty answer of find-hanging is no contradiction while the transaction is younger than 15 \
 minutes: that is the default of --max-transaction-timeout.

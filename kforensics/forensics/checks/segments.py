@@ -27,7 +27,7 @@ segment-missing critical
 Between two segments offsets are missing: a segment is not there, or not all of one.
 Restore it from another replica of {topic}-{partition}, or build this one again.
 why: Consumers go from the last record before the hole to the first one behind it, without an error. A segment was \
-deleted by hand, not copied, or lost with its file system; or the broker was restarted after an unclean election.
+deleted by hand, not copied, or lost with its file system.
 innocent: The segment was being deleted when the files were copied. A cleaner emptied the end of a segment. Remote \
 storage takes segments from the front only, so it explains none in the middle.
 

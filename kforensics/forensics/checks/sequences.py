@@ -23,11 +23,11 @@ CODES = codes("""
 seq-gap error
 Sequence numbers are missing between two neighbouring batches of a producer.
 Acknowledged records may be lost: compare the replicas of {topic}-{partition}, and look for unclean elections.
-why: A leader takes only the batch that follows on the last one, so that what is between was lost after it had been \
-taken, or the leader had no memory of the producer. In the first case acknowledged records are gone, usually by an \
-unclean election.
-innocent: The leader did not know the producer: it had expired, or a replica without its state was elected. Where that \
-can be shown, the finding is a warning.
+why: A leader that knows the producer takes no batch but the next one. So either what is missing had been taken and \
+was lost again, usually by an unclean election, and acknowledged records are gone; or the leader did not know the \
+producer.
+innocent: The producer had expired, or a replica without its state was elected. Where that can be shown, the finding \
+is a warning.
 
 seq-duplicate-batch critical
 The same batch of a producer stands in the log twice.

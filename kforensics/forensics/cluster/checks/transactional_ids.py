@@ -28,7 +28,7 @@ txnlog-id-churn info
 Many transactional ids were used once only.
 why: Ids with a random part cannot fence those that went before, so that a crashed instance blocks its partitions \
 until the timeout. Each id is kept for a week.
-innocent: Kafka Streams with exactly_once_v1 and the pools of Flink's sink make ids like this.
+innocent: Kafka Streams with exactly_once_v1 has an id for each task, and Flink's sink has pools of them.
 
 pid-two-ids critical
 Two transactional ids have the same producer id.

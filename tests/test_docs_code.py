@@ -1,0 +1,154 @@
+"""All code in the documents is run or, where it needs machines that are not here, read as they would read it."""
+
+import ast
+import inspect
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pytest
+from typer.main import get_command
+
+import kforensics
+from kforensics.cli import app
+from scripts import documented
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```([a-z]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# What cog runs, and what it wrote the last time.
+CALCULATED = re.compile(r"^<!-- \[\[\[cog (.*?) \]\]\] -->\n(.*?)^<!-- \[\[\[end\]\]\] -->$", re.MULTILINE | re.DOTALL)
+COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # typer names no class for a group
+# What is too large to be run for a page: other tests hold these against what they print.
+OF_MAKE = {"make demo", "make test", "make demo-spark"}
+
+
+def _code(page: Path, language: str) -> list[str]:
+    return [code for found, code in FENCE.findall(page.read_text(encoding="utf-8")) if found == language]
+
+
+def _id(page: Path) -> str:
+    return page.stem
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_id)
+def test_code_is_in_a_language_that_a_test_runs_or_reads(page: Path) -> None:
+    """What has no language is a drawing, and ``text`` an output: of ``py`` above it, which needs Spark, or of cog."""
+    text = page.read_text(encoding="utf-8")
+    of_spark = ("py", "text") if page.stem == "spark" else ()
+    languages = {language for language, _ in FENCE.findall(CALCULATED.sub("", text))}
+    assert languages <= {"", "console", "python", "sh", "sql", *of_spark}
+
+
+@dataclass
+class _Cog:
+    """Takes what the code of a page gives to cog."""
+
+    text: str = ""
+
+    def out(self, text: str, **_: bool) -> None:
+        """Keep a text."""
+        self.text += text
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        pytest.param(code, shown, id=f"{page.stem}-{number}")
+        for page in PAGES
+        for number, (code, shown) in enumerate(CALCULATED.findall(page.read_text(encoding="utf-8")))
+        if "scripts.documented" not in code
+    ],
+)
+def test_text_that_a_page_calculates_is_what_it_shows(code: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it leaves to ``scripts.documented`` is compared elsewhere."""
+    monkeypatch.chdir(ROOT)
+    cog = _Cog()
+    exec(code, {"cog": cog})  # noqa: S102  # it is ours
+    assert cog.text.strip() == shown.strip(), "run make docs"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_id)
+def test_console_blocks_show_what_is_run(page: Path) -> None:
+    commands = [command for block in documented.blocks(page) for command, _ in block]
+    strange = {command for command in commands if not command.startswith(documented.RUNNABLE)}
+    assert strange <= (OF_MAKE if page.name == "README.md" else set())
+
+
+def _lines(page: Path) -> Iterator[list[str]]:
+    for code in _code(page, "sh"):
+        for line in code.replace("\\\n", " ").splitlines():
+            # Not shlex's comments: it takes the # inside a word for one too.
+            if words := shlex.split(re.sub(r"(^|\s)#.*", "", line)):
+                yield words
+
+
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(words, id=f"{page.stem}-{number}") for page in PAGES for number, words in enumerate(_lines(page))],
+)
+def test_commands_for_other_machines_are_such_as_there_are(words: list[str]) -> None:
+    match _without_settings(words):
+        case ["kforensics", command, *arguments]:
+            _parse(command, arguments)
+        case ["spark-submit", *rest]:
+            script = next(number for number, word in enumerate(rest) if word.endswith("cli.py"))
+            _parse(rest[script + 1], rest[script + 2 :])
+        case ["pip" | "%pip", "install", what]:
+            _installable(what)
+        case ["kafka-transactions.sh", *_]:
+            assert " ".join(words).replace("broker:9092", "<host:port>") in (ROOT / "docs/tutorial.md").read_text(
+                "utf-8"
+            )
+        case other:
+            pytest.fail(f"no test reads {other}")
+
+
+def _without_settings(words: list[str]) -> list[str]:
+    return words[1:] if re.match("[A-Z_]+=", words[0]) else words
+
+
+def _parse(command: str, arguments: list[str]) -> None:
+    with COMMANDS[command].make_context(command, list(arguments)) as context:
+        assert context.params["paths"]
+
+
+def _installable(what: str) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    if extra := re.fullmatch(r"\.\[(\w+)\]", what):
+        assert extra[1] in extras
+    else:
+        assert what == "." or Path(what).name == f"kforensics-{kforensics.__version__}-py3-none-any.whl"
+
+
+def test_calls_for_other_machines_have_arguments_that_there_are() -> None:
+    """Code for Databricks cannot run here; a call without such a parameter is seen nevertheless."""
+    calls = [
+        node
+        for page in PAGES
+        for code in _code(page, "py")
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Call)
+    ]
+    ours = [
+        (call.func.attr, call)
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "kforensics"
+    ]
+    assert ours
+    for name, call in ours:
+        keywords = {keyword.arg: None for keyword in call.keywords if keyword.arg}
+        inspect.signature(getattr(kforensics, name)).bind(*call.args, **keywords)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if _code(page, "sql")], ids=_id)
+def test_queries_give_rows(page: Path, tmp_path: Path) -> None:
+    kforensics.audit(ROOT / "sample_logs/transactions-v2", output=tmp_path / "evidence", as_of_ms=1795266000000)
+    for query in _code(page, "sql"):
+        assert "/tmp/evidence" in query  # noqa: S108  # the page's place, not ours
+        rows = duckdb.execute(query.replace("/tmp/evidence", str(tmp_path / "evidence")))  # noqa: S108  # as above
+        assert rows.fetchall()

@@ -1,0 +1,56 @@
+"""The site: it has every page, and shows nothing that only a checkout can follow or only a network can bring."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from kforensics.cli import app
+from scripts import site_pages
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]  # typer names no class for a group
+
+
+def test_every_page_is_in_the_nav_once() -> None:
+    """A strict build demands it too, but the tests need no MkDocs."""
+    (nav,) = re.findall(r"^nav:\n(.*?)(?=^\S|\Z)", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    listed = re.findall(r"^ +- [^:\n]+: (\S+)$", nav, re.MULTILINE)
+    assert sorted(listed) == sorted(
+        page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_first_page_says_when_to_ask_a_command(command: str) -> None:
+    assert f"| [`{command}`]({command}.md) |" in (ROOT / "docs/index.md").read_text("utf-8")
+
+
+def test_a_page_of_the_site_has_no_generator_and_no_link_out_of_the_documents() -> None:
+    page = """See [`tables.py`](../kforensics/parsers/tables.py) and [findings](findings.md#damage).
+
+<!-- [[[cog import scripts.documented as made; cog.out(made.tables()) ]]] -->
+
+A [benchmark](../benchmarks/README.md#scale).
+
+<!-- [[[end]]] -->
+"""
+    shown = site_pages.on_page_markdown(page, page=None)
+    assert shown == "See `tables.py` and [findings](findings.md#damage).\n\n\nA benchmark.\n\n"
+
+
+@pytest.mark.parametrize(
+    ("html", "addresses"),
+    [
+        ('<script src="https://a.example/x.js"></script>', ["https://a.example/x.js"]),
+        ("<img alt='' src=//a.example/x.png>", ["//a.example/x.png"]),
+        ('<link rel="stylesheet" href="https://a.example/x.css">', ["https://a.example/x.css"]),
+        ('<link href="https://a.example/x.css" rel="stylesheet">', ["https://a.example/x.css"]),
+        ('<script src="assets/x.js"></script><link rel="stylesheet" href="assets/x.css">', []),
+        ('<a href="https://a.example/">there</a> <code>&lt;img src="https://a.example/"&gt;</code>', []),
+    ],
+    ids=["script", "image", "style", "style-first", "local", "link"],
+)
+def test_what_a_page_fetches_from_other_hosts_is_seen(html: str, addresses: list[str]) -> None:
+    assert site_pages.fetched(html) == addresses
