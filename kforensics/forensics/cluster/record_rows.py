@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kforensics.forensics.cluster.commits import CommitRecord
+import numpy as np
+
+from kforensics.forensics.cluster.commit_columns import NO_VERSION, CommitColumns
+from kforensics.forensics.cluster.commit_values import CommitRecord
 from kforensics.forensics.cluster.coordinator_records import NONE, StateRecord, TopicPartition
 from kforensics.forensics.cluster.evidence import written
 from kforensics.forensics.cluster.history import Seen
 from kforensics.forensics.cluster.row_chunks import RowChunks
 from kforensics.forensics.cluster.tables import COORDINATOR_TRANSACTIONS, GROUP_OFFSETS
 from kforensics.forensics.partition import Partition
-from kforensics.forensics.result_columns import Rows
+from kforensics.forensics.replay.results import Records
+from kforensics.forensics.result_columns import Rows, Words, nullable
 
-__all__ = ["OffsetRows", "StateRows", "listed"]
+__all__ = ["OffsetRows", "StateRows", "listed", "words_of"]
 
 
 class StateRows:
@@ -81,11 +85,16 @@ class OffsetRows:
 
     def __init__(self, partition: Partition, keep: Callable[[Rows], None]) -> None:
         self._paths = [segment.path for segment in partition.segments]
+        self._place, self._keep = partition.place, keep
         self._chunks = RowChunks(GROUP_OFFSETS, partition.place, keep)
 
-    def take(self, record: CommitRecord) -> None:
-        """Take a record."""
-        self._chunks.add(_offset_row(record, self._paths))
+    def take(self, found: CommitRecord | CommitColumns) -> None:
+        """Take a record, or many."""
+        if isinstance(found, CommitRecord):
+            self._chunks.add(_offset_row(found, self._paths))
+        else:
+            columns = {**self._place._asdict(), **_offset_columns(found), "path": self._paths[found.segment]}
+            self._keep(Rows(GROUP_OFFSETS, len(found), columns))
 
     def finish(self) -> None:
         """Tell of the rows of all records so far."""
@@ -102,3 +111,41 @@ def _offset_row(record: CommitRecord, paths: Sequence[str]) -> tuple[Any, ...]:
         *(value.get("offset"), _known(value.get("leaderEpoch")), value.get("metadata"), record.topic_id),
         *(value.get("commitTimestamp"), _known(value.get("expireTimestamp")), found.error),
     )
+
+
+def _offset_columns(commits: CommitColumns) -> dict[str, Any]:
+    rows, is_read = commits.rows, commits.is_read
+    group, topic, partition = zip(*commits.words, strict=True)
+    errors = list(commits.errors.values())
+    error_codes = np.full(len(commits), NONE)
+    error_codes[list(commits.errors)] = np.arange(len(errors))
+    return {
+        **{name: rows[name] for name in ("position", "offset")},
+        **{name: nullable(rows[name], NONE) for name in ("timestamp", "producer_id", "producer_epoch")},
+        "transactional": rows["is_transactional"],
+        "group": words_of(commits.codes, group),
+        "committed_topic": words_of(commits.codes, topic),
+        "committed_partition": np.array(partition, "i4")[commits.codes],
+        "tombstone": commits.is_tombstone,
+        "version": nullable(commits.version, NO_VERSION),
+        "committed_offset": nullable(commits.committed, ~is_read),
+        "committed_leader_epoch": nullable(commits.leader_epoch, NONE),
+        "metadata": words_of(commits.metadata.codes, commits.metadata.words),
+        "committed_topic_id": words_of(commits.topic_id.codes, commits.topic_id.words),
+        "commit_timestamp": nullable(commits.commit_timestamp, ~is_read),
+        "expire_timestamp": nullable(commits.expire_timestamp, NONE),
+        "error": words_of(error_codes, errors),
+    }
+
+
+def words_of(codes: Records, texts: Iterable[str | None]) -> Words:
+    """Return text by row.
+
+    Args:
+        codes: number of each row's text, -1 for none.
+        texts: by their numbers; the same may come twice.
+    """
+    numbers: dict[str, int] = {}
+    known = [NONE if text is None else numbers.setdefault(text, len(numbers)) for text in texts]
+    # Behind the last one, where -1 finds it, there is none.
+    return Words(np.array([*known, NONE], "i4")[codes], list(numbers))
