@@ -76,7 +76,7 @@ def joined(coordinators: Coordinators, supplied: Iterable[Markers], rules: Rules
     join = _Join(coordinators, marks, parts, groups, known_from, rules.clock_skew_ms)
     join.by_key()
     join.by_order()
-    join.settle(np.isin(np.arange(len(numbers)), list(markers)))
+    join.settle(markers)
     roles = roles_of(coordinators, marks, join.roles, rules)
     return Joined(tuple(numbers), markers, marks, parts, roles)
 
@@ -206,11 +206,11 @@ class _Join:
         spare: Records = again | (is_by_operator(found) & ((epoch == 0) | (epoch == before)))
         return spare
 
-    def settle(self, supplied: Records) -> None:
+    def settle(self, markers: Mapping[int, Markers]) -> None:
         """Give a verdict to every part.
 
         Args:
-            supplied: for each partition whether its markers are.
+            markers: those supplied, by the number of the partition.
         """
         parts, superseded = self._parts, self._of("is_superseded")
         has = parts["mark"] != NONE
@@ -218,8 +218,9 @@ class _Join:
         endings, firsts = (np.append(self._marks[name], NONE)[parts["mark"]] for name in ("ending", "first_offset"))
         seen = self._of("decided") >= self._known_from[parts["partition"]]
         complete = np.isin(self._of("status"), (State.COMPLETE_COMMIT, State.COMPLETE_ABORT))
+        seen |= self._lost_their_marker(~seen & ~has & complete, markers)
         verdicts = (
-            (~supplied[parts["partition"]], Verdict.UNSUPPLIED),
+            (~np.isin(parts["partition"], list(markers)), Verdict.UNSUPPLIED),
             (has & ((endings != self._wanted) | superseded), Verdict.SPLIT),
             (has & (firsts == NONE), Verdict.EMPTY),
             (has, Verdict.GOOD),
@@ -229,3 +230,18 @@ class _Join:
             (parts["verdict"] == Verdict.UNCLEAR, Verdict.UNCLEAR),
         )
         parts["verdict"] = np.select([test for test, _ in verdicts], [int(one) for _, one in verdicts], Verdict.MISSING)
+
+    def _lost_their_marker(self, unseen: Records, markers: Mapping[int, Markers]) -> Records:
+        """Return which parts have data that no marker of theirs ended, of those of which nothing else tells.
+
+        In version 2 the epoch says whose data it is, and no cleaner of that time takes a marker before its data.
+        """
+        epochs, producers = self._of("data_epoch"), self._of("producer_id")
+        known = unseen & (self._of("transaction_version") >= TV2) & (epochs != NONE)
+        lost = np.zeros(len(known), bool)
+        which = np.flatnonzero(known & np.isin(self._parts["partition"], list(markers)))
+        which = which[np.argsort(self._parts["partition"][which], kind="stable")]
+        numbers, starts = np.unique(self._parts["partition"][which], return_index=True)
+        for number, some in zip(numbers.tolist(), np.split(which, starts[1:]), strict=bool(len(numbers))):
+            lost[some] = markers[number].begins_with(producers[some], epochs[some])
+        return lost

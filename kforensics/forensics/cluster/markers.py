@@ -71,6 +71,7 @@ class Markers:
         log_end_offset: its log end offset.
         has_append_times: whether all its timestamps are those of the append.
         holes: places in its log at which offsets are missing.
+        is_broken: whether batches in its log cannot be read, which may be markers.
     """
 
     place: Place
@@ -83,6 +84,7 @@ class Markers:
     log_end_offset: int = 0
     has_append_times: bool = False
     holes: int = 0
+    is_broken: bool = False
 
     @classmethod
     def of(cls, case: Case) -> Markers:
@@ -100,6 +102,7 @@ class Markers:
             log_end_offset=case.log_end_offset,
             has_append_times=case.log.timestamp_types == 2,
             holes=case.log.holes,
+            is_broken=case.is_broken,
         )
 
     @property
@@ -113,9 +116,24 @@ class Markers:
         """Topic and partition."""
         return self.place.topic or "", NONE if self.place.partition is None else self.place.partition
 
+    def begins_with(self, producer_ids: Records, epochs: Records) -> Records:
+        """Return with which producer ids and epochs data of a transaction begins; none where the log is broken."""
+        if self.is_broken:
+            return np.zeros(len(epochs), bool)
+        ended = self.marks[self.marks["first_offset"] != NONE]
+        data = np.concatenate([_epochs(one["producer_id"], one["lowest_epoch"]) for one in (ended, self.still_open)])
+        begins: Records = np.isin(_epochs(producer_ids, epochs), data)
+        return begins
+
     def path(self, segment: int) -> str | None:
         """Return the path of a segment by its number; None for -1."""
         return self.paths[segment] if segment >= 0 else None
+
+
+def _epochs(producer_ids: Records, epochs: Records) -> Records:
+    """Return a number for each epoch of each producer; producer ids are counted from 0."""
+    found: Records = producer_ids.astype("i8") << 16 | epochs.astype("i8") & 0xFFFF
+    return found
 
 
 def _marks(case: Case) -> Records:

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from kforensics.forensics.cluster.parts import Verdict
 from kforensics.forensics.cluster.roles import Role
 from kforensics.forensics.findings import Exactness
 from tests.forensics.cluster.clusters import SOON, at, cluster_under, codes_in, forge_coordinator, found_in
+from tests.forensics.cluster.doctored import batch_at
 from tests.forensics.events import NOW
-from tests.forensics.forge import forge
+from tests.forensics.forge import drop, file_of, forge
 
 FIRES = {
     "atomicity-split-outcome": "test_a_marker_against_the_decision",
@@ -204,3 +206,35 @@ def test_a_marker_of_a_transaction_that_the_cleaner_took(tmp_path: Path) -> None
     assert (finding.code.name, str(finding.severity)) == ("atomicity-marker-missing", "critical")
     assert finding.exactness is Exactness.APPROXIMATE
     assert finding.exactness is Exactness.APPROXIMATE
+
+
+@pytest.mark.parametrize(
+    ("version", "spoil", "verdict"),
+    [
+        (2, False, (Verdict.MISSING, "atomicity-marker-missing")),
+        (0, False, (Verdict.UNCOVERED, "atomicity-unverifiable")),
+        (2, True, (Verdict.UNCOVERED, "atomicity-unverifiable")),
+    ],
+    ids=["TV2", "TV1", "marker that cannot be read"],
+)
+def test_data_that_outlived_its_marker(version: int, spoil: bool, verdict: tuple[Verdict, str], tmp_path: Path) -> None:
+    """In a compacted topic holes say nothing; but no cleaner takes a marker before its data, which the epoch names."""
+    marker = int(version == 2)
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, marker, version=version))
+    forge_data(tmp_path, everything(marker) | {f"{OFFSETS}-0": data(marker) + "; plain @2-2; plain @3-3"})
+    log = file_of(tmp_path / f"{OFFSETS}-0")
+    if spoil:
+        content, batch = log.read_bytes(), batch_at(log, 1)
+        log.write_bytes(content[: batch.position] + bytes(batch.size) + content[batch.position + batch.size :])
+    else:
+        drop(log, 1)
+    cluster = cluster_under(tmp_path, as_of_ms=SOON + HOUR)
+    (part,) = (part for part in cluster.joined.parts if cluster.name(part["partition"]) == f"{OFFSETS}-0")
+    assert part["verdict"] == verdict[0]
+    assert verdict[1] in codes_in(cluster)
+
+
+def test_data_that_the_cleaner_took_with_its_marker(tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 1, version=2))
+    forge_data(tmp_path, everything(1) | {f"{OFFSETS}-0": "plain @2-2"})
+    assert codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR)) == {"atomicity-unverifiable": "info"}
