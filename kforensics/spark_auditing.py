@@ -18,7 +18,7 @@ from kforensics.forensics.judgement import Judgement
 from kforensics.forensics.rules import Rules
 from kforensics.forensics.spark.audit_job import Plan, audit, plan_of
 from kforensics.forensics.spark.session import answering, parallelism
-from kforensics.forensics.spark.shares import Sharing
+from kforensics.forensics.spark.shares import FEW, Sharing
 from kforensics.forensics.spark.travel import loaded, packed
 from kforensics.forensics.splits import SPLIT_SIZE
 from kforensics.parsers.discover import FoundFile
@@ -56,6 +56,7 @@ class SparkRequest:
         checksums: whether the store gets the SHA-256 of every input.
         split_size: bytes of a split, about.
         whole: bytes up to which a partition is never split, None to derive them from how much there is.
+        few: as for ``Sharing``.
         command: what was asked, for the manifest.
     """
 
@@ -67,6 +68,7 @@ class SparkRequest:
     checksums: bool = False
     split_size: int = SPLIT_SIZE
     whole: int | None = None
+    few: int = FEW
     command: tuple[str, ...] = ()
 
 
@@ -150,12 +152,12 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
     """
     stages = Stages()
     as_of_ms = (plan.newest_mtime_ms or 0) if request.as_of_ms is None else request.as_of_ms
-    sharing = Sharing(parallelism(spark), request.split_size, request.whole)
+    sharing = Sharing(parallelism(spark), request.split_size, request.whole, request.few)
     with StagedStore(request.output) if request.output else nullcontext() as store:
         sink = _Sink(store.staging if store else None, as_of_ms, request.checksums)
         with stages.stage("examine"), answering("the audit broke off"):
             asked = Asked(Rules(as_of_ms), records=request.records)
-            outcome: _Outcome = loaded(audit(spark, plan, asked, sink, sharing))
+            outcome: _Outcome = loaded(audit(plan, asked, sink, sharing))
         if store:
             tables = {**STORED, CHECKSUMS.name: CHECKSUMS} if request.checksums else STORED
             store.finish(outcome.parts, tables, _manifest(spark, plan, request, as_of_ms, stages))
@@ -180,6 +182,7 @@ def _manifest(
             "checksums": request.checksums,
         },
         "partitions": len(plan.sizes),
+        "unreadable": plan.unreadable,
         # A cluster has millions: they are rows, not lines of this file.
         "inputs": {"tables": tables},
         "seconds": {name: round(seconds, 3) for name, seconds in stages.seconds.items()},

@@ -14,7 +14,7 @@ from benchmarks.scale import data, usage
 from benchmarks.scale.synthetic import ASKED, Made, summary_rows
 from kforensics.forensics.judgement import Judgement
 from kforensics.forensics.spark.merging import judged, run_of
-from kforensics.forensics.spark.travel import packed, values
+from kforensics.forensics.spark.travel import values
 from kforensics.parsers.layouts import OFFSET_INDEX_ENTRY
 
 
@@ -41,10 +41,11 @@ def test_small_partitions_are_links_to_one_clean_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("segments", [1, 2, 17])
-def test_made_splits_follow_from_one_another(segments: int) -> None:
+@pytest.mark.parametrize("width", [0, 4], ids=["at-once", "in-runs"])
+def test_made_splits_follow_from_one_another(segments: int, width: int) -> None:
     """Each transaction begins in one split and is committed in the next, but for the first markers."""
     made = Made(1, segments, 1 << 20, producers=7)
-    (judgement,) = _judged(made)
+    (judgement,) = _judged(made, width)
     assert judgement.why is None
     assert sum(map(len, judgement.rows["transactions"].parts())) == 7 * (segments - 1)
     assert judgement.log_end_offset == 14 * segments - 7
@@ -52,11 +53,9 @@ def test_made_splits_follow_from_one_another(segments: int) -> None:
     assert found == [("marker-empty", offset) for offset in range(7)]
 
 
-def _judged(made: Made) -> list[Judgement]:
-    partition = made.partition(0)
-    rows = summary_rows([(0, 0, 0, 0, 4, packed(partition))], made)
-    runs = run_of(values(rows), ASKED)
-    return list(judged([(0, partition), *((address.partition, value) for address, value in runs)], ASKED))
+def _judged(made: Made, width: int) -> list[Judgement]:
+    runs = run_of(values(summary_rows([(0, 0, 0, 0, width)], made)), ASKED)
+    return list(judged(((address.partition, value) for address, value in runs), ASKED))
 
 
 def test_the_processor_time_of_children_counts_once_they_have_ended() -> None:

@@ -16,6 +16,7 @@ from benchmarks.tables import aligned
 from lab.errors import LabError
 
 PARTS: Mapping[str, Callable[[Bench, argparse.Namespace], Iterator[tuple[str, Sequence[Row]]]]] = {
+    "bars": parts.bars,
     "growth": parts.growth,
     "skew": parts.skew,
     "transactions": parts.transactions,
@@ -52,6 +53,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     told = "partitions of 1 GB to audit (default: 1 2 4 8)"
     parser.add_argument("--gigabytes", type=int, nargs="+", default=[1, 2, 4, 8], metavar="N", help=told)
     for name, default, what in (
+        ("held", 8, "partitions of 1 GB that are held to the bars"),
         ("large", 4000, "MB of the partition among small ones"),
         ("small", 2000, "how many small ones"),
         ("transactions", 20_000_000, "in one partition"),

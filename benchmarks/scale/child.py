@@ -8,30 +8,34 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import kforensics
 from benchmarks.scale import synthetic
 from benchmarks.scale.synthetic import ASKED, Counting, Made
 from benchmarks.scale.usage import cpu_seconds, load, peak_bytes, peak_of_others
 from kforensics.auditing import AuditRequest, Stages, audited
 from kforensics.forensics.spark.audit_job import audit, put_together
+from kforensics.forensics.spark.session import session
 from kforensics.forensics.spark.shares import Sharing, shared_out
-from kforensics.forensics.spark.travel import loaded
+from kforensics.forensics.spark.travel import loaded, rows_of, values
 from kforensics.investigation import investigate
 from kforensics.render.report import Report
 from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned
 from lab.progress import say
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Figures = dict[str, float]
 
 LOOPBACK = "127.0.0.1"
 AS_OF_MS = 1_795_264_200_000
+SCANS = (("batches", "base_offset"), ("records", "offset"), ("records", ""))
+"""Tables and the columns that are read of them, all if none is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,8 @@ class _Given:
         folder: for whatever the job writes.
         warm: a small partition.
         paths: logs, each measured by itself.
-        cores: processors.
+        cores: processors: so many tasks at once, and so many for all processes together, Java's included.
+        is_pinned: whether it has no others.
         made: partitions that lie on no disk, each kind measured by itself.
     """
 
@@ -50,12 +55,14 @@ class _Given:
     warm: str
     paths: tuple[str, ...] = ()
     cores: int = 2
+    is_pinned: bool = True
     made: tuple[Made, ...] = ()
 
     @classmethod
     def of(cls, words: Mapping[str, Any]) -> _Given:
         made = tuple(Made(**one) for one in words.get("made", ()))
-        return cls(Path(words["folder"]), words["warm"], tuple(words.get("paths", ())), words.get("cores", 2), made)
+        given = {name: words[name] for name in ("cores", "is_pinned") if name in words}
+        return cls(Path(words["folder"]), words["warm"], tuple(words.get("paths", ())), made=made, **given)
 
     def store(self) -> str:
         """A folder that is not there."""
@@ -98,6 +105,7 @@ def on_spark(given: _Given) -> Iterator[Figures]:
     with _session(given) as spark:
         with _taking(start, "start_"):
             _audited(spark, given, given.warm, is_warming=True)
+            _audited(spark, given, given.warm)
         for path in given.paths:
             figures: Figures = {}
             before = _stages(spark)
@@ -118,6 +126,25 @@ def _audited(spark: SparkSession, given: _Given, path: str, *, is_warming: bool 
     return {**figures, "partitions": report.partitions, "unread": report.unread_count}
 
 
+def scanning(given: _Given) -> Iterator[Figures]:
+    """Rows of tables counted by Spark, of one column and of all, and how many records there are."""
+    with _session(given) as spark:
+        kforensics.register(spark)
+        _scanned(spark, "records", given.warm, "offset").count()
+        for path in given.paths:
+            batches = _scanned(spark, "batches", path, "count")
+            (records,) = batches.selectExpr("sum(count)").first() or (0,)
+            for table, columns in SCANS:
+                figures: Figures = {}
+                with _taking(figures):
+                    rows = _scanned(spark, table, path, columns).count()
+                yield {**figures, "rows": rows, "records": records}
+
+
+def _scanned(spark: SparkSession, table: str, path: str, columns: str) -> DataFrame:
+    return spark.read.format("kforensics").options(table=table, columns=columns).load(path)
+
+
 def merging(given: _Given) -> Iterator[Figures]:
     """Made splits summarised, and then summarised and joined; what is more in the second is the joining."""
     with _session(given) as spark:
@@ -125,14 +152,13 @@ def merging(given: _Given) -> Iterator[Figures]:
             figures: Figures = {}
             sharing = Sharing(given.cores, split_size=made.segment_bytes, whole=0)
             shares = shared_out(synthetic.plan_of(spark, made).sizes, sharing)
-            whole = synthetic.whole_of(spark, made, shares.large)
-            summaries = synthetic.summaries_of(whole, made)
+            summaries = synthetic.summaries_of(spark, made, shares.large)
             with _taking(figures, "made_"):
                 ((size, rows),) = summaries.selectExpr("sum(length(payload))", "count(*)").collect()
             before = _stages(spark)
             with _taking(figures):
-                outcomes = put_together(whole, [summaries], shares, ASKED, Counting()).collect()
-            judged = sum(loaded(row.payload) for row in outcomes)
+                outcomes = put_together([summaries], shares, ASKED, Counting()).toArrow()
+            judged = sum(loaded(answer.outcome) for _, answer in values(rows_of(outcomes.to_batches())))
             yield {**figures, **_told(spark, before), "bytes": size, "rows": rows, "partitions": judged}
 
 
@@ -145,7 +171,7 @@ def planning(given: _Given) -> Iterator[Figures]:
             with _taking(figures):
                 plan = synthetic.plan_of(spark, made)
                 sharing = Sharing(given.cores, split_size=made.segment_bytes, whole=0)
-                found = audit(spark, plan, ASKED, Counting(), sharing)
+                found = audit(plan, ASKED, Counting(), sharing)
             plan.frame.unpersist()
             yield {**figures, **_told(spark, before), "partitions": loaded(found), "sizes": plan.sizes.nbytes}
 
@@ -155,31 +181,22 @@ JOBS: Mapping[str, Callable[[_Given], Iterator[Figures]]] = {
     "merging": merging,
     "on_spark": on_spark,
     "planning": planning,
+    "scanning": scanning,
 }
 
 
-@contextmanager
-def _session(given: _Given) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
+def _session(given: _Given) -> AbstractContextManager[SparkSession]:
+    """A session as the command starts it."""
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": LOOPBACK}
     conf = {
         "spark.driver.bindAddress": LOOPBACK,
         "spark.driver.host": LOOPBACK,
         "spark.driver.memory": "2g",
         "spark.local.dir": str(given.folder / "spark"),
-        "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    builder = SparkSession.builder.master(f"local[{given.cores}]").appName("benchmarks")
-    for name, value in conf.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    try:
-        yield spark
-    finally:
-        spark.stop()
+    return session(f"local[{given.cores}]", conf)
 
 
 def _stages(spark: SparkSession) -> list[tuple[int, int, int, int]]:
@@ -214,8 +231,10 @@ def _told(spark: SparkSession, before: list[tuple[int, int, int, int]]) -> Figur
 
 def main(words: Mapping[str, Any]) -> None:
     """Measure, and print a line of figures for each log and each kind of made partitions."""
-    before = load()
-    for figures in JOBS[words["job"]](_Given.of(words)):
+    before, given = load(), _Given.of(words)
+    if given.is_pinned:  # what is started from here on, too
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: given.cores])
+    for figures in JOBS[words["job"]](given):
         print(json.dumps({**figures, "load": max(before, load())}), flush=True)
 
 

@@ -44,6 +44,27 @@ class Bench:
         pools, sparks = ([_medians(one) for one in zip(*some, strict=True)] for some in zip(*rounds, strict=True))
         return list(zip(pools, sparks, strict=True))
 
+    def least(self, job: str, path: Path, times: int, cores: int, *, is_pinned: bool = True) -> Figures:
+        """Of each figure the least that a job takes, of several times one behind the other.
+
+        Raises:
+            LabError: it failed.
+        """
+        words = {"paths": [str(path)] * times, "cores": cores, "is_pinned": is_pinned}
+        taken = [one for _ in range(self.rounds) for one in _measured(job, words)]
+        return {name: min(one[name] for one in taken) for name in taken[0]}
+
+    def scans(self, path: Path) -> list[Figures]:
+        """What counting rows takes on one processor, for each of ``child.SCANS``; the least of all rounds.
+
+        Raises:
+            LabError: it failed.
+        """
+        rounds = [_measured("scanning", {"paths": [str(path)] * 2, "cores": 1}) for _ in range(self.rounds)]
+        half = len(rounds[0]) // 2
+        again = [half_of for one in rounds for half_of in (one[:half], one[half:])]
+        return [min(some, key=lambda one: one["seconds"]) for some in zip(*again, strict=True)]
+
     def synthetic(self, job: str, made: Sequence[Made]) -> list[Figures]:
         """What a job takes for each kind of made partitions, once.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 from benchmarks.scale import data
+from benchmarks.scale.child import SCANS
 from benchmarks.scale.measuring import Bench, Figures, Row
 from benchmarks.scale.synthetic import Made
 
@@ -15,6 +16,56 @@ Tables = Iterator[tuple[str, Sequence[Row]]]
 KINDS = ("txn", "plain")
 SPLIT = 128 << 20
 GB = 1_000_000_000
+
+
+def bars(bench: Bench, options: argparse.Namespace) -> Tables:
+    """What the audit on Spark is held to, in a minute or two; of three audits in a process the least counts."""
+    with data.copies(KINDS, 1000, options.held) as path:
+        pool, pools = (bench.least("in_process", path, 3, cores) for cores in (1, 2))
+        spark, sparks = (bench.least("on_spark", path, 3, cores) for cores in (1, 2))
+        free = bench.least("on_spark", path, 3, 1, is_pinned=False)
+    yield (
+        f"bars: {options.held} GB on Spark beside the pool",
+        [
+            _bar(
+                "executor time, by seconds of the pool, 1 processor",
+                spark["executor_seconds"] / pool["seconds"],
+                "≤ 1.3",
+            ),
+            _bar("workers' seconds of processor, by the pool's", (spark["cpu"] - spark["jvm"]) / pool["cpu"], ""),
+            _bar("all seconds of processor, by the pool's", spark["cpu"] / pool["cpu"], ""),
+            _bar("1 to 2 processors, all processes on as many", _efficiency_of(spark, sparks), "≥ 0.80"),
+            _bar("1 to 2 tasks at once, Java on any processor", _efficiency_of(free, sparks), ""),
+            _bar("1 to 2 processors, the pool", _efficiency_of(pool, pools), ""),
+            _bar("seconds of processor on 1, by those on 2", spark["cpu"] / sparks["cpu"], ""),
+        ],
+    )
+    with data.copies(KINDS, 1000, 2) as path:
+        taken = bench.scans(path)
+    rows = [_scan(table, columns, one) for (table, columns), one in zip(SCANS, taken, strict=True)]
+    yield 'counting rows of format("kforensics"), 2 GB on 1 processor, Java included', rows
+
+
+def _bar(name: str, ratio: float, wanted: str) -> Row:
+    return {"": name, "ratio": f"{ratio:.2f}", "bar": wanted}
+
+
+def _efficiency_of(one: Figures, two: Figures) -> float:
+    """The part of two processors that does what one would have to do."""
+    return one["seconds"] / two["seconds"] / 2
+
+
+def _scan(table: str, columns: str, taken: Figures) -> Row:
+    return {
+        "": f"{table}, {columns or 'all columns'}",
+        "rows": taken["rows"],
+        "records": taken["records"],
+        "seconds": taken["seconds"],
+        "cpu": taken["cpu"],
+        "M records/s": taken["records"] / taken["seconds"] / 1e6,
+        "M records per cpu s": taken["records"] / taken["cpu"] / 1e6,
+        "bar": "≥ 5" if columns else "",
+    }
 
 
 def growth(bench: Bench, options: argparse.Namespace) -> Tables:

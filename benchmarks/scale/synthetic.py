@@ -16,7 +16,7 @@ from kforensics.forensics.log_summary import Noter, log_summary
 from kforensics.forensics.partition import LogDir, Partition
 from kforensics.forensics.replay.summary import summarise
 from kforensics.forensics.rules import Rules
-from kforensics.forensics.spark.audit_job import Plan, mapped
+from kforensics.forensics.spark.audit_job import SIZES, Plan, mapped
 from kforensics.forensics.spark.looking import PARTITION, PLANNED
 from kforensics.forensics.spark.splitting import Shared, Travelling, apart, pieces_of
 from kforensics.forensics.spark.travel import SCHEMA, Row, framed, loaded, packed
@@ -31,15 +31,7 @@ if TYPE_CHECKING:
 NOWHERE = "/nowhere"
 """A log directory that is not there."""
 ASKED = Asked(Rules(0), watches_indexes=False)
-_WHOLE = pa.schema(
-    [
-        ("number", pa.int64()),
-        *((name, pa.int32()) for name in Shared.__slots__),
-        ("payload", pa.binary()),
-    ]
-)
 _TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
-_SIZES = ("number", "size", "segments", "largest", "mtime_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,25 +87,20 @@ def plan_of(spark: SparkSession, made: Made) -> Plan:
     """Return a plan as if all of these partitions had been found."""
     tasks = min(made.partitions, 32)
     rows = spark.range(0, made.partitions, 1, tasks)
-    frame = mapped(rows, partial(_planned, made=made), PLANNED).persist()
-    return Plan(frame, frame.select(*_SIZES).toArrow(), 0, ())
+    frame = mapped(rows, [partial(_planned, made=made)], PLANNED).persist()
+    return Plan(frame, frame.select(*SIZES).toArrow(), 0, ())
 
 
-def whole_of(spark: SparkSession, made: Made, large: pa.Table) -> DataFrame:
-    """Return the partitions as rows, with where their parts go.
+def summaries_of(spark: SparkSession, made: Made, large: pa.Table) -> DataFrame:
+    """Return what the splits of the partitions say, and what joining them needs, as rows that wait to be joined.
 
     Args:
         spark: the session.
         made: the partitions.
-        large: as ``Shares`` has it.
+        large: where their parts go, as ``Shares`` has it.
     """
     rows = spark.createDataFrame(large.select(["number", *Shared.__slots__])).repartition(32)
-    return mapped(rows, partial(_whole, made=made), _WHOLE)
-
-
-def summaries_of(whole: DataFrame, made: Made) -> DataFrame:
-    """Return what the splits of the partitions say, as rows that wait to be joined."""
-    return mapped(whole, partial(summary_rows, made=made), SCHEMA)
+    return mapped(rows, [partial(summary_rows, made=made)], SCHEMA)
 
 
 def _planned(rows: Iterable[Row], made: Made) -> Iterator[Row]:
@@ -122,20 +109,15 @@ def _planned(rows: Iterable[Row], made: Made) -> Iterator[Row]:
         yield PARTITION, number, size, made.segments, made.segment_bytes, 0, packed(made.partition(number))
 
 
-def _whole(rows: Iterable[Row], made: Made) -> Iterator[Row]:
-    for number, *slots in rows:
-        yield number, *slots, packed(made.partition(number))
-
-
 def summary_rows(rows: Iterable[Row], made: Made) -> Iterator[Row]:
     """Yield what joining partitions needs, and what their splits say, as a job of Spark has it.
 
     Args:
-        rows: of each partition its number, where its parts go, and its files.
+        rows: of each partition its number, and where its parts go.
         made: the partitions.
     """
-    for number, *slots, payload in rows:
-        partition = loaded(payload)
+    for number, *slots in rows:
+        partition = made.partition(number)
         noters = tuple(task_of(partition, ASKED, workers=0).noters)
         for address, reading in pieces_of(number, partition, Shared(*slots)):
             said: Iterable[Travelling] = [(address, reading)]

@@ -66,9 +66,9 @@ def test_all_samples(spark: SparkSession, tmp_path: Path, everything: Stored, re
 def test_all_samples_in_the_smallest_splits(
     spark: SparkSession, tmp_path: Path, everything: Stored, request: pytest.FixtureRequest
 ) -> None:
-    """Wherever an index allows it, and as the sequential fold has it."""
+    """Wherever an index allows it, in as many rounds as there can be, and as the sequential fold has it."""
     store = tmp_path / "store"
-    _assert_same(audit_here(spark, _asked(store, SAMPLES, split_size=1, whole=0)), everything, request)
+    _assert_same(audit_here(spark, _asked(store, SAMPLES, split_size=1, whole=0, few=0)), everything, request)
     counts = _compare_with_fold(store)
     assert min(counts.values()) > 100
     request.node.user_properties.append(("same on Spark", {f"{name} of the fold": n for name, n in counts.items()}))

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.spark.quiet import OPTIONS, Remarks
+from kforensics.forensics.spark.java_options import OPTIONS, options_first
+from kforensics.forensics.spark.quiet import Remarks
 
 SAYS = "echo 'WARNING: Using incubator modules: jdk.incubator.vector' >&2; echo before >&2"
 STARTS, FAILS = f"{SAYS}; read line; echo after >&2", f"{SAYS}; exit 1"
@@ -80,3 +81,14 @@ def test_options_of_the_user_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
     with Remarks().held():
         assert os.environ[OPTIONS].endswith(" -Xss4m")
     assert os.environ[OPTIONS] == "-Xss4m"
+
+
+def test_options_for_java_come_before_those_of_the_user_and_go_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word that comes later counts."""
+    with options_first("-XX:TieredStopAtLevel=1"):
+        assert os.environ[OPTIONS] == "-XX:TieredStopAtLevel=1"
+    assert OPTIONS not in os.environ
+    monkeypatch.setenv(OPTIONS, "-XX:TieredStopAtLevel=4")
+    with options_first("-XX:TieredStopAtLevel=1"):
+        assert os.environ[OPTIONS] == "-XX:TieredStopAtLevel=1 -XX:TieredStopAtLevel=4"
+    assert os.environ[OPTIONS] == "-XX:TieredStopAtLevel=4"

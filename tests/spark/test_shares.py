@@ -43,7 +43,7 @@ def test_every_partition_has_one_share(sizes: list[int]) -> None:
 
 
 def test_parts_of_large_partitions_have_slots_of_their_own_the_largest_first() -> None:
-    shares = _shared([3 * GB, 900 * GB, 17 * GB, 100 * GB], cores=40)
+    shares = _shared([3 * GB, 900 * GB, 17 * GB, 100 * GB], cores=20)
     large = shares.large.to_pylist()
     assert [row["number"] for row in large] == [1, 3, 2, 0]
     assert [row["final_slot"] for row in large] == [0, 1, 2, 3]
@@ -68,3 +68,27 @@ def test_a_hundred_terabytes_are_read_by_many_tasks_and_joined_by_few() -> None:
     assert shares.reads == 100_000
     assert max(shares.cuts, shares.runs, shares.finals) <= 2_000
     assert min(shares.cuts, shares.runs, shares.finals) >= 4 * 160
+
+
+def test_rounds_that_are_not_worth_it_are_left_out() -> None:
+    """Who deals a few segments out cuts them, who judges few of a partition joins them, few answers need no task."""
+    few, many_of_one, many = _shared([20 * GB, GB]), _shared([100 * GB]), _shared([20 * GB, 20 * GB])
+    assert (few.cuts, few.runs, few.finals) == (0, 0, 1)
+    assert few.large["width"].to_pylist() == [0]
+    assert (many_of_one.cuts, many_of_one.runs, many_of_one.finals) == (8, 8, 1)
+    assert (many.cuts, many.runs, many.finals) == (8, 0, 2)
+    assert _shared([GB] * 8).finals == 0
+    assert _shared([GB] * 8000, cores=20).finals == 80
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3])
+def test_partitions_of_nearly_one_size_are_not_two_by_two(cores: int) -> None:
+    sizes = [GB + (-1) ** number * (number << 20) for number in range(4 * cores)]
+    packed = Counter(_shared(sizes, cores).small["final_slot"].to_pylist())
+    assert packed == dict.fromkeys(range(4 * cores), 1)
+
+
+def test_the_dearest_pack_is_the_first() -> None:
+    sizes = [10 << 20] * 30 + [200 << 20] + [10 << 20] * 30
+    small = _shared(sizes).small.to_pylist()
+    assert small[30] == {"number": 30, "final_slot": 0}

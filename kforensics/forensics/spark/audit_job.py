@@ -1,7 +1,11 @@
-"""The audit of any number of log directories as a Spark job: plan, splits, runs, verdicts.
+"""The audit of any number of log directories as a Spark job: plan, work, and what is put together of it.
 
 Only data frames are used, so that it runs over Spark Connect too. Tasks find their rows by slots that follow from the
 plan alone: one that is run again gives its rows to the same tasks. The driver sees sizes and what the sink returns.
+
+A round of tasks costs Java some tenths of a second, however little there is to be done. So there are three (look into
+folders; deal out; read and judge), and a fourth where partitions are split. Rounds that only many segments need, to cut
+them and to join runs of them, are left out where there are few.
 """
 
 from __future__ import annotations
@@ -10,24 +14,26 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from itertools import chain, count, islice
-from typing import TYPE_CHECKING, Protocol
+from itertools import chain, count
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kforensics.forensics.asked import Asked, judged_whole
-from kforensics.forensics.judgement import Judgement
+from kforensics.forensics.asked import Asked
+from kforensics.forensics.spark.answers import Sink, done, ended
 from kforensics.forensics.spark.contents import hashes_of, records_of, repeated_of
-from kforensics.forensics.spark.looking import FILES, IN_ITEM, PARTITION, PLANNED, UNREADABLE, items_of, looked
-from kforensics.forensics.spark.merging import judged, run_of
+from kforensics.forensics.spark.dealing import Deal, dealt
+from kforensics.forensics.spark.looking import FILES, PARTITION, PLANNED, UNREADABLE, items_of, looked
+from kforensics.forensics.spark.merging import run_of
 from kforensics.forensics.spark.session import parallelism
 from kforensics.forensics.spark.shares import Shares, Sharing, shared_out
-from kforensics.forensics.spark.splitting import Shared, Travelling, cut, pieces_of, summary_of
+from kforensics.forensics.spark.splitting import Travelling, cut
 from kforensics.forensics.spark.travel import (
     IN_BUCKET,
     IN_PARTITION,
+    IN_TASK,
     SCHEMA,
-    Address,
     Row,
     batches_of,
     framed,
@@ -37,37 +43,23 @@ from kforensics.forensics.spark.travel import (
     schema_text,
     values,
 )
-from kforensics.parsers.discover import FoundFile, Unreadable
+from kforensics.parsers.discover import Unreadable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Plan", "Sink", "audit", "mapped", "plan_of", "put_together"]
+__all__ = ["SIZES", "Plan", "audit", "mapped", "plan_of", "put_together"]
 
 ITEMS = pa.schema([("slot", pa.int32()), ("payload", pa.binary())])
-# What the sink returns, and which task of the last round takes it.
-OUTCOMES = ITEMS
+# What the driver knows of a partition.
+SIZES = ("number", "size", "segments", "largest", "mtime_ms")
 # Unreadable places that the driver hears of by name.
 NAMED = 100
 ITEMS_PER_TASK = 4
 # Tasks that this worker has begun.
 BEGUN = count(1)
 
-
-class Sink(Protocol):
-    """Takes what tasks find, where they run; it travels there, and what it returns travels back.
-
-    Tasks have names: one that is run again has the same name as before.
-    """
-
-    def judged(self, task: str, judgements: Iterable[Judgement]) -> bytes:
-        """Take the judgements of a task."""
-
-    def found(self, task: str, files: Iterable[FoundFile]) -> bytes:
-        """Take the files that a task has found."""
-
-    def merged(self, outcomes: Iterable[bytes]) -> bytes:
-        """Return what several outcomes say together."""
+Step = Callable[[Iterator[Row]], Iterable[Row]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,101 +100,91 @@ def plan_of(spark: SparkSession, paths: Sequence[str], topics: Sequence[str] = (
     """
     items = [(slot, packed(item)) for slot, item in enumerate(items_of(paths))]
     rows = spark.createDataFrame(pa.Table.from_batches(batches_of(ITEMS, items), ITEMS))
-    tasks = min(max(1, len(items)), ITEMS_PER_TASK * parallelism(spark))
-    frame = mapped(_by_slot(rows, tasks, "slot"), partial(_looked, topics=tuple(topics)), PLANNED).persist()
-    names = ("number", "size", "segments", "largest", "mtime_ms")
-    unreadable = frame.where(frame.kind == UNREADABLE)
-    named = [loaded(row.payload) for row in unreadable.select("payload").limit(NAMED).collect()]
-    many = len(named) if len(named) < NAMED else unreadable.count()
-    sizes = frame.where(frame.kind == PARTITION).select(*names).toArrow()
-    return Plan(frame, sizes, many, tuple(sorted(named, key=lambda one: one.path)))
+    tasks = ITEMS_PER_TASK * parallelism(spark)
+    spread = _by_slot(rows, tasks, "slot") if len(items) > tasks else rows
+    frame = mapped(spread, [partial(_looked, topics=tuple(topics))], PLANNED).persist()
+    found = frame.where(frame.kind != FILES).select("kind", *SIZES).toArrow()
+    sizes = found.filter(pc.equal(found["kind"], PARTITION)).drop_columns(["kind"])
+    many = len(found) - len(sizes)
+    named = frame.where(frame.kind == UNREADABLE).select("payload").limit(NAMED).collect() if many else []
+    return Plan(frame, sizes, many, tuple(sorted((loaded(row.payload) for row in named), key=lambda one: one.path)))
 
 
-def audit(spark: SparkSession, plan: Plan, asked: Asked, sink: Sink, sharing: Sharing) -> bytes:
+def audit(plan: Plan, asked: Asked, sink: Sink, sharing: Sharing) -> bytes:
     """Return what the sink says of all that the plan holds.
 
     Args:
-        spark: the session.
         plan: what is to be judged.
         asked: what to look for.
         sink: takes the judgements.
         sharing: how to share the work.
     """
-    job = _Job(spark, plan, asked, sink, shared_out(plan.sizes, sharing), sharing.split_size)
-    rounds = [job.large()] if len(job.shares.large) else []
-    rounds += [job.small()] if len(job.shares.small) else []
-    outcomes = _together([*rounds, job.files()])
-    last = mapped(_by_slot(outcomes, parallelism(spark), "slot"), partial(_merged, sink=sink), OUTCOMES)
-    return sink.merged(row.payload for row in last.collect())
+    answers = _Job(plan.frame, asked, sink, shared_out(plan.sizes, sharing), sharing.split_size).answers()
+    return sink.merged(answer.outcome for _, answer in values(rows_of(answers.toArrow().to_batches())))
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """The parts of the job, each a frame of outcomes."""
+    """The rounds of the job, each a frame of what its tasks have to say."""
 
-    spark: SparkSession
-    plan: Plan
+    frame: DataFrame
     asked: Asked
     sink: Sink
     shares: Shares
     split_size: int
 
-    def files(self) -> DataFrame:
-        """Return what the sink says of all files."""
-        from pyspark.sql.functions import shiftright  # as below
+    def answers(self) -> DataFrame:
+        """Return what the sink says."""
+        said = [mapped(self._spread(), [partial(_done, asked=self.asked, sink=self.sink)], SCHEMA)]
+        said += [self._records()] if self.asked.records and self.shares.reads else []
+        return put_together(said, self.shares, self.asked, self.sink)
 
-        frame, tasks = self.plan.frame, max(1, self.shares.tasks // ITEMS_PER_TASK)
-        rows = frame.where(frame.kind == FILES).select(shiftright("number", IN_ITEM).alias("item"), "payload")
-        return mapped(_by_slot(rows, tasks, "item"), partial(_found, sink=self.sink), OUTCOMES)
+    def _spread(self) -> DataFrame:
+        """Return files, partitions and splits where they are listed, judged and read."""
+        from pyspark.sql.functions import expr  # only Spark pays for Spark
 
-    def small(self) -> DataFrame:
-        """Return what the sink says of partitions that one task judges whole."""
-        rows = self._partitions(self.shares.small).select("final_slot", "number", "payload")
-        ready = rows.repartitionById(self.shares.tasks, rows.final_slot).sortWithinPartitions("number")
-        return mapped(ready, partial(_judged_whole, asked=self.asked, sink=self.sink), OUTCOMES)
+        reads, tasks = self.shares.reads, self.shares.reads + self.shares.tasks
+        # Splits have the first tasks, for more is to be done behind them; what counts from the end has the others.
+        slot = expr(f"int(if(split_slot < 0, split_slot + {tasks}, pmod(split_slot, {max(1, reads)})))")
+        return self._splits().repartitionById(tasks, slot).sortWithinPartitions(*IN_TASK)
 
-    def large(self) -> DataFrame:
-        """Return what the sink says of partitions that are read split by split."""
-        shares = self.shares
-        whole = self._partitions(shares.large).select("number", *Shared.__slots__, "payload")
-        segments = mapped(whole, _pieces, SCHEMA)
-        splits = mapped(_by_slot(segments, shares.cuts, "split_slot"), partial(_cut, size=self.split_size), SCHEMA)
-        read = partial(_summarised, asked=self.asked)
-        said = [mapped(_by_slot(splits, shares.reads, "split_slot"), read, SCHEMA)]
-        said += [self._records(segments)] if self.asked.records else []
-        return put_together(whole, said, shares, self.asked, self.sink)
+    def _splits(self) -> DataFrame:
+        shares, cuts = self.shares, partial(_cut, size=self.split_size)
+        if shares.cuts:
+            return mapped(_by_slot(self._segments(), shares.cuts, "split_slot"), [cuts], SCHEMA)
+        return self._segments(cuts) if shares.reads else self._segments()
 
-    def _records(self, segments: DataFrame) -> DataFrame:
+    def _segments(self, *steps: Step) -> DataFrame:
+        return mapped(self.frame, [partial(_dealt, deal=Deal.of(self.shares)), *steps], SCHEMA)
+
+    def _records(self) -> DataFrame:
         """Return what the records of large partitions say; what joining runs needs has no part in this."""
-        readers, segments = self.shares.reads, segments.where(segments.ordinal >= 0)
-        hashes = _by_slot(mapped(segments, _hashed, SCHEMA), readers, "split_slot")
-        repeated = mapped(hashes.sortWithinPartitions(*IN_BUCKET), partial(_repeated, readers=readers), SCHEMA)
+        readers, segments = self.shares.reads, self._segments()
+        segments = segments.where(segments.ordinal >= 0)
+        hashes = _by_slot(mapped(segments, [_hashed], SCHEMA), readers, "split_slot")
+        repeated = mapped(hashes.sortWithinPartitions(*IN_BUCKET), [partial(_repeated, readers=readers)], SCHEMA)
         again = _by_slot(_together([segments, repeated]), readers, "split_slot")
-        return mapped(again.sortWithinPartitions(*IN_PARTITION), _recorded, SCHEMA)
-
-    def _partitions(self, share: pa.Table) -> DataFrame:
-        from pyspark.sql.functions import broadcast  # as below
-
-        frame = self.plan.frame
-        rows = frame.where(frame.kind == PARTITION).select("number", "payload")
-        return rows.join(broadcast(self.spark.createDataFrame(share)), "number")
+        return mapped(again.sortWithinPartitions(*IN_PARTITION), [_recorded], SCHEMA)
 
 
-def put_together(whole: DataFrame, said: Sequence[DataFrame], shares: Shares, asked: Asked, sink: Sink) -> DataFrame:
-    """Return what the sink says of large partitions, as a frame of outcomes.
+def put_together(said: Sequence[DataFrame], shares: Shares, asked: Asked, sink: Sink) -> DataFrame:
+    """Return what the sink says of all that tasks have said, as a frame of answers.
 
     Args:
-        whole: the partitions: their numbers, where their parts go, and their files.
-        said: what their splits say, and what joining them needs; then what their records say, if that is asked for.
+        said: answers already, the files of large partitions, what their splits say, and what joining them needs; then
+            what their records say, if that is asked for.
         shares: who does what.
         asked: what to look for.
         sink: takes the judgements.
     """
-    summaries, *of_records = said
-    ready = _by_slot(summaries, shares.runs, "run_slot").sortWithinPartitions("run_slot", *IN_PARTITION)
-    parts = [mapped(whole, _whole, SCHEMA), mapped(ready, partial(_runs, asked=asked), SCHEMA), *of_records]
-    last = _by_slot(_together(parts), shares.finals, "final_slot").sortWithinPartitions("final_slot", *IN_PARTITION)
-    return mapped(last, partial(_judged, asked=asked, sink=sink), OUTCOMES)
+    parts, *of_records = said
+    if shares.runs:
+        ready = _by_slot(parts, shares.runs, "run_slot").sortWithinPartitions("run_slot", *IN_PARTITION)
+        parts = mapped(ready, [partial(_runs, asked=asked)], SCHEMA)
+    if not shares.finals:
+        return parts
+    last = _by_slot(_together([parts, *of_records]), shares.finals, "final_slot").sortWithinPartitions(*IN_PARTITION)
+    return mapped(last, [partial(_ended, asked=asked, sink=sink)], SCHEMA)
 
 
 def _together(frames: Sequence[DataFrame]) -> DataFrame:
@@ -212,27 +194,28 @@ def _together(frames: Sequence[DataFrame]) -> DataFrame:
 
 def _by_slot(frame: DataFrame, tasks: int, slot: str) -> DataFrame:
     """Return a frame whose rows are where their slot says."""
-    from pyspark.sql.functions import col, lit, pmod  # only Spark pays for Spark
+    from pyspark.sql.functions import expr  # as above
 
-    return frame.repartitionById(tasks, pmod(col(slot), lit(tasks)).cast("int"))
+    return frame.repartitionById(tasks, expr(f"int(pmod({slot}, {tasks}))"))
 
 
-def mapped(frame: DataFrame, rows_from: Callable[[Iterator[Row]], Iterable[Row]], schema: pa.Schema) -> DataFrame:
-    """Return what a function makes of the rows of each task.
+def mapped(frame: DataFrame, steps: Sequence[Step], schema: pa.Schema) -> DataFrame:
+    """Return what functions, one behind the other, make of the rows of each task.
 
     Args:
         frame: the rows.
-        rows_from: the function.
-        schema: of what it gives.
+        steps: the functions.
+        schema: of what the last one gives.
     """
-    return frame.mapInArrow(partial(_batches, rows_from=rows_from, schema=schema), schema_text(schema))
+    return frame.mapInArrow(partial(_batches, steps=tuple(steps), schema=schema), schema_text(schema))
 
 
-def _batches(
-    batches: Iterable[pa.RecordBatch], rows_from: Callable[[Iterator[Row]], Iterable[Row]], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
+def _batches(batches: Iterable[pa.RecordBatch], steps: tuple[Step, ...], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     _settle(next(BEGUN))
-    return batches_of(schema, rows_from(rows_of(batches)))
+    rows = rows_of(batches)
+    for step in steps:
+        rows = iter(step(rows))
+    return batches_of(schema, rows)
 
 
 def _settle(begun: int) -> None:
@@ -246,32 +229,18 @@ def _looked(rows: Iterator[Row], topics: tuple[str, ...]) -> Iterator[Row]:
         yield from looked(number, loaded(payload), topics)
 
 
-def _found(rows: Iterator[Row], sink: Sink) -> Iterator[Row]:
-    for item, payload in islice(rows, 1):
-        files = chain.from_iterable(loaded(data) for data in chain([payload], (row[-1] for row in rows)))
-        yield item, sink.found(f"files-{item:05}", files)
-
-
-def _judged_whole(rows: Iterator[Row], asked: Asked, sink: Sink) -> Iterator[Row]:
-    for slot, _, payload in islice(rows, 1):
-        partitions = (loaded(data) for data in chain([payload], (row[-1] for row in rows)))
-        judgements = (judged_whole(partition, asked, workers=0) for partition in partitions)
-        yield slot, sink.judged(f"small-{slot:05}", judgements)
-
-
-def _pieces(rows: Iterator[Row]) -> Iterator[Row]:
-    for number, *slots, payload in rows:
-        yield from _framed(pieces_of(number, loaded(payload), Shared(*slots)))
+def _dealt(rows: Iterator[Row], deal: Deal) -> Iterator[Row]:
+    for kind, number, *_, payload in rows:
+        yield from _framed(dealt(kind, number, payload, deal))
 
 
 def _cut(rows: Iterator[Row], size: int) -> Iterator[Row]:
-    for address, reading in values(rows):
-        yield from _framed(cut(address, reading, size))
+    for address, value in values(rows):
+        yield from _framed(cut(address, value, size))
 
 
-def _summarised(rows: Iterator[Row], asked: Asked) -> Iterator[Row]:
-    for address, reading in values(rows):
-        yield from _framed(summary_of(address, reading, asked))
+def _done(rows: Iterator[Row], asked: Asked, sink: Sink) -> Iterator[Row]:
+    return _framed(done(values(rows), asked, sink))
 
 
 def _hashed(rows: Iterator[Row]) -> Iterator[Row]:
@@ -291,21 +260,8 @@ def _runs(rows: Iterator[Row], asked: Asked) -> Iterator[Row]:
     return _framed(run_of(values(rows), asked))
 
 
-def _whole(rows: Iterator[Row]) -> Iterator[Row]:
-    for number, split_slot, run_slot, final_slot, _, payload in rows:
-        yield from framed(Address(number, split_slot, run_slot, final_slot), loaded(payload))
-
-
-def _judged(rows: Iterator[Row], asked: Asked, sink: Sink) -> Iterator[Row]:
-    arriving = values(rows)
-    for address, partition in islice(arriving, 1):
-        numbered = ((one.partition, value) for one, value in chain([(address, partition)], arriving))
-        yield address.final_slot, sink.judged(f"large-{address.final_slot:05}", judged(numbered, asked))
-
-
-def _merged(rows: Iterator[Row], sink: Sink) -> Iterator[Row]:
-    for slot, payload in islice(rows, 1):
-        yield slot, sink.merged(chain([payload], (row[-1] for row in rows)))
+def _ended(rows: Iterator[Row], asked: Asked, sink: Sink) -> Iterator[Row]:
+    return _framed(ended(values(rows), asked, sink))
 
 
 def _framed(found: Iterable[Travelling]) -> Iterator[Row]:

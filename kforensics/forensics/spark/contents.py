@@ -32,8 +32,8 @@ __all__ = ["Recorded", "Suspects", "hashes_of", "into_records", "records_of", "r
 # Bytes of log whose hashes come together, and the most buckets of a partition.
 BEHIND_A_BUCKET = 1 << 28
 MOST_BUCKETS = 1 << 12
-# Behind the runs of a partition.
-BEHIND_RUNS = 1 << 40
+# Behind all parts of a partition.
+BEHIND_PARTS = 1 << 62
 HASH_BITS = 64
 
 
@@ -158,7 +158,7 @@ def records_of(arriving: Iterable[Travelling]) -> Iterator[Travelling]:
 
 
 def _records_of(address: Address, reading: Reading, twice: Records) -> Iterator[Travelling]:
-    place = replace(address, ordinal=BEHIND_RUNS + (address.ordinal >> IN_SEGMENT))
+    place = replace(address, ordinal=BEHIND_PARTS + (address.ordinal >> IN_SEGMENT))
     unread = content_entries.Reading([], hidden_intervals(None))
     records = batches = 0
     evidence = RecordEvidence()

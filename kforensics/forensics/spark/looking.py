@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kforensics.forensics.partition import LogDir, Partition, partitions_of
+from kforensics.forensics.partition import Partition, partitions_of
 from kforensics.forensics.spark.travel import packed
 from kforensics.parsers.discover import FoundFile, FoundFolder, Unreadable, as_named, look_into, outline
 from kforensics.parsers.source import file_name
@@ -110,4 +110,4 @@ def _slim(partition: Partition) -> Partition:
         # That a checkpoint is there and does not name the partition says something too.
         known = offset is not None and place.topic is not None and place.partition is not None
         checkpoints[name] = {(place.topic, place.partition): offset} if known else {}  # type: ignore[dict-item]
-    return replace(partition, log_dir=LogDir(whole.path, checkpoints, whole.damaged, whole.clean_shutdown))
+    return replace(partition, log_dir=replace(whole, checkpoints=checkpoints))

@@ -31,7 +31,7 @@ PASSING = 1 << 20
 
 
 def run_of(arriving: Iterable[Travelling], asked: Asked) -> Iterator[Travelling]:
-    """Yield for each run what all its splits say together; rows that are certain go on as they come.
+    """Yield for each run what all its splits say together; what is not to be joined goes on as it comes.
 
     Args:
         arriving: of each run what joining it needs, then what its splits say, in the order of the log.
@@ -42,11 +42,16 @@ def run_of(arriving: Iterable[Travelling], asked: Asked) -> Iterator[Travelling]
 
 
 def _joined(arriving: Iterator[Travelling], asked: Asked) -> Iterator[Travelling]:
-    address, reading = next(arriving)
-    run = _Run(address, reading, asked)
-    for _, value in arriving:
-        yield from run.take(value)
-    yield from run.end()
+    run: _Run | None = None
+    for address, value in arriving:
+        if isinstance(value, Reading):
+            run = _Run(address, value, asked)
+        elif run is None:
+            yield address, value
+        else:
+            yield from run.take(value)
+    if run:
+        yield from run.end()
 
 
 class _Run:
@@ -87,8 +92,8 @@ def judged(arriving: Iterable[tuple[int, Any]], asked: Asked) -> Iterator[Judgem
     """Yield what is to be said of large partitions.
 
     Args:
-        arriving: with the number of each partition its files, then what its runs say, in the order of the log,
-            and what its records say.
+        arriving: with the number of each partition its files, then what its runs or splits say, in the order of the
+            log, and what its records say.
         asked: what to look for.
     """
     for _, some in groupby(arriving, lambda one: one[0]):

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, Thread
 
+from kforensics.forensics.spark.java_options import OPTIONS, options_first
+
 __all__ = ["Remarks"]
 
 SETTINGS = Path(__file__).with_name("log4j2.properties")
-# What the launcher of Spark adds to the words for Java; those of a user come later, and so they count.
-OPTIONS = "SPARK_SUBMIT_OPTS"
 # Java says so itself, whatever is set: Spark asks for a module that only its machine learning uses.
 ALWAYS = re.compile(rb"^WARNING: Using incubator modules: .*\n", re.MULTILINE)
 STDERR = 2
@@ -37,16 +37,9 @@ class Remarks:
         if _has_settings() or not SETTINGS.is_file():
             yield
             return
-        before = os.environ.get(OPTIONS)
-        os.environ[OPTIONS] = f"-Dlog4j2.configurationFile={SETTINGS.as_uri()} {before or ''}".rstrip()
-        try:
-            with self._listening():
-                yield
-        finally:
-            if before is None:
-                del os.environ[OPTIONS]
-            else:
-                os.environ[OPTIONS] = before
+        log = f"-Dlog4j2.configurationFile={SETTINGS.as_uri()}"
+        with options_first(log), self._listening():
+            yield
 
     def text(self) -> str:
         """Return what was said and not passed on."""

@@ -10,10 +10,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from kforensics.errors import EngineError, MissingExtraError
+from kforensics.forensics.spark.java_options import BRIEF, options_first
 from kforensics.forensics.spark.quiet import Remarks
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ PYTHON = "spark.pyspark.python"
 NO_GATEWAY = "JAVA_GATEWAY_EXITED"
 # Of a line that tells of several errors, one in the other, the innermost.
 RAISED = re.compile(r"^.*\b((?:\w+[.$])*\w*(?:Error|Exception): .+)$", re.MULTILINE)
+# What a thread says of an error in another one; that one comes behind it.
+ELSEWHERE = "Exception thrown in awaitResult"
 
 
 @contextmanager
@@ -55,7 +58,9 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
     for name, value in given.items():
         builder = builder.config(name, value)
     remarks = Remarks()
-    with answering("Spark does not start", remarks.text), remarks.held(), _interruptible():
+    # A cluster's Java may live for hours, and is not ours.
+    java = options_first(BRIEF) if given.get("spark.master", "local").startswith("local") else nullcontext()
+    with answering("Spark does not start", remarks.text), java, remarks.held(), _interruptible():
         started = builder.getOrCreate()
     try:
         yield started
@@ -113,8 +118,8 @@ def answering(what: str, said: Callable[[], str] = str) -> Iterator[None]:
 
 def _reason(text: str) -> str:
     """Return what tells why: what a worker raised, else the first line."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    raised: list[str] = RAISED.findall(text)
+    lines = [line.strip() for line in text.splitlines() if line.strip() and ELSEWHERE not in line]
+    raised: list[str] = RAISED.findall("\n".join(lines))
     return [*raised, *lines, "no reason is given"][0].rstrip(".")
 
 

@@ -14,15 +14,18 @@ import pyarrow as pa
 from kforensics.forensics.result_columns import Numbers
 from kforensics.forensics.splits import SPLIT_SIZE
 
-__all__ = ["Shares", "Sharing", "shared_out"]
+__all__ = ["FEW", "Shares", "Sharing", "shared_out"]
 
 # What opening the files of a partition costs, in bytes that could be read meanwhile.
 OPENING = 1 << 18
 # Bytes of small partitions that a task judges, and of a partition that a task may have alone.
 LEAST_TOGETHER, MOST_TOGETHER = 64 << 20, 1 << 30
 MOST_ALONE = 2 << 30
-# Tasks for each processor, so that the slowest does not keep the others waiting.
-TASKS = 4
+# Tasks for each processor, so that the slowest does not keep the others waiting, and how many partitions of a size that
+# one task judges would do as well.
+TASKS, EVEN = 4, 3
+# A round of tasks costs more than what it saves where there is no more than so many segments to be cut or joined.
+FEW = 32
 # Beyond that, a task more may read so many bytes less, or have to do with so many bytes less that others read. Each
 # task of a round writes a number for each of the next, and each of its tasks asks all of those before.
 WORTH_A_TASK, SUMMED_UP = 1 << 30, 1 << 36
@@ -36,11 +39,13 @@ class Sharing:
         parallelism: how many processors there are, about.
         split_size: bytes of a split, about.
         whole: bytes up to which a partition is never split, None to derive them from how much there is.
+        few: segments, and answers of tasks, that need no round of tasks of their own.
     """
 
     parallelism: int
     split_size: int = SPLIT_SIZE
     whole: int | None = None
+    few: int = FEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +57,10 @@ class Shares:
         large: ``number`` of the others, with the first of their slots for reading and for joining, their slot for
             judging, and ``width``, how many segments are joined in one run.
         tasks: how many slots there are for small ones.
-        cuts: for cutting segments.
+        cuts: for cutting segments; 0 if who deals them out cuts them.
         reads: for reading.
-        runs: for joining.
-        finals: for judging large ones.
+        runs: for joining; 0 if who judges joins.
+        finals: for judging large ones, and for putting together what tasks answer; 0 if they are few.
     """
 
     small: pa.Table
@@ -83,44 +88,55 @@ def shared_out(plan: pa.Table, sharing: Sharing) -> Shares:
     small, tasks = _packed(number[~is_large], size[~is_large], sharing)
     # The largest first: who is judged last must not be who takes longest.
     order = np.flatnonzero(is_large)[np.argsort(-size[is_large], kind="stable")]
-    widths = np.array([max(1, isqrt(int(count))) for count in segments[order]], np.int64)
-    runs = -(-segments[order] // np.maximum(widths, 1))
+    number, size, segments = number[order], size[order], segments[order]
+    widths = np.array([isqrt(int(count)) for count in segments], np.int64)
+    if segments.max(initial=0) <= sharing.few:
+        widths[:] = 0
+    runs = np.where(widths > 0, -(-segments // np.maximum(widths, 1)), 0)
     large = pa.table(
         {
-            "number": number[order],
-            "split_slot": _before(segments[order]).astype(np.int32),
+            "number": number,
+            "split_slot": _before(segments).astype(np.int32),
             "run_slot": _before(runs).astype(np.int32),
             "final_slot": np.arange(len(order), dtype=np.int32),
             "width": widths.astype(np.int32),
         }
     )
-    splits = int(np.maximum(segments[order], size[order] // sharing.split_size).sum())
-    busy, total = TASKS * sharing.parallelism, int(size[order].sum())
-    slots = (
-        min(max(1, many), max(busy, total // worth))
-        for many, worth in (
-            (int(segments[order].sum()), SUMMED_UP),
-            (splits, WORTH_A_TASK),
-            (int(runs.sum()), SUMMED_UP),
-            (len(order), SUMMED_UP),
-        )
+    splits = np.maximum(segments, size // sharing.split_size)
+    busy, total = TASKS * sharing.parallelism, int(size.sum())
+
+    def slots(many: int, worth: int) -> int:
+        return min(many, max(busy, total // worth))
+
+    return Shares(
+        small,
+        large,
+        tasks,
+        cuts=slots(int(segments.sum()), SUMMED_UP) if segments.sum() > sharing.few else 0,
+        reads=slots(int(splits.sum()), WORTH_A_TASK),
+        runs=slots(int(runs.sum()), SUMMED_UP),
+        finals=slots(len(order) or (tasks if tasks > sharing.few else 0), SUMMED_UP),
     )
-    return Shares(small, large, tasks, *slots)
 
 
 def _whole(total: int, sharing: Sharing) -> int:
     """Return up to how many bytes a partition is judged by one task: what keeps it busy no longer than the others."""
     if sharing.whole is not None:
         return sharing.whole
-    return max(sharing.split_size, min(total // (TASKS * sharing.parallelism), MOST_ALONE))
+    return max(sharing.split_size, min(total // (EVEN * sharing.parallelism), MOST_ALONE))
 
 
 def _packed(number: Numbers, size: Numbers, sharing: Sharing) -> tuple[pa.Table, int]:
+    """Return who judges which small partition, of those that follow each other some together, and how many do."""
     cost = size + OPENING
     fair = int(cost.sum()) // (TASKS * sharing.parallelism)
-    bins = _before(cost) // min(max(fair, LEAST_TOGETHER), MOST_TOGETHER)
-    slots = np.unique(bins, return_inverse=True)[1].astype(np.int32)
-    return pa.table({"number": number, "final_slot": slots}), int(slots.max(initial=0)) + 1
+    # By their middles: partitions of nearly the same size are not two by two because of a byte.
+    bins = (_before(cost) + cost // 2) // min(max(fair, LEAST_TOGETHER), MOST_TOGETHER)
+    packs = np.unique(bins, return_inverse=True)[1]
+    costs = np.bincount(packs, cost)
+    slots = np.empty(len(costs), np.int32)
+    slots[np.argsort(-costs, kind="stable")] = np.arange(len(costs))
+    return pa.table({"number": number, "final_slot": slots[packs]}), max(1, len(costs))
 
 
 def _before(counts: Numbers) -> Numbers:

@@ -18,7 +18,7 @@ from kforensics.forensics.spark.travel import Address
 from kforensics.forensics.splits import segment_splits
 from kforensics.forensics.stretch import Split, Stretch
 
-__all__ = ["IN_SEGMENT", "Reading", "Shared", "Travelling", "apart", "cut", "pieces_of", "summary_of"]
+__all__ = ["HEAD", "IN_SEGMENT", "WHOLE", "Reading", "Shared", "Travelling", "apart", "cut", "pieces_of", "summary_of"]
 
 # Closed transactions that travel together; what is certain needs no merging and goes straight to the end.
 ROWS_TOGETHER = 1 << 16
@@ -26,6 +26,8 @@ ROWS_TOGETHER = 1 << 16
 FEW_ROWS = 1 << 10
 # Bits of an ordinal for the place in the segment.
 IN_SEGMENT = 32
+# Ordinals of the files of a partition, for who judges it, and of what joining a run needs.
+WHOLE, HEAD = -2, -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Shared:
         split_slot: its first slot for reading.
         run_slot: its first slot for joining.
         final_slot: its slot for judging.
-        width: segments that are joined in one run.
+        width: segments that are joined in one run; 0 if there are no runs.
     """
 
     split_slot: int
@@ -66,19 +68,23 @@ Travelling = tuple[Address, Any]
 
 
 def pieces_of(number: int, partition: Partition, shared: Shared) -> Iterator[Travelling]:
-    """Yield the segments of a partition to be read, and for each run of them what joining it needs.
+    """Yield the files of a partition, its segments to be read, and for each run of them what joining it needs.
 
     Args:
         number: of the partition.
         partition: its files.
         shared: where its parts go.
     """
-    cuts, width, size = tuple(sorted(partition.snapshots)), shared.width, partition.size
-    for first in range(0, len(partition.segments), width):
-        run = range(first, min(first + width, len(partition.segments)))
+    address = Address(number, shared.split_slot, shared.run_slot, shared.final_slot, WHOLE)
+    yield address, partition
+    cuts, many, size = tuple(sorted(partition.snapshots)), len(partition.segments), partition.size
+    width = shared.width or many
+    for first in range(0, many, width):
+        run = range(first, min(first + width, many))
         slot = shared.run_slot + first // width
-        address = Address(number, shared.split_slot + first, slot, shared.final_slot)
-        yield address, Reading(_only(partition, run), cuts, Split(first), size)
+        address = Address(number, shared.split_slot + first, slot, shared.final_slot, HEAD)
+        if shared.width:
+            yield address, Reading(_only(partition, run), cuts, Split(first), size)
         for segment in run:
             address = replace(address, split_slot=shared.split_slot + segment, ordinal=segment << IN_SEGMENT)
             yield address, Reading(_only(partition, range(segment, segment + 1)), cuts, Split(segment), size)
@@ -100,7 +106,7 @@ def _only(partition: Partition, wanted: range) -> Partition:
 
 
 def cut(address: Address, reading: Reading, size: int) -> Iterator[Travelling]:
-    """Yield the splits of a segment.
+    """Yield the splits of a segment; what comes before segments is handed on as it came.
 
     Args:
         address: where the segment belongs.
@@ -116,7 +122,7 @@ def cut(address: Address, reading: Reading, size: int) -> Iterator[Travelling]:
 
 
 def summary_of(address: Address, reading: Reading, asked: Asked) -> Iterator[Travelling]:
-    """Yield what a split says, or why it cannot be read; what joining needs is handed on as it came."""
+    """Yield what a split says, or why it cannot be read; what comes before splits is handed on as it came."""
     if address.ordinal < 0:
         yield address, reading
         return

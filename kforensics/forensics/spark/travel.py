@@ -18,6 +18,7 @@ __all__ = [
     "FRAME",
     "IN_BUCKET",
     "IN_PARTITION",
+    "IN_TASK",
     "SCHEMA",
     "Address",
     "Row",
@@ -46,7 +47,7 @@ class Address:
         split_slot: which task reads.
         run_slot: which task joins what follows each other.
         final_slot: which task judges.
-        ordinal: where in the partition; -1 for its files.
+        ordinal: where in the partition; below 0 for what comes before all parts of it.
         sequence: where among the values that come from there.
     """
 
@@ -60,6 +61,8 @@ class Address:
 
 # By what rows of a partition are sorted, so that they come in the order of its log.
 IN_PARTITION = ("partition", "ordinal", "sequence", "piece")
+# Likewise for what is worked on by itself: first all that comes before parts.
+IN_TASK = ("ordinal", "partition", "sequence", "piece")
 # Likewise for what comes to one place from many: first what belongs together, then where it is from.
 IN_BUCKET = ("partition", "ordinal", "run_slot", "final_slot", "sequence", "piece")
 SCHEMA = pa.schema(
