@@ -10,7 +10,6 @@ from kforensics.forensics.case import Case
 from kforensics.forensics.explain.lookup import every_batch, stored_batch
 from kforensics.forensics.explain.offset_story import AbortedEntry, StoredBatch
 from kforensics.forensics.replay.results import Anomaly, Records
-from kforensics.parsers.batch_columns import NO_CONTROL
 from kforensics.parsers.kernels.choice import Choice, kernels_for
 from kforensics.parsers.source import open_source
 from kforensics.parsers.transaction_index import TransactionIndexEntry, read_transaction_index
@@ -94,7 +93,7 @@ def batches_of_same_sequence(case: Case, batch: StoredBatch, kernels: Choice = k
         return ()
     found: list[StoredBatch] = []
     for chunk in every_batch(case, kernels):
-        same = (chunk.producer_id == batch.producer_id) & (chunk.control == NO_CONTROL)
+        same = chunk.producer_id == batch.producer_id
         for name in ("producer_epoch", "base_sequence", "last_sequence"):
             same &= getattr(chunk, name) == getattr(header, name)
         same &= (chunk.segment != batch.segment) | (chunk.position != header.position)

@@ -80,7 +80,8 @@ class BatchLookup:
         """
         number = max(0, int(np.searchsorted(self._firsts, offset, "right")) - 1)
         batches = self._read(number)
-        # The batch behind a hole may be the first one of the next chunk.
+        # The batch behind a hole may be the first one of the next chunk. Whatever the order of the others, that begins
+        # behind the offset, for the search ended between the two.
         if batches.last_offset.max() < offset and number + 1 < len(self._firsts):
             batches = joined([batches, self._read(number + 1)])
         found = _found(batches, offset)

@@ -168,11 +168,7 @@ def _damage_between(case: Case, found: Found, batches: BatchColumns) -> tuple[in
         at = found.before
         before = int(batches.segment[at]), int(batches.position[at] + batches.size[at])
     after = int(batches.segment[found.after or 0]), int(batches.position[found.after or 0])
-    between = (
-        (segment, row)
-        for segment, row in case.log.damage
-        if row.inside_batch is None and before <= (segment, row.start) < after
-    )
+    between = ((segment, row) for segment, row in case.log.damage if before <= (segment, row.start) < after)
     # Zeros behind the last batch of a segment were reserved for it and never written to.
     return next((one for one in between if one[1].reason != "zero-tail"), None)
 
