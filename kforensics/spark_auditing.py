@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kforensics.auditing import STORED, Stages, sha256_of
 from kforensics.errors import UsageError
+from kforensics.forensics.across.membership import Clusters
 from kforensics.forensics.asked import Asked
 from kforensics.forensics.judgement import Judgement
 from kforensics.forensics.rules import Rules
@@ -156,7 +157,8 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
     with StagedStore(request.output) if request.output else nullcontext() as store:
         sink = _Sink(store.staging if store else None, as_of_ms, request.checksums)
         with stages.stage("examine"), answering("the audit broke off"):
-            asked = Asked(Rules(as_of_ms), records=request.records)
+            clusters = Clusters.of_members(plan.members)
+            asked = Asked(Rules(as_of_ms), records=request.records, clusters=clusters)
             outcome: _Outcome = loaded(audit(plan, asked, sink, sharing))
         if store:
             tables = {**STORED, CHECKSUMS.name: CHECKSUMS} if request.checksums else STORED

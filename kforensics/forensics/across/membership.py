@@ -93,6 +93,11 @@ class Clusters:
     def _with(self, topic: str, members: Iterable[Member]) -> frozenset[str]:
         return frozenset(self._name_of(one.cluster_id, one.log_dir) for one in members if one.topic == topic)
 
+    def has_copies(self, members: Iterable[Member]) -> bool:
+        """Return whether there may be several copies of a partition in a cluster."""
+        seen = Counter((self._name_of(one.cluster_id, one.log_dir), one.topic, one.partition) for one in members)
+        return any(count > 1 and topic is not None for (_, topic, _), count in seen.items())
+
     def name_of(self, partition: Partition) -> str:
         """Return what to call the cluster of a partition."""
         return self._name_of(partition.log_dir.cluster_id, partition.place.log_dir)
@@ -110,6 +115,15 @@ class Clusters:
             return log_dir or NAMELESS
         return next(iter(self.ids), NAMELESS)
 
+    def number(self, name: str) -> int:
+        """Return the number of a cluster in which something is judged across partitions."""
+        return sorted(self.judged).index(name)
+
+    @property
+    def judged(self) -> frozenset[str]:
+        """Names of the clusters in which there is anything to be judged across partitions."""
+        return self.coordinated | self.grouped
+
     def is_judged(self, name: str) -> bool:
         """Whether there is anything to be judged across the partitions of a cluster."""
-        return name in self.coordinated or name in self.grouped
+        return name in self.judged

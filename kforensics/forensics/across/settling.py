@@ -14,6 +14,7 @@ from kforensics.forensics.cluster.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.cluster.refuting import is_refuted
 from kforensics.forensics.findings import Finding
 from kforensics.forensics.judgement import CLEAN, Judgement, ranked
+from kforensics.forensics.partition import order_of
 from kforensics.forensics.result_columns import Rows, RowStream
 from kforensics.forensics.rules import Rules
 from kforensics.forensics.verdicts import finding_rows, worst
@@ -32,10 +33,14 @@ def settled(contributions: Iterable[Contribution], rules: Rules) -> Iterator[Jud
         rules: limits and the time of evaluation.
     """
     by_cluster: dict[str, list[Contribution]] = defaultdict(list)
-    for one in contributions:
+    for one in sorted(contributions, key=_order):  # whoever brought them
         by_cluster[one.cluster].append(one)
     for some in by_cluster.values():
         yield from _settled(some, rules)
+
+
+def _order(contribution: Contribution) -> tuple[str, str, int, str]:
+    return order_of(contribution.judgement.place, contribution.judgement.folder)
 
 
 def _settled(contributions: Sequence[Contribution], rules: Rules) -> Iterator[Judgement]:

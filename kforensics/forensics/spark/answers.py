@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from typing import Protocol
 
+from kforensics.forensics.across.contribution import Contribution
+from kforensics.forensics.across.membership import Clusters
 from kforensics.forensics.asked import Asked, judged_whole
 from kforensics.forensics.judgement import Judgement
-from kforensics.forensics.spark.dealing import Alone, Listed
+from kforensics.forensics.spark.across import Contributed, compared, of_clusters
+from kforensics.forensics.spark.dealing import ALONE, Alone, Listed
 from kforensics.forensics.spark.merging import judged
 from kforensics.forensics.spark.splitting import Travelling, summary_of
 from kforensics.forensics.spark.travel import Address
 from kforensics.parsers.discover import FoundFile
 
-__all__ = ["Answer", "Sink", "done", "ended"]
+__all__ = ["Answer", "Sink", "compared_together", "done", "ended", "settled"]
 
 # Stands for a partition where there is none: answers come before all partitions.
 NONE = -1
+# Tells what comes from tasks that judge large partitions from what comes from others, and the numbers of those of a
+# task from those of another one.
+LARGE, SETTLED, COMPARED = 1, 2, 3
+IN_SLOT = 32
 
 
 class Sink(Protocol):
@@ -58,40 +65,90 @@ def done(arriving: Iterable[Travelling], asked: Asked, sink: Sink) -> Iterator[T
     """
     for kind, some in groupby(arriving, lambda one: type(one[1])):
         if kind in (Listed, Alone):
-            yield _answered(some, asked, sink)
+            yield from _answered(some, asked, sink)
         else:
             for address, value in some:
                 yield from summary_of(address, value, asked)
 
 
-def _answered(arriving: Iterator[Travelling], asked: Asked, sink: Sink) -> Travelling:
-    """Return what the sink says of all files, or of all small partitions, of a task."""
+def _answered(arriving: Iterator[Travelling], asked: Asked, sink: Sink) -> Iterator[Travelling]:
+    """Yield what the sink says of all files, or of all small partitions, of a task, and what these add to clusters."""
     address, first = next(arriving)
-    things = chain([first], (value for _, value in arriving))
-    slot = -address.split_slot
+    things = chain([(address, first)], arriving)
+    slot, added = -address.split_slot, Contributed(asked.clusters, ALONE)
     if isinstance(first, Listed):
-        outcome = sink.found(f"files-{slot:05}", chain.from_iterable(one.files for one in things))
+        outcome = sink.found(f"files-{slot:05}", chain.from_iterable(one.files for _, one in things))
     else:
-        outcome = sink.judged(f"small-{slot:05}", (judged_whole(one.partition, asked, workers=0) for one in things))
-    return Address(NONE, slot, slot, slot, ordinal=slot, sequence=address.ordinal), Answer(outcome)
+        judgements = ((where.partition, judged_whole(one.partition, asked, workers=0)) for where, one in things)
+        outcome = sink.judged(f"small-{slot:05}", added.take(judgements))
+    yield Address(NONE, slot, slot, slot, ordinal=slot, sequence=address.ordinal), Answer(outcome)
+    yield from added.kept
 
 
 def ended(arriving: Iterable[Travelling], asked: Asked, sink: Sink) -> Iterator[Travelling]:
-    """Yield one answer for all that comes to a task of the last round.
+    """Yield one answer for all that comes to a task of the last but one round, and what it adds to clusters.
 
     Args:
-        arriving: answers, and what large partitions need to be judged, as :func:`.merging.judged` has it.
+        arriving: answers, contributions, and what large partitions need to be judged, as :func:`.merging.judged` has
+            it.
         asked: what to look for.
         sink: takes judgements, and puts answers together.
     """
     outcomes: list[bytes] = []
-    for is_answer, some in groupby(arriving, lambda one: isinstance(one[1], Answer)):
-        address, first = next(some)
-        if is_answer:
-            outcomes += [first.outcome, *(answer.outcome for _, answer in some)]
+    slot = 0
+    for kind, some in groupby(arriving, _kind):
+        if kind is Answer:
+            outcomes += (answer.outcome for _, answer in some)
+        elif kind is Contribution:
+            yield from some
         else:
+            address, first = next(some)
+            slot, added = address.final_slot, Contributed(asked.clusters, LARGE)
             numbered = ((one.partition, value) for one, value in chain([(address, first)], some))
-            outcomes.append(sink.judged(f"large-{address.final_slot:05}", judged(numbered, asked)))
+            judgements = enumerate(judged(numbered, asked), slot << IN_SLOT)
+            outcomes.append(sink.judged(f"large-{slot:05}", added.take(judgements)))
+            yield from added.kept
     if outcomes:
-        slot = address.final_slot
         yield Address(NONE, slot, slot, slot, ordinal=slot), Answer(sink.merged(outcomes))
+
+
+def _kind(one: Travelling) -> type[Answer | Contribution] | None:
+    kind = type(one[1])
+    return kind if kind in (Answer, Contribution) else None
+
+
+def settled(arriving: Iterable[Travelling], asked: Asked, sink: Sink) -> Iterator[Travelling]:
+    """Yield one answer for all that comes to a task that judges clusters.
+
+    Args:
+        arriving: contributions, cluster by cluster, and answers.
+        asked: what to look for.
+        sink: takes judgements, and puts answers together.
+    """
+    outcomes: list[bytes] = []
+    slot = 0
+    for kind, some in groupby(arriving, _kind):
+        if kind is Answer:
+            outcomes += (answer.outcome for _, answer in some)
+        else:
+            for slot, judgements in of_clusters(some, asked.rules):
+                outcomes.append(sink.judged(f"cluster-{slot:05}", judgements))
+    if outcomes:
+        yield Address(NONE, slot, slot, slot, ordinal=slot, sequence=SETTLED), Answer(sink.merged(outcomes))
+
+
+def compared_together(
+    arriving: Iterable[Travelling], clusters: Clusters, asked: Asked, sink: Sink
+) -> Iterator[Travelling]:
+    """Yield what the sink says of all copies of partitions that meet in a task.
+
+    Args:
+        arriving: elections and partitions, as :func:`.across.compared` has it.
+        clusters: all clusters.
+        asked: what to look for.
+        sink: takes judgements.
+    """
+    for address, first in islice(arriving := iter(arriving), 1):
+        slot, meeting = address.split_slot, chain([(address, first)], arriving)
+        outcome = sink.judged(f"copies-{slot:05}", compared(meeting, clusters, asked.rules))
+        yield Address(NONE, slot, slot, slot, ordinal=slot, sequence=COMPARED), Answer(outcome)

@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kforensics.forensics.across.membership import Clusters, Member
 from kforensics.forensics.asked import Asked
-from kforensics.forensics.spark.answers import Sink, done, ended
+from kforensics.forensics.spark.across import copy_of, elected_of
+from kforensics.forensics.spark.answers import Sink, compared_together, done, ended, settled
 from kforensics.forensics.spark.contents import hashes_of, records_of, repeated_of
 from kforensics.forensics.spark.dealing import Deal, dealt
 from kforensics.forensics.spark.looking import FILES, PARTITION, PLANNED, UNREADABLE, items_of, looked
 from kforensics.forensics.spark.merging import run_of
 from kforensics.forensics.spark.session import parallelism
-from kforensics.forensics.spark.shares import Shares, Sharing, shared_out
+from kforensics.forensics.spark.shares import TASKS, Shares, Sharing, shared_out
 from kforensics.forensics.spark.splitting import Travelling, cut
 from kforensics.forensics.spark.travel import (
     IN_BUCKET,
@@ -44,6 +46,7 @@ from kforensics.forensics.spark.travel import (
     values,
 )
 from kforensics.parsers.discover import Unreadable
+from kforensics.parsers.log_names import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +55,7 @@ __all__ = ["SIZES", "Plan", "audit", "mapped", "plan_of", "put_together"]
 
 ITEMS = pa.schema([("slot", pa.int32()), ("payload", pa.binary())])
 # What the driver knows of a partition.
-SIZES = ("number", "size", "segments", "largest", "mtime_ms")
+SIZES = ("number", "size", "segments", "largest", "mtime_ms", "member")
 # Unreadable places that the driver hears of by name.
 NAMED = 100
 ITEMS_PER_TASK = 4
@@ -68,7 +71,7 @@ class Plan:
 
     Attributes:
         frame: its rows, which stay on the cluster.
-        sizes: ``number``, ``size``, ``segments``, ``largest`` and ``mtime_ms`` of each partition.
+        sizes: ``number``, ``size``, ``segments``, ``largest``, ``mtime_ms`` and, pickled, ``member`` of each partition.
         unreadable: how many places could not be looked into.
         named: some of them.
     """
@@ -88,6 +91,11 @@ class Plan:
     def size(self) -> int:
         """Bytes of all logs."""
         return int(sum(self.sizes["size"].to_pylist()))
+
+    @property
+    def members(self) -> Iterator[Member]:
+        """Where the partitions belong."""
+        return (loaded(one.as_py()) for one in self.sizes["member"] if one.is_valid)
 
 
 def plan_of(spark: SparkSession, paths: Sequence[str], topics: Sequence[str] = ()) -> Plan:
@@ -119,7 +127,10 @@ def audit(plan: Plan, asked: Asked, sink: Sink, sharing: Sharing) -> bytes:
         sink: takes the judgements.
         sharing: how to share the work.
     """
-    answers = _Job(plan.frame, asked, sink, shared_out(plan.sizes, sharing), sharing.split_size).answers()
+    job = _Job(plan.frame, asked, sink, shared_out(plan.sizes, sharing), sharing.split_size)
+    answers, clusters = job.answers(), asked.clusters
+    if clusters and clusters.has_copies(plan.members):
+        answers = _together([answers, job.comparisons(clusters, TASKS * sharing.parallelism)])
     return sink.merged(answer.outcome for _, answer in values(rows_of(answers.toArrow().to_batches())))
 
 
@@ -134,10 +145,29 @@ class _Job:
     split_size: int
 
     def answers(self) -> DataFrame:
-        """Return what the sink says."""
+        """Return what the sink says of partitions, and of clusters of them."""
         said = [mapped(self._spread(), [partial(_done, asked=self.asked, sink=self.sink)], SCHEMA)]
         said += [self._records()] if self.asked.records and self.shares.reads else []
-        return put_together(said, self.shares, self.asked, self.sink)
+        answers = put_together(said, self.shares, self.asked, self.sink)
+        clusters = len(self.asked.clusters.judged) if self.asked.clusters else 0
+        if not clusters:
+            return answers
+        meeting = _by_slot(answers, clusters, "final_slot").sortWithinPartitions(*IN_PARTITION)
+        return mapped(meeting, [partial(_settled, asked=self.asked, sink=self.sink)], SCHEMA)
+
+    def comparisons(self, clusters: Clusters, tasks: int) -> DataFrame:
+        """Return what the sink says of copies of the same partition.
+
+        Args:
+            clusters: all clusters.
+            tasks: how many tasks compare.
+        """
+        partitions = self.frame.where(self.frame.kind == PARTITION)
+        copies = mapped(partitions, [partial(_copies, tasks=tasks)], SCHEMA)
+        metadata = _by_slot(mapped(partitions, [_metadata], ITEMS), 1, "slot")
+        elected = mapped(metadata, [partial(_elected, clusters=clusters, tasks=tasks)], SCHEMA)
+        meeting = _by_slot(_together([copies, elected]), tasks, "split_slot").sortWithinPartitions(*IN_PARTITION)
+        return mapped(meeting, [partial(_compared, clusters=clusters, asked=self.asked, sink=self.sink)], SCHEMA)
 
     def _spread(self) -> DataFrame:
         """Return files, partitions and splits where they are listed, judged and read."""
@@ -262,6 +292,27 @@ def _runs(rows: Iterator[Row], asked: Asked) -> Iterator[Row]:
 
 def _ended(rows: Iterator[Row], asked: Asked, sink: Sink) -> Iterator[Row]:
     return _framed(ended(values(rows), asked, sink))
+
+
+def _settled(rows: Iterator[Row], asked: Asked, sink: Sink) -> Iterator[Row]:
+    return _framed(settled(values(rows), asked, sink))
+
+
+def _copies(rows: Iterator[Row], tasks: int) -> Iterator[Row]:
+    for _, number, *_, payload in rows:
+        yield from _framed(copy_of(number, loaded(payload), tasks))
+
+
+def _metadata(rows: Iterator[Row]) -> Iterator[Row]:
+    return ((0, payload) for *_, member, payload in rows if loaded(member).topic == METADATA_TOPIC)
+
+
+def _elected(rows: Iterator[Row], clusters: Clusters, tasks: int) -> Iterator[Row]:
+    return _framed(elected_of((loaded(payload) for _, payload in rows), clusters, tasks))
+
+
+def _compared(rows: Iterator[Row], clusters: Clusters, asked: Asked, sink: Sink) -> Iterator[Row]:
+    return _framed(compared_together(values(rows), clusters, asked, sink))
 
 
 def _framed(found: Iterable[Travelling]) -> Iterator[Row]:

@@ -15,7 +15,7 @@ from kforensics.forensics.spark.splitting import Shared, Travelling, pieces_of
 from kforensics.forensics.spark.travel import Address, loaded
 from kforensics.parsers.discover import FoundFile
 
-__all__ = ["Alone", "Deal", "Listed", "dealt"]
+__all__ = ["ALONE", "Alone", "Deal", "Listed", "dealt"]
 
 # Ordinals of what a task takes before splits.
 LISTED, ALONE = -4, -3

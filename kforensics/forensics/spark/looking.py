@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kforensics.forensics.across.membership import Member
 from kforensics.forensics.partition import Partition, partitions_of
 from kforensics.forensics.spark.travel import packed
 from kforensics.parsers.discover import FoundFile, FoundFolder, Unreadable, as_named, look_into, outline
@@ -17,7 +18,7 @@ from kforensics.parsers.source import file_name
 __all__ = ["FILES", "IN_ITEM", "PARTITION", "PLANNED", "UNREADABLE", "Looked", "items_of", "looked"]
 
 FILES, FOLDER, PARTITION, UNREADABLE = "files", "folder", "partition", "unreadable"
-# A row of a plan: what it is, its number, what it costs, and the thing itself, pickled.
+# A row of a plan: what it is, its number, what it costs, where it belongs, and the thing itself, both pickled.
 PLANNED = pa.schema(
     [
         ("kind", pa.string()),
@@ -26,6 +27,7 @@ PLANNED = pa.schema(
         ("segments", pa.int32()),
         ("largest", pa.int64()),
         ("mtime_ms", pa.int64()),
+        ("member", pa.binary()),
         ("payload", pa.binary()),
     ]
 )
@@ -93,12 +95,13 @@ def looked(number: int, item: Sequence[Found], topics: Sequence[str]) -> Iterato
 
 
 def _row(kind: str, number: int, value: Any) -> Looked:
-    return kind, number, 0, 0, 0, None, packed(value)
+    return kind, number, 0, 0, 0, None, None, packed(value)
 
 
 def _partition_row(number: int, partition: Partition) -> Looked:
     sizes = [segment.size for segment in partition.segments]
-    return PARTITION, number, sum(sizes), len(sizes), max(sizes), partition.newest_mtime_ms, packed(partition)
+    costs = sum(sizes), len(sizes), max(sizes), partition.newest_mtime_ms
+    return PARTITION, number, *costs, packed(Member.of(partition)), packed(partition)
 
 
 def _slim(partition: Partition) -> Partition:

@@ -1,0 +1,114 @@
+"""What is judged across partitions: their contributions come to one task for each cluster, and copies to one another.
+
+Runs on workers, but for what follows from the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from zlib import crc32
+
+from kforensics.forensics.across.copies import Elected, compared_copies, copies_of, elected_in
+from kforensics.forensics.across.membership import Clusters
+from kforensics.forensics.across.settling import settled
+from kforensics.forensics.judgement import Judgement
+from kforensics.forensics.partition import Partition
+from kforensics.forensics.rules import Rules
+from kforensics.forensics.spark.splitting import Travelling
+from kforensics.forensics.spark.travel import Address
+
+__all__ = ["Contributed", "compared", "copy_of", "elected_of", "of_clusters"]
+
+# Stands for the partition where a contribution is meant: one number for each cluster, before those of answers.
+FIRST_CLUSTER = -2
+# Ordinals of what a task that compares copies takes before them.
+ELECTED = -1
+
+
+@dataclass(slots=True)
+class Contributed:
+    """Takes the judgements of a task, and keeps what they add to clusters until these are judged.
+
+    Attributes:
+        clusters: all clusters, None if none is judged.
+        origin: tells the contributions of this kind of task from those of others.
+        kept: the contributions.
+    """
+
+    clusters: Clusters | None
+    origin: int
+    kept: list[Travelling] = field(default_factory=list)
+
+    def take(self, numbered: Iterable[tuple[int, Judgement]]) -> Iterator[Judgement]:
+        """Yield judgements as they can be written.
+
+        Args:
+            numbered: judgements, each with a number that no other one of this origin has.
+        """
+        for number, judgement in numbered:
+            if judgement.contribution and self.clusters:
+                cluster = self.clusters.number(judgement.contribution.cluster)
+                place = Address(FIRST_CLUSTER - cluster, cluster, cluster, cluster, number, self.origin)
+                self.kept.append((place, judgement.contribution))
+            yield replace(judgement, contribution=None)
+
+
+def of_clusters(arriving: Iterable[Travelling], rules: Rules) -> Iterator[tuple[int, Iterator[Judgement]]]:
+    """Yield the number of each cluster, and the verdicts that were put off there.
+
+    Args:
+        arriving: contributions, cluster by cluster.
+        rules: limits and the time of evaluation.
+    """
+    for partition, some in groupby(arriving, lambda one: one[0].partition):
+        yield FIRST_CLUSTER - partition, settled((value for _, value in some), rules)
+
+
+def copy_of(number: int, partition: Partition, tasks: int) -> Iterator[Travelling]:
+    """Yield a partition on its way to the task that compares its copies.
+
+    Args:
+        number: of the partition.
+        partition: its files.
+        tasks: how many tasks compare.
+    """
+    place = partition.place
+    if place.topic is not None and place.partition is not None:
+        yield _meeting(place.topic, place.partition, tasks, number, 0), partition
+
+
+def elected_of(partitions: Iterable[Partition], clusters: Clusters, tasks: int) -> Iterator[Travelling]:
+    """Yield the elections that copies of the metadata tell of, on their way to the tasks that compare.
+
+    Args:
+        partitions: of the metadata's topic.
+        clusters: all clusters.
+        tasks: how many tasks compare.
+    """
+    for number, elected in enumerate(elected_in(partitions, clusters)):
+        if elected.topic is not None:
+            yield _meeting(elected.topic, elected.partition, tasks, ELECTED, number), elected
+
+
+def _meeting(topic: str, partition: int, tasks: int, ordinal: int, sequence: int) -> Address:
+    """Return where all copies of a partition meet, and what is known of its leaders."""
+    meeting = crc32(f"{topic}-{partition}".encode("utf-8", "surrogatepass"))
+    return Address(meeting, meeting % tasks, 0, 0, ordinal, sequence)
+
+
+def compared(arriving: Iterable[Travelling], clusters: Clusters, rules: Rules) -> Iterator[Judgement]:
+    """Yield what is to be said of the copies of partitions.
+
+    Args:
+        arriving: elections and partitions, all that meet in one place one after the other.
+        clusters: all clusters.
+        rules: limits and the time of evaluation.
+    """
+    for _, some in groupby(arriving, lambda one: one[0].partition):
+        values = [value for _, value in some]
+        elected = [value for value in values if isinstance(value, Elected)]
+        partitions = [value for value in values if isinstance(value, Partition)]
+        for copies in copies_of(partitions, clusters, elected):
+            yield compared_copies(copies, rules, workers=0)
