@@ -122,7 +122,8 @@ class Markers:
             return np.zeros(len(epochs), bool)
         ended = self.marks[self.marks["first_offset"] != NONE]
         data = np.concatenate([_epochs(one["producer_id"], one["lowest_epoch"]) for one in (ended, self.still_open)])
-        begins: Records = np.isin(_epochs(producer_ids, epochs), data)
+        data, wanted = np.sort(data), _epochs(producer_ids, epochs)
+        begins: Records = np.searchsorted(data, wanted, "right") > np.searchsorted(data, wanted)
         return begins
 
     def path(self, segment: int) -> str | None:

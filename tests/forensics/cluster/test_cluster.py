@@ -51,7 +51,7 @@ def dicts(rows: list[Rows], table: str) -> list[dict[str, object]]:
 
 def test_every_table_becomes_arrow(tmp_path: Path) -> None:
     rows = written(tmp_path)
-    assert {one.table.name for one in rows} | {"group_offsets"} == CLUSTER_TABLES.keys()
+    assert {one.table.name for one in rows} | {"group_offsets", "committed_offsets"} == CLUSTER_TABLES.keys()
     for one in rows:
         assert one.record_batch().to_pylist() == dicts(rows, one.table.name)
 

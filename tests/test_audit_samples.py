@@ -1,0 +1,64 @@
+"""What an audit says in the end of what real brokers left: nothing is wrong but what was made to go wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+import kforensics
+from tests.command import SAMPLES
+from tests.forensics.cluster.doctored import THREE_BROKERS, flip_outcome, sent_to
+from tests.forensics.forge import drop, file_of
+
+MINUTE = 60_000
+SCENARIOS = sorted(path.parent.name for path in SAMPLES.glob("*/truth.json"))
+WRONG = {
+    # Brokers that had forgotten a producer took its retry, and its next batch after a gap.
+    "duplicates": {"seq-duplicate-batch", "seq-gap"},
+    # A replica that lagged was elected, and one that was killed still has what the new leader has not.
+    "replication": {"replica-divergence"},
+    # A broker that came up without snapshots: open transactions it showed to all, and took what it should have refused.
+    "state-lost-after-stop": {
+        *("epoch-regressed", "seq-duplicate-batch", "seq-gap"),
+        *("snapshot-open-txn-mismatch", "txn-write-after-marker"),
+    },
+}
+
+
+def errors_in(folder: Path, scenario: str) -> set[str]:
+    """Return the codes of errors and worse, a minute after the brokers were asked."""
+    taken = json.loads((SAMPLES / scenario / "truth.json").read_text("utf-8"))["taken"]
+    as_of_ms = int(datetime.fromisoformat(taken).timestamp() * 1000) + MINUTE
+    rows = kforensics.audit(folder, as_of_ms=as_of_ms).findings.select(["code", "severity"]).to_pylist()
+    return {row["code"] for row in rows if row["severity"] in {"error", "critical"}}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_nothing_is_wrong_but_what_was_provoked(scenario: str) -> None:
+    assert errors_in(SAMPLES / scenario, scenario) == WRONG.get(scenario, set())
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(SAMPLES / THREE_BROKERS, tmp_path / "copy"))
+
+
+def test_a_marker_that_one_of_three_brokers_lost(copy: Path) -> None:
+    """The transaction was atomic: the other brokers have the marker."""
+    drop(file_of(copy / "broker-2" / "output-0"), sent_to(THREE_BROKERS, "output-0")[3].offset)
+    codes = errors_in(copy, THREE_BROKERS)
+    assert {"replica-divergence", "replica-txn-state-divergence"} <= codes
+    assert "atomicity-marker-missing" not in codes
+
+
+def test_an_outcome_that_is_another_on_all_three_brokers(copy: Path) -> None:
+    """Then no replica contradicts another one, and only the coordinator knows better."""
+    for broker in (1, 2, 3):
+        flip_outcome(file_of(copy / f"broker-{broker}" / "output-0"), sent_to(THREE_BROKERS, "output-0")[3].offset)
+    codes = errors_in(copy, THREE_BROKERS)
+    assert {"atomicity-split-outcome", "eos-offset-outcome-mismatch"} <= codes
+    assert "replica-divergence" not in codes
