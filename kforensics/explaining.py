@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.case import Case
-from kforensics.forensics.cluster.cluster import coordinator_history, is_coordinator, judge_cluster
+from kforensics.forensics.cluster.cluster import coordinator_history, judge_cluster
 from kforensics.forensics.cluster.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.cluster.history import History
 from kforensics.forensics.cluster.markers import Markers
@@ -165,27 +165,68 @@ def explained(found: Investigation, subject: Subject, unread: Unread) -> Iterato
     Raises:
         UsageError: nothing on hand can tell, or the partition has to be named.
     """
-    chosen = _chosen(found, subject)
+    chosen, reader = _chosen(found.partitions, subject), _Reader(found, unread)
     if subject.offset is not None:
-        stories: Iterator[Story] = _of_offset(chosen, subject, subject.offset, unread)
+        stories: Iterator[Story] = _of_offset(reader, chosen, subject, subject.offset)
     elif subject.producer_id is not None:
-        whose = _id_of(found, subject.producer_id, unread)
-        stories = _of_producer(chosen, subject.producer_id, whose, unread)
+        stories = _of_producer(reader, chosen, subject.producer_id)
     else:
-        stories = _of_id(found, subject.transactional_id or "", unread)
+        stories = _of_id(reader, subject.transactional_id or "")
     return map(Explained, stories)
 
 
-def _chosen(found: Investigation, subject: Subject) -> Investigation:
+class _Reader:
+    """Reads partitions, and goes on where one cannot be read.
+
+    Args:
+        found: all partitions under the paths.
+        unread: told, as a sentence, what could not be read.
+
+    Attributes:
+        found: as above.
+        is_whole: whether nothing was left out so far.
+    """
+
+    def __init__(self, found: Investigation, unread: Unread) -> None:
+        self.found, self._unread = found, unread
+        self.is_whole = not found.unreadable
+
+    def cases(self, partitions: Sequence[Partition]) -> Iterator[Case]:
+        """Yield partitions as they have been read."""
+        for one in replace(self.found, partitions=tuple(partitions)).examined():
+            if one.case is None:
+                self.leave_out(one.why or f"cannot read {one.partition.folder}")
+            else:
+                yield one.case
+
+    def histories(self) -> Iterator[History]:
+        """Yield what coordinators wrote, as far as their logs are under the paths."""
+        for case in self.cases(_coordinators(self.found)):
+            try:
+                yield coordinator_history(case)
+            except InputError as error:
+                self.leave_out(str(error))
+
+    def leave_out(self, why: str) -> None:
+        """Tell what could not be read."""
+        self.is_whole = False
+        self._unread(why)
+
+
+def _chosen(partitions: Sequence[Partition], subject: Subject) -> tuple[Partition, ...]:
     chosen = tuple(
         one
-        for one in found.partitions
+        for one in partitions
         if (not subject.topics or one.place.topic in subject.topics)
         and subject.partition in (None, one.place.partition)
     )
-    if found.partitions and not chosen:
-        raise UsageError(f"no such partition is under the paths, where there are {_named(found.partitions)}")
-    return replace(found, partitions=chosen)
+    if partitions and not chosen:
+        raise UsageError(f"no such partition is under the paths, where there are {_named(partitions)}")
+    return chosen
+
+
+def _coordinators(found: Investigation) -> tuple[Partition, ...]:
+    return tuple(one for one in found.partitions if one.place.topic == TRANSACTION_STATE)
 
 
 def _named(partitions: Sequence[Partition]) -> str:
@@ -194,70 +235,49 @@ def _named(partitions: Sequence[Partition]) -> str:
     return f"{', '.join(names[:NAMED])}{more}"
 
 
-def _cases(found: Investigation, unread: Unread) -> Iterator[Case]:
-    for one in found.examined():
-        if one.case is None:
-            unread(one.why or f"cannot read {one.partition.folder}")
-        else:
-            yield one.case
-
-
-def _of_offset(found: Investigation, subject: Subject, offset: int, unread: Unread) -> Iterator[Story]:
-    if len({(one.place.topic, one.place.partition) for one in found.partitions}) > 1:
-        names = _named(found.partitions)
-        raise UsageError(f"an offset is one of a partition; choose one with --topic and --partition: {names}")
-    for case in _cases(found, unread):
+def _of_offset(reader: _Reader, chosen: Sequence[Partition], subject: Subject, offset: int) -> Iterator[Story]:
+    if len({(one.place.topic, one.place.partition) for one in chosen}) > 1:
+        raise UsageError(f"an offset is one of a partition; choose one with --topic and --partition: {_named(chosen)}")
+    for case in reader.cases(chosen):
         try:
             yield OffsetExplainer(case, subject.at).story(offset)
         except InputError as error:
-            unread(str(error))
+            reader.leave_out(str(error))
 
 
-def _of_producer(found: Investigation, producer_id: int, whose: str | None, unread: Unread) -> Iterator[Story]:
-    told = 0
-    for case in _cases(found, unread):
+def _of_producer(reader: _Reader, chosen: Sequence[Partition], producer_id: int) -> Iterator[Story]:
+    told, whose = 0, _id_of(reader, producer_id)
+    for case in reader.cases(chosen):
         story = producer_story(case, producer_id, whose)
         if story is not None:
             told += 1
             yield story
-    if not told:
-        raise UsageError(f"nothing of producer {producer_id} is in {_named(found.partitions)}; name other partitions")
+    if not told and reader.is_whole:
+        raise UsageError(f"nothing of producer {producer_id} is in {_named(chosen)}; name other partitions")
 
 
-def _id_of(found: Investigation, producer_id: int, unread: Unread) -> str | None:
-    for history in _histories(found, unread):
+def _id_of(reader: _Reader, producer_id: int) -> str | None:
+    for history in reader.histories():
         numbers = history.uses["id"][history.uses["producer_id"] == producer_id].tolist()
         if numbers:
             return str(history.names[numbers[0]])
     return None
 
 
-def _histories(found: Investigation, unread: Unread) -> Iterator[History]:
-    coordinators = tuple(one for one in found.partitions if one.place.topic == TRANSACTION_STATE)
-    for case in _cases(replace(found, partitions=coordinators), unread):
-        if is_coordinator(case):
-            try:
-                yield coordinator_history(case)
-            except InputError as error:
-                unread(str(error))
-
-
-def _of_id(found: Investigation, transactional_id: str, unread: Unread) -> Iterator[Story]:
-    histories = [one for one in _histories(found, unread) if transactional_id in one.names]
-    if not histories:
-        raise UsageError(_unknown(found, transactional_id))
+def _of_id(reader: _Reader, transactional_id: str) -> Iterator[Story]:
+    histories = [one for one in reader.histories() if transactional_id in one.names]
+    if not histories and reader.is_whole:
+        raise UsageError(_unknown(reader.found, transactional_id))
     listed = set(chain.from_iterable(partitions_of_id(one, transactional_id) for one in histories))
-    data = tuple(one for one in found.partitions if (one.place.topic, one.place.partition) in listed)
-    markers: Iterable[Markers] = map(Markers.of, _cases(replace(found, partitions=data), unread))
-    story = transactional_id_story(
-        judge_cluster(histories, markers, found.rules, families=()).cluster, transactional_id
-    )
+    data = [one for one in reader.found.partitions if (one.place.topic, one.place.partition) in listed]
+    cluster = judge_cluster(histories, map(Markers.of, reader.cases(data)), reader.found.rules, families=()).cluster
+    story = transactional_id_story(cluster, transactional_id)
     if story is not None:
         yield story
 
 
 def _unknown(found: Investigation, transactional_id: str) -> str:
-    on_hand = [one for one in found.partitions if one.place.topic == TRANSACTION_STATE]
+    on_hand = _coordinators(found)
     likely = f"{TRANSACTION_STATE}-{coordinator_partition(transactional_id)}"
     where = f"with the default of 50 partitions its coordinator's log is {likely}"
     if not on_hand:

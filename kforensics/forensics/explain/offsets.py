@@ -138,7 +138,7 @@ class OffsetExplainer:
             mine &= ends >= batch.base_offset
             which = np.flatnonzero(mine)
             if len(which):
-                return rows[which[ends[which].argmin()]]
+                return rows[which[0]]
         return None
 
     def _reason(self, offset: int, context: _Context, record: Record | None) -> Reason:

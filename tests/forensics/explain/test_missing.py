@@ -51,11 +51,15 @@ def test_a_hole_that_the_cleaner_made_is_compacted(tmp_path: Path) -> None:
 
 
 def test_compacted_offsets_within_an_aborted_transaction_name_it(tmp_path: Path) -> None:
-    log = "D 1 0 0-0 @0-0 T; gone plain @1-1; D 1 0 1-1 @2-2 T; M 1 0 A 1 @3; gone plain @4-4; plain @5-5"
-    forge(tmp_path, {0: log, 6: "plain @6-6"}, compacted=True)
-    (around,) = story(tmp_path, 1).around
-    assert (around["first_offset"], around["marker_offset"]) == (0, 3)
-    assert story(tmp_path, 4).around == ()
+    log = (
+        "D 1 0 0-0 @0-0 T; D 2 0 0-0 @1-1 T; gone plain @2-2; D 1 0 1-1 @3-3 T; M 1 0 A 1 @4; gone plain @5-5;"
+        "M 2 0 C 1 @6"
+    )
+    forge(tmp_path, {0: log, 7: "plain @7-7"}, compacted=True)
+    (around,) = story(tmp_path, 2).around
+    assert (around["first_offset"], around["marker_offset"]) == (0, 4)
+    assert story(tmp_path, 5).fate is Fate.COMPACTED
+    assert story(tmp_path, 5).around == ()
 
 
 @pytest.mark.parametrize(
@@ -88,6 +92,12 @@ def test_offsets_in_bytes_that_cannot_be_read_are_damaged(tmp_path: Path) -> Non
     assert f"bytes {size:#x} to {2 * size:#x}" in said.why
     # What was in the bytes may have opened a transaction.
     assert (story(tmp_path, 0).fate, story(tmp_path, 0).exactness) == (Fate.VISIBLE, APPROXIMATE)
+
+
+def test_behind_damage_no_outcome_is_beyond_doubt(tmp_path: Path) -> None:
+    _spoil(file_of(forge(tmp_path, "D 1 0 0-0 @0-0 T; plain @1-3; M 1 0 A 1 @4")), 1)
+    said = story(tmp_path, 0)
+    assert (said.fate, said.exactness, said.bounds.exact) == (Fate.ABORTED, APPROXIMATE, False)
 
 
 def test_a_batch_whose_checksum_fails_is_damaged(tmp_path: Path) -> None:

@@ -212,3 +212,8 @@ def test_without_the_head_it_is_not_known_what_was_open(tmp_path: Path) -> None:
     forge(tmp_path, {10: "plain @10-12"}, snapshots={10: None, 13: None})
     said = story(tmp_path, 11)
     assert (said.fate, said.exactness) == (Fate.VISIBLE, Exactness.APPROXIMATE)
+
+
+def test_from_a_snapshot_on_it_is_known_what_was_open(tmp_path: Path) -> None:
+    forge(tmp_path, {10: "plain @10-12", 13: "plain @13-15"}, snapshots={10: None})
+    assert [story(tmp_path, 11, at=at).exactness for at in (12, None)] == [Exactness.APPROXIMATE, Exactness.EXACT]

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from kforensics.forensics.explain.producers import producer_story
+from kforensics.render.explanations import producer_story_lines
 from tests.forensics.cases import SAMPLES, case_in, case_of, partitions_under
 from tests.forensics.events import NOW
-from tests.forensics.forge import forge
+from tests.forensics.forge import file_of, forge, patch
 from tests.forensics.partitions import PARTITIONS
 
 DAY = 86_400_000
@@ -89,6 +90,25 @@ def test_without_the_head_a_state_is_exact_behind_a_marker(tmp_path: Path) -> No
     case = case_of(tmp_path)
     told = [producer_story(case, producer_id) for producer_id in (1, 2)]
     assert [one is not None and one.is_exact for one in told] == [True, False]
+
+
+def test_damage_may_hide_what_a_producer_did(tmp_path: Path) -> None:
+    log = file_of(forge(tmp_path, "D 1 0 0-0 @0-0 N; plain @1-1; plain @2-2"))
+    patch(log, 1, fix_crc=False, length=-1)
+    story = producer_story(case_of(tmp_path), 1)
+    assert story is not None
+    assert story.is_exact is False
+
+
+@pytest.mark.parametrize(
+    ("log", "markers"), [("D 1 0 0-0 @10-10 T; M 1 0 C 1 @11", 0), ("M 1 0 C 1 @11", 1)], ids=["data", "marker"]
+)
+def test_a_producer_that_a_broker_has_forgotten_has_a_story(tmp_path: Path, log: str, markers: int) -> None:
+    forge(tmp_path, {10: log, 12: "plain @12-12"}, snapshots={10: None, 12: [], 13: []})
+    story = producer_story(case_of(tmp_path), 1)
+    assert story is not None
+    assert (story.state, story.empty_markers) == (None, markers)
+    assert "nothing of it any more" in next(iter(producer_story_lines(story)))
 
 
 def test_the_newest_snapshot_is_told(tmp_path: Path) -> None:

@@ -93,6 +93,23 @@ def test_a_transaction_without_an_end_is_undecided_everywhere(tmp_path: Path) ->
     assert story.strays == ()
 
 
+def test_a_marker_that_is_on_its_way_leaves_nothing_behind(tmp_path: Path) -> None:
+    _coordinated(tmp_path, f"a PrepareCommit 1 0 {LISTED} t 20")
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T {at(15)}; M 1 0 C 0 @1 {at(30)}", topic="p", partition=0)
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T {at(15)}", topic="p", partition=1)
+    story = told(cluster_under(tmp_path), "a")
+    assert story.transactions[0].partitions("awaited") == ["p-1"]
+    assert story.strays == ()
+
+
+def test_of_an_id_that_was_cleaned_no_partition_is_known(tmp_path: Path) -> None:
+    others = "b Empty 2 0 t 15; b Ongoing 2 0 {p-3} t 20; c Empty 3 0 t 25; c Ongoing 3 0 {p-4} t 30"
+    forge_coordinator(tmp_path, f"a CompleteCommit 1 0 {{}} t 10; {others}")
+    (history,) = cluster_under(tmp_path).coordinators.histories
+    assert partitions_of_id(history, "a") == set()
+    assert partitions_of_id(history, "b") == {("p", 3)}
+
+
 def test_an_id_nobody_knows_has_no_story(tmp_path: Path) -> None:
     _coordinated(tmp_path, f"a Ongoing 1 0 {LISTED} t 15")
     cluster = cluster_under(tmp_path)
