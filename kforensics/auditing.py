@@ -16,6 +16,7 @@ from typing import Any
 from kforensics.forensics.across.contribution import Contribution
 from kforensics.forensics.across.copies import copies_among
 from kforensics.forensics.across.settling import settled
+from kforensics.forensics.across.topics import judged_topics
 from kforensics.forensics.asked import Asked
 from kforensics.forensics.judgement import Judgement
 from kforensics.forensics.splits import SPLIT_SIZE
@@ -46,7 +47,7 @@ class AuditRequest:
         output: folder of the evidence store, None for none.
         processes: how many to use; None for one that reads in several threads or, for much, one per processor.
         families: which findings, a name in ``families.GROUPS``.
-        records: whether records are decoded, checked and searched for what is there twice.
+        records: whether records are decoded, checked and searched for what is there twice, and keys looked at.
         copies: whether copies of the same partition are held against each other.
         checksums: whether the manifest gets the SHA-256 of every input.
         command: what was asked, for the manifest.
@@ -118,6 +119,8 @@ def judged(found: Investigation, request: AuditRequest, advance: Advance) -> Jud
     if request.copies:
         copies = copies_among(found.partitions, found.clusters)
         yield from comparisons(copies, found.rules, advance, processes=processes)
+    if request.records:
+        yield from judged_topics(found.partitions, found.clusters, found.rules, workers=None)
 
 
 def audited(found: Investigation, request: AuditRequest, advance: Advance, stages: Stages) -> Judgements:
@@ -168,6 +171,7 @@ def _manifest(
             "checksums": request.checksums,
         },
         "partitions": len(found.partitions),
+        "unreadable": found.unreadable,
         "inputs": inputs,
         "seconds": {name: round(seconds, 3) for name, seconds in stages.seconds.items()},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kforensics.forensics.cluster.tables import CLUSTER_TABLES
+from kforensics.forensics.keys.tables import KEY_RESULTS
 from kforensics.forensics.replicas.tables import REPLICA_RESULTS
 from kforensics.parsers.tables import Table, columns, placed_table
 
@@ -152,4 +153,4 @@ OF_PARTITIONS: dict[str, Table] = {
         placed_table("partitions", "partition", PARTITIONS),
     )
 }
-RESULTS: dict[str, Table] = OF_PARTITIONS | CLUSTER_TABLES | REPLICA_RESULTS
+RESULTS: dict[str, Table] = OF_PARTITIONS | CLUSTER_TABLES | REPLICA_RESULTS | KEY_RESULTS

@@ -7,24 +7,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby
+from typing import Any
 from zlib import crc32
 
 from kforensics.forensics.across.copies import Elected, compared_copies, copies_of, elected_in
 from kforensics.forensics.across.membership import Clusters
 from kforensics.forensics.across.settling import settled
+from kforensics.forensics.across.topics import (
+    Described,
+    described,
+    in_pieces,
+    judged_keys_of,
+    metadata_in,
+    out_of_pieces,
+    summary_of_keys,
+    topics_among,
+)
 from kforensics.forensics.judgement import Judgement
+from kforensics.forensics.keys.judgement import has_keys
 from kforensics.forensics.partition import Partition
 from kforensics.forensics.rules import Rules
 from kforensics.forensics.spark.splitting import Travelling
 from kforensics.forensics.spark.travel import Address
 
-__all__ = ["Contributed", "compared", "copy_of", "elected_of", "of_clusters"]
+__all__ = [
+    "Contributed",
+    "compared",
+    "copy_of",
+    "described_of",
+    "elected_of",
+    "keys_in",
+    "keys_of_topics",
+    "of_clusters",
+]
 
 # Stands for the partition where a contribution is meant: one number for each cluster, before those of answers.
 FIRST_CLUSTER = -2
-# Ordinals of what a task that compares copies takes before them.
-ELECTED = -1
+# Ordinal of what a task takes before partitions: what the metadata tells of them.
+TOLD = -1
 
 
 @dataclass(slots=True)
@@ -89,11 +110,11 @@ def elected_of(partitions: Iterable[Partition], clusters: Clusters, tasks: int) 
     """
     for number, elected in enumerate(elected_in(partitions, clusters)):
         if elected.topic is not None:
-            yield _meeting(elected.topic, elected.partition, tasks, ELECTED, number), elected
+            yield _meeting(elected.topic, elected.partition, tasks, TOLD, number), elected
 
 
-def _meeting(topic: str, partition: int, tasks: int, ordinal: int, sequence: int) -> Address:
-    """Return where all copies of a partition meet, and what is known of its leaders."""
+def _meeting(topic: str, partition: int | None, tasks: int, ordinal: int, sequence: int) -> Address:
+    """Return where all copies of a partition meet, or all partitions of a topic, and what is known of them."""
     meeting = crc32(f"{topic}-{partition}".encode("utf-8", "surrogatepass"))
     return Address(meeting, meeting % tasks, 0, 0, ordinal, sequence)
 
@@ -112,3 +133,59 @@ def compared(arriving: Iterable[Travelling], clusters: Clusters, rules: Rules) -
         partitions = [value for value in values if isinstance(value, Partition)]
         for copies in copies_of(partitions, clusters, elected):
             yield compared_copies(copies, rules, workers=0)
+
+
+def keys_in(number: int, partition: Partition, tasks: int, rules: Rules) -> Iterator[Travelling]:
+    """Yield the keys of a partition on their way to the task that judges those of its topic.
+
+    Args:
+        number: of the partition.
+        partition: its files.
+        tasks: how many tasks judge keys.
+        rules: limits and the time of evaluation.
+    """
+    topic = partition.place.topic
+    if topic is not None and has_keys(partition.place) and (summary := summary_of_keys(partition, rules, workers=0)):
+        for sequence, value in enumerate(chain([partition], in_pieces(summary))):
+            yield _meeting(topic, None, tasks, number, sequence), value
+
+
+def described_of(partitions: Iterable[Partition], clusters: Clusters, tasks: int) -> Iterator[Travelling]:
+    """Yield what copies of the metadata say of topics, on its way to the tasks that judge their keys.
+
+    Args:
+        partitions: of the metadata's topic.
+        clusters: all clusters.
+        tasks: how many tasks judge keys.
+    """
+    for number, one in enumerate(metadata_in(partitions, clusters)):
+        yield _meeting(one.metadata.name, None, tasks, TOLD, number), one
+
+
+def keys_of_topics(arriving: Iterable[Travelling], clusters: Clusters, rules: Rules) -> Iterator[Judgement]:
+    """Yield what is to be said of the keys of topics.
+
+    Args:
+        arriving: what the metadata says of topics, and keys partition by partition, all of a topic one after the other.
+        clusters: all clusters.
+        rules: limits and the time of evaluation.
+    """
+    for _, some in groupby(arriving, lambda one: one[0].partition):
+        told: list[Described] = []
+        partitions: list[Partition] = []
+        summaries = {one.folder: one for one in out_of_pieces(_pieces(some, told, partitions))}
+        known = described(told)
+        for topic, members in topics_among(partitions, clusters).items():
+            mine = [summaries[one.folder] for one in members]
+            yield from judged_keys_of(topic, mine, rules, known.get((topic.cluster, topic.topic_id or "")))
+
+
+def _pieces(some: Iterable[Travelling], told: list[Described], partitions: list[Partition]) -> Iterator[Any]:
+    """Yield the pieces of summaries, and put what comes between them where it belongs."""
+    for _, value in some:
+        if isinstance(value, Described):
+            told.append(value)
+        elif isinstance(value, Partition):
+            partitions.append(value)
+        else:
+            yield value

@@ -11,21 +11,24 @@ from kforensics.forensics.across.contribution import Contribution
 from kforensics.forensics.across.membership import Clusters
 from kforensics.forensics.asked import Asked, judged_whole
 from kforensics.forensics.judgement import Judgement
-from kforensics.forensics.spark.across import Contributed, compared, of_clusters
+from kforensics.forensics.rules import Rules
+from kforensics.forensics.spark.across import Contributed, compared, keys_of_topics, of_clusters
 from kforensics.forensics.spark.dealing import ALONE, Alone, Listed
 from kforensics.forensics.spark.merging import judged
 from kforensics.forensics.spark.splitting import Travelling, summary_of
 from kforensics.forensics.spark.travel import Address
 from kforensics.parsers.discover import FoundFile
 
-__all__ = ["Answer", "Sink", "compared_together", "done", "ended", "settled"]
+__all__ = ["Answer", "Sink", "done", "ended", "met", "settled"]
 
 # Stands for a partition where there is none: answers come before all partitions.
 NONE = -1
 # Tells what comes from tasks that judge large partitions from what comes from others, and the numbers of those of a
 # task from those of another one.
-LARGE, SETTLED, COMPARED = 1, 2, 3
+LARGE, SETTLED, MET = 1, 2, 3
 IN_SLOT = 32
+# What is judged of all that meets in a task.
+MEETINGS = {"copies": compared, "keys": keys_of_topics}
 
 
 class Sink(Protocol):
@@ -137,18 +140,20 @@ def settled(arriving: Iterable[Travelling], asked: Asked, sink: Sink) -> Iterato
         yield Address(NONE, slot, slot, slot, ordinal=slot, sequence=SETTLED), Answer(sink.merged(outcomes))
 
 
-def compared_together(
-    arriving: Iterable[Travelling], clusters: Clusters, asked: Asked, sink: Sink
+def met(
+    arriving: Iterable[Travelling], what: str, clusters: Clusters, rules: Rules, sink: Sink
 ) -> Iterator[Travelling]:
-    """Yield what the sink says of all copies of partitions that meet in a task.
+    """Yield what the sink says of all that meets in a task.
 
     Args:
-        arriving: elections and partitions, as :func:`.across.compared` has it.
+        arriving: what is to be judged together.
+        what: how to judge it, one of MEETINGS.
         clusters: all clusters.
-        asked: what to look for.
+        rules: limits and the time of evaluation.
         sink: takes judgements.
     """
-    for address, first in islice(arriving := iter(arriving), 1):
+    arriving, number = iter(arriving), list(MEETINGS).index(what)
+    for address, first in islice(arriving, 1):
         slot, meeting = address.split_slot, chain([(address, first)], arriving)
-        outcome = sink.judged(f"copies-{slot:05}", compared(meeting, clusters, asked.rules))
-        yield Address(NONE, slot, slot, slot, ordinal=slot, sequence=COMPARED), Answer(outcome)
+        outcome = sink.judged(f"{what}-{slot:05}", MEETINGS[what](meeting, clusters, rules))
+        yield Address(NONE, slot, slot, slot, ordinal=slot, sequence=MET + number), Answer(outcome)

@@ -22,8 +22,9 @@ import pyarrow.compute as pc
 
 from kforensics.forensics.across.membership import Clusters, Member
 from kforensics.forensics.asked import Asked
-from kforensics.forensics.spark.across import copy_of, elected_of
-from kforensics.forensics.spark.answers import Sink, compared_together, done, ended, settled
+from kforensics.forensics.rules import Rules
+from kforensics.forensics.spark.across import copy_of, described_of, elected_of, keys_in
+from kforensics.forensics.spark.answers import Sink, done, ended, met, settled
 from kforensics.forensics.spark.contents import hashes_of, records_of, repeated_of
 from kforensics.forensics.spark.dealing import Deal, dealt
 from kforensics.forensics.spark.looking import FILES, PARTITION, PLANNED, UNREADABLE, items_of, looked
@@ -129,8 +130,10 @@ def audit(plan: Plan, asked: Asked, sink: Sink, sharing: Sharing) -> bytes:
     """
     job = _Job(plan.frame, asked, sink, shared_out(plan.sizes, sharing), sharing.split_size)
     answers, clusters = job.answers(), asked.clusters
-    if clusters and clusters.has_copies(plan.members):
-        answers = _together([answers, job.comparisons(clusters, TASKS * sharing.parallelism)])
+    meetings = ["copies"] if clusters and clusters.has_copies(plan.members) else []
+    meetings += ["keys"] if asked.records else []
+    tasks = TASKS * sharing.parallelism
+    answers = _together([answers, *(job.meetings(what, clusters or Clusters(), tasks) for what in meetings)])
     return sink.merged(answer.outcome for _, answer in values(rows_of(answers.toArrow().to_batches())))
 
 
@@ -155,19 +158,22 @@ class _Job:
         meeting = _by_slot(answers, clusters, "final_slot").sortWithinPartitions(*IN_PARTITION)
         return mapped(meeting, [partial(_settled, asked=self.asked, sink=self.sink)], SCHEMA)
 
-    def comparisons(self, clusters: Clusters, tasks: int) -> DataFrame:
-        """Return what the sink says of copies of the same partition.
+    def meetings(self, what: str, clusters: Clusters, tasks: int) -> DataFrame:
+        """Return what the sink says of what several partitions say together.
 
         Args:
+            what: ``copies`` of the same partition, or ``keys`` of the same topic.
             clusters: all clusters.
-            tasks: how many tasks compare.
+            tasks: how many tasks there are to meet in.
         """
-        partitions = self.frame.where(self.frame.kind == PARTITION)
-        copies = mapped(partitions, [partial(_copies, tasks=tasks)], SCHEMA)
+        partitions, rules = self.frame.where(self.frame.kind == PARTITION), self.asked.rules
+        spread = _by_slot(partitions, tasks, "number") if what == "keys" else partitions
+        send = partial(_sent, what=what, tasks=tasks, rules=rules)
         metadata = _by_slot(mapped(partitions, [_metadata], ITEMS), 1, "slot")
-        elected = mapped(metadata, [partial(_elected, clusters=clusters, tasks=tasks)], SCHEMA)
-        meeting = _by_slot(_together([copies, elected]), tasks, "split_slot").sortWithinPartitions(*IN_PARTITION)
-        return mapped(meeting, [partial(_compared, clusters=clusters, asked=self.asked, sink=self.sink)], SCHEMA)
+        tell = partial(_told, what=what, clusters=clusters, tasks=tasks)
+        coming = _together([mapped(spread, [send], SCHEMA), mapped(metadata, [tell], SCHEMA)])
+        meeting = _by_slot(coming, tasks, "split_slot").sortWithinPartitions(*IN_PARTITION)
+        return mapped(meeting, [partial(_met, what=what, clusters=clusters, rules=rules, sink=self.sink)], SCHEMA)
 
     def _spread(self) -> DataFrame:
         """Return files, partitions and splits where they are listed, judged and read."""
@@ -298,21 +304,24 @@ def _settled(rows: Iterator[Row], asked: Asked, sink: Sink) -> Iterator[Row]:
     return _framed(settled(values(rows), asked, sink))
 
 
-def _copies(rows: Iterator[Row], tasks: int) -> Iterator[Row]:
+def _sent(rows: Iterator[Row], what: str, tasks: int, rules: Rules) -> Iterator[Row]:
     for _, number, *_, payload in rows:
-        yield from _framed(copy_of(number, loaded(payload), tasks))
+        partition = loaded(payload)
+        keys = what == "keys"
+        yield from _framed(keys_in(number, partition, tasks, rules) if keys else copy_of(number, partition, tasks))
 
 
 def _metadata(rows: Iterator[Row]) -> Iterator[Row]:
     return ((0, payload) for *_, member, payload in rows if loaded(member).topic == METADATA_TOPIC)
 
 
-def _elected(rows: Iterator[Row], clusters: Clusters, tasks: int) -> Iterator[Row]:
-    return _framed(elected_of((loaded(payload) for _, payload in rows), clusters, tasks))
+def _told(rows: Iterator[Row], what: str, clusters: Clusters, tasks: int) -> Iterator[Row]:
+    tell = described_of if what == "keys" else elected_of
+    return _framed(tell((loaded(payload) for _, payload in rows), clusters, tasks))
 
 
-def _compared(rows: Iterator[Row], clusters: Clusters, asked: Asked, sink: Sink) -> Iterator[Row]:
-    return _framed(compared_together(values(rows), clusters, asked, sink))
+def _met(rows: Iterator[Row], what: str, clusters: Clusters, rules: Rules, sink: Sink) -> Iterator[Row]:
+    return _framed(met(values(rows), what, clusters, rules, sink))
 
 
 def _framed(found: Iterable[Travelling]) -> Iterator[Row]:
