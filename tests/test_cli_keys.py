@@ -61,6 +61,11 @@ def test_rows_of_partitions_are_what_the_clients_were_told() -> None:
         (4, "2", "metadata")
     }
     assert {row["partitioner"] for row in rows} == {"default"}
+    # Each key was sent to the partition of both counts, and lies in two where these are two.
+    apart = [key for key in {one["key"] for one in sent} if home(key.encode(), 2) != home(key.encode(), 4)]
+    for row in rows:
+        here = [key for key in apart if row["partition"] in {home(key.encode(), 2), home(key.encode(), 4)}]
+        assert row["keys_apart"] == len(here)
 
 
 def test_rows_of_keys_are_what_the_clients_were_told() -> None:
@@ -78,6 +83,16 @@ def test_rows_of_keys_are_what_the_clients_were_told() -> None:
         assert (row["records"], row["first_offset"], row["last_offset"]) == (len(offsets), min(offsets), max(offsets))
         assert row["expected_partition"] == home(key.encode(), 4)
         assert {row["partition"], row["other_partition"]} == apart[key]
+
+
+def test_who_wrote_a_key_is_said_where_it_was_one() -> None:
+    rows = _keys("--topic", "grown-twice", "--list", "keys", "--format", "ndjson", GROWTH).rows("keys_apart")
+    writers: dict[tuple[str, int], set[str]] = {}
+    for one in truth()["sent"]["grown-twice"]:
+        writers.setdefault((one["key"], one["partition"]), set()).add(one["producer"])
+    several = [len(writers[row["key"], row["partition"]]) > 1 for row in rows]
+    assert [row["producer_id"] is None for row in rows] == several
+    assert set(several) == {True, False}
 
 
 @pytest.mark.parametrize("listed", TABLE_OF)

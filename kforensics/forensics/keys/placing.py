@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 
 import numpy as np
 
@@ -20,8 +21,11 @@ __all__ = ["CountSource", "Placing", "Sample", "placing_of", "sample_of"]
 
 # A count that nobody told is looked for up to here.
 MOST_PARTITIONS = 1_024
-# A count that nobody told must explain this share of the keys that none else does, and of so many keys at least.
-EXPLAINED, LEAST_KEYS = 0.9, 8
+# A count that nobody told must explain this share of all keys; counts before it this share of the others, over what
+# chance would give. Fewer keys tell nothing.
+EXPLAINED, EXPLAINED_BEFORE, LEAST_KEYS = 0.9, 0.7, 8
+# Of two that are found together each must explain this share of them alone.
+NEEDED = 0.2
 # Below this share, over what chance would give, the keys follow another rule.
 FOLLOWED = 0.5
 DICE = 1 << 12
@@ -132,7 +136,7 @@ def placing_of(
         larger = _larger(sample, counts[-1].count)
         counts, source = ((PartitionCount(larger),), CountSource.KEYS) if larger else (counts, source)
     if len(counts) == 1 and source is not CountSource.METADATA:
-        counts = (*_earlier(sample, counts[0].count), *counts)
+        counts = (*_earlier(sample, supplied, counts[0].count), *counts)
     right = np.logical_or.reduce([sample.fits(one.count) for one in counts])
     share = float(right.mean()) if len(right) else 0.0
     chance = _chance(supplied, [one.count for one in counts])
@@ -158,26 +162,37 @@ def _larger(sample: Sample, least: int) -> int | None:
     return next((count for count in every if sample.fits(count).mean() >= EXPLAINED), None)
 
 
-def _earlier(sample: Sample, count: int) -> list[PartitionCount]:
-    """Return the fewest counts before one that explain the keys which it does not, the oldest first."""
-    left = sample.taken(np.flatnonzero(~sample.fits(count))[:LOOKED_AT])
-    if len(left.murmur) < LEAST_KEYS:
-        return []
+def _earlier(sample: Sample, supplied: Sequence[int], count: int) -> list[PartitionCount]:
+    """Return the counts before one that explain the keys which it does not, the oldest first."""
+    other = np.flatnonzero(~sample.fits(count))
+    # Of every partition some: they come one after the other.
+    left = sample.taken(other[:: len(other) // LOOKED_AT + 1])
+    found: set[int] = set()
+    while len(left.murmur) >= LEAST_KEYS and (more := _explaining(left, supplied, count)):
+        found.update(more)
+        left = left.taken(~np.logical_or.reduce([left.fits(older) for older in more]))
+    return [PartitionCount(older) for older in sorted(found)]
+
+
+def _explaining(left: Sample, supplied: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return the largest count below one that explains most of some keys; else two that do; else none."""
     below = range(min(count, MOST_PARTITIONS) - 1, 0, -1)
     fits = {older: left.fits(older) for older in below}
-    best = next((older for older in below if fits[older].mean() >= EXPLAINED), None)
-    if best is not None:
-        return [PartitionCount(best)]
     pairs = ((older, newer) for newer in below[-MOST_TWICE:] for older in range(newer - 1, 0, -1))
-    both = next((pair for pair in pairs if _explain(fits, pair)), ())
-    return [PartitionCount(older) for older in both]
+    choices = chain(((older,) for older in below), pairs)
+    return next((counts for counts in choices if _explain(supplied, fits, *counts)), ())
 
 
-def _explain(fits: Mapping[int, Records], pair: tuple[int, int]) -> bool:
-    """Whether nearly all keys go with one of two counts, and each is needed for many."""
-    older, newer = (fits[one] for one in pair)
-    alone = min(int((older & ~newer).sum()), int((newer & ~older).sum()))
-    return alone >= LEAST_KEYS and bool((older | newer).mean() >= EXPLAINED)
+def _explain(supplied: Sequence[int], fits: Mapping[int, Records], *counts: int) -> bool:
+    """Whether most keys go with one of some counts, over what chance would give, and each is needed for many."""
+    fitting = [fits[count] for count in counts]
+    together = np.add.reduce(fitting, dtype="i8")
+    alone = min(int((one & (together == 1)).sum()) for one in fitting)
+    # Where two counts agree, which they may often do, this is more than chance.
+    by_chance = sum(sum(number < count for number in supplied) / count for count in counts) / len(supplied)
+    share = float((together > 0).mean())
+    is_needed = alone >= max(LEAST_KEYS, NEEDED * len(together))
+    return is_needed and by_chance < 1 and (share - by_chance) / (1 - by_chance) >= EXPLAINED_BEFORE
 
 
 def _chance(supplied: Sequence[int], counts: Sequence[int]) -> float:

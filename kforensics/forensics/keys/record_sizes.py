@@ -33,7 +33,7 @@ def varint_sizes(numbers: Records) -> Records:
     [1, 1, 2, 1, 2, 2, 3]
     """
     folded = np.where(numbers < 0, ~numbers, numbers)
-    limits = np.array([1 << (BITS * count - 1) for count in range(1, LONGEST - 1)], "i8")
+    limits = np.array([1 << (BITS * count - 1) for count in range(1, LONGEST)], "i8")
     found: Records = np.searchsorted(limits, folded, side="right") + 1
     return found
 

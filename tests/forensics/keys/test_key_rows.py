@@ -83,6 +83,16 @@ def test_the_lowest_identities_are_a_sample(size: int, room: int, monkeypatch: p
     assert len(found) == 200
 
 
+def test_rows_that_only_sort_alike_stay_apart() -> None:
+    """They are sorted by one number made of identity and producer."""
+    alike = [(7, 1, 1), (7 + int(key_rows.ODD), 1, 0), (7, 2, 1)]
+    rows = np.array([(*name, 1, 0, 0, 0, 0, 0) for name in alike * 5], KEY)
+    counts: dict[tuple[int, ...], int] = {}
+    for row in key_rows.grouped(rows).tolist():
+        counts[row[:3]] = counts.get(row[:3], 0) + row[3]
+    assert counts == dict.fromkeys(alike, 5)
+
+
 def test_nothing_gathered_is_nothing() -> None:
     nothing = KeyGathering().finish()
     assert (len(nothing), len(nothing.lowest(10)), len(nothing.between(-5, 5))) == (0, 0, 0)

@@ -87,5 +87,26 @@ def test_keys_that_lie_anywhere_follow_another_rule(count: int) -> None:
     assert placing.by_chance == pytest.approx(1 / count, abs=0.03)
 
 
+def test_no_earlier_count_is_made_up_where_very_many_keys_lie_anywhere() -> None:
+    """They come partition by partition, and those of the first one alone would go with a single partition."""
+    sample = _placed((2, 0), astray=6_000)
+    placing = _of(sample.taken(np.argsort(sample.partition, kind="stable")))
+    assert (placing.numbers, placing.follows) == ((2,), False)
+
+
+@pytest.mark.parametrize("astray", [0, 30])
+@pytest.mark.parametrize("counts", [(3, 5), (2, 4), (4, 12), (1, 3, 5), (2, 4, 8)])
+def test_keys_astray_hide_no_earlier_count_and_bring_no_other(counts: tuple[int, ...], astray: int) -> None:
+    placing = _of(_placed(*((count, 200) for count in counts), astray=astray))
+    assert (placing.numbers, placing.follows) == (counts, True)
+
+
+@pytest.mark.parametrize("count", [2, 3, 6])
+@pytest.mark.parametrize("keys", [12, 30, 200])
+def test_another_partitioner_is_taken_for_no_growth(count: int, keys: int) -> None:
+    found = [_of(_placed((count, 0), astray=keys, seed=seed)) for seed in range(30)]
+    assert sum(placing.has_grown for placing in found) <= 1
+
+
 def test_with_one_partition_every_key_is_right() -> None:
     assert _of(_placed((1, 50))).follows is None

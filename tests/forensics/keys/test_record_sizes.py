@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kforensics.forensics.keys.key_columns import KeyColumns, key_columns
-from kforensics.forensics.keys.record_sizes import record_sizes
+from kforensics.forensics.keys.record_sizes import record_sizes, varint_sizes
 from kforensics.forensics.replay.results import Records
 from kforensics.parsers.batch_columns import BatchColumns
 from kforensics.parsers.batch_reader import batch_chunks
@@ -24,6 +24,13 @@ HEADER = 61
 def _totals(folder: Path, name: str) -> list[int]:
     (summary,) = summaries_in(folder, name)
     return [int(summary.producers[field].sum()) for field in ("records", "plain_bytes", "stored_bytes")]
+
+
+def test_numbers_take_a_byte_for_each_seven_bits() -> None:
+    edges = [sign * (1 << bits) + step for bits in range(63) for sign in (1, -1) for step in (-1, 0)]
+    zigzag = [2 * number if number >= 0 else -2 * number - 1 for number in edges]
+    expected = [max(-(-number.bit_length() // 7), 1) for number in zigzag]
+    assert varint_sizes(np.array(edges, "i8")).tolist() == expected
 
 
 @pytest.mark.parametrize("codec", CODECS)

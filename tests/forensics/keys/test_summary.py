@@ -81,6 +81,13 @@ def test_batches_whose_checksum_fails_are_counted_and_left_out(tmp_path: Path) -
     assert (summary.counts.records, summary.counts.unread, len(summary.keys)) == (5, 1, 5)
 
 
+@pytest.mark.parametrize("name", ["record-length-zero-0", "header-key-beyond-gzip-0"])
+def test_batches_that_can_be_read_in_part_are_counted_too(name: str) -> None:
+    (partition,) = partitions_under(SAMPLES / "damaged" / "records" / name)
+    summary = key_summary(case_in(partition))
+    assert (summary.counts.records, summary.counts.unread) == (13, 1)
+
+
 def test_records_below_the_log_start_are_left_out(tmp_path: Path) -> None:
     forge(tmp_path, "plain @0-4; plain @5-9", log_start=7)
     (summary,) = summaries_in(tmp_path)

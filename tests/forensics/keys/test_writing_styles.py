@@ -3,10 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
 from kforensics.forensics.keys.judgement import judge_keys
-from kforensics.forensics.keys.writing_styles import styles_of
+from kforensics.forensics.keys.writing_styles import SITED, Style, _style, styles_of
 from tests.forensics.keys.topics import KEYS, RULES, Sent, at_home, sent_to, summaries_in, topic
 
 
@@ -28,6 +29,17 @@ def test_some_batches_here_and_then_some_elsewhere_are_sticky(tmp_path: Path) ->
         partition = dice.choice([number for number in range(4) if number != partition])
         sent += [Sent(None, partition, len(sent) + number, 7) for number in range(2)]
     assert _styles(tmp_path, sent, 4) == {7: "sticky"}
+
+
+def test_batches_within_the_time_of_another_one_are_round_robin() -> None:
+    """A record here, the next one there: the batch of one partition is not full yet when others go out."""
+    times = [(0, 100, 0), *((10 * number, 10 * number + 2, 1 + number % 2) for number in range(1, 9))]
+    batches = np.array(
+        [(7, first, last, 1 + number, partition) for number, (first, last, partition) in enumerate(times)], SITED
+    )
+    assert _style(batches, 5) is Style.ROUND_ROBIN
+    batches["last_timestamp"][0] = 2
+    assert _style(batches, 5) is Style.STICKY
 
 
 def test_too_few_batches_and_producers_without_an_id_tell_nothing(tmp_path: Path) -> None:

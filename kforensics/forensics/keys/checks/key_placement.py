@@ -108,12 +108,15 @@ def _astray(topic: TopicKeys, row: Row, writers: Records) -> Placed:
 
 def _late(topic: TopicKeys, row: Row) -> Placed:
     since = row["late_timestamp"] - (topic.grown_ms or 0)
-    heard = "likely" if since <= FAMILIAR_MS else "ruled out by its timestamps"
+    is_familiar = since <= FAMILIAR_MS
+    heard = "likely" if is_familiar else "ruled out by its timestamps"
     return topic.finding(
         row["partition"],
         CODE,
         f"{_keys(row['late_keys'])} of {_producer(row)} were still written here {span(since)} after {topic.name} had"
         f" grown to {topic.placing.count} partitions, and belong elsewhere since.",
+        # It comes with every growth; what it has done to single keys is told of where they lie in two partitions.
+        severity=Severity.INFO if is_familiar else None,
         at=_where(topic, row),
         offsets=(row["first_offset"], row["last_mark"] >> 1),
         producer_id=row["producer_id"],

@@ -71,12 +71,15 @@ def test_a_real_producer_that_had_not_heard_of_the_growth_is_named() -> None:
     told = {place.partition: finding.evidence["late_keys"] for place, finding in found}
     partitions = {row["partition"] for row in late}
     assert told == {one: len({row["key"] for row in late if row["partition"] == one}) for one in partitions}
-    assert {(finding.cause, finding.severity) for _, finding in found} == {("partition-growth", Severity.WARNING)}
+    assert {(finding.cause, finding.severity) for _, finding in found} == {("partition-growth", Severity.INFO)}
     assert len({finding.producer_id for _, finding in found}) == 1
 
 
-@pytest.mark.parametrize(("after", "outcome"), [(200, "likely"), (500, "ruled out by its timestamps")])
-def test_it_has_five_minutes_to_hear_of_it(after: int, outcome: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("after", "outcome", "severity"),
+    [(200, "likely", Severity.INFO), (500, "ruled out by its timestamps", Severity.WARNING)],
+)
+def test_it_has_five_minutes_to_hear_of_it(after: int, outcome: str, severity: Severity, tmp_path: Path) -> None:
     sent = [*at_home(KEYS, 2, producer=1), *at_home(KEYS, 4, at=110, producer=2)]
     late = next(key for key in KEYS if home(key, 4) != home(key, 2))
     sent.append(Sent(late, home(late, 2), 100 + after, 1))
@@ -84,6 +87,7 @@ def test_it_has_five_minutes_to_hear_of_it(after: int, outcome: str, tmp_path: P
     ((place, finding),) = found_in(joined(sent_to(tmp_path, sent, 4), None, grown))
     assert (place.partition, finding.evidence["late_keys"]) == (home(late, 2), 1)
     assert finding.benign[0].endswith(outcome)
+    assert finding.severity is severity
 
 
 @pytest.mark.parametrize(("given", "exactness"), [(4, Exactness.EXACT), (None, Exactness.APPROXIMATE)])

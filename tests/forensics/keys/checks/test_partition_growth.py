@@ -50,9 +50,24 @@ def test_offsets_and_keys_are_those_the_producers_were_told(name: str, with_meta
         assert row["first_new_offset"] == min(new, default=None)
 
 
+def test_each_growth_has_the_keys_that_it_moved() -> None:
+    """A key that comes back to where it lay before the first growth is one of the first growth alone."""
+    places: dict[str, dict[str, int]] = {}
+    for row in truth()["sent"]["grown-twice"]:
+        if row["key"] is not None:
+            places.setdefault(row["key"], {})[row["producer"].split()[1]] = row["partition"]
+    first = sum(one["1"] != one["3"] for one in places.values())
+    second = sum(one["5"] not in {one["3"], one["1"]} for one in places.values())
+    assert [finding.evidence["keys_moved"] for _, finding in findings(topic("grown-twice"))] == [first, second]
+    assert min(first, second) > 0
+
+
 def test_the_time_lies_between_the_last_key_of_before_and_the_first_one_since(tmp_path: Path) -> None:
     sent = [*at_home(KEYS, 2), *at_home(KEYS, 3, at=7_200)]
-    ((place, finding),) = findings(joined(sent_to(tmp_path, sent, 3)))
+    key, other = next(
+        (key, 3 - home(key, 2) - home(key, 3)) for key in KEYS if home(key, 2) != home(key, 3)
+    )  # where no count has it
+    ((place, finding),) = findings(joined(sent_to(tmp_path, [*sent, Sent(key, other, 9_000)], 3)))
     old = max(one.at for one in sent[: len(KEYS)] if home(one.key or b"", 3) != one.partition)
     new = min(one.at for one in sent[len(KEYS) :] if one.partition == 2 or home(one.key or b"", 2) != one.partition)
     assert finding.evidence["last_old_timestamp"] == NOW + 1_000 * old
