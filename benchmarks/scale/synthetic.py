@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from kforensics.forensics.across.membership import Member
 from kforensics.forensics.asked import Asked, task_of
 from kforensics.forensics.judgement import Judgement
 from kforensics.forensics.log_summary import Noter, log_summary
@@ -106,7 +107,9 @@ def summaries_of(spark: SparkSession, made: Made, large: pa.Table) -> DataFrame:
 def _planned(rows: Iterable[Row], made: Made) -> Iterator[Row]:
     size = made.segments * made.segment_bytes
     for (number,) in rows:
-        yield PARTITION, number, size, made.segments, made.segment_bytes, 0, packed(made.partition(number))
+        partition = made.partition(number)
+        sizes = size, made.segments, made.segment_bytes, 0
+        yield PARTITION, number, *sizes, packed(Member.of(partition)), packed(partition)
 
 
 def summary_rows(rows: Iterable[Row], made: Made) -> Iterator[Row]:
