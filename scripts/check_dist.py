@@ -31,7 +31,7 @@ def package_files() -> set[str]:
     return {
         path.relative_to(ROOT).as_posix()
         for path in found
-        if path.is_file() and path.suffix in {".py", ".pyi", ".typed", ".properties"}
+        if path.is_file() and path.suffix in {".py", ".pyi", ".typed", ".properties", ".css", ".js"}
     }
 
 

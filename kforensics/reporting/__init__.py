@@ -1,0 +1,1 @@
+"""The report: an evidence store as one HTML file that needs nothing else."""

@@ -1,0 +1,59 @@
+"""Which findings are told in full: the worst, of each code some, of no partition too many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kforensics.forensics.findings import Severity
+from kforensics.reporting import stored, told
+from kforensics.reporting.stored import open_store
+from kforensics.reporting.told import SHOWN_ALIKE, SHOWN_OF_CODE, groups
+from kforensics.reporting.verdict import verdict_of
+from tests.reporting.stores import audited, forged
+
+
+def _groups(store: Path) -> list[told.Group]:
+    opened = open_store(str(store))
+    return groups(opened, verdict_of(opened).codes)
+
+
+def test_every_code_is_there_with_its_count_the_worst_first(store: Path) -> None:
+    found = _groups(store)
+    rows = open_store(str(store)).table("findings", ["severity", "code"], lambda batch: [True] * len(batch)).to_pylist()
+    assert {(group.severity, group.code): group.count for group in found} == Counter(
+        (row["severity"], row["code"]) for row in rows
+    )
+    ranks = [Severity[group.severity.upper()] for group in found]
+    assert ranks == sorted(ranks, reverse=True)
+    assert all(0 < len(group.told) <= SHOWN_OF_CODE for group in found)
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 7, 1 << 16])
+def test_it_does_not_matter_how_rows_come(rows_at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that fall out early are those that would have fallen out late."""
+    store = audited(tmp_path, "transactions-v2", "duplicates", "ghosts")
+    whole = _groups(store)
+    monkeypatch.setattr(stored, "ROWS", rows_at_once)
+    assert _groups(store) == whole
+    for group in whole:
+        places = Counter((row["log_dir"], row["topic"], row["partition"]) for row in group.told)
+        assert max(places.values()) <= SHOWN_ALIKE
+
+
+def test_a_partition_with_many_of_a_kind_leaves_room_for_others(tmp_path: Path) -> None:
+    def texts(column: str, row: int) -> str:
+        return "same" if column in ("topic", "log_dir") else f"{column} {row}"
+
+    store = forged(tmp_path, {"findings": 2000}, texts)
+    (group, *_) = _groups(store)
+    places = Counter(row["partition"] for row in group.told)
+    assert len(group.told) == SHOWN_OF_CODE
+    assert len(places) > 1
+
+
+def test_figures_are_the_json_of_the_evidence(store: Path) -> None:
+    (stuck,) = (group for group in _groups(store) if group.code == "lso-stuck")
+    assert stuck.told[0]["evidence"]["last_stable_offset"] == 3
