@@ -74,8 +74,10 @@ def _placing(topic: TopicKeys) -> str:
     placing = topic.placing
     if not placing.keys:
         return "no key tells how it is partitioned"
-    if placing.follows is None:
+    if placing.count == 1:
         return "with one partition every key lies right"
+    if placing.follows is None:
+        return f"too few keys tell who has placed them: {_share(placing)}"
     rule = (
         "the default partitioner has placed its keys" if placing.follows else "another partitioner has placed its keys"
     )

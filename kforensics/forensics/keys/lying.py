@@ -271,7 +271,7 @@ def _pairs(rows: Records, key: Records, placing: Placing, *, tombstones: bool) -
 
 
 def _kinds(first: Records, second: Records, placing: Placing) -> Records:
-    goes_by_count = (first["oldest"] >= 0) & (second["era"] > first["oldest"]) & bool(placing.follows)
+    goes_by_count = (first["oldest"] >= 0) & (second["era"] > first["oldest"]) & (placing.follows is not False)
     overlap = first["last_timestamp"] - second["first_timestamp"]
     # Nothing speaks against it where times are missing.
     known = (first["last_timestamp"] >= 0) & (second["first_timestamp"] != LATER)

@@ -74,7 +74,7 @@ class Placing:
         counts: partition counts, the oldest first; the last one is today's.
         source: who says so.
         follows: whether the default partitioner placed most keys, None if that cannot be told: with one partition every
-            key is right.
+            key is right, and a few that are not may be anything.
         share: of the keys that lie where one of the counts would have them.
         by_chance: what that share would be if they lay anywhere.
         keys: how many were looked at.
@@ -140,8 +140,15 @@ def placing_of(
     right = np.logical_or.reduce([sample.fits(one.count) for one in counts])
     share = float(right.mean()) if len(right) else 0.0
     chance = _chance(supplied, [one.count for one in counts])
-    follows = None if not len(right) or chance == 1 else (share - chance) / (1 - chance) >= FOLLOWED
-    return Placing(counts, source, follows, share, chance, len(right))
+    return Placing(counts, source, _follows(share, chance, len(right)), share, chance, len(right))
+
+
+def _follows(share: float, chance: float, keys: int) -> bool | None:
+    if not keys or chance == 1:
+        return None
+    if (share - chance) / (1 - chance) >= FOLLOWED:
+        return True
+    return None if keys < LEAST_KEYS else False
 
 
 def _told(

@@ -108,5 +108,11 @@ def test_another_partitioner_is_taken_for_no_growth(count: int, keys: int) -> No
     assert sum(placing.has_grown for placing in found) <= 1
 
 
+@pytest.mark.parametrize(("astray", "follows"), [(7, None), (40, False)])
+def test_a_few_keys_anywhere_may_be_anything(astray: int, follows: bool | None) -> None:
+    """Seven of them, with six partitions: the one that lies right does so by chance."""
+    assert _of(_placed((6, 0), astray=astray), given=6).follows is follows
+
+
 def test_with_one_partition_every_key_is_right() -> None:
     assert _of(_placed((1, 50))).follows is None

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kforensics.forensics.keys.topic_metadata import topics_in
+from kforensics.forensics.keys.topic_metadata import _Reading, topics_in
 from tests.forensics.cases import SAMPLES, partitions_under
 from tests.forensics.keys.topics import GROWTH, truth
 
@@ -26,6 +26,20 @@ def test_topic_ids_and_compaction_are_those_the_broker_said() -> None:
     assert all(
         not one.is_compacted for one in found.values() if one.name in truth()["sent"] and one.name != "compacted"
     )
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"), [("compact", True), ("compact,delete", True), ("delete", False), (None, None)]
+)
+def test_the_last_policy_of_the_topic_itself_counts(policy: str | None, expected: bool | None) -> None:
+    found = _Reading()
+    found.take(1, "TopicRecord", {"topicId": "id", "name": "t"})
+    for number, value in enumerate(("delete", policy)):
+        config = {"resourceType": 2, "resourceName": "t", "name": "cleanup.policy", "value": value}
+        found.take(number, "ConfigRecord", config)
+    found.take(3, "ConfigRecord", {"resourceType": 4, "resourceName": "", "name": "cleanup.policy", "value": "x"})
+    (told,) = found.topics()
+    assert told.is_compacted is expected
 
 
 @pytest.mark.parametrize("sample", ["cluster-metadata", "cluster-metadata-3.9"])

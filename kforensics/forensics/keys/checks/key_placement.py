@@ -39,6 +39,8 @@ def findings(topic: TopicKeys) -> Iterator[Placed]:
     if topic.placing.follows is False:
         yield _other_partitioner(topic)
         return
+    if topic.placing.follows is None:
+        return
     writers = topic.lying.writers
     some = writers[(writers["astray_keys"] > 0) | (writers["late_keys"] > 0)]
     for number, row in enumerate(rows_of(some[:MOST]), 1):

@@ -43,7 +43,7 @@ Some = Sequence[KeyApart]
 
 def findings(topic: TopicKeys) -> Iterator[Placed]:
     """Yield one finding for each two partitions that share keys, but for growth, and for tombstones that miss."""
-    if topic.placing.follows is False and topic.lying.twice > OFTEN * topic.lying.keys:
+    if not topic.placing.follows and topic.lying.twice > OFTEN * topic.lying.keys:
         yield _by_rule(topic)
     else:
         yield from _each(topic, Apart.STRAY, _stray)

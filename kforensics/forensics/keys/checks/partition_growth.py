@@ -12,7 +12,6 @@ from typing import Any
 from kforensics.forensics.findings import Exactness, codes
 from kforensics.forensics.keys.key_rows import LATER
 from kforensics.forensics.keys.lying import Apart
-from kforensics.forensics.keys.placing import CountSource
 from kforensics.forensics.keys.topic_keys import Placed, TopicKeys, rows_of
 from kforensics.forensics.telling import Row, moment
 
@@ -31,8 +30,6 @@ CODE = CODES["partition-growth"]
 
 def findings(topic: TopicKeys) -> Iterator[Placed]:
     """Yield one finding for each growth, where keys show it or the metadata tells of it."""
-    if topic.placing.follows is False and topic.placing.source is not CountSource.METADATA:
-        return
     for step, (before, after) in enumerate(pairwise(topic.placing.counts)):
         yield _growth(topic, step, before.count, after.count, after.from_ms)
 
@@ -76,7 +73,8 @@ def _when(told_ms: int | None, last_old: int, first_new: int) -> str:
 
 
 def _moved(keys: int) -> str:
-    return "1 key lies" if keys == 1 else f"{keys} keys lie"
+    few = {0: "No key lies", 1: "1 key lies"}
+    return few.get(keys, f"{keys} keys lie")
 
 
 def _offsets(topic: TopicKeys, partition: int, before: int, bounds: list[dict[str, Any]]) -> tuple[int, int] | None:

@@ -27,6 +27,11 @@ def test_keys_of_real_producers_are_in_order(name: str) -> None:
     assert found_in(topic(name)) == []
 
 
+def test_nothing_is_said_of_a_few_keys_that_lie_anywhere(tmp_path: Path) -> None:
+    sent = [Sent(key, (home(key, 5) + 1) % 5, number) for number, key in enumerate(KEYS[:6])]
+    assert found_in(joined(sent_to(tmp_path, sent, 5), 5)) == []
+
+
 def test_keys_astray_are_found_by_producer_and_partition(tmp_path: Path) -> None:
     astray = [Sent(key, (home(key, 4) + 1) % 4, 200 + number, 5) for number, key in enumerate(KEYS[:3])]
     sent = [*at_home(KEYS, 4, producer=4), *at_home(KEYS, 4, at=100, producer=5), *astray]

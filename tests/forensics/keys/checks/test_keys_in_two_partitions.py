@@ -119,6 +119,7 @@ def test_tombstones_matter_where_a_cleaner_deletes_by_them(compacted: bool, tmp_
     sent_to(tmp_path, [value, *at_home(KEYS[1:], 3), tombstone], 3, first_dirty=0 if compacted else None)
     found = found_in(joined(tmp_path), TOMBSTONE)
     assert [one.finding.evidence["partitions"] for one in found] == ([[1, 2]] if compacted else [])
+    assert {one.finding.cause for one in found} == ({TWICE} if compacted else set())
 
 
 @pytest.mark.parametrize("at", [0, -100], ids=["same-time", "value-newer"])
@@ -131,6 +132,14 @@ def test_tombstones_that_are_not_the_newest_are_in_order(at: int, tmp_path: Path
 def test_tombstones_where_the_value_lies_are_in_order(tmp_path: Path) -> None:
     sent_to(tmp_path, [*at_home(KEYS, 3), *at_home(KEYS[:5], 3, at=100, value=None)], 3, first_dirty=0)
     assert found_in(joined(tmp_path), TOMBSTONE) == []
+
+
+def test_two_tombstones_delete_what_there_is(tmp_path: Path) -> None:
+    values, tombstones = at_home(KEYS, 3), at_home(KEYS[:1], 3, at=100, value=None)
+    other = Sent(KEYS[0], (home(KEYS[0], 3) + 1) % 3, 200, value=None)
+    sent_to(tmp_path, [*values, *tombstones, other], 3, first_dirty=0)
+    assert found_in(joined(tmp_path), TOMBSTONE) == []
+    assert len(found_in(joined(tmp_path), TWICE)) == 1
 
 
 def test_other_keys_with_the_same_hashes_are_no_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
