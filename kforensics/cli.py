@@ -14,7 +14,9 @@ from typing import Annotated, Any
 import typer
 
 from kforensics import __version__
-from kforensics.cli_questions import add_questions
+from kforensics.cli_judging import JUDGING
+from kforensics.cli_options import epilog
+from kforensics.cli_questions import QUESTIONS
 from kforensics.cli_values import PlainCommand, PlainGroup
 from kforensics.errors import EngineError, InputError, KforensicsError, UsageError
 
@@ -261,7 +263,8 @@ def dump(  # long: one parameter per option of Kafka's tool and of ours
     raise typer.Exit(_until_closed(lambda: run_dump(context.params)))
 
 
-add_questions(app)
+for _command, _examples in (QUESTIONS | JUDGING).items():
+    app.command(cls=PlainCommand, epilog=epilog(*_examples))(_command)
 
 
 def _until_closed(run: Callable[[], int]) -> int:

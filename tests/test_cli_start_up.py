@@ -61,6 +61,8 @@ def test_help_loads_nothing_of_a_dump(words: list[str]) -> None:
     assert {name for name in modules if name.startswith("kforensics")} == {
         "kforensics",
         "kforensics.cli",
+        "kforensics.cli_judging",
+        "kforensics.cli_options",
         "kforensics.cli_questions",
         "kforensics.cli_values",
         "kforensics.errors",
