@@ -16,7 +16,16 @@ from kforensics.parsers.messages.transaction import TRANSACTION_LOG_VALUE
 from kforensics.parsers.rows import Batch, Record
 from kforensics.parsers.source import Source, open_source
 
-__all__ = ["NONE", "TRANSACTION_STATE", "State", "StateRecord", "TopicPartition", "state_records"]
+__all__ = [
+    "NONE",
+    "TRANSACTION_STATE",
+    "State",
+    "StateRecord",
+    "TopicPartition",
+    "listed_partitions",
+    "state_record",
+    "state_records",
+]
 
 NONE = -1
 TRANSACTION_LOG = "TransactionLog"
@@ -151,10 +160,17 @@ def _of_batch(source: Source, segment: int, batch: Batch) -> Iterator[StateRecor
     for record in records_of(source, batch):
         if isinstance(record, Record):
             at = (segment, batch.position, record.offset, record.timestamp, epoch)
-            yield _of_record(at, record.key, record.value)
+            yield state_record(at, record.key, record.value)
 
 
-def _of_record(at: tuple[int, int, int, int, int], key: bytes | None, value: bytes | None) -> StateRecord:
+def state_record(at: tuple[int, int, int, int, int], key: bytes | None, value: bytes | None) -> StateRecord:
+    """Return a record as a value.
+
+    Args:
+        at: segment, position, offset, timestamp and leader epoch.
+        key: its key.
+        value: its value.
+    """
     found = decode_record(TRANSACTION_STATE, key, value)
     if found.key is None or found.type_name != TRANSACTION_LOG:
         return StateRecord(*at, None, error=found.error or f"unknown record type {found.type_id}")
@@ -186,14 +202,14 @@ def _decoded(
         next_producer_epoch=value.get("nextProducerEpoch", NONE),
         timeout_ms=value["transactionTimeoutMs"],
         transaction_version=value.get("clientTransactionVersion", 0),
-        partitions=_partitions(value["transactionPartitions"]),
+        partitions=listed_partitions(value["transactionPartitions"]),
         last_update_ms=value["transactionLastUpdateTimestampMs"],
         start_ms=value["transactionStartTimestampMs"],
     )
 
 
-def _partitions(topics: list[dict[str, Any]] | None) -> tuple[TopicPartition, ...] | None:
-    """Return partitions in order; a coordinator writes them in none."""
+def listed_partitions(topics: list[dict[str, Any]] | None) -> tuple[TopicPartition, ...] | None:
+    """Return partitions in order, for a coordinator writes them in none; None for null."""
     if topics is None:
         return None
     return tuple(sorted({(topic["topic"], number) for topic in topics for number in topic["partitionIds"]}))

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from kforensics.forensics.cluster.commit_columns import NO_VERSION, CommitColumns
 from kforensics.forensics.cluster.commit_values import CommitRecord
-from kforensics.forensics.cluster.coordinator_records import NONE, StateRecord, TopicPartition
+from kforensics.forensics.cluster.coordinator_records import NONE, State, StateRecord, TopicPartition
 from kforensics.forensics.cluster.evidence import written
-from kforensics.forensics.cluster.history import Seen
+from kforensics.forensics.cluster.history_replay import SeenColumns
+from kforensics.forensics.cluster.history_values import Seen
 from kforensics.forensics.cluster.row_chunks import RowChunks
+from kforensics.forensics.cluster.state_columns import NO_LIST, NO_STATUS
 from kforensics.forensics.cluster.tables import COORDINATOR_TRANSACTIONS, GROUP_OFFSETS
+from kforensics.forensics.cluster.transitions import Step
 from kforensics.forensics.partition import Partition
 from kforensics.forensics.replay.results import Records
 from kforensics.forensics.result_columns import Rows, Words, nullable
 
 __all__ = ["OffsetRows", "StateRows", "listed", "words_of"]
+
+STATES = tuple(State)
 
 
 class StateRows:
@@ -31,11 +36,17 @@ class StateRows:
 
     def __init__(self, partition: Partition, keep: Callable[[Rows], None]) -> None:
         self._paths = [segment.path for segment in partition.segments]
+        self._place, self._keep = partition.place, keep
         self._chunks = RowChunks(COORDINATOR_TRANSACTIONS, partition.place, keep)
 
-    def take(self, seen: Seen) -> None:
-        """Take a record and how it follows the one before it."""
-        self._chunks.add(_state_row(seen, self._paths))
+    def take(self, seen: Seen | SeenColumns) -> None:
+        """Take a record and how it follows the one before it, or many."""
+        if isinstance(seen, Seen):
+            self._chunks.add(_state_row(seen, self._paths))
+        else:
+            path = self._paths[int(seen.states.rows["segment"][0])]
+            columns = {**self._place._asdict(), **_state_columns(seen), "path": path}
+            self._keep(Rows(COORDINATOR_TRANSACTIONS, len(seen), columns))
 
     def finish(self) -> None:
         """Tell of the rows of all records so far."""
@@ -64,6 +75,41 @@ def _producer(record: StateRecord, last_epoch: int) -> tuple[int | None, ...]:
         *(_known(record.previous_producer_id), _known(record.next_producer_id), _known(record.next_producer_epoch)),
         *(record.transaction_version, record.timeout_ms),
     )
+
+
+def _state_columns(seen: SeenColumns) -> dict[str, Any]:
+    states = seen.states
+    rows, lists = states.rows, states.lists.lists
+    null = rows["status"] == NO_STATUS
+    counts = np.array([*map(len, lists), 0], "i4")[rows["partitions"]]
+    renamed = {
+        "last_update_timestamp": rows["last_update_ms"],
+        "start_timestamp": rows["start_ms"],
+        "last_producer_epoch": seen.last_producer_epochs,
+    }
+    known = ("previous_producer_id", "next_producer_id", "next_producer_epoch")
+    return {
+        **{name: rows[name] for name in ("position", "offset")},
+        **{name: nullable(rows[name], NONE) for name in ("timestamp", "leader_epoch")},
+        **{name: nullable(rows[name], null) for name in ("producer_id", "producer_epoch", "transaction_version")},
+        **{name: nullable(rows[name], null | (rows[name] == NONE)) for name in known},
+        **{name: nullable(column, null | (column == NONE)) for name, column in renamed.items()},
+        "transaction_timeout_ms": nullable(rows["timeout_ms"], null),
+        "transactional_id": words_of(states.codes, states.names),
+        "state": words_of(np.where(np.isin(rows["status"], STATES), rows["status"], NONE), map(str, STATES)),
+        "tombstone": rows["is_tombstone"],
+        "version": nullable(rows["version"], null),
+        "partitions": words_of(rows["partitions"], map(listed, lists)),
+        "partition_count": nullable(counts, rows["partitions"] == NO_LIST),
+        "step": words_of(seen.steps, map(str, Step)),
+        "error": _errors(states.errors, len(states)),
+    }
+
+
+def _errors(errors: Mapping[int, str | None], count: int) -> Words:
+    codes = np.full(count, NONE)
+    codes[list(errors)] = np.arange(len(errors))
+    return words_of(codes, errors.values())
 
 
 def _known(number: int | None) -> int | None:
@@ -116,9 +162,6 @@ def _offset_row(record: CommitRecord, paths: Sequence[str]) -> tuple[Any, ...]:
 def _offset_columns(commits: CommitColumns) -> dict[str, Any]:
     rows, is_read = commits.rows, commits.is_read
     group, topic, partition = zip(*commits.words, strict=True)
-    errors = list(commits.errors.values())
-    error_codes = np.full(len(commits), NONE)
-    error_codes[list(commits.errors)] = np.arange(len(errors))
     return {
         **{name: rows[name] for name in ("position", "offset")},
         **{name: nullable(rows[name], NONE) for name in ("timestamp", "producer_id", "producer_epoch")},
@@ -134,7 +177,7 @@ def _offset_columns(commits: CommitColumns) -> dict[str, Any]:
         "committed_topic_id": words_of(commits.topic_id.codes, commits.topic_id.words),
         "commit_timestamp": nullable(commits.commit_timestamp, ~is_read),
         "expire_timestamp": nullable(commits.expire_timestamp, NONE),
-        "error": words_of(error_codes, errors),
+        "error": _errors(commits.errors, len(commits)),
     }
 
 

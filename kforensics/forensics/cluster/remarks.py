@@ -53,6 +53,10 @@ class Remarks:
 
     def add(self, said: Said, record: StateRecord, before: StateRecord | None, step: Step) -> None:
         """Take one."""
-        self.counts[said] = self.counts.get(said, 0) + 1
-        if self.counts[said] <= MOST:
+        if self.count(said):
             self.kept.append(Remark(said, record, before, step))
+
+    def count(self, said: Said) -> bool:
+        """Count one; returns whether it is to be kept."""
+        self.counts[said] = self.counts.get(said, 0) + 1
+        return self.counts[said] <= MOST
