@@ -3,7 +3,7 @@
 // Nothing here makes HTML of text: whatever comes from a store is the text of a node.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const FIRST = 25, MORE = 200, FILTER_DELAY = 120, SHORT = 80;
+  const FIRST = 25, MORE = 200, FILTER_DELAY = 120, SHORT = 80, NARROW_LABELS = 110;
   const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
   const counts = new Intl.NumberFormat("en");
   // A layer without marks, as where nothing was ended, is no mistake that Vega should warn of.
@@ -185,7 +185,11 @@
   }
 
   function draw(place) {
-    const spec = { ...data.charts[place.dataset.chart], width: "container", autosize: { type: "fit-x", contains: "padding" } };
+    const spec = structuredClone(data.charts[place.dataset.chart]);
+    Object.assign(spec, { width: "container", autosize: { type: "fit-x", contains: "padding" } });
+    for (const { encoding } of spec.layer) {
+      if (narrow.matches && encoding.y?.axis?.labelLimit) encoding.y.axis.labelLimit = NARROW_LABELS;
+    }
     spec.config = { ...spec.config, ...theme() };
     // Expressions are interpreted: the page may compile nothing.
     const options = {

@@ -24,7 +24,7 @@ __all__ = ["Store", "open_store"]
 
 SCHEMA = "kforensics-store/1"
 # Rows that are held at once.
-ROWS = 1 << 16
+ROWS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,16 @@ def test_a_command_is_copied(browser: Browser, report: Path) -> None:
         assert command.startswith("kafka-transactions.sh --bootstrap-server <host:port> ")
 
 
+def test_paper_gets_the_charts_and_no_controls(browser: Browser, report: Path) -> None:
+    with opened(browser, report) as shown:
+        shown.page.emulate_media(media="print")
+        shown.draw()
+        controls = "nav, .tools, button.copy, [data-table] > button"
+        assert shown.page.locator(controls).locator("visible=true").count() == 0
+        assert shown.page.locator("[data-chart] svg").first.is_visible()
+        assert shown.page.get_by_text("The last stable offset is 3, 6 below the log end offset 9").first.is_visible()
+
+
 def test_without_scripts_the_findings_can_be_read(browser: Browser, report: Path) -> None:
     with opened(browser, report, java_script_enabled=False) as shown:
         text = shown.page.locator("body").inner_text()
