@@ -12,6 +12,7 @@ from types import ModuleType
 
 from kforensics.forensics.case import Case
 from kforensics.forensics.cluster.cluster_rows import id_rows, transaction_rows
+from kforensics.forensics.cluster.commit_outcomes import with_outcomes
 from kforensics.forensics.cluster.commits import Commits, commits_of
 from kforensics.forensics.cluster.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.cluster.evidence import Cluster, Placed
@@ -87,7 +88,7 @@ def group_commits(case: Case, keep: Callable[[Rows], None] | None = None) -> Com
     """
     if keep is None:
         return commits_of(case)
-    rows = OffsetRows(case.partition, keep)
+    rows = OffsetRows(case.partition, lambda found: keep(with_outcomes(case, found)))
     commits = commits_of(case, rows.take)
     rows.finish()
     return commits

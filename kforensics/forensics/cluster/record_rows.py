@@ -122,7 +122,7 @@ def listed(partitions: Iterable[TopicPartition] | None) -> str | None:
 
 
 class OffsetRows:
-    """Makes rows of ``group_offsets``.
+    """Makes rows of ``group_offsets``; how their transactions ended, records alone do not tell.
 
     Args:
         partition: of ``__consumer_offsets``.
@@ -152,7 +152,7 @@ def _offset_row(record: CommitRecord, paths: Sequence[str]) -> tuple[Any, ...]:
     value = found.value or {}
     return (
         *(paths[segment], batch.position, written_as.offset, _known(written_as.timestamp)),
-        *(*record.key, batch.is_transactional, _known(batch.producer_id), _known(batch.producer_epoch)),
+        *(*record.key, batch.is_transactional, _known(batch.producer_id), _known(batch.producer_epoch), None),
         *(written_as.value is None, found.version),
         *(value.get("offset"), _known(value.get("leaderEpoch")), value.get("metadata"), record.topic_id),
         *(value.get("commitTimestamp"), _known(value.get("expireTimestamp")), found.error),
@@ -166,6 +166,7 @@ def _offset_columns(commits: CommitColumns) -> dict[str, Any]:
         **{name: rows[name] for name in ("position", "offset")},
         **{name: nullable(rows[name], NONE) for name in ("timestamp", "producer_id", "producer_epoch")},
         "transactional": rows["is_transactional"],
+        "outcome": None,
         "group": words_of(commits.codes, group),
         "committed_topic": words_of(commits.codes, topic),
         "committed_partition": np.array(partition, "i4")[commits.codes],
