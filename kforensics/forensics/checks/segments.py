@@ -36,7 +36,8 @@ A segment holds offsets that belong to the segment behind it.
 This replica cannot be used from here on: let it be built again from the leader.
 why: Segments are disjoint. After a crash in the middle of a cleaning both old and new files can be there, and a \
 broker that starts sorts them out by rules; if it did not, the log has two versions of the same offsets.
-innocent: An interrupted cleaning or splitting, with its .swap and .cleaned files beside it.
+innocent: An interrupted cleaning or splitting, with its .swap and .cleaned files beside it. The files of a running \
+broker were copied while its cleaner put new segments in the place of old ones.
 
 segment-base-mismatch error
 A segment begins below the offset in its name.
@@ -124,16 +125,30 @@ def _overlap(case: Case, bounds: _Bounds, at: int) -> Finding:
     outcome = (
         f"likely, {len(unfinished)} files of one lie beside it" if unfinished else "ruled out, no file of one lies here"
     )
+    replaced = _may_be_of_two_cleanings(case, base)
+    is_explained = bool(unfinished) or replaced
     return case.finding(
         CODES["segment-overlap"],
         f"The segment reaches to offset {highest}; the next one begins at {base}.",
-        severity=Severity.WARNING if unfinished else None,
+        severity=Severity.WARNING if is_explained else None,
         at=(at, 0),
         offsets=(base, highest),
         evidence={"next_base_offset": base, "unfinished": [found.path for found in unfinished]},
-        exactness=Exactness.APPROXIMATE if unfinished else Exactness.EXACT,
-        benign=(f"{what}: {outcome}",),
+        exactness=Exactness.APPROXIMATE if is_explained else Exactness.EXACT,
+        benign=(
+            f"{what}: {outcome}",
+            "copied from a running broker whose cleaner replaced segments meanwhile: "
+            + ("likely, it has been here" if replaced else "ruled out"),
+        ),
     )
+
+
+def _may_be_of_two_cleanings(case: Case, base_offset: int) -> bool:
+    """Return whether one of two segments may be a cleaned one that took the place of both after the other was copied.
+
+    ``UnifiedLog.replaceSegments`` never leaves both to a broker that runs or was stopped in order.
+    """
+    return base_offset < case.strict_from and not case.partition.log_dir.clean_shutdown
 
 
 def _missing(case: Case, bounds: _Bounds, at: int) -> Finding:

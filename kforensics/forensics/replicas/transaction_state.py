@@ -97,7 +97,7 @@ def state_differences(first: Replica, second: Replica, end: int) -> Iterator[Sta
     # One that lost a marker goes on into the next transaction, which then begins elsewhere.
     explained = np.concatenate([view.mine["producer_id"][which] for view, which in zip(views, lost, strict=True)])
     for (having, lacking), view, which in zip(sides, views, lost, strict=True):
-        found = {Unlike.MARKER: which, Unlike.ABSENT: _absent(view, lacking)}
+        found = {Unlike.MARKER: which, Unlike.ABSENT: _absent(view, lacking, end)}
         if having is first:  # what both have comes once
             found[Unlike.OUTCOME] = _same(view) & (view.mine["ending"] != view.facing["ending"]) & ~view.is_open
             found[Unlike.FIRST_OFFSET] = _moved(view, strict) & ~np.isin(view.mine["producer_id"], explained)
@@ -168,13 +168,16 @@ def _without_marker(view: _View) -> Records:
     return lost
 
 
-def _absent(view: _View, lacking: Replica) -> Records:
+def _absent(view: _View, lacking: Replica, end: int) -> Records:
     """Return which the other replica has nothing of, although no cleaner can have taken it.
 
-    Data without a marker is never cleaned. Where the other replica has a marker behind it, this one has lost that.
+    Data without a marker is never cleaned. Where the other replica has a marker behind it, this one has lost that. One
+    that goes on behind what is compared, as a copy does that was taken later, may have got its marker there, and then
+    have been cleaned.
     """
     none = ~view.has | (view.facing_ends < view.mine["first_offset"])
-    absent: Records = none & (view.is_open | (view.mine["first_offset"] >= lacking.strict_from))
+    never_ended = view.is_open & (lacking.end <= end)
+    absent: Records = none & (never_ended | (view.mine["first_offset"] >= lacking.strict_from))
     return absent
 
 

@@ -164,6 +164,27 @@ def test_interrupted_cleaning_may_leave_both_generations(tmp_path: Path, state: 
     assert finding.evidence["unfinished"] == [str(beside)]
 
 
+@pytest.mark.parametrize(
+    ("first_dirty", "clean_shutdown", "severity"),
+    [
+        (12, False, Severity.WARNING),
+        (10, False, Severity.CRITICAL),
+        (None, False, Severity.CRITICAL),
+        (12, True, Severity.CRITICAL),
+    ],
+    ids=["cleaned", "not cleaned so far", "never cleaned", "of a broker that was stopped"],
+)
+def test_a_copy_may_hold_a_segment_before_it_was_cleaned_and_one_after(
+    tmp_path: Path, first_dirty: int | None, clean_shutdown: bool, severity: Severity
+) -> None:
+    """The first one took the place of both, after the second one had been copied."""
+    text = {0: "plain @0-9; plain @10-10", 10: "plain @10-19"}
+    forge(tmp_path, text, first_dirty=first_dirty, clean_shutdown=clean_shutdown)
+    (finding,) = (one for one in found_in(tmp_path, FAMILIES) if one.code.name == "segment-overlap")
+    assert finding.severity == severity
+    assert ("likely, it has been here" in finding.benign[-1]) == (severity is Severity.WARNING)
+
+
 def test_cleaning_further_on_is_no_excuse(tmp_path: Path) -> None:
     partition = forge(tmp_path, {0: "plain @0-9; plain @10-11", 10: "plain @10-19"})
     (partition / f"{11:020}.log.swap").write_bytes(b"")

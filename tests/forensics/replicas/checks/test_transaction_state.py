@@ -8,7 +8,7 @@ import pytest
 
 from kforensics.forensics.findings import Severity
 from kforensics.forensics.replicas.checks.transaction_state import findings
-from tests.forensics.forge import drop, file_of
+from tests.forensics.forge import Segments, drop, file_of
 from tests.forensics.replicas.replicas import GROUPS, compare, compared_group, forged, told
 
 FIRES = {
@@ -114,6 +114,18 @@ def test_data_of_an_open_transaction_that_is_gone_is_found(tmp_path: Path) -> No
     )
     found = list(findings(compare(tmp_path)))
     assert [(one.code.name, one.evidence.get("how")) for one in found] == [(STATE, "absent"), (REGRESSED, None)]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_transaction_that_ended_and_was_cleaned_after_the_other_copy_was_taken_is_no_finding(
+    tmp_path: Path, turned: bool
+) -> None:
+    """The one copy ends with the transaction open; the other one was taken later, and had its marker once."""
+    early = {0: "plain @0; D 1 0 0-0 @1 T; plain @2"}
+    later = {0: "plain @0; plain @2", 3: "plain @4", 5: "plain @5"}
+    sides: list[tuple[Segments, dict[str, bool]]] = [(early, {}), (later, CLEANED)]
+    forged(tmp_path, *(sides[::-1] if turned else sides))
+    assert list(findings(compare(tmp_path))) == []
 
 
 def test_a_first_batch_that_is_gone_moves_the_beginning(tmp_path: Path) -> None:
