@@ -99,7 +99,7 @@ committed_partition int32 partition of that topic
 transactional bool whether it takes effect with the COMMIT marker of its transaction
 producer_id int64 producer of that transaction; null if there is none
 producer_epoch int16 its epoch; null if there is none
-outcome string how that transaction ended: committed, aborted or pending; null if there is none, or it began in what is gone
+outcome string how that transaction ended: committed, aborted or pending; null if there is none, or its begin is gone
 tombstone bool whether the offset was removed here
 version int16 version of the value; null for a tombstone or where it cannot be read, as are all that follow
 committed_offset int64 the offset
