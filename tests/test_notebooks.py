@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,19 @@ FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 # kforensics is imported as a whole: `import kforensics`, never one of its modules.
 PRIVATE = re.compile(r"^kforensics\.")
+# How Altair's own charts, those that are not of kforensics.plots, get at what draws them.
+LOADED = re.compile(r"https?://cdn\.")
 
 
 def _read(notebook: Path) -> Any:
     return nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]  # it ships half its types
+
+
+def _shown(notebook: Any) -> Iterator[str]:
+    """Yield what cells show as HTML."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            yield output.get("data", {}).get("text/html", "")
 
 
 notebooks = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
@@ -44,6 +54,7 @@ def test_notebook_runs_and_ends_with_an_answer(notebook: Path, monkeypatch: pyte
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
     read = _read(notebook)
     NotebookClient(read, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}).execute()
+    assert not LOADED.search("".join(_shown(read))), "it shows something that needs a network"
     (output,) = read.cells[-1].outputs
     assert "as the live broker's own consumer saw it" in output.text
 
@@ -58,9 +69,11 @@ def test_notebook_asks_first_and_answers_last(notebook: Path) -> None:
 
 @notebooks
 def test_notebook_is_listed_with_its_question(notebook: Path) -> None:
-    page = (FOLDER / "README.md").read_text(encoding="utf-8")
     question = _read(notebook).cells[0].source.splitlines()[0].removeprefix("# ")
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert f"| [`{notebook.name}`]({notebook.name}) | {question} |" in page
+    document = (FOLDER.parent / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    assert f"| [`{notebook.stem}`](../notebooks/{notebook.name}) | {question} |" in document
 
 
 @notebooks

@@ -13,7 +13,7 @@ from kforensics.errors import InputError, InputMissingError, UsageError
 from kforensics.parsers.tables import TABLES, arrow_schema
 from tests.command import SAMPLES
 from tests.forensics.forge import forge
-from tests.showing.page import HOSTILE, assert_harmless
+from tests.showing.page import HOSTILE, OURS, assert_harmless, seen
 
 INTERLEAVED = SAMPLES / "transactions-v2" / "broker-1" / "interleaved-0"
 STORED = ["batches", "records", "files", "damage"]
@@ -132,4 +132,6 @@ def test_hostile_records_and_names_stay_text(text: str, tmp_path: Path) -> None:
         assert_harmless(view._repr_html_())
         assert all(line.isprintable() for line in repr(view).split("\n"))
     assert log.records[0]["key"] == data
+    frame = log.transactions.to_pandas()._repr_html_()  # type: ignore[operator]  # pandas hides it from its types
+    assert set(seen(frame).elements) <= OURS | {"style"}
     assert os.fspath(folder) in log.records[0]["path"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-__all__ = ["HOSTILE", "Seen", "assert_harmless", "seen"]
+__all__ = ["HOSTILE", "OURS", "Seen", "assert_harmless", "seen"]
 
 OURS = {"div", "p", "b", "pre", "span", "table", "thead", "tbody", "tr", "th", "td"}
 VOID = {"img", "link", "meta"}
