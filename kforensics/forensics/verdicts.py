@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ def finding_rows(place: Place, findings: Sequence[Finding]) -> Rows:
 
 def remedy(place: Place, found: Finding) -> str | None:
     """Return what to do about a finding, with its own figures in the words."""
-    text = found.code.remedy
+    text, transactional_id = found.code.remedy, found.evidence.get("transactional_id")
     for name, value in {
         "topic": place.topic,
         "partition": place.partition,
@@ -164,6 +165,7 @@ def remedy(place: Place, found: Finding) -> str | None:
         "producer_id": found.producer_id,
         "producer_epoch": found.producer_epoch,
         "path": found.path,
+        "transactional_id": None if transactional_id is None else quote(transactional_id),
     }.items():
         text = text.replace(f"{{{name}}}", f"<{name}>" if value is None else str(value))
     return text or None

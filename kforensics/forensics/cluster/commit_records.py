@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from kforensics.forensics.case import CONSUMER_OFFSETS, Case
 from kforensics.forensics.cluster.commit_values import (
@@ -157,6 +158,7 @@ class _Reading:
             last={key: known.commit for key, known in self._keys.items() if known.commit is not None},
             groups=self._groups,
             pending={producer: tuple(_groups(keys)) for producer, keys in self._pending.items()},
+            waiting=frozenset(chain.from_iterable(self._pending.values())),
             remarks=tuple(self._remarks),
             counts=self._counts,
             log_end_offset=case.log_end_offset,

@@ -130,6 +130,7 @@ class _Replay:
             last={names[key]: table.commit(row) for row, key in enumerate(keys.tolist())},
             groups=self._book.groups,
             pending=self._waiting(names),
+            waiting=frozenset(names[key] for key in self._pending.keys.tolist()),
             remarks=tuple(self._remarks),
             counts=self._counts,
             log_end_offset=case.log_end_offset,

@@ -136,6 +136,7 @@ class Commits:
         last: the commit in force, by group, topic and partition.
         groups: where each group has its first record on hand.
         pending: by producer id the groups that wait for the end of its transaction.
+        waiting: what of these groups a broker does not give as stable until then.
         remarks: what is to be said of commits, no more than MOST of a kind.
         counts: how many there are of each kind.
         log_end_offset: its log end offset.
@@ -147,6 +148,7 @@ class Commits:
     last: Mapping[GroupPartition, Commit]
     groups: Mapping[str, Seat]
     pending: Mapping[int, tuple[str, ...]]
+    waiting: frozenset[GroupPartition] = frozenset()
     remarks: tuple[CommitRemark, ...] = ()
     counts: Mapping[Spoken, int] = field(default_factory=dict)
     log_end_offset: int = 0

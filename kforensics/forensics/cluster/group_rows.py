@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
 from kforensics.forensics.cluster.commits import Commit, Commits, GroupPartition
@@ -24,23 +23,20 @@ def committed_rows(cluster: Cluster) -> Iterator[Rows]:
     for commits in cluster.commits:
         found: list[Rows] = []
         chunks = RowChunks(COMMITTED_OFFSETS, commits.place, found.append)
-        waiting = set(chain.from_iterable(commits.pending.values()))
         for key in sorted(commits.last):
-            chunks.add(_row(key, commits.last[key], commits, waiting, markers.get(key[1:])))
+            chunks.add(_row(key, commits.last[key], commits, markers.get(key[1:])))
         chunks.finish()
         yield from found
 
 
-def _row(
-    key: GroupPartition, commit: Commit, commits: Commits, waiting: set[str], markers: Markers | None
-) -> tuple[Any, ...]:
+def _row(key: GroupPartition, commit: Commit, commits: Commits, markers: Markers | None) -> tuple[Any, ...]:
     is_transactional = commit.producer_id != NONE
     return (
         *(*key, commit.committed, _known(commit.leader_epoch), commit.metadata, commit.topic_id),
         is_transactional,
         *((commit.producer_id, commit.producer_epoch) if is_transactional else (None, None)),
         None if commit.time == NO_TIME else commit.time,
-        key[0] in waiting,
+        key in commits.waiting,
         *((None,) * 4 if markers is None else _behind(commit, markers)),
         *(commits.paths[commit.segment], commit.position, commit.offset),
     )

@@ -123,7 +123,7 @@ transactional bool whether it took effect with the COMMIT marker of a transactio
 producer_id int64 producer of that transaction; null if there was none
 producer_epoch int16 its epoch; null if there was none
 effective_timestamp int64 when it took effect, in ms: the time of its record or of the marker; null if neither tells
-pending bool whether an open transaction holds an offset of the group: it cannot be fetched as stable
+pending bool whether an open transaction holds a newer one: it cannot be fetched as stable
 log_end_offset int64 of the committed partition; null if that was not supplied, as are the next three
 last_stable_offset int64 of the committed partition
 lag int64 offsets from the committed one to the log end; below 0 if it is beyond

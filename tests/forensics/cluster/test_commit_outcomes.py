@@ -46,3 +46,18 @@ def test_groups_that_wait_are_those_that_gave_no_stable_offset(scenario: str) ->
     found = _outcomes(SAMPLES / scenario)
     assert {group for (group, _), said in found.items() if said == "pending"} == set(unstable)
     assert "committed" in found.values()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_what_waits_is_what_the_broker_did_not_give_as_stable(scenario: str) -> None:
+    """Partition by partition: a group may have a stable offset in one and none in another."""
+    unstable = json.loads((SAMPLES / scenario / "truth.json").read_text("utf-8"))["unstable"]
+    cases = [examine(one, Rules(NOW)) for one in partitions_under(SAMPLES / scenario)]
+    offsets = [case for case in cases if case.partition.place.topic == CONSUMER_OFFSETS]
+    waiting = {key for case in offsets for key in group_commits(case).waiting}
+    assert waiting == {(group, *_split(name)) for group, partitions in unstable.items() for name in partitions}
+
+
+def _split(name: str) -> tuple[str, int]:
+    topic, _, partition = name.rpartition("-")
+    return topic, int(partition)

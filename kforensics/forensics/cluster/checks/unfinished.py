@@ -24,9 +24,9 @@ __all__ = ["BORROWED", "CODES", "findings"]
 CODES = codes("""
 txnlog-prepare-stuck critical
 The end of a transaction was decided long ago, and is still not everywhere.
-Ask with kafka-transactions.sh --bootstrap-server <host:port> describe --transactional-id <id>, which lists the \
-partitions without a marker. If they are well, move the leadership of that partition of __transaction_state: the new \
-coordinator sends all markers again.
+Ask with kafka-transactions.sh --bootstrap-server <host:port> describe --transactional-id {transactional_id}, which \
+lists the partitions without a marker. If they are well, move the leadership of that partition of \
+__transaction_state: the new coordinator sends all markers again.
 why: The decision is written and markers are still owed. Until the last partition has its marker, the id can begin \
 nothing new, and partitions without one hold back consumers. The coordinator tries for ever, unless a partition \
 refuses the marker; then it gives up silently (KAFKA-9777, KAFKA-16352).
@@ -34,8 +34,8 @@ innocent: Some partition has no leader, or the coordinator is down. Neither can 
 
 txnlog-ongoing-overdue error
 A transaction goes on beyond its timeout.
-Ask with kafka-transactions.sh --bootstrap-server <host:port> describe --transactional-id <id>; a new producer with \
-the same id ends it.
+Ask with kafka-transactions.sh --bootstrap-server <host:port> describe --transactional-id {transactional_id}; a \
+new producer with the same id ends it.
 why: A coordinator looks every ten seconds for transactions beyond their timeout and aborts them. That it did not \
 means that it was not there, or that it cannot raise the epoch any more.
 innocent: A producer of a two-phase commit. The log of the coordinator was copied earlier than the rest.
@@ -70,7 +70,12 @@ def _stuck(cluster: Cluster, row: Row) -> Placed:
         f"Transactional id {cluster.id_name(row)!r} has been in state {State(row['status'])} for {span(since)}, since "
         f"{moment(row['last_time'])} (producer {row['producer_id']}, epoch {row['producer_epoch']}). {_named(waiting)}",
         producer=(row["producer_id"], row["producer_epoch"]),
-        evidence={"since_ms": since, "without_marker": waiting[:NAMED], "partitions_without_marker": len(waiting)},
+        evidence={
+            "transactional_id": cluster.id_name(row),
+            "since_ms": since,
+            "without_marker": waiting[:NAMED],
+            "partitions_without_marker": len(waiting),
+        },
         benign=("partitions without a leader, coordinator down: cannot be seen in a log",),
     )
 
@@ -99,7 +104,7 @@ def _overdue(cluster: Cluster, row: Row) -> Placed:
         f"{moment(row['start'])}; its timeout is {span(row['timeout_ms'])} (producer {row['producer_id']}, epoch "
         f"{row['producer_epoch']}).",
         producer=(row["producer_id"], row["producer_epoch"]),
-        evidence={"lasts_ms": lasts, "timeout_ms": row["timeout_ms"]},
+        evidence={"transactional_id": cluster.id_name(row), "lasts_ms": lasts, "timeout_ms": row["timeout_ms"]},
         benign=(
             "producer of a two-phase commit: no",
             "coordinator down, or its log copied earlier than the rest: cannot be seen in a log",

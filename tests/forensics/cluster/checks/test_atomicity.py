@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from os import utime
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,30 @@ def test_a_partition_without_its_marker(
     place, finding = next(one for one in missing if one.finding.code.name == "atomicity-marker-missing")
     assert (place.topic, place.partition, finding.first_offset) == ("p", 1, 0)
     assert (str(finding.severity), finding.exactness) == trust
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(
+    ("other", "taken", "code"),
+    [
+        (5_030, 60_000, "atomicity-unverifiable"),
+        (5_031, 60_000, "atomicity-marker-missing"),
+        (0, 15 * 60_000 + 30, "atomicity-unverifiable"),
+        (0, 15 * 60_000 + 31, "atomicity-marker-missing"),
+    ],
+    ids=["no-later-marker", "later-marker", "copied-soon", "copied-late"],
+)
+def test_a_marker_that_may_have_come_after_its_partition_was_copied(
+    version: int, marker: int, *, other: int, taken: int, code: str, tmp_path: Path
+) -> None:
+    """The broker was running, and its files were copied before those of the coordinator."""
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, marker, version=version))
+    more = f"; M 2 0 C 0 @1 {at(other)}" if other else ""
+    forge_data(tmp_path, everything(marker) | {"p-1": f"plain @0-0 {at(11)}{more}"})
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    for file in (tmp_path / "p-1").iterdir():
+        utime(file, ns=((NOW + taken) * 1_000_000,) * 2)
+    assert code in codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR))
 
 
 def test_a_partition_without_its_marker_and_without_data(tmp_path: Path) -> None:

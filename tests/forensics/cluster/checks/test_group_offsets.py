@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from os import utime
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,16 @@ def beyond(folder: Path, committed: int, as_of: int = SOON + HOUR) -> dict[str, 
 def test_an_offset_beyond_the_log(as_of: int, severity: str, tmp_path: Path) -> None:
     """What was committed just now may only not have been copied."""
     assert beyond(tmp_path, 11, as_of) == {"eos-offset-beyond-log": severity}
+
+
+@pytest.mark.parametrize(("taken", "severity"), [(15 * 60_000, "info"), (15 * 60_000 + 1, "error")])
+def test_an_offset_that_was_committed_after_its_partition_was_copied(taken: int, severity: str, tmp_path: Path) -> None:
+    """The broker was running, and the files of the group were copied an hour later."""
+    beyond(tmp_path, 11)
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    for file in (tmp_path / "in-0").iterdir():
+        utime(file, ns=((NOW + taken) * 1_000_000,) * 2)
+    assert codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR)) == {"eos-offset-beyond-log": severity}
 
 
 @pytest.mark.parametrize("committed", [6, 10])

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kforensics.forensics.verdicts import remedy
 from tests.forensics.cluster.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
 from tests.forensics.events import NOW
 from tests.forensics.forge import forge
@@ -72,3 +73,11 @@ def test_a_two_phase_commit_takes_its_time(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, f"{begun}; {ends}")
     forge(tmp_path, f"D 1 0 0-0 @0-0 T {at(101)}; M 1 0 A 0 @1 {at(9_000_001)}")
     assert codes_in(cluster_under(tmp_path)) == {"txnlog-timeout-too-large": "info"}
+
+
+def test_a_remedy_names_the_id_as_a_shell_takes_it(tmp_path: Path) -> None:
+    """Who chooses the id must not choose what is run."""
+    forge_coordinator(tmp_path, "$(reboot) Empty 1 0 t 0; $(reboot) Ongoing 1 0 {t-0} t 5")
+    placed = found_in(cluster_under(tmp_path, as_of_ms=NOW + 100 * MAX))
+    (found,) = (one for one in placed if one.finding.code.name == "txnlog-ongoing-overdue")
+    assert "--transactional-id '$(reboot)';" in str(remedy(*found))
