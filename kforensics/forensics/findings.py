@@ -42,8 +42,8 @@ class Code:
         severity: how bad it is, unless a check knows better.
         meaning: what it says, as a sentence.
         remedy: what an operator does about it, as a sentence; ``{topic}``, ``{partition}``, ``{first_offset}``,
-            ``{producer_id}``, ``{path}`` and ``{transactional_id}`` stand for those of the finding. Empty where there is
-            nothing to be done.
+            ``{producer_id}``, ``{path}`` and ``{transactional_id}`` stand for those of the finding. Empty where
+            there is nothing to be done.
         why: how it comes about, and what it leads to, for the page on findings.
         innocent: what else may look like it, and what to read off that.
     """
