@@ -52,6 +52,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help=told)
     told = "partitions of 1 GB to audit (default: 1 2 4 8)"
     parser.add_argument("--gigabytes", type=int, nargs="+", default=[1, 2, 4, 8], metavar="N", help=told)
+    told = "kinds of segments by turns, for the bars (default: txn plain)"
+    parser.add_argument("--kinds", nargs="+", default=[*parts.KINDS], metavar="KIND", help=told)
     for name, default, what in (
         ("held", 8, "partitions of 1 GB that are held to the bars"),
         ("large", 4000, "MB of the partition among small ones"),

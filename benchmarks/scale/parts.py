@@ -20,7 +20,7 @@ GB = 1_000_000_000
 
 def bars(bench: Bench, options: argparse.Namespace) -> Tables:
     """What the audit on Spark is held to, in a minute or two; of three audits in a process the least counts."""
-    with data.copies(KINDS, 1000, options.held) as path:
+    with data.copies(options.kinds, 1000, options.held) as path:
         pool, pools = (bench.least("in_process", path, 3, cores) for cores in (1, 2))
         spark, sparks = (bench.least("on_spark", path, 3, cores) for cores in (1, 2))
         free = bench.least("on_spark", path, 3, 1, is_pinned=False)
