@@ -86,12 +86,15 @@ class Case:
         """Offset from which batches stand as the leader wrote them.
 
         In a log directory whose cleaner checkpoint does not name the partition that is all of it. Else it is what
-        lies behind the cleaner's first dirty segment, and behind the last batch that shows cleaning.
+        lies behind the cleaner's first dirty segment, and behind the last batch that shows cleaning. Where the broker
+        was running it is the active segment alone: the cleaner may have gone on after its checkpoint was copied.
         """
         if self.is_known_uncleaned:
             return 0
         dirty = self.first_dirty_offset
         bases = [segment.base_offset or 0 for segment in self.partition.segments]
+        if dirty is not None and not self.partition.log_dir.clean_shutdown:
+            dirty = max([dirty, *bases[-1:]])
         clean = 0 if dirty is None else min((base for base in bases if base >= dirty), default=self.log_end_offset)
         return max(clean, self.log.cleaned_to + 1)
 

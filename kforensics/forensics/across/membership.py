@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations, product
 from typing import NamedTuple
 
 from kforensics.forensics.case import CONSUMER_OFFSETS
@@ -51,7 +52,8 @@ class Clusters:
     named, nobody can tell to which, and it stands alone.
 
     A cluster of which one broker has a partition twice, or a topic has two ids, was copied at several times, or cloned.
-    Then only log directories in the same folder belong together.
+    Then only log directories in the same folder belong together. A topic that was deleted and made again between the
+    copy of one broker and that of the next has two ids as well; but other topics of both have one.
 
     Attributes:
         ids: of all clusters, as ``meta.properties`` has them.
@@ -80,15 +82,15 @@ class Clusters:
 
     def _copied(self, members: Iterable[Member]) -> Iterator[str]:
         copies = Counter[tuple[str, int, str, int | None]]()
-        topic_ids = defaultdict[tuple[str, str], set[str]](set)
+        found = defaultdict[str, dict[str, dict[str, set[str | None]]]](lambda: defaultdict(lambda: defaultdict(set)))
         for one in members:
             cluster = self._called(one.cluster_id, one.log_dir)
             if one.topic is not None and one.broker_id is not None:
                 copies[cluster, one.broker_id, one.topic, one.partition] += 1
             if one.topic is not None and one.topic_id is not None:
-                topic_ids[cluster, one.topic].add(one.topic_id)
+                found[cluster][one.topic][one.topic_id].add(one.log_dir)
         yield from (cluster for (cluster, *_), count in copies.items() if count > 1)
-        yield from (cluster for (cluster, _), ids in topic_ids.items() if len(ids) > 1)
+        yield from (cluster for cluster, topics in found.items() if _are_clones(topics))
 
     def _with(self, topic: str, members: Iterable[Member]) -> frozenset[str]:
         return frozenset(self._name_of(one.cluster_id, one.log_dir) for one in members if one.topic == topic)
@@ -127,3 +129,20 @@ class Clusters:
     def is_judged(self, name: str) -> bool:
         """Whether there is anything to be judged across the partitions of a cluster."""
         return name in self.judged
+
+
+def _are_clones(topics: Mapping[str, Mapping[str, set[str | None]]]) -> bool:
+    """Return whether topics have several ids of which nothing tells that they are of the same cluster.
+
+    Args:
+        topics: log directories by name and id of a topic.
+    """
+    shared = {
+        pair
+        for ids in topics.values()
+        if len(ids) == 1
+        for log_dirs in ids.values()
+        for pair in product(log_dirs, log_dirs)
+    }
+    apart = (combinations(ids.values(), 2) for ids in topics.values() if len(ids) > 1)
+    return any(shared.isdisjoint(product(one, other)) for pairs in apart for one, other in pairs)

@@ -79,7 +79,7 @@ def aligned(  # noqa: PLR0913  # what is to be aligned, and how
             marks = np.full(len(ends), NO_MARK, "i8")
             marks[wanted] = those
             return Aligned(marks, np.zeros(len(ends), bool), is_exact=True)
-    if len(ends) == len(times) == 1 and bool(_in_time(ends, times, skew_ms).all()):
+    if len(ends) == len(times) == 1 and bool(_may_be_the_one(ends, times, endings, skew_ms).all()):
         return Aligned(np.zeros(1, "i8"), np.zeros(1, bool), is_exact=True)
     return _by_time(ends, times, endings, spare, skew_ms)
 
@@ -109,6 +109,15 @@ def _in_time(ends: Ends, times: Records, skew_ms: int) -> Records:
     """Return which markers were written while their transactions were ending."""
     in_time: Records = (times >= ends.decided - skew_ms) & (times <= _latest(ends, skew_ms))
     return in_time
+
+
+def _may_be_the_one(ends: Ends, times: Records, endings: Records, skew_ms: int) -> Records:
+    """Return whether an only marker belongs to an only end, also if it says the contrary.
+
+    An end whose own marker need not be there does not take the one of another transaction that nobody knows of.
+    """
+    may_be: Records = _in_time(ends, times, skew_ms) & (ends.is_sure | (ends.endings == endings))
+    return may_be
 
 
 def _latest(ends: Ends, skew_ms: int) -> Records:

@@ -30,7 +30,7 @@ from kforensics.forensics.cluster.parts import (
 )
 from kforensics.forensics.cluster.roles import Role, roles_of
 from kforensics.forensics.cluster.transitions import TV2
-from kforensics.forensics.replay.results import Records
+from kforensics.forensics.replay.results import NO_TIME, Records
 from kforensics.forensics.rules import Rules
 
 __all__ = ["Joined", "joined"]
@@ -70,10 +70,12 @@ def joined(coordinators: Coordinators, supplied: Iterable[Markers], rules: Rules
     markers = {numbers[name]: found for name, found in by_name.items()}
     known_from = np.full(len(numbers), NEVER, "i8")
     known_from[list(markers)] = [_surely(found.known_from, rules.clock_skew_ms) for found in markers.values()]
+    whole_to = np.full(len(numbers), NEVER, "i8")
+    whole_to[list(markers)] = [found.whole_to for found in markers.values()]
     marks = _all_marks(markers)
     parts = parts_of(coordinators, marks, numbers)
     groups = groups_of(coordinators.instances, parts, marks)
-    join = _Join(coordinators, marks, parts, groups, known_from, rules.clock_skew_ms)
+    join = _Join(coordinators, marks, parts, groups, (known_from, whole_to), rules.clock_skew_ms)
     join.by_key()
     join.by_order()
     join.settle(markers)
@@ -107,11 +109,11 @@ class _Join:
         marks: Records,
         parts: Records,
         groups: Groups,
-        known_from: Records,
+        known: tuple[Records, Records],
         skew_ms: int,
     ) -> None:
         self._coordinators, self._marks, self._parts, self._groups = coordinators, marks, parts, groups
-        self._known_from, self._skew_ms = known_from, skew_ms
+        (self._known_from, self._whole_to), self._skew_ms = known, skew_ms
         self._wanted = endings_of(self._of("status"))
         self._by_key = self._are_told_by_key()
         self.roles = np.full(len(marks), NONE, "i1")
@@ -175,7 +177,7 @@ class _Join:
         told_from = self._told_from(mine)
         self.roles[marks] = Role.NOT_TOLD
         covered = mine["decided"] >= self._known_from[self._parts["partition"][parts]]
-        is_sure = ~mine["is_superseded"] & covered & (mine["decided"] >= told_from)
+        is_sure = ~mine["is_superseded"] & covered & (mine["decided"] >= told_from) & ~self._is_too_late(parts)
         found, spare = self._marks[marks], self._spare(marks)
         ends = Ends(mine["decided"], mine["completed"], self._wanted[parts], is_sure)
         late = told_from != ALWAYS
@@ -189,6 +191,12 @@ class _Join:
         self.roles[marks] = np.where(spare, Role.AGAIN, Role.OUTSIDE if whole else Role.NOT_TOLD)
         self.roles[marks[spare & is_by_operator(found)]] = Role.BY_OPERATOR
         self.roles[marks[result.marks[has]]] = Role.SENT
+
+    def _is_too_late(self, parts: Records | slice = EVERY) -> Records:
+        """Return of which parts the marker may have come after their partition was copied."""
+        completed = self._of("completed", parts)
+        late: Records = (completed != NO_TIME) & (completed >= self._whole_to[self._parts["partition"][parts]])
+        return late
 
     def _told_from(self, mine: Records) -> int:
         """Return from when all transactions of an id are on hand."""
@@ -226,7 +234,7 @@ class _Join:
             (has, Verdict.GOOD),
             (superseded, Verdict.UNSENT),
             (~complete, Verdict.PENDING),
-            (~seen, Verdict.UNCOVERED),
+            (~seen | self._is_too_late(), Verdict.UNCOVERED),
             (parts["verdict"] == Verdict.UNCLEAR, Verdict.UNCLEAR),
         )
         parts["verdict"] = np.select([test for test, _ in verdicts], [int(one) for _, one in verdicts], Verdict.MISSING)

@@ -67,6 +67,9 @@ class Markers:
         still_open: OPEN records, by first offset.
         known_from: time from which every marker is on hand: ALWAYS, NEVER where any may be missing.
         known_to: time of the last marker, of anybody.
+        whole_to: what is complete elsewhere since that time may have come here after the copy was taken; NEVER where
+            the broker had been stopped.
+        taken: when it was copied, as far as its files tell; NEVER where the broker had been stopped.
         log_start_offset: its log start offset.
         log_end_offset: its log end offset.
         has_append_times: whether all its timestamps are those of the append.
@@ -80,6 +83,8 @@ class Markers:
     still_open: Records
     known_from: int = ALWAYS
     known_to: int = NO_TIME
+    whole_to: int = NEVER
+    taken: int = NEVER
     log_start_offset: int = 0
     log_end_offset: int = 0
     has_append_times: bool = False
@@ -98,6 +103,8 @@ class Markers:
             still_open=_still_open(case),
             known_from=_known_from(case, marks),
             known_to=int(times.max()) if len(times) else NO_TIME,
+            whole_to=_whole_to(case, marks),
+            taken=_taken(case),
             log_start_offset=case.log_start_offset,
             log_end_offset=case.log_end_offset,
             has_append_times=case.log.timestamp_types == 2,
@@ -183,6 +190,25 @@ def _known_from(case: Case, marks: Records) -> int:
         return ALWAYS
     behind = marks["marker_timestamp"][marks["marker_offset"] >= case.strict_from]
     return int(behind[0]) if len(behind) else NEVER
+
+
+def _taken(case: Case) -> int:
+    """Return when the copy was taken: a running broker had gone on, one that had been stopped had not."""
+    if case.partition.log_dir.clean_shutdown:
+        return NEVER
+    newest, as_of_ms = case.partition.newest_mtime_ms, case.rules.as_of_ms
+    return as_of_ms if newest is None else min(newest, as_of_ms)
+
+
+def _whole_to(case: Case, marks: Records) -> int:
+    """Return since when what is complete elsewhere may have come after the copy was taken, NEVER if nothing came.
+
+    Brokers are copied one after the other, while they run. A marker of later, or files that are younger by more than a
+    transaction may last, prove that the copy is not too early.
+    """
+    rules, taken = case.rules, _taken(case)
+    newest = int(marks["marker_timestamp"].max(initial=NO_TIME))
+    return NEVER if taken == NEVER else max(newest - rules.clock_skew_ms, taken - rules.max_txn_timeout_ms)
 
 
 def _still_open(case: Case) -> Records:

@@ -133,6 +133,17 @@ def test_hole_behind_the_cleaned_part_is_found(tmp_path: Path) -> None:
     assert finding.benign[-1] == "the cleaner: ruled out, it came no further than offset 20"
 
 
+@pytest.mark.parametrize(("clean_shutdown", "expected"), [(False, []), (True, ["segment-missing"])])
+def test_cleaner_of_a_running_broker_may_have_gone_on_up_to_the_active_segment(
+    tmp_path: Path, clean_shutdown: bool, expected: list[str]
+) -> None:
+    """Its checkpoint is copied first, and says less than what it has done by the time the segments are copied."""
+    log = {**FOUR, 40: "plain @40-49"}
+    partition = forge(tmp_path, log, first_dirty=20, clean_shutdown=clean_shutdown)
+    file_of(partition, 30).unlink()
+    assert names(found_in(tmp_path, FAMILIES)) == expected
+
+
 def test_replica_of_a_cleaned_log_names_segments_after_batches(tmp_path: Path) -> None:
     """A follower names a segment after the first batch it fetches, whatever is missing in front of it."""
     forge(tmp_path, {0: "plain @0-9", 20: "plain @20-29"}, topic="__consumer_offsets")

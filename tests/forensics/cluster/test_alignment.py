@@ -49,6 +49,14 @@ def test_one_that_may_not_have_been_sent() -> None:
     assert (found.marks.tolist(), found.is_exact) == ([0, 1, 2], True)
 
 
+@pytest.mark.parametrize(("unsure", "ending", "mark"), [((), A, 0), ((0,), A, -1), ((0,), C, 0)])
+def test_the_only_marker_is_not_that_of_an_end_that_may_have_none(
+    unsure: tuple[int, ...], ending: Ending, mark: int
+) -> None:
+    """It may be of a transaction before, which the cleaner took from the coordinator's log."""
+    assert align([(10, 20, C)], [(5, ending)], unsure=unsure).marks.tolist() == [mark]
+
+
 def test_one_is_missing() -> None:
     found = align(THREE, [(15, C), (55, C)])
     assert (found.marks.tolist(), found.is_missing.tolist(), found.is_exact) == (

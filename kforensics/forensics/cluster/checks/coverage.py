@@ -44,7 +44,7 @@ def findings(cluster: Cluster) -> Iterator[Placed]:
 
 _REASONS = {
     Verdict.UNSUPPLIED: "its files are not on hand",
-    Verdict.UNCOVERED: "its log on hand does not reach back so far, or was cleaned",
+    Verdict.UNCOVERED: "its log on hand does not reach back so far, was cleaned, or was copied before they ended",
     Verdict.UNCLEAR: "the number of its markers of the same epoch is wrong, and which ones they are is not clear",
 }
 

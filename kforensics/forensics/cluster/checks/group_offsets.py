@@ -181,18 +181,20 @@ def _beyond(cluster: Cluster, commits: Commits) -> Iterator[Placed]:
 def _beyond_log(cluster: Cluster, commits: Commits, key: GroupPartition, commit: Commit, markers: Markers) -> Placed:
     """What was committed long before the files were copied is not on hand for another reason than their order."""
     age = cluster.rules.as_of_ms - commit.time
-    old = commit.time != NO_TIME and age > cluster.rules.max_txn_timeout_ms
+    later = markers.whole_to <= commit.time
+    old = commit.time != NO_TIME and age > cluster.rules.max_txn_timeout_ms and not later
+    copied = f"no, that is {span(age)} old" if old else "likely, its broker was running" if later else "possible"
     return cluster.at_commit(
         commits,
         _seat(commit),
         CODES["eos-offset-beyond-log"],
         f"The offset of {_whose(key)} is {commit.committed}, and the log of that partition ends at "
         f"{markers.log_end_offset}.",
-        severity=None if old else Severity.WARNING,
+        severity=None if old else Severity.INFO if later else Severity.WARNING,
         evidence={"group": key[0], "committed": commit.committed, "log_end_offset": markers.log_end_offset},
         exactness=Exactness.EXACT if old else Exactness.APPROXIMATE,
         benign=(
-            f"partition copied before the commit: {f'no, that is {span(age)} old' if old else 'possible'}",
+            f"partition copied before the commit: {copied}",
             "log cut after an unclean election, topic created anew, offset set by an operator: possible",
         ),
     )

@@ -21,7 +21,8 @@ A replica ends before what another one knows to be committed.
 See that the replica is not in sync, and that no unclean election makes it the leader: the difference would be lost.
 why: What was committed was on all replicas in sync. One that ends before was not in sync, or has lost something. If \
 it leads, the others cut off what they have more.
-innocent: It was out of sync and left behind, or its files were copied earlier.
+innocent: It was out of sync and left behind, or its files were copied earlier. Where its broker was running and its \
+files are the older ones, that is no more than an info.
 
 replica-lag info
 A replica ends before another one, and behind all that is known to be committed.
@@ -36,6 +37,7 @@ innocent: Each broker deletes old segments by itself.
 
 
 LEFT_BEHIND, COPIED_BEFORE = "out of sync, and left behind: not ruled out", "copied before the others: not ruled out"
+COPIED_FIRST = "copied before the others: likely, its broker was running, and its files are older"
 
 
 def findings(comparison: Comparison) -> Iterator[Finding]:
@@ -62,7 +64,8 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
         f"{replica.name} ends at offset {replica.end}, but {knowing.name} knows all below offset {committed} to be "
         "committed."
     )
-    benign: tuple[str, ...] = (LEFT_BEHIND, COPIED_BEFORE)
+    early = _was_copied_earlier(replica, knowing)
+    benign: tuple[str, ...] = (LEFT_BEHIND, COPIED_FIRST if early else COPIED_BEFORE)
     if elected is not None:
         message += f" It has been leader since, with epoch {elected} from its end on: what it lacks is lost to it."
         benign = ("out of sync, and left behind: no, it was elected",)
@@ -70,7 +73,7 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
         replica,
         CODES["replica-truncated"],
         message,
-        severity=None if elected is None else Severity.CRITICAL,
+        severity=Severity.CRITICAL if elected is not None else Severity.INFO if early else None,
         offsets=(replica.end, committed - 1),
         evidence={
             "other": knowing.partition.folder,
@@ -81,6 +84,12 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
         benign=benign,
         cause=_cause(comparison, replica, knowing),
     )
+
+
+def _was_copied_earlier(replica: Replica, other: Replica) -> bool:
+    """Return whether a replica of a running broker was last written to, or copied, before another one was."""
+    mine, others = replica.partition.newest_mtime_ms, other.partition.newest_mtime_ms
+    return not replica.partition.log_dir.clean_shutdown and None not in {mine, others} and (mine or 0) < (others or 0)
 
 
 def _cut(comparison: Comparison, replica: Replica, longest: Replica, elected: int) -> Finding:

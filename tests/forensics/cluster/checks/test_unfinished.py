@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from os import utime
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,33 @@ def overdue(folder: Path, after: int, timeout: int = 60_000) -> dict[str, str]:
 def test_a_transaction_beyond_its_timeout(tmp_path: Path) -> None:
     """A coordinator looks every ten seconds, and clocks differ by five at most."""
     assert overdue(tmp_path, 75_001) == {"txnlog-ongoing-overdue": "error"}
+
+
+def copied(folder: Path, milliseconds: int) -> None:
+    """Make it a copy of a running broker, taken so long after ``NOW``."""
+    (folder / ".kafka_cleanshutdown").unlink()
+    for file in (folder / "t-0").iterdir():
+        utime(file, ns=((NOW + milliseconds) * 1_000_000,) * 2)
+
+
+@pytest.mark.parametrize(("taken", "code"), [(75_100, None), (75_101, "txnlog-ongoing-overdue")])
+def test_a_transaction_within_its_timeout_when_its_coordinator_was_copied(
+    taken: int, code: str | None, tmp_path: Path
+) -> None:
+    """Other brokers were copied later; this one may have ended it meanwhile."""
+    overdue(tmp_path, 75_001)
+    copied(tmp_path, taken)
+    found = codes_in(cluster_under(tmp_path, as_of_ms=NOW + MAX)).keys()
+    assert found & {"txnlog-ongoing-overdue"} == {code} - {None}
+
+
+@pytest.mark.parametrize(("taken", "is_stuck"), [(100 + MAX, False), (101 + MAX, True)])
+def test_an_end_that_was_on_its_way_when_its_coordinator_was_copied(taken: int, is_stuck: bool, tmp_path: Path) -> None:
+    prepared(tmp_path)
+    copied(tmp_path, taken)
+    for file in (tmp_path / "t-1").iterdir():
+        utime(file, (1, 1))
+    assert ("txnlog-prepare-stuck" in codes_in(cluster_under(tmp_path, as_of_ms=NOW + 9 * MAX))) == is_stuck
 
 
 @pytest.mark.parametrize(("after", "timeout"), [(75_000, 60_000), (30 * 86_400_000, 2_147_483_647)])

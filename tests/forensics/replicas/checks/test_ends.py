@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import utime
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,21 @@ def test_equal_replicas_of_real_brokers_are_in_order(name: str) -> None:
 def test_an_end_below_what_was_committed_is_found(tmp_path: Path) -> None:
     forged(tmp_path, (SHORT, {}), (LONG, {"high_watermark": 8}))
     assert found_in(tmp_path) == [(TRUNCATED, Severity.WARNING, 5, 7)]
+
+
+@pytest.mark.parametrize(
+    ("clean_shutdown", "seconds", "severity"),
+    [(False, (1, 2), Severity.INFO), (False, (2, 2), Severity.WARNING), (True, (1, 2), Severity.WARNING)],
+    ids=["copied first", "copied at the same time", "copied first, but of a broker that was stopped"],
+)
+def test_an_end_below_what_was_committed_says_little_of_a_copy_that_was_taken_first(
+    tmp_path: Path, clean_shutdown: bool, seconds: tuple[int, int], severity: Severity
+) -> None:
+    forged(tmp_path, (SHORT, {"clean_shutdown": clean_shutdown}), (LONG, {"high_watermark": 8}))
+    for broker, second in enumerate(seconds, 1):
+        for file in (tmp_path / f"broker-{broker}" / "t-0").iterdir():
+            utime(file, (second, second))
+    assert found_in(tmp_path) == [(TRUNCATED, severity, 5, 7)]
 
 
 @pytest.mark.parametrize(("elected", "severity"), [({0: 0, 5: 1}, Severity.CRITICAL), ({0: 0}, Severity.WARNING)])
