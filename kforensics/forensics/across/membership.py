@@ -137,12 +137,7 @@ def _are_clones(topics: Mapping[str, Mapping[str, set[str | None]]]) -> bool:
     Args:
         topics: log directories by name and id of a topic.
     """
-    shared = {
-        pair
-        for ids in topics.values()
-        if len(ids) == 1
-        for log_dirs in ids.values()
-        for pair in product(log_dirs, log_dirs)
-    }
+    alike = (ids.values() for ids in topics.values() if len(ids) == 1)
+    shared = {pair for (log_dirs,) in alike for pair in product(log_dirs, repeat=2)}
     apart = (combinations(ids.values(), 2) for ids in topics.values() if len(ids) > 1)
     return any(shared.isdisjoint(product(one, other)) for pairs in apart for one, other in pairs)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from kforensics.forensics.across.membership import Clusters
 from kforensics.forensics.partition import Partition
 from tests.forensics.cases import SAMPLES, partitions_under
@@ -82,6 +84,22 @@ def test_copies_of_several_times_are_told_apart_by_their_folders(tmp_path: Path)
     names = {one.folder: clusters.name_of(one) for one in partitions}
     for when in ("monday", "tuesday"):
         assert {name for folder, name in names.items() if when in folder} == {f"one in {tmp_path / when}"}
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_topic_that_was_made_again_between_two_copies_makes_no_clones(tmp_path: Path, shared: bool) -> None:
+    """Clones of a cluster, which was never another one's, have no topic of the same id."""
+    for broker in (1, 2):
+        folder = tmp_path / f"host-{broker}" / "data"
+        _log_dir(folder, "one", "t" if shared else f"t{broker}")
+        forge(folder, DATA, topic="again")
+        topic_id = str(broker) * 22
+        (folder / "again-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}", "ascii")
+        (folder / "meta.properties").write_text(f"version=1\nnode.id={broker}\ncluster.id=one\n", "ascii")
+    partitions = partitions_under(tmp_path)
+    clusters = Clusters.of(partitions)
+    assert clusters.copied == (set() if shared else {"one"})
+    assert len({clusters.name_of(one) for one in partitions}) == (1 if shared else 2)
 
 
 def test_several_log_directories_of_a_broker_are_no_copies(tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ def _told_until(cluster: Cluster) -> Records:
         log_dir = markers.place.log_dir
         taken[log_dir] = max(markers.taken, taken.get(log_dir, NO_TIME))
     times = [taken.get(history.place.log_dir, NEVER) for history in cluster.coordinators.histories]
-    return np.minimum(np.array(times, "i8"), cluster.rules.as_of_ms)
+    until: Records = np.minimum(np.array(times, "i8"), cluster.rules.as_of_ms)
+    return until
 
 
 def _stuck(cluster: Cluster, row: Row) -> Placed:
