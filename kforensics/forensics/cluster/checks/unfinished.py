@@ -16,7 +16,7 @@ from kforensics.forensics.cluster.coordinator_records import State
 from kforensics.forensics.cluster.evidence import Cluster, Placed, each_placed
 from kforensics.forensics.cluster.history import NEVER
 from kforensics.forensics.cluster.parts import Verdict
-from kforensics.forensics.findings import codes
+from kforensics.forensics.findings import Severity, codes
 from kforensics.forensics.replay.results import NO_TIME, Records
 from kforensics.forensics.telling import Row, moment, span
 
@@ -59,7 +59,8 @@ def findings(cluster: Cluster) -> Iterator[Placed]:
     allowed = ids["start"] + ids["timeout_ms"] + rules.abort_scan_ms + rules.clock_skew_ms
     going_on = (ids["status"] == State.ONGOING) & (ids["timeout_ms"] != NO_TIMEOUT) & (ids["start"] != NO_TIME)
     overdue = np.flatnonzero(going_on & (allowed < until))
-    yield from each_placed(ids[overdue], partial(_overdue, cluster), id=overdue)
+    lived = (_lived_until(cluster)[ids["coordinator"]] > allowed)[overdue]
+    yield from each_placed(ids[overdue], partial(_overdue, cluster), id=overdue, lived=lived)
     yield from _excessive(cluster)
 
 
@@ -75,6 +76,21 @@ def _told_until(cluster: Cluster) -> Records:
     times = [taken.get(history.place.log_dir, NEVER) for history in cluster.coordinators.histories]
     until: Records = np.minimum(np.array(times, "i8"), cluster.rules.as_of_ms)
     return until
+
+
+def _lived_until(cluster: Cluster) -> Records:
+    """Return for each coordinator's log the time of the last record of a coordinator in its log directory.
+
+    A broker that crashed, and was copied before it had caught up, knows nothing of what was ended meanwhile. One that
+    had been stopped in order needs no such proof.
+    """
+    newest: dict[str | None, int] = {}
+    for markers in cluster.joined.markers.values():
+        log_dir, known_to = markers.place.log_dir, NEVER if markers.taken == NEVER else markers.known_to
+        newest[log_dir] = max(known_to, newest.get(log_dir, NO_TIME))
+    histories = cluster.coordinators.histories
+    lived = [max(history.known_to, newest.get(history.place.log_dir, NEVER)) for history in histories]
+    return np.array(lived, "i8")
 
 
 def _stuck(cluster: Cluster, row: Row) -> Placed:
@@ -120,10 +136,12 @@ def _overdue(cluster: Cluster, row: Row) -> Placed:
         f"{moment(row['start'])}; its timeout is {span(row['timeout_ms'])} (producer {row['producer_id']}, epoch "
         f"{row['producer_epoch']}).",
         producer=(row["producer_id"], row["producer_epoch"]),
+        severity=None if row["lived"] else Severity.WARNING,
         evidence={"transactional_id": cluster.id_name(row), "lasts_ms": lasts, "timeout_ms": row["timeout_ms"]},
         benign=(
             "producer of a two-phase commit: no",
             "coordinator down, or its log copied earlier than the rest: cannot be seen in a log",
+            f"broker crashed, and copied before it had caught up: {'no' if row['lived'] else 'possible'}",
         ),
     )
 

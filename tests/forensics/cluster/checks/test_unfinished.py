@@ -72,6 +72,16 @@ def test_a_transaction_within_its_timeout_when_its_coordinator_was_copied(
     assert found & {"txnlog-ongoing-overdue"} == {code} - {None}
 
 
+@pytest.mark.parametrize(("later", "severity"), [(75_100, "warning"), (75_101, "error")])
+def test_a_broker_that_crashed_knows_less_than_its_copy_is_old(later: int, severity: str, tmp_path: Path) -> None:
+    """Unless a marker of later shows that it ran, and had caught up."""
+    overdue(tmp_path, 75_001)
+    forge(tmp_path, f"M 2 0 C 0 @0 {at(later)}", partition=1)
+    copied(tmp_path, MAX)
+    found = codes_in(cluster_under(tmp_path, as_of_ms=NOW + MAX))
+    assert found["txnlog-ongoing-overdue"] == severity
+
+
 @pytest.mark.parametrize(("taken", "is_stuck"), [(100 + MAX, False), (101 + MAX, True)])
 def test_an_end_that_was_on_its_way_when_its_coordinator_was_copied(taken: int, is_stuck: bool, tmp_path: Path) -> None:
     prepared(tmp_path)
