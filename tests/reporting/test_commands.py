@@ -21,6 +21,7 @@ FIGURES = {
     "{first_offset}": "12",
     "{producer_id}": "7",
     "{producer_epoch}": "1",
+    "{transactional_id}": "payments-1",
 }
 
 
@@ -39,6 +40,15 @@ def test_every_command_of_every_remedy_is_found(name: str) -> None:
         words = shlex.split(command.replace("<", "'<").replace(">", ">'"))
         assert words[0].endswith(".sh")
         assert all(words[at + 1 :] for at, word in enumerate(words) if word.startswith("--"))
+
+
+@pytest.mark.parametrize("name", ["$(reboot)", "a b", "x;y", "--help", "it's", "\x1b[2J", "ü", ""])
+def test_an_id_is_offered_as_a_shell_takes_it_or_not_at_all(name: str) -> None:
+    remedy = REMEDIES["txnlog-ongoing-overdue"].replace("{transactional_id}", shlex.quote(name))
+    (command,) = (text for text, is_command in pieces(remedy, "__transaction_state") if is_command)
+    words = shlex.split(command.replace("<", "'<").replace(">", ">'"))
+    given = words[words.index("--transactional-id") + 1 :] if "--transactional-id" in words else [name]
+    assert given == [name]
 
 
 def test_a_full_stop_behind_a_command_is_not_of_it() -> None:
