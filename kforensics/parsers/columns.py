@@ -27,20 +27,24 @@ from kforensics.parsers.kernels.column_places import (
     CONTROLS,
     EPOCHS,
     HEADER_KEY_BYTES,
+    HEADER_PAIRS,
     HEADER_VALUE_BYTES,
     HEADERS,
     HORIZONS,
     IN_BATCHES,
     IN_RECORDS,
     KEY_BYTES,
+    KEYS,
     NULL_HEADER_VALUES,
     NULL_KEYS,
     NULL_VALUES,
+    PAYLOADS,
     RECORD_AREA,
     RECORD_WIDTHS,
     ROOM,
     ROWS,
     VALUE_BYTES,
+    VALUES,
 )
 from kforensics.parsers.kernels.engine import Area, Block, Engine
 from kforensics.parsers.kernels.library import Kernels, Request
@@ -50,7 +54,7 @@ from kforensics.parsers.log_rows import batch_row, record_row, records_of
 from kforensics.parsers.rows import CODECS, CREATE_TIME, LOG_APPEND_TIME, Damage, Record
 from kforensics.parsers.selection import Selection, is_cut
 from kforensics.parsers.source import Source
-from kforensics.parsers.tables import TABLES, arrow_schema, encodable, with_words
+from kforensics.parsers.tables import arrow_schema, encodable, with_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,6 +69,7 @@ WORDS = {
     "control_type": CONTROL_TYPES,
 }
 FLAGS = ("is_transactional", "is_control")
+PAYLOADS_OF = {"key": KEYS, "value": VALUES, "headers": HEADER_PAIRS}
 FORMAT = 2
 
 
@@ -88,8 +93,8 @@ def columns_of(  # noqa: PLR0913  # a range of a file, who is told what, and who
         workers: threads that read, 0 for none beside the caller's, None for one per processor.
 
     Yields:
-        Record batches in which text is dictionary-encoded, see :func:`.tables.with_words`, and rows between them, to be
-        consumed before the next item is asked for.
+        Record batches of the columns wanted, with text dictionary-encoded, see :func:`.tables.with_words`, and rows of all
+        columns between them, to be consumed before the next item is asked for.
     """
     if reading.selection != Selection():
         raise ValueError("columns are made of whole batches; a selection wants rows")
@@ -145,14 +150,14 @@ class _Columns:
     ) -> None:
         self._size, self._places, self._widths = size, places, widths
         self._budget, self._free = reading.budget, deque[Area]()
-        self._schema = with_words(arrow_schema(table))
+        self._schema = _wanted(with_words(arrow_schema(table)), reading)
         self._makers: list[Callable[[_Filled], pa.Array]] = []
         constants = {**place_of(found)._asdict(), "path": found.path, **self._constants()}
-        for name, field in zip(TABLES[table].names, self._schema, strict=True):
-            if name in constants:
-                self._makers.append(_Constant(constants[name], field.type))
+        for field in self._schema:
+            if field.name in constants:
+                self._makers.append(_Constant(constants[field.name], field.type))
             else:
-                self._makers.append(partial(self._maker(name), name, field.type))
+                self._makers.append(partial(self._maker(field.name), field.name, field.type))
 
     def _constants(self) -> dict[str, Any]:
         return {}
@@ -183,9 +188,21 @@ class _Columns:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
+def _wanted(schema: pa.Schema, reading: Reading) -> pa.Schema:
+    import pyarrow as pa  # as above
+
+    return pa.schema([field for field in schema if reading.wants(field.name)])
+
+
 class _RecordColumns(_Columns):
     def __init__(self, found: FoundFile, reading: Reading) -> None:
         super().__init__("records", RECORD_AREA, IN_RECORDS, RECORD_WIDTHS, found, reading)
+        self._payloads = sum(kind for name, kind in PAYLOADS_OF.items() if reading.wants(name))
+
+    def prepare(self, request: Request) -> _Memory:
+        """Give a request memory of its own, and say what goes there."""
+        request[PAYLOADS] = self._payloads
+        return super().prepare(request)
 
     def kernel(self, kernels: Kernels) -> Callable[[int], int]:
         """Return the kernel that reads records."""

@@ -44,6 +44,7 @@ class Reading:
         budget: most bytes to decompress per batch.
         start: position in a log to begin at.
         stop: position in a log to end at, None for its end.
+        columns: names of the columns that are wanted, none for all; rows have all of them in any case.
     """
 
     records: bool = False
@@ -51,6 +52,11 @@ class Reading:
     budget: int = DEFAULT_BUDGET
     start: int = 0
     stop: int | None = None
+    columns: frozenset[str] = frozenset()
+
+    def wants(self, column: str) -> bool:
+        """Whether a column is wanted."""
+        return not self.columns or column in self.columns
 
 
 def table_of(kind: str, *, records: bool = False) -> str | None:

@@ -251,6 +251,26 @@ def test_a_stop_given_by_the_caller(stop: int) -> None:
     compare_bytes(b"".join(batches(20)), start=0, stop=stop)
 
 
+@pytest.mark.parametrize("wanted", [*TABLES["records"].names, "offset key", "value headers", "topic sequence"])
+def test_columns_that_are_wanted_are_what_they_are_among_all(wanted: str) -> None:
+    names = wanted.split()
+    odd = batch(record(0, None, b"v", [("schlüssel".encode(), b"2")]), record(1, b"k", None), base_offset=40)
+    marker = batch(record(0, COMMIT, MARKER), base_offset=42, attributes=TRANSACTIONAL | CONTROL, producer_id=5)
+    data = b"".join([*batches(10, codec=LZ4), *legacy_segment(1), *batches(10, first=10), odd, marker])
+    found = FoundFile("logs/topic-0/0.log", "log", len(data), 1, "logs", "topic", 0)
+    source, reading = BytesSource(data, found.path), Reading(records=True, columns=frozenset(names))
+    shaped, damage = shape(TABLES["records"], None, None), list[Damage]()
+    made: dict[str, list[Any]] = {name: [] for name in names}
+    for part in columns_of(found, source, reading, damage.append, compiled()):
+        if isinstance(part, pa.RecordBatch):
+            assert sorted(part.schema.names) == sorted(names)
+        rows = part if isinstance(part, pa.RecordBatch) else arrow_table(shaped.table, map(shaped, part))
+        for name in names:
+            made[name] += rows.column(name).to_pylist()
+    expected, _ = from_rows(found, source, Reading(records=True))
+    assert (made, damage) == ({name: expected[name].to_pylist() for name in names}, [])
+
+
 def test_a_selection_is_for_rows() -> None:
     found, reading = FoundFile("x", "log", 0), Reading(selection=Selection(offsets=Range(1, 2)))
     with pytest.raises(ValueError, match="selection"):

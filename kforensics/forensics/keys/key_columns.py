@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,6 +84,7 @@ def key_columns(found: FoundFile, reading: Reading, kernels: Choice, workers: in
         if supply is None:
             yield from _of_rows(file_rows(found, source, reading, _say_nothing))
             return
+        reading = replace(reading, columns=frozenset(WANTED))
         for item in columns_of(found, source, reading, _say_nothing, supply, workers=workers):
             if isinstance(item, Iterator):
                 yield from _of_rows(item)

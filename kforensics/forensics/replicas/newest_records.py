@@ -131,7 +131,7 @@ def _without(partition: Partition, segment: int, hidden: Records, kernels: Choic
 def _columns(found: FoundFile, kernels: Choice) -> Iterator[dict[str, Any]]:
     """Yield some columns of the records of a segment, keys as Arrow, the others as numpy."""
     with open_source(found.path) as source:
-        supply, reading = kernels(source.size), Reading(records=True)
+        supply, reading = kernels(source.size), Reading(records=True, columns=frozenset(WANTED))
         if supply is None:
             yield from _of_rows(file_rows(found, source, reading, _say_nothing))
             return

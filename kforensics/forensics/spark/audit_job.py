@@ -10,11 +10,10 @@ them and to join runs of them, are left out where there are few.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from itertools import chain, count
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -46,6 +45,7 @@ from kforensics.forensics.spark.travel import (
     schema_text,
     values,
 )
+from kforensics.forensics.spark.worker import settle
 from kforensics.parsers.discover import Unreadable
 from kforensics.parsers.log_names import METADATA_TOPIC
 
@@ -60,8 +60,6 @@ SIZES = ("number", "size", "segments", "largest", "mtime_ms", "member")
 # Unreadable places that the driver hears of by name.
 NAMED = 100
 ITEMS_PER_TASK = 4
-# Tasks that this worker has begun.
-BEGUN = count(1)
 
 Step = Callable[[Iterator[Row]], Iterable[Row]]
 
@@ -247,17 +245,11 @@ def mapped(frame: DataFrame, steps: Sequence[Step], schema: pa.Schema) -> DataFr
 
 
 def _batches(batches: Iterable[pa.RecordBatch], steps: tuple[Step, ...], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    _settle(next(BEGUN))
+    settle()
     rows = rows_of(batches)
     for step in steps:
         rows = iter(step(rows))
     return batches_of(schema, rows)
-
-
-def _settle(begun: int) -> None:
-    """Have the collector leave alone what a worker has loaded: Spark calls it behind every task, however short."""
-    if begun & (begun - 1) == 0:  # seldom, for what is left alone once is so for good
-        gc.freeze()
 
 
 def _looked(rows: Iterator[Row], topics: tuple[str, ...]) -> Iterator[Row]:

@@ -78,16 +78,23 @@ def _of_slice(piece: Slice, wanted: Wanted) -> Iterator[pa.RecordBatch]:
         with open_source(piece.found.path) as source:
             known = recognised(piece.found, source)
             if table_of(known.kind, records=wanted.name == "records") == wanted.name:
-                yield from _selected(_Opened(known, source, piece, wanted.budget), wanted)
+                yield from _selected(_Opened(known, source, piece, wanted.budget, _looked_at(wanted)), wanted)
     except InputError:
         return  # damage says so
 
 
-class _Opened:
-    """A file that is open, and the range of it that is to be read."""
+def _looked_at(wanted: Wanted) -> frozenset[str]:
+    """Return the columns that are needed, none for all: a selection looks at others than those wanted."""
+    return frozenset(wanted.table.names) if wanted.selection == Selection() else frozenset()
 
-    def __init__(self, known: FoundFile, source: Source, piece: Slice, budget: int) -> None:
-        self._known, self._budget = known, budget
+
+class _Opened:
+    """A file that is open, the range of it that is to be read, and the columns that are needed."""
+
+    def __init__(
+        self, known: FoundFile, source: Source, piece: Slice, budget: int, columns: frozenset[str] = frozenset()
+    ) -> None:
+        self._known, self._budget, self._columns = known, budget, columns
         self._source, self._start = source, piece.start
         self._head: Source = source if piece.stop is None else Head(source, piece.stop)
         self._in_full = InFull(source)
@@ -96,7 +103,7 @@ class _Opened:
 
     def within(self, start: int, stop: int) -> _Opened:
         """Return the same with a smaller range."""
-        return _Opened(self._known, self._source, Slice(self._known, start, stop), self._budget)
+        return _Opened(self._known, self._source, Slice(self._known, start, stop), self._budget, self._columns)
 
     def batches(self, table: str) -> Iterator[pa.RecordBatch]:
         """Yield record batches with all columns of a table, text perhaps in dictionaries."""
@@ -104,7 +111,7 @@ class _Opened:
 
     def parts(self, *, records: bool) -> Iterator[Part]:
         """Yield columns where kernels can make them, and rows, to be consumed before the next part is asked for."""
-        reading = Reading(records, budget=self._budget, start=self._start)
+        reading = Reading(records, budget=self._budget, start=self._start, columns=self._columns)
         is_log = self._known.kind in LOG_KINDS
         kernels = kernels_for(self._head.size - self._start) if is_log else None
         if kernels is None:

@@ -19,6 +19,7 @@ from kforensics.forensics.spark.source_filters import Condition, condition_of, m
 from kforensics.forensics.spark.source_options import Wanted, wanted_of
 from kforensics.forensics.spark.source_reading import record_batches
 from kforensics.forensics.spark.source_slices import works_of
+from kforensics.forensics.spark.worker import settle
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter  # Spark 4.0 has none, and pushes none
@@ -84,6 +85,7 @@ class Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
+        settle()
         return record_batches(partition.value, self._wanted, self._conditions)
 
 

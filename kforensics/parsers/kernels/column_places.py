@@ -23,15 +23,18 @@ __all__ = [
     "HEADERS",
     "HEADERS_ROOM",
     "HEADER_KEY_BYTES",
+    "HEADER_PAIRS",
     "HEADER_VALUE_BYTES",
     "HORIZONS",
     "IN_BATCHES",
     "IN_RECORDS",
+    "KEYS",
     "KEY_BYTES",
     "NO_CODE",
     "NULL_HEADER_VALUES",
     "NULL_KEYS",
     "NULL_VALUES",
+    "PAYLOADS",
     "RECORD_AREA",
     "RECORD_WIDTHS",
     "ROOM",
@@ -40,6 +43,7 @@ __all__ = [
     "SOFT_BYTES",
     "SOFT_ROWS",
     "TAKEN",
+    "VALUES",
     "VALUE_BYTES",
 ]
 
@@ -52,6 +56,9 @@ ROWS, NULL_KEYS, NULL_VALUES, CONTROLS, EPOCHS, HORIZONS = range(OWN + 2, OWN + 
 HEADERS, NULL_HEADER_VALUES, KEY_BYTES, VALUE_BYTES, HEADER_KEY_BYTES, HEADER_VALUE_BYTES = range(OWN + 8, OWN + 14)
 # Out: bytes of the records taken, which no column can have more of.
 TAKEN = OWN + 14
+# In: the sum of which of these are copied at all.
+PAYLOADS = OWN + 15
+KEYS, VALUES, HEADER_PAIRS = 1, 2, 4
 # So many slots behind each of these stands what it was before the batch at hand.
 SAVED = 16
 
