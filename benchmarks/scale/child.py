@@ -9,9 +9,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import kforensics
@@ -35,10 +34,6 @@ Figures = dict[str, float]
 
 LOOPBACK = "127.0.0.1"
 AS_OF_MS = 1_795_264_200_000
-SCANS = (("batches", "base_offset"), ("records", "offset"), ("records", ""))
-"""Tables and the columns that are read of them, all if none is named."""
-COMPILED_WELL = "-XX:TieredStopAtLevel=4"
-"""Java as whoever reads tables has it, not as the command starts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +47,8 @@ class _Given:
         cores: processors: so many tasks at once, and so many for all processes together, Java's included.
         is_pinned: whether it has no others.
         made: partitions that lie on no disk, each kind measured by itself.
+        scans: tables and the columns that are read of them, all if none is named.
+        properties: of Spark, beyond those that the command would give it.
     """
 
     folder: Path
@@ -60,11 +57,13 @@ class _Given:
     cores: int = 2
     is_pinned: bool = True
     made: tuple[Made, ...] = ()
+    scans: tuple[tuple[str, str], ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, words: Mapping[str, Any]) -> _Given:
         made = tuple(Made(**one) for one in words.get("made", ()))
-        given = {name: words[name] for name in ("cores", "is_pinned") if name in words}
+        given = {name: words[name] for name in ("cores", "is_pinned", "scans", "properties") if name in words}
         return cls(Path(words["folder"]), words["warm"], tuple(words.get("paths", ())), made=made, **given)
 
     def store(self) -> str:
@@ -131,13 +130,13 @@ def _audited(spark: SparkSession, given: _Given, path: str, *, is_warming: bool 
 
 def scanning(given: _Given) -> Iterator[Figures]:
     """Rows of tables counted by Spark, of one column and of all, and how many records there are."""
-    with _session(given, {"spark.driver.extraJavaOptions": COMPILED_WELL}) as spark:
+    with _session(given) as spark:
         kforensics.register(spark)
         _scanned(spark, "records", given.warm, "offset").count()
         for path in given.paths:
             batches = _scanned(spark, "batches", path, "count")
             (records,) = batches.selectExpr("sum(count)").first() or (0,)
-            for table, columns in SCANS:
+            for table, columns in given.scans:
                 figures: Figures = {}
                 with _taking(figures):
                     rows = _scanned(spark, table, path, columns).count()
@@ -188,8 +187,8 @@ JOBS: Mapping[str, Callable[[_Given], Iterator[Figures]]] = {
 }
 
 
-def _session(given: _Given, more: Mapping[str, str] = MappingProxyType({})) -> AbstractContextManager[SparkSession]:
-    """A session as the command starts it, with more properties."""
+def _session(given: _Given) -> AbstractContextManager[SparkSession]:
+    """A session as the command starts it."""
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": LOOPBACK}
     conf = {
         "spark.driver.bindAddress": LOOPBACK,
@@ -199,7 +198,7 @@ def _session(given: _Given, more: Mapping[str, str] = MappingProxyType({})) -> A
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    return session(f"local[{given.cores}]", {**conf, **more})
+    return session(f"local[{given.cores}]", {**conf, **given.properties})
 
 
 def _stages(spark: SparkSession) -> list[tuple[int, int, int, int]]:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from lab.places import ROOT
 from lab.progress import say
 
 Row = dict[str, "str | float"]
+Scans = Sequence[tuple[str, str]]
 Figures = dict[str, float]
 
 
@@ -54,15 +55,20 @@ class Bench:
         taken = [one for _ in range(self.rounds) for one in _measured(job, words)]
         return {name: min(one[name] for one in taken) for name in taken[0]}
 
-    def scans(self, path: Path) -> list[Figures]:
-        """What counting rows takes on one processor, for each of ``child.SCANS``; the least of all rounds.
+    def scans(self, path: Path, scans: Scans, properties: Mapping[str, str]) -> list[Figures]:
+        """What counting rows takes on one processor, for each of some scans; the least of all rounds.
+
+        Args:
+            path: the logs.
+            scans: tables and the columns that are read of them, all if none is named.
+            properties: of Spark.
 
         Raises:
             LabError: it failed.
         """
-        rounds = [_measured("scanning", {"paths": [str(path)] * 2, "cores": 1}) for _ in range(self.rounds)]
-        half = len(rounds[0]) // 2
-        again = [half_of for one in rounds for half_of in (one[:half], one[half:])]
+        words = {"paths": [str(path)] * 2, "cores": 1, "scans": scans, "properties": properties}
+        rounds = [_measured("scanning", words) for _ in range(self.rounds)]
+        again = [one[half : half + len(scans)] for one in rounds for half in (0, len(scans))]
         return [min(some, key=lambda one: one["seconds"]) for some in zip(*again, strict=True)]
 
     def synthetic(self, job: str, made: Sequence[Made]) -> list[Figures]:
