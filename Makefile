@@ -32,11 +32,11 @@ help: ## print this
 
 demo: $(VENV)/core.stamp ## install into .venv, dump the transaction sample, and audit all sample logs
 	$(RUN) kforensics dump --print-data-log --files $(CLASSIC)
-	$(RUN) kforensics audit --as-of 2026-11-22T06:00 --fail-on never sample_logs/
+	$(RUN) kforensics audit --as-of 2026-11-22T01:00 --fail-on never sample_logs/
 
 demo-spark: $(VENV)/spark.stamp ## audit all sample logs as one cluster on Spark, into out/evidence; needs Java 17
 	@rm -rf out/evidence
-	$(RUN) kforensics audit --engine spark --master 'local[2]' --as-of 2026-11-22T06:00 --fail-on never --output out/evidence sample_logs/
+	$(RUN) kforensics audit --engine spark --master 'local[2]' --as-of 2026-11-22T01:00 --fail-on never --output out/evidence sample_logs/
 
 test: $(VENV)/test.stamp ## install what the tests need, Java included, and run all tests
 	@sh scripts/s3_server.sh >/dev/null || true # it has said why

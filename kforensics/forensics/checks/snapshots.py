@@ -138,9 +138,12 @@ class _About:
 
     @property
     def now_ms(self) -> int:
-        """When it was taken: when the file was written or, where nobody knows, the largest timestamp in front of it."""
+        """When it was taken: when the file was written or, where nobody knows, the largest timestamp in front of it.
+
+        A file that is younger than the moment it is judged as of is a copy that has not kept its time.
+        """
         if self._file.mtime_ms is not None:
-            return self._file.mtime_ms
+            return min(self._file.mtime_ms, self._case.rules.as_of_ms)
         segments = self._case.log.segments
         return int(segments["max_timestamp"][segments["first_offset"] < self._offset].max(initial=NOTHING))
 
