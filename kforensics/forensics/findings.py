@@ -100,6 +100,7 @@ class Finding:
         exactness: how far it can be trusted.
         benign: innocent explanations that were tested, each with the outcome, as a phrase.
         cause: code of the finding it follows from, None if it stands for itself.
+        remedy: what to do about it, where more is known than the code says of all of its kind; None where not.
     """
 
     code: Code
@@ -115,3 +116,4 @@ class Finding:
     exactness: Exactness = Exactness.EXACT
     benign: tuple[str, ...] = ()
     cause: str | None = None
+    remedy: str | None = None

@@ -157,7 +157,8 @@ def finding_rows(place: Place, findings: Sequence[Finding]) -> Rows:
 
 def remedy(place: Place, found: Finding) -> str | None:
     """Return what to do about a finding, with its own figures in the words."""
-    text, transactional_id = found.code.remedy, found.evidence.get("transactional_id")
+    text = found.code.remedy if found.remedy is None else found.remedy
+    transactional_id = found.evidence.get("transactional_id")
     for name, value in {
         "topic": place.topic,
         "partition": place.partition,

@@ -10,7 +10,7 @@ __all__ = ["pieces"]
 # A word of a value ends in no full stop, which would be that of the sentence; <…> is for the reader to fill in. In
 # single quotes a shell acts on nothing; what else than printable ASCII stands there is not offered all the same.
 VALUE = r"""(?:<[^<>]*>|'[ -&(-~]*'(?!["'])|[A-Za-z0-9._-]*[A-Za-z0-9_-])"""
-COMMAND = re.compile(rf"kafka-[a-z-]+\.sh(?: --[a-z-]+ {VALUE}| [a-z]+(?:-[a-z]+)*(?= --))+")
+COMMAND = re.compile(rf"kafka-[a-z-]+\.sh(?: --[A-Za-z-]+ {VALUE}| [A-Za-z]+(?:-[a-z]+)*(?= --))+")
 # What Kafka lets a topic be named (Topic.LEGAL_CHARS); a folder may have any name, and a shell would act on it.
 LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 

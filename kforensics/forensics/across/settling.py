@@ -9,6 +9,7 @@ from functools import partial
 
 from kforensics.forensics.across.contribution import Contribution
 from kforensics.forensics.case import CONSUMER_OFFSETS
+from kforensics.forensics.cluster.advice import Advice
 from kforensics.forensics.cluster.cluster import ClusterJudgement, judge_cluster
 from kforensics.forensics.cluster.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.cluster.refuting import is_refuted
@@ -58,23 +59,24 @@ def _settled(contributions: Sequence[Contribution], rules: Rules) -> Iterator[Ju
     known_better: dict[Place, list[Finding]] = defaultdict(list)
     for place, finding in found.findings:
         known_better[place].append(finding)
+    advice = Advice(found.cluster)
     for one in contributions:
         judgement = one.judgement
-        yield _revised(judgement, found, known_better.get(judgement.place, ()))
+        yield _revised(judgement, advice, known_better.get(judgement.place, ()))
     yield _of_cluster(found)
 
 
-def _revised(judgement: Judgement, found: ClusterJudgement, known_better: Sequence[Finding]) -> Judgement:
+def _revised(judgement: Judgement, advice: Advice, known_better: Sequence[Finding]) -> Judgement:
     """Return the verdict on a partition with all that its cluster knows."""
     said = {(one.code.name, one.first_offset) for one in known_better}
     alone = [
         one
         for one in judgement.findings
-        if (one.code.name, one.first_offset) not in said and not is_refuted(found.cluster, judgement.place, one)
+        if (one.code.name, one.first_offset) not in said and not is_refuted(advice.cluster, judgement.place, one)
     ]
-    if not known_better and len(alone) == len(judgement.findings):
+    findings = ranked(advice.given(judgement.place, one) for one in (*alone, *known_better))
+    if findings == judgement.findings:
         return judgement
-    findings = ranked([*alone, *known_better])
     return replace(
         judgement,
         findings=findings,

@@ -53,8 +53,10 @@ minutes: that is the default of --max-transaction-timeout.
 
 txn-head-deleted warning
 An open transaction begins below the log start offset.
-Have its producer end it, or end it with kafka-transactions.sh --bootstrap-server <host:port> abort --topic {topic} \
---partition {partition} --start-offset {first_offset}; a broker that restarts before may forget it and show its data.
+Have its producer end it. If kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} \
+--partition {partition} lists it, end it with kafka-transactions.sh --bootstrap-server <host:port> abort --topic \
+{topic} --partition {partition} --start-offset {first_offset}. A broker that restarts before may forget it and show \
+its data.
 why: Retention or DeleteRecords has removed the beginning of a transaction that is still open. The running broker \
 remembers where it began, but one that loads the log again may not: then the last stable offset moves on, and data \
 that nobody has committed is shown.
@@ -68,6 +70,8 @@ def findings(case: Case) -> Iterator[Finding]:
     That the cleaner took a marker is known by the notes of ``marker_batches``.
     """
     found = case.open_transactions
+    if not len(found):
+        return
     silence, implied = silence_of(case, found)
     late = silence > case.rules.late_ms
     yield from each(found, partial(_open_at_end, case), silence=silence)

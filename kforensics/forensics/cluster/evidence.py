@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from kforensics.forensics.cluster.commits import Commits
@@ -33,7 +34,7 @@ class Placed(NamedTuple):
     finding: Finding
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what is asked for often is computed once
 class Cluster:
     """What coordinators decided, and what the partitions have of it.
 
@@ -77,6 +78,19 @@ class Cluster:
         coordinators = Coordinators.of(histories)
         join = joined(coordinators, markers, rules)
         return cls(rules, coordinators, join, tuple(commits), partition_count, offsets_partition_count)
+
+    @cached_property
+    def supplied(self) -> Mapping[TopicPartition, int]:
+        """The numbers of the data partitions of which a replica is on hand."""
+        return {markers.name: number for number, markers in self.joined.markers.items()}
+
+    @property
+    def has_all_coordinators(self) -> bool:
+        """Whether every partition of ``__transaction_state`` is on hand, as far as anybody told how many there are."""
+        count = self.partition_count
+        return count is not None and {history.place.partition for history in self.coordinators.histories} >= {
+            *range(count)
+        }
 
     def at_record(self, coordinator: int, record: StateRecord, code: Code, message: str, **more: Any) -> Placed:
         """Return a finding about a record of a coordinator.

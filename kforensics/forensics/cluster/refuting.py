@@ -35,9 +35,7 @@ def is_refuted(cluster: Cluster, place: Place, finding: Finding) -> bool:
 
 def _number(cluster: Cluster, place: Place) -> int | None:
     """Return the number of a partition of which a replica, this one or another, was supplied; None if none was."""
-    name = place.topic or "", NONE if place.partition is None else place.partition
-    found = (number for number, markers in cluster.joined.markers.items() if markers.name == name)
-    return next(found, None)
+    return cluster.supplied.get((place.topic or "", NONE if place.partition is None else place.partition))
 
 
 def _is_waited_for(cluster: Cluster, partition: int, finding: Finding) -> bool:

@@ -205,7 +205,7 @@ def test_example_19_records_deleted_inside_a_transaction(tmp_path: Path) -> None
     assert codes_of(findings) == ["txn-head-deleted", "txn-open-at-end"]
     deleted = only(findings, "txn-head-deleted")
     assert deleted.first_offset == 0
-    assert "--start-offset 0;" in (remedy(case.partition.place, deleted) or "")
+    assert "--start-offset 0." in (remedy(case.partition.place, deleted) or "")
 
 
 def test_a_transaction_that_begins_at_the_log_start_is_whole(tmp_path: Path) -> None:

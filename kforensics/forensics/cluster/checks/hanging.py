@@ -72,8 +72,7 @@ def _place(row: Row) -> dict[str, tuple[int, int]]:
 
 def _unknown_id(cluster: Cluster, partition: int, row: Row) -> Placed:
     captured = {history.place.partition for history in cluster.coordinators.histories}
-    count = cluster.partition_count
-    whole = count is not None and captured >= set(range(count))
+    count, whole = cluster.partition_count, cluster.has_all_coordinators
     return cluster.at_partition(
         partition,
         CODES["txn-hanging-unknown-id"],

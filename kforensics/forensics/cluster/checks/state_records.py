@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from kforensics.forensics.cluster.deadlines import NO_TIMEOUT
 from kforensics.forensics.cluster.evidence import Cluster, Placed, each_placed
 from kforensics.forensics.cluster.partition_of import java_hashes, likely_count
 from kforensics.forensics.cluster.remarks import Remark, Said
@@ -18,7 +19,7 @@ from kforensics.forensics.cluster.telling import remarked
 from kforensics.forensics.findings import Exactness, Severity, codes
 from kforensics.forensics.telling import Row, span
 
-__all__ = ["CODES", "NO_TIMEOUT", "findings"]
+__all__ = ["CODES", "findings"]
 
 CODES = codes("""
 txnlog-wrong-partition critical
@@ -41,9 +42,6 @@ why: Brokers refuse a timeout above transaction.max.timeout.ms when the producer
 transaction may stay open longer than anybody expects.
 innocent: The limit was lowered later. A producer of a two-phase commit has no limit.
 """)
-
-# What a producer of a two-phase commit has, whose transactions are never timed out (KIP-939).
-NO_TIMEOUT = 2_147_483_647
 
 
 def findings(cluster: Cluster) -> Iterator[Placed]:

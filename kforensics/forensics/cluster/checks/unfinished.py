@@ -1,7 +1,4 @@
-"""Transactions that their coordinator should have ended by now, or should have ended earlier.
-
-Rule: ``TransactionStateManager.timedOutTransactions`` for what is aborted, and when.
-"""
+"""Transactions that their coordinator should have ended by now, or should have ended earlier."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from kforensics.forensics.checks import transactions
-from kforensics.forensics.cluster.checks.state_records import NO_TIMEOUT
 from kforensics.forensics.cluster.coordinator_records import State
+from kforensics.forensics.cluster.deadlines import NO_TIMEOUT, allowed_until, is_overdue, is_stuck
 from kforensics.forensics.cluster.evidence import Cluster, Placed, each_placed
 from kforensics.forensics.cluster.history import NEVER
 from kforensics.forensics.cluster.parts import Verdict
@@ -50,32 +47,13 @@ NAMED = 5
 
 def findings(cluster: Cluster) -> Iterator[Placed]:
     """Yield what is to be said of transactions that are not over."""
-    ids, rules = cluster.coordinators.ids, cluster.rules
-    prepared = np.isin(ids["status"], (State.PREPARE_COMMIT, State.PREPARE_ABORT))
-    until = _told_until(cluster)[ids["coordinator"]]
-    old = until - rules.max_txn_timeout_ms > ids["last_time"]
-    stuck = np.flatnonzero(prepared & old & (ids["last_time"] != NO_TIME))
+    ids = cluster.coordinators.ids
+    stuck = np.flatnonzero(is_stuck(cluster))
     yield from each_placed(ids[stuck], partial(_stuck, cluster), id=stuck)
-    allowed = ids["start"] + ids["timeout_ms"] + rules.abort_scan_ms + rules.clock_skew_ms
-    going_on = (ids["status"] == State.ONGOING) & (ids["timeout_ms"] != NO_TIMEOUT) & (ids["start"] != NO_TIME)
-    overdue = np.flatnonzero(going_on & (allowed < until))
-    lived = (_lived_until(cluster)[ids["coordinator"]] > allowed)[overdue]
+    overdue = np.flatnonzero(is_overdue(cluster))
+    lived = (_lived_until(cluster)[ids["coordinator"]] > allowed_until(cluster))[overdue]
     yield from each_placed(ids[overdue], partial(_overdue, cluster), id=overdue, lived=lived)
     yield from _excessive(cluster)
-
-
-def _told_until(cluster: Cluster) -> Records:
-    """Return until when each coordinator's log would tell an end: a running broker may have been copied before others.
-
-    What was copied with it tells when that was.
-    """
-    taken: dict[str | None, int] = {}
-    for markers in cluster.joined.markers.values():
-        log_dir = markers.place.log_dir
-        taken[log_dir] = max(markers.taken, taken.get(log_dir, NO_TIME))
-    times = [taken.get(history.place.log_dir, NEVER) for history in cluster.coordinators.histories]
-    until: Records = np.minimum(np.array(times, "i8"), cluster.rules.as_of_ms)
-    return until
 
 
 def _lived_until(cluster: Cluster) -> Records:
