@@ -111,11 +111,18 @@ class _Task:
 
     def prepare(self, request: Any) -> Any:
         """Give a request memory of its own."""
-        from kforensics.parsers.kernels.column_places import BUDGET, COLUMNS, RECORD_AREA  # as above
+        from kforensics.parsers.kernels.column_places import (  # as above
+            BUDGET,
+            COLUMNS,
+            KEYS,
+            PAYLOADS,
+            RECORD_AREA,
+            VALUES,
+        )
         from kforensics.parsers.kernels.engine import Area
 
         area = Area(RECORD_AREA)
-        request[COLUMNS], request[BUDGET] = area.address, DEFAULT_BUDGET
+        request[COLUMNS], request[BUDGET], request[PAYLOADS] = area.address, DEFAULT_BUDGET, KEYS + VALUES
         return area
 
     def kernel(self, kernels: Any) -> Any:
