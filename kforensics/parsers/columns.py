@@ -25,16 +25,17 @@ from kforensics.parsers.kernels.column_places import (
     BUDGET,
     COLUMNS,
     CONTROLS,
+    COPY_HEADERS,
+    COPY_KEYS,
+    COPY_VALUES,
     EPOCHS,
     HEADER_KEY_BYTES,
-    HEADER_PAIRS,
     HEADER_VALUE_BYTES,
     HEADERS,
     HORIZONS,
     IN_BATCHES,
     IN_RECORDS,
     KEY_BYTES,
-    KEYS,
     NULL_HEADER_VALUES,
     NULL_KEYS,
     NULL_VALUES,
@@ -44,7 +45,6 @@ from kforensics.parsers.kernels.column_places import (
     ROOM,
     ROWS,
     VALUE_BYTES,
-    VALUES,
 )
 from kforensics.parsers.kernels.engine import Area, Block, Engine
 from kforensics.parsers.kernels.library import Kernels, Request
@@ -69,7 +69,7 @@ WORDS = {
     "control_type": CONTROL_TYPES,
 }
 FLAGS = ("is_transactional", "is_control")
-PAYLOADS_OF = {"key": KEYS, "value": VALUES, "headers": HEADER_PAIRS}
+PAYLOADS_OF = {"key": COPY_KEYS, "value": COPY_VALUES, "headers": COPY_HEADERS}
 FORMAT = 2
 
 
@@ -93,8 +93,8 @@ def columns_of(  # noqa: PLR0913  # a range of a file, who is told what, and who
         workers: threads that read, 0 for none beside the caller's, None for one per processor.
 
     Yields:
-        Record batches of the columns wanted, with text dictionary-encoded, see :func:`.tables.with_words`, and rows of all
-        columns between them, to be consumed before the next item is asked for.
+        Record batches of the columns wanted, with text dictionary-encoded, see :func:`.tables.with_words`; and rows of
+        all columns between them, to be consumed before the next item is asked for.
     """
     if reading.selection != Selection():
         raise ValueError("columns are made of whole batches; a selection wants rows")

@@ -114,15 +114,15 @@ class _Task:
         from kforensics.parsers.kernels.column_places import (  # as above
             BUDGET,
             COLUMNS,
-            KEYS,
+            COPY_KEYS,
+            COPY_VALUES,
             PAYLOADS,
             RECORD_AREA,
-            VALUES,
         )
         from kforensics.parsers.kernels.engine import Area
 
         area = Area(RECORD_AREA)
-        request[COLUMNS], request[BUDGET], request[PAYLOADS] = area.address, DEFAULT_BUDGET, KEYS + VALUES
+        request[COLUMNS], request[BUDGET], request[PAYLOADS] = area.address, DEFAULT_BUDGET, COPY_KEYS + COPY_VALUES
         return area
 
     def kernel(self, kernels: Any) -> Any:

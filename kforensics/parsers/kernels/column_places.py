@@ -18,17 +18,18 @@ __all__ = [
     "BUDGET",
     "COLUMNS",
     "CONTROLS",
+    "COPY_HEADERS",
+    "COPY_KEYS",
+    "COPY_VALUES",
     "DATA_ROOM",
     "EPOCHS",
     "HEADERS",
     "HEADERS_ROOM",
     "HEADER_KEY_BYTES",
-    "HEADER_PAIRS",
     "HEADER_VALUE_BYTES",
     "HORIZONS",
     "IN_BATCHES",
     "IN_RECORDS",
-    "KEYS",
     "KEY_BYTES",
     "NO_CODE",
     "NULL_HEADER_VALUES",
@@ -43,7 +44,6 @@ __all__ = [
     "SOFT_BYTES",
     "SOFT_ROWS",
     "TAKEN",
-    "VALUES",
     "VALUE_BYTES",
 ]
 
@@ -58,7 +58,7 @@ HEADERS, NULL_HEADER_VALUES, KEY_BYTES, VALUE_BYTES, HEADER_KEY_BYTES, HEADER_VA
 TAKEN = OWN + 14
 # In: the sum of which of these are copied at all.
 PAYLOADS = OWN + 15
-KEYS, VALUES, HEADER_PAIRS = 1, 2, 4
+COPY_KEYS, COPY_VALUES, COPY_HEADERS = 1, 2, 4
 # So many slots behind each of these stands what it was before the batch at hand.
 SAVED = 16
 

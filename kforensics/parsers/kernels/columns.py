@@ -7,10 +7,12 @@ from kforensics.parsers.kernels.column_places import (
     BUDGET,
     COLUMNS,
     CONTROLS,
+    COPY_HEADERS,
+    COPY_KEYS,
+    COPY_VALUES,
     DATA_ROOM,
     EPOCHS,
     HEADER_KEY_BYTES,
-    HEADER_PAIRS,
     HEADER_VALUE_BYTES,
     HEADERS,
     HEADERS_ROOM,
@@ -18,7 +20,6 @@ from kforensics.parsers.kernels.column_places import (
     IN_BATCHES,
     IN_RECORDS,
     KEY_BYTES,
-    KEYS,
     NO_CODE,
     NULL_HEADER_VALUES,
     NULL_KEYS,
@@ -32,7 +33,6 @@ from kforensics.parsers.kernels.column_places import (
     TAKEN,
     VALUE_BYTES,
 )
-from kforensics.parsers.kernels.column_places import VALUES as VALUE_PAYLOADS
 from kforensics.parsers.kernels.compiler import compiled, inlined
 from kforensics.parsers.kernels.headers import AT, SIZE, look
 from kforensics.parsers.kernels.machine import (
@@ -198,15 +198,15 @@ def _put_record(request: int, columns: int, values: int, row: int) -> bool:
     store32(columns + IN_RECORDS.key_size + 4 * row, key_size)
     store32(columns + IN_RECORDS.value_size + 4 * row, value_size)
     wanted = slot(request, PAYLOADS)
-    if wanted & KEYS:
+    if wanted & COPY_KEYS:
         keys, key_at = columns + IN_RECORDS.keys, value(values, VALUE.key_at)
         key_end = _put_payload(request, KEY_BYTES, NULL_KEYS, keys, key_at, key_size)
         store32(columns + IN_RECORDS.key_ends + 4 * row + 4, key_end)
-    if wanted & VALUE_PAYLOADS:
+    if wanted & COPY_VALUES:
         data, value_at = columns + IN_RECORDS.values, value(values, VALUE.value_at)
         value_end = _put_payload(request, VALUE_BYTES, NULL_VALUES, data, value_at, value_size)
         store32(columns + IN_RECORDS.value_ends + 4 * row + 4, value_end)
-    if wanted & HEADER_PAIRS:
+    if wanted & COPY_HEADERS:
         count = value(values, VALUE.header_count)
         if count and not _put_headers(request, columns, value(values, VALUE.headers_at), count):
             return False
