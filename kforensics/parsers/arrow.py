@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Parts",
+    "arrow_batch",
     "arrow_batches",
     "arrow_schema_of",
     "arrow_table",
@@ -66,16 +67,20 @@ def arrow_schema_of(table: Table) -> pa.Schema:
 
 def arrow_batches(table: Table, rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a table as record batches."""
-    import pyarrow as pa  # as above
-
     schema = arrow_schema_of(table)
     for chunk in chunked(rows):
-        columns = zip(*chunk, strict=True)
-        arrays = [
-            pa.array(map(_fitting(field.type), column), field.type)
-            for field, column in zip(schema, columns, strict=True)
-        ]
-        yield pa.record_batch(arrays, schema=schema)
+        yield arrow_batch(schema, chunk)
+
+
+def arrow_batch(schema: pa.Schema, rows: Iterable[Row]) -> pa.RecordBatch:
+    """Return some rows as one record batch."""
+    import pyarrow as pa  # as above
+
+    columns = zip(*rows, strict=True)
+    arrays = [
+        pa.array(map(_fitting(field.type), column), field.type) for field, column in zip(schema, columns, strict=True)
+    ]
+    return pa.record_batch(arrays, schema=schema)
 
 
 def arrow_table(table: Table, rows: Iterable[Row]) -> pa.Table:
@@ -146,7 +151,11 @@ def plain_text(column: pa.Array) -> pa.Array:
 
 def _fitting(kind: pa.DataType) -> Callable[[Any], Any]:
     """Return what makes a value fit a column: formatted numbers and JSON become text in a text column."""
-    return _text if str(kind) == "string" else lambda value: value
+    return _text if str(kind) == "string" else _as_it_is
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _text(value: Any) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -17,13 +17,15 @@ from pyarrow import fs
 
 from kforensics.errors import UsageError
 from kforensics.forensics.result_columns import Rows, RowStream
-from kforensics.parsers.arrow import GROUP_BYTES, arrow_batches, arrow_schema_of
+from kforensics.parsers.arrow import CHUNK, GROUP_BYTES, Row, arrow_batches, arrow_schema_of
 from kforensics.parsers.tables import Table
 
 __all__ = ["MANIFEST", "EvidenceStore", "TableFile", "TableFiles", "manifest_text"]
 
 MANIFEST = "manifest.json"
 PART = "part-0.parquet"
+# Arrow takes as long to begin a column as for some hundred values: of so few rows it gets those of many partitions.
+FEW = 256
 
 
 class EvidenceStore:
@@ -61,7 +63,7 @@ class EvidenceStore:
         """Add rows to their table."""
         self._files.add(rows)
 
-    def add_values(self, table: Table, rows: Any) -> None:
+    def add_values(self, table: Table, rows: Iterable[Row]) -> None:
         """Add rows of Python values to a table."""
         self._files.add_values(table, rows)
 
@@ -112,17 +114,30 @@ class TableFiles:
     def __init__(self, begun: Callable[[Table], TableFile]) -> None:
         self._begun = begun
         self._files: dict[str, TableFile] = {}
+        self._waiting: dict[str, tuple[Table, list[Row]]] = {}
 
     def add(self, rows: Rows | RowStream) -> None:
         """Add rows to their table."""
         for part in rows.parts():
-            if len(part):
+            if len(part) > FEW:
+                self._take_waiting(rows.table)
                 self.of(rows.table).add(part.record_batch())
+            elif len(part):
+                self.add_values(rows.table, part)
 
-    def add_values(self, table: Table, rows: Any) -> None:
+    def add_values(self, table: Table, rows: Iterable[Row]) -> None:
         """Add rows of Python values to a table."""
-        for batch in arrow_batches(table, rows):
+        _, waiting = self._waiting.setdefault(table.name, (table, []))
+        for row in rows:
+            waiting.append(row)
+            if len(waiting) >= CHUNK:
+                self._take_waiting(table)
+
+    def _take_waiting(self, table: Table) -> None:
+        _, waiting = self._waiting.get(table.name, (table, []))
+        for batch in arrow_batches(table, waiting):
             self.of(table).add(batch)
+        waiting.clear()
 
     def of(self, table: Table) -> TableFile:
         """Return the file of a table."""
@@ -132,6 +147,8 @@ class TableFiles:
 
     def close(self) -> dict[str, int]:
         """Write what is left; return how many rows each table has."""
+        for table, _ in self._waiting.values():
+            self._take_waiting(table)
         for file in self._files.values():
             file.close()
         return {name: file.rows for name, file in self._files.items()}
