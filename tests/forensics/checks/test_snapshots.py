@@ -201,7 +201,15 @@ def test_what_was_cleaned_away_was_ahead_of_the_log(tmp_path: Path, entry: Snaps
 def test_a_producer_that_cannot_have_expired_is_missed(tmp_path: Path, age: int, expected: Told) -> None:
     folder = forge(tmp_path, IDEMPOTENT, snapshots={3: []})
     taken_at(folder, 3, NOW + age)
-    assert told(found_in(tmp_path)) == expected
+    assert told(list(findings(case_of(tmp_path, as_of_ms=NOW + 9 * DAY_MS)))) == expected
+
+
+@pytest.mark.parametrize(("as_of", "expected"), [(DAY_MS - 1, [(MISSING, Severity.WARNING)]), (DAY_MS, [])])
+def test_a_file_is_no_younger_than_the_time_to_judge_by(tmp_path: Path, as_of: int, expected: Told) -> None:
+    """It is a copy that has not kept its time, as a clone is."""
+    folder = forge(tmp_path, IDEMPOTENT, snapshots={3: []})
+    taken_at(folder, 3, NOW + 9 * DAY_MS)
+    assert told(list(findings(case_of(tmp_path, as_of_ms=NOW + as_of)))) == expected
 
 
 @pytest.mark.parametrize(("age", "expected"), [(DAY_MS - 1, [(MISSING, Severity.WARNING)]), (DAY_MS, [])])
