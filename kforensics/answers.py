@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kforensics.errors import UsageError
+from kforensics.forensics.across.duplicates import across_in, judged_across, searched_topics
+from kforensics.forensics.across.membership import Clusters
 from kforensics.forensics.beside.snapshot_records import snapshot_records
 from kforensics.forensics.case import Case
 from kforensics.forensics.checks import marker_batches
@@ -18,16 +20,26 @@ from kforensics.forensics.families import GROUPS
 from kforensics.forensics.findings import Finding
 from kforensics.forensics.judgement import findings_of
 from kforensics.forensics.log_summary import Noter
+from kforensics.forensics.partition import Partition
 from kforensics.forensics.replay.results import NO_TIME, TRANSACTION, Ending, Records
 from kforensics.forensics.result_columns import Rows, RowStream
 from kforensics.forensics.rules import Rules
 from kforensics.forensics.sorting import Sorting
 from kforensics.forensics.stable_offset import stable_offset
 from kforensics.forensics.transaction_tables import TransactionTables, durations
+from kforensics.forensics.twice.across_case import AcrossCase
 from kforensics.forensics.twice.duplicate_rows import DUPLICATE
+from kforensics.forensics.twice.topic_search import Searched
 from kforensics.forensics.twice.written_twice import MEMORY, duplicate_rows, duplicates_of
 from kforensics.forensics.verdicts import lso_rows, producer_rows
-from kforensics.render.stories import duplicate_lines, history_lines, lso_lines, producer_lines, transaction_lines
+from kforensics.render.stories import (
+    duplicate_across_lines,
+    duplicate_lines,
+    history_lines,
+    lso_lines,
+    producer_lines,
+    transaction_lines,
+)
 
 __all__ = [
     "SORTS",
@@ -73,6 +85,14 @@ class Question:
             InputError: a file of the partition cannot be read.
         """
         raise NotImplementedError
+
+    def note(self, _case: Case) -> Any:
+        """Return what to keep of a partition to answer for several of them together, None for nothing."""
+        return None
+
+    def together(self, _noted: Sequence[Any], _clusters: Clusters) -> Iterator[Answer]:
+        """Yield answers for several partitions together, from what was kept of all that could be read."""
+        yield from ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +228,32 @@ class DuplicatesQuestion(Question):
     def answer(self, case: Case) -> Answer:
         """Return what is there twice, and what is to be thought of it."""
         parts = [*duplicates_of(case, memory=self.memory)]
-        found = np.concatenate(parts) if parts else np.empty(0, DUPLICATE)
-        if self.levels:
-            found = found[np.isin(found["level"], [LEVELS.index(level) for level in self.levels])]
-        if self.committed:
-            found = found[found["view"] == VIEWS.index("committed")]
+        found = self._wanted(np.concatenate(parts) if parts else np.empty(0, DUPLICATE))
         rows = duplicate_rows(case, found)
         findings = findings_of(replace(case, duplicates=found), GROUPS["duplicates"])
         return Answer(rows, lambda: duplicate_lines(case, rows), findings)
+
+    def note(self, case: Case) -> tuple[Partition, Searched]:
+        """Return what it takes to search the partition once more, together with others of its topic."""
+        return case.partition, Searched.of(case)
+
+    def together(self, noted: Sequence[tuple[Partition, Searched]], clusters: Clusters) -> Iterator[Answer]:
+        """Yield what partitions have that was written to others of their topic before."""
+        if self.levels == ("sequence",):
+            return  # sequences are of one partition
+        by_folder = {partition.folder: searched for partition, searched in noted}
+        for some in searched_topics([partition for partition, _ in noted], clusters):
+            for case in across_in(some, lambda partition: by_folder[partition.folder], memory=self.memory):
+                found = replace(case, runs=self._wanted(case.runs))
+                if len(found.runs):
+                    yield _answer_across(found)
+
+    def _wanted(self, found: Records) -> Records:
+        if self.levels:
+            found = found[np.isin(found["level"], [LEVELS.index(level) for level in self.levels])]
+        return found[found["view"] == VIEWS.index("committed")] if self.committed else found
+
+
+def _answer_across(case: AcrossCase) -> Answer:
+    rows, findings = case.rows(), judged_across(case).findings
+    return Answer(rows, lambda: duplicate_across_lines(case.place, case.folder, rows), findings)

@@ -134,6 +134,7 @@ def severity_of(word: str) -> Severity | None:
 
 def _answers(found: Investigation, question: Question, tally: Tally) -> Iterator[Answer]:
     """Yield the answers; a partition that cannot be read is said, always: its rows are missing."""
+    noted: list[Any] = []
     for examined in found.examined(question.noters):
         if examined.case is None:
             say(f"{examined.why}; the other partitions are looked at all the same")
@@ -145,6 +146,10 @@ def _answers(found: Investigation, question: Question, tally: Tally) -> Iterator
             say(f"{error}; the other partitions are looked at all the same")
             tally.unreadable += 1
             continue
+        tally.found(answer.findings)
+        yield answer
+        noted.append(question.note(examined.case))
+    for answer in question.together(noted, found.clusters):
         tally.found(answer.findings)
         yield answer
 

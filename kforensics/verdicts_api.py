@@ -109,6 +109,8 @@ def duplicates(
 ) -> pa.Table:
     """Return what was written twice: the table ``duplicates``, a row for each run of records.
 
+    Rows on one partition come first, then those on what stands in several partitions of a topic.
+
     Args:
         paths: log directories, partition folders, files, globs or URIs.
         levels: only pairs at the level ``sequence``, ``content-retry`` or ``content``.
@@ -342,10 +344,14 @@ def _asked(paths: Paths, question: Question, as_of_ms: int | None) -> pa.Table:
 
 
 def _answers(found: Investigation, question: Question) -> Iterator[pa.RecordBatch]:
+    noted: list[Any] = []
     for examined in found.examined(question.noters):
         if examined.case is None:
             raise InputError(examined.partition.folder, examined.why or "")
         yield from question.answer(examined.case).rows.record_batches()
+        noted.append(question.note(examined.case))
+    for answer in question.together(noted, found.clusters):
+        yield from answer.rows.record_batches()
 
 
 def _judged(paths: Paths, families: str, table: str, processes: int | None, as_of_ms: int | None) -> pa.Table:

@@ -107,6 +107,7 @@ read string ok, or why the partition could not be read
 """)
 DUPLICATES = columns("""
 level string sequence, content-retry or content
+first_partition int32 partition of the earlier copy where that is another one of the topic; null within a partition
 first_path string segment of the earlier copy
 first_position int64 position of its batch
 first_offset int64 offset of its first record

@@ -15,6 +15,7 @@ from kforensics.printable import printable
 from kforensics.render.moments import amount, duration, moment, size_text
 
 __all__ = [
+    "duplicate_across_lines",
     "duplicate_lines",
     "finding_lines",
     "history_lines",
@@ -74,7 +75,7 @@ def _where(case: Case, stable: StableOffset) -> str:
 def _holder(case: Case, stable: StableOffset) -> str:
     holder = stable.holder
     timestamp = int(holder["last_timestamp"])
-    written = f"last write {moment(timestamp)} UTC, {duration(case.rules.as_of_ms - timestamp)} before the evaluation"
+    written = f"last write {moment(timestamp)} UTC, {duration(stable.silent_ms or 0)} before the evaluation"
     others = len(case.open_transactions) - 1
     more = f"; {amount(others, 'other transaction')} open" if others > 0 else ""
     state = "is open" if holder["marker_offset"] < 0 else f"ends at offset {holder['marker_offset']}"
@@ -139,8 +140,22 @@ def _remark(found: dict[str, Any]) -> str:
 
 def duplicate_lines(case: Case, rows: Rows) -> Iterator[str]:
     """Yield what is there twice, a run of records a line."""
-    total = sum(row[rows.table.names.index("records")] for row in rows)
-    yield f"{_name(case)}: {amount(total, 'record')} written again, in {amount(len(rows), 'run')}"
+    yield f"{_name(case)}: {_records_in(rows)} written again, in {amount(len(rows), 'run')}"
+    yield from _runs(rows)
+
+
+def duplicate_across_lines(place: Place, folder: str, rows: Rows) -> Iterator[str]:
+    """Yield what a partition has that was written to others of its topic before, a run of records a line."""
+    name = partition_name(place, folder)
+    yield f"{name}: {_records_in(rows)} written to other partitions before, in {amount(len(rows), 'run')}"
+    yield from _runs(rows)
+
+
+def _records_in(rows: Rows) -> str:
+    return amount(sum(count for (count,) in rows.only("records")), "record")
+
+
+def _runs(rows: Rows) -> Iterator[str]:
     for row in rows:
         found = dict(zip(rows.table.names, row, strict=True))
         yield f"  {found['level']:<13}  {_run(found, 'second')} as {_run(found, 'first')}: {found['why']}"
@@ -151,11 +166,13 @@ def duplicate_lines(case: Case, rows: Rows) -> Iterator[str]:
 def _run(found: dict[str, Any], side: str) -> str:
     first, count = found[f"{side}_offset"], found["records"]
     offsets = f"offset {first}" if count == 1 else f"{count:,} records from offset {first} on"
+    partition = found["first_partition"] if side == "first" else None
+    where = "" if partition is None else f" of partition {partition}"
     producer = found[f"{side}_producer_id"]
     who = (
         "without a producer id" if producer < 0 else f"by producer {producer}, epoch {found[f'{side}_producer_epoch']}"
     )
-    return f"{offsets} {who}, {moment(found[f'{side}_timestamp'])}"
+    return f"{offsets}{where} {who}, {moment(found[f'{side}_timestamp'])}"
 
 
 def finding_lines(place: Place, folder: str, findings: Sequence[Finding]) -> Iterator[str]:

@@ -189,8 +189,8 @@ SHOWN_TABLES: dict[str, ShownTable] = {
         ShownTable(
             "duplicates",
             "What is there twice",
-            _words("""level view records first_offset second_offset first_producer_id second_producer_id
-                first_timestamp second_timestamp why"""),
+            _words("""level view records first_partition first_offset second_offset first_producer_id
+                second_producer_id first_timestamp second_timestamp why"""),
             (By("records", descending=True), *PLACED, By("second_offset")),
         ),
         ShownTable(

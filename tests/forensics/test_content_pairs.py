@@ -5,7 +5,7 @@ import pytest
 
 from kforensics.forensics.replay.results import Records
 from kforensics.forensics.twice.content_entries import ENTRY
-from kforensics.forensics.twice.content_pairs import PAIR, Window, pairs_of, repeated, runs_of
+from kforensics.forensics.twice.content_pairs import PAIR, Window, pairs_of, reasons_within, repeated, runs_of
 from kforensics.forensics.twice.duplicate_rows import View, Why
 
 
@@ -45,7 +45,7 @@ def test_what_a_consumer_gets_is_paired_with_what_it_gets(parts: int) -> None:
     """The middle one is in an aborted transaction: it is the nearest, and not there for a read_committed consumer."""
     rows = entries((1, 1), (1, 1), (1, 1), is_hidden=[False, True, False])
     assert offsets(rows, parts) == [(0, 1), (0, 2), (1, 2)]
-    runs = runs_of(np.concatenate(list(pairs_of([rows], Window()))), Window())
+    runs = runs_of(np.concatenate(list(pairs_of([rows], Window()))), Window(), reasons_within)
     views = {(int(run["first_offset"]), int(run["second_offset"])): View(run["view"]) for run in runs}
     assert views == {(0, 1): View.RAW, (1, 2): View.RAW, (0, 2): View.COMMITTED}
 
@@ -70,14 +70,14 @@ def test_a_batch_that_was_written_twice_under_its_sequence_is_left_out() -> None
     assert offsets(later) == [(0, 1 << 31)]
     cut = entries((1, 1), (1, 1), producer_id=3, sequence=9, count=[1, 2])
     assert offsets(cut) == [(0, 1)]
-    runs = runs_of(np.concatenate(list(pairs_of([cut], Window()))), Window())
+    runs = runs_of(np.concatenate(list(pairs_of([cut], Window()))), Window(), reasons_within)
     assert runs["why"].tolist() == [Why.OTHER_BATCH]
 
 
 def test_consecutive_pairs_are_one_run_unless_something_changes() -> None:
     hashes = [(n, n) for n in range(4)]
     rows = entries(*hashes, *hashes, producer_id=[1] * 4 + [2, 2, 3, 3], sequence=range(8))
-    runs = runs_of(np.concatenate(list(pairs_of([rows], Window()))), Window())
+    runs = runs_of(np.concatenate(list(pairs_of([rows], Window()))), Window(), reasons_within)
     assert runs["records"].tolist() == [2, 2]
     assert runs["first_offset"].tolist() == [0, 2]
     assert runs["second_last_offset"].tolist() == [5, 7]

@@ -21,6 +21,7 @@ from kforensics.forensics.keys.families import KEY_FAMILIES
 from kforensics.forensics.partition import Partition
 from kforensics.forensics.replicas.families import REPLICA_FAMILIES
 from kforensics.forensics.rules import Rules
+from kforensics.forensics.twice.families import TOPIC_FAMILIES
 from tests.forensics.cases import SAMPLES, partitions_under
 
 MINUTE = 60_000
@@ -47,6 +48,7 @@ EVERY = [
     *((family, "tests.forensics.cluster.checks") for family in CLUSTER_FAMILIES),
     *((family, "tests.forensics.replicas.checks") for family in REPLICA_FAMILIES),
     *((family, "tests.forensics.keys.checks") for family in KEY_FAMILIES),
+    *((family, "tests.forensics.twice.checks") for family in TOPIC_FAMILIES),
 ]
 families = pytest.mark.parametrize(("family", "tests"), EVERY, ids=[_name(family) for family, _ in EVERY])
 

@@ -15,11 +15,33 @@ import numpy as np
 from kforensics.forensics.replay.record_arrays import joined_records
 from kforensics.forensics.replay.results import Records
 from kforensics.forensics.twice.content_entries import ENTRY, Reading, Report, entries
-from kforensics.forensics.twice.content_pairs import PAIR, RUN, Window, pairs_of, repeated, runs_of, together
-from kforensics.forensics.twice.duplicate_rows import DUPLICATE
+from kforensics.forensics.twice.content_pairs import (
+    PAIR,
+    RUN,
+    Window,
+    pairs_of,
+    reasons_within,
+    repeated,
+    rows_of_runs,
+    runs_of,
+    together,
+)
 from kforensics.forensics.twice.spill import Spill
 
-__all__ = ["MEMORY", "content_duplicates", "paired"]
+__all__ = [
+    "BUCKET_BITS",
+    "MEMORY",
+    "SHARES",
+    "content_duplicates",
+    "first_bits",
+    "mark",
+    "marked",
+    "pair_buckets",
+    "paired",
+    "part_of",
+    "runs_in",
+    "table_for",
+]
 
 MEMORY = 256 << 20
 HASH_BITS = 64
@@ -57,7 +79,7 @@ def content_duplicates(
 
 def _entries(reading: Reading, table: Records) -> Iterator[Records]:
     for chunk in reading.chunks(_say_nothing):
-        yield entries(chunk, table[_first_bits(chunk.columns.low, _bits(table))], reading)
+        yield entries(chunk, marked(table, chunk.columns.low), reading)
 
 
 def paired(
@@ -72,43 +94,61 @@ def paired(
         window: how soon a retry comes; None for Kafka's defaults.
     """
     window, room = window or Window(), memory // SHARES
-    with Spill(ENTRY, room, 1 << BUCKET_BITS, lambda rows: _first_bits(rows["low"], BUCKET_BITS)) as kept:
+    with Spill(ENTRY, room, 1 << BUCKET_BITS, lambda rows: first_bits(rows["low"], BUCKET_BITS)) as kept:
         for rows in found:
             kept.add(rows)
-        buckets, many = min(max(2 * kept.rows * PAIR.itemsize // room, 1), MOST_BUCKETS), batches()
-        with Spill(PAIR, room, buckets, lambda rows: _part(rows["second"]["batch"], many, buckets)) as pairs:
+        buckets, many = pair_buckets(kept.rows, room), batches()
+        with Spill(PAIR, room, buckets, lambda rows: part_of(rows["second"]["batch"], many, buckets)) as pairs:
             for bucket in kept.buckets():
                 for some in pairs_of(bucket, window):
                     pairs.add(some)
-            yield from _runs(pairs.buckets(), window)
+            for runs in runs_in(pairs.buckets(), lambda some: runs_of(some, window, reasons_within)):
+                yield rows_of_runs(runs)
+
+
+def pair_buckets(records: int, room: int) -> int:
+    """Return into how many buckets the pairs of so many records go, so that each fits into so many bytes."""
+    return min(max(2 * records * PAIR.itemsize // room, 1), MOST_BUCKETS)
 
 
 def _repeated_table(reading: Reading, report: Report, memory: int) -> tuple[Records | None, int]:
     """Return a table of the first bits of the hashes that occur twice, None if there are none, and the batches read."""
     batches = 0
-    with Spill("u8", memory // SHARES, 1 << BUCKET_BITS, lambda hashes: _first_bits(hashes, BUCKET_BITS)) as hashes:
+    with Spill("u8", memory // SHARES, 1 << BUCKET_BITS, lambda hashes: first_bits(hashes, BUCKET_BITS)) as hashes:
         for chunk in reading.chunks(report):
             hashes.add(chunk.columns.low.copy())
             batches = chunk.batches_before + len(chunk.columns.position)
-        most = max((memory // SHARES).bit_length() - 1, 1)
-        bits = min(max(hashes.rows, 1).bit_length() + TABLE_BITS_PER_RECORD, most)
-        table = np.zeros(1 << bits, bool)
+        table = table_for(hashes.rows, memory)
         for bucket in hashes.buckets():
             for twice in repeated(bucket):
-                table[_first_bits(twice, bits)] = True
+                mark(table, twice)
     return (table if table.any() else None), batches
 
 
-def _bits(table: Records) -> int:
-    return len(table).bit_length() - 1
+def table_for(records: int, memory: int) -> Records:
+    """Return a table by the first bits of hashes that suits so many records, or so many bytes of memory, all False."""
+    most = max((memory // SHARES).bit_length() - 1, 1)
+    return np.zeros(1 << min(max(records, 1).bit_length() + TABLE_BITS_PER_RECORD, most), bool)
 
 
-def _first_bits(hashes: Records, bits: int) -> Records:
+def marked(table: Records, hashes: Records) -> Records:
+    """Return which hashes a table may hold: all it holds, and some whose first bits are the same."""
+    found: Records = table[first_bits(hashes, len(table).bit_length() - 1)]
+    return found
+
+
+def mark(table: Records, hashes: Records) -> None:
+    """Have a table hold hashes."""
+    table[first_bits(hashes, len(table).bit_length() - 1)] = True
+
+
+def first_bits(hashes: Records, bits: int) -> Records:
+    """Return the first so many bits of hashes, as numbers."""
     first: Records = hashes >> np.uint64(HASH_BITS - bits)
     return first
 
 
-def _part(batch: Records, batches: int, parts: int) -> Records:
+def part_of(batch: Records, batches: int, parts: int) -> Records:
     """Return in which of so many equal parts of the log a batch lies; a log may have grown in the meantime."""
     part: Records = np.minimum((batch * (parts / max(batches, 1))).astype("i8"), parts - 1)
     return part
@@ -118,8 +158,16 @@ def _say_nothing(_segment: int, _damage: object) -> None:
     """The damage has been told of."""
 
 
-def _runs(buckets: Iterable[Iterable[Records]], window: Window) -> Iterator[Records]:
-    """Yield the rows of all pairs, those of one bucket after those of another."""
+def runs_in(
+    buckets: Iterable[Iterable[Records]], made: Callable[[Records], Records], gap: int = 0
+) -> Iterator[Records]:
+    """Yield the RUN rows that tell something, of all pairs, about in the order of the second writings.
+
+    Args:
+        buckets: PAIR rows, those of one bucket after those of another.
+        made: returns the RUN rows of pairs.
+        gap: as for ``content_pairs.together``.
+    """
     runs = np.empty(0, RUN)
     for bucket in buckets:
         parts = list(bucket)
@@ -127,15 +175,11 @@ def _runs(buckets: Iterable[Iterable[Records]], window: Window) -> Iterator[Reco
             # The last ones of each view may go on in this bucket.
             is_last = np.append(runs["view"][1:] != runs["view"][:-1], True)[: len(runs)]
             yield from _telling(runs[~is_last])
-            runs = together(joined_records([runs[is_last], runs_of(joined_records(parts), window)]))
+            runs = together(joined_records([runs[is_last], made(joined_records(parts))]), gap)
     yield from _telling(runs)
 
 
 def _telling(runs: Records) -> Iterator[Records]:
     telling = runs[runs["tells"]]
-    telling = telling[np.argsort(telling["second"], kind="stable")]
     if len(telling):
-        found = np.empty(len(telling), DUPLICATE)
-        for name in DUPLICATE.names or ():
-            found[name] = telling[name]
-        yield found
+        yield telling[np.argsort(telling["second"], kind="stable")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +13,36 @@ from kforensics.forensics.twice.content_entries import ENTRY
 from kforensics.forensics.twice.duplicate_rows import DUPLICATE, Level, View, Why, joined_runs, run_starts
 from kforensics.parsers.hash_columns import EMPTY_RECORD, SOME_VALUE
 
-__all__ = ["PAIR", "RUN", "Window", "pairs_of", "repeated", "runs_of", "together"]
+__all__ = [
+    "PAIR",
+    "RUN",
+    "Window",
+    "are_whole_batches",
+    "of_same_time",
+    "pairs_of",
+    "reasons_within",
+    "repeated",
+    "rows_of_runs",
+    "runs_of",
+    "together",
+]
 
 PAIR = np.dtype([("first", ENTRY), ("second", ENTRY)])
-# What may yet be joined with what follows. The ordinals are those of the first records.
+# What may yet be joined with what follows. The ordinals are those of the first records, as is the hash; a run is varied
+# if not all its records say the same. The span is that of ordinals, which may have gaps.
 RUN = np.dtype(
-    [*((name, DUPLICATE[name]) for name in DUPLICATE.names or ()), ("first", "i8"), ("second", "i8"), ("tells", "?")]
+    [
+        *((name, DUPLICATE[name]) for name in DUPLICATE.names or ()),
+        ("first", "i8"),
+        ("second", "i8"),
+        ("low", "u8"),
+        ("span", "i8"),
+        ("tells", "?"),
+        ("is_varied", "?"),
+    ]
 )
+# Says what pairs have in common.
+Reasons = Callable[[Records, "Window"], Records]
 # A sequence comes again after so many records; in one partition that takes as many offsets.
 ALL_SEQUENCES = 1 << 31
 
@@ -141,12 +164,14 @@ def _is_of_sequence(pairs: Records) -> Records:
     return same
 
 
-def runs_of(pairs: Records, window: Window) -> Records:
+def runs_of(pairs: Records, window: Window, reasons: Reasons, gap: int = 0) -> Records:
     """Return RUN rows.
 
     Args:
         pairs: all pairs of some batches, of the second writings.
         window: see there.
+        reasons: returns why each of the pairs is one, as :func:`reasons_within` does.
+        gap: as for :func:`together`.
     """
     view = np.where(pairs["first"]["is_hidden"] | pairs["second"]["is_hidden"], View.RAW, View.COMMITTED)
     order = np.lexsort([pairs["second"]["ordinal"], view])
@@ -158,30 +183,49 @@ def runs_of(pairs: Records, window: Window) -> Records:
             runs[f"{side}_{name}"] = entry[name]
         runs[f"{side}_last_offset"] = entry["offset"]
         runs[side] = entry["ordinal"]
-    runs["records"], runs["view"] = 1, view[order]
-    runs["why"] = _why(pairs, window)
+    runs["records"], runs["span"], runs["view"] = 1, 1, view[order]
+    runs["low"], runs["is_varied"] = pairs["second"]["low"], False
+    runs["why"] = reasons(pairs, window)
     is_retry = (runs["why"] >= Why.RETRY_SAME_TIME) & (runs["why"] <= Why.RETRY_NEXT_BATCH)
     runs["level"] = np.where(is_retry, Level.CONTENT_RETRY, Level.CONTENT)
     runs["tells"] = _tells(pairs)
-    return together(runs)
+    return together(runs, gap)
 
 
-def together(runs: Records) -> Records:
-    """Return RUN rows of which those that go on where another one ends are one with it, by view and second writing."""
+def rows_of_runs(runs: Records) -> Records:
+    """Return RUN rows as DUPLICATE rows."""
+    rows = np.empty(len(runs), DUPLICATE)
+    for name in DUPLICATE.names or ():
+        rows[name] = runs[name]
+    return rows
+
+
+def together(runs: Records, gap: int = 0) -> Records:
+    """Return RUN rows of which those that go on where another one ends are one with it, by view and second writing.
+
+    Args:
+        runs: RUN rows in any order.
+        gap: so many records may be missing between them, as many of the first writing as of the second one.
+    """
     if not len(runs):
         return runs
     runs = picked(runs, np.lexsort([runs["second"], runs["view"]]))
     before, after = runs[:-1], runs[1:]
-    follows = np.ones(len(before), bool)
-    for side in ("first", "second"):
-        follows &= after[side] == before[side] + before["records"]
+    missing = after["second"] - before["second"] - before["span"]
+    follows = (missing >= 0) & (missing <= gap)
+    follows &= after["first"] - before["first"] - before["span"] == missing
     starts = run_starts(runs, follows)
     joined = joined_runs(runs, starts)
+    last = runs[np.append(starts[1:], len(runs)) - 1]
+    joined["span"] = last["second"] + last["span"] - joined["second"]
+    other = runs["low"] != np.repeat(joined["low"], np.diff(np.append(starts, len(runs))))
     joined["tells"] = np.logical_or.reduceat(runs["tells"], starts)
+    joined["is_varied"] = np.logical_or.reduceat(runs["is_varied"] | other, starts)
     return joined
 
 
-def _same_time(pairs: Records) -> Records:
+def of_same_time(pairs: Records) -> Records:
+    """Return which pairs have the same timestamp, and from the producer."""
     first, second = pairs["first"], pairs["second"]
     stamped = first["is_stamped"] & second["is_stamped"]
     same: Records = stamped & (first["timestamp"] == second["timestamp"])
@@ -194,11 +238,12 @@ def _tells(pairs: Records) -> Records:
     Tombstones and empty values are the same again and again, for good reasons.
     """
     emptiness = pairs["second"]["emptiness"]
-    telling: Records = (emptiness == SOME_VALUE) | ((emptiness < EMPTY_RECORD) & _same_time(pairs))
+    telling: Records = (emptiness == SOME_VALUE) | ((emptiness < EMPTY_RECORD) & of_same_time(pairs))
     return telling
 
 
-def _why(pairs: Records, window: Window) -> Records:
+def reasons_within(pairs: Records, window: Window) -> Records:
+    """Return why each of the pairs in one partition is one; they are by view, in the order of the second writings."""
     first, second = pairs["first"], pairs["second"]
     without = (first["producer_id"] < 0) & (second["producer_id"] < 0)
     near = without & (first["batch"] != second["batch"])
@@ -208,8 +253,8 @@ def _why(pairs: Records, window: Window) -> Records:
     same_epoch = first["producer_epoch"] == second["producer_epoch"]
     return np.select(
         [
-            near & _same_time(pairs),
-            unstamped & _is_whole_batch(pairs),
+            near & of_same_time(pairs),
+            unstamped & are_whole_batches(pairs),
             unstamped & (second["batch"] - first["batch"] == 1),
             without,
             first["producer_id"] != second["producer_id"],
@@ -229,7 +274,7 @@ def _why(pairs: Records, window: Window) -> Records:
     )
 
 
-def _is_whole_batch(pairs: Records) -> Records:
+def are_whole_batches(pairs: Records) -> Records:
     """Return which pairs belong to two batches that match record for record.
 
     Args:

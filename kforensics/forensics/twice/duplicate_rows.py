@@ -47,6 +47,7 @@ class Why(IntEnum):
     OTHER_SEQUENCE = 8
     OTHER_BATCH = 9
     NO_PRODUCER = 10
+    SAME_PRODUCER = 11
 
 
 REASONS = {
@@ -61,6 +62,7 @@ REASONS = {
     Why.OTHER_SEQUENCE: "same content from the same producer under another sequence",
     Why.OTHER_BATCH: "same content and sequence in a batch that was cut otherwise",
     Why.NO_PRODUCER: "same content without a producer id, at another time or far away",
+    Why.SAME_PRODUCER: "same content from the same producer",
 }
 
 _SIDE = [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +19,10 @@ from kforensics.forensics.twice.duplicate_rows import LEVELS, REASONS, VIEWS, Le
 from kforensics.parsers.batch_columns import BatchColumns
 from kforensics.parsers.batch_reader import batch_chunks
 from kforensics.parsers.kernels.choice import Choice, kernels_for
+from kforensics.parsers.log_rows import Place
 from kforensics.parsers.source import open_source
 
-__all__ = ["MEMORY", "batch_duplicates_of", "duplicate_rows", "duplicates_of", "reading_of"]
+__all__ = ["MEMORY", "batch_duplicates_of", "duplicate_rows", "duplicates_of", "reading_of", "table_rows"]
 
 # Bytes that the search for records may take before it goes to temporary files.
 MEMORY = 256 << 20
@@ -88,14 +90,26 @@ def _unheard(_damage: object) -> None:
 def duplicate_rows(case: Case, found: Records) -> Rows:
     """Return DUPLICATE records as rows of the table."""
     paths = [segment.path for segment in case.partition.segments]
+    words = {f"{side}_path": Words(found[f"{side}_segment"], paths) for side in ("first", "second")}
+    return table_rows(case.partition.place, found, {**words, "first_partition": None})
+
+
+def table_rows(place: Place, found: Records, others: Mapping[str, Any]) -> Rows:
+    """Return DUPLICATE records as rows of the table.
+
+    Args:
+        place: the partition with the second writings.
+        found: records that have at least the fields of DUPLICATE.
+        others: the columns that are not in them.
+    """
     columns = {
-        **case.partition.place._asdict(),
+        **place._asdict(),
         "level": Words(found["level"], [LEVELS[level] for level in Level]),
         "view": Words(found["view"], [VIEWS[view] for view in View]),
         "why": Words(found["why"], [REASONS[why] for why in Why]),
         "records": found["records"],
+        **others,
     }
     for side in ("first", "second"):
-        columns[f"{side}_path"] = Words(found[f"{side}_segment"], paths)
         columns |= {f"{side}_{name}": found[f"{side}_{name}"] for name in SAME}
     return Rows(RESULTS["duplicates"], len(found), columns)

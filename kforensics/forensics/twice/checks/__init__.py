@@ -1,0 +1,1 @@
+"""What is to be said of what stands in several partitions of a topic."""
