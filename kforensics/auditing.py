@@ -15,6 +15,7 @@ from typing import Any
 
 from kforensics.forensics.across.contribution import Contribution
 from kforensics.forensics.across.copies import copies_among
+from kforensics.forensics.across.duplicates import judged_duplicates
 from kforensics.forensics.across.settling import settled
 from kforensics.forensics.across.topics import judged_topics
 from kforensics.forensics.asked import Asked
@@ -121,6 +122,7 @@ def judged(found: Investigation, request: AuditRequest, advance: Advance) -> Jud
         yield from comparisons(copies, found.rules, advance, processes=processes)
     if request.records:
         yield from judged_topics(found.partitions, found.clusters, found.rules, workers=None)
+        yield from judged_duplicates(found.partitions, found.clusters, found.rules, workers=None)
 
 
 def audited(found: Investigation, request: AuditRequest, advance: Advance, stages: Stages) -> Judgements:

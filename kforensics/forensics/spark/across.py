@@ -39,6 +39,7 @@ __all__ = [
     "elected_of",
     "keys_in",
     "keys_of_topics",
+    "member_of",
     "of_clusters",
 ]
 
@@ -148,6 +149,18 @@ def keys_in(number: int, partition: Partition, tasks: int, rules: Rules) -> Iter
     if topic is not None and has_keys(partition.place) and (summary := summary_of_keys(partition, rules, workers=0)):
         for sequence, value in enumerate(chain([partition], in_pieces(summary))):
             yield _meeting(topic, None, tasks, number, sequence), value
+
+
+def member_of(number: int, partition: Partition, tasks: int) -> Iterator[Travelling]:
+    """Yield a partition on its way to the task where those of its topic meet, if users write to that.
+
+    Args:
+        number: of the partition.
+        partition: its files.
+        tasks: how many tasks there are to meet in.
+    """
+    if partition.place.topic is not None and has_keys(partition.place):
+        yield _meeting(partition.place.topic, None, tasks, number, 0), partition
 
 
 def described_of(partitions: Iterable[Partition], clusters: Clusters, tasks: int) -> Iterator[Travelling]:

@@ -16,6 +16,7 @@ from kforensics.forensics.spark.across import Contributed, compared, keys_of_top
 from kforensics.forensics.spark.dealing import ALONE, Alone, Listed
 from kforensics.forensics.spark.merging import judged
 from kforensics.forensics.spark.splitting import Travelling, summary_of
+from kforensics.forensics.spark.topic_contents import judged_pairs
 from kforensics.forensics.spark.travel import Address
 from kforensics.parsers.discover import FoundFile
 
@@ -28,7 +29,7 @@ NONE = -1
 LARGE, SETTLED, MET = 1, 2, 3
 IN_SLOT = 32
 # What is judged of all that meets in a task.
-MEETINGS = {"copies": compared, "keys": keys_of_topics}
+MEETINGS = {"copies": compared, "keys": keys_of_topics, "duplicates": judged_pairs}
 
 
 class Sink(Protocol):

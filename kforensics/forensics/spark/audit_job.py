@@ -22,15 +22,24 @@ import pyarrow.compute as pc
 from kforensics.forensics.across.membership import Clusters, Member
 from kforensics.forensics.asked import Asked
 from kforensics.forensics.rules import Rules
-from kforensics.forensics.spark.across import copy_of, described_of, elected_of, keys_in
+from kforensics.forensics.spark.across import copy_of, described_of, elected_of, keys_in, member_of
 from kforensics.forensics.spark.answers import Sink, done, ended, met, settled
 from kforensics.forensics.spark.contents import hashes_of, records_of, repeated_of
 from kforensics.forensics.spark.dealing import Deal, dealt
 from kforensics.forensics.spark.looking import FILES, PARTITION, PLANNED, UNREADABLE, items_of, looked
 from kforensics.forensics.spark.merging import run_of
 from kforensics.forensics.spark.session import parallelism
-from kforensics.forensics.spark.shares import TASKS, Shares, Sharing, shared_out
+from kforensics.forensics.spark.shares import TASKS, WORTH_A_TASK, Shares, Sharing, shared_out
 from kforensics.forensics.spark.splitting import Travelling, cut
+from kforensics.forensics.spark.topic_contents import (
+    HASHING,
+    entries_in,
+    hashed_in,
+    have_topics,
+    members_of,
+    paired_in,
+    shared_in,
+)
 from kforensics.forensics.spark.travel import (
     IN_BUCKET,
     IN_PARTITION,
@@ -56,7 +65,7 @@ __all__ = ["SIZES", "Plan", "audit", "mapped", "plan_of", "put_together"]
 
 ITEMS = pa.schema([("slot", pa.int32()), ("payload", pa.binary())])
 # What the driver knows of a partition.
-SIZES = ("number", "size", "segments", "largest", "mtime_ms", "member")
+SIZES = ("number", "size", "segments", "largest", "mtime_ms", "taken_ms", "member")
 # Unreadable places that the driver hears of by name.
 NAMED = 100
 ITEMS_PER_TASK = 4
@@ -70,7 +79,8 @@ class Plan:
 
     Attributes:
         frame: its rows, which stay on the cluster.
-        sizes: ``number``, ``size``, ``segments``, ``largest``, ``mtime_ms`` and, pickled, ``member`` of each partition.
+        sizes: ``number``, ``size``, ``segments``, ``largest``, ``mtime_ms``, ``taken_ms`` and, pickled, ``member`` of
+            each partition.
         unreadable: how many places could not be looked into.
         named: some of them.
     """
@@ -85,6 +95,11 @@ class Plan:
         """When the newest file of a log was last written to."""
         times: list[int] = self.sizes["mtime_ms"].drop_null().to_pylist()
         return max(times, default=None)
+
+    @property
+    def taken(self) -> Iterator[tuple[str | None, int | None]]:
+        """The log directory of each partition, and when it was copied from a running broker, if it was."""
+        return zip((one.log_dir for one in self.members), self.sizes["taken_ms"].to_pylist(), strict=True)
 
     @property
     def size(self) -> int:
@@ -131,7 +146,10 @@ def audit(plan: Plan, asked: Asked, sink: Sink, sharing: Sharing) -> bytes:
     meetings = ["copies"] if clusters and clusters.has_copies(plan.members) else []
     meetings += ["keys"] if asked.records else []
     tasks = TASKS * sharing.parallelism
-    answers = _together([answers, *(job.meetings(what, clusters or Clusters(), tasks) for what in meetings)])
+    said = [answers, *(job.meetings(what, clusters or Clusters(), tasks) for what in meetings)]
+    if asked.records and have_topics(plan.members):
+        said.append(job.duplicates(clusters or Clusters(), max(tasks, plan.size // WORTH_A_TASK)))
+    answers = _together(said)
     return sink.merged(answer.outcome for _, answer in values(rows_of(answers.toArrow().to_batches())))
 
 
@@ -172,6 +190,24 @@ class _Job:
         coming = _together([mapped(spread, [send], SCHEMA), mapped(metadata, [tell], SCHEMA)])
         meeting = _by_slot(coming, tasks, "split_slot").sortWithinPartitions(*IN_PARTITION)
         return mapped(meeting, [partial(_met, what=what, clusters=clusters, rules=rules, sink=self.sink)], SCHEMA)
+
+    def duplicates(self, clusters: Clusters, tasks: int) -> DataFrame:
+        """Return what the sink says of records that stand in several partitions of a topic.
+
+        Args:
+            clusters: all clusters.
+            tasks: how many tasks a round has.
+        """
+        partitions, rules = self.frame.where(self.frame.kind == PARTITION), self.asked.rules
+        sent = mapped(partitions, [partial(_sent, what="duplicates", tasks=tasks, rules=rules)], SCHEMA)
+        members = _in_turn(sent, tasks, IN_PARTITION, partial(members_of, clusters=clusters))
+        hashed = _in_turn(members.where(members.ordinal == HASHING), tasks, IN_PARTITION, hashed_in)
+        shared = _in_turn(hashed, tasks, IN_BUCKET, shared_in)
+        again = _together([members.where(members.ordinal != HASHING), shared])
+        entries = _in_turn(again, tasks, IN_PARTITION, partial(entries_in, rules=rules))
+        pairs = _by_slot(_in_turn(entries, tasks, IN_BUCKET, paired_in), tasks, "split_slot")
+        judge = partial(_met, what="duplicates", clusters=clusters, rules=rules, sink=self.sink)
+        return mapped(pairs.sortWithinPartitions(*IN_PARTITION), [judge], SCHEMA)
 
     def _spread(self) -> DataFrame:
         """Return files, partitions and splits where they are listed, judged and read."""
@@ -224,6 +260,14 @@ def put_together(said: Sequence[DataFrame], shares: Shares, asked: Asked, sink: 
 def _together(frames: Sequence[DataFrame]) -> DataFrame:
     """Return the rows of all frames."""
     return reduce(lambda some, more: some.unionAll(more), frames)
+
+
+def _in_turn(
+    frame: DataFrame, tasks: int, order: Sequence[str], step: Callable[[Iterable[Travelling]], Iterable[Travelling]]
+) -> DataFrame:
+    """Return what a function makes of the values that come to each task, which come in some order."""
+    ordered = _by_slot(frame, tasks, "split_slot").sortWithinPartitions(*order)
+    return mapped(ordered, [partial(_passed, step=step)], SCHEMA)
 
 
 def _by_slot(frame: DataFrame, tasks: int, slot: str) -> DataFrame:
@@ -299,8 +343,15 @@ def _settled(rows: Iterator[Row], asked: Asked, sink: Sink) -> Iterator[Row]:
 def _sent(rows: Iterator[Row], what: str, tasks: int, rules: Rules) -> Iterator[Row]:
     for _, number, *_, payload in rows:
         partition = loaded(payload)
-        keys = what == "keys"
-        yield from _framed(keys_in(number, partition, tasks, rules) if keys else copy_of(number, partition, tasks))
+        if what == "keys":
+            yield from _framed(keys_in(number, partition, tasks, rules))
+        else:
+            send = member_of if what == "duplicates" else copy_of
+            yield from _framed(send(number, partition, tasks))
+
+
+def _passed(rows: Iterator[Row], step: Callable[[Iterable[Travelling]], Iterable[Travelling]]) -> Iterator[Row]:
+    return _framed(step(values(rows)))
 
 
 def _metadata(rows: Iterator[Row]) -> Iterator[Row]:

@@ -24,10 +24,18 @@ from kforensics.forensics.twice.content import paired
 from kforensics.forensics.twice.content_entries import ENTRY, Chunk, entries, hidden_intervals
 from kforensics.forensics.twice.duplicate_rows import DUPLICATE
 from kforensics.forensics.twice.written_twice import batch_duplicates_of, reading_of
-from kforensics.parsers.hash_columns import HashColumns
 from kforensics.parsers.kernels.choice import kernels_for
 
-__all__ = ["Recorded", "Suspects", "hashes_of", "into_records", "records_of", "repeated_of"]
+__all__ = [
+    "Recorded",
+    "Suspects",
+    "buckets_for",
+    "by_bucket",
+    "hashes_of",
+    "into_records",
+    "records_of",
+    "repeated_of",
+]
 
 # Bytes of log whose hashes come together, and the most buckets of a partition.
 BEHIND_A_BUCKET = 1 << 28
@@ -99,10 +107,11 @@ def hashes_of(address: Address, reading: Reading) -> Iterator[Travelling]:
     """
     segment, partition = reading.split.segment, reading.partition
     home, many = address.split_slot - segment, len(partition.segments)
-    buckets = _buckets(reading.size)
+    buckets = buckets_for(reading.size)
     try:
         for turn, (columns, _) in enumerate(looked_through(partition, Split(segment), workers=0)):
-            for bucket, hashes in _by_bucket(columns, buckets) if columns else ():
+            sorted_hashes = np.sort(columns.low) if columns else np.empty(0, "u8")
+            for bucket, hashes in by_bucket(sorted_hashes, sorted_hashes, buckets):
                 # Where they come from keeps what different segments send to one bucket apart.
                 place = Address(address.partition, home + bucket, segment, 0, bucket, turn)
                 yield place, Hashes(home, many, address.final_slot, hashes)
@@ -110,19 +119,25 @@ def hashes_of(address: Address, reading: Reading) -> Iterator[Travelling]:
         return
 
 
-def _buckets(size: int) -> int:
-    """Return into how many buckets the hashes of a partition of so many bytes go; a power of two."""
+def buckets_for(size: int) -> int:
+    """Return into how many buckets the hashes of so many bytes of log go; a power of two."""
     return min(1 << (size // BEHIND_A_BUCKET).bit_length(), MOST_BUCKETS)
 
 
-def _by_bucket(columns: HashColumns, buckets: int) -> Iterator[tuple[int, Records]]:
+def by_bucket(rows: Records, hashes: Records, buckets: int) -> Iterator[tuple[int, Records]]:
+    """Yield the numbers of buckets with the rows whose hashes belong there.
+
+    Args:
+        rows: any rows.
+        hashes: one for each of them, in ascending order.
+        buckets: how many there are, a power of two.
+    """
     bits = buckets.bit_length() - 1
-    hashes = np.sort(columns.low)
     numbers = (hashes >> np.uint64(HASH_BITS - bits)) if bits else np.zeros(len(hashes), "u8")
     starts = np.searchsorted(numbers, np.arange(buckets + 1, dtype="u8"))
     for bucket in range(buckets):
         if starts[bucket] < starts[bucket + 1]:
-            yield bucket, hashes[starts[bucket] : starts[bucket + 1]]
+            yield bucket, rows[starts[bucket] : starts[bucket + 1]]
 
 
 def repeated_of(arriving: Iterable[Travelling], readers: int) -> Iterator[Travelling]:
