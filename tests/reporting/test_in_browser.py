@@ -182,7 +182,7 @@ def test_without_scripts_the_findings_can_be_read(browser: Browser, report: Path
         text = shown.page.locator("body").inner_text()
         assert "The tables and charts need JavaScript" in text
         assert "CRITICAL: " in text
-        assert "Do: See to the transaction that holds it" in text
+        assert "Do: No coordinator waits for it" in text
         assert not shown.page.locator("button.copy").first.is_visible()
 
 

@@ -54,7 +54,7 @@ def test_the_worst_findings_have_evidence_and_remedy(page: str) -> None:
     text = "".join(seen(page).texts)
     at = text.index("lso-stuck")
     assert at < text.index("txn-late")
-    for words in ("The last stable offset is 3, 6 below the log end offset 9", "Do: See to the transaction"):
+    for words in ("The last stable offset is 3, 6 below the log end offset 9", "Do: No coordinator waits for it"):
         assert words in text[at:]
     for words in (
         "offsets3 to 8",
