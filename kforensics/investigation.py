@@ -8,6 +8,7 @@ from functools import cached_property
 
 from kforensics.dump_files import Outcome, find_files
 from kforensics.errors import InputError, UsageError
+from kforensics.forensics.across.ages import as_of_sentences
 from kforensics.forensics.across.membership import Clusters
 from kforensics.forensics.case import Case
 from kforensics.forensics.examine import examine
@@ -16,7 +17,6 @@ from kforensics.forensics.partition import Partition, partitions_of
 from kforensics.forensics.rules import Rules
 from kforensics.parsers.discover import FoundFile
 from kforensics.parsers.kernels.choice import Choice, kernels_for
-from kforensics.render.moments import moment
 
 __all__ = ["Examined", "Investigation", "investigate"]
 
@@ -82,7 +82,7 @@ def investigate(
         paths: files, partition folders, log directories or URIs; globs work.
         as_of_ms: time of evaluation; None for the newest modification time among the inputs, which is then said.
         say: told what cannot be looked into.
-        note: told as of when is judged, if that was not given.
+        note: told as of when is judged, if that was not given, and which copies are judged as of before.
         topics: only partitions of these, all if none is named.
 
     Raises:
@@ -97,9 +97,8 @@ def investigate(
         where = ", ".join(paths)
         raise UsageError(f"there is no log under {where}; name partition folders, log directories or .log files")
     newest = max((one.newest_mtime_ms for one in partitions if one.newest_mtime_ms is not None), default=0)
-    if as_of_ms is None and partitions:
-        note(
-            f"judged as of {moment(newest)} UTC, when the newest of these files was written; --as-of sets another time"
-        )
-    rules = Rules(newest if as_of_ms is None else as_of_ms)
+    rules = Rules(newest, is_assumed=True) if as_of_ms is None else Rules(as_of_ms)
+    if partitions:
+        for sentence in as_of_sentences(((one.place.log_dir, one.taken_ms) for one in partitions), rules):
+            note(sentence)
     return Investigation(tuple(files), tuple(partitions), rules, outcome.unreadable)

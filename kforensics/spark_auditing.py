@@ -32,7 +32,7 @@ from kforensics.version import __version__
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CHECKSUMS", "SparkRequest", "audited_on_spark", "planned"]
+__all__ = ["CHECKSUMS", "SparkRequest", "audited_on_spark", "planned", "rules_of"]
 
 CHECKSUMS = Table(
     "checksums",
@@ -144,6 +144,13 @@ def _as_workers_know(spark: SparkSession, paths: Sequence[str]) -> Sequence[str]
     return [path if is_uri(path) else str(Path(path).absolute()) for path in paths]
 
 
+def rules_of(plan: Plan, request: SparkRequest) -> Rules:
+    """Return limits and the time of evaluation."""
+    if request.as_of_ms is None:
+        return Rules(plan.newest_mtime_ms or 0, is_assumed=True)
+    return Rules(request.as_of_ms)
+
+
 def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> Report:
     """Judge all that is planned, write the evidence store, and return what is to be told.
 
@@ -152,17 +159,17 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
         EngineError: Spark breaks off; there is no store then.
     """
     stages = Stages()
-    as_of_ms = (plan.newest_mtime_ms or 0) if request.as_of_ms is None else request.as_of_ms
+    rules = rules_of(plan, request)
     sharing = Sharing(parallelism(spark), request.split_size, request.whole, request.few)
     with StagedStore(request.output) if request.output else nullcontext() as store:
-        sink = _Sink(store.staging if store else None, as_of_ms, request.checksums)
+        sink = _Sink(store.staging if store else None, rules.as_of_ms, request.checksums)
         with stages.stage("examine"), answering("the audit broke off"):
             clusters = Clusters.of_members(plan.members)
-            asked = Asked(Rules(as_of_ms), records=request.records, clusters=clusters)
+            asked = Asked(rules, records=request.records, clusters=clusters)
             outcome: _Outcome = loaded(audit(plan, asked, sink, sharing))
         if store:
             tables = {**STORED, CHECKSUMS.name: CHECKSUMS} if request.checksums else STORED
-            store.finish(outcome.parts, tables, _manifest(spark, plan, request, as_of_ms, stages))
+            store.finish(outcome.parts, tables, _manifest(spark, plan, request, rules.as_of_ms, stages))
     outcome.report.places = plan.unreadable
     return outcome.report
 

@@ -10,17 +10,18 @@ from typing import Any
 from kforensics.arguments import moment_ms
 from kforensics.auditing import without_secrets
 from kforensics.errors import UsageError
+from kforensics.forensics.across.ages import as_of_sentences
 from kforensics.forensics.spark.audit_job import Plan
 from kforensics.forensics.spark.session import session
 from kforensics.forensics.splits import SPLIT_SIZE
 from kforensics.parsers.source import is_uri
 from kforensics.question_command import Tally, say, severity_of
-from kforensics.render.moments import amount, moment
+from kforensics.render.moments import amount
 from kforensics.render.output import check_beside, open_output
 from kforensics.render.report import Report
 from kforensics.render.staged_store import check_free
 from kforensics.render.streams import TextSink
-from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned
+from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned, rules_of
 
 __all__ = ["run_spark_audit"]
 
@@ -38,11 +39,9 @@ def run_spark_audit(words: Mapping[str, Any]) -> int:
         plan = planned(spark, request)
         _say_unreadable(plan)
         report = audited_on_spark(spark, plan, request)
-    if request.as_of_ms is None and report.partitions and not words["quiet"]:
-        say(
-            f"judged as of {moment(report.as_of_ms)} UTC, when the newest of these files was written;"
-            " --as-of sets another time"
-        )
+    if report.partitions and not words["quiet"]:
+        for sentence in as_of_sentences(plan.taken, rules_of(plan, request)):
+            say(sentence)
     _write(report)
     if request.output and not words["quiet"]:
         say(f"the evidence of {amount(report.partitions, 'partition')} is in {request.output}")

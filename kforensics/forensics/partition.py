@@ -49,6 +49,8 @@ class LogDir:
         damaged: checkpoint files that cannot be read, or that Kafka would refuse, and why.
         clean_shutdown: whether the broker left the file that says so.
         cluster_id: from ``meta.properties``; None without that file, or if it names no cluster.
+        written_ms: when the newest checkpoint was written; None without one. A broker that runs writes that of the high
+            watermarks every five seconds, whatever happens (``ReplicaManager.checkpointHighWatermarks``).
     """
 
     path: str | None
@@ -56,6 +58,7 @@ class LogDir:
     damaged: Mapping[str, str] = field(default_factory=dict)
     clean_shutdown: bool = False
     cluster_id: str | None = None
+    written_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,15 @@ class Partition:
         files = (*self.segments, *self.transaction_indexes.values(), *self.snapshots.values())
         return max((found.mtime_ms for found in files if found.mtime_ms is not None), default=None)
 
+    @property
+    def taken_ms(self) -> int | None:
+        """When it was copied from a broker that was running, or crashed; None where that cannot be told.
+
+        Where the broker had been stopped in order nothing has come since, whenever it was copied.
+        """
+        written = None if self.log_dir.clean_shutdown else self.log_dir.written_ms
+        return written if written is None else max(written, self.newest_mtime_ms or written)
+
     def checkpoint(self, name: str) -> int | None:
         """Return the partition's offset in a checkpoint file of the log directory, None if it has none."""
         topic, partition = self.place.topic, self.place.partition
@@ -150,7 +162,7 @@ def _beside(log_dir: str) -> Iterator[FoundFile]:
 def _root_file(log_dir: str, path: str, kind: str) -> FoundFile | None:
     try:
         with open_source(path) as source:
-            return FoundFile(path, kind, source.size, log_dir=log_dir)
+            return FoundFile(path, kind, source.size, log_dir=log_dir, mtime_ms=source.mtime_ms)
     except InputMissingError:
         return None
     except InputError:
@@ -206,7 +218,12 @@ def _log_dir(path: str | None, files: list[FoundFile]) -> LogDir:
         except (ValueError, InputError) as error:
             damaged[name] = str(error)
     clean = any(found.kind == "clean-shutdown" for found in files)
-    return LogDir(path, checkpoints, damaged, clean, _cluster_id(files))
+    return LogDir(path, checkpoints, damaged, clean, _cluster_id(files), _written(files))
+
+
+def _written(files: Iterable[FoundFile]) -> int | None:
+    checkpoints = (found for found in files if found.kind == "offset-checkpoint" and found.state == "live")
+    return max((found.mtime_ms for found in checkpoints if found.mtime_ms is not None), default=None)
 
 
 def _cluster_id(files: Iterable[FoundFile]) -> str | None:

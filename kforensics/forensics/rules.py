@@ -15,6 +15,8 @@ class Rules:
 
     Attributes:
         as_of_ms: when the files were copied, as the user says or the newest of them tells; never the clock on the wall.
+        is_assumed: whether that is what the newest file tells. Then a copy of a running broker that was taken before is
+            judged as of that moment where it matters what may have come since.
         max_txn_timeout_ms: ``transaction.max.timeout.ms``.
         late_buffer_ms: how much longer a broker waits before it calls a transaction late.
         pid_expiry_ms: ``producer.id.expiration.ms``.
@@ -42,6 +44,7 @@ class Rules:
     aborted_share: float = 0.2
     aborted_least: int = 100
     new_producers_per_hour: int = 1_000
+    is_assumed: bool = False
 
     @property
     def late_ms(self) -> int:

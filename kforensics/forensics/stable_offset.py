@@ -12,6 +12,7 @@ import numpy as np
 
 from kforensics.forensics.case import Case
 from kforensics.forensics.replay.timeline import last_stable_offsets
+from kforensics.forensics.waiting import since
 from kforensics.parsers.batch_columns import NO_CONTROL
 from kforensics.parsers.batch_reader import batch_chunks
 from kforensics.parsers.kernels.choice import Choice, kernels_for
@@ -30,6 +31,7 @@ class StableOffset:
         lowest: the smallest it can be.
         at_checkpoint: the same at the high watermark of the checkpoint; None if there is none.
         holder: TRANSACTION record of the transaction that holds it back, None if none does.
+        silent_ms: how long ago that one's last batch was, None likewise.
         hidden_records: records of users from there up to the log end offset.
         hidden_bytes: bytes of the batches there.
     """
@@ -39,6 +41,7 @@ class StableOffset:
     lowest: int
     at_checkpoint: int | None
     holder: Any
+    silent_ms: int | None
     hidden_records: int
     hidden_bytes: int
 
@@ -65,6 +68,7 @@ def stable_offset(case: Case, high_watermark: int | None = None, kernels: Choice
     asked = [end] if checkpoint is None else [end, _within(case, checkpoint)]
     offsets, holders = last_stable_offsets(case.ledger, case.log_start_offset, np.array(asked))
     offset = int(offsets[0])
+    holder = holders[0] if holders["batches"][0] >= 0 else None
     known = case.exact_from is not None and end >= case.exact_from and not case.is_broken
     records, size = _behind(case, offset, kernels) if offset < case.log_end_offset else (0, 0)
     return StableOffset(
@@ -72,7 +76,8 @@ def stable_offset(case: Case, high_watermark: int | None = None, kernels: Choice
         last_stable_offset=offset,
         lowest=offset if known else min(offset, case.log_start_offset),
         at_checkpoint=None if checkpoint is None else int(offsets[1]),
-        holder=holders[0] if holders["batches"][0] >= 0 else None,
+        holder=holder,
+        silent_ms=None if holder is None else int(since(case, int(holder["last_timestamp"]))),
         hidden_records=records,
         hidden_bytes=size,
     )

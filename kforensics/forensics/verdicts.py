@@ -125,7 +125,7 @@ def lso_rows(case: Case, stable: StableOffset) -> Rows:
     if holder is not None:
         for name in ("producer_id", "producer_epoch", "first_offset", "last_timestamp"):
             columns[name] = int(holder[name])
-        columns["age_ms"] = case.rules.as_of_ms - int(holder["last_timestamp"])
+        columns["age_ms"] = stable.silent_ms
     return _rows(case.partition.place, "lso", 1, columns)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from kforensics.forensics.notes import Noticed, of_kind
 from kforensics.forensics.producer_past import NOTHING, last_before, markers_before
 from kforensics.forensics.replay.results import Records
 
-__all__ = ["SIGN", "Wait", "signs_of_hanging", "silence_of"]
+__all__ = ["SIGN", "Wait", "signs_of_hanging", "silence_of", "since"]
 
 BEYOND = np.iinfo("i8").max
 SIGN = np.dtype(
@@ -60,6 +61,24 @@ class Wait:
         return f"{self.ended} ended and {self.open} other open transactions wait behind it"
 
 
+def since(case: Case, timestamps: Any) -> Any:
+    """Return how long ago something was, as far as the copy of a partition can know of silence.
+
+    A copy that was taken before the time of evaluation does not know what came since. But where the user says as of
+    when to judge, nothing has.
+
+    Args:
+        case: the partition.
+        timestamps: a time in ms, or several.
+    """
+    rules, taken = case.rules, case.partition.taken_ms
+    ages = rules.as_of_ms - timestamps
+    if not rules.is_assumed or taken is None or taken >= rules.as_of_ms:
+        return ages
+    # A file may have been written to between the look at its time and the copying of its bytes.
+    return np.minimum(ages, np.maximum(taken - timestamps, 0))
+
+
 def silence_of(case: Case, found: Records) -> tuple[Records, Records]:
     """Return for how long each transaction has had no batch, and whether a marker before its last one tells that.
 
@@ -69,7 +88,7 @@ def silence_of(case: Case, found: Records) -> tuple[Records, Records]:
     own = np.where(found["last_timestamp"] > 0, found["last_timestamp"], case.rules.as_of_ms)
     told = marker_times(case, found["last_offset"])
     implied = told > own + case.rules.clock_skew_ms
-    return case.rules.as_of_ms - np.where(implied, told, own), implied
+    return since(case, np.where(implied, told, own)), implied
 
 
 def signs_of_hanging(case: Case, transactions: Records) -> Records:

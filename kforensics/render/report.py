@@ -53,12 +53,13 @@ class _Held:
     offset: int
     end: int
     holder: Any
+    silent_ms: int
     hidden_records: int
 
     @property
     def rank(self) -> tuple[Any, ...]:
         """The longest silent first."""
-        return int(self.holder["last_timestamp"]), order_of(self.place, self.folder)
+        return -self.silent_ms, int(self.holder["last_timestamp"]), order_of(self.place, self.folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,7 @@ class Report:
         yield ""
         yield "Who holds the last stable offset, the longest silent first"
         for held in self._held:
-            yield from _holding(self._where(held.place, held.folder), held, self.as_of_ms)
+            yield from _holding(self._where(held.place, held.folder), held)
 
     def _where(self, place: Place, folder: str) -> str:
         """Return how to name a partition; where there are several log directories, their names may be alike."""
@@ -219,7 +220,8 @@ def _holding_back(judgement: Judgement) -> Iterator[_Held]:
     stable, end = judgement.stable, judgement.log_end_offset
     if stable is not None and stable.holder is not None and end is not None:
         offset = stable.last_stable_offset
-        yield _Held(judgement.place, judgement.folder, offset, end, stable.holder, stable.hidden_records)
+        silent = stable.silent_ms or 0
+        yield _Held(judgement.place, judgement.folder, offset, end, stable.holder, silent, stable.hidden_records)
 
 
 def _told(where: str, place: Place, found: Finding) -> Iterator[str]:
@@ -229,13 +231,13 @@ def _told(where: str, place: Place, found: Finding) -> Iterator[str]:
         yield f"            do: {printable(what)}"
 
 
-def _holding(where: str, held: _Held, as_of_ms: int) -> Iterator[str]:
+def _holding(where: str, held: _Held) -> Iterator[str]:
     holder = held.holder
     written = int(holder["last_timestamp"])
     who = f"producer {holder['producer_id']}, epoch {holder['producer_epoch']}"
     yield f"  {where}: {held.offset} of {held.end}, held by {who}"
     yield (
-        f"    open from offset {holder['first_offset']}, silent for {duration(as_of_ms - written)}"
+        f"    open from offset {holder['first_offset']}, silent for {duration(held.silent_ms)}"
         f" (since {moment(written)} UTC), hides {amount(held.hidden_records, 'record')}"
     )
 

@@ -20,6 +20,7 @@ from kforensics.errors import InputError, UsageError
 from kforensics.render.staged_store import StagedStore
 from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned
 from tests.command import DAMAGED, SAMPLES, Ended, run, sentence
+from tests.forensics.events import NOW
 from tests.forensics.forge import forge
 from tests.spark.audits import AS_OF_MS, stored
 
@@ -145,6 +146,23 @@ def test_a_segment_that_vanishes_before_it_is_read_is_told_of(
     assert last.name in verdicts[0]
     assert not any("'gone'" in row for name in ("findings", "lso", "transactions", "damage") for row in tables[name])
     assert any("'good'" in row for row in tables["lso"])
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_copies_taken_one_after_the_other_are_judged_as_in_process(tmp_path: Path) -> None:
+    """Each as of when it was taken, where the user does not say as of when."""
+    for broker, hours in (("broker-1", 0), ("broker-2", 1)):
+        forge(tmp_path / "logs" / broker, "D 1 0 0-4 @0-4 T; plain @5", topic=broker, clean_shutdown=False)
+        for file in (tmp_path / "logs" / broker).rglob("*"):
+            os.utime(file, ns=((NOW + 60_000 + 3_600_000 * hours) * 1_000_000,) * 2)
+    here = run("audit", "--output", tmp_path / "here", tmp_path / "logs")
+    there = run("audit", "--engine", "spark", "--output", tmp_path / "there", tmp_path / "logs")
+    assert there.lines == here.lines
+    assert there.err.replace(str(tmp_path / "there"), str(tmp_path / "here")) == here.err
+    assert f"{tmp_path / 'logs' / 'broker-1'} is from 1:00:00 before" in here.err
+    assert here.text.count("lso-stuck in broker-") == 1
+    assert stored(tmp_path / "there") == stored(tmp_path / "here")
 
 
 @pytest.mark.spark

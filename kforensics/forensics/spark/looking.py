@@ -27,6 +27,7 @@ PLANNED = pa.schema(
         ("segments", pa.int32()),
         ("largest", pa.int64()),
         ("mtime_ms", pa.int64()),
+        ("taken_ms", pa.int64()),
         ("member", pa.binary()),
         ("payload", pa.binary()),
     ]
@@ -95,12 +96,12 @@ def looked(number: int, item: Sequence[Found], topics: Sequence[str]) -> Iterato
 
 
 def _row(kind: str, number: int, value: Any) -> Looked:
-    return kind, number, 0, 0, 0, None, None, packed(value)
+    return kind, number, 0, 0, 0, None, None, None, packed(value)
 
 
 def _partition_row(number: int, partition: Partition) -> Looked:
     sizes = [segment.size for segment in partition.segments]
-    costs = sum(sizes), len(sizes), max(sizes), partition.newest_mtime_ms
+    costs = sum(sizes), len(sizes), max(sizes), partition.newest_mtime_ms, partition.taken_ms
     return PARTITION, number, *costs, packed(Member.of(partition)), packed(partition)
 
 
