@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from kforensics.forensics.spark.looking import PARTITION, PLANNED
 from kforensics.forensics.spark.splitting import Shared, Travelling, apart, pieces_of
 from kforensics.forensics.spark.travel import SCHEMA, Row, framed, loaded, packed
 from kforensics.forensics.stretch import Stretch
-from kforensics.parsers.batch_columns import COMMIT, NO_CONTROL, BatchColumns
+from kforensics.parsers.batch_columns import COMMIT, NO_CONTROL, BatchColumns, columns_dtype
 from kforensics.parsers.discover import FoundFile
 from kforensics.parsers.log_rows import Place
 
@@ -108,8 +108,16 @@ def _planned(rows: Iterable[Row], made: Made) -> Iterator[Row]:
     size = made.segments * made.segment_bytes
     for (number,) in rows:
         partition = made.partition(number)
-        sizes = size, made.segments, made.segment_bytes, 0
-        yield PARTITION, number, *sizes, packed(Member.of(partition)), packed(partition)
+        known = {
+            "kind": PARTITION,
+            "number": number,
+            "size": size,
+            "segments": made.segments,
+            "largest": made.segment_bytes,
+            "member": packed(Member.of(partition)),
+            "payload": packed(partition),
+        }
+        yield tuple(known.get(name) for name in PLANNED.names)
 
 
 def summary_rows(rows: Iterable[Row], made: Made) -> Iterator[Row]:
@@ -143,35 +151,24 @@ def _batches(producers: int, segment: int) -> BatchColumns:
     is_marker = index < producers
     offset = index + segment * len(index)
     sequence = np.where(is_marker, -1, segment)
-    attributes = np.where(is_marker, _TRANSACTIONAL | _CONTROL, _TRANSACTIONAL)
-    return BatchColumns.of_rows(
-        (
-            segment,
-            100 * at,
-            100,
-            first,
-            first,
-            1,
-            2,
-            0,
-            bits,
-            True,
-            first,
-            at % producers,
-            0,
-            base,
-            base,
-            control,
-            epoch,
-            True,
-        )
-        for at, first, bits, base, control, epoch in zip(
-            index.tolist(),
-            offset.tolist(),
-            attributes.tolist(),
-            sequence.tolist(),
-            np.where(is_marker, COMMIT, NO_CONTROL).tolist(),
-            np.where(is_marker, 0, -1).tolist(),
-            strict=True,
-        )
-    )
+    columns: dict[str, Any] = {
+        "segment": segment,
+        "position": 100 * index,
+        "size": 100,
+        "base_offset": offset,
+        "last_offset": offset,
+        "count": 1,
+        "magic": 2,
+        "leader_epoch": 0,
+        "attributes": np.where(is_marker, _TRANSACTIONAL | _CONTROL, _TRANSACTIONAL),
+        "crc_valid": True,
+        "max_timestamp": offset,
+        "producer_id": index % producers,
+        "producer_epoch": 0,
+        "base_sequence": sequence,
+        "last_sequence": sequence,
+        "control": np.where(is_marker, COMMIT, NO_CONTROL),
+        "coordinator_epoch": np.where(is_marker, 0, -1),
+        "exact": True,
+    }
+    return BatchColumns(**{name: np.full(len(index), one, columns_dtype(name)) for name, one in columns.items()})

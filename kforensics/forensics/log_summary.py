@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from kforensics.forensics.notes import NOTE, together
+from kforensics.forensics.portable import Portable
+from kforensics.forensics.replay.record_arrays import copied, joined_records
 from kforensics.forensics.replay.results import Records
 from kforensics.forensics.rules import Rules
 from kforensics.parsers.batch_columns import NO_CONTROL, SHELL, BatchColumns, joined
@@ -39,6 +41,7 @@ EPOCH = np.dtype(
 MARK = np.dtype(
     [("segment", "i4"), ("position", "i8"), ("base_offset", "i8"), ("records_before", "i8"), ("bytes_before", "i8")]
 )
+FIRST, LAST = np.array([0]), np.array([-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class Noter:
 
 
 @dataclass(frozen=True, slots=True)
-class LogSummary:
+class LogSummary(Portable):
     """All batches of a part of a partition, together.
 
     Attributes:
@@ -122,10 +125,11 @@ def log_summary(batches: BatchColumns, rules: Rules, noters: Sequence[Noter]) ->
     holes = after.base_offset - before.last_offset - 1
     holes[~after.exact] = 0
     return LogSummary(
-        first=_alone(batches[:1]),
-        last=_alone(batches[-1:]),
-        first_marker=_alone(markers[:1]),
-        last_marker=_alone(markers[-1:]),
+        # By indexes, not slices: a copy does not keep the chunk in memory.
+        first=batches[FIRST],
+        last=batches[LAST],
+        first_marker=markers[FIRST[: len(markers)]],
+        last_marker=markers[LAST[: len(markers)]],
         batches=len(batches),
         records=int(batches.count[~is_control].sum()),
         bytes=int(batches.size.sum()),
@@ -139,22 +143,23 @@ def log_summary(batches: BatchColumns, rules: Rules, noters: Sequence[Noter]) ->
         segments=_segment(batches),
         epochs=_epochs(batches),
         marks=np.array([(batches.segment[0], batches.position[0], batches.base_offset[0], 0, 0)], MARK),
-        notes=together(_notes(batches, markers, rules, noters)),
+        notes=together(_notes(batches, (before, after), markers, rules, noters)),
     )
 
 
-def _alone(batches: BatchColumns) -> BatchColumns:
-    """Return batches that do not keep the chunk they are from in memory."""
-    return batches[np.arange(len(batches))]
-
-
-def _notes(batches: BatchColumns, markers: BatchColumns, rules: Rules, noters: Sequence[Noter]) -> list[Records]:
+def _notes(
+    batches: BatchColumns,
+    neighbours: tuple[BatchColumns, BatchColumns],
+    markers: BatchColumns,
+    rules: Rules,
+    noters: Sequence[Noter],
+) -> list[Records]:
     notes: list[Records] = []
     for noter in noters:
         if noter.batches:
             notes.extend(noter.batches(batches, rules))
         if noter.neighbours:
-            notes.extend(noter.neighbours(batches[:-1], batches[1:], rules))
+            notes.extend(noter.neighbours(*neighbours, rules))
         if noter.markers and len(markers) > 1:
             notes.extend(noter.markers(markers[:-1], markers[1:], rules))
     return notes
@@ -240,7 +245,7 @@ def merged_logs(left: LogSummary, right: LogSummary, rules: Rules, noters: Seque
         + int(hole > 0 and new_segment),
         segments=_merged_segments(left.segments, right.segments),
         epochs=_merged_epochs(left.epochs, right.epochs),
-        marks=np.concatenate([left.marks, marks]),
+        marks=joined_records([left.marks, marks]),
         notes=together([left.notes, *_seam_notes(left, right, rules, noters), right.notes]),
         damage=left.damage + right.damage,
     )
@@ -258,8 +263,8 @@ def _seam_notes(left: LogSummary, right: LogSummary, rules: Rules, noters: Seque
 
 def _merged_segments(left: Records, right: Records) -> Records:
     if left["segment"][-1] != right["segment"][0]:
-        return np.concatenate([left, right])
-    both = np.concatenate([left, right[1:]])
+        return joined_records([left, right])
+    both = copied(joined_records([left, right[1:]]))
     seam, after = both[len(left) - 1], right[0]
     for name in ("last_offset", "end"):
         seam[name] = after[name]
@@ -271,7 +276,7 @@ def _merged_segments(left: Records, right: Records) -> Records:
 
 def _merged_epochs(left: Records, right: Records) -> Records:
     if not len(left) or not len(right) or left["leader_epoch"][-1] != right["leader_epoch"][0]:
-        return np.concatenate([left, right])
-    both = np.concatenate([left, right[1:]])
+        return joined_records([left, right])
+    both = copied(joined_records([left, right[1:]]))
     both[len(left) - 1]["last_offset"] = right["last_offset"][0]
     return both

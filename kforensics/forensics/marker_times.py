@@ -59,10 +59,12 @@ def newest_marker_times(case: Case, offsets: Records, latest_ms: int) -> Records
 
 def _times_before(case: Case, offsets: Records, told: Callable[[int, Records], Records]) -> Records:
     """Return what is told at the last marker below each offset, of what was told before and of the markers' times."""
+    if not len(offsets):
+        return np.zeros(0, "i8")
     order = np.argsort(offsets)
     asked, times, before = offsets[order], np.full(len(offsets), NO_TIME), NO_TIME
     done = 0
-    for closed, empty in marker_ranges(case) if len(offsets) else ():
+    for closed, empty in marker_ranges(case):
         places, moments = _moments(closed, empty)
         if len(places):
             known = np.append(before, told(before, moments))

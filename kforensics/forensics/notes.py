@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kforensics.forensics.replay.record_arrays import joined_records, picked
 from kforensics.forensics.replay.results import Records
 from kforensics.parsers.batch_columns import BatchColumns
 
@@ -100,16 +101,16 @@ def together(notes: Sequence[Records]) -> Records:
     tallied = whole["kind"] >= FIRST_TALLIED
     if not tallied.any():
         return whole
-    return np.concatenate([whole[~tallied], _tally(whole[tallied])])
+    return joined_records([picked(whole, ~tallied), _tally(picked(whole, tallied))])
 
 
 def _tally(notes: Records) -> Records:
     order = np.lexsort((np.arange(len(notes)), notes["producer_id"], notes["kind"]))
-    notes = notes[order]
+    notes = picked(notes, order)
     new = np.ones(len(notes), bool)
     new[1:] = (notes["kind"][1:] != notes["kind"][:-1]) | (notes["producer_id"][1:] != notes["producer_id"][:-1])
     starts = np.flatnonzero(new)
-    totals = notes[starts].copy()
+    totals = picked(notes, starts)
     totals["count"] = np.add.reduceat(notes["count"], starts)
     totals["amount"] = np.maximum.reduceat(notes["amount"], starts)
     totals["last_offset"] = np.maximum.reduceat(notes["last_offset"], starts)
@@ -118,5 +119,7 @@ def _tally(notes: Records) -> Records:
 
 def of_kind(notes: Records, kind: Noticed) -> Records:
     """Return the notes of one kind, in the order of the log."""
+    if not len(notes):  # as in most of very many small logs
+        return notes
     found: Records = notes[notes["kind"] == kind]
     return found.take(np.argsort(found["first_offset"], kind="stable"))

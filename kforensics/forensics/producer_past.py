@@ -76,8 +76,10 @@ def markers_before(case: Case, producer_ids: Records, offsets: Records) -> Recor
         MARKER records, with NOTHING in all fields where there is none.
     """
     found = np.full(len(producer_ids), NOTHING, MARKER)
+    if not len(found):
+        return found
     events = _ByProducer(producer_ids)
-    for closed, empty in marker_ranges(case) if len(found) else ():
+    for closed, empty in marker_ranges(case):
         markers = _markers(*(one.compress(np.isin(one["producer_id"], events.ids)) for one in (closed, empty)))
         asked = events.of(markers["producer_id"])
         at = last_before(markers["producer_id"], markers["marker_offset"], producer_ids[asked], offsets[asked])
@@ -161,12 +163,14 @@ def last_before(past_ids: Records, past_offsets: Records, producer_ids: Records,
         producer_ids: of the events asked about.
         offsets: theirs.
     """
+    if not len(past_ids) or not len(producer_ids):
+        return np.full(len(producer_ids), NOTHING, "i8")
     is_past = np.repeat([True, False], [len(past_ids), len(producer_ids)])
     ids = np.concatenate([past_ids, producer_ids])
     # At the same offset the one asked about goes first, so that it does not find the other.
     order = np.lexsort((is_past, np.concatenate([past_offsets, offsets]), ids))
     places = np.arange(len(order))
-    latest = np.maximum.accumulate(np.where(is_past[order], places, NOTHING)) if len(order) else places
+    latest = np.maximum.accumulate(np.where(is_past[order], places, NOTHING))
     before = np.where((latest >= 0) & (ids[order[latest]] == ids[order]), order[latest], NOTHING)
     found = np.empty(len(order), "i8")
     found[order] = before
@@ -212,6 +216,8 @@ def is_expired(case: Case, anomalies: Records) -> Records:
     timestamp of the marker in front of it, and probably not before its own. A producer with an open transaction is
     never forgotten.
     """
+    if not len(anomalies):
+        return np.zeros(0, bool)
     before, here = anomalies["previous_timestamp"], anomalies["first_offset"]
     appended = np.maximum(anomalies["timestamp"], marker_times(case, here))
     silent = (appended - before >= case.rules.pid_expiry_ms) | (before == NOTHING)

@@ -13,6 +13,7 @@ import numpy as np
 from kforensics.forensics.beside.index_evidence import NO_EVIDENCE, IndexEvidence, IndexWatch
 from kforensics.forensics.log_summary import LogSummary, Noter, log_summary, merged_logs
 from kforensics.forensics.partition import Partition
+from kforensics.forensics.portable import Portable
 from kforensics.forensics.replay.summary import Folding, Rows, Summary, summarise
 from kforensics.forensics.rules import Rules
 from kforensics.parsers.batch_columns import BatchColumns
@@ -76,7 +77,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Portable):
     """What a stretch of the log says.
 
     Attributes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -44,6 +45,8 @@ _DTYPES = {
     "coordinator_epoch": "i4",
     "exact": "?",
 }
+_ALL = attrgetter(*_DTYPES)
+_RECORD = np.dtype([*_DTYPES.items()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +101,26 @@ class BatchColumns:
 
     def __getitem__(self, which: Any) -> BatchColumns:
         """Return some of the batches: by slice, mask or array of indexes."""
-        return BatchColumns(*(getattr(self, name)[which] for name in _DTYPES))
+        return BatchColumns(*[column[which] for column in _ALL(self)])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As the bytes of records: of the first and the last batch of a split, eighteen arrays take pickle the longest.
+        records = np.empty(len(self), _RECORD)
+        for name, column in zip(_DTYPES, _ALL(self), strict=True):
+            records[name] = column
+        return _of_bytes, (records.tobytes(),)
 
     @classmethod
     def of_rows(cls, rows: Iterable[Sequence[Any]]) -> BatchColumns:
         """Return rows, whose values come in the order of the fields, as columns."""
         table = list(zip(*rows, strict=True)) or [()] * len(_DTYPES)
         return cls(*(np.array(column, kind) for column, kind in zip(table, _DTYPES.values(), strict=True)))
+
+
+def _of_bytes(data: bytes) -> BatchColumns:
+    # Arrays over bytes, and not over a bytearray, could not be written to.
+    records = np.frombuffer(bytearray(data), _RECORD) if data else np.empty(0, _RECORD)
+    return BatchColumns(*[records[name] for name in _DTYPES])
 
 
 def columns_dtype(name: str) -> np.dtype[Any]:

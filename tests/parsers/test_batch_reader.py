@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -108,3 +109,14 @@ def test_no_batches_are_columns_too(tmp_path: Path) -> None:
     found, damage = _read(empty, no_kernels)
     assert (len(found), damage) == (0, [])
     assert [len(getattr(found, field.name)) for field in fields(BatchColumns)] == [0] * len(fields(BatchColumns))
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_what_was_pickled_is_the_same_and_can_be_written_to(count: int) -> None:
+    (path,) = SAMPLES.glob("transactions-v2/broker-1/segments-0/00000000000000000000.log")
+    some = _read(path, no_kernels)[0][:count]
+    arrived = pickle.loads(pickle.dumps(some))  # noqa: S301  # it was made in the line above
+    assert len(arrived) == count
+    _assert_same(some, arrived)
+    arrived.segment[:] = 9
+    assert set(some.segment.tolist()) <= {7}

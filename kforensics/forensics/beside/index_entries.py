@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from kforensics.errors import InputError
+from kforensics.forensics.portable import Portable
+from kforensics.forensics.replay.record_arrays import joined_records
 from kforensics.forensics.replay.results import Records
 from kforensics.parsers.derived import Fixed
 from kforensics.parsers.discover import FoundFile
@@ -64,7 +66,7 @@ def _numbers() -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexEntries:
+class IndexEntries(Portable):
     """The entries of an index that are not zeros.
 
     Attributes:
@@ -109,6 +111,8 @@ class IndexEntries:
             found: what there is instead of the entry's value.
         """
         rows = np.empty(int(struck.sum()), FAULT)
+        if not len(rows):
+            return rows
         rows["segment"], rows["is_time"], rows["found"] = segment, is_time, found
         rows["fault"] = faults[struck] if isinstance(faults, np.ndarray) else faults
         for name in ("position", "offset", "value"):
@@ -175,6 +179,8 @@ def _entries(found: FoundFile | None, reading: _Reading) -> IndexEntries:
 
 
 def _read(source: Source, base_offset: int, reading: _Reading) -> IndexEntries:
+    if not source.size:  # as beside most of very many small segments
+        return IndexEntries(is_there=True)
     size = reading.layout.size
     tables, slots, whole = _used(source, reading)
     offsets = base_offset + tables[RELATIVE].astype(np.int64)
@@ -192,7 +198,7 @@ def _read(source: Source, base_offset: int, reading: _Reading) -> IndexEntries:
     kinds = np.where(below, Fault.BELOW_BASE, Fault.NOT_ASCENDING)
     of_entries = entries.rows(below | falls, kinds, reading.segment, is_time=reading.is_time)
     of_file = np.array(_file_faults(source.size, slots, whole, reading), FAULT)
-    return replace(entries, faults=np.concatenate([of_file, of_entries]))
+    return replace(entries, faults=joined_records([of_file, of_entries]))
 
 
 def _ascend(numbers: Any) -> bool:

@@ -22,6 +22,8 @@ from kforensics.forensics.beside.index_entries import (
 from kforensics.forensics.beside.offset_index_evidence import offset_index_faults, offset_index_marks
 from kforensics.forensics.beside.time_index_evidence import seen, time_index_faults, time_index_marks
 from kforensics.forensics.partition import Partition
+from kforensics.forensics.portable import Portable
+from kforensics.forensics.replay.record_arrays import joined_records
 from kforensics.forensics.replay.results import NO_TIME, Records
 from kforensics.parsers.batch_columns import BatchColumns
 from kforensics.parsers.discover import FoundFile
@@ -54,7 +56,7 @@ NO_ENTRIES = IndexEntries()
 
 
 @dataclass(frozen=True, slots=True)
-class _Segment:
+class _Segment(Portable):
     """What has been seen of one segment.
 
     Attributes:
@@ -130,7 +132,7 @@ class _Segment:
         times = time_index_faults(
             self.times, self.time_marks, self.number, self.largest, is_closed=self.is_closed, is_whole=is_whole
         )
-        return self.offsets.faults, misfits, np.concatenate([self.times.faults, times])
+        return self.offsets.faults, misfits, joined_records([self.times.faults, times])
 
 
 # Splits of a segment come one after the other, and each wants its indexes.
@@ -145,7 +147,7 @@ def _unseen(
 
 
 @dataclass(frozen=True, slots=True)
-class IndexEvidence:
+class IndexEvidence(Portable):
     """What a part of a partition's log says of its indexes.
 
     Attributes:
@@ -206,12 +208,14 @@ def _weighed(segment: _Segment) -> Weighed:
 def _together(parts: Iterable[Weighed]) -> Weighed:
     """Return faults of several parts by family and in order, the first MOST of each, and how many there are."""
     parts = list(parts)
-    faults = [np.concatenate([part[0][family] for part in parts]) for family in range(FAMILIES)]
+    faults = [joined_records([part[0][family] for part in parts]) for family in range(FAMILIES)]
     counts = [sum(part[1][family] for part in parts) for family in range(FAMILIES)]
     return tuple(_first(rows) for rows in faults), tuple(counts)
 
 
 def _first(rows: Records) -> Records:
+    if len(rows) < 2:  # as in nearly all partitions, of which there may be very many
+        return rows
     order = np.lexsort((rows["fault"], rows["position"], rows["segment"]))
     first: Records = rows[order[:MOST]]
     return first

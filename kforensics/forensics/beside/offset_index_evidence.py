@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.beside.index_entries import Fault, IndexEntries
+from kforensics.forensics.beside.index_entries import FAULT, Fault, IndexEntries
+from kforensics.forensics.replay.record_arrays import joined_records
 from kforensics.forensics.replay.results import Records
 from kforensics.parsers.batch_columns import BatchColumns
 
@@ -93,6 +94,8 @@ def offset_index_faults(entries: IndexEntries, marks: Any, segment: int, end: in
         end: position behind its last batch.
         is_whole: whether batches cover the log up to there. Where they do not, an entry may speak of what is lost.
     """
+    if not len(entries):
+        return np.empty(0, FAULT)
 
     def has(mark: int) -> Any:
         return (marks & mark) != 0
@@ -104,7 +107,7 @@ def offset_index_faults(entries: IndexEntries, marks: Any, segment: int, end: in
     nameless = begins & ~reached & ~has(FIRST | LAST | THINNED) & (has(WITHIN) | is_whole)
     struck = entries.is_sound & (astray | reached | nameless)
     kinds = np.select([astray, reached], [Fault.NO_BATCH_BEGINS, Fault.OFFSET_BEFORE_POSITION], Fault.NO_BATCH_ENDS)
-    return np.concatenate(
+    return joined_records(
         [
             entries.rows(entries.is_sound & beyond, Fault.BEYOND_LOG, segment, is_time=False, found=end),
             entries.rows(struck, kinds, segment, is_time=False),

@@ -130,6 +130,8 @@ def differences(case: Case, offset: int, stored: Records, now_ms: int, link: Lin
     replayed = case.producers_at[offset]
     pairs = paired_producers(stored, replayed)
     pairs = pairs[_differ(pairs, COLUMNS) | (pairs["is_stored"] != pairs["is_expected"])]
+    if not len(pairs):
+        return Differences(pairs, pairs, pairs, pairs, pairs)
     below = cleaned_below(case)
     judge = _Judge(case, offset, pairs, below, np.full(len(pairs), below > 0))
     judge = replace(judge, may_be_cleaned=judge.may_be_cleaned & ~_breaks(link, judge, stored, replayed))

@@ -68,13 +68,15 @@ def time_index_faults(  # noqa: PLR0913  # what is known of a segment
         is_closed: whether it is not the last one: closing a segment adds its largest timestamp.
         is_whole: whether batches cover the log. Where they do not, an entry may speak of what is lost.
     """
+    if not entries.is_there:
+        return np.empty(0, FAULT)
     same, larger = (marks & SAME) != 0, (marks & LARGER) != 0
     other = ~same & ((marks & OTHER) != 0)
     astray = ~same & ~other & is_whole
     struck = entries.is_sound & (other | astray | larger)
     kinds = np.select([astray, other], [Fault.OFFSET_NOT_IN_LOG, Fault.OTHER_TIMESTAMP], Fault.LARGER_BEFORE)
     rows = entries.rows(struck, kinds, segment, is_time=True)
-    if is_closed and is_whole and entries.is_there and not struck[-1:].any():
+    if is_closed and is_whole and not struck[-1:].any():
         rows = np.append(rows, _at_end(entries, segment, largest))
     return rows
 

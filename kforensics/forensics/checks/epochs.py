@@ -135,6 +135,8 @@ def _fall_before(case: Case, bumps: Records) -> Records:
 
     The replay takes over an epoch that falls; the producer that is still there then seems to raise it.
     """
+    if not len(bumps):
+        return np.zeros(0, str)
     falls = anomalies_of(case, Anomaly.EPOCH_REGRESSED, Anomaly.MARKER_EPOCH_REGRESSED)
     at = last_before(falls["producer_id"], falls["first_offset"], bumps["producer_id"], bumps["first_offset"])
     fall = np.concatenate([falls, np.full(1, NOTHING, falls.dtype)])[at]
@@ -196,6 +198,8 @@ def _last_epoch(case: Case, row: Row) -> Finding:
 def _mixed(case: Case) -> Records:
     """Return where producers changed their mode, but for what is worse: inside a transaction."""
     found = anomalies_of(case, Anomaly.PID_MIXED_MODES)
+    if not len(found):
+        return found
     inside = anomalies_of(case, Anomaly.TXN_NONTXN_INSIDE)
     return found.compress(~np.isin(found["first_offset"], inside["first_offset"]))
 

@@ -142,6 +142,8 @@ def _behind_clock(case: Case, clock: Clock, told: Any) -> tuple[Records, Any]:
     is_plain &= (producers["last_sequence"] >= 0) & (producers["last_timestamp"] != NO_TIMESTAMP)
     is_plain &= (producers["last_offset"] >= case.strict_from) & ~np.isin(producers["producer_id"], told)
     plain = np.flatnonzero(is_plain)
+    if not len(plain):
+        return producers[:0], plain
     broker_time = clock(case, producers["last_offset"][plain])
     age = np.maximum(broker_time, 0) - np.maximum(producers["last_timestamp"][plain], FAR_PAST)
     late = (broker_time >= 0) & (age > case.rules.pid_expiry_ms)

@@ -98,6 +98,8 @@ def _step_back(case: Case, gaps: Records) -> Records:
     After a batch that stands in the log for the second time the replay expects what followed its first copy, and the
     producer goes on where it really was.
     """
+    if not len(gaps):
+        return np.zeros(0, str)
     back = anomalies_of(case, Anomaly.SEQ_OVERLAP, Anomaly.SEQ_DUPLICATE_BATCH)
     at = last_before(back["producer_id"], back["first_offset"], gaps["producer_id"], gaps["first_offset"])
     before = np.concatenate([back, np.full(1, NOTHING, back.dtype)])[at]

@@ -114,6 +114,8 @@ NOTER = Noter(batches=_of_batches, neighbours=_of_neighbours)
 
 def findings(case: Case) -> Iterator[Finding]:
     """Yield what is wrong with the offsets, counts and attributes of batches."""
+    if not len(case.log.notes):
+        return
     notes = case.log.notes[np.isin(case.log.notes["kind"], PAIRS)]
     notes = notes[np.argsort(places(notes), kind="stable")]
     notes = notes[~(_are_explained(notes) | _are_excused(case, notes))]

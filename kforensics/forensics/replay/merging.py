@@ -68,6 +68,9 @@ def merge_blocks(left: list[Summary], right: list[Summary], size: int = BLOCK) -
         right: those of the stretch behind it.
         size: producers of a new block, about; none has more than twice as many.
     """
+    if len(left) == len(right) == 1 and len(left[0].producers) + len(right[0].producers) <= size:
+        block, certain = merge(left.pop(), right.pop())
+        return [block], certain
     rows: list[Rows] = []
     cut = cells(taken(left, size), taken(right, size))
     blocks = list(_blocks(_merged_cells(cut, rows), size))

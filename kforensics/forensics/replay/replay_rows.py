@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from kforensics.forensics.portable import Portable
 from kforensics.forensics.replay.record_arrays import joined_records, picked
 from kforensics.forensics.replay.results import ANOMALY, EMPTY_MARKER, TRANSACTION, Records
 
@@ -16,7 +17,7 @@ NO_TRANSACTIONS, NO_EMPTY_MARKERS, NO_ANOMALIES = (np.zeros(0, each) for each in
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Portable):
     """What is certain and will not be looked at again; the order means nothing until ``in_order``.
 
     Attributes:

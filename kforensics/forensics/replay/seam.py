@@ -157,7 +157,7 @@ class Seam:
         self, kind: Anomaly, where: Records, event: str, neighbour: Records, amount: Records | int = 0
     ) -> Records:
         """Return ANOMALY records of events behind the seam where a mask holds, which is seldom."""
-        at = np.flatnonzero(where)
+        (at,) = where.nonzero()
         if not len(at):
             return NO_ROWS
         counted = amount if isinstance(amount, int) else amount[at]
@@ -251,5 +251,6 @@ def twins(pending: Records, left: Records) -> tuple[Records, Records]:
 
 
 def _take(found: Records, right: Records, where: Records, *names: str) -> None:
-    for name in names:
-        placed(found[name], where, picked(right[name], where))
+    (at,) = where.nonzero()
+    for name in names if len(at) else ():
+        placed(found[name], at, picked(right[name], at))

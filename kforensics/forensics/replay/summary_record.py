@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from kforensics.forensics.portable import Portable
 from kforensics.forensics.replay.record_arrays import are_same, picked
 from kforensics.forensics.replay.results import ANOMALY, RECENT_BATCH, RECENT_BATCHES, Records
 
@@ -88,7 +89,7 @@ PENDING = np.dtype(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Summary:
+class Summary(Portable):
     """A stretch of a partition's log, as far as the stretches beside it need to know.
 
     Attributes:

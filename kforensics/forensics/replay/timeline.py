@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from kforensics.forensics.ledger import Ledger, Span
-from kforensics.forensics.replay.record_arrays import picked, placed
+from kforensics.forensics.replay.record_arrays import joined_records, picked, placed
 from kforensics.forensics.replay.results import TRANSACTION, Ending, Records
 
 __all__ = ["EXPECTED_ENTRY", "HISTORY", "expected_index", "history", "last_stable_offsets", "max_lag"]
@@ -146,7 +146,7 @@ def _steps(span: Span, after: int, upto: int, log_start_offset: int) -> Records:
     held["last_stable_offset"], held["is_held"] = firsts, True
     held["producer_id"] = rows["producer_id"][found.order]
     held = held[held["from_high_watermark"] <= held["to_high_watermark"]]
-    both = np.concatenate([held, _free(held, after + 1, upto)])
+    both = joined_records([held, _free(held, after + 1, upto)])
     return both.take(np.argsort(both["from_high_watermark"], kind="stable"))
 
 
@@ -171,7 +171,7 @@ def expected_index(ledger: Ledger, exact_from: int | None = 0) -> Iterator[Recor
         ledger: transactions of a partition.
         exact_from: offset from which all open transactions are known, None if that cannot be said of any.
     """
-    for span in ledger.spans():
+    for span in ledger.spans() if ledger.aborted else ():
         aborted = span.rows[span.rows["ending"] == Ending.ABORTED]
         if len(aborted):
             yield _entries(span, aborted, exact_from)
