@@ -232,13 +232,38 @@ class _Judge:
         cleaned = ahead & (last < self.cleaned_below) & (known_last < self.cleaned_below) & self.may_be_cleaned
         # A broker that began to load behind the data has seen no more than a marker of the same epoch.
         forgotten = (epoch == known_epoch) & (last < 0) & (known_last >= 0) & (known_last < self.case.log_start_offset)
-        return cleaned | forgotten
+        return cleaned | forgotten | self._counts_marker()
+
+    def _counts_marker(self) -> Any:
+        """Return which producers differ in nothing but that 0.11 took a marker for a batch of one record.
+
+        Rule: ``ProducerAppendInfo.appendEndTxnMarker`` of 0.11, which sets ``lastOffset`` and clears ``offsetDelta``.
+        """
+        pairs, marker = self.pairs, self._last_markers()["marker_offset"]
+        same = ~_differ(pairs, ("producer_epoch", "last_sequence"))
+        return (
+            same & (marker != NOTHING) & (pairs["stored_last_offset"] == marker) & (pairs["stored_offset_delta"] == 0)
+        )
 
     def _timestamp_excused(self) -> Any:
         pairs = self.pairs
         stored, expected = pairs["stored_last_timestamp"], pairs["expected_last_timestamp"]
         lowered = (stored > expected) & (pairs["expected_last_offset"] < self.cleaned_below) & self.may_be_cleaned
-        return (stored == expected) | lowered
+        return (stored == expected) | lowered | self._is_of_data(stored)
+
+    def _is_of_data(self, stored: Any) -> Any:
+        """Return which timestamps are those of the newest data in front of a marker.
+
+        Rule: ``ProducerStateEntry.lastTimestamp`` of 1.0 to 2.3, which is that of its newest batch, -1 without one.
+        """
+        replayed = self.case.producers_at[self.offset]
+        known = np.zeros(len(self.pairs), PRODUCER)
+        is_known = self.pairs["is_expected"]
+        known[is_known] = replayed[replayed["producer_id"].searchsorted(self.pairs["producer_id"][is_known])]
+        newest = known["recent"]["timestamp"][np.arange(len(known)), np.maximum(known["recent_count"], 1) - 1]
+        data = np.where(known["recent_count"] > 0, newest, NOTHING)
+        marker = self._last_markers()
+        return is_known & (marker["marker_timestamp"] == self.pairs["expected_last_timestamp"]) & (stored == data)
 
     def _coordinator_excused(self) -> Any:
         pairs = self.pairs
@@ -254,8 +279,10 @@ class _Judge:
     def _missing_excused(self, now_ms: int) -> Any:
         expired = now_ms - self.pairs["expected_last_timestamp"] >= self.case.rules.pid_expiry_ms
         start = self.case.log_start_offset
-        # Of a producer with nothing but markers nobody can say where they are.
-        forgotten = (start > self.case.partition.first_offset) & (self.pairs["expected_last_offset"] < start)
+        # Of a producer with nothing but markers nobody can say where they are. Up to 2.3 a broker also forgot whoever
+        # had all data below the log start offset as soon as that moved (ProducerStateManager.truncateHead).
+        last = self.pairs["expected_last_offset"]
+        forgotten = (last < start) & ((start > self.case.partition.first_offset) | (last >= 0))
         return expired | forgotten
 
     def _extra_excused(self) -> Any:

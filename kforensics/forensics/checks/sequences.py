@@ -13,7 +13,7 @@ import numpy as np
 
 from kforensics.forensics.case import Case
 from kforensics.forensics.findings import Finding, Severity, codes
-from kforensics.forensics.producer_past import NOTHING, anomalies_of, is_expired, last_before
+from kforensics.forensics.producer_past import NOTHING, anomalies_of, is_expired, last_before, markers_before
 from kforensics.forensics.replay.results import Anomaly, Records
 from kforensics.forensics.telling import Row, each, expiry, place
 
@@ -82,7 +82,18 @@ def _gaps(case: Case) -> Iterator[Finding]:
     found = _strict(case, Anomaly.SEQ_GAP)
     # Where offsets are missing too, so are the batches that had these sequences.
     found = found.compress(found["hole"] == 0)
+    found = found.compress(~_follow_cleaned(case, found))
     yield from each(found, partial(_gap, case), **_circumstances(case, found), cause=_step_back(case, found))
+
+
+def _follow_cleaned(case: Case, gaps: Records) -> Records:
+    """Return before which gaps stands a marker where the cleaner has been.
+
+    What is missing may have stood in front of that marker, and no offset is missing behind it.
+    """
+    marker = markers_before(case, gaps["producer_id"], gaps["first_offset"])["marker_offset"]
+    followed: Records = (marker == gaps["previous_offset"]) & (marker < case.strict_from)
+    return followed
 
 
 def _circumstances(case: Case, found: Records) -> dict[str, Records]:

@@ -110,7 +110,7 @@ def _lacking(case: Case, damaged: set[int], row: Row) -> Finding:
     young = case.rules.as_of_ms - row["marker_timestamp"] <= COPY_MS
     behind = row["begins"] == NEVER and row["newer"] and young and may_be_live(case, row["index"])
     covered = "none" if row["begins"] == NEVER else f"one that begins only at offset {row['begins']}"
-    severity = None if row["records"] else Severity.WARNING
+    severity = None if row["records"] else Severity.INFO
     found = case.finding(
         CODES["txnindex-missing-entry"],
         f"Producer {row['producer_id']} aborted its transaction with offsets {row['first_offset']} to "

@@ -150,6 +150,12 @@ def test_behind_an_unknown_head_nobody_knows_the_first_sequence(tmp_path: Path) 
     assert not found(sequences, tmp_path, {10: "gone D 9 0 0-9 @0-9 N; D 9 0 10-11 @10-11 N"}, snapshots={10: None})
 
 
+def test_behind_a_marker_that_was_left_by_the_cleaner_sequences_may_be_missing(tmp_path: Path) -> None:
+    """As 3.3.2 leaves it: the cleaner took the first batch of the epoch, its marker stayed."""
+    cleaned = "gone D 1 1 0-0 @0-0 T; plain @1; M 1 1 A 1 @2"
+    assert not found(sequences, tmp_path, {0: cleaned, 3: "D 1 1 1-7 @3-9 T"}, first_dirty=3)
+
+
 def test_behind_what_was_cleaned_the_first_batch_need_not_be_the_first(tmp_path: Path) -> None:
     segments = {0: "gone D 9 0 0-3 @0-3 N; plain @4", 5: "D 9 0 4-4 @5-5 N"}
     assert not found(sequences, tmp_path, segments, compacted=True)

@@ -169,6 +169,30 @@ def test_of_two_entries_for_a_producer_a_broker_takes_the_last(tmp_path: Path) -
     assert told(found_in(tmp_path)) == [(STATE, Severity.ERROR)] * 2
 
 
+# What 4.3 writes of it, and so every release since 2.4.
+ENDED = SnapshotEntry(1, 0, 2, 2, 2, NOW + 3, coordinator_epoch=1)
+OLD = {
+    "0.11: a marker counts as a batch of one record": (ENDED._replace(last_offset=3, offset_delta=0), []),
+    "1.0 to 2.3: the time is that of the data": (ENDED._replace(timestamp=NOW), []),
+    "no release": (ENDED._replace(last_offset=1, offset_delta=0), [(STATE, Severity.ERROR)]),
+    "nor this": (ENDED._replace(timestamp=NOW + 1), [(MINOR, Severity.INFO)]),
+}
+
+
+@pytest.mark.parametrize(("entry", "expected"), OLD.values(), ids=OLD)
+def test_behind_a_marker_old_releases_write_other_figures(tmp_path: Path, entry: SnapshotEntry, expected: Told) -> None:
+    forge(tmp_path, {0: "D 1 0 0-2 @0-2 T; M 1 0 C 1 @3", 4: "plain @4"}, snapshots={4: [entry]})
+    assert told(found_in(tmp_path)) == expected
+
+
+def test_up_to_2_3_a_producer_goes_with_the_head_of_the_log(tmp_path: Path) -> None:
+    """The snapshot at the beginning knows it still; its data lay below, so the next one need not."""
+    entry = SnapshotEntry(5, 0, 9, 3, 0, NOW)
+    log = {10: "plain @10", 11: "plain @11"}
+    forge(tmp_path, log, log_start=10, snapshots={10: [entry], 11: []})
+    assert found_in(tmp_path) == []
+
+
 @pytest.mark.parametrize("entry", [WRITTEN._replace(timestamp=NOW + 1), WRITTEN._replace(coordinator_epoch=2)])
 def test_another_timestamp_or_coordinator_epoch_is_found(tmp_path: Path, entry: SnapshotEntry) -> None:
     forge(tmp_path, IDEMPOTENT, snapshots={3: [entry]})

@@ -162,7 +162,7 @@ def test_an_entry_whose_marker_was_cleaned_away_before_its_data_is_found(tmp_pat
 
 def test_22_a_shell_without_an_entry_shows_nothing(tmp_path: Path) -> None:
     forge(tmp_path, CLEANED, compacted=True, txnindex={0: None})
-    assert told(found_in(tmp_path)) == [(MISSING, Severity.WARNING)]
+    assert told(found_in(tmp_path)) == [(MISSING, Severity.INFO)]
 
 
 LIVE: dict[str, tuple[bool, int, Severity, Exactness]] = {
