@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import sys
 import threading
 from collections import deque
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from multiprocessing.context import BaseContext
-from typing import Any
+from typing import Any, TypeVar
 
 from kforensics.forensics.across.copies import Copies, compared_copies
 from kforensics.forensics.asked import Asked, arrived, finished, judged_whole, summarised, task_of
@@ -28,11 +29,13 @@ from kforensics.parsers.file_systems import is_any_in_use
 __all__ = ["comparisons", "judgements"]
 
 Advance = Callable[[int], object]
+Result = TypeVar("Result")
 # Splits and partitions that may be worked at or wait to be taken, per process: what waits takes memory.
 AHEAD = 3
 # Bytes of small partitions that one process takes together.
 TOGETHER = 32 << 20
 MOST_TOGETHER = 64
+INTERRUPT = (signal.SIGINT,)
 
 
 def judgements(
@@ -85,7 +88,7 @@ def comparisons(
         pending = deque[tuple[Copies, Future[Judgement]]]()
         while True:
             for one in islice(waiting, AHEAD * processes - len(pending)):
-                pending.append((one, executor.submit(compared_copies, one, rules, 0)))
+                pending.append((one, _submitted(executor, partial(compared_copies, one, rules, 0))))
             if not pending:
                 return
             one, future = pending.popleft()
@@ -101,6 +104,27 @@ def _executor(processes: int) -> Iterator[Executor]:
         yield executor
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _submitted(executor: Executor, call: Callable[[], Result]) -> Future[Result]:
+    """Hand work to a process, which may be started for it.
+
+    A worker can be interrupted at its work alone. Ctrl-C goes to all processes at once; whoever is amid starting, or
+    takes something from the queue, would leave a lock behind that the others wait for.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPT)
+    try:
+        return executor.submit(_at_work, call)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _at_work(call: Callable[[], Result]) -> Result:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPT)
+    try:
+        return call()
+    finally:
+        signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPT)
 
 
 def _context() -> BaseContext:
@@ -154,7 +178,7 @@ def _ordered(
     while True:
         while len(pending) < most and (piece := next(work, None)):
             job, at, call = piece
-            pending.append((job, at, executor.submit(call)))
+            pending.append((job, at, _submitted(executor, call)))
         if not pending:
             return
         job, at, future = pending.popleft()
