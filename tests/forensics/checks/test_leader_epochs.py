@@ -69,7 +69,9 @@ def test_an_epoch_whose_first_batches_were_cleaned_is_sound(tmp_path: Path) -> N
     assert found_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("entries", [[(3, 7), (4, 10)], [(4, 12)]], ids=["inside", "epochs gone"])
+@pytest.mark.parametrize(
+    "entries", [[(3, 7), (4, 10)], [(4, 12)], [(3, 10), (4, 10)]], ids=["inside", "epochs gone", "between two, 1.1.1"]
+)
 def test_the_first_entry_moves_up_with_the_log_start(tmp_path: Path, entries: Entries) -> None:
     forge(tmp_path, LOG, leader_epochs=EPOCHS, log_start=entries[0][1], replaced=checkpoint(entries))
     assert found_in(tmp_path) == []
