@@ -1,8 +1,8 @@
 # On a machine with Python 3.11 and make, two commands do everything: `make demo` and `make test`.
 
 PYTHON ?= python3
-# One worker per processor; PYTEST_FLAGS= runs in one process, PYTEST_FLAGS="-k snapshot" picks tests.
-PYTEST_FLAGS ?= --numprocesses auto
+# One worker per processor, and the slowest tests at the end; PYTEST_FLAGS= runs in one process, PYTEST_FLAGS="-k snapshot" picks tests.
+PYTEST_FLAGS ?= --numprocesses auto --durations 25
 # Scenarios for `make samples`; all of them when none is named.
 SCENARIOS ?=
 # What `make bench` hands on, for example BENCH_FLAGS="--size 1000".
