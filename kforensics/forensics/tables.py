@@ -60,7 +60,7 @@ producer_id int64 producer of the transaction that holds it back; null if none d
 producer_epoch int16 epoch of that transaction's last data batch
 first_offset int64 first offset of that transaction
 last_timestamp int64 when that transaction last wrote, in ms
-age_ms int64 time since then, up to the time of evaluation
+age_ms int64 time since then, up to the time of evaluation or, of a copy that is older, that of the copy
 open_transactions int64 how many transactions are open
 hidden_records int64 records of users from the last stable offset on, which a read_committed consumer does not get
 hidden_bytes int64 bytes of the batches from there on
