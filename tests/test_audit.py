@@ -142,11 +142,12 @@ def test_an_interrupted_audit_leaves_no_store(tmp_path: Path) -> None:
     assert list(store.parent.iterdir())
     os.killpg(audit.pid, signal.SIGINT)
     _, errors = audit.communicate(timeout=60)
-    # It may have been through already; then the store is whole.
+    # It may have been through already, or so near its end that the signal ends it; then the store is whole.
     if audit.returncode == 130:
         assert list(store.parent.iterdir()) == []
     else:
-        assert (audit.returncode, (store / "manifest.json").exists()) == (0, True), errors
+        assert audit.returncode in {0, -signal.SIGINT}, errors
+        assert (store / "manifest.json").exists()
 
 
 def test_a_partition_that_cannot_be_read_has_a_row(tmp_path: Path) -> None:
