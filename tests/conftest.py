@@ -1,6 +1,7 @@
 """What every test may ask for."""
 
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +13,12 @@ ROOT = Path(__file__).resolve().parent.parent
 # A shared machine stalls now and then; a deadline would call that a failure of the code.
 settings.register_profile("kforensics", deadline=None, print_blob=True)
 settings.load_profile("kforensics")
+
+
+def pytest_configure() -> None:
+    """Let the commands under test know Ctrl-C: what a shell runs in the background ignores it, and all it starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
