@@ -29,6 +29,7 @@ from kforensics.parsers.kernels.choice import kernels_for
 __all__ = [
     "Recorded",
     "Suspects",
+    "are_among",
     "buckets_for",
     "by_bucket",
     "hashes_of",
@@ -140,6 +141,14 @@ def by_bucket(rows: Records, hashes: Records, buckets: int) -> Iterator[tuple[in
             yield bucket, rows[starts[bucket] : starts[bucket + 1]]
 
 
+def are_among(hashes: Records, some: Records) -> Records:
+    """Return which hashes are among some that are sorted."""
+    if not len(some):
+        return np.zeros(len(hashes), bool)
+    found: Records = some[np.minimum(np.searchsorted(some, hashes), len(some) - 1)] == hashes
+    return found
+
+
 def repeated_of(arriving: Iterable[Travelling], readers: int) -> Iterator[Travelling]:
     """Yield the hashes that occur twice in a bucket, for each task that reads the partition.
 
@@ -194,9 +203,7 @@ def _records_of(address: Address, reading: Reading, twice: Records) -> Iterator[
 
 
 def _suspects(chunk: Chunk, twice: Records, unread: content_entries.Reading) -> list[Suspects]:
-    low = chunk.columns.low
-    at = np.minimum(np.searchsorted(twice, low), max(len(twice) - 1, 0))
-    is_wanted = twice[at] == low if len(twice) else np.zeros(len(low), bool)
+    is_wanted = are_among(chunk.columns.low, twice)
     if not is_wanted.any():
         return []
     found = entries(chunk, is_wanted, unread)

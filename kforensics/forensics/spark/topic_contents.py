@@ -25,7 +25,7 @@ from kforensics.forensics.partition import Partition
 from kforensics.forensics.replay.record_arrays import joined_records, picked
 from kforensics.forensics.replay.results import Records
 from kforensics.forensics.rules import Rules
-from kforensics.forensics.spark.contents import buckets_for, by_bucket
+from kforensics.forensics.spark.contents import are_among, buckets_for, by_bucket
 from kforensics.forensics.spark.splitting import Travelling
 from kforensics.forensics.spark.travel import Address
 from kforensics.forensics.twice.across_case import AcrossCase
@@ -194,19 +194,13 @@ def entries_in(arriving: Iterable[Travelling], rules: Rules) -> Iterator[Travell
 def _entries(address: Address, searching: Searching, low: Records, rules: Rules) -> Iterator[Travelling]:
     one, number = Searched.of(examine(searching.partition, rules), workers=0), address.ordinal
     head = Head(one.place, one.folder, one.strict_from)
-    for turn, found in enumerate(entries_of(one, lambda hashes: _are_among(hashes, low))):
+    for turn, found in enumerate(entries_of(one, lambda hashes: are_among(hashes, low))):
         rows = picked(found, np.argsort(found["low"], kind="stable"))
         for bucket, some in by_bucket(rows, rows["low"], searching.buckets):
             segments = np.unique(some["segment"]).tolist()
             paths = {(number, segment): one.reading.paths[segment] for segment in segments}
             place = Address(address.partition, _slot(address.partition) + bucket, number, 0, bucket, turn)
             yield place, Rows(head, some, paths)
-
-
-def _are_among(hashes: Records, low: Records) -> Records:
-    """Return which hashes are among some that are sorted."""
-    found: Records = low[np.minimum(np.searchsorted(low, hashes), len(low) - 1)] == hashes
-    return found
 
 
 def paired_in(arriving: Iterable[Travelling]) -> Iterator[Travelling]:
