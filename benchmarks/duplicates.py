@@ -15,16 +15,16 @@ from pathlib import Path
 from benchmarks import segments
 from benchmarks.segments import FOLDER, Segment
 from benchmarks.tables import aligned
-from kforensics.forensics.twice.content import MEMORY, content_duplicates
-from kforensics.forensics.twice.content_entries import Reading, hidden_intervals
-from kforensics.parsers.batches import batch_bytes, walk
-from kforensics.parsers.checksums import crc32c
-from kforensics.parsers.derived import fixed
-from kforensics.parsers.hash_columns import hash_chunks
+from kforensics.forensics.duplicates.content import MEMORY, content_duplicates
+from kforensics.forensics.duplicates.content_entries import Reading, hidden_intervals
+from kforensics.parsers.columns.hash_columns import hash_chunks
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.checksums import crc32c
+from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.layouts import BATCH_HEADER
+from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.kernels.library import Kernels, kernels
-from kforensics.parsers.layouts import BATCH_HEADER
-from kforensics.parsers.rows import Batch
-from kforensics.parsers.source import open_source
+from kforensics.parsers.log.batches import batch_bytes, walk
 from lab.errors import LabError
 from lab.progress import say
 

@@ -9,10 +9,9 @@ from kforensics.version import __version__
 
 if TYPE_CHECKING:
     from kforensics import plots
-    from kforensics.api import Dump, dump
-    from kforensics.forensics.spark import register
-    from kforensics.opened import Opened, open  # noqa: A004  # it opens, as gzip.open does
-    from kforensics.verdicts_api import (
+    from kforensics.api.dump import Dump, dump
+    from kforensics.api.opened import Opened, open  # noqa: A004  # it opens, as gzip.open does
+    from kforensics.api.verdicts import (
         Audit,
         audit,
         duplicates,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
         transactions,
         verify,
     )
+    from kforensics.spark import register
 
 __all__ = [
     "Audit",
@@ -48,22 +48,20 @@ __all__ = [
 ]
 
 
+# Where each public name is; none of these modules is loaded before its name is used.
+_MODULES = {
+    "Dump": "api.dump",
+    "dump": "api.dump",
+    "Opened": "api.opened",
+    "open": "api.opened",
+    "plots": "plots",
+    "register": "spark",
+}
+
+
 def __getattr__(name: str) -> Any:
     """Load the library when it is first used: `import kforensics` stays cheap."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "register":
-        from kforensics.forensics.spark import register
-
-        return register
-    if name == "plots":
-        return import_module("kforensics.plots")
-    if name in ("Opened", "open"):
-        return getattr(import_module("kforensics.opened"), name)
-    from kforensics import api
-
-    if hasattr(api, name):
-        return getattr(api, name)
-    from kforensics import verdicts_api
-
-    return getattr(verdicts_api, name)
+    module = import_module(f"{__name__}.{_MODULES.get(name, 'api.verdicts')}")
+    return module if name == "plots" else getattr(module, name)

@@ -13,16 +13,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kforensics.forensics.across.families import EVERY_FAMILY
-from kforensics.forensics.explain.tables import EXPLAIN_TABLES
-from kforensics.forensics.families import GROUPS
-from kforensics.forensics.findings import Code
-from kforensics.forensics.keys.tables import KEY_RESULTS
-from kforensics.forensics.tables import RESULTS
-from kforensics.parsers import layouts
-from kforensics.parsers.derived import Fixed, fixed
-from kforensics.parsers.tables import PLACE, TABLES, Column, Table
-from kforensics.parsers.varint import SizedBytes, VarInt, VarLong
+from kforensics.forensics.checks.all_checks import EVERY_FAMILY
+from kforensics.forensics.checks.partition_checks import GROUPS
+from kforensics.forensics.core.findings import Code
+from kforensics.forensics.core.key_tables import KEY_RESULTS
+from kforensics.forensics.core.tables import RESULTS
+from kforensics.forensics.explain.story_tables import EXPLAIN_TABLES
+from kforensics.parsers.format import layouts
+from kforensics.parsers.format.derived import Fixed, fixed
+from kforensics.parsers.format.varint import SizedBytes, VarInt, VarLong
+from kforensics.parsers.tables.schemas import PLACE, TABLES, Column, Table
 
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = "…"

@@ -16,15 +16,15 @@ import pyarrow.dataset as ds
 import pytest
 
 import kforensics
-from kforensics.auditing import AuditRequest, judged, size_of
-from kforensics.forensics.asked import Asked
-from kforensics.forensics.partition import partitions_of
-from kforensics.forensics.rules import Rules
-from kforensics.forensics.splits import splits_of
-from kforensics.forensics.tables import RESULTS
-from kforensics.investigation import Investigation
-from kforensics.parsers.discover import FoundFile, discover
-from kforensics.pool import judgements
+from kforensics.analyses.audit import AuditRequest, judged, size_of
+from kforensics.analyses.partitions import Investigation
+from kforensics.analyses.pool import judgements
+from kforensics.forensics.audit.audit_scope import Asked
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.core.tables import RESULTS
+from kforensics.forensics.partition.partition_files import partitions_of
+from kforensics.forensics.partition.splits import splits_of
+from kforensics.parsers.files.discover import FoundFile, discover
 from tests.command import SAMPLES, run, sentence
 from tests.forensics.forge import forge, patch
 

@@ -11,7 +11,7 @@ import pytest
 
 import kforensics
 from tests.command import SAMPLES
-from tests.forensics.cluster.doctored import THREE_BROKERS, flip_outcome, sent_to
+from tests.forensics.coordinators.doctored import THREE_BROKERS, flip_outcome, sent_to
 from tests.forensics.forge import drop, file_of
 
 MINUTE = 60_000

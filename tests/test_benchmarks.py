@@ -13,8 +13,8 @@ from benchmarks.measure import Figures, Result, Run, Spread, run_once
 from benchmarks.peers import AUDIT, DUMP, LSO, PARQUET, PRINT_DATA_LOG, PRODUCERS, TRANSACTIONS, Peer
 from benchmarks.segments import Segment
 from benchmarks.tables import aligned
-from kforensics.parsers.source import open_source
-from kforensics.parsers.transaction_index import TransactionIndexEntry, read_transaction_index
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.state.transaction_index import TransactionIndexEntry, read_transaction_index
 from lab.places import SAMPLES
 
 VERDICTS = (LSO, TRANSACTIONS, PRODUCERS, AUDIT)

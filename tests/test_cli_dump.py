@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kforensics.dumplog.styles import STYLES
 from kforensics.errors import InputError
-from kforensics.parsers import discover as parsers
-from kforensics.parsers.source import LocalSource
-from kforensics.parsers.tables import TABLES, arrow_schema
+from kforensics.kafka_dump.styles import STYLES
+from kforensics.parsers.files import discover as parsers
+from kforensics.parsers.files.source import LocalSource
+from kforensics.parsers.tables.schemas import TABLES, arrow_schema
 from kforensics.render.formats import Format
 from lab.damage import forge
 from tests.command import CLASSIC, DAMAGED, SAMPLES, dump, sentence
@@ -541,7 +541,7 @@ def test_a_file_that_is_gone_between_looking_and_reading_is_said(
         (partition / CLASSIC.name).unlink()
         return rows
 
-    monkeypatch.setattr("kforensics.dump_files.discover", discover)
+    monkeypatch.setattr("kforensics.analyses.dump.discover", discover)
     ended = dump(partition)
     assert ended.code == 3
     assert f"cannot read {partition / CLASSIC.name}: there is no such file" in ended.err

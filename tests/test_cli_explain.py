@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import kforensics
+from kforensics.analyses.explain import Subject
 from kforensics.errors import InputError, UsageError
-from kforensics.explaining import Subject
 from kforensics.forensics.explain.offset_story import Fate
-from kforensics.forensics.explain.tables import EXPLAIN_TABLES
-from kforensics.forensics.explain.transactional_ids import UNDECIDED, WORDS
-from kforensics.parsers.arrow import arrow_schema_of
+from kforensics.forensics.explain.story_tables import EXPLAIN_TABLES
+from kforensics.forensics.explain.transactional_id_story import UNDECIDED, WORDS
+from kforensics.parsers.tables.arrow import arrow_schema_of
 from scripts import documented
 from tests.command import ROOT, SAMPLES, Ended, run, sentence
 from tests.forensics.forge import drop, file_of, forge

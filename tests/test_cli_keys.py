@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import kforensics
+from kforensics.analyses.keys import KeysQuestion, judged_topics
+from kforensics.analyses.partitions import investigate
 from kforensics.errors import InputError, UsageError
-from kforensics.forensics.keys.tables import KEY_RESULTS
-from kforensics.investigation import investigate
-from kforensics.key_answers import KeysQuestion, judged_topics
+from kforensics.forensics.core.key_tables import KEY_RESULTS
 from tests.command import SAMPLES, Ended, run, sentence
 from tests.forensics.keys.topics import KEYS, Sent, at_home, home, sent_to, topic, truth
 

@@ -19,23 +19,23 @@ NOT_FOR_LINES = (
     "email",
     "importlib.metadata",
     "json",
-    "kforensics.dumplog.decoders.internal",
-    "kforensics.dumplog.index_lines",
-    "kforensics.dumplog.snapshot_lines",
-    "kforensics.dumplog.time_index_lines",
-    "kforensics.dumplog.topic_rows",
-    "kforensics.dumplog.transaction_index_lines",
+    "kforensics.kafka_dump.decoders.internal",
+    "kforensics.kafka_dump.index_lines",
+    "kforensics.kafka_dump.snapshot_lines",
+    "kforensics.kafka_dump.time_index_lines",
+    "kforensics.kafka_dump.topic_rows",
+    "kforensics.kafka_dump.transaction_index_lines",
     "kforensics.parsers.messages.codec",
     "kforensics.parsers.messages.registry",
-    "kforensics.parsers.state_rows",
-    "kforensics.parsers.tables",
+    "kforensics.parsers.tables.state_rows",
+    "kforensics.parsers.tables.schemas",
     "kforensics.render.terminal",
     "kforensics.render.values",
     "kforensics.render.writers",
     "rich",
     "secrets",
 )
-NOT_FOR_BATCHES = ("kforensics.dumplog.decoders.classes", "kforensics.parsers.messages")
+NOT_FOR_BATCHES = ("kforensics.kafka_dump.decoders.classes", "kforensics.parsers.messages")
 SCRIPT = """
 import sys
 from kforensics.cli import main
@@ -61,10 +61,10 @@ def test_help_loads_nothing_of_a_dump(words: list[str]) -> None:
     assert {name for name in modules if name.startswith("kforensics")} == {
         "kforensics",
         "kforensics.cli",
-        "kforensics.cli_judging",
-        "kforensics.cli_options",
-        "kforensics.cli_questions",
-        "kforensics.cli_values",
+        "kforensics.cli.judging",
+        "kforensics.cli.options",
+        "kforensics.cli.questions",
+        "kforensics.cli.values",
         "kforensics.errors",
         "kforensics.version",
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.parsers.source import LocalSource
+from kforensics.parsers.files.source import LocalSource
 from lab.damage import forge
 from tests.command import CLASSIC, COMMAND, DAMAGED, SAMPLES
 

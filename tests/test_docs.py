@@ -10,13 +10,13 @@ import pytest
 from typer.main import get_command
 
 import kforensics
+from kforensics.analyses.dump import TAILS
 from kforensics.cli import app
-from kforensics.dump_files import TAILS
-from kforensics.forensics.across.families import EVERY_FAMILY
-from kforensics.forensics.findings import Severity
-from kforensics.forensics.tables import RESULTS
-from kforensics.parsers import layouts
-from kforensics.parsers.tables import TABLES
+from kforensics.forensics.checks.all_checks import EVERY_FAMILY
+from kforensics.forensics.core.findings import Severity
+from kforensics.forensics.core.tables import RESULTS
+from kforensics.parsers.format import layouts
+from kforensics.parsers.tables.schemas import TABLES
 from scripts import documented
 
 ROOT = Path(__file__).resolve().parent.parent

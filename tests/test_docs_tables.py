@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import kforensics
-from kforensics.forensics.tables import RESULTS
-from kforensics.parsers.tables import TABLES, Table
+from kforensics.forensics.core.tables import RESULTS
+from kforensics.parsers.tables.schemas import TABLES, Table
 from scripts import documented
 
 PACKAGE = Path(kforensics.__file__).parent

@@ -12,10 +12,10 @@ import pytest
 import kforensics
 from benchmarks.scale import data, usage
 from benchmarks.scale.synthetic import ASKED, Made, summary_rows
-from kforensics.forensics.judgement import Judgement
-from kforensics.forensics.spark.merging import judged, run_of
-from kforensics.forensics.spark.travel import values
-from kforensics.parsers.layouts import OFFSET_INDEX_ENTRY
+from kforensics.forensics.audit.partition_result import Judgement
+from kforensics.parsers.format.layouts import OFFSET_INDEX_ENTRY
+from kforensics.spark.audit.serialization import values
+from kforensics.spark.audit.split_merging import judged, run_of
 
 
 @pytest.mark.parametrize("transactions", [1, 99, 1000])

@@ -28,7 +28,7 @@ def test_the_first_page_says_when_to_ask_a_command(command: str) -> None:
 
 
 def test_a_page_of_the_site_has_no_generator_and_no_link_out_of_the_documents() -> None:
-    page = """See [`tables.py`](../kforensics/parsers/tables.py) and [findings](findings.md#damage).
+    page = """See [`tables.py`](../kforensics/parsers/tables/schemas.py) and [findings](findings.md#damage).
 
 <!-- [[[cog import scripts.documented as made; cog.out(made.tables()) ]]] -->
 

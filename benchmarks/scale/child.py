@@ -17,14 +17,14 @@ import kforensics
 from benchmarks.scale import synthetic
 from benchmarks.scale.synthetic import ASKED, Counting, Made
 from benchmarks.scale.usage import cpu_seconds, load, peak_bytes, peak_of_others
-from kforensics.auditing import AuditRequest, Stages, audited
-from kforensics.forensics.spark.audit_job import audit, put_together
-from kforensics.forensics.spark.session import session
-from kforensics.forensics.spark.shares import Sharing, shared_out
-from kforensics.forensics.spark.travel import loaded, rows_of, values
-from kforensics.investigation import investigate
+from kforensics.analyses.audit import AuditRequest, Stages, audited
+from kforensics.analyses.partitions import investigate
 from kforensics.render.report import Report
-from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned
+from kforensics.spark.audit.audit_job import audit, put_together
+from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned
+from kforensics.spark.audit.serialization import loaded, rows_of, values
+from kforensics.spark.audit.task_sizing import Sharing, shared_out
+from kforensics.spark.session import session
 from lab.progress import say
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from benchmarks import segments
 from benchmarks.segments import FOLDER
-from kforensics.parsers.checksums import crc32c
-from kforensics.parsers.derived import fixed
-from kforensics.parsers.layouts import BATCH_HEADER, CONTROL_KEY, END_TXN_MARKER, OFFSET_INDEX_ENTRY, RECORD
+from kforensics.parsers.format.checksums import crc32c
+from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.layouts import BATCH_HEADER, CONTROL_KEY, END_TXN_MARKER, OFFSET_INDEX_ENTRY, RECORD
 from lab.progress import say
 
 PRODUCERS = 100

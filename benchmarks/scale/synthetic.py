@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kforensics.forensics.across.membership import Member
-from kforensics.forensics.asked import Asked, task_of
-from kforensics.forensics.judgement import Judgement
-from kforensics.forensics.log_summary import Noter, log_summary
-from kforensics.forensics.partition import LogDir, Partition
+from kforensics.forensics.audit.audit_scope import Asked, task_of
+from kforensics.forensics.audit.cluster_membership import Member
+from kforensics.forensics.audit.partition_result import Judgement
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.log_chunk import Stretch
+from kforensics.forensics.partition.log_summary import Noter, log_summary
+from kforensics.forensics.partition.partition_files import LogDir, Partition
 from kforensics.forensics.replay.summary import summarise
-from kforensics.forensics.rules import Rules
-from kforensics.forensics.spark.audit_job import SIZES, Plan, mapped
-from kforensics.forensics.spark.looking import PARTITION, PLANNED
-from kforensics.forensics.spark.splitting import Shared, Travelling, apart, pieces_of
-from kforensics.forensics.spark.travel import SCHEMA, Row, framed, loaded, packed
-from kforensics.forensics.stretch import Stretch
-from kforensics.parsers.batch_columns import COMMIT, NO_CONTROL, BatchColumns, columns_dtype
-from kforensics.parsers.discover import FoundFile
-from kforensics.parsers.log_rows import Place
+from kforensics.parsers.columns.batch_columns import COMMIT, NO_CONTROL, BatchColumns, columns_dtype
+from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.log.log_rows import Place
+from kforensics.spark.audit.audit_job import SIZES, Plan, mapped
+from kforensics.spark.audit.listing import PARTITION, PLANNED
+from kforensics.spark.audit.serialization import SCHEMA, Row, framed, loaded, packed
+from kforensics.spark.audit.splitting import Shared, Travelling, apart, pieces_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kforensics.plots.chart import Plot, Rows, Tabular, array, harmless_rows, plot, table_of, tips
-from kforensics.render.moments import size_text
+from kforensics.render.formatting import size_text
 
 __all__ = ["batch_sizes", "compression"]
 

@@ -9,9 +9,9 @@ import altair as alt
 import numpy as np
 import pyarrow as pa
 
+from kforensics.parsers.format.printable import escaped, printable
 from kforensics.plots.page import frame
-from kforensics.printable import escaped, printable
-from kforensics.render.moments import SECOND_MS, moment
+from kforensics.render.formatting import SECOND_MS, moment
 
 __all__ = [
     "MOST_MARKS",

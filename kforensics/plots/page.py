@@ -11,7 +11,7 @@ from typing import Any
 import altair as alt
 
 from kforensics.errors import MissingExtraError
-from kforensics.printable import printable
+from kforensics.parsers.format.printable import printable
 
 __all__ = ["frame", "libraries", "offline", "page"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from kforensics.forensics.core.findings import Exactness
+from kforensics.forensics.core.record_types import NO_TIME, Ending
 from kforensics.forensics.explain.offset_story import Fate, OffsetStory, StoredBatch
-from kforensics.forensics.explain.producers import ProducerStory
-from kforensics.forensics.explain.transactional_ids import Part, TransactionalIdStory, TransactionOfId
-from kforensics.forensics.findings import Exactness
-from kforensics.forensics.replay.results import NO_TIME, Ending
-from kforensics.parsers.rows import Record
-from kforensics.parsers.source import file_name
-from kforensics.printable import printable
-from kforensics.render.moments import amount, duration, moment, size_text
+from kforensics.forensics.explain.producer_story import ProducerStory
+from kforensics.forensics.explain.transactional_id_story import Part, TransactionalIdStory, TransactionOfId
+from kforensics.parsers.files.source import file_name
+from kforensics.parsers.format.printable import printable
+from kforensics.parsers.format.rows import Record
+from kforensics.render.formatting import amount, duration, moment, size_text
 from kforensics.render.stories import partition_name
 
 __all__ = ["offset_lines", "producer_story_lines", "transactional_id_lines"]

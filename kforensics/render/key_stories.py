@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from kforensics.forensics.keys.judgement import KeyJudgement
-from kforensics.forensics.keys.lying import Apart
-from kforensics.forensics.keys.placing import CountSource, Placing
+from kforensics.forensics.audit.topic_result import KeyJudgement
+from kforensics.forensics.keys.key_locations import Apart
+from kforensics.forensics.keys.partitioner_fit import CountSource, Placing
 from kforensics.forensics.keys.topic_keys import KeyApart, TopicKeys
-from kforensics.printable import printable
-from kforensics.render.moments import amount, moment
+from kforensics.parsers.format.printable import printable
+from kforensics.render.formatting import amount, moment
 from kforensics.render.stories import finding_lines
 
 __all__ = ["key_lines"]

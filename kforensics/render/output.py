@@ -11,8 +11,8 @@ from typing import IO, Any, TextIO, cast
 from urllib.parse import unquote
 
 from kforensics.errors import InputError, UsageError
-from kforensics.parsers.folders import folders_of
-from kforensics.parsers.source import is_uri
+from kforensics.parsers.files.folders import folders_of
+from kforensics.parsers.files.source import is_uri
 
 __all__ = ["check_beside", "guarded", "open_output"]
 

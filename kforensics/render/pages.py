@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import IO, Any
 
-from kforensics.parsers.arrow import chunked
-from kforensics.parsers.tables import PLACE, Table
-from kforensics.printable import printable
+from kforensics.parsers.format.printable import printable
+from kforensics.parsers.tables.arrow import chunked
+from kforensics.parsers.tables.schemas import PLACE, Table
 
 __all__ = ["TableWriter", "plain"]
 

@@ -9,13 +9,13 @@ from heapq import nsmallest
 from operator import attrgetter
 from typing import Any
 
-from kforensics.forensics.findings import Finding, Severity
-from kforensics.forensics.judgement import Judgement
-from kforensics.forensics.partition import order_of
-from kforensics.forensics.verdicts import remedy
-from kforensics.parsers.log_rows import Place
-from kforensics.printable import printable
-from kforensics.render.moments import amount, duration, moment, size_text
+from kforensics.forensics.audit.partition_result import Judgement
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.partition.partition_files import order_of
+from kforensics.forensics.partition.partition_rows import remedy
+from kforensics.parsers.format.printable import printable
+from kforensics.parsers.log.log_rows import Place
+from kforensics.render.formatting import amount, duration, moment, size_text
 from kforensics.render.stories import partition_name
 
 __all__ = ["Report", "Unread", "cards"]

@@ -18,10 +18,10 @@ from uuid import uuid4
 from pyarrow import fs
 
 from kforensics.errors import UsageError
-from kforensics.parsers.arrow import arrow_schema_of
-from kforensics.parsers.file_systems import remote_system
-from kforensics.parsers.source import is_uri
-from kforensics.parsers.tables import Table
+from kforensics.parsers.files.file_systems import remote_system
+from kforensics.parsers.files.source import is_uri
+from kforensics.parsers.tables.arrow import arrow_schema_of
+from kforensics.parsers.tables.schemas import Table
 from kforensics.render.store import MANIFEST, TableFile, TableFiles, manifest_text
 
 __all__ = ["Part", "StagedStore", "TaskParts", "check_free", "store_place"]

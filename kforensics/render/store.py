@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from kforensics.errors import UsageError
-from kforensics.forensics.result_columns import Rows, RowStream
-from kforensics.parsers.arrow import CHUNK, GROUP_BYTES, Row, arrow_batches, arrow_schema_of
-from kforensics.parsers.tables import Table
+from kforensics.forensics.core.result_rows import Rows, RowStream
+from kforensics.parsers.tables.arrow import CHUNK, GROUP_BYTES, Row, arrow_batches, arrow_schema_of
+from kforensics.parsers.tables.schemas import Table
 
 __all__ = ["MANIFEST", "EvidenceStore", "TableFile", "TableFiles", "manifest_text"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kforensics.forensics.case import Case
-from kforensics.forensics.findings import Finding, Severity
-from kforensics.forensics.result_columns import Rows, RowStream
-from kforensics.forensics.stable_offset import StableOffset
-from kforensics.forensics.verdicts import remedy
-from kforensics.parsers.log_rows import Place
-from kforensics.printable import printable
-from kforensics.render.moments import amount, duration, moment, size_text
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.core.result_rows import Rows, RowStream
+from kforensics.forensics.partition.partition_rows import remedy
+from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.partition.stable_offset import StableOffset
+from kforensics.parsers.format.printable import printable
+from kforensics.parsers.log.log_rows import Place
+from kforensics.render.formatting import amount, duration, moment, size_text
 
 __all__ = [
     "duplicate_across_lines",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from kforensics.parsers.source import Source
+from kforensics.parsers.files.source import Source
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

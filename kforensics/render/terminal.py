@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import IO
 
-from kforensics.printable import escaped
+from kforensics.parsers.format.printable import escaped
 
 __all__ = ["TerminalGuard", "json_printable"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import isinf
 from typing import Any
 
-from kforensics.parsers.tables import Column, Table
+from kforensics.parsers.tables.schemas import Column, Table
 from kforensics.render.formats import BytesFormat
 
 __all__ = ["Redactor", "Shape", "shape", "text_of"]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from kforensics.errors import UsageError
-from kforensics.parsers.arrow import (
+from kforensics.parsers.tables.arrow import (
     Parts,
     arrow_schema_of,
     batches_of_parts,
@@ -21,10 +21,10 @@ from kforensics.parsers.arrow import (
     with_dictionaries,
     without_dictionaries,
 )
-from kforensics.parsers.tables import Table, with_words
-from kforensics.render.ahead import ahead
+from kforensics.parsers.tables.schemas import Table, with_words
 from kforensics.render.formats import Format
 from kforensics.render.pages import TableWriter, plain
+from kforensics.render.prefetch import ahead
 from kforensics.render.terminal import json_printable
 
 if TYPE_CHECKING:

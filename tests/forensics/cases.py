@@ -8,17 +8,17 @@ from random import Random
 
 import pytest
 
-from kforensics.forensics.case import Case
-from kforensics.forensics.examine import examine
-from kforensics.forensics.log_summary import Noter
-from kforensics.forensics.partition import Partition, partitions_of
-from kforensics.forensics.rules import Rules
-from kforensics.parsers.discover import FoundFile, discover
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.examine import examine
+from kforensics.forensics.partition.log_summary import Noter
+from kforensics.forensics.partition.partition_files import Partition, partitions_of
+from kforensics.forensics.partition.partition_state import Case
+from kforensics.parsers.files.discover import FoundFile, discover
+from lab.places import SAMPLES
 from tests.forensics.events import NOW
 
 __all__ = ["HOUR", "SAMPLES", "case_in", "case_of", "each_sample", "partitions_under", "random_log"]
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 HOUR = 3_600_000
 PRODUCERS = 5
 # What no broker wrote.

@@ -14,9 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from kforensics.forensics.core.record_types import (
+    ANOMALY,
+    EMPTY_MARKER,
+    NO_TIME,
+    PRODUCER,
+    TRANSACTION,
+    Ending,
+    Records,
+)
 from kforensics.forensics.replay.fold import Replay
-from kforensics.forensics.replay.results import ANOMALY, EMPTY_MARKER, NO_TIME, PRODUCER, TRANSACTION, Ending, Records
-from kforensics.forensics.replay.values import (
+from kforensics.forensics.replay.replay_types import (
     AnomalyRow,
     BatchSummary,
     Boundary,
@@ -28,9 +36,9 @@ from kforensics.forensics.replay.values import (
     RecentBatch,
     Transaction,
 )
-from kforensics.parsers.batch_columns import ABORT, COMMIT, NO_CONTROL, SHELL, BatchColumns
-from kforensics.parsers.producer_snapshot import ProducerSnapshotEntry
-from kforensics.parsers.rows import CONTROL_BIT, TRANSACTIONAL_BIT
+from kforensics.parsers.columns.batch_columns import ABORT, COMMIT, NO_CONTROL, SHELL, BatchColumns
+from kforensics.parsers.format.rows import CONTROL_BIT, TRANSACTIONAL_BIT
+from kforensics.parsers.state.producer_snapshot import ProducerSnapshotEntry
 
 SIZE = 100
 NOW = 1_700_000_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kforensics.forensics.replay.values import EMPTY, Boundary, Outcome
-from kforensics.parsers.producer_snapshot import ProducerSnapshotEntry
+from kforensics.forensics.replay.replay_types import EMPTY, Boundary, Outcome
+from kforensics.parsers.state.producer_snapshot import ProducerSnapshotEntry
 from tests.forensics.events import NOW, snapshot_boundary
 
 State = tuple[int, int, int, int, int, int | None]

@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from kforensics.forensics.replay.values import BatchSummary
-from kforensics.parsers.checksums import crc32c
-from kforensics.parsers.derived import fixed
-from kforensics.parsers.layouts import (
+from kforensics.forensics.replay.replay_types import BatchSummary
+from kforensics.parsers.format.checksums import crc32c
+from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.layouts import (
     BATCH_HEADER,
     CONTROL_KEY,
     END_TXN_MARKER,
@@ -39,7 +39,13 @@ from kforensics.parsers.layouts import (
     TIME_INDEX_ENTRY,
     TRANSACTION_INDEX_ENTRY,
 )
-from kforensics.parsers.rows import CONTROL_BIT, DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, Header
+from kforensics.parsers.format.rows import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    Header,
+)
 from tests.forensics.forged_state import (
     Aborted,
     Event,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from kforensics.forensics.replay.values import BatchSummary
+from kforensics.forensics.replay.replay_types import BatchSummary
 from tests.forensics.events import NOW, events
 
 GONE = "gone "

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from kforensics.forensics.replay.replay_types import BatchSummary, Boundary
 from kforensics.forensics.replay.summary import Rows, Summary, finalise, joined_rows, merge, summarise
-from kforensics.forensics.replay.values import BatchSummary, Boundary
 from tests.forensics.events import columns_of, values_of
 
 __all__ = ["cut", "found", "in_stretches", "merged"]

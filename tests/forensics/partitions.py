@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from kforensics.forensics.replay.fold import Replay, fold
-from kforensics.forensics.replay.values import EMPTY, UNKNOWN, BatchSummary, Boundary, batch_summary
-from kforensics.parsers.batches import walk
-from kforensics.parsers.log_rows import records_of
-from kforensics.parsers.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
-from kforensics.parsers.rows import Batch, Record
-from kforensics.parsers.source import open_source
+from kforensics.forensics.replay.replay_types import EMPTY, UNKNOWN, BatchSummary, Boundary, batch_summary
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import Batch, Record
+from kforensics.parsers.log.batches import walk
+from kforensics.parsers.log.log_rows import records_of
+from kforensics.parsers.state.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
+from lab.places import SAMPLES
 from tests.forensics.events import snapshot_boundary
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 # Brokers that came up without what they knew of producers, after a kill or without snapshots: these do not say it.
 FORGETFUL = re.compile(r"state-lost-after-stop/|ghosts(-3\.9)?/broker-1/(killed-|restarted-open-in-nothing)")
 

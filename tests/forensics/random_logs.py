@@ -6,7 +6,15 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from kforensics.forensics.replay.fold import fold
-from kforensics.forensics.replay.values import EMPTY, UNKNOWN, BatchSummary, Boundary, BoundaryKind, Marker, Outcome
+from kforensics.forensics.replay.replay_types import (
+    EMPTY,
+    UNKNOWN,
+    BatchSummary,
+    Boundary,
+    BoundaryKind,
+    Marker,
+    Outcome,
+)
 from tests.forensics.events import NOW
 
 RING = 2**31

@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from kforensics.forensics.ledger import sorting_by_marker
-from kforensics.forensics.replay.results import TRANSACTION
-from kforensics.forensics.sorting import Sorting
+from kforensics.forensics.core.external_sort import Sorting
+from kforensics.forensics.core.record_types import TRANSACTION
+from kforensics.forensics.partition.transaction_store import sorting_by_marker
 
 __all__ = ["SIZE", "tiny_ranges"]
 
@@ -19,10 +19,10 @@ ROOM = 4 * TRANSACTION.itemsize
 
 def tiny_ranges(patch: pytest.MonkeyPatch) -> None:
     """Have whatever examines a partition from now on make ranges of two transactions, most of them in a file."""
-    patch.setattr("kforensics.forensics.examine.sorting_by_marker", _sorting_by_marker)
-    patch.setattr("kforensics.forensics.asked.sorting_by_marker", _sorting_by_marker)
-    patch.setattr("kforensics.forensics.beside.visibility_sweep.Sorting", partial(Sorting, room=ROOM, size=SIZE))
-    patch.setattr("kforensics.answers.Sorting", partial(Sorting, room=ROOM, size=SIZE))
+    patch.setattr("kforensics.forensics.partition.examine.sorting_by_marker", _sorting_by_marker)
+    patch.setattr("kforensics.forensics.audit.audit_scope.sorting_by_marker", _sorting_by_marker)
+    patch.setattr("kforensics.forensics.sidecar.visibility_sweep.Sorting", partial(Sorting, room=ROOM, size=SIZE))
+    patch.setattr("kforensics.analyses.questions.Sorting", partial(Sorting, room=ROOM, size=SIZE))
 
 
 def _sorting_by_marker(*_: int) -> Sorting:

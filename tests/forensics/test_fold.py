@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kforensics.forensics.replay.fold import Replay, fold
-from kforensics.forensics.replay.values import EMPTY, UNKNOWN, Producer, RecentBatch
+from kforensics.forensics.replay.replay_types import EMPTY, UNKNOWN, Producer, RecentBatch
 from tests.forensics.events import NOW, SIZE, events
 from tests.forensics.examples import COMMITTED, EXAMPLES, HEAD_DELETED, NO_PREFIX, TWO_NESTED, Example, State, snapshot
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kforensics.forensics.replay.fold import Replay, fold
-from kforensics.forensics.replay.values import UNKNOWN, Outcome
-from kforensics.parsers.producer_snapshot import ProducerSnapshotEntry
-from kforensics.parsers.source import open_source
-from kforensics.parsers.transaction_index import TransactionIndexEntry, read_transaction_index
+from kforensics.forensics.replay.replay_types import UNKNOWN, Outcome
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.state.producer_snapshot import ProducerSnapshotEntry
+from kforensics.parsers.state.transaction_index import TransactionIndexEntry, read_transaction_index
 from tests.forensics.events import snapshot_boundary
 from tests.forensics.partitions import (
     PARTITIONS,

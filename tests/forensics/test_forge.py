@@ -11,21 +11,22 @@ import pytest
 
 import kforensics
 from kforensics.forensics.replay.fold import fold
-from kforensics.forensics.replay.values import EMPTY, BatchSummary, batch_summary
-from kforensics.parsers.batches import walk
-from kforensics.parsers.log_rows import records_of
-from kforensics.parsers.offset_index import OffsetIndexEntry, read_offset_index
-from kforensics.parsers.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
-from kforensics.parsers.rows import Batch, Record
-from kforensics.parsers.source import open_source
-from kforensics.parsers.text_checkpoint import (
+from kforensics.forensics.replay.replay_types import EMPTY, BatchSummary, batch_summary
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import Batch, Record
+from kforensics.parsers.log.batches import walk
+from kforensics.parsers.log.log_rows import records_of
+from kforensics.parsers.state.offset_index import OffsetIndexEntry, read_offset_index
+from kforensics.parsers.state.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
+from kforensics.parsers.state.text_checkpoint import (
     LeaderEpochEntry,
     OffsetCheckpointEntry,
     read_leader_epochs,
     read_offset_checkpoint,
 )
-from kforensics.parsers.time_index import TimeIndexEntry, read_time_index
-from kforensics.parsers.transaction_index import TransactionIndexEntry, read_transaction_index
+from kforensics.parsers.state.time_index import TimeIndexEntry, read_time_index
+from kforensics.parsers.state.transaction_index import TransactionIndexEntry, read_transaction_index
+from lab.places import SAMPLES
 from tests.forensics.events import NOW, events
 from tests.forensics.forge import (
     Content,
@@ -43,7 +44,6 @@ from tests.forensics.forge import (
 )
 from tests.parsers.builders import CODECS
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 INTERLEAVED = "D 1 0 0-1 @0-1 T; D 2 0 0-0 @2-2 T; D 1 0 2-2 @3-3 T; M 1 0 A 5 @4; D 3 0 0-0 @5-5 N; M 2 0 C 5 @6"
 NESTED = "D 1 0 0-0 @0-0 T; D 2 0 0-0 @1-1 T; M 2 0 A 1 @2; M 1 0 A 1 @3"
 BUMPED = "D 1 7 0-2 @0-2 T; M 1 8 C 4 @3; D 1 8 0-0 @4-4 T; M 1 9 A 4 @5"

@@ -8,12 +8,12 @@ from functools import cache
 
 import pytest
 
-from kforensics.forensics.case import Case
-from kforensics.forensics.examine import examine
-from kforensics.forensics.families import FAMILIES
-from kforensics.forensics.findings import Severity
-from kforensics.forensics.judgement import findings_of, noters_of, with_records
-from kforensics.forensics.rules import Rules
+from kforensics.forensics.audit.partition_result import findings_of, noters_of, with_records
+from kforensics.forensics.checks.partition_checks import FAMILIES
+from kforensics.forensics.core.findings import Severity
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.examine import examine
+from kforensics.forensics.partition.partition_state import Case
 from tests.forensics.cases import SAMPLES, partitions_under
 
 DAY = 86_400_000

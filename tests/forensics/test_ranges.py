@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from kforensics.answers import SORTS, LsoQuestion, Question, TransactionsQuestion
-from kforensics.forensics.asked import Asked, arrived, finished, judged_whole, summarised, task_of
-from kforensics.forensics.case import Case
-from kforensics.forensics.examine import Examination
-from kforensics.forensics.judgement import Judgement
-from kforensics.forensics.partition import Partition
-from kforensics.forensics.rules import Rules
-from kforensics.forensics.stretch import Split
+from kforensics.analyses.questions import SORTS, LsoQuestion, Question, TransactionsQuestion
+from kforensics.forensics.audit.audit_scope import Asked, arrived, finished, judged_whole, summarised, task_of
+from kforensics.forensics.audit.partition_result import Judgement
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.examine import Examination
+from kforensics.forensics.partition.log_chunk import Split
+from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.partition.partition_state import Case
 from tests.forensics.cases import HOUR, case_of, each_sample, partitions_under, random_log
 from tests.forensics.events import NOW
 from tests.forensics.forge import Aborted, aborted_transactions, forge

@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kforensics.forensics.core.record_arrays import owned
+from kforensics.forensics.core.record_types import ANOMALY, Anomaly, Ending
 from kforensics.forensics.replay.finalising import finalise_blocks
 from kforensics.forensics.replay.fold import fold
 from kforensics.forensics.replay.merging import merge_blocks
-from kforensics.forensics.replay.record_arrays import owned
-from kforensics.forensics.replay.results import ANOMALY, Anomaly, Ending
+from kforensics.forensics.replay.replay_types import EMPTY, UNKNOWN, BatchSummary, Outcome
 from kforensics.forensics.replay.summary import (
     PRODUCER_SUMMARY,
     Folding,
@@ -30,7 +31,6 @@ from kforensics.forensics.replay.summary import (
     summary_from_table,
     summary_to_table,
 )
-from kforensics.forensics.replay.values import EMPTY, UNKNOWN, BatchSummary, Outcome
 from tests.forensics.events import columns_of, events, rows_of, values_of
 from tests.forensics.examples import EXAMPLES, TWO_NESTED, Example, snapshot
 from tests.forensics.monoid import found, merged

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from kforensics.forensics.core.record_types import Anomaly
 from kforensics.forensics.replay.fold import fold
-from kforensics.forensics.replay.results import Anomaly
 from kforensics.forensics.replay.summary import Rows, summarise
 from tests.forensics.events import columns_of, rows_of, values_of
 from tests.forensics.monoid import found, in_stretches

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
+from kforensics.forensics.core.record_types import Anomaly
 from kforensics.forensics.replay.fold import fold
-from kforensics.forensics.replay.results import Anomaly
+from kforensics.forensics.replay.replay_types import UNKNOWN, BoundaryKind
 from kforensics.forensics.replay.summary import finalise, joined_rows, merge, summarise
-from kforensics.forensics.replay.values import UNKNOWN, BoundaryKind
 from tests.forensics.events import columns_of, rows_of, values_of
 from tests.forensics.monoid import found, in_stretches
 from tests.forensics.partitions import PARTITIONS, Partition, partitions

@@ -12,7 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforensics.forensics.beside.visibility import (
+from kforensics.forensics.core.record_types import TRANSACTION, Ending, Records
+from kforensics.forensics.partition.transaction_store import ledger_of
+from kforensics.forensics.replay.fold import Replay, fold
+from kforensics.forensics.replay.replay_types import BatchSummary, Outcome, batch_summary
+from kforensics.forensics.sidecar.isolation import PartitionTransactions, partition_of, transactions_of
+from kforensics.forensics.sidecar.visibility import (
     Batches,
     Difference,
     Verdict,
@@ -21,21 +26,16 @@ from kforensics.forensics.beside.visibility import (
     visible_by_index,
     visible_by_log,
 )
-from kforensics.forensics.isolation import PartitionTransactions, partition_of, transactions_of
-from kforensics.forensics.ledger import ledger_of
-from kforensics.forensics.replay.fold import Replay, fold
-from kforensics.forensics.replay.results import TRANSACTION, Ending, Records
-from kforensics.forensics.replay.values import BatchSummary, Outcome, batch_summary
-from kforensics.parsers.batch_columns import BatchColumns, columns_dtype
-from kforensics.parsers.batches import walk
-from kforensics.parsers.discover import FoundFile, discover
-from kforensics.parsers.log_rows import records_of
-from kforensics.parsers.rows import Batch, Record
-from kforensics.parsers.source import open_source
-from kforensics.parsers.transaction_index import TransactionIndexEntry, read_transaction_index
+from kforensics.parsers.columns.batch_columns import BatchColumns, columns_dtype
+from kforensics.parsers.files.discover import FoundFile, discover
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import Batch, Record
+from kforensics.parsers.log.batches import walk
+from kforensics.parsers.log.log_rows import records_of
+from kforensics.parsers.state.transaction_index import TransactionIndexEntry, read_transaction_index
+from lab.places import SAMPLES
 from tests.forensics.events import events, records_of_replay
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 NEVER = int(np.iinfo("i8").max)
 INTERLEAVED = """D 1 0 0-1 @0-1 T; D 2 0 0-0 @2-2 T; D 1 0 2-2 @3-3 T; M 1 0 A 5 @4; D 3 0 0-0 @5-5 N; M 2 0 C 5 @6"""
 NESTED = "D 1 0 0-0 @0-0 T; D 2 0 0-0 @1-1 T; M 2 0 A 1 @2; M 1 0 A 1 @3"

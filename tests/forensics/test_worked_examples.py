@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from kforensics.forensics.case import Case
-from kforensics.forensics.examine import examine
-from kforensics.forensics.families import FAMILIES
-from kforensics.forensics.findings import Finding
-from kforensics.forensics.judgement import findings_of, noters_of
-from kforensics.forensics.replay.timeline import expected_index
-from kforensics.forensics.rules import Rules
-from kforensics.forensics.stable_offset import stable_offset
+from kforensics.forensics.audit.partition_result import findings_of, noters_of
+from kforensics.forensics.checks.partition_checks import FAMILIES
+from kforensics.forensics.core.findings import Finding
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.examine import examine
+from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.partition.stable_offset import stable_offset
+from kforensics.forensics.partition.timeline import expected_index
 from tests.forensics.cases import partitions_under
 from tests.forensics.events import NOW
 from tests.forensics.forge import Segments, SnapshotEntry, forge

@@ -10,11 +10,11 @@ import cramjam
 import lz4.frame
 from backports import zstd
 
-from kforensics.parsers.checksums import crc32, crc32c
-from kforensics.parsers.derived import fixed
-from kforensics.parsers.layouts import BATCH_HEADER, LEGACY_HEADER_V0, LEGACY_HEADER_V1, RECORD, RECORD_HEADER
-from kforensics.parsers.rows import Batch, Damage, Header
-from kforensics.parsers.varint import SizedBytes, VarInt
+from kforensics.parsers.format.checksums import crc32, crc32c
+from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.layouts import BATCH_HEADER, LEGACY_HEADER_V0, LEGACY_HEADER_V1, RECORD, RECORD_HEADER
+from kforensics.parsers.format.rows import Batch, Damage, Header
+from kforensics.parsers.format.varint import SizedBytes, VarInt
 
 HEADER = fixed(BATCH_HEADER)
 LENGTH_END, CRC_START = HEADER.end_of("length"), HEADER.end_of("crc")

@@ -19,11 +19,12 @@ import cramjam
 import lz4.block
 from backports import zstd
 
-from kforensics.parsers.batches import walk
-from kforensics.parsers.codecs import decompress
-from kforensics.parsers.log_rows import Place, batch_row, records_of
-from kforensics.parsers.rows import Batch
-from kforensics.parsers.source import BytesSource, LocalSource, Source
+from kforensics.parsers.files.source import BytesSource, LocalSource, Source
+from kforensics.parsers.format.codecs import decompress
+from kforensics.parsers.format.rows import Batch
+from kforensics.parsers.log.batches import walk
+from kforensics.parsers.log.log_rows import Place, batch_row, records_of
+from lab.places import ROOT
 from tests.parsers.builders import (
     GZIP,
     HEADER,
@@ -39,7 +40,6 @@ from tests.parsers.builders import (
     wrapper,
 )
 
-ROOT = Path(__file__).parents[2]
 MB = 1 << 20
 # Far above what is needed and far below what an unbounded reader takes; the machine is shared.
 MOST_SECONDS = 60

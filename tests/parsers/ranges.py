@@ -5,8 +5,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kforensics.parsers.rows import Damage
-from kforensics.parsers.source import BytesSource, Source
+from kforensics.parsers.files.source import BytesSource, Source
+from kforensics.parsers.format.rows import Damage
 
 Reader = Callable[[Source], Iterable[Any]]
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from kforensics.errors import InputError, InputForbiddenError, InputKindError, InputMissingError
-from kforensics.parsers import file_systems
-from kforensics.parsers.discover import FoundFile, Unreadable, discover
-from kforensics.parsers.read_ahead import PIECE
-from kforensics.parsers.source import RemoteSource, open_source
-from kforensics.parsers.window import Window
+from kforensics.parsers.files import file_systems
+from kforensics.parsers.files.discover import FoundFile, Unreadable, discover
+from kforensics.parsers.files.read_ahead import PIECE
+from kforensics.parsers.files.source import RemoteSource, open_source
+from kforensics.parsers.files.window import Window
 from tests.command import SAMPLES, run
 from tests.parsers.builders import batches
 from tests.spark.object_store import ObjectStore, free_port, object_store

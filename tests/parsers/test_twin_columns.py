@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,23 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforensics.parsers.batches import batch_bytes, walk
-from kforensics.parsers.codecs import DEFAULT_BUDGET
-from kforensics.parsers.columns import columns_of
-from kforensics.parsers.discover import FoundFile
-from kforensics.parsers.file_rows import Reading
+from kforensics.parsers.columns.arrow_columns import columns_of
+from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.files.source import BytesSource
+from kforensics.parsers.format.codecs import DEFAULT_BUDGET
+from kforensics.parsers.format.rows import Damage, Failure
 from kforensics.parsers.kernels.library import kernels
-from kforensics.parsers.legacy import legacy_records
-from kforensics.parsers.records import open_payload
-from kforensics.parsers.reference import reference_header, reference_records
-from kforensics.parsers.rows import Damage, Failure
-from kforensics.parsers.source import BytesSource
-from kforensics.parsers.tables import TABLES
+from kforensics.parsers.log.batches import batch_bytes, walk
+from kforensics.parsers.log.legacy import legacy_records
+from kforensics.parsers.log.records import open_payload
+from kforensics.parsers.log.reference import reference_header, reference_records
+from kforensics.parsers.tables.file_rows import Reading
+from kforensics.parsers.tables.schemas import TABLES
+from lab.places import SAMPLES
 from tests.parsers.builders import CODECS, batches, legacy_segment, sealed
 
 pytestmark = pytest.mark.exhaustive
 
-SAMPLES = Path(__file__).parents[2] / "sample_logs"
 NAMES = ("batch_position", "offset", "timestamp", "sequence", "key", "value", "headers", "key_size", "value_size")
 FLIPPED = {
     "plain": "records/broker-1/grown-3",

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kforensics.parsers.headers import batch_header
-from kforensics.parsers.records import Payload, decode_records, open_payload
-from kforensics.parsers.reference import reference_header, reference_records
-from kforensics.parsers.rows import Batch, Failure, Record
+from kforensics.parsers.format.rows import Batch, Failure, Record
+from kforensics.parsers.log.headers import batch_header
+from kforensics.parsers.log.records import Payload, decode_records, open_payload
+from kforensics.parsers.log.reference import reference_header, reference_records
 
 Rows = list[Record | Failure]
 

@@ -8,7 +8,7 @@ import pytest
 from kforensics.plots import chart
 from kforensics.plots.chart import LONGEST, TAIL, array, harmless, table_of, tail
 from kforensics.plots.one_partition import Wanted
-from tests.showing.page import HOSTILE
+from tests.api.views.page import HOSTILE
 
 
 @pytest.mark.parametrize("text", [*HOSTILE.values(), "x" * 1000, "<" * 1000])

@@ -26,9 +26,9 @@ from kforensics.plots import (
     sequences,
     transactions,
 )
+from tests.api.views.page import HOSTILE, Seen, seen
 from tests.command import CLASSIC
 from tests.plots.test_atomicity import END, ROW
-from tests.showing.page import HOSTILE, Seen, seen
 
 OURS = {"html", "head", "meta", "title", "style", "script", "body", "h1", "h2", "div"}
 MOST = 10 << 20

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kforensics.parsers.tables import Table
+from kforensics.parsers.tables.schemas import Table
 
 HOSTILE = 'a,"b"\r\n\t\x1b[2J\x9b31m\x00\u202eé値😀'
 HOSTILE_BYTES = b'\xff\xfe,"\r\n\x1b[2J\x00' + "é😀".encode()

@@ -2,7 +2,7 @@
 
 import io
 
-from kforensics.parsers.tables import TABLES, Column, Table
+from kforensics.parsers.tables.schemas import TABLES, Column, Table
 from kforensics.render.pages import TableWriter
 
 PLACES = (Column("broker_id", "int32", ""), Column("log_dir", "string", ""), Column("topic", "string", ""))

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kforensics.parsers import arrow
-from kforensics.parsers.arrow import arrow_table
-from kforensics.parsers.tables import TABLES, arrow_schema
+from kforensics.parsers.tables import arrow
+from kforensics.parsers.tables.arrow import arrow_table
+from kforensics.parsers.tables.schemas import TABLES, arrow_schema
 from kforensics.render.formats import Format
 from kforensics.render.writers import ColumnWriter, open_writer
 from tests.render.rows import rows_of

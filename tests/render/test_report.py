@@ -8,13 +8,13 @@ from itertools import pairwise
 
 import pytest
 
-from kforensics.forensics.asked import Asked
-from kforensics.forensics.judgement import Judgement, unread
-from kforensics.forensics.partition import partitions_of
-from kforensics.forensics.rules import Rules
-from kforensics.parsers.discover import FoundFile, discover
-from kforensics.parsers.log_rows import Place
-from kforensics.pool import judgements
+from kforensics.analyses.pool import judgements
+from kforensics.forensics.audit.audit_scope import Asked
+from kforensics.forensics.audit.partition_result import Judgement, unread
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.partition_files import partitions_of
+from kforensics.parsers.files.discover import FoundFile, discover
+from kforensics.parsers.log.log_rows import Place
 from kforensics.render.report import Report
 from tests.command import SAMPLES
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kforensics.forensics.replay.results import RECENT_BATCH
-from kforensics.forensics.result_columns import Lists, Rows, Words, nullable
-from kforensics.forensics.tables import RESULTS
-from kforensics.parsers.arrow import arrow_schema_of
-from kforensics.parsers.tables import Table
+from kforensics.forensics.core.record_types import RECENT_BATCH
+from kforensics.forensics.core.result_rows import Lists, Rows, Words, nullable
+from kforensics.forensics.core.tables import RESULTS
+from kforensics.parsers.tables.arrow import arrow_schema_of
+from kforensics.parsers.tables.schemas import Table
 from kforensics.render.store import FEW, TableFile, TableFiles
 
 PRODUCERS, FINDINGS = RESULTS["producers"], RESULTS["findings"]

@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from kforensics.parsers.source import BytesSource
+from kforensics.parsers.files.source import BytesSource
 from kforensics.render import streams
 from kforensics.render.streams import Meter, MeteredSource, TextSink, metered
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforensics.printable import printable
+from kforensics.parsers.format.printable import printable
 from kforensics.render.terminal import TerminalGuard, json_printable
 
 characters = st.characters(codec=None, exclude_categories=())

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kforensics.parsers.tables import TABLES
+from kforensics.parsers.tables.schemas import TABLES
 from kforensics.render.formats import BytesFormat, Format
 from kforensics.render.values import Redactor, shape, text_of
 from kforensics.render.writers import open_writer

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kforensics.errors import UsageError
-from kforensics.parsers.tables import TABLES, Table, arrow_schema
+from kforensics.parsers.tables.schemas import TABLES, Table, arrow_schema
 from kforensics.render.formats import ONE_TABLE, Format
 from kforensics.render.writers import open_writer
 from tests.render.rows import as_text, rows_of

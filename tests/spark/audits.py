@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kforensics
-from kforensics.auditing import STORED
-from kforensics.parsers.batches import walk
-from kforensics.parsers.layouts import OFFSET_INDEX_ENTRY
-from kforensics.parsers.rows import Batch
-from kforensics.parsers.source import open_source
+from kforensics.analyses.audit import STORED
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.layouts import OFFSET_INDEX_ENTRY
+from kforensics.parsers.format.rows import Batch
+from kforensics.parsers.log.batches import walk
 from kforensics.render.stored_tables import StoredTables
-from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned
+from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned
 from tests.command import ROOT, SAMPLES
 
 if TYPE_CHECKING:

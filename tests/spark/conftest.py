@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-from kforensics.forensics.spark.java_options import BRIEF
+from kforensics.spark.java_options import BRIEF
 
 # What both ends of a local session need, whatever the machine is called.
 LOCAL = {

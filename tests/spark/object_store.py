@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.places import ROOT
+
 __all__ = ["ObjectStore", "free_port", "object_store"]
 
-ROOT = Path(__file__).resolve().parents[2]
 BUCKET = "logs"
 PATIENCE = 20.0
 # What others have set must not reach the tests; no test asks a machine's address for credentials.

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from kforensics.forensics.spark.source_filters import Condition
-from kforensics.forensics.spark.source_options import Wanted, wanted_of
-from kforensics.forensics.spark.source_reading import record_batches
-from kforensics.forensics.spark.source_slices import Work, works_of
-from kforensics.parsers.arrow import arrow_schema_of
+from kforensics.parsers.tables.arrow import arrow_schema_of
+from kforensics.spark.source.input_slices import Work, works_of
+from kforensics.spark.source.pushed_filters import Condition
+from kforensics.spark.source.source_options import Wanted, wanted_of
+from kforensics.spark.source.source_reading import record_batches
 
 __all__ = ["planned", "read", "read_of"]
 

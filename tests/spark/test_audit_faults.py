@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kforensics
-from kforensics.auditing import without_secrets
+from kforensics.analyses.audit import without_secrets
 from kforensics.errors import InputError, UsageError
 from kforensics.render.staged_store import StagedStore
-from kforensics.spark_auditing import SparkRequest, audited_on_spark, planned
+from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned
 from tests.command import DAMAGED, SAMPLES, Ended, run, sentence
 from tests.forensics.events import NOW
 from tests.forensics.forge import forge
@@ -205,7 +205,7 @@ class _ElsewhereForWorkers(StagedStore):
 def test_a_store_that_workers_cannot_write_is_a_sentence_and_leaves_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kforensics.spark_auditing.StagedStore", _ElsewhereForWorkers)
+    monkeypatch.setattr("kforensics.spark.audit.run.StagedStore", _ElsewhereForWorkers)
     ended = run(*ON_SPARK, "--output", tmp_path / "store", LOGS)
     assert (ended.code, ended.out) == (3, b"")
     (line,) = ended.err.splitlines()

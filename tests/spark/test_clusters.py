@@ -47,7 +47,7 @@ context.stop()
 """
 DIGESTS = """
 def digest(uri):
-    from kforensics.parsers.source import open_source
+    from kforensics.parsers.files.source import open_source
     with open_source(uri) as source:
         return hashlib.sha256(source.read(0, source.size)).hexdigest()
 

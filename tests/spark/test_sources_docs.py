@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kforensics.forensics.spark.source_options import OPTIONS
+from kforensics.spark.source.source_options import OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,10 +7,10 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import datasource as spark
 
-from kforensics.forensics.spark.source_filters import Condition, condition_of, kept_by, may_hold
-from kforensics.forensics.spark.source_options import wanted_of
-from kforensics.parsers.discover import FoundFile
-from kforensics.parsers.tables import TABLES
+from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.tables.schemas import TABLES
+from kforensics.spark.source.pushed_filters import Condition, condition_of, kept_by, may_hold
+from kforensics.spark.source.source_options import wanted_of
 from tests.command import CLASSIC, SAMPLES
 from tests.spark.source_tables import planned, read, read_of
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kforensics.errors import UsageError
-from kforensics.forensics.spark.schemas import chosen, ddl_of, ddl_type
-from kforensics.forensics.spark.source_options import OPTIONS, Wanted, wanted_of
-from kforensics.forensics.splits import SPLIT_SIZE
-from kforensics.parsers.selection import Range, Selection
-from kforensics.parsers.tables import TABLES, Column
+from kforensics.forensics.partition.splits import SPLIT_SIZE
+from kforensics.parsers.log.selection import Range, Selection
+from kforensics.parsers.tables.schemas import TABLES, Column
+from kforensics.spark.source.source_options import OPTIONS, Wanted, wanted_of
+from kforensics.spark.source.spark_schemas import chosen, ddl_of, ddl_type
 
 ONE = {"table": "records", "path": "/a"}
 

@@ -9,8 +9,8 @@ import pytest
 
 import kforensics
 from kforensics.errors import InputError
-from kforensics.parsers.source import LocalSource
-from kforensics.parsers.tables import arrow_schema
+from kforensics.parsers.files.source import LocalSource
+from kforensics.parsers.tables.schemas import arrow_schema
 from tests.command import SAMPLES
 from tests.forensics.forge import file_of, forge, patch
 from tests.parsers.builders import GZIP, ZSTD

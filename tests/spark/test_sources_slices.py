@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from kforensics.errors import InputError
-from kforensics.forensics.spark.source_head import Head
-from kforensics.forensics.spark.source_slices import Work
-from kforensics.parsers.source import BytesSource
+from kforensics.parsers.files.source import BytesSource
+from kforensics.spark.source.input_head import Head
+from kforensics.spark.source.input_slices import Work
 from tests.forensics.forge import cut, file_of, forge, patch, swap
 from tests.spark.source_tables import planned, read, read_of
 

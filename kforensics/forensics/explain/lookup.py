@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kforensics.errors import InputError
-from kforensics.forensics.case import Case
 from kforensics.forensics.explain.offset_story import StoredBatch
-from kforensics.parsers.batch_columns import BatchColumns, joined
-from kforensics.parsers.batch_reader import batch_chunks
-from kforensics.parsers.batches import walk
-from kforensics.parsers.kernels.choice import Choice, kernels_for
-from kforensics.parsers.log_rows import records_of
-from kforensics.parsers.rows import Batch, Damage, Record
-from kforensics.parsers.source import open_source
+from kforensics.forensics.partition.partition_state import Case
+from kforensics.parsers.columns.batch_columns import BatchColumns, joined
+from kforensics.parsers.columns.batch_reader import batch_chunks
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import Batch, Damage, Record
+from kforensics.parsers.kernels.policy import Choice, kernels_for
+from kforensics.parsers.log.batches import walk
+from kforensics.parsers.log.log_rows import records_of
 
 __all__ = ["BatchLookup", "Found", "Records", "every_batch", "stored_batch"]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kforensics.forensics.findings import Exactness
-from kforensics.forensics.replay.results import Records
-from kforensics.parsers.log_rows import Place
-from kforensics.parsers.rows import Batch, Record
+from kforensics.forensics.core.findings import Exactness
+from kforensics.forensics.core.record_types import Records
+from kforensics.parsers.format.rows import Batch, Record
+from kforensics.parsers.log.log_rows import Place
 
 __all__ = ["AbortedEntry", "Fate", "Hole", "LogBounds", "OffsetStory", "StoredBatch"]
 

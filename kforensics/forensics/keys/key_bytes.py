@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kforensics.forensics.keys.key_rows import IN_FILE
-from kforensics.parsers.batches import Walk
-from kforensics.parsers.log_rows import records_of
-from kforensics.parsers.rows import Batch, Record
-from kforensics.parsers.source import open_source
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import Batch, Record
+from kforensics.parsers.log.batches import Walk
+from kforensics.parsers.log.log_rows import records_of
 
 __all__ = ["Where", "key_at"]
 

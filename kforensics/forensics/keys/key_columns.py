@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kforensics.forensics.core.record_types import Records
 from kforensics.forensics.keys.murmur2 import WORD, KeyBytes
 from kforensics.forensics.keys.record_sizes import header_sizes
-from kforensics.forensics.replay.results import Records
-from kforensics.parsers.arrow import chunked
-from kforensics.parsers.columns import columns_of
-from kforensics.parsers.discover import FoundFile
-from kforensics.parsers.file_rows import Reading, file_rows
-from kforensics.parsers.kernels.choice import Choice
-from kforensics.parsers.source import open_source
-from kforensics.parsers.tables import TABLES
+from kforensics.parsers.columns.arrow_columns import columns_of
+from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.kernels.policy import Choice
+from kforensics.parsers.tables.arrow import chunked
+from kforensics.parsers.tables.file_rows import Reading, file_rows
+from kforensics.parsers.tables.schemas import TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kforensics.forensics.replay.record_arrays import joined_records, picked
-from kforensics.forensics.replay.results import Records
-from kforensics.forensics.row_file import RowFile
+from kforensics.forensics.core.record_arrays import joined_records, picked
+from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.core.spill_file import RowFile
 
 __all__ = ["IN_FILE", "KEY", "KEY_ROOM", "LATER", "KeyGathering", "KeyRows", "grouped", "share_bounds"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kforensics.forensics.replay.results import Records
-from kforensics.parsers.content_hash import mixed
+from kforensics.forensics.core.record_types import Records
+from kforensics.parsers.columns.content_hash import mixed
 
 __all__ = ["KeyBytes", "keys_of", "murmur2"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kforensics.forensics.replay.record_arrays import joined_records, picked
-from kforensics.forensics.replay.results import Records
+from kforensics.forensics.core.record_arrays import joined_records, picked
+from kforensics.forensics.core.record_types import Records
 
 __all__ = ["MOMENT", "MOMENTS", "PRODUCER_BATCHES", "BatchTotals", "by_producer"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kforensics.forensics.replay.results import Records
+from kforensics.forensics.core.record_types import Records
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kforensics.forensics.findings import Code, Exactness, Finding, Severity
+from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
+from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.core.reporting import Row
+from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.keys.key_bytes import Where, key_at
+from kforensics.forensics.keys.key_locations import Apart, Lying, lying, lying_rows
 from kforensics.forensics.keys.key_rows import KEY
-from kforensics.forensics.keys.lying import Apart, Lying, lying, lying_rows
-from kforensics.forensics.keys.placing import CountSource, Placing, placing_of, sample_of
-from kforensics.forensics.keys.summary import Counts, KeySummary
-from kforensics.forensics.keys.topic_metadata import TopicMetadata
-from kforensics.forensics.replay.results import Records
-from kforensics.forensics.rules import Rules
-from kforensics.forensics.telling import Row
-from kforensics.parsers.log_rows import Place
+from kforensics.forensics.keys.key_summary import Counts, KeySummary
+from kforensics.forensics.keys.partitioner_fit import CountSource, Placing, placing_of, sample_of
+from kforensics.forensics.metadata.topic_metadata import TopicMetadata
+from kforensics.parsers.log.log_rows import Place
 
 __all__ = [
     "KeyApart",

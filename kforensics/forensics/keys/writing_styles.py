@@ -12,10 +12,10 @@ from enum import StrEnum
 
 import numpy as np
 
+from kforensics.forensics.core.record_arrays import joined_records, picked
+from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.keys.key_summary import KeySummary
 from kforensics.forensics.keys.producer_batches import MOMENT, PRODUCER_BATCHES, by_producer
-from kforensics.forensics.keys.summary import KeySummary
-from kforensics.forensics.replay.record_arrays import joined_records, picked
-from kforensics.forensics.replay.results import Records
 
 __all__ = ["Style", "styles_of"]
 

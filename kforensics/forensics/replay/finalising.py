@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kforensics.forensics.core.record_arrays import free_unused, joined_records, picked, placed
+from kforensics.forensics.core.record_types import NO_TIME, PRODUCER, RECENT_BATCH, RECENT_BATCHES, Anomaly, Records
+from kforensics.forensics.replay.chunk_boundary import end_regions, last_sequences
 from kforensics.forensics.replay.merging import STEP, cells, merge, taken
-from kforensics.forensics.replay.record_arrays import free_unused, joined_records, picked, placed
-from kforensics.forensics.replay.record_rows import NO_ROWS, anomaly_rows, closed_rows, open_rows
 from kforensics.forensics.replay.replay_rows import NO_TRANSACTIONS, Rows, joined_rows
-from kforensics.forensics.replay.results import NO_TIME, PRODUCER, RECENT_BATCH, RECENT_BATCHES, Anomaly, Records
-from kforensics.forensics.replay.seam import end_regions, last_sequences
+from kforensics.forensics.replay.replay_types import Boundary, BoundaryKind, Producer
+from kforensics.forensics.replay.row_building import NO_ROWS, anomaly_rows, closed_rows, open_rows
 from kforensics.forensics.replay.sequence_rules import NOTHING, compared
 from kforensics.forensics.replay.summary_record import PRODUCER_SUMMARY, Summary
-from kforensics.forensics.replay.values import Boundary, BoundaryKind, Producer
 
 __all__ = ["Final", "finalise", "finalise_blocks"]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kforensics.forensics.replay.neighbours import Past, Seen, anomalies_of_data, anomalies_of_marker, past_of
-from kforensics.forensics.replay.values import (
+from kforensics.forensics.replay.replay_types import (
     EMPTY,
     AbortedTransaction,
     AnomalyRow,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kforensics.forensics.core.record_types import Records
 from kforensics.forensics.replay.finalising import Final, finalise_blocks
 from kforensics.forensics.replay.merging import BLOCK, STEP, joined_blocks, merge_blocks
 from kforensics.forensics.replay.replay_rows import NO_TRANSACTIONS, Rows, joined_rows
-from kforensics.forensics.replay.results import Records
+from kforensics.forensics.replay.replay_types import Boundary
 from kforensics.forensics.replay.summarising import summarise
 from kforensics.forensics.replay.summary_record import Summary
-from kforensics.forensics.replay.values import Boundary
-from kforensics.parsers.batch_columns import BatchColumns
+from kforensics.parsers.columns.batch_columns import BatchColumns
 
 __all__ = ["Folding"]
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from kforensics.forensics.replay.record_arrays import copied, free_unused, joined_records, owned, picked, placed
+from kforensics.forensics.core.record_arrays import copied, free_unused, joined_records, owned, picked, placed
+from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.replay.chunk_boundary import Seam
 from kforensics.forensics.replay.replay_rows import Rows, joined_rows
-from kforensics.forensics.replay.results import Records
-from kforensics.forensics.replay.seam import Seam
-from kforensics.forensics.replay.settling import settled
+from kforensics.forensics.replay.resolution import settled
 from kforensics.forensics.replay.summary_record import PRODUCER_SUMMARY, Summary, sorted_pending
 
 __all__ = ["BLOCK", "STEP", "cells", "joined_blocks", "merge", "merge_blocks", "taken"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kforensics.forensics.replay.results import Anomaly
-from kforensics.forensics.replay.values import (
+from kforensics.forensics.core.record_types import Anomaly
+from kforensics.forensics.replay.replay_types import (
     AnomalyRow,
     BatchSummary,
     Marker,

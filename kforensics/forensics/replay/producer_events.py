@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kforensics.forensics.replay.results import RECENT_BATCH, Records
+from kforensics.forensics.core.record_types import RECENT_BATCH, Records
 from kforensics.forensics.replay.summary_record import FIRST_BATCH, MARKER, SEEN
-from kforensics.parsers.batch_columns import COMMIT, BatchColumns
-from kforensics.parsers.rows import TRANSACTIONAL_BIT
+from kforensics.parsers.columns.batch_columns import COMMIT, BatchColumns
+from kforensics.parsers.format.rows import TRANSACTIONAL_BIT
 
 __all__ = ["Events", "edges", "holes_before"]
 

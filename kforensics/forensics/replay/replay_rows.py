@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from kforensics.forensics.portable import Portable
-from kforensics.forensics.replay.record_arrays import joined_records, picked
-from kforensics.forensics.replay.results import ANOMALY, EMPTY_MARKER, TRANSACTION, Records
+from kforensics.forensics.core.portable import Portable
+from kforensics.forensics.core.record_arrays import joined_records, picked
+from kforensics.forensics.core.record_types import ANOMALY, EMPTY_MARKER, TRANSACTION, Records
 
 __all__ = ["Rows", "joined_rows"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kforensics.forensics.replay.results import Anomaly, Records
+from kforensics.forensics.core.record_types import Anomaly, Records
 
 __all__ = ["NOTHING", "compared", "expected_sequence", "sequence_kinds"]
 

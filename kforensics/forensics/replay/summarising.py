@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from kforensics.forensics.replay.neighbour_rows import Neighbours
+from kforensics.forensics.core.record_arrays import picked, placed
+from kforensics.forensics.core.record_types import RECENT_BATCHES, Records
+from kforensics.forensics.replay.neighbour_anomalies import Neighbours
+from kforensics.forensics.replay.open_spans import Regions
 from kforensics.forensics.replay.producer_events import Events, edges, holes_before
-from kforensics.forensics.replay.record_arrays import picked, placed
-from kforensics.forensics.replay.record_rows import closed_rows
-from kforensics.forensics.replay.regions import Regions
 from kforensics.forensics.replay.replay_rows import Rows, joined_rows
-from kforensics.forensics.replay.results import RECENT_BATCHES, Records
+from kforensics.forensics.replay.row_building import closed_rows
 from kforensics.forensics.replay.summary_record import PRODUCER_SUMMARY, Summary, sorted_pending
-from kforensics.parsers.batch_columns import BatchColumns
+from kforensics.parsers.columns.batch_columns import BatchColumns
 
 __all__ = ["summarise"]
 

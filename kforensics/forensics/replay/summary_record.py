@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kforensics.forensics.portable import Portable
-from kforensics.forensics.replay.record_arrays import are_same, picked
-from kforensics.forensics.replay.results import ANOMALY, RECENT_BATCH, RECENT_BATCHES, Records
+from kforensics.forensics.core.portable import Portable
+from kforensics.forensics.core.record_arrays import are_same, picked
+from kforensics.forensics.core.record_types import ANOMALY, RECENT_BATCH, RECENT_BATCHES, Records
 
 __all__ = ["FIRST_BATCH", "MARKER", "PENDING", "PRODUCER_SUMMARY", "REGION", "SEEN", "Summary", "sorted_pending"]
 

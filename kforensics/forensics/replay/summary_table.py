@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kforensics.forensics.replay.record_arrays import joined_records
-from kforensics.forensics.replay.results import Records
+from kforensics.forensics.core.record_arrays import joined_records
+from kforensics.forensics.core.record_types import Records
 from kforensics.forensics.replay.summary_record import PENDING, PRODUCER_SUMMARY, Summary
 
 if TYPE_CHECKING:

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 
-from kforensics.forensics.findings import Code, Exactness, Finding, Severity
+from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
+from kforensics.forensics.metadata.elections import Election
 from kforensics.forensics.replicas.differences import Difference, Kind
-from kforensics.forensics.replicas.elections import Election
-from kforensics.forensics.replicas.keys import KeyDifference
+from kforensics.forensics.replicas.key_differences import KeyDifference
 from kforensics.forensics.replicas.lineage import loser_of
 from kforensics.forensics.replicas.lost_records import Branch, LostRecord
+from kforensics.forensics.replicas.offset_contents import RecordDifference
 from kforensics.forensics.replicas.replica import Replica
-from kforensics.forensics.replicas.same_offsets import RecordDifference
-from kforensics.parsers.log_rows import Place
+from kforensics.parsers.log.log_rows import Place
 
 __all__ = ["Comparison", "UnlikeRecords"]
 

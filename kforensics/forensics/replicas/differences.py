@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.replay.results import Records
-from kforensics.forensics.replicas.alignment import Aligned, Verdict, aligned
+from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.core.reporting import MOST
+from kforensics.forensics.replicas.batch_alignment import Aligned, Verdict, aligned
 from kforensics.forensics.replicas.replica import Replica
 from kforensics.forensics.replicas.side_by_side import Batches
-from kforensics.forensics.telling import MOST
 
 __all__ = ["Difference", "Differences", "Kind", "Side"]
 

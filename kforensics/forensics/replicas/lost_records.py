@@ -11,18 +11,18 @@ from itertools import islice
 
 import numpy as np
 
-from kforensics.forensics.replay.results import Ending, Records
+from kforensics.forensics.core.record_types import Ending, Records
+from kforensics.forensics.core.reporting import MOST
 from kforensics.forensics.replicas.differences import Difference, Kind
 from kforensics.forensics.replicas.lineage import loser_of
 from kforensics.forensics.replicas.replica import Replica
-from kforensics.forensics.telling import MOST
-from kforensics.parsers.batches import walk
-from kforensics.parsers.content_hash import content_hashes
-from kforensics.parsers.hash_columns import hash_chunks
-from kforensics.parsers.kernels.choice import Choice
-from kforensics.parsers.log_rows import records_of
-from kforensics.parsers.rows import Batch, Record
-from kforensics.parsers.source import open_source
+from kforensics.parsers.columns.content_hash import content_hashes
+from kforensics.parsers.columns.hash_columns import hash_chunks
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import Batch, Record
+from kforensics.parsers.kernels.policy import Choice
+from kforensics.parsers.log.batches import walk
+from kforensics.parsers.log.log_rows import records_of
 
 __all__ = ["Branch", "LostRecord", "branches", "lost_records"]
 

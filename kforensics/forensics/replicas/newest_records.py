@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kforensics.forensics.partition import Partition
-from kforensics.forensics.replay.results import Ending, Records
+from kforensics.forensics.core.record_types import Ending, Records
+from kforensics.forensics.duplicates.content_entries import hidden_batches, hidden_intervals
+from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.replicas.replica import Replica
-from kforensics.forensics.twice.content_entries import hidden_batches, hidden_intervals
-from kforensics.parsers.batch_reader import batch_chunks
-from kforensics.parsers.columns import columns_of
-from kforensics.parsers.discover import FoundFile
-from kforensics.parsers.file_rows import Reading, file_rows
-from kforensics.parsers.kernels.choice import Choice
-from kforensics.parsers.source import open_source
-from kforensics.parsers.tables import TABLES
+from kforensics.parsers.columns.arrow_columns import columns_of
+from kforensics.parsers.columns.batch_reader import batch_chunks
+from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.kernels.policy import Choice
+from kforensics.parsers.tables.file_rows import Reading, file_rows
+from kforensics.parsers.tables.schemas import TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,14 +8,14 @@ from functools import cached_property
 from operator import attrgetter
 
 from kforensics.errors import InputError
-from kforensics.forensics.case import Case
-from kforensics.forensics.partition import Partition, partitions_of
-from kforensics.forensics.replay.results import Records
-from kforensics.parsers.discover import FoundFile
-from kforensics.parsers.log_names import parse_file_name, parse_folder_name
-from kforensics.parsers.rows import Damage
-from kforensics.parsers.source import file_name, open_source
-from kforensics.parsers.text_checkpoint import LeaderEpochEntry, read_leader_epochs
+from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.partition.partition_files import Partition, partitions_of
+from kforensics.forensics.partition.partition_state import Case
+from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.files.log_names import parse_file_name, parse_folder_name
+from kforensics.parsers.files.source import file_name, open_source
+from kforensics.parsers.format.rows import Damage
+from kforensics.parsers.state.text_checkpoint import LeaderEpochEntry, read_leader_epochs
 
 __all__ = ["Replica", "all_copies_of", "replica_groups", "replicas_of"]
 

@@ -12,14 +12,14 @@ from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
-from kforensics.forensics.partition import Partition
-from kforensics.forensics.replay.results import Records
-from kforensics.parsers.batch_columns import BatchColumns, joined
-from kforensics.parsers.batch_reader import batch_chunks
-from kforensics.parsers.derived import fixed
-from kforensics.parsers.kernels.choice import Choice
-from kforensics.parsers.layouts import BATCH_HEADER, LEGACY_HEADER_V0
-from kforensics.parsers.source import Source, open_source
+from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.partition.partition_files import Partition
+from kforensics.parsers.columns.batch_columns import BatchColumns, joined
+from kforensics.parsers.columns.batch_reader import batch_chunks
+from kforensics.parsers.files.source import Source, open_source
+from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.layouts import BATCH_HEADER, LEGACY_HEADER_V0
+from kforensics.parsers.kernels.policy import Choice
 
 __all__ = ["Batches", "in_step", "windows"]
 

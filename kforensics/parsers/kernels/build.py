@@ -15,11 +15,11 @@ os.environ["NUMBA_OPT"] = "0"
 import llvmlite.binding as llvm
 from numba import cfunc, types
 
-from kforensics.parsers.kernels.columns import batch_columns, record_columns
-from kforensics.parsers.kernels.cut import whole_batches
-from kforensics.parsers.kernels.hashes import record_hashes
+from kforensics.parsers.kernels.batch_ends import whole_batches
+from kforensics.parsers.kernels.column_kernels import batch_columns, record_columns
+from kforensics.parsers.kernels.hash_kernel import record_hashes
 from kforensics.parsers.kernels.library import PREFIX
-from kforensics.parsers.kernels.lines import lines
+from kforensics.parsers.kernels.line_kernel import lines
 from kforensics.parsers.kernels.target import CPU, FEATURES
 
 __all__ = ["ENTRIES", "object_file"]

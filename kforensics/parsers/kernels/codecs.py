@@ -1,16 +1,12 @@
 """Decompression in kernels: whole streams into a buffer, or nothing.
 
-What comes out is what :func:`kforensics.parsers.codecs.decompress` gives for the same bytes of format 2. Where that
-function meets a failure, the answer here is ``REFUSED``: it knows the words.
+The output equals that of :func:`kforensics.parsers.format.codecs.decompress` for the same bytes of format 2. Where
+that function fails, the kernel returns ``REFUSED``, and the function reports the error.
 """
 
 from __future__ import annotations
 
-from kforensics.parsers.codecs import (
-    LZ4,
-    SNAPPY,
-    ZSTD,
-)
+from kforensics.parsers.format.codecs import LZ4, SNAPPY, ZSTD
 from kforensics.parsers.kernels.compiler import (
     compiled,
 )

@@ -14,9 +14,11 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol
 
-from kforensics.parsers.kernels.choice import DECOMPRESSED, Supply
+from kforensics.parsers.files.source import Source
+from kforensics.parsers.format.rows import CODECS
+from kforensics.parsers.kernels.host_codecs import decompressed_outside
 from kforensics.parsers.kernels.library import Kernel, Kernels, Request
-from kforensics.parsers.kernels.outside import decompressed_outside
+from kforensics.parsers.kernels.policy import DECOMPRESSED, Supply
 from kforensics.parsers.kernels.request import (
     BATCHES,
     DATA,
@@ -48,8 +50,6 @@ from kforensics.parsers.kernels.request import (
     ZSTD_CONTEXT,
 )
 from kforensics.parsers.kernels.symbols import ZstdContext, lz4_function, zstd_function
-from kforensics.parsers.rows import CODECS
-from kforensics.parsers.source import Source
 
 __all__ = ["Area", "Block", "Engine", "Task"]
 

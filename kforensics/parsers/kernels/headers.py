@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
-from kforensics.parsers.derived import fixed
+from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.layouts import BATCH_HEADER
+from kforensics.parsers.format.rows import CODEC_MASK, CODECS
 from kforensics.parsers.kernels.compiler import inlined
 from kforensics.parsers.kernels.crc import crc32c
 from kforensics.parsers.kernels.machine import big16, big32, big64, bit_length, load8, unsigned32
 from kforensics.parsers.kernels.request import MORE, REFUSED
-from kforensics.parsers.layouts import BATCH_HEADER
-from kforensics.parsers.rows import CODEC_MASK, CODECS
 
 __all__ = [
     "AT",

@@ -1,6 +1,6 @@
 """Messages of format 0 and 1 in kernels: which top-level entry is beyond doubt, and the fields of a message by name.
 
-Rule: :mod:`kforensics.parsers.legacy`, of which only the usual is taken here: messages that their key and value fill.
+Rule: :mod:`kforensics.parsers.log.legacy`. Only the common case is taken here: messages that key and value fill.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
-from kforensics.parsers.derived import fixed
+from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.layouts import LEGACY_HEADER_V0, LEGACY_HEADER_V1
+from kforensics.parsers.format.rows import CODEC_MASK, CODECS, LOG_APPEND_TIME, LOG_APPEND_TIME_BIT, NO_TIMESTAMP_TYPE
 from kforensics.parsers.kernels.compiler import compiled, inlined
 from kforensics.parsers.kernels.crc import crc32
 from kforensics.parsers.kernels.headers import AT, FORMAT, KNOWN_CODECS, LENGTH_END, may_sum
 from kforensics.parsers.kernels.machine import big32, big64, load8, unsigned32
 from kforensics.parsers.kernels.payload import unpacked
 from kforensics.parsers.kernels.request import DONE, MORE, OUTSIDE, REFUSED, TIMESTAMP_TYPES, VALUE
-from kforensics.parsers.kernels.values import flag, put, put_contents, value
+from kforensics.parsers.kernels.template_values import flag, put, put_contents, value
 from kforensics.parsers.kernels.varints import UNREADABLE
-from kforensics.parsers.layouts import LEGACY_HEADER_V0, LEGACY_HEADER_V1
-from kforensics.parsers.legacy import LENGTH_FIELD
-from kforensics.parsers.rows import CODEC_MASK, CODECS, LOG_APPEND_TIME, LOG_APPEND_TIME_BIT, NO_TIMESTAMP_TYPE
+from kforensics.parsers.log.legacy import LENGTH_FIELD
 
 __all__ = ["entry_size", "is_old", "look_at_entry", "put_entry", "put_message", "put_message_crc", "unwrapped"]
 

@@ -39,7 +39,15 @@ CANNOT: Final = (OSError, RuntimeError, ImportError)
 # Of the names of kernels in the object file.
 PREFIX = "kforensics_"
 # Whose text decides over what is compiled, beside the modules of this package.
-SOURCES: Final = ("codecs", "control", "derived", "failures", "layouts", "legacy", "rows")
+SOURCES: Final = (
+    "format/codecs",
+    "format/control",
+    "format/derived",
+    "format/failures",
+    "format/layouts",
+    "format/rows",
+    "log/legacy",
+)
 
 
 class Request(ctypes.Array):  # type: ignore[type-arg]  # a block of int64, see ``request``

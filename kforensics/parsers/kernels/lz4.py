@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kforensics.parsers.codecs import (
+from kforensics.parsers.format.codecs import (
     INCOMPRESSIBLE,
     LZ4_MAGIC,
     PRIME_1,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kforensics.parsers.rows import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE
+from kforensics.parsers.format.rows import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE
 
 __all__ = [
     "BATCHES",

@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kforensics.parsers.codecs import (
-    XERIAL_HEADER_SIZE,
-    XERIAL_MAGIC,
-)
+from kforensics.parsers.format.codecs import XERIAL_HEADER_SIZE, XERIAL_MAGIC
 from kforensics.parsers.kernels.compiler import (
     compiled,
     inlined,

@@ -1,4 +1,4 @@
-"""Bounded varints in kernels, as :mod:`kforensics.parsers.varint` has them; what does not fit is ``UNREADABLE``."""
+"""Bounded varints in kernels, by the rules of :mod:`.format.varint`; what does not fit is ``UNREADABLE``."""
 
 from __future__ import annotations
 

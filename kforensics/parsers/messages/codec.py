@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NoReturn, TypeAlias
 
-from kforensics.parsers.java_utf8 import java_utf8
+from kforensics.parsers.format.java_utf8 import java_utf8
 from kforensics.parsers.messages.reader import (
     FORENSIC_LIMITS,
     RUNTIME,

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from kforensics.parsers.format.byte_slices import Pieces, numbers_at
 from kforensics.parsers.messages.codec import default_of, distinct_layouts
-from kforensics.parsers.messages.records import LAYOUT_RELEASES
+from kforensics.parsers.messages.internal_records import LAYOUT_RELEASES
 from kforensics.parsers.messages.schema import Field, Message, has_version
-from kforensics.parsers.pieces import Pieces, numbers_at
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kforensics.forensics.explain.offset_explainer import OffsetExplainer
 from kforensics.forensics.explain.offset_story import OffsetStory
-from kforensics.forensics.explain.offsets import OffsetExplainer
 from tests.forensics.cases import case_of
 
 __all__ = ["story"]

@@ -7,9 +7,9 @@ from random import Random
 import numpy as np
 import pytest
 
+from kforensics.forensics.core.record_types import Records
 from kforensics.forensics.keys import key_rows
 from kforensics.forensics.keys.key_rows import KEY, LATER, KeyGathering, KeyRows, share_bounds
-from kforensics.forensics.replay.results import Records
 
 Known = dict[tuple[int, int, int], tuple[int, ...]]
 

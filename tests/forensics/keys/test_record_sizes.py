@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kforensics.forensics.core.record_types import Records
 from kforensics.forensics.keys.key_columns import KeyColumns, key_columns
 from kforensics.forensics.keys.record_sizes import record_sizes, varint_sizes
-from kforensics.forensics.replay.results import Records
-from kforensics.parsers.batch_columns import BatchColumns
-from kforensics.parsers.batch_reader import batch_chunks
-from kforensics.parsers.file_rows import Reading
-from kforensics.parsers.kernels.choice import Choice, kernels_for, no_kernels
-from kforensics.parsers.source import open_source
+from kforensics.parsers.columns.batch_columns import BatchColumns
+from kforensics.parsers.columns.batch_reader import batch_chunks
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.kernels.policy import Choice, kernels_for, no_kernels
+from kforensics.parsers.tables.file_rows import Reading
 from tests.forensics.cases import SAMPLES, partitions_under
 from tests.forensics.keys.topics import summaries_in
 

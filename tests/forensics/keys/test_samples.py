@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kforensics.forensics.findings import Severity
-from kforensics.investigation import investigate
-from kforensics.key_answers import KeysQuestion, judged_topics
+from kforensics.analyses.keys import KeysQuestion, judged_topics
+from kforensics.analyses.partitions import investigate
+from kforensics.forensics.core.findings import Severity
 from tests.forensics.cases import SAMPLES
 from tests.forensics.keys.topics import truth
 

@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from kforensics.forensics.keys.judgement import judge_keys
+from kforensics.forensics.audit.topic_result import judge_keys
 from kforensics.forensics.keys.writing_styles import SITED, Style, _style, styles_of
 from tests.forensics.keys.topics import KEYS, RULES, Sent, at_home, sent_to, summaries_in, topic
 

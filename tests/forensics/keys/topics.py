@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kforensics.forensics.keys.judgement import best_copies, has_keys
-from kforensics.forensics.keys.summary import KeySummary, key_summary
+from kforensics.forensics.audit.topic_result import best_copies, has_keys
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.keys.key_summary import KeySummary, key_summary
 from kforensics.forensics.keys.topic_keys import TopicKeys, joined_keys
-from kforensics.forensics.keys.topic_metadata import TopicMetadata, topics_in
-from kforensics.forensics.rules import Rules
+from kforensics.forensics.metadata.topic_metadata import TopicMetadata, topics_in
 from tests.forensics.cases import SAMPLES, case_in, partitions_under
 from tests.forensics.events import NOW
 from tests.forensics.forge import Content, forge

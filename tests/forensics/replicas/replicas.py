@@ -6,13 +6,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kforensics.forensics.findings import Finding, Severity
-from kforensics.forensics.partition import Partition
-from kforensics.forensics.replicas.comparing import compared
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.replicas.compare import compared
 from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.forensics.replicas.replica import all_copies_of, replica_groups
-from kforensics.forensics.rules import Rules
-from kforensics.parsers.discover import FoundFile, discover
+from kforensics.parsers.files.discover import FoundFile, discover
 from tests.forensics.cases import HOUR, SAMPLES, partitions_under
 from tests.forensics.events import NOW
 from tests.forensics.forge import Segments, forge

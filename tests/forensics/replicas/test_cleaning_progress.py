@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.findings import Severity
-from kforensics.forensics.replicas.comparing import compared
+from kforensics.forensics.audit.replica_result import findings_on
+from kforensics.forensics.core.findings import Severity
+from kforensics.forensics.replicas.compare import compared
 from kforensics.forensics.replicas.differences import Kind
-from kforensics.forensics.replicas.judgement import findings_on
-from kforensics.parsers.batches import walk
-from kforensics.parsers.rows import Batch
-from kforensics.parsers.source import open_source
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import Batch
+from kforensics.parsers.log.batches import walk
 from tests.forensics.cases import SAMPLES, partitions_under
 from tests.forensics.replicas.replicas import RULES
 

@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
-from kforensics.forensics.findings import Severity
+from kforensics.forensics.audit.replica_result import findings_on
+from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.replicas import newest_records
-from kforensics.forensics.replicas.comparing import compared
+from kforensics.forensics.replicas.compare import compared
 from kforensics.forensics.replicas.comparison import Comparison
-from kforensics.forensics.replicas.judgement import findings_on
-from kforensics.parsers.kernels.choice import Choice, no_kernels
 from kforensics.parsers.kernels.library import kernels
+from kforensics.parsers.kernels.policy import Choice, no_kernels
 from tests.forensics.cases import partitions_under
 from tests.forensics.replicas.compacted import Log, cleaned, random_log, view, write
 from tests.forensics.replicas.replicas import RULES

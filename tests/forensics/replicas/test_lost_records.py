@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kforensics.forensics.replicas.judgement import compare_replicas
+from kforensics.forensics.audit.replica_result import compare_replicas
 from kforensics.forensics.replicas.replica import replica_groups
 from tests.forensics.cases import partitions_under
 from tests.forensics.replicas.replicas import GROUPS, REPLICATION, RULES, forged, groups_under

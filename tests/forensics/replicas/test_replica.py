@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.examine import examine
-from kforensics.forensics.partition import Partition
-from kforensics.forensics.replicas.comparing import compared
+from kforensics.forensics.audit.replica_result import findings_on
+from kforensics.forensics.partition.examine import examine
+from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.replicas.compare import compared
 from kforensics.forensics.replicas.differences import Kind
-from kforensics.forensics.replicas.judgement import findings_on
 from kforensics.forensics.replicas.replica import all_copies_of, replica_groups, replicas_of
-from kforensics.parsers.discover import FoundFile, discover
+from kforensics.parsers.files.discover import FoundFile, discover
 from tests.forensics.cases import SAMPLES, partitions_under
 from tests.forensics.forge import forge
 from tests.forensics.replicas.replicas import GROUPS, RULES, compare, compared_group, forged

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kforensics.forensics.findings import Severity
-from kforensics.forensics.replicas.judgement import findings_on
+from kforensics.forensics.audit.replica_result import findings_on
+from kforensics.forensics.core.findings import Severity
 from tests.forensics.replicas.replicas import GROUPS, compared_group
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.findings import Finding, Severity
-from kforensics.forensics.replicas.elections import elections_in
-from kforensics.forensics.replicas.judgement import compare_replicas
-from kforensics.forensics.rules import Rules
+from kforensics.forensics.audit.replica_result import compare_replicas
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.metadata.elections import elections_in
 from tests.forensics.cases import SAMPLES, partitions_under
-from tests.forensics.cluster.doctored import batch_at, flip_outcome
+from tests.forensics.coordinators.doctored import batch_at, flip_outcome
 from tests.forensics.forge import cut, drop, file_of, patch
 from tests.forensics.replicas.replicas import groups_under
 

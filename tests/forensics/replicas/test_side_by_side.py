@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from kforensics.forensics.replicas.side_by_side import in_step, windows
-from kforensics.parsers import batch_reader
-from kforensics.parsers.batches import walk
-from kforensics.parsers.kernels.choice import Choice, no_kernels
+from kforensics.parsers.columns import batch_reader
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.kernels.library import kernels
-from kforensics.parsers.rows import Batch
-from kforensics.parsers.source import open_source
+from kforensics.parsers.kernels.policy import Choice, no_kernels
+from kforensics.parsers.log.batches import walk
 from tests.forensics.cases import SAMPLES, partitions_under
 from tests.forensics.forge import forge, swap
 

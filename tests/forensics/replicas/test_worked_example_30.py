@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.findings import Severity
-from kforensics.forensics.replicas.checks.divergence import findings
+from kforensics.forensics.checks.replicas.divergence import findings
+from kforensics.forensics.core.findings import Severity
 from tests.forensics.replicas.replicas import compare, forged, told
 
 COMMON = "plain @0-4; plain @5"

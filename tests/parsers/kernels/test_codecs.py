@@ -17,15 +17,15 @@ from backports import zstd
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kforensics.parsers.batches import walk
-from kforensics.parsers.codecs import _xxh32 as python_xxh32
-from kforensics.parsers.codecs import decompress
+from kforensics.parsers.files.source import LocalSource
+from kforensics.parsers.format.codecs import _xxh32 as python_xxh32
+from kforensics.parsers.format.codecs import decompress
+from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.kernels.codecs import REFUSED, decompressed
 from kforensics.parsers.kernels.lz4 import _xxh32
 from kforensics.parsers.kernels.request import SLACK
 from kforensics.parsers.kernels.symbols import ZstdContext, lz4_function, zstd_function
-from kforensics.parsers.rows import Batch
-from kforensics.parsers.source import LocalSource
+from kforensics.parsers.log.batches import walk
 from tests.parsers.builders import GZIP, HEADER, LZ4, NONE, SNAPPY, XERIAL, ZSTD, compressed
 
 DICE = random.Random(4)  # noqa: S311 - dice for a test

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kforensics.parsers.checksums import reference_crc32, reference_crc32c
+from kforensics.parsers.format.checksums import reference_crc32, reference_crc32c
 from kforensics.parsers.kernels import crc
 from kforensics.parsers.kernels.target import HAS_CRC_INSTRUCTION
 

@@ -8,12 +8,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kforensics.errors import InputError
+from kforensics.parsers.files.source import BytesSource, Source
+from kforensics.parsers.format.rows import CODECS
 from kforensics.parsers.kernels import engine as module
 from kforensics.parsers.kernels.engine import Area, Block, Engine
 from kforensics.parsers.kernels.headers import SMALL
@@ -34,8 +35,7 @@ from kforensics.parsers.kernels.request import (
     WRITTEN,
 )
 from kforensics.parsers.kernels.templates import Template
-from kforensics.parsers.rows import CODECS
-from kforensics.parsers.source import BytesSource, Source
+from lab.places import ROOT
 from tests.parsers.builders import GZIP, LZ4, SNAPPY, ZSTD, batch, batch_of, batches, record
 
 BATCH, RECORD = Template(["batch {base_offset} at {position}\n"], {}), Template(["record {offset}\n"], {})
@@ -390,7 +390,7 @@ def test_large_logs_are_read_alike_by_any_number_of_workers(compiled: Kernels) -
 def test_kernels_never_look_far_behind_what_they_are_given() -> None:
     """Hostile segments, each in memory that ends the process 64 bytes behind it."""
     command = [sys.executable, "-m", "tests.parsers.kernels.fenced", "4000"]
-    root = Path(__file__).resolve().parents[3]
+    root = ROOT
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     counts = dict(line.split() for line in done.stdout.splitlines())

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kforensics.parsers.headers import batch_header
+from kforensics.parsers.format.rows import CODECS, Batch
 from kforensics.parsers.kernels.compiler import compiled
 from kforensics.parsers.kernels.headers import SMALL, announced_size, look, next_size
 from kforensics.parsers.kernels.request import MORE, REFUSED, VALUE
-from kforensics.parsers.kernels.values import put_batch
-from kforensics.parsers.rows import CODECS, Batch
+from kforensics.parsers.kernels.template_values import put_batch
+from kforensics.parsers.log.headers import batch_header
 from tests.parsers.builders import HEADER, LENGTH_END, batch, batch_of, legacy_segment, record, sealed
 
 GOOD = batch(record(), record(1), base_offset=3, codec=0)

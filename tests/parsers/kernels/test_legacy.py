@@ -1,4 +1,4 @@
-"""Old messages as kernels print them against what :mod:`kforensics.parsers.legacy` reads: the same text and damage."""
+"""Old messages as kernels print them against what :mod:`.parsers.log.legacy` reads: the same text and damage."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kforensics.dumplog.options import ToolOptions
-from kforensics.dumplog.plain_run import PlainRun
-from kforensics.dumplog.run import run_tool
-from kforensics.dumplog.styles import STYLES
-from kforensics.parsers.checksums import crc32
-from kforensics.parsers.codecs import DEFAULT_BUDGET
-from kforensics.parsers.discover import FoundFile
-from kforensics.parsers.kernels.choice import Choice, no_kernels
+from kforensics.kafka_dump.options import ToolOptions
+from kforensics.kafka_dump.plain_run import PlainRun
+from kforensics.kafka_dump.run import run_tool
+from kforensics.kafka_dump.styles import STYLES
+from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.files.source import BytesSource
+from kforensics.parsers.format.checksums import crc32
+from kforensics.parsers.format.codecs import DEFAULT_BUDGET
+from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.kernels.library import Kernels, kernels
-from kforensics.parsers.rows import Damage
-from kforensics.parsers.selection import Selection
-from kforensics.parsers.source import BytesSource
+from kforensics.parsers.kernels.policy import Choice, no_kernels
+from kforensics.parsers.log.selection import Selection
+from lab.places import SAMPLES
 from tests.parsers.builders import (
     GZIP,
     LEGACY_CRC_START,
@@ -42,7 +43,6 @@ from tests.parsers.builders import (
     wrapper,
 )
 
-SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 NAME = "00000000000000000000.log"
 BATCHES, DATA = ToolOptions(), ToolOptions(print_data_log=True)
 CONTENTS = ToolOptions(print_data_log=True, skip_record_metadata=True)

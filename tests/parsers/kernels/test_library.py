@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kforensics.parsers.kernels import library
-from kforensics.parsers.kernels.choice import WORTH_COMPILING, WORTH_LOADING
 from kforensics.parsers.kernels.library import FOLDER
+from kforensics.parsers.kernels.policy import WORTH_COMPILING, WORTH_LOADING
 from kforensics.parsers.kernels.target import HAS_CRC_INSTRUCTION
 
 COMPILING = "compiling the fast kernels for this processor, once; this takes some seconds"
@@ -29,7 +29,7 @@ print(kernels(print, compiles=False) is not None)
 """
 CHOOSE = """
 import sys
-from kforensics.parsers.kernels.choice import kernels_for
+from kforensics.parsers.kernels.policy import kernels_for
 for _ in range({inputs} - 1):
     kernels_for({size}, print)
 print(kernels_for({size}, print) is not None, "llvmlite" in sys.modules, "numba" in sys.modules)
@@ -37,7 +37,7 @@ print(kernels_for({size}, print) is not None, "llvmlite" in sys.modules, "numba"
 # Reads on in plain Python as long as there are no kernels; the next file asks again.
 BESIDE = """
 import time
-from kforensics.parsers.kernels.choice import WORTH_COMPILING, kernels_for
+from kforensics.parsers.kernels.policy import WORTH_COMPILING, kernels_for
 supply = kernels_for(WORTH_COMPILING, print)
 first = supply.ready()
 while supply._process.poll() is None:
@@ -49,7 +49,7 @@ print(first is not None, later is not None, again is not None and again.ready() 
 DUMP = """
 import sys
 from pathlib import Path
-from tests.dumplog.test_twin_text import DATA, LOGS, dumped, forced_kernels
+from tests.kafka_dump.test_twin_text import DATA, LOGS, dumped, forced_kernels
 for path in LOGS[::9]:
     dump, _ = dumped(path.read_bytes(), DATA, forced_kernels, str(path))
     print(path.name, dump)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kforensics.parsers.java_utf8 import java_utf8
+from kforensics.parsers.format.java_utf8 import java_utf8
 from kforensics.parsers.kernels.compiler import compiled
 from kforensics.parsers.kernels.request import SLACK
 from kforensics.parsers.kernels.text import put_literal, put_number, put_text

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kforensics.parsers.format.varint import VarintError, VarLong, read_varint, read_varlong
 from kforensics.parsers.kernels.compiler import compiled
 from kforensics.parsers.kernels.varints import UNREADABLE, varint, varlong
-from kforensics.parsers.varint import VarintError, VarLong, read_varint, read_varlong
 
 Plain = Callable[[bytes, int], tuple[int, int]]
 Kernel = Callable[[int, int], tuple[int, int]]

@@ -1,0 +1,1 @@
+"""How tables and batches show themselves in a notebook."""

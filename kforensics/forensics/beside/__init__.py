@@ -1,1 +1,0 @@
-"""The files beside a log against the log: indexes, transaction indexes, snapshots."""

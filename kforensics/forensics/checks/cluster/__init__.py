@@ -1,0 +1,1 @@
+"""Checks of transactions and consumer groups across a cluster."""

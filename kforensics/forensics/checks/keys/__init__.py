@@ -1,0 +1,1 @@
+"""Checks of the keys of a topic."""

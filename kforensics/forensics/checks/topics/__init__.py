@@ -1,0 +1,1 @@
+"""Checks across the partitions of a topic."""

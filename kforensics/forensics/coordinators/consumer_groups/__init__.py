@@ -1,0 +1,1 @@
+"""The logs of group coordinators (``__consumer_offsets``)."""

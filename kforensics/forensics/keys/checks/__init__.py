@@ -1,1 +1,0 @@
-"""Families of findings on the keys of a topic."""

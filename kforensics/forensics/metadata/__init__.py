@@ -1,0 +1,1 @@
+"""What the cluster's metadata log says of topics and leaders."""

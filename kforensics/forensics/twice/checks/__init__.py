@@ -1,1 +1,0 @@
-"""What is to be said of what stands in several partitions of a topic."""

@@ -1,0 +1,141 @@
+"""`--cluster-metadata-decoder`: records of the metadata log, and the frame they share with the remote log's."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kforensics.kafka_dump.decoders.decoder_styles import Decoder, null_pointer_text
+from kforensics.parsers.messages.codec import Decoded, decode
+from kforensics.parsers.messages.internal_records import decode_record
+from kforensics.parsers.messages.json_render import to_json
+from kforensics.parsers.messages.reader import UNSUPPORTED_VERSION, MessageError, Reader
+from kforensics.parsers.messages.registry import CLUSTER_METADATA, enum_name, framed_message
+from kforensics.parsers.messages.releases import in_releases
+from kforensics.parsers.messages.schema import Message
+
+_PARSE_ERROR: Final = "org.apache.kafka.common.errors.MetadataParseException"
+_SERIALIZATION_ERROR: Final = "org.apache.kafka.common.errors.SerializationException"
+_MAX_SHORT: Final = 0x7FFF
+
+
+def _short(number: int) -> int:
+    number &= 0xFFFF
+    return number - 0x10000 if number > _MAX_SHORT else number
+
+
+def _prefix(reader: Reader | None, entity: str) -> int:
+    if reader is None:
+        raise MessageError(_PARSE_ERROR, f"Error while reading {entity}")
+    try:
+        number = reader.unsigned_varint()
+    except MessageError as error:
+        raise MessageError(_PARSE_ERROR, f"Error while reading {entity}") from error
+    if number > _MAX_SHORT:
+        raise MessageError(_PARSE_ERROR, f"Value for {entity} was too large.")
+    return _short(number)
+
+
+def _check_frame(frame: int) -> None:
+    if frame == 0:
+        text = (
+            "Could not deserialize metadata record with frame version 0. "
+            "Note that upgrades from the preview release of KRaft in 2.8 to newer versions are not supported."
+        )
+        raise MessageError(_PARSE_ERROR, text)
+    if frame != 1:
+        text = (
+            f"Could not deserialize metadata record due to unknown frame version {frame}"
+            "(only frame version 1 is supported)"
+        )
+        raise MessageError(_PARSE_ERROR, text)
+
+
+def read_framed(topic: str, value: bytes | None, release: str) -> tuple[int, Decoded]:
+    """Read a framed record as `AbstractApiMessageSerde` of one release does.
+
+    Args:
+        topic: `__cluster_metadata` or `__remote_log_metadata`.
+        value: The value of the record.
+        release: The release to imitate, 3.0 or later.
+
+    Returns:
+        The version in the frame, and the message.
+
+    Raises:
+        MessageError: With the text of the release.
+    """
+    reader = None if value is None else Reader(value)
+    _check_frame(_prefix(reader, "frame version"))
+    number, version = _prefix(reader, "type"), _prefix(reader, "version")
+    message = framed_message(topic, number, release)
+    if message is None:
+        raise MessageError(_PARSE_ERROR, f"{UNSUPPORTED_VERSION}: Unknown metadata id {number}")
+    start = reader.position if reader else 0
+    try:
+        decoded = decode(message, version, value or b"", release, start)
+    except MessageError as error:
+        raise MessageError(_PARSE_ERROR, f"Failed to deserialize record with type {number}") from error
+    left = len(value or b"") - start - decoded.consumed
+    if left:
+        raise MessageError(_PARSE_ERROR, f"Found {left} byte(s) of garbage after {number}")
+    return version, decoded
+
+
+def _read_preview(value: bytes | None, release: str) -> tuple[int, Decoded]:
+    """Read a record of the KRaft preview: another frame version, fewer checks, nothing said of bytes left over."""
+    if value is None:
+        raise MessageError("", null_pointer_text("java.nio.ByteBuffer.get()", '"buffer"'))
+    reader = Reader(value)
+    frame = _short(reader.unsigned_varint())
+    if frame != 0:
+        text = (
+            f"Could not deserialize metadata record due to unknown frame version {frame}"
+            "(only frame version 0 is supported)"
+        )
+        raise MessageError(_SERIALIZATION_ERROR, text)
+    number, version = _short(reader.unsigned_varint()), _short(reader.unsigned_varint())
+    message = framed_message(CLUSTER_METADATA, number, release)
+    if message is None:
+        raise MessageError(UNSUPPORTED_VERSION, f"Unknown metadata id {number}")
+    return version, decode(message, version, value, release, reader.position)
+
+
+def _text(message: Message, decoded: Decoded, version: int) -> str:
+    body = to_json(decoded.message, decoded.value, version)
+    return f'{{"type":"{enum_name(message)}","version":{version},"data":{body}}}'
+
+
+def decoder(release: str) -> Decoder:
+    """The decoder of `__cluster_metadata` as one release has it.
+
+    Args:
+        release: The release to imitate, 2.8 or later.
+    """
+    is_preview = not in_releases(release, "3.0", None)
+
+    def parse(_key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+        try:
+            if is_preview:
+                version, decoded = _read_preview(value, release)
+            else:
+                version, decoded = read_framed(CLUSTER_METADATA, value, release)
+        except MessageError as error:
+            text = "null" if error.java_message is None else error.java_message
+            return None, f"Error at {offset}, skipping. {text}"
+        return None, _text(decoded.message, decoded, version)
+
+    return parse
+
+
+def forensic_decoder() -> Decoder:
+    """The same text for records of any release, the preview of 2.8 included."""
+
+    def parse(_key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+        found = decode_record(CLUSTER_METADATA, None, value)
+        if found.value is None or found.value_message is None:
+            return None, f"Error at {offset}, skipping. {found.error}"
+        body = to_json(found.value_message, found.value, found.version or 0)
+        text = f'{{"type":"{enum_name(found.value_message)}","version":{found.version},"data":{body}}}'
+        return None, f"{text} ({found.error})" if found.error else text
+
+    return parse

@@ -1,0 +1,107 @@
+"""``meta.properties``: whose log directory this is.
+
+Rule: ``java.util.Properties`` and ``org.apache.kafka.metadata.properties.MetaProperties``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kforensics.parsers.files.source import Source
+from kforensics.parsers.files.text_lines import parse_int, shrunk, small_file
+from kforensics.parsers.format.rows import Damage
+from kforensics.parsers.format.uuid_text import is_uuid_text
+
+__all__ = ["MetaProperties", "Property", "meta_properties", "read_meta_properties"]
+
+# A logical line: natural lines joined where one ends in an odd number of backslashes.
+LOGICAL = re.compile(rb"((?:\\(?:\r\n|.)|[^\\\r\n])*)(\r\n|\r|\n|\Z|\\\Z)", re.DOTALL)
+BLANKS = " \t\f"
+KEY = re.compile(r"((?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
+ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|\r\n[ \t\f]*|[\r\n][ \t\f]*|.)", re.DOTALL)
+LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+HIGHEST_VERSION = 1
+UUIDS = ("directory.id",)
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A line: a name and its value; of a comment or an empty line the name is ``#``."""
+
+    position: int
+    size: int
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """The properties Kafka knows; None where one is absent or unreadable."""
+
+    version: int
+    node_id: int | None
+    cluster_id: str | None
+    directory_id: str | None
+
+
+def read_meta_properties(source: Source) -> Iterator[Property | Damage]:
+    """Yield the properties of the file, comments as a property named ``#``, and what is wrong with any."""
+    data = small_file(source)
+    if isinstance(data, Damage):
+        yield data
+        return
+    start = 0
+    while start < len(data):
+        match = LOGICAL.match(data, start)
+        end = match.end() if match else len(data)
+        # Java reads the file as ISO-8859-1, whatever its writer thought.
+        text = (match[1] if match else data[start:]).decode("latin-1").lstrip(BLANKS)
+        yield _row(start, end, text)
+        start = end
+    yield from shrunk(source, data)
+
+
+def meta_properties(rows: Iterable[Property | Damage]) -> MetaProperties:
+    """Return the meaning of the rows; a later property of a name wins, as in Java."""
+    values = {row.name: row.value for row in rows if isinstance(row, Property)}
+    version = parse_int(values.get("version", "0").strip()) or 0
+    # Version 0 calls the node a broker; whichever is there tells who it is.
+    names = ("broker.id", "node.id") if version == 0 else ("node.id", "broker.id")
+    node_id = next((parse_int(values[name]) for name in names if name in values), None)
+    return MetaProperties(version, node_id, values.get("cluster.id"), values.get("directory.id"))
+
+
+def _row(start: int, end: int, text: str) -> Property | Damage:
+    if not text or text[0] in "#!":
+        return Property(start, end - start, "#", text[1:])
+    match = KEY.match(text)
+    split = match.end() if match else 0
+    name, value = _unescape(match[1] if match else text), _unescape(text[split:])
+    why = _fault(name, value)
+    return Damage(start, end, *why) if why else Property(start, end - start, name, value)
+
+
+def _unescape(text: str) -> str:
+    return ESCAPE.sub(lambda match: _unescaped(match[1]), text)
+
+
+def _unescaped(escape: str) -> str:
+    if escape[0] == "u" and len(escape) > 1:
+        return chr(int(escape[1:], 16))
+    return "" if escape[0] in "\r\n" else LETTERS.get(escape, escape)
+
+
+def _fault(name: str, value: str) -> tuple[str, str] | None:
+    if name == "version":
+        number = parse_int(value.strip())
+        if number is None:
+            return "malformed", f"Invalid meta.properties version string '{value}'"
+        if not 0 <= number <= HIGHEST_VERSION:
+            return "version", f"Unknown meta.properties version number {number}"
+    if name in ("node.id", "broker.id") and parse_int(value) is None:
+        return "malformed", f"Unable to read {name} as a base-10 number."
+    if name in UUIDS and not is_uuid_text(value):
+        return "malformed", f"Unable to read {name} as a Uuid: {value}"
+    return None

@@ -1,0 +1,1 @@
+"""Layouts, primitive types, codecs and the rows that decoders return."""

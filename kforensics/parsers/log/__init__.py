@@ -1,0 +1,1 @@
+"""Segments: record batches, records, and resynchronisation after damage."""

@@ -1,0 +1,1 @@
+"""Indexes, snapshots, checkpoints and the other small files of a log directory."""

@@ -1,0 +1,1 @@
+"""Table schemas, and any file as rows of its table."""

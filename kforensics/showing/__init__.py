@@ -1,1 +1,0 @@
-"""Tables, and the bytes of batches, that show themselves: HTML in a notebook, plain text elsewhere."""

@@ -1,0 +1,32 @@
+"""Runs the readers and analyses on Spark: it starts them and carries their values, and has no knowledge of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kforensics.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``spark.read.format("kforensics")`` known to a session.
+
+    Args:
+        spark: the session; its workers need this package too.
+
+    Raises:
+        MissingExtraError: pyspark is not installed.
+    """
+    try:
+        from kforensics.spark.source.data_source import (
+            KforensicsSource,  # this package is imported without pyspark, too
+        )
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pyspark":
+            raise
+        raise MissingExtraError("spark", "pyspark") from error
+    spark.dataSource.register(KforensicsSource)

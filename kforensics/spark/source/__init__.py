@@ -1,0 +1,1 @@
+"""The Spark data source: decoded tables of files through ``spark.read.format("kforensics")``."""

@@ -1,0 +1,104 @@
+"""The data source ``kforensics`` for ``spark.read``: the decoded tables of files, read by Spark's tasks.
+
+Spark plans in one Python process and reads in others: what goes between is :class:`.source_slices.Work`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from kforensics.errors import UsageError
+from kforensics.spark.source.input_slices import works_of
+from kforensics.spark.source.pushed_filters import Condition, condition_of, may_hold
+from kforensics.spark.source.source_options import Wanted, wanted_of
+from kforensics.spark.source.source_reading import record_batches
+from kforensics.spark.source.spark_schemas import ddl_of, ddl_type
+from kforensics.spark.worker import settle
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter  # Spark 4.0 has none, and pushes none
+
+__all__ = ["FilteringReader", "KforensicsSource", "Reader"]
+
+
+class KforensicsSource(DataSource):
+    """The tables of ``kforensics.dump`` as Spark data frames; see ``docs/spark.md`` for the options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what ``spark.read.format`` is given."""
+        return "kforensics"
+
+    def schema(self) -> str:
+        """Return the schema of the table, or of the columns wanted, as DDL.
+
+        Raises:
+            UsageError: an option is missing, unknown or makes no sense.
+        """
+        return ddl_of(wanted_of(self.options).table)
+
+    def reader(self, schema: StructType) -> Reader:
+        """Return a reader of the columns in a schema.
+
+        Raises:
+            UsageError: the schema is not part of the table's, or an option makes no sense.
+        """
+        wanted = _with_schema(wanted_of(self.options), schema)
+        return FilteringReader(wanted) if wanted.push_filters else Reader(wanted)
+
+
+def _with_schema(wanted: Wanted, schema: StructType) -> Wanted:
+    found = wanted.with_columns(schema.fieldNames())
+    for column, field in zip(found.table.columns, schema.fields, strict=True):
+        stated = ddl_type(column)
+        if field.dataType.simpleString() != stated:
+            given = field.dataType.simpleString()
+            raise UsageError(f"the column {column.name} of {wanted.name} is of type {stated}, not {given}")
+    return found
+
+
+class Reader(DataSourceReader):
+    """Reads the columns wanted.
+
+    Args:
+        wanted: what of which files.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._conditions: tuple[Condition, ...] = ()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return what the tasks have to read.
+
+        Raises:
+            InputError: there is nothing at the paths.
+        """
+        keeps = partial(may_hold, self._conditions, self._wanted.name)
+        return [InputPartition(work) for work in works_of(self._wanted, keeps)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task."""
+        settle()
+        return record_batches(partition.value, self._wanted, self._conditions)
+
+
+class FilteringReader(Reader):
+    """Takes those filters from a query that it answers as Spark would."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark calls it so
+        """Yield the filters that Spark has to answer."""
+        conditions = []
+        for pushed in filters:
+            condition = condition_of(pushed, self._wanted.table)
+            if condition is None:
+                yield pushed
+            else:
+                conditions.append(condition)
+        self._conditions = tuple(conditions)

@@ -1,0 +1,180 @@
+"""The library twin of ``kforensics dump``: tables with the stated schemas, read when they are asked for."""
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kforensics
+from kforensics.errors import InputError, InputMissingError, UsageError
+from kforensics.parsers.tables.schemas import TABLES, arrow_schema
+from tests.command import CLASSIC, DAMAGED, SAMPLES, dump
+
+NAMES = [name for name in TABLES if name != "files"]
+
+
+@pytest.fixture(scope="module")
+def every() -> kforensics.Dump:
+    """Return a dump of all samples."""
+    return kforensics.dump(SAMPLES)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_have_the_stated_schemas_and_rows(every: kforensics.Dump, name: str) -> None:
+    table = every.table(name)
+    assert table.schema == arrow_schema(name)
+    assert table.num_rows > 0
+    table.validate(full=True)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_dump_of_nothing_has_tables_too(name: str, tmp_path: Path) -> None:
+    table = kforensics.dump(tmp_path).table(name)
+    assert (table.schema, table.num_rows) == (arrow_schema(name), 0)
+
+
+def test_the_command_and_its_twin_give_the_same_rows(every: kforensics.Dump) -> None:
+    tables = json.loads(dump("--quiet", "--format", "json", SAMPLES).text)["tables"]
+    for name, rows in tables.items():
+        if name != "damage":
+            assert [_plain(row) for row in every.table(name).to_pylist()] == rows
+    damage = dump("--quiet", "--format", "ndjson", "--damage", SAMPLES).objects
+    found = {json.dumps(row, sort_keys=True) for row in every.damage.to_pylist()}
+    assert found == {json.dumps({**row, "table": 0}, sort_keys=True).replace(', "table": 0', "") for row in damage}
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in row.items()}
+
+
+def test_short_names_are_tables(every: kforensics.Dump) -> None:
+    assert every.batches is every.table("batches")
+    assert every.records is every.table("records")
+    assert every.damage is every.table("damage")
+
+
+def test_files_are_found_with_their_place() -> None:
+    (found,) = kforensics.dump(CLASSIC).files
+    assert (found.kind, found.topic, found.partition, found.broker_id) == ("log", "classic", 0, 1)
+    assert kforensics.dump(CLASSIC).table("files").to_pylist()[0]["size"] == CLASSIC.stat().st_size
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [CLASSIC, str(CLASSIC), [CLASSIC], (str(CLASSIC),), f"{CLASSIC.parent}/*.log", CLASSIC.as_uri()],
+    ids=["path", "text", "list", "tuple", "glob", "uri"],
+)
+def test_paths_come_in_every_form(paths: Any) -> None:
+    assert kforensics.dump(paths).batches["base_offset"].to_pylist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("filters", "offsets"),
+    [
+        ({"offset": "0:1"}, [0]),
+        ({"offset": "1"}, [1]),
+        ({"control": True}, [1]),
+        ({"control": False}, [0]),
+        ({"transactional": False}, []),
+        ({"producer_epoch": 1}, [1]),
+        ({"producer_id": 0}, [0, 1]),
+        ({"leader_epoch": 5}, []),
+        ({"key": "^key$"}, [0]),
+        ({"time": ":2000"}, []),
+    ],
+    ids=str,
+)
+def test_filters_are_those_of_the_command(filters: dict[str, Any], offsets: list[int]) -> None:
+    assert kforensics.dump(CLASSIC, **filters).records["offset"].to_pylist() == offsets
+
+
+def test_damage_of_records_is_damage_too() -> None:
+    found = kforensics.dump(DAMAGED / "records" / "record-length-long-0")
+    assert found.batches.num_rows == 5
+    assert [row["reason"] for row in found.damage.to_pylist()] == ["record-size"]
+
+
+def test_what_a_batch_may_decompress_to_is_bounded() -> None:
+    bomb = kforensics.dump(DAMAGED / "codecs" / "gzip-two-members-0", max_decompressed_bytes=10)
+    assert "limit" in bomb.damage["reason"].to_pylist()
+
+
+def test_a_log_under_a_strange_name_is_read_as_a_log(tmp_path: Path) -> None:
+    (tmp_path / "evidence.bin").write_bytes(CLASSIC.read_bytes())
+    assert kforensics.dump(tmp_path).records.num_rows == 2
+
+
+def test_what_cannot_be_read_is_an_error_that_says_where(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"missing.log: there is no such file") as raised:
+        kforensics.dump([CLASSIC, tmp_path / "missing.log"])
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)  # noqa: S301  # our own
+    gone = tmp_path / "gone.log"
+    gone.write_bytes(b"")
+    found = kforensics.dump(gone)
+    gone.unlink()
+    with pytest.raises(InputMissingError):
+        _ = found.batches
+
+
+@pytest.mark.parametrize("filters", [{"offset": "x"}, {"time": "x:"}, {"key": "("}], ids=str)
+def test_a_filter_that_makes_no_sense_is_an_error(filters: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        kforensics.dump(CLASSIC, **filters)
+
+
+def test_an_unknown_table_is_an_error() -> None:
+    with pytest.raises(KeyError, match="cards"):
+        kforensics.dump(CLASSIC).table("cards")
+
+
+def test_the_public_door() -> None:
+    assert kforensics.__all__ == sorted(kforensics.__all__)
+    assert all(hasattr(kforensics, name) for name in kforensics.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'undump'"):
+        _ = kforensics.undump
+    assert isinstance(kforensics.dump(CLASSIC).batches, pa.Table)
+
+
+@pytest.mark.parametrize(
+    "code", ["import kforensics", "import kforensics; kforensics.__version__", "import kforensics.cli"], ids=str
+)
+def test_import_loads_nothing_heavy(code: str) -> None:
+    script = (
+        f"{code}; import sys; print(*sorted({{'pyarrow', 'numpy', 'pandas', 'numba', 'pyspark'}} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == ""
+
+
+def test_a_dump_of_a_small_file_loads_no_pyarrow() -> None:
+    """The tool is for a broker host: text, JSON and CSV must not pay for Arrow."""
+    script = (
+        "import sys; sys.argv = ['kforensics', 'dump', '--format', 'csv', '--records', sys.argv[1]]\n"
+        "from kforensics.cli import main\n"
+        "heavy = {'pyarrow', 'numpy', 'pandas'}\n"
+        "try:\n    main()\nfinally:\n    print(*sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", script, str(CLASSIC)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr.strip() == ""
+
+
+@pytest.mark.parametrize("scenario", ["damaged", "transactions-v2", "every-record", "legacy-2.7"])
+def test_kernels_and_plain_python_give_the_same_tables(scenario: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command says the same of damage, too."""
+    tables, said = [], []
+    for choice in ("always", "never"):
+        monkeypatch.setenv("KFORENSICS_KERNELS", choice)
+        found = kforensics.dump(SAMPLES / scenario)
+        tables.append([found.batches, found.records, found.damage])
+        ended = dump("--records", "--format", "arrow", SAMPLES / scenario)
+        tables[-1].append(pa.ipc.open_stream(ended.out).read_all())
+        said.append((ended.code, ended.err))
+    assert said[0] == said[1]
+    assert all(one.equals(other) for one, other in zip(*tables, strict=True))
+    assert tables[0][1].equals(tables[0][3])

@@ -1,0 +1,137 @@
+"""What is opened shows itself, and gives the tables of the library."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kforensics
+from kforensics.errors import InputError, InputMissingError, UsageError
+from kforensics.parsers.tables.schemas import TABLES, arrow_schema
+from tests.api.views.page import HOSTILE, OURS, assert_harmless, seen
+from tests.command import SAMPLES
+from tests.forensics.forge import forge
+
+INTERLEAVED = SAMPLES / "transactions-v2" / "broker-1" / "interleaved-0"
+STORED = ["batches", "records", "files", "damage"]
+AS_OF_MS = 1_795_263_300_000
+VERDICTS = ["transactions", "producers", "lso", "lso_history", "duplicates", "findings", "partitions"]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_stored_tables_are_those_of_a_dump(name: str) -> None:
+    view, table = kforensics.open(SAMPLES / "damaged").table(name), kforensics.dump(SAMPLES / "damaged").table(name)
+    assert view.head(3).equals(table.slice(0, 3))
+    assert view.to_arrow().equals(table)
+    assert view.to_arrow().schema == arrow_schema(name)
+    assert len(view) == table.num_rows
+
+
+def test_verdicts_are_those_of_the_library() -> None:
+    log = kforensics.open(INTERLEAVED, as_of_ms=AS_OF_MS)
+    audit = kforensics.audit(INTERLEAVED, as_of_ms=AS_OF_MS)
+    twins = {name: getattr(kforensics, name) for name in ("duplicates", "producers")}
+    tables = {**audit.tables, **{name: twin(INTERLEAVED, as_of_ms=AS_OF_MS) for name, twin in twins.items()}}
+    for name in VERDICTS:
+        assert getattr(log, name).to_arrow().equals(tables[name])
+
+
+@pytest.mark.parametrize("name", ["distributed_transactions", "replica_differences", "transactional_ids"])
+def test_tables_about_several_partitions_are_those_of_an_audit(name: str) -> None:
+    folder = SAMPLES / "transactions-v2"
+    view = kforensics.open(folder, as_of_ms=AS_OF_MS).table(name)
+    assert view.to_arrow().equals(kforensics.audit(folder, as_of_ms=AS_OF_MS).tables[name])
+    assert repr(view).startswith(f"{name}: ")
+
+
+def test_an_unknown_table_is_an_error() -> None:
+    with pytest.raises(KeyError, match="cards"):
+        kforensics.open(INTERLEAVED).table("cards")
+
+
+@pytest.mark.parametrize("name", [*STORED, *VERDICTS])
+def test_every_table_shows_itself(name: str) -> None:
+    view = getattr(kforensics.open(INTERLEAVED), name)
+    assert repr(view).startswith(f"{name}: ")
+    assert_harmless(view._repr_html_())
+
+
+def test_iterating_over_batches_gives_batches() -> None:
+    log = kforensics.open(INTERLEAVED)
+    assert [batch["base_offset"] for batch in log.batches] == log.batches.to_arrow()["base_offset"].to_pylist()
+    assert log.batches[-1]["last_offset"] == 63
+    assert pa.table(log.batches).num_rows == len(log.batches)
+
+
+def test_a_batch_is_found_by_an_offset_in_it() -> None:
+    log = kforensics.open(INTERLEAVED)
+    assert log.batch(7)["base_offset"] == 6
+    with pytest.raises(IndexError, match="no batch spans offset 64"):
+        log.batch(64)
+
+
+def test_a_path_says_what_is_there() -> None:
+    log = kforensics.open(INTERLEAVED)
+    assert re.match(r"7 files of 1 partition, \d\.\d KB\n", repr(log))
+    assert "transaction_index_entries" in log.tables
+    assert "checkpoints" not in log.tables
+    assert "txnindex" in assert_harmless(log._repr_html_()).texts
+
+
+def test_any_file_can_be_opened() -> None:
+    (index,) = INTERLEAVED.glob("*.txnindex")
+    log = kforensics.open(index)
+    assert len(log.table("transaction_index_entries")) == 4
+    assert not log.batches
+    with pytest.raises(UsageError, match="there is no log"):
+        len(log.transactions)
+
+
+def test_nothing_more_is_read_than_is_looked_at(tmp_path: Path) -> None:
+    """A second segment that may not even be read does not matter to the first rows."""
+    folder = forge(tmp_path, {0: "plain @0-1; plain @2", 3: "plain @3"})
+    second = folder / "00000000000000000003.log"
+    log = kforensics.open(folder)
+    second.unlink()
+    assert log.batches.head(2)["base_offset"].to_pylist() == [0, 2]
+    assert log.batches[1]["base_offset"] == 2
+    with pytest.raises(InputMissingError):
+        log.batches.to_arrow()
+
+
+def test_where_nothing_is_that_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no file under"):
+        kforensics.open(tmp_path)
+    with pytest.raises(InputError, match="there is no such file"):
+        kforensics.open(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_records_and_names_stay_text(text: str, tmp_path: Path) -> None:
+    data = text.encode()
+    folder = forge(
+        tmp_path, "D 1 0 0-0 @0-0 T; M 1 0 C 0 @1", records={0: [(data, data, [(data, data), (b"h", None)])]}
+    )
+    name = re.sub(r"[/\x00]", "_", text)
+    folder = folder.rename(folder.parent / f"{name}-0")
+    log = kforensics.open(folder)
+    shown: list[Any] = [
+        log,
+        log.files,
+        log.batches,
+        log.batches[0],
+        log.batches[0].records,
+        log.records,
+        log.transactions,
+    ]
+    shown += [log.findings, log.partitions, log.damage]
+    for view in shown:
+        assert_harmless(view._repr_html_())
+        assert all(line.isprintable() for line in repr(view).split("\n"))
+    assert log.records[0]["key"] == data
+    frame = log.transactions.to_pandas()._repr_html_()  # type: ignore[operator]  # pandas hides it from its types
+    assert set(seen(frame).elements) <= OURS | {"style"}
+    assert os.fspath(folder) in log.records[0]["path"]

@@ -1,0 +1,193 @@
+"""``lso``, ``transactions`` and ``producers``: what they answer, in every format, and how they end."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kforensics
+from kforensics.errors import InputError, UsageError
+from kforensics.forensics.core.tables import RESULTS
+from tests.command import SAMPLES, run, sentence
+from tests.forensics.forge import forge
+
+OPEN = SAMPLES / "transactions-v2" / "broker-1" / "open-0"
+HANGING = SAMPLES / "transactions-v2" / "broker-1" / "hanging-0"
+AS_OF = "2026-11-21T12:30"
+# Ten minutes behind the writing of it: nothing is late yet.
+EARLY, EARLY_MS = "2026-11-21T12:16", 1_795_263_360_000
+QUESTIONS = ("lso", "transactions", "producers")
+TABLE_OF = {"lso": "lso", "transactions": "transactions", "producers": "producers"}
+
+question = pytest.mark.parametrize("command", QUESTIONS)
+
+
+def test_lso_says_who_holds_it_since_when_and_what_is_hidden() -> None:
+    ended = run("lso", "--as-of", "2026-11-21T12:20", HANGING)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.lines == [
+        "hanging-0 on broker 1: last stable offset 3, log end 9",
+        (
+            "  held by producer 12, epoch 1: its transaction from offset 3 is open, last write 2026-11-21 12:05:21 UTC,"
+            " 14 min 38 s before the evaluation"
+        ),
+        "  hidden from read_committed consumers: 4 records (458 bytes)",
+    ]
+
+
+def test_lso_that_nobody_will_move_is_a_finding_with_its_remedy() -> None:
+    ended = run("lso", "--as-of", AS_OF, SAMPLES / "transactions-v0" / "broker-1" / "hanging-0")
+    assert ended.code == 1
+    assert [line.split()[:2] for line in ended.lines if line.startswith("  critical")] == [
+        ["critical", "lso-stuck:"],
+        ["critical", "txn-hanging:"],
+    ]
+    assert "kafka-transactions.sh" in ended.text
+    assert "--topic hanging --partition 0 --start-offset 3" in ended.text
+
+
+def test_lso_at_an_offset_and_its_history_agree() -> None:
+    steps = run("lso", "--quiet", "--history", "--format", "ndjson", OPEN).rows("lso_history")
+    assert [step["from_high_watermark"] for step in steps[1:]] == [step["to_high_watermark"] + 1 for step in steps[:-1]]
+    for step in steps:
+        (row,) = run("lso", "--quiet", "--at", step["to_high_watermark"], "--format", "ndjson", OPEN).rows("lso")
+        assert (row["last_stable_offset"], row["producer_id"]) == (step["last_stable_offset"], step["producer_id"])
+
+
+def test_transactions_are_chosen_and_sorted() -> None:
+    rows = run("transactions", "--quiet", "--format", "ndjson", OPEN).rows("transactions")
+    assert [row["first_offset"] for row in rows] == sorted(row["first_offset"] for row in rows)
+    still_open = run("transactions", "--quiet", "--state", "open", "--format", "ndjson", OPEN).rows("transactions")
+    assert still_open == [row for row in rows if row["outcome"] == "open"]
+    of_one = run("transactions", "--quiet", "--producer-id", 16, "--format", "ndjson", OPEN).rows("transactions")
+    assert of_one == [row for row in rows if row["producer_id"] == 16]
+    long = run("transactions", "--as-of", AS_OF, "--min-duration", "15m", "--format", "ndjson", OPEN)
+    assert [row["outcome"] for row in long.rows("transactions")] == ["open", "open"]
+    largest = run("transactions", "--quiet", "--sort", "records", "--format", "ndjson", OPEN).rows("transactions")
+    assert [row["records"] for row in largest] == sorted((row["records"] for row in rows), reverse=True)
+
+
+def test_producers_are_compared_with_the_snapshot_at_the_log_end(tmp_path: Path) -> None:
+    rows = run("producers", "--quiet", "--format", "ndjson", OPEN).rows("producers")
+    assert {row["in_snapshot"] for row in rows} == {True}
+    assert {row["producer_id"]: row["current_txn_first_offset"] for row in rows if row["transactions"]} == {
+        **{row["producer_id"]: -1 for row in rows if row["transactions"]},
+        16: 2,
+        17: 4,
+    }
+    folder = forge(tmp_path, "D 1 0 0-4 @0-4 T; M 1 0 C 3 @5", snapshots={6: []})
+    (row,) = run("producers", "--quiet", "--format", "ndjson", folder).rows("producers")
+    assert (row["in_snapshot"], row["last_sequence"], row["transactions"]) == (False, 4, 1)
+    assert "not so in the snapshot" in run("producers", "--quiet", folder).text
+
+
+def test_producers_at_an_offset(tmp_path: Path) -> None:
+    folder = forge(tmp_path, "D 1 0 0-4 @0-4 T; M 1 0 C 3 @5; D 2 0 0-0 @6-6 N")
+    at = {
+        offset: [
+            row["producer_id"]
+            for row in run("producers", "--quiet", "--at", offset, "--format", "ndjson", folder).objects
+        ]
+        for offset in (0, 5, 7)
+    }
+    assert at == {0: [], 5: [1], 7: [1, 2]}
+
+
+@question
+@pytest.mark.parametrize("output_format", ["table", "json", "ndjson", "csv", "parquet", "arrow"])
+def test_every_answer_comes_in_every_format(command: str, output_format: str, tmp_path: Path) -> None:
+    output = tmp_path / "answer"
+    words = (command, "--as-of", EARLY, "--format", output_format, "--output", output, OPEN)
+    ended = run(*words)
+    assert (ended.code, ended.out) == (0, b"")
+    twin = getattr(kforensics, command)(OPEN, as_of_ms=EARLY_MS)
+    data = output.read_bytes()
+    if output_format == "parquet":
+        assert pq.read_table(io.BytesIO(data)).to_pylist() == twin.to_pylist()
+    elif output_format == "arrow":
+        assert pa.ipc.open_stream(data).read_all() == twin
+    elif output_format == "csv":
+        assert len(list(csv.DictReader(io.StringIO(data.decode())))) == twin.num_rows
+    elif output_format == "table":
+        assert data.decode().startswith(RESULTS[TABLE_OF[command]].name)
+    else:
+        text = data.decode()
+        rows = json.loads(text)["tables"][command] if output_format == "json" else [*map(json.loads, text.splitlines())]
+        assert [{key: row[key] for key in row if key != "table"} for row in rows] == twin.to_pylist()
+
+
+@question
+def test_a_file_that_cannot_be_read_does_not_hide_the_other_partitions(command: str, tmp_path: Path) -> None:
+    forge(tmp_path, "D 1 0 0-4 @0-4 T", topic="good")
+    bad = forge(tmp_path, "D 1 0 0-4 @0-4 T", topic="bad")
+    log = bad / "00000000000000000000.log"
+    log.unlink()
+    os.mkfifo(log)
+    ended = run(command, tmp_path)
+    assert ended.code == 3
+    assert "good-0" in ended.text
+    assert f"cannot read {log}" in ended.err
+    with pytest.raises(InputError):
+        getattr(kforensics, command)(tmp_path)
+
+
+@question
+def test_damage_is_no_reason_to_stop(command: str) -> None:
+    """Every damaged sample that has a name is answered for."""
+    words = ("--quiet", "--as-of", "2023-11-14", "--fail-on", "never", "--format", "ndjson", SAMPLES / "damaged")
+    ended = run(command, *words)
+    assert ended.code == 0
+    assert {row["table"] for row in ended.objects} <= {command}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["lso"], "nothing to look at"),
+        (["lso", "/dev/null/nothing"], None),
+        (["transactions", "--state", "closed", OPEN], "--state 'closed' is none of open, aborted, committed"),
+        (["transactions", "--sort", "size", OPEN], "--sort 'size' is none of"),
+        (["transactions", "--min-duration", "soon", OPEN], "--min-duration 'soon' is no duration"),
+        (["lso", "--as-of", "yesterday", OPEN], "--as-of 'yesterday' is no time"),
+        (["lso", "--fail-on", "bad", OPEN], "--fail-on 'bad' is none of info, warning, error, critical, never"),
+        (["lso", "--format", "xml", OPEN], "--format 'xml' is none of"),
+        (["lso", "--output", OPEN / "answer", OPEN], "would stand beside the evidence"),
+    ],
+    ids=lambda value: "-".join(map(str, value[:3])) if isinstance(value, list) else "",
+)
+def test_words_that_make_no_sense_are_answered_with_a_sentence(words: list[object], says: str | None) -> None:
+    ended = run(*words)
+    if says is None:
+        assert ended.code == 3
+    else:
+        assert says in sentence(ended)
+
+
+def test_a_folder_without_logs_is_said(tmp_path: Path) -> None:
+    assert "there is no log under" in sentence(run("lso", tmp_path))
+    with pytest.raises(UsageError):
+        kforensics.lso(tmp_path)
+
+
+def test_the_time_of_evaluation_is_said_and_is_that_of_the_newest_file(tmp_path: Path) -> None:
+    folder = forge(tmp_path, "D 1 0 0-4 @0-4 T ts 1700000000000")
+    for path in folder.iterdir():
+        os.utime(path, (1_700_000_060, 1_700_000_060))
+    ended = run("lso", folder)
+    assert ended.err == (
+        "judged as of 2023-11-14 22:14:20 UTC, when the newest of these files was written; --as-of sets another time\n"
+    )
+    (row,) = run("lso", "--quiet", "--format", "ndjson", folder).objects
+    assert row["age_ms"] == 60_000
+
+
+def test_one_topic_of_a_log_directory() -> None:
+    ended = run("lso", "--quiet", "--topic", "open", "--topic", "hanging", "--format", "ndjson", OPEN.parent)
+    assert [row["topic"] for row in ended.objects] == ["hanging", "open"]

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+from os import utime
+from pathlib import Path
+
+import pytest
+
+from kforensics.forensics.coordinators.transactions.marker_roles import Role
+from kforensics.forensics.coordinators.transactions.transaction_partitions import Verdict
+from kforensics.forensics.core.findings import Exactness
+from tests.forensics.coordinators.clusters import SOON, at, cluster_under, codes_in, forge_coordinator, found_in
+from tests.forensics.coordinators.doctored import batch_at
+from tests.forensics.events import NOW
+from tests.forensics.forge import drop, file_of, forge
+
+FIRES = {
+    "atomicity-split-outcome": "test_a_marker_against_the_decision",
+    "atomicity-marker-missing": "test_a_partition_without_its_marker",
+    "eos-offset-outcome-mismatch": "test_offsets_on_the_other_side",
+}
+SILENT = {
+    "atomicity-split-outcome": "test_everything_as_decided",
+    "atomicity-marker-missing": "test_everything_as_decided",
+    "eos-offset-outcome-mismatch": "test_everything_as_decided",
+}
+OFFSETS = "__consumer_offsets"
+HOUR = 3_600_000
+
+
+def decided(epoch: int, marker: int, *, version: int = 0, state: str = "Commit", time: int = 10) -> str:
+    """Return a transaction over two partitions and offsets, from ``time`` on."""
+    tag, listed = f"tv {version} " if version else "", f"{{p-0, p-1, {OFFSETS}-0}}"
+    return (
+        f"; a Ongoing 1 {epoch} {tag}{listed} t {time}; a Prepare{state} 1 {marker} {tag}{listed} t {time + 10}; "
+        f"a Complete{state} 1 {marker} {tag}t {time + 20}"
+    )
+
+
+def forge_data(folder: Path, logs: dict[str, str]) -> None:
+    for name, log in logs.items():
+        topic, _, partition = name.rpartition("-")
+        forge(folder, log, topic=topic, partition=int(partition))
+
+
+def data(marker: int, ending: str = "C", time: int = 25, *, epoch: int = 0) -> str:
+    return f"D 1 {epoch} 0-0 @0-0 T {at(11)}; M 1 {marker} {ending} 0 @1 {at(time)}"
+
+
+def everything(marker: int, ending: str = "C") -> dict[str, str]:
+    return {name: data(marker, ending) for name in ("p-0", "p-1", f"{OFFSETS}-0")}
+
+
+PROTOCOLS = pytest.mark.parametrize(("version", "marker"), [(0, 0), (2, 1)], ids=["TV1", "TV2"])
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("state", ["Commit", "Abort"])
+def test_everything_as_decided(version: int, marker: int, state: str, tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, marker, version=version, state=state))
+    forge_data(tmp_path, everything(marker, state[0]))
+    assert codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR)) == {}
+
+
+@PROTOCOLS
+def test_a_marker_against_the_decision(version: int, marker: int, tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, marker, version=version))
+    forge_data(tmp_path, everything(marker) | {"p-1": data(marker, "A")})
+    found = {one.finding.code.name: one for one in found_in(cluster_under(tmp_path))}
+    assert found.keys() == {"atomicity-split-outcome", "eos-offset-outcome-mismatch"}
+    place, finding = found["atomicity-split-outcome"]
+    assert str(finding.severity) == "critical"
+    assert (place.topic, place.partition, finding.first_offset, finding.producer_epoch) == ("p", 1, 1, marker)
+    assert finding.evidence["transactional_id"] == "a"
+    assert "abort by an operator: possible" in finding.benign
+
+
+def test_a_decision_of_which_the_cleaner_left_the_last_record(tmp_path: Path) -> None:
+    """Where it was to go nobody knows; with version 2 its epoch says that a marker is its own."""
+    forge_coordinator(tmp_path, {0: "a CompleteCommit 1 7 tv 2 t 30", 20: "b Empty 2 0 t 50"}, first_dirty=20)
+    forge_data(tmp_path, {"p-0": data(7, epoch=6), "p-1": data(7, "A", epoch=6)})
+    ((place, finding),) = found_in(cluster_under(tmp_path))
+    assert (place.partition, finding.code.name) == (1, "atomicity-split-outcome")
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(
+    ("later", "after", "trust"),
+    [
+        (0, 0, ("warning", Exactness.APPROXIMATE)),
+        (0, HOUR, ("critical", Exactness.APPROXIMATE)),
+        (5_031, 0, ("critical", Exactness.EXACT)),
+        (5_030, 0, ("warning", Exactness.APPROXIMATE)),
+    ],
+    ids=["copied-at-once", "copied-later", "followed", "followed-too-soon"],
+)
+def test_a_partition_without_its_marker(
+    version: int, marker: int, *, later: int, after: int, trust: tuple[str, Exactness], tmp_path: Path
+) -> None:
+    """A marker of somebody else behind the end of the transaction proves that its own should be there.
+
+    Clocks of brokers may differ by five seconds.
+    """
+    forge_coordinator(
+        tmp_path,
+        f"a Empty 1 0 t 0{decided(0, marker, version=version)}; b Empty 2 0 t 40; b Ongoing 2 0 {{p-1}} t 41; "
+        "b PrepareCommit 2 0 {p-1} t 5000; b CompleteCommit 2 0 t 6000",
+    )
+    other = f"; D 2 0 0-0 @1-1 T {at(42)}; M 2 0 C 0 @2 {at(later)}" if later else ""
+    forge_data(tmp_path, everything(marker) | {"p-1": f"D 1 0 0-0 @0-0 T {at(11)}{other}"})
+    found = {one.finding.code.name: one for one in found_in(cluster_under(tmp_path, as_of_ms=SOON + after))}
+    assert found.keys() - {"txn-hanging"} == {"atomicity-marker-missing"}
+    missing = [one for one in found_in(cluster_under(tmp_path, as_of_ms=SOON + after)) if one.finding.producer_id == 1]
+    place, finding = next(one for one in missing if one.finding.code.name == "atomicity-marker-missing")
+    assert (place.topic, place.partition, finding.first_offset) == ("p", 1, 0)
+    assert (str(finding.severity), finding.exactness) == trust
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(
+    ("other", "taken", "code"),
+    [
+        (5_030, 60_000, "atomicity-unverifiable"),
+        (5_031, 60_000, "atomicity-marker-missing"),
+        (0, 15 * 60_000 + 30, "atomicity-unverifiable"),
+        (0, 15 * 60_000 + 31, "atomicity-marker-missing"),
+    ],
+    ids=["no-later-marker", "later-marker", "copied-soon", "copied-late"],
+)
+def test_a_marker_that_may_have_come_after_its_partition_was_copied(
+    version: int, marker: int, *, other: int, taken: int, code: str, tmp_path: Path
+) -> None:
+    """The broker was running, and its files were copied before those of the coordinator."""
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, marker, version=version))
+    more = f"; M 2 0 C 0 @1 {at(other)}" if other else ""
+    forge_data(tmp_path, everything(marker) | {"p-1": f"plain @0-0 {at(11)}{more}"})
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    for file in (tmp_path / "p-1").iterdir():
+        utime(file, ns=((NOW + taken) * 1_000_000,) * 2)
+    assert code in codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR))
+
+
+def test_a_partition_without_its_marker_and_without_data(tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 0))
+    forge_data(tmp_path, everything(0) | {"p-1": "plain @0-0"})
+    ((_, finding),) = found_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR))
+    assert (finding.code.name, finding.first_offset) == ("atomicity-marker-missing", None)
+
+
+def test_one_of_many_markers_of_the_same_epoch_is_missing(tmp_path: Path) -> None:
+    """Before version 2 the times tell which."""
+    times = range(10, 10_010, 1000)
+    states = ["Commit" if number % 3 else "Abort" for number in range(10)]
+    log = "".join(decided(0, 0, state=state, time=time) for state, time in zip(states, times, strict=True))
+    forge_coordinator(tmp_path, f"a Empty 1 0 t 0{log}")
+    logs: dict[str, str] = {}
+    for name in ("p-0", "p-1", f"{OFFSETS}-0"):
+        batches, offset = [], 0
+        for number, (state, time) in enumerate(zip(states, times, strict=True)):
+            if (name, number) != ("p-1", 4):
+                batches.append(f"M 1 0 {state[0]} 0 @{offset} {at(time + 15)}")
+                offset += 1
+        logs[name] = "; ".join(batches)
+    forge_data(tmp_path, logs)
+    ((place, finding),) = found_in(cluster_under(tmp_path))
+    assert (place.partition, finding.code.name, str(finding.severity)) == (1, "atomicity-marker-missing", "warning")
+    assert finding.evidence["completed_ms"] == NOW + times[4] + 20
+    assert finding.exactness is Exactness.APPROXIMATE
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(("wrong", "fate"), [(f"{OFFSETS}-0", "aborted"), ("p-0", "committed")])
+def test_offsets_on_the_other_side(version: int, marker: int, wrong: str, fate: str, tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, marker, version=version))
+    forge_data(tmp_path, everything(marker) | {wrong: data(marker, "A")})
+    found = {one.finding.code.name: one for one in found_in(cluster_under(tmp_path))}
+    assert found.keys() == {"atomicity-split-outcome", "eos-offset-outcome-mismatch"}
+    place, finding = found["eos-offset-outcome-mismatch"]
+    assert (place.topic, str(finding.severity), finding.cause) == (OFFSETS, "critical", "atomicity-split-outcome")
+    assert f"were {fate}" in finding.message
+
+
+@pytest.mark.parametrize("coordinator", [True, False])
+def test_markers_that_contradict_one_another_without_a_coordinator(coordinator: bool, tmp_path: Path) -> None:
+    """Of two that say so and one that does not, the one is told of."""
+    if coordinator:
+        forge_coordinator(tmp_path, "z Empty 99 0 t 0")
+    forge_data(tmp_path, everything(1) | {"p-1": data(1, "A")})
+    ((place, finding),) = found_in(cluster_under(tmp_path))
+    assert (finding.code.name, finding.exactness) == ("atomicity-split-outcome", Exactness.APPROXIMATE)
+    assert (place.topic, place.partition, finding.first_offset) == ("p", 1, 1)
+    assert finding.evidence == {"others": 2}
+
+
+def test_without_a_coordinator_an_epoch_that_stays_tells_nothing(tmp_path: Path) -> None:
+    """Nor does an abort by an operator."""
+    forge_data(tmp_path, everything(0) | {"p-1": data(0, "A")})
+    assert codes_in(cluster_under(tmp_path)) == {}
+    forge_data(tmp_path, everything(1) | {"p-1": data(1, "A", epoch=1)})
+    assert codes_in(cluster_under(tmp_path)) == {}
+
+
+@pytest.mark.parametrize("order", ["CA", "AC"])
+def test_a_marker_against_the_decision_beside_the_right_one(order: str, tmp_path: Path) -> None:
+    """The first one decided what consumers see, but nobody may send both."""
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 1, version=2))
+    both = f"D 1 0 0-0 @0-0 T {at(11)}; M 1 1 {order[0]} 0 @1 {at(25)}; M 1 1 {order[1]} 0 @2 {at(26)}"
+    forge_data(tmp_path, everything(1) | {"p-1": both})
+    found = {one.finding.code.name: one.finding.first_offset for one in found_in(cluster_under(tmp_path))}
+    assert found == {"atomicity-split-outcome": 1 + order.index("A"), "eos-offset-outcome-mismatch": 1}
+
+
+def test_a_transaction_of_the_last_epoch_of_all(tmp_path: Path) -> None:
+    """Its marker has the epoch of its data, as an operator's would."""
+    log = (
+        "a Ongoing 1 32767 tv 2 {t-0} t 10; a PrepareAbort 1 32767 tv 2 next 9 {t-0} t 20; "
+        "a CompleteAbort 9 0 tv 2 prev 1 t 30"
+    )
+    forge_coordinator(tmp_path, {5: log})
+    forge(tmp_path, f"D 1 32767 0-0 @0-0 T {at(11)}; M 1 32767 A 0 @1 {at(25)}")
+    cluster = cluster_under(tmp_path)
+    assert codes_in(cluster) == {}
+    assert cluster.joined.roles.tolist() == [Role.SENT]
+
+
+def test_a_marker_of_a_transaction_that_the_cleaner_took(tmp_path: Path) -> None:
+    """It is not taken for that of the only one of its epoch that is left."""
+    rest = "a PrepareCommit 1 0 {t-0} t 10000; a CompleteCommit 1 0 t 20000"
+    forge_coordinator(tmp_path, {0: "a Ongoing 1 0 {t-0} @9 t 10", 20: rest}, first_dirty=20)
+    forge(tmp_path, f"M 1 0 A 0 @0 {at(5)}")
+    ((_, finding),) = found_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR))
+    assert (finding.code.name, str(finding.severity)) == ("atomicity-marker-missing", "critical")
+    assert finding.exactness is Exactness.APPROXIMATE
+    assert finding.exactness is Exactness.APPROXIMATE
+
+
+@pytest.mark.parametrize(
+    ("version", "spoil", "verdict"),
+    [
+        (2, False, (Verdict.MISSING, "atomicity-marker-missing")),
+        (0, False, (Verdict.UNCOVERED, "atomicity-unverifiable")),
+        (2, True, (Verdict.UNCOVERED, "atomicity-unverifiable")),
+    ],
+    ids=["TV2", "TV1", "marker that cannot be read"],
+)
+def test_data_that_outlived_its_marker(version: int, spoil: bool, verdict: tuple[Verdict, str], tmp_path: Path) -> None:
+    """In a compacted topic holes say nothing; but no cleaner takes a marker before its data, which the epoch names."""
+    marker = int(version == 2)
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, marker, version=version))
+    forge_data(tmp_path, everything(marker) | {f"{OFFSETS}-0": data(marker) + "; plain @2-2; plain @3-3"})
+    log = file_of(tmp_path / f"{OFFSETS}-0")
+    if spoil:
+        content, batch = log.read_bytes(), batch_at(log, 1)
+        log.write_bytes(content[: batch.position] + bytes(batch.size) + content[batch.position + batch.size :])
+    else:
+        drop(log, 1)
+    cluster = cluster_under(tmp_path, as_of_ms=SOON + HOUR)
+    (part,) = (part for part in cluster.joined.parts if cluster.name(part["partition"]) == f"{OFFSETS}-0")
+    assert part["verdict"] == verdict[0]
+    assert verdict[1] in codes_in(cluster)
+
+
+def test_data_that_the_cleaner_took_with_its_marker(tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 1, version=2))
+    forge_data(tmp_path, everything(1) | {f"{OFFSETS}-0": "plain @2-2"})
+    assert codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR)) == {"atomicity-unverifiable": "info"}

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kforensics.forensics.coordinators.transactions.marker_roles import Role
+from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
+from tests.forensics.forge import forge
+
+FIRES = {
+    "marker-partition-unlisted": "test_a_marker_where_its_transaction_never_was",
+    "marker-outside-window": "test_a_marker_out_of_its_time",
+    "marker-coordinator-epoch-mismatch": "test_a_coordinator_epoch_that_was_not",
+}
+SILENT = {
+    "marker-partition-unlisted": "test_an_abort_by_an_operator_is_no_marker_of_a_coordinator",
+    "marker-outside-window": "test_a_marker_in_its_time",
+    "marker-coordinator-epoch-mismatch": "test_a_coordinator_that_moved",
+}
+# Behind it the coordinator's log goes on, so that whatever was decided before is there.
+LATER = "; z Empty 99 0 t 60000"
+
+
+def one(version: int = 0, marker: int = 0, state: str = "Commit") -> str:
+    tag = f"tv {version} " if version else ""
+    return (
+        f"a Empty 1 0 t 0; a Ongoing 1 0 {tag}{{p-0}} t 10; a Prepare{state} 1 {marker} {tag}{{p-0}} t 10000; "
+        f"a Complete{state} 1 {marker} {tag}t 20000"
+    )
+
+
+PROTOCOLS = pytest.mark.parametrize(("version", "marker"), [(0, 0), (2, 1)], ids=["TV1", "TV2"])
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("data", [True, False])
+def test_a_marker_where_its_transaction_never_was(version: int, marker: int, data: bool, tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, one(version, marker) + LATER)
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 {marker} C 0 @1 {at(15_000)}", topic="p")
+    written = (
+        f"D 1 0 0-0 @0-0 T; M 1 {marker} C 0 @1 {at(15_000)}"
+        if data
+        else f"plain @0-0; M 1 {marker} C 0 @1 {at(15_000)}"
+    )
+    forge(tmp_path, written, topic="q")
+    ((place, finding),) = found_in(cluster_under(tmp_path))
+    assert (finding.code.name, str(finding.severity)) == ("marker-partition-unlisted", "error")
+    assert (place.topic, finding.first_offset) == ("q", 1)
+
+
+@pytest.mark.parametrize("epoch", [3, 1])
+def test_a_marker_that_no_coordinator_decided(epoch: int, tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, one() + LATER)
+    log = f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(15_000)}; M 1 {epoch} C 0 @2 {at(30_000)}"
+    forge(tmp_path, log, topic="p")
+    ((_, finding),) = found_in(cluster_under(tmp_path))
+    assert (finding.code.name, finding.first_offset) == ("marker-partition-unlisted", 2)
+    assert "no record of an end" in finding.message
+
+
+def test_a_decision_that_is_not_yet_on_hand(tmp_path: Path) -> None:
+    """The coordinator's log may have been copied before it."""
+    forge_coordinator(tmp_path, one())
+    log = f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(15_000)}; M 1 3 C 0 @2 {at(30_000)}"
+    forge(tmp_path, log, topic="p")
+    assert codes_in(cluster_under(tmp_path)) == {}
+
+
+def test_an_abort_by_an_operator_is_no_marker_of_a_coordinator(tmp_path: Path) -> None:
+    """It has the epoch of its data, in a partition that was never enlisted."""
+    forge_coordinator(tmp_path, one() + LATER)
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(15_000)}", topic="p")
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 0 A 0 @1 {at(30_000)}", topic="q")
+    assert codes_in(cluster_under(tmp_path)) == {}
+
+
+def test_a_list_of_partitions_that_the_cleaner_took(tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, {0: "a CompleteCommit 1 0 t 20000", 20: LATER[2:]}, first_dirty=20)
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(15_000)}", topic="q")
+    assert codes_in(cluster_under(tmp_path)) == {}
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("time", [4_999, 25_001])
+def test_a_marker_out_of_its_time(version: int, marker: int, time: int, tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, one(version, marker) + LATER)
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 {marker} C 0 @1 {at(time)}", topic="p")
+    found = codes_in(cluster_under(tmp_path))
+    assert found["marker-outside-window"] == "warning"
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("time", [5_000, 15_000, 25_000])
+def test_a_marker_in_its_time(version: int, marker: int, time: int, tmp_path: Path) -> None:
+    """Clocks of brokers may differ by five seconds."""
+    forge_coordinator(tmp_path, one(version, marker) + LATER)
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 {marker} C 0 @1 {at(time)}", topic="p")
+    assert codes_in(cluster_under(tmp_path)) == {}
+
+
+def test_one_marker_too_many_of_an_epoch(tmp_path: Path) -> None:
+    """It ended data of its own, so that it is not the first one sent again."""
+    forge_coordinator(tmp_path, one() + LATER)
+    log = f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(15_000)}; D 1 0 1-1 @2-2 T; M 1 0 C 0 @3 {at(16_000)}"
+    forge(tmp_path, log, topic="p")
+    ((_, finding),) = found_in(cluster_under(tmp_path))
+    assert (finding.code.name, str(finding.severity), finding.first_offset) == ("marker-outside-window", "warning", 3)
+
+
+def test_a_marker_sent_again_that_ended_the_next_transaction(tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, one(2, 1) + LATER)
+    log = f"D 1 0 0-0 @0-0 T; M 1 1 C 0 @1 {at(15_000)}; D 1 1 0-0 @2-2 T; M 1 1 C 0 @3 {at(16_000)}"
+    forge(tmp_path, log, topic="p")
+    ((_, finding),) = found_in(cluster_under(tmp_path))
+    assert (finding.code.name, str(finding.severity), finding.first_offset) == ("marker-outside-window", "error", 3)
+
+
+def test_a_marker_sent_again_in_vain(tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, one(2, 1) + LATER)
+    log = f"D 1 0 0-0 @0-0 T; M 1 1 C 0 @1 {at(15_000)}; M 1 1 C 0 @2 {at(16_000)}"
+    forge(tmp_path, log, topic="p")
+    assert codes_in(cluster_under(tmp_path)) == {}
+
+
+def moved(folder: Path, epoch: int) -> dict[str, str]:
+    forge_coordinator(folder, one() + LATER, leader_epochs={0: 3, 3: 5})
+    forge(folder, f"D 1 0 0-0 @0-0 T; M 1 0 C {epoch} @1 {at(15_000)}", topic="p")
+    return codes_in(cluster_under(folder))
+
+
+@pytest.mark.parametrize("epoch", [2, 6])
+def test_a_coordinator_epoch_that_was_not(epoch: int, tmp_path: Path) -> None:
+    assert moved(tmp_path, epoch) == {"marker-coordinator-epoch-mismatch": "warning"}
+
+
+@pytest.mark.parametrize("epoch", [3, 4, 5])
+def test_a_coordinator_that_moved(epoch: int, tmp_path: Path) -> None:
+    assert moved(tmp_path, epoch) == {}
+
+
+def test_a_marker_too_many_where_not_all_is_on_hand(tmp_path: Path) -> None:
+    """It may be that of a transaction of which the cleaner left nothing."""
+    rest = "a PrepareCommit 1 0 {p-0} t 10000; a CompleteCommit 1 0 t 20000"
+    forge_coordinator(tmp_path, {0: "a Ongoing 1 0 {p-0} @9 t 10", 20: rest + LATER}, first_dirty=20)
+    log = f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(5)}; D 1 0 1-1 @2-2 T; M 1 0 C 0 @3 {at(15_000)}"
+    forge(tmp_path, log, topic="p")
+    assert codes_in(cluster_under(tmp_path)) == {}
+
+
+def test_an_abort_by_an_operator_behind_a_transaction_of_the_same_epoch(tmp_path: Path) -> None:
+    """It has the coordinator epoch of the marker before it."""
+    forge_coordinator(tmp_path, one() + LATER, leader_epochs={0: 4})
+    log = f"D 1 0 0-0 @0-0 T; M 1 0 C 4 @1 {at(15_000)}; D 1 0 1-1 @2-2 T; M 1 0 A 4 @3 {at(30_000)}"
+    forge(tmp_path, log, topic="p")
+    cluster = cluster_under(tmp_path)
+    assert codes_in(cluster) == {}
+    assert cluster.joined.roles.tolist() == [Role.SENT, Role.BY_OPERATOR]
+
+
+def test_an_abort_by_an_operator_of_data_of_two_epochs(tmp_path: Path) -> None:
+    """It has the last one, as the producer had in this partition."""
+    forge_coordinator(tmp_path, one(2, 1) + LATER)
+    late = f"D 1 0 1-1 @2-2 T {at(16_000)}; D 1 1 0-0 @3-3 T {at(17_000)}; M 1 1 A 0 @4 {at(30_000)}"
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 1 C 0 @1 {at(15_000)}; {late}", topic="p")
+    cluster = cluster_under(tmp_path)
+    assert codes_in(cluster) == {}
+    assert cluster.joined.roles.tolist() == [Role.SENT, Role.BY_OPERATOR]
+
+
+def test_the_time_of_a_marker_that_may_be_another_one_tells_nothing(tmp_path: Path) -> None:
+    """Of two that are late only the one too many is told of."""
+    forge_coordinator(tmp_path, one() + LATER)
+    log = f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(40_000)}; D 1 0 1-1 @2-2 T; M 1 0 C 0 @3 {at(50_000)}"
+    forge(tmp_path, log, topic="p")
+    found = [(finding.code.name, finding.first_offset) for _, finding in found_in(cluster_under(tmp_path))]
+    assert found == [("marker-outside-window", 3)]

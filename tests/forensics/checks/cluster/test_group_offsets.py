@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+from os import utime
+from pathlib import Path
+
+import pytest
+
+from kforensics.forensics.coordinators.partition_of import java_hashes
+from tests.forensics.coordinators.clusters import (
+    SOON,
+    at,
+    cluster_under,
+    codes_in,
+    forge_coordinator,
+    forge_offsets,
+    found_in,
+)
+from tests.forensics.events import NOW
+from tests.forensics.forge import forge
+
+FIRES = {
+    "eos-offset-regressed": "test_a_transaction_goes_back",
+    "eos-zombie-commit": "test_two_producers_by_turns",
+    "eos-mixed-commit-modes": "test_with_transactions_and_without",
+    "eos-offset-beyond-log": "test_an_offset_beyond_the_log",
+    "eos-offset-beyond-lso": "test_an_offset_beyond_the_last_stable_one",
+    "eos-offsets-pending": "test_a_transaction_that_holds_offsets",
+    "group-wrong-partition": "test_a_group_in_a_partition_that_is_not_its_own",
+}
+SILENT = {
+    "eos-offset-regressed": "test_a_reset_is_no_regression",
+    "eos-zombie-commit": "test_partitions_that_come_and_go",
+    "eos-mixed-commit-modes": "test_one_mode_per_offset",
+    "eos-offset-beyond-log": "test_offsets_up_to_the_end",
+    "eos-offset-beyond-lso": "test_offsets_up_to_the_end",
+    "eos-offsets-pending": "test_a_transaction_in_flight",
+    "group-wrong-partition": "test_groups_where_their_names_lead",
+}
+HOUR = 3_600_000
+
+
+def turns(*producers: int, step: int = 10, ending: str = "C") -> str:
+    """Return a transaction of one record for each producer, ended at once."""
+    parts = []
+    for number, producer in enumerate(producers):
+        begin = 2 * number
+        parts += [
+            f"D {producer} 0 0-0 @{begin}-{begin} T {at(number * step)}",
+            f"M {producer} 0 {ending} 0 @{begin + 1} {at(number * step + 1)}",
+        ]
+    return "; ".join(parts)
+
+
+def in_group(*offsets: int, topic_ids: tuple[str | None, ...] = ()) -> dict[int, tuple[object, ...]]:
+    ids = topic_ids or (None,) * len(offsets)
+    return {2 * number: ("g", "in-0", offset, ids[number]) for number, offset in enumerate(offsets)}
+
+
+def test_a_transaction_goes_back(tmp_path: Path) -> None:
+    forge_offsets(tmp_path, turns(1, 1), in_group(7, 5))
+    ((place, finding),) = found_in(cluster_under(tmp_path))
+    assert (finding.code.name, str(finding.severity), finding.first_offset) == ("eos-offset-regressed", "warning", 2)
+    assert place.topic == "__consumer_offsets"
+    assert (finding.evidence["committed"], finding.evidence["before"]) == (5, 7)
+    assert finding.position is not None
+
+
+def test_what_was_aborted_took_no_effect(tmp_path: Path) -> None:
+    forge_offsets(tmp_path, f"{turns(1)}; D 1 0 1-1 @2-2 T; M 1 0 A 0 @3", in_group(7, 5))
+    assert codes_in(cluster_under(tmp_path)) == {}
+
+
+def test_a_reset_is_no_regression(tmp_path: Path) -> None:
+    """An operator's commit, a removal, or another topic of the same name."""
+    reset = f"{turns(1)}; plain @2-2; D 1 0 1-1 @3-3 T; M 1 0 C 0 @4"
+    committed = {0: ("g", "in-0", 7), 2: ("g", "in-0", 3), 3: ("g", "in-0", 5)}
+    forge_offsets(tmp_path / "reset", reset, committed)
+    assert codes_in(cluster_under(tmp_path / "reset")) == {"eos-mixed-commit-modes": "warning"}
+    forge_offsets(tmp_path / "removed", reset, committed | {2: ("g", "in-0", None)})
+    assert codes_in(cluster_under(tmp_path / "removed")) == {}
+    ids = ("5HUBVeBMSt2jcXgFunpQdg", "DwXmP7rrRZWFe58vI7GGmg")
+    forge_offsets(tmp_path / "anew", turns(1, 1), in_group(7, 5, topic_ids=ids))
+    assert codes_in(cluster_under(tmp_path / "anew")) == {}
+
+
+@pytest.mark.parametrize(("last", "more"), [(8, set()), (5, {"eos-offset-regressed"})])
+def test_two_producers_by_turns(last: int, more: set[str], tmp_path: Path) -> None:
+    forge_offsets(tmp_path, turns(1, 2, 1), in_group(5, 8, last))
+    found = {one.finding.code.name: one.finding for one in found_in(cluster_under(tmp_path))}
+    assert found.keys() == {"eos-zombie-commit"} | more
+    finding = found["eos-zombie-commit"]
+    assert (str(finding.severity), finding.first_offset, finding.producer_id) == ("error", 4, 1)
+    assert finding.evidence["producer_id_between"] == 2
+
+
+def test_partitions_that_come_and_go(tmp_path: Path) -> None:
+    """Offsets that go up, or turns of more than a quarter of an hour, are rebalances."""
+    forge_offsets(tmp_path / "up", turns(1, 2, 1), in_group(5, 8, 9))
+    assert codes_in(cluster_under(tmp_path / "up")) == {}
+    forge_offsets(tmp_path / "slow", turns(1, 2, 1, step=450_001), in_group(5, 8, 8))
+    assert codes_in(cluster_under(tmp_path / "slow")) == {}
+
+
+@pytest.mark.parametrize("plain_first", [True, False])
+def test_with_transactions_and_without(plain_first: bool, tmp_path: Path) -> None:
+    """It is told of once."""
+    log = f"D 1 0 0-0 @2-2 T {at(2)}; M 1 0 C 0 @3 {at(3)}; plain @4-4; plain @5-5"
+    log = f"plain @0-0; plain @1-1; {log}" if plain_first else log
+    committed = {offset: ("g", "in-0", offset) for offset in (0, 1, 2, 4, 5)}
+    forge_offsets(tmp_path, {0 if plain_first else 2: log}, committed, snapshots={})
+    ((_, finding),) = found_in(cluster_under(tmp_path))
+    assert (finding.code.name, str(finding.severity)) == ("eos-mixed-commit-modes", "warning")
+    assert finding.first_offset == (2 if plain_first else 4)
+
+
+def test_one_mode_per_offset(tmp_path: Path) -> None:
+    forge_offsets(tmp_path, f"{turns(1)}; plain @2-2", {0: ("g", "in-0", 1), 2: ("g", "in-1", 1)})
+    assert codes_in(cluster_under(tmp_path)) == {}
+
+
+def beyond(folder: Path, committed: int, as_of: int = SOON + HOUR) -> dict[str, str]:
+    forge_offsets(folder, "plain @0-0", {0: ("g", "in-0", committed)})
+    forge(folder, f"plain @0-4; D 9 0 0-4 @5-9 T {at(0)}", topic="in")
+    return codes_in(cluster_under(folder, as_of_ms=as_of))
+
+
+@pytest.mark.parametrize(("as_of", "severity"), [(SOON + HOUR, "error"), (SOON, "warning")])
+def test_an_offset_beyond_the_log(as_of: int, severity: str, tmp_path: Path) -> None:
+    """What was committed just now may only not have been copied."""
+    assert beyond(tmp_path, 11, as_of) == {"eos-offset-beyond-log": severity}
+
+
+@pytest.mark.parametrize(("taken", "severity"), [(15 * 60_000, "info"), (15 * 60_000 + 1, "error")])
+def test_an_offset_that_was_committed_after_its_partition_was_copied(taken: int, severity: str, tmp_path: Path) -> None:
+    """The broker was running, and the files of the group were copied an hour later."""
+    beyond(tmp_path, 11)
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    for file in (tmp_path / "in-0").iterdir():
+        utime(file, ns=((NOW + taken) * 1_000_000,) * 2)
+    assert codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR)) == {"eos-offset-beyond-log": severity}
+
+
+@pytest.mark.parametrize("committed", [6, 10])
+def test_an_offset_beyond_the_last_stable_one(committed: int, tmp_path: Path) -> None:
+    assert beyond(tmp_path, committed) == {"eos-offset-beyond-lso": "info"}
+
+
+def test_offsets_up_to_the_end(tmp_path: Path) -> None:
+    assert beyond(tmp_path, 5) == {}
+
+
+def test_a_partition_that_is_not_on_hand_says_nothing(tmp_path: Path) -> None:
+    forge_offsets(tmp_path, "plain @0-0", {0: ("g", "elsewhere-0", 99)})
+    assert codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR)) == {}
+
+
+def pending(folder: Path, as_of: int) -> list[object]:
+    forge_offsets(folder, f"D 1 0 0-0 @0-0 T {at(0)}; D 1 0 1-1 @1-1 T {at(1)}", in_group(5) | {1: ("h", "in-0", 1)})
+    forge_coordinator(folder, "a Empty 1 0 t 0; a Ongoing 1 0 timeout 2147483647 {__consumer_offsets-0} t 0")
+    found = [
+        one for _, one in found_in(cluster_under(folder, as_of_ms=as_of)) if one.code.name == "eos-offsets-pending"
+    ]
+    return [(str(one.severity), one.first_offset, one.evidence["groups"]) for one in found]
+
+
+def test_a_transaction_that_holds_offsets(tmp_path: Path) -> None:
+    assert pending(tmp_path, SOON + HOUR) == [("critical", 0, ["g", "h"])]
+
+
+def test_a_transaction_in_flight(tmp_path: Path) -> None:
+    assert pending(tmp_path, NOW + 1_200_000) == []
+
+
+def groups_by_partition(count: int) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for number in range(100):
+        (place,) = (java_hashes([f"group-{number}"]) % count).tolist()
+        found.setdefault(place, []).append(f"group-{number}")
+    return {place: names[:3] for place, names in found.items()}
+
+
+def write(folder: Path, groups: dict[int, list[str]]) -> None:
+    for partition, names in groups.items():
+        log = "; ".join(f"plain @{offset}-{offset}" for offset in range(len(names)))
+        committed = {offset: (name, "in-0", 1) for offset, name in enumerate(names)}
+        forge_offsets(folder, log, committed, partition=partition)
+
+
+def test_groups_where_their_names_lead(tmp_path: Path) -> None:
+    write(tmp_path, groups_by_partition(3))
+    assert codes_in(cluster_under(tmp_path)) == codes_in(cluster_under(tmp_path, offsets_partition_count=3)) == {}
+
+
+@pytest.mark.parametrize(("told", "exactness"), [(None, "approximate"), (3, "exact")])
+def test_a_group_in_a_partition_that_is_not_its_own(told: int | None, exactness: str, tmp_path: Path) -> None:
+    groups = groups_by_partition(3)
+    groups[1].append(groups[2].pop())
+    write(tmp_path, groups)
+    ((place, finding),) = found_in(cluster_under(tmp_path, offsets_partition_count=told))
+    assert (finding.code.name, str(finding.severity)) == ("group-wrong-partition", "critical")
+    assert (place.partition, finding.first_offset, finding.evidence["wanted_partition"]) == (1, 3, 2)
+    assert finding.exactness == exactness
+
+
+def test_no_more_are_told_of_than_anybody_reads(tmp_path: Path) -> None:
+    forge_offsets(tmp_path, turns(*[1] * 1_011), in_group(*range(1_011, 0, -1)))
+    found = found_in(cluster_under(tmp_path))
+    assert len(found) == 1_000
+    assert found[-1].finding.evidence["left_out"] == 10

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from os import utime
+from pathlib import Path
+
+import pytest
+
+from kforensics.forensics.partition.partition_rows import remedy
+from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
+from tests.forensics.events import NOW
+from tests.forensics.forge import forge
+
+FIRES = {
+    "txnlog-prepare-stuck": "test_an_end_that_is_not_everywhere",
+    "txnlog-ongoing-overdue": "test_a_transaction_beyond_its_timeout",
+}
+SILENT = {
+    "txnlog-prepare-stuck": "test_an_end_that_is_on_its_way",
+    "txnlog-ongoing-overdue": "test_a_transaction_within_its_timeout",
+}
+PREPARED = "a Empty 1 0 t 0; a Ongoing 1 0 {t-0, t-1, t-2} t 1; a PrepareAbort 1 0 {t-0, t-1, t-2} t 100"
+MAX = 900_000
+
+
+def prepared(folder: Path) -> None:
+    forge_coordinator(folder, PREPARED)
+    forge(folder, f"D 1 0 0-0 @0-0 T {at(2)}; M 1 0 A 0 @1 {at(101)}")
+    forge(folder, f"D 1 0 0-0 @0-0 T {at(2)}", partition=1)
+
+
+def test_an_end_that_is_not_everywhere(tmp_path: Path) -> None:
+    """The third partition is not on hand: nobody knows."""
+    prepared(tmp_path)
+    placed = found_in(cluster_under(tmp_path, as_of_ms=NOW + 100 + MAX + 1))
+    (finding,) = (one for _, one in placed if one.code.name == "txnlog-prepare-stuck")
+    assert str(finding.severity) == "critical"
+    assert finding.evidence["without_marker"] == ["t-1"]
+    assert "no marker in t-1." in finding.message
+
+
+def test_an_end_that_is_on_its_way(tmp_path: Path) -> None:
+    prepared(tmp_path)
+    assert codes_in(cluster_under(tmp_path, as_of_ms=NOW + 100 + MAX)) == {"atomicity-unverifiable": "info"}
+
+
+def overdue(folder: Path, after: int, timeout: int = 60_000) -> dict[str, str]:
+    forge_coordinator(folder, f"a Empty 1 0 t 0; a Ongoing 1 0 timeout {timeout} {{t-0}} t 100")
+    forge(folder, f"D 1 0 0-0 @0-0 T {at(101)}")
+    return codes_in(cluster_under(folder, as_of_ms=NOW + 100 + after))
+
+
+def test_a_transaction_beyond_its_timeout(tmp_path: Path) -> None:
+    """A coordinator looks every ten seconds, and clocks differ by five at most."""
+    assert overdue(tmp_path, 75_001) == {"txnlog-ongoing-overdue": "error"}
+
+
+def copied(folder: Path, milliseconds: int) -> None:
+    """Make it a copy of a running broker, taken so long after ``NOW``."""
+    (folder / ".kafka_cleanshutdown").unlink()
+    for file in (folder / "t-0").iterdir():
+        utime(file, ns=((NOW + milliseconds) * 1_000_000,) * 2)
+
+
+@pytest.mark.parametrize(("taken", "code"), [(75_100, None), (75_101, "txnlog-ongoing-overdue")])
+def test_a_transaction_within_its_timeout_when_its_coordinator_was_copied(
+    taken: int, code: str | None, tmp_path: Path
+) -> None:
+    """Other brokers were copied later; this one may have ended it meanwhile."""
+    overdue(tmp_path, 75_001)
+    copied(tmp_path, taken)
+    found = codes_in(cluster_under(tmp_path, as_of_ms=NOW + MAX)).keys()
+    assert found & {"txnlog-ongoing-overdue"} == {code} - {None}
+
+
+@pytest.mark.parametrize(("later", "severity"), [(75_100, "warning"), (75_101, "error")])
+def test_a_broker_that_crashed_knows_less_than_its_copy_is_old(later: int, severity: str, tmp_path: Path) -> None:
+    """Unless a marker of later shows that it ran, and had caught up."""
+    overdue(tmp_path, 75_001)
+    forge(tmp_path, f"M 2 0 C 0 @0 {at(later)}", partition=1)
+    copied(tmp_path, MAX)
+    found = codes_in(cluster_under(tmp_path, as_of_ms=NOW + MAX))
+    assert found["txnlog-ongoing-overdue"] == severity
+
+
+@pytest.mark.parametrize(("taken", "is_stuck"), [(100 + MAX, False), (101 + MAX, True)])
+def test_an_end_that_was_on_its_way_when_its_coordinator_was_copied(taken: int, is_stuck: bool, tmp_path: Path) -> None:
+    prepared(tmp_path)
+    copied(tmp_path, taken)
+    for file in (tmp_path / "t-1").iterdir():
+        utime(file, (1, 1))
+    assert ("txnlog-prepare-stuck" in codes_in(cluster_under(tmp_path, as_of_ms=NOW + 9 * MAX))) == is_stuck
+
+
+@pytest.mark.parametrize(("after", "timeout"), [(75_000, 60_000), (30 * 86_400_000, 2_147_483_647)])
+def test_a_transaction_within_its_timeout(after: int, timeout: int, tmp_path: Path) -> None:
+    """One of a two-phase commit has none."""
+    assert "txnlog-ongoing-overdue" not in overdue(tmp_path, after, timeout)
+
+
+@pytest.mark.parametrize(("time", "codes"), [(75_100, {}), (75_101, {"txn-duration-excessive": "warning"})])
+def test_a_transaction_that_was_decided_late(time: int, codes: dict[str, str], tmp_path: Path) -> None:
+    ends = f"a PrepareAbort 1 0 {{t-0}} t {time}; a CompleteAbort 1 0 t {time + 2}"
+    forge_coordinator(tmp_path, f"a Empty 1 0 t 0; a Ongoing 1 0 {{t-0}} t 100; {ends}")
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T {at(101)}; M 1 0 A 0 @1 {at(time + 1)}")
+    assert codes_in(cluster_under(tmp_path)) == codes
+
+
+def test_a_two_phase_commit_takes_its_time(tmp_path: Path) -> None:
+    begun = "a Empty 1 0 t 0; a Ongoing 1 0 timeout 2147483647 {t-0} t 100"
+    ends = "a PrepareAbort 1 0 timeout 2147483647 {t-0} t 9000000; a CompleteAbort 1 0 timeout 2147483647 t 9000002"
+    forge_coordinator(tmp_path, f"{begun}; {ends}")
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T {at(101)}; M 1 0 A 0 @1 {at(9_000_001)}")
+    assert codes_in(cluster_under(tmp_path)) == {"txnlog-timeout-too-large": "info"}
+
+
+def test_a_remedy_names_the_id_as_a_shell_takes_it(tmp_path: Path) -> None:
+    """Who chooses the id must not choose what is run."""
+    forge_coordinator(tmp_path, "$(reboot) Empty 1 0 t 0; $(reboot) Ongoing 1 0 {t-0} t 5")
+    placed = found_in(cluster_under(tmp_path, as_of_ms=NOW + 100 * MAX))
+    (found,) = (one for one in placed if one.finding.code.name == "txnlog-ongoing-overdue")
+    assert "--transactional-id '$(reboot)';" in str(remedy(*found))

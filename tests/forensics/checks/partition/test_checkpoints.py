@@ -1,0 +1,157 @@
+"""Whether the offsets in the checkpoints of a log directory can be true of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kforensics.forensics.checks.partition.checkpoints import findings
+from kforensics.forensics.core.findings import Exactness, Finding, Severity
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.examine import examine
+from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, Partition
+from tests.forensics.cases import case_of, each_sample, partitions_under
+from tests.forensics.forge import Segments, file_of, forge
+
+FIRES = {
+    "checkpoint-hw-beyond-end": "test_a_high_watermark_behind_the_end_is_found",
+    "checkpoint-start-invalid": "test_a_log_start_behind_the_end_is_found",
+    "checkpoint-cleaner-invalid": "test_a_first_dirty_offset_behind_the_end_is_found",
+}
+SILENT = dict.fromkeys(FIRES, "test_checkpoints_of_brokers_are_sound")
+
+BEYOND, START, CLEANER_INVALID = FIRES
+LOG: Segments = {0: "plain @0-4; plain @5-9", 10: "plain @10-14; plain @15-19"}
+HEADLESS: Segments = {10: "plain @10-14; plain @15-19"}
+FILES = (RECOVERY_POINT, HIGH_WATERMARK, LOG_START, CLEANER)
+
+
+def found_in(folder: Path) -> list[Finding]:
+    """Return the findings in the one partition of a log directory."""
+    return list(findings(case_of(folder)))
+
+
+def told(found: Sequence[Finding]) -> list[tuple[str, Severity]]:
+    """Return codes and severities."""
+    return [(one.code.name, one.severity) for one in found]
+
+
+def offsets(offset: int) -> bytes:
+    """Return a checkpoint with an offset for the partition."""
+    return f"0\n1\nt 0 {offset}\n".encode()
+
+
+@each_sample()
+def test_checkpoints_of_brokers_are_sound(partition: Partition) -> None:
+    assert list(findings(examine(partition, Rules(0)))) == []
+
+
+@pytest.mark.parametrize("high_watermark", [0, 10, 20])
+@pytest.mark.parametrize("log_start", [None, 0, 7, 20])
+@pytest.mark.parametrize("first_dirty", [None, 20])
+def test_offsets_inside_the_log_are_sound(
+    tmp_path: Path, high_watermark: int, log_start: int | None, first_dirty: int | None
+) -> None:
+    forge(tmp_path, LOG, high_watermark=high_watermark, log_start=log_start, first_dirty=first_dirty)
+    assert found_in(tmp_path) == []
+
+
+def test_a_directory_without_checkpoints_says_nothing(tmp_path: Path) -> None:
+    forge(tmp_path, LOG, clean_shutdown=False, replaced=dict.fromkeys(FILES))
+    assert found_in(tmp_path) == []
+
+
+def test_a_log_without_batches_begins_and_ends_at_its_last_segment(tmp_path: Path) -> None:
+    forge(tmp_path, {30: ""}, high_watermark=30, log_start=30)
+    assert found_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(("clean", "exactness"), [(True, Exactness.EXACT), (False, Exactness.APPROXIMATE)])
+def test_a_high_watermark_behind_the_end_is_found(tmp_path: Path, clean: bool, exactness: Exactness) -> None:
+    forge(tmp_path, LOG, high_watermark=23, clean_shutdown=clean)
+    (found,) = found_in(tmp_path)
+    assert told([found]) == [(BEYOND, Severity.WARNING)]
+    assert (found.first_offset, found.last_offset, found.exactness) == (20, 22, exactness)
+    assert all(("not ruled out" in phrase) != clean for phrase in found.benign)
+    assert "had been flushed" not in found.message
+
+
+def test_a_recovery_point_behind_the_end_is_told_where_something_is_missing(tmp_path: Path) -> None:
+    """By itself it is no finding: a broker that starts moves it to the end."""
+    forge(tmp_path, LOG, replaced={RECOVERY_POINT: offsets(22)})
+    assert found_in(tmp_path) == []
+    forge(tmp_path, LOG, high_watermark=23, replaced={RECOVERY_POINT: offsets(22)})
+    (found,) = found_in(tmp_path)
+    assert "All below offset 22 had been flushed" in found.message
+    assert found.evidence == {"high_watermark": 23, "log_end_offset": 20, "recovery_point": 22}
+
+
+@pytest.mark.parametrize("log", [LOG, {0: ""}], ids=["batches", "none"])
+def test_a_log_start_behind_the_end_is_found(tmp_path: Path, log: Segments) -> None:
+    forge(tmp_path, log, log_start=21)
+    (found,) = found_in(tmp_path)
+    assert told([found]) == [(START, Severity.ERROR)]
+    assert "The log start offset on record is 21" in found.message
+
+
+@pytest.mark.parametrize(("clean", "severity"), [(True, Severity.ERROR), (False, Severity.INFO)])
+def test_a_log_start_before_the_first_segment_is_found(tmp_path: Path, clean: bool, severity: Severity) -> None:
+    """Without an orderly stop it may only be older than the last deletion of segments."""
+    forge(tmp_path, HEADLESS, log_start=4, clean_shutdown=clean)
+    (found,) = found_in(tmp_path)
+    assert told([found]) == [(START, severity)]
+    assert (found.first_offset, found.last_offset) == (4, 9)
+
+
+def test_with_remote_storage_a_log_starts_before_its_first_segment(tmp_path: Path) -> None:
+    """The leader epochs show it: they reach back to the log start."""
+    forge(tmp_path, HEADLESS, log_start=4, leader_epochs={4: 0})
+    assert found_in(tmp_path) == []
+
+
+def test_a_first_dirty_offset_behind_the_end_is_found(tmp_path: Path) -> None:
+    forge(tmp_path, LOG, first_dirty=21)
+    assert told(found_in(tmp_path)) == [(CLEANER_INVALID, Severity.WARNING)]
+
+
+@pytest.mark.parametrize(("log", "log_start"), [(LOG, 7), (HEADLESS, None)], ids=["records", "segments"])
+def test_a_first_dirty_offset_that_deletion_passed_is_told(
+    tmp_path: Path, log: Segments, log_start: int | None
+) -> None:
+    forge(tmp_path, log, first_dirty=5, log_start=log_start)
+    (found,) = found_in(tmp_path)
+    assert told([found]) == [(CLEANER_INVALID, Severity.INFO)]
+    assert "not ruled out" in found.benign[0]
+
+
+def test_a_log_start_behind_the_end_says_nothing_of_the_cleaner(tmp_path: Path) -> None:
+    forge(tmp_path, LOG, first_dirty=20, log_start=40)
+    assert told(found_in(tmp_path)) == [(START, Severity.ERROR)]
+
+
+REFUSED = {
+    HIGH_WATERMARK: (BEYOND, Severity.ERROR),
+    LOG_START: (START, Severity.ERROR),
+    RECOVERY_POINT: (START, Severity.WARNING),
+    CLEANER: (CLEANER_INVALID, Severity.WARNING),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("text", [b"7\n0\n", b"0\n2\nt 0 5\n", b"0\n1\nt zero 5\n"], ids=["version", "count", "number"])
+def test_a_checkpoint_that_a_broker_refuses_is_found(tmp_path: Path, name: str, text: bytes) -> None:
+    forge(tmp_path, LOG, replaced={name: text})
+    (found,) = found_in(tmp_path)
+    assert told([found]) == [REFUSED[name]]
+    assert found.path == str(tmp_path / name)
+    assert f"A broker refuses {name}" in found.message
+
+
+def test_two_partitions_have_their_own_offsets(tmp_path: Path) -> None:
+    forge(tmp_path, LOG)
+    spoilt = forge(tmp_path, LOG, partition=1, high_watermark=50)
+    found = [one for partition in partitions_under(tmp_path) for one in findings(examine(partition, Rules(0)))]
+    assert told(found) == [(BEYOND, Severity.WARNING)]
+    assert file_of(spoilt).exists()

@@ -1,0 +1,225 @@
+"""Bytes that are no batch are told apart by what may have happened; what real brokers leave is no alarm."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kforensics.forensics.checks.partition import damage, structure
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.core.reporting import MOST
+from kforensics.parsers.format.rows import Damage
+from tests.forensics.checks.partition.log_cases import (
+    INNOCENT,
+    RULES,
+    SAMPLES,
+    case_of,
+    found_in,
+    found_in_sample,
+    names,
+)
+from tests.forensics.forge import cut, drop, file_of, forge, patch
+
+FIRES = {
+    "batch-crc-mismatch": "test_wrong_checksum_is_found",
+    "batch-truncated": "test_cut_batch_is_found",
+    "batch-length-invalid": "test_broken_length_is_found",
+}
+SILENT = dict.fromkeys(damage.CODES, "test_real_logs_are_not_damaged")
+FAMILIES = (damage, structure)
+THREE = "plain @0-2; plain @3-5; plain @6-8"
+SEGMENTS = {0: "plain @0-2; plain @3-5", 6: "plain @6-8; plain @9"}
+# What crashed brokers left, as the lab wanted them to.
+TORN = {
+    "crash-before-recovery/broker-1/preallocated-0": ("batch-truncated", Severity.INFO),
+    "crash-before-recovery/broker-1/torn-0": ("batch-truncated", Severity.WARNING),
+}
+
+
+@pytest.mark.parametrize("scenario", INNOCENT)
+def test_real_logs_are_not_damaged(scenario: str) -> None:
+    found = found_in_sample(scenario, FAMILIES)
+    severities = {folder: [(one.code.name, one.severity) for one in some] for folder, some in found.items()}
+    assert severities == {folder: [torn] for folder, torn in TORN.items() if folder.startswith(f"{scenario}/")}
+
+
+def _flip(log: Path, position: int) -> None:
+    data = bytearray(log.read_bytes())
+    data[position] ^= 1
+    log.write_bytes(bytes(data))
+
+
+def _the_one(found: list[Finding]) -> Finding:
+    (finding,) = found
+    return finding
+
+
+@pytest.mark.parametrize("at", [-1, 1, 70])
+def test_wrong_checksum_is_found(tmp_path: Path, at: int) -> None:
+    log = file_of(forge(tmp_path, THREE, clean_shutdown=False))
+    size = log.stat().st_size // 3
+    _flip(log, size + at if at > 1 else 2 * size - 1)
+    finding = _the_one(found_in(tmp_path, FAMILIES))
+    assert (finding.code.name, finding.severity) == ("batch-crc-mismatch", Severity.CRITICAL)
+    assert (finding.first_offset, finding.last_offset, finding.position) == (3, 5, size)
+    assert finding.path == str(log)
+    assert finding.benign[0].startswith("a copy made while the broker wrote: ruled out")
+
+
+@pytest.mark.parametrize(
+    ("written", "clean", "severity"),
+    [(0, False, Severity.WARNING), (-60_000, False, Severity.CRITICAL), (0, True, Severity.CRITICAL)],
+)
+def test_last_batch_may_have_been_copied_too_early(
+    tmp_path: Path, written: int, clean: bool, severity: Severity
+) -> None:
+    """Only where the file was written to when it was copied, and the broker did not stop in good order."""
+    log = file_of(forge(tmp_path, THREE, clean_shutdown=clean))
+    _flip(log, log.stat().st_size - 1)
+    seconds = (RULES.as_of_ms + written) // 1000
+    os.utime(log, (seconds, seconds))
+    finding = _the_one(found_in(tmp_path, FAMILIES))
+    assert (finding.code.name, finding.severity) == ("batch-crc-mismatch", severity)
+
+
+def test_only_the_last_segment_is_being_written(tmp_path: Path) -> None:
+    log = file_of(forge(tmp_path, SEGMENTS, clean_shutdown=False), 6)
+    _flip(log, log.stat().st_size - 1)
+    for path in log.parent.iterdir():
+        os.utime(path, (0, 0))
+    os.utime(log, (RULES.as_of_ms // 1000, RULES.as_of_ms // 1000))
+    assert _the_one(found_in(tmp_path, FAMILIES)).severity is Severity.WARNING
+
+
+def test_last_batch_of_an_earlier_segment_was_not_being_written(tmp_path: Path) -> None:
+    log = file_of(forge(tmp_path, SEGMENTS, clean_shutdown=False))
+    _flip(log, log.stat().st_size - 1)
+    for path in log.parent.iterdir():
+        os.utime(path, (RULES.as_of_ms // 1000, RULES.as_of_ms // 1000))
+    assert _the_one(found_in(tmp_path, FAMILIES)).severity is Severity.CRITICAL
+
+
+@pytest.mark.parametrize("left", [1, 17, 40, 70])
+def test_cut_batch_is_found(tmp_path: Path, left: int) -> None:
+    log = file_of(forge(tmp_path, THREE, clean_shutdown=False))
+    end = 2 * log.stat().st_size // 3
+    log.write_bytes(log.read_bytes()[:end] + b"\1" * left if left == 1 else log.read_bytes()[: end + left])
+    finding = _the_one(found_in(tmp_path, FAMILIES))
+    assert (finding.code.name, finding.severity, finding.position) == ("batch-truncated", Severity.WARNING, end)
+    assert finding.benign[0].endswith("likely, the log ends here")
+
+
+def test_clean_stop_does_not_excuse_a_cut_batch(tmp_path: Path) -> None:
+    cut(file_of(forge(tmp_path, THREE)), -1)
+    assert _the_one(found_in(tmp_path, FAMILIES)).benign[0].endswith("the broker had stopped in good order")
+
+
+def test_cut_in_an_earlier_segment_is_an_error_and_names_what_is_lost(tmp_path: Path) -> None:
+    cut(file_of(forge(tmp_path, SEGMENTS)), -1)
+    finding = _the_one(found_in(tmp_path, FAMILIES))
+    assert (finding.code.name, finding.severity) == ("batch-truncated", Severity.ERROR)
+    assert (finding.first_offset, finding.last_offset) == (3, 5)
+
+
+def test_zero_tail_is_a_word_in_the_last_segment_and_an_error_elsewhere(tmp_path: Path) -> None:
+    forge(tmp_path, SEGMENTS)
+    log = tmp_path / "t-0" / f"{6:020}.log"
+    log.write_bytes(log.read_bytes() + bytes(300))
+    assert _the_one(found_in(tmp_path, FAMILIES)).severity is Severity.INFO
+    log = file_of(log.parent)
+    log.write_bytes(log.read_bytes() + bytes(300))
+    assert [one.severity for one in found_in(tmp_path, FAMILIES)] == [Severity.ERROR, Severity.INFO]
+
+
+@pytest.mark.parametrize("length", [-5, 0, 13, 20, 48, 2**31 - 1])
+def test_broken_length_is_found(tmp_path: Path, length: int) -> None:
+    log = file_of(forge(tmp_path, THREE))
+    size = log.stat().st_size // 3
+    patch(log, 3, length=length, fix_crc=False)
+    finding = _the_one(found_in(tmp_path, FAMILIES))
+    assert (finding.code.name, finding.severity) == ("batch-length-invalid", Severity.CRITICAL)
+    assert (finding.first_offset, finding.last_offset, finding.position) == (3, 5, size)
+    assert finding.evidence["next_good_position"] == 2 * size
+
+
+def test_messages_say_where_and_what(tmp_path: Path) -> None:
+    log = file_of(forge(tmp_path, THREE, clean_shutdown=False))
+    end = 2 * log.stat().st_size // 3
+    patch(log, 0, crc=7)
+    patch(log, 6, length=0, fix_crc=False)
+    wrong, broken = (one.message for one in found_in(tmp_path, FAMILIES))
+    assert wrong.startswith(
+        "The batch with offsets 0 to 2 at position 0 is not as it was written: the stored checksum 7 "
+    )
+    assert broken.startswith(f"There is no batch from position {end} to the end of the segment: Found record size 0 ")
+
+
+def test_unknown_magic_breaks_the_chain(tmp_path: Path) -> None:
+    patch(file_of(forge(tmp_path, THREE)), 3, magic=3, fix_crc=False)
+    assert names(found_in(tmp_path, FAMILIES)) == ["batch-length-invalid"]
+
+
+def test_nothing_is_lost_in_bytes_between_batches(tmp_path: Path) -> None:
+    log = file_of(forge(tmp_path, THREE))
+    data, size = log.read_bytes(), log.stat().st_size // 3
+    log.write_bytes(data[:size] + b"\xff" * 50 + data[size:])
+    finding = _the_one(found_in(tmp_path, FAMILIES))
+    assert (finding.code.name, finding.first_offset) == ("batch-length-invalid", None)
+
+
+@pytest.mark.parametrize(
+    ("sample", "expected"),
+    [
+        ("noise-between-0", "batch-length-invalid"),
+        ("zeros-between-0", "batch-length-invalid"),
+        ("magic-minus-1-0", "batch-length-invalid"),
+        ("length-long-by-one-0", "batch-crc-mismatch"),
+        ("flipped-crc-bit-0", "batch-crc-mismatch"),
+        ("truncated-in-header-0", "batch-truncated"),
+        ("zero-tail-300-0", "batch-truncated"),
+    ],
+)
+def test_damaged_samples_have_their_code(sample: str, expected: str) -> None:
+    assert names(found_in(SAMPLES / "damaged" / "batches" / sample, FAMILIES)) == [expected]
+
+
+def test_damage_inside_records_is_left_to_others(tmp_path: Path) -> None:
+    forge(tmp_path, THREE)
+    case = case_of(tmp_path, FAMILIES)
+    rows = tuple((0, Damage(0, 70, reason, "said", inside_batch=0)) for reason in ("codec", "record-structure"))
+    assert names(damage.findings(replace(case, log=replace(case.log, damage=rows)))) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("crc", "batch-crc-mismatch"),
+        ("length", "batch-length-invalid"),
+        ("magic", "batch-length-invalid"),
+        ("shrunk", "batch-truncated"),
+        ("truncated", "batch-truncated"),
+        ("zero-tail", "batch-truncated"),
+        ("zeros", "batch-length-invalid"),
+    ],
+)
+def test_each_reason_of_a_walk_has_a_code(tmp_path: Path, reason: str, code: str) -> None:
+    forge(tmp_path, THREE)
+    case = case_of(tmp_path, FAMILIES)
+    row = Damage(300, 310, reason, "said")
+    assert names(damage.findings(replace(case, log=replace(case.log, damage=((0, row),))))) == [code]
+
+
+def test_more_than_can_be_read_are_counted(tmp_path: Path) -> None:
+    forge(tmp_path, THREE)
+    case = case_of(tmp_path, FAMILIES)
+    rows = tuple((0, Damage(at, at + 1, "length", "said", at + 1)) for at in range(MOST + 7))
+    found = list(damage.findings(replace(case, log=replace(case.log, damage=rows))))
+    assert (len(found), found[-1].evidence["left_out"]) == (MOST, 7)
+
+
+def test_dropped_batch_is_no_damage(tmp_path: Path) -> None:
+    drop(file_of(forge(tmp_path, THREE)), 3)
+    assert found_in(tmp_path, FAMILIES) == []

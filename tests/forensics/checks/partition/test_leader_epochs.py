@@ -1,0 +1,184 @@
+"""Whether leader epochs, and the file that says where they begin, are such as a broker writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from kforensics.forensics.checks.partition.leader_epochs import findings
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.examine import examine
+from kforensics.forensics.partition.partition_files import Partition
+from tests.forensics.cases import case_of, each_sample
+from tests.forensics.forge import Segments, file_of, forge, patch
+
+FIRES = {
+    "leader-epoch-regressed": "test_an_epoch_below_the_one_before_is_found",
+    "leader-epoch-checkpoint-mismatch": "test_a_file_that_disagrees_with_the_log_is_found",
+    "leader-epoch-missing": "test_an_epoch_that_the_file_does_not_know_is_found",
+}
+SILENT = dict.fromkeys(FIRES, "test_leader_epochs_of_brokers_are_sound")
+
+REGRESSED, MISMATCH, MISSING = FIRES
+NAME = "leader-epoch-checkpoint"
+LOG: Segments = {0: "plain @0-4; plain @5-9", 10: "plain @10-14; plain @15-19"}
+EPOCHS = {0: 0, 5: 3, 10: 4}
+Entries = Sequence[tuple[int, int]]
+
+
+def checkpoint(entries: Entries) -> Mapping[str, bytes]:
+    """Return a leader epoch checkpoint, as ``forge`` takes it."""
+    lines = [f"{epoch} {start}\n" for epoch, start in entries]
+    return {f"t-0/{NAME}": f"0\n{len(lines)}\n{''.join(lines)}".encode()}
+
+
+def found_in(folder: Path) -> list[Finding]:
+    """Return the findings in the one partition of a log directory."""
+    return list(findings(case_of(folder)))
+
+
+def told(found: Sequence[Finding]) -> list[tuple[str, Severity, int | None]]:
+    """Return codes, severities and first offsets."""
+    return [(one.code.name, one.severity, one.first_offset) for one in found]
+
+
+@each_sample()
+def test_leader_epochs_of_brokers_are_sound(partition: Partition) -> None:
+    assert list(findings(examine(partition, Rules(0)))) == []
+
+
+SOUND: dict[str, Entries] = {
+    "each epoch from its first batch": [(0, 0), (3, 5), (4, 10)],
+    "a leader elected since": [(0, 0), (3, 5), (4, 10), (9, 20)],
+    "an entry behind the end, not yet cut off": [(0, 0), (3, 5), (4, 10), (9, 70)],
+}
+
+
+@pytest.mark.parametrize("entries", SOUND.values(), ids=SOUND)
+def test_more_entries_than_epochs_are_sound(tmp_path: Path, entries: Entries) -> None:
+    forge(tmp_path, LOG, leader_epochs=EPOCHS, replaced=checkpoint(entries))
+    assert found_in(tmp_path) == []
+
+
+def test_an_epoch_whose_first_batches_were_cleaned_is_sound(tmp_path: Path) -> None:
+    log = {0: "plain @0-4; plain @8-9", 10: "plain @10-14"}
+    forge(tmp_path, log, leader_epochs={0: 0, 8: 3}, compacted=True, replaced=checkpoint([(0, 0), (1, 5), (3, 6)]))
+    assert found_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "entries", [[(3, 7), (4, 10)], [(4, 12)], [(3, 10), (4, 10)]], ids=["inside", "epochs gone", "between two, 1.1.1"]
+)
+def test_the_first_entry_moves_up_with_the_log_start(tmp_path: Path, entries: Entries) -> None:
+    forge(tmp_path, LOG, leader_epochs=EPOCHS, log_start=entries[0][1], replaced=checkpoint(entries))
+    assert found_in(tmp_path) == []
+
+
+def test_without_an_orderly_stop_the_log_start_on_record_may_be_older(tmp_path: Path) -> None:
+    moved = checkpoint([(3, 7), (4, 10)])
+    forge(tmp_path, LOG, leader_epochs=EPOCHS, log_start=2, clean_shutdown=False, replaced=moved)
+    assert found_in(tmp_path) == []
+
+
+def test_a_log_start_behind_the_end_explains_nothing(tmp_path: Path) -> None:
+    forge(tmp_path, LOG, leader_epochs={0: 2}, clean_shutdown=False, replaced=checkpoint([(2, 70)]))
+    assert told(found_in(tmp_path)) == [(MISMATCH, Severity.ERROR, 0)]
+
+
+def test_a_log_whose_head_is_gone_begins_within_an_epoch(tmp_path: Path) -> None:
+    forge(tmp_path, {10: "plain @10-14; plain @15-19"}, leader_epochs={4: 1, 15: 2})
+    assert found_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("entries", [[(0, 0), (4, 10)], [(0, 0)]], ids=["the lower one", "neither"])
+def test_an_epoch_below_the_one_before_is_found(tmp_path: Path, entries: Entries) -> None:
+    """A broker drops the entry of the higher epoch once it assigns the lower one; only the batches tell."""
+    epochs, file = {0: 0, 5: 7, 10: 4}, checkpoint(entries)
+    folder = forge(tmp_path, LOG, leader_epochs=epochs, replaced=file)
+    (found,) = found_in(tmp_path)
+    assert told([found]) == [(REGRESSED, Severity.ERROR, 10)]
+    assert (found.path, found.position, found.last_offset) == (str(file_of(folder, 10)), 0, 19)
+    assert found.evidence == {"leader_epoch": 4, "leader_epoch_before": 7}
+
+
+def test_batches_without_an_epoch_do_not_hide_a_fall(tmp_path: Path) -> None:
+    folder = forge(tmp_path, LOG, leader_epochs={0: 7, 15: 4}, replaced=checkpoint([(4, 15)]))
+    patch(file_of(folder, 10), 10, partition_leader_epoch=-1)
+    assert told(found_in(tmp_path)) == [(REGRESSED, Severity.ERROR, 15)]
+
+
+def test_epochs_that_keep_falling_are_listed_up_to_a_limit(tmp_path: Path) -> None:
+    text = "; ".join(f"plain @{offset}" for offset in range(2100))
+    forge(tmp_path, text, leader_epochs={at: (at + 1) % 2 for at in range(2100)}, replaced=checkpoint([(0, 1)]))
+    found = [one for one in found_in(tmp_path) if one.code.name == REGRESSED]
+    assert len(found) == 1000
+    assert found[-1].evidence["left_out"] == 50
+
+
+WRONG: dict[str, tuple[Entries, int | None, str]] = {
+    "begins too late": ([(0, 0), (3, 6), (4, 10)], 5, "begin at offset 6, but offset 5 has it already"),
+    "begins too early": (
+        [(0, 0), (3, 5), (4, 9)],
+        10,
+        "begin at offset 9, but the batches up to offset 9 have an older",
+    ),
+    "first one too late": ([(0, 3), (3, 5), (4, 10)], 0, "begin at offset 3, but offset 0 has it already"),
+    "epochs fall": ([(0, 0), (4, 5), (3, 10)], None, "epoch 3 from offset 10 behind epoch 4 from offset 5"),
+    "offsets fall": ([(0, 0), (3, 10), (4, 5)], None, "epoch 4 from offset 5 behind epoch 3 from offset 10"),
+    "the same offset twice": ([(0, 0), (3, 5), (4, 5)], None, "both numbers have to rise"),
+}
+
+
+@pytest.mark.parametrize(("entries", "offset", "says"), WRONG.values(), ids=WRONG)
+def test_a_file_that_disagrees_with_the_log_is_found(
+    tmp_path: Path, entries: Entries, offset: int | None, says: str
+) -> None:
+    folder = forge(tmp_path, LOG, leader_epochs=EPOCHS, replaced=checkpoint(entries))
+    (found,) = found_in(tmp_path)
+    assert told([found]) == [(MISMATCH, Severity.ERROR, offset)]
+    assert found.path == str(folder / NAME)
+    assert says in found.message
+
+
+REFUSED = {"version": b"1\n0\n", "count": b"0\n7\n0 0\n", "number": b"0\n1\n0 zero\n", "negative": b"0\n1\n0 -1\n"}
+
+
+@pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
+def test_a_file_that_a_broker_refuses_is_found(tmp_path: Path, text: bytes) -> None:
+    forge(tmp_path, LOG, replaced={f"t-0/{NAME}": text})
+    (found,) = found_in(tmp_path)
+    assert told([found]) == [(MISMATCH, Severity.ERROR, None)]
+    assert "A broker refuses leader-epoch-checkpoint" in found.message
+
+
+ABSENT: dict[str, tuple[Entries, list[int]]] = {
+    "one in the middle": ([(0, 0), (4, 10)], [5]),
+    "the newest": ([(0, 0), (3, 5)], [10]),
+    "all": ([], [0, 5, 10]),
+}
+
+
+@pytest.mark.parametrize(("entries", "offsets"), ABSENT.values(), ids=ABSENT)
+def test_an_epoch_that_the_file_does_not_know_is_found(tmp_path: Path, entries: Entries, offsets: list[int]) -> None:
+    forge(tmp_path, LOG, leader_epochs=EPOCHS, replaced=checkpoint(entries))
+    assert told(found_in(tmp_path)) == [(MISSING, Severity.WARNING, offset) for offset in offsets]
+
+
+def test_a_file_that_is_missing_is_one_finding(tmp_path: Path) -> None:
+    forge(tmp_path, LOG, leader_epochs=EPOCHS, replaced={f"t-0/{NAME}": None})
+    assert told(found_in(tmp_path)) == [(MISSING, Severity.WARNING, 0)]
+
+
+def test_a_copy_of_the_segments_alone_misses_nothing(tmp_path: Path) -> None:
+    folder = forge(tmp_path, LOG, leader_epochs=EPOCHS)
+    for path in (*folder.glob("*.snapshot"), folder / NAME, folder / "partition.metadata"):
+        path.unlink()
+    assert found_in(tmp_path) == []
+
+
+def test_a_log_without_leader_epochs_needs_no_file(tmp_path: Path) -> None:
+    forge(tmp_path, LOG, leader_epochs={0: -1}, replaced={f"t-0/{NAME}": None})
+    assert found_in(tmp_path) == []

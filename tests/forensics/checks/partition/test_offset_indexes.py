@@ -1,0 +1,275 @@
+"""Whether offset indexes are such as a broker of any release writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kforensics.forensics.checks.partition import structure
+from kforensics.forensics.checks.partition.offset_indexes import findings
+from kforensics.forensics.core.findings import Exactness, Finding, Severity
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.examine import examine
+from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.partition.partition_state import Case
+from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.layouts import OFFSET_INDEX_ENTRY
+from lab.places import SAMPLES
+from tests.forensics.cases import each_sample, partitions_under
+from tests.forensics.forge import Segments, cut, file_of, forge
+
+FIRES = {
+    "index-corrupt": "test_a_file_that_is_no_index_is_found",
+    "index-mismatch": "test_an_entry_that_does_not_fit_the_log_is_found",
+}
+SILENT = dict.fromkeys(FIRES, "test_indexes_of_brokers_fit_their_logs")
+
+CORRUPT, MISMATCH = "index-corrupt", "index-mismatch"
+ENTRY = fixed(OFFSET_INDEX_ENTRY)
+LOG: Segments = {0: "plain @0-4; plain @5-9; plain @10-14; plain @15-19", 20: "plain @20-24; plain @25-29"}
+THINNED: Segments = {0: "plain @0-4; plain @5-9; plain @12-16 cnt 2", 20: "plain @20-24"}
+Entries = Sequence[tuple[int, int]]
+
+
+def built(entries: Entries) -> bytes:
+    """Return the bytes of an index."""
+    fields = ({"relative_offset": offset, "position": position} for offset, position in entries)
+    return b"".join(bytes(OFFSET_INDEX_ENTRY.build(each)) for each in fields)
+
+
+def positions(folder: Path, base_offset: int = 0) -> list[int]:
+    """Return where the batches of a segment begin, but for the first, and where the last one ends."""
+    log = file_of(folder, base_offset)
+    index = file_of(folder, base_offset, "index").read_bytes()
+    return [position for _, position in ENTRY.struct.iter_unpack(index)] + [log.stat().st_size]
+
+
+def case_in(folder: Path) -> Case:
+    """Return the case of the one partition in a log directory."""
+    (partition,) = partitions_under(folder)
+    return examine(partition, Rules(0), watches_indexes=True)
+
+
+def with_index(folder: Path, entries: Entries | bytes, base_offset: int = 0) -> list[Finding]:
+    """Return what is found once a segment has another index."""
+    (place,) = partitions_under(folder)
+    data = entries if isinstance(entries, bytes) else built(entries)
+    file_of(Path(place.folder), base_offset, "index").write_bytes(data)
+    return list(findings(case_in(folder)))
+
+
+def told(found: Sequence[Finding]) -> list[tuple[str, Severity]]:
+    """Return codes and severities."""
+    return [(one.code.name, one.severity) for one in found]
+
+
+@each_sample()
+def test_indexes_of_brokers_fit_their_logs(partition: Partition) -> None:
+    """Releases from 2.7 to 4.4 wrote them, for every format, as leaders, followers and cleaners."""
+    assert list(findings(examine(partition, Rules(0), watches_indexes=True))) == []
+
+
+def test_samples_have_entries_to_compare() -> None:
+    """A sample that gets lost must not make these tests pass."""
+    samples = SAMPLES
+    entries = {
+        scenario: sum(path.stat().st_size for path in (samples / scenario).rglob("*.index")) // ENTRY.size
+        for scenario in ("legacy-2.7", "legacy-magic-0", "legacy-magic-1", "compaction-3.9", "records", "replication")
+    }
+    assert min(entries.values()) > 4, entries
+
+
+@pytest.mark.parametrize("log", [LOG, THINNED], ids=["whole", "thinned"])
+def test_an_index_not_looked_at_says_nothing(tmp_path: Path, log: Segments) -> None:
+    folder = forge(tmp_path, log)
+    file_of(folder, 0, "index").write_bytes(b"torn")
+    (partition,) = partitions_under(tmp_path)
+    assert list(findings(examine(partition, Rules(0)))) == []
+
+
+# By the number of the batch, counted from 1, at whose position an entry points.
+SOUND: dict[str, tuple[Segments, Entries]] = {
+    "an entry for each batch, since 3.9.1": (LOG, [(9, 1), (14, 2), (19, 3)]),
+    "an entry for some": (LOG, [(14, 2)]),
+    "one for an append of three batches, 2.0 to 3.9.0": (LOG, [(19, 1)]),
+    "first offsets, up to 1.1": (LOG, [(5, 1), (15, 3)]),
+    "mixed, after a recovery by another release": (LOG, [(5, 1), (14, 2), (15, 3)]),
+    "largest offset the cleaner kept, up to 3.9.0": (THINNED, [(14, 1)]),
+    "none": (LOG, []),
+}
+
+
+@pytest.mark.parametrize(("log", "entries"), SOUND.values(), ids=SOUND)
+def test_what_brokers_of_all_releases_write_is_sound(tmp_path: Path, log: Segments, entries: Entries) -> None:
+    at = [0, *positions(forge(tmp_path, log))]
+    assert with_index(tmp_path, [(offset, at[batch]) for offset, batch in entries]) == []
+
+
+@pytest.mark.parametrize("entries", [[(29, 1)], []], ids=["entries", "all zeros"])
+def test_zeros_behind_the_entries_of_the_last_segment_are_sound(tmp_path: Path, entries: Entries) -> None:
+    at = [0, *positions(forge(tmp_path, LOG), 20)]
+    index = built([(offset - 20, at[batch]) for offset, batch in entries])
+    assert with_index(tmp_path, index + bytes(4096), 20) == []
+
+
+def test_an_index_that_was_set_aside_is_sound(tmp_path: Path) -> None:
+    """Ten megabytes of which nothing was written are a hole in the file."""
+    folder = forge(tmp_path, LOG)
+    with file_of(folder, 20, "index").open("r+b") as index:
+        index.truncate(10_485_760)
+    assert list(findings(case_in(tmp_path))) == []
+
+
+MISFITS: dict[str, tuple[Entries, int, int, str]] = {
+    "inside a batch": ([(9, 1), (14, 2)], 0, 1, "where no batch begins"),
+    "before the log": ([(9, 1), (14, 2)], 0, -1000, "where no batch begins"),
+    "end of the log": ([(9, 1), (24, 4)], 8, 0, "but the batches of the segment end at byte"),
+    "behind the log": ([(9, 1), (24, 4)], 8, 7, "but the batches of the segment end at byte"),
+    "offset before its position": ([(4, 1), (14, 2)], 0, 0, "already reaches the offset"),
+    "inner offset": ([(9, 1), (12, 2)], 8, 0, "but no batch from there on ends with it"),
+    "offset behind the log": ([(9, 1), (40, 3)], 8, 0, "but no batch from there on ends with it"),
+}
+
+
+@pytest.mark.parametrize(("entries", "at_entry", "by", "says"), MISFITS.values(), ids=MISFITS)
+def test_an_entry_that_does_not_fit_the_log_is_found(
+    tmp_path: Path, entries: Entries, at_entry: int, by: int, says: str
+) -> None:
+    folder = forge(tmp_path, LOG)
+    at = [0, *positions(folder)]
+    moved = [
+        (offset, at[batch] + (by if number * ENTRY.size == at_entry else 0))
+        for number, (offset, batch) in enumerate(entries)
+    ]
+    (found,) = with_index(tmp_path, moved)
+    assert told([found]) == [(MISMATCH, Severity.ERROR)]
+    assert (found.path, found.position) == (str(file_of(folder, 0, "index")), at_entry)
+    assert says in found.message
+    assert str(moved[at_entry // ENTRY.size][1]) in found.message
+
+
+def test_an_offset_in_a_hole_of_the_log_is_found(tmp_path: Path) -> None:
+    at = [0, *positions(forge(tmp_path, THINNED))]
+    (found,) = with_index(tmp_path, [(11, at[2])])
+    assert (found.code.name, found.first_offset) == (MISMATCH, 11)
+
+
+def spoilt(good: bytes) -> dict[str, tuple[bytes, int, str]]:
+    """Return indexes that are none, each with the position of the fault."""
+    return {
+        "ragged": (good + b"\0\0\0", len(good), f"has {len(good) + 3} bytes"),
+        "shorter than an entry": (good[:5], 0, "has 5 bytes"),
+        "descending": (good[8:16] + good[:8], 8, "does not ascend"),
+        "repeated": (good[:8] * 2, 8, "does not ascend"),
+        "the same offset twice": (good[:8] + good[:4] + good[12:16], 8, "does not ascend"),
+        "zeros in front": (bytes(8) + good, 8, "entries of zeros before"),
+        "below the base offset": (good + built([(-4, 9999)]), len(good), "below the base offset"),
+        "zeros between": (good[:8] + bytes(16) + good[8:], 24, "entries of zeros before"),
+    }
+
+
+@pytest.mark.parametrize("how", spoilt(bytes(24)))
+def test_a_file_that_is_no_index_is_found(tmp_path: Path, how: str) -> None:
+    folder = forge(tmp_path, LOG)
+    index, position, says = spoilt(file_of(folder, 0, "index").read_bytes())[how]
+    (found,) = with_index(tmp_path, index)
+    assert told([found]) == [(CORRUPT, Severity.WARNING)]
+    assert (found.path, found.position) == (str(file_of(folder, 0, "index")), position)
+    assert says in found.message
+
+
+def test_zeros_behind_the_entries_of_a_closed_segment_are_told(tmp_path: Path) -> None:
+    folder = forge(tmp_path, LOG)
+    (found,) = with_index(tmp_path, file_of(folder, 0, "index").read_bytes() + bytes(800))
+    assert told([found]) == [(CORRUPT, Severity.INFO)]
+    assert "800 zero bytes" in found.message
+
+
+def test_an_index_that_cannot_be_read_is_said_so(tmp_path: Path) -> None:
+    folder = forge(tmp_path, LOG)
+    (partition,) = partitions_under(tmp_path)
+    file_of(folder, 0, "index").unlink()
+    (found,) = findings(examine(partition, Rules(0), watches_indexes=True))
+    assert (found.code.name, found.exactness) == (CORRUPT, Exactness.UNVERIFIABLE)
+
+
+def test_an_index_that_is_not_there_is_no_finding(tmp_path: Path) -> None:
+    """A broker builds it when it starts."""
+    file_of(forge(tmp_path, LOG), 0, "index").unlink()
+    assert list(findings(case_in(tmp_path))) == []
+
+
+STOPS = {
+    "in order": (True, 20, Severity.ERROR),
+    "not, but flushed": (False, 0, Severity.ERROR),
+    "not, and to be recovered": (False, 20, Severity.WARNING),
+}
+
+
+@pytest.mark.parametrize(("clean", "base_offset", "severity"), STOPS.values(), ids=STOPS)
+def test_what_the_next_start_rebuilds_is_less_severe(
+    tmp_path: Path, clean: bool, base_offset: int, severity: Severity
+) -> None:
+    """Without an orderly stop a broker recovers the segments from the recovery point on; here that is the last one."""
+    at = positions(forge(tmp_path, LOG, clean_shutdown=clean), base_offset)
+    (found,) = with_index(tmp_path, [(9, at[0] + 1)], base_offset)
+    assert told([found]) == [(MISMATCH, severity)]
+    assert ("not ruled out" in found.benign[0]) == (severity is Severity.WARNING)
+
+
+def test_an_entry_that_points_to_where_nothing_was_written_is_found(tmp_path: Path) -> None:
+    """Room that was set aside is no damage that could excuse it."""
+    folder = forge(tmp_path, LOG)
+    end = positions(folder, 20)[-1]
+    with file_of(folder, 20).open("ab") as log:
+        log.write(bytes(4096))
+    (found,) = with_index(tmp_path, [(15, end + 8)], 20)
+    assert told([found]) == [(MISMATCH, Severity.ERROR)]
+
+
+def test_entries_of_a_segment_without_batches_are_found(tmp_path: Path) -> None:
+    folder = forge(tmp_path, LOG)
+    file_of(folder, 20).write_bytes(b"")
+    (found,) = findings(case_in(tmp_path))
+    assert (found.code.name, found.path) == (MISMATCH, str(file_of(folder, 20, "index")))
+
+
+def test_entries_that_speak_of_damaged_batches_are_passed_over(tmp_path: Path) -> None:
+    """The fault is the log's: here of a batch in the middle, and of a torn last one."""
+    folder = forge(tmp_path, LOG)
+    log, at = file_of(folder, 0), positions(folder)
+    data = log.read_bytes()
+    log.write_bytes(data[: at[0]] + bytes(at[1] - at[0]) + data[at[1] :])
+    cut(log, -10)
+    assert list(findings(case_in(tmp_path))) == []
+
+
+def test_what_was_not_lost_is_judged_in_a_damaged_log_too(tmp_path: Path) -> None:
+    folder = forge(tmp_path, LOG)
+    log, at = file_of(folder, 0), positions(folder)
+    data = log.read_bytes()
+    log.write_bytes(data[: at[0]] + bytes(at[1] - at[0]) + data[at[1] :])
+    inside, inner = with_index(tmp_path, [(9, at[0]), (14, at[1] + 1), (17, at[2])])
+    assert (inside.code.name, inside.first_offset) == (MISMATCH, 14)
+    assert (inner.code.name, inner.first_offset) == (MISMATCH, 17)
+
+
+def test_where_offsets_of_the_log_are_wrong_the_finding_follows_from_that(tmp_path: Path) -> None:
+    """No checksum covers the base offset, so the batch looks sound and the entries do not fit it."""
+    folder = forge(tmp_path, LOG)
+    with file_of(folder, 0).open("r+b") as log:
+        log.seek(positions(folder)[0])
+        log.write((700).to_bytes(8, "big"))
+    (partition,) = partitions_under(tmp_path)
+    found = list(findings(examine(partition, Rules(0), [structure.NOTER], watches_indexes=True)))
+    assert {(one.code.name, one.cause) for one in found} == {(MISMATCH, "offset-not-monotonic")}
+
+
+def test_many_entries_are_one_finding_that_counts_them(tmp_path: Path) -> None:
+    text = "; ".join(f"plain @{offset}" for offset in range(1301))
+    at = positions(forge(tmp_path, text))
+    (found,) = with_index(tmp_path, [(number, place + 1) for number, place in enumerate(at[:-1], start=1)])
+    assert (found.first_offset, found.evidence) == (1, {"entries": 1000, "left_out": 300})
+    assert "999 more of its entries" in found.message

@@ -1,0 +1,422 @@
+"""Whether the snapshots of producers say what the log says."""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kforensics.forensics.checks.partition.snapshots import findings
+from kforensics.forensics.core.findings import Exactness, Finding, Severity
+from kforensics.forensics.core.reporting import MOST
+from kforensics.forensics.core.rules import DAY_MS, Rules
+from kforensics.forensics.partition.examine import examine
+from kforensics.forensics.partition.partition_files import Partition
+from tests.forensics.cases import case_of, each_sample, random_log
+from tests.forensics.events import NOW
+from tests.forensics.forge import Segments, SnapshotEntry, file_of, forge, log_end_offset, patch, snapshot_entries
+
+FIRES = {
+    "snapshot-open-txn-mismatch": "test_23_an_open_transaction_that_the_log_does_not_have_is_found",
+    "snapshot-state-mismatch": "test_another_state_is_found",
+    "snapshot-minor-mismatch": "test_another_timestamp_or_coordinator_epoch_is_found",
+    "snapshot-missing-producer": "test_a_producer_that_cannot_have_expired_is_missed",
+    "snapshot-extra-producer": "test_a_producer_out_of_nowhere_is_found",
+}
+SILENT = dict.fromkeys(FIRES, "test_snapshots_of_brokers_agree_with_their_logs")
+
+OPEN, STATE, MINOR = "snapshot-open-txn-mismatch", "snapshot-state-mismatch", "snapshot-minor-mismatch"
+MISSING, EXTRA = "snapshot-missing-producer", "snapshot-extra-producer"
+Told = list[tuple[str, Severity]]
+# Example 9, rolled at 4.
+TIMED_OUT = {0: "D 1 0 0-2 @0-2 T; M 1 1 A 4 @3", 4: "D 1 2 0-0 @4-4 T"}
+RIGHT = SnapshotEntry(1, 1, coordinator_epoch=4, timestamp=NOW + 3)
+IDEMPOTENT = {0: "D 5 3 7-9 @0-2 N", 3: "plain @3"}
+WRITTEN = SnapshotEntry(5, 3, 9, 2, 2, NOW)
+THINNED = {0: "D 5 0 0-9 @0-9 N cnt 3 ts 4200", 10: "plain @10"}
+# The transaction of 2 was cleaned away with its marker, and before it was ended there was a snapshot.
+ENDED_SINCE = {0: "plain @0; gone D 2 0 0-0 @1 T", 2: "gone M 2 0 A 1 @2; plain @3", 4: "plain @4"}
+NEVER_ENDED = {0: "gone D 2 0 0-0 @0 T; plain @1", 2: "plain @2"}
+HEAD_DELETED = {200: "gone D 3 0 0-9 @150-159 T; gone D 4 0 0-0 @120 N; plain @200-229; M 3 0 A 1 @230"}
+
+
+FORGETFUL = "/state-lost-after-stop/"
+
+
+def found_in(folder: Path) -> list[Finding]:
+    """Return the findings in the one partition of a log directory."""
+    return list(findings(case_of(folder)))
+
+
+def told(found: list[Finding]) -> Told:
+    """Return codes and severities."""
+    return [(one.code.name, one.severity) for one in found]
+
+
+def taken_at(folder: Path, offset: int, now_ms: int) -> None:
+    """Set when a snapshot was written."""
+    os.utime(file_of(folder, offset, "snapshot"), (now_ms / 1000, now_ms / 1000))
+
+
+@each_sample()
+def test_snapshots_of_brokers_agree_with_their_logs(partition: Partition) -> None:
+    """But for those of a broker that had lost its snapshots, and wrote the next ones without what it did not know."""
+    found = list(findings(examine(partition, Rules(partition.newest_mtime_ms or 0))))
+    assert found == [] or FORGETFUL in partition.folder
+
+
+AGREEING: dict[str, tuple[Segments, bool]] = {
+    "7 transaction version 2": ("D 1 7 0-2 @0-2 T; M 1 8 C 4 @3; D 1 8 0-0 @4-4 T; M 1 9 A 4 @5", False),
+    "23": (TIMED_OUT, False),
+    "22 compaction": (
+        {
+            0: "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; shell 3 1 @15",
+            20: "plain @20",
+        },
+        True,
+    ),
+    "37 head deleted": (HEAD_DELETED, False),
+    "all of a producer cleaned away": ({0: "gone D 5 3 0-0 @0 N; plain @1", 2: "plain @2"}, True),
+    "its last marker cleaned away": ({0: "D 5 3 0-0 @0 T; M 5 4 C 2 @1; gone M 5 5 C 2 @2", 3: "plain @3"}, True),
+    "its last batch cleaned away": ({0: "D 5 3 0-0 @0 N; gone D 5 3 1-1 @1 N; plain @2", 3: "plain @3"}, True),
+    "open then, ended and cleaned since": (ENDED_SINCE, True),
+    "open then, its marker still there": ({0: "plain @0; gone D 2 0 0-0 @1 T", 2: "M 2 0 A 1 @2", 3: "plain @3"}, True),
+    "its first batch cleaned away": (
+        {0: "plain @0; gone D 2 0 0-0 @1 T", 2: "D 2 0 1-1 @2 T", 3: "M 2 0 A 1 @3", 4: "plain @4"},
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(("log", "compacted"), AGREEING.values(), ids=AGREEING)
+def test_right_snapshots_are_no_finding(tmp_path: Path, log: Segments, compacted: bool) -> None:
+    forge(tmp_path, log, compacted=compacted)
+    assert found_in(tmp_path) == []
+
+
+def test_23_an_open_transaction_that_the_log_does_not_have_is_found(tmp_path: Path) -> None:
+    wrong = SnapshotEntry(1, 0, 2, 2, 2, current_txn_first_offset=0)
+    folder = forge(tmp_path, TIMED_OUT, snapshots={4: [wrong]})
+    opened, state = found_in(tmp_path)
+    assert told([opened, state]) == [(OPEN, Severity.CRITICAL), (STATE, Severity.ERROR)]
+    assert {opened.path, state.path} == {str(file_of(folder, 4, "snapshot"))}
+    assert opened.message == (
+        "By the snapshot at offset 4 producer 1 has an open transaction from offset 0 on; by the log no "
+        "open transaction."
+    )
+    assert state.message == (
+        "By the snapshot at offset 4 producer 1 has epoch 0, last sequence 2, last offset 2, offset delta 2; "
+        "by the log epoch 1, last sequence -1, last offset -1, offset delta 0."
+    )
+
+
+OPENED: dict[str, tuple[Segments, dict[int, list[SnapshotEntry]], bool]] = {
+    "not known to be open": (TIMED_OUT, {5: [SnapshotEntry(1, 2, 0, 4, 0, NOW + 4, 4)]}, False),
+    "producer not known": (TIMED_OUT, {5: []}, False),
+    "begins elsewhere": (TIMED_OUT, {5: [SnapshotEntry(1, 2, 0, 4, 0, NOW + 4, 4, 3)]}, False),
+    "of an unknown producer": (TIMED_OUT, {4: [RIGHT, SnapshotEntry(9, current_txn_first_offset=1)]}, False),
+    "ended in what was not cleaned": (
+        {0: "plain @0", 1: "D 2 0 0-0 @1 T; M 2 0 A 1 @2", 3: "plain @3"},
+        {3: [SnapshotEntry(2, 0, 0, 1, 0, NOW + 2, 1, 1)]},
+        True,
+    ),
+    "cleaned and never ended": (NEVER_ENDED, {}, True),
+}
+
+
+@pytest.mark.parametrize(("log", "snapshots", "compacted"), OPENED.values(), ids=OPENED)
+def test_another_open_transaction_is_found(
+    tmp_path: Path, log: Segments, snapshots: dict[int, list[SnapshotEntry]], compacted: bool
+) -> None:
+    forge(tmp_path, log, snapshots=snapshots, compacted=compacted, first_dirty=1 if log is not NEVER_ENDED else None)
+    found = found_in(tmp_path)
+    assert {one.code.name for one in found} == {OPEN}
+    assert {one.severity for one in found} == {Severity.CRITICAL}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        WRITTEN._replace(producer_epoch=4),
+        WRITTEN._replace(producer_epoch=2),
+        WRITTEN._replace(last_sequence=8),
+        WRITTEN._replace(last_offset=1),
+        WRITTEN._replace(offset_delta=1),
+        WRITTEN._replace(last_sequence=-1, last_offset=-1, offset_delta=0),
+    ],
+)
+def test_another_state_is_found(tmp_path: Path, entry: SnapshotEntry) -> None:
+    forge(tmp_path, IDEMPOTENT, snapshots={3: [entry]})
+    assert told(found_in(tmp_path)) == [(STATE, Severity.ERROR)]
+
+
+def test_behind_a_marker_the_state_is_known_too(tmp_path: Path) -> None:
+    forge(tmp_path, TIMED_OUT, snapshots={4: [RIGHT._replace(producer_epoch=2)]})
+    assert told(found_in(tmp_path)) == [(STATE, Severity.ERROR)]
+    forge(tmp_path, TIMED_OUT, snapshots={4: [RIGHT._replace(timestamp=NOW + 9, coordinator_epoch=5)]})
+    assert told(found_in(tmp_path)) == [(MINOR, Severity.INFO)]
+
+
+def test_of_two_entries_for_a_producer_a_broker_takes_the_last(tmp_path: Path) -> None:
+    forge(tmp_path, IDEMPOTENT, snapshots={3: [WRITTEN._replace(last_sequence=8), WRITTEN]})
+    (found,) = found_in(tmp_path)
+    assert told([found]) == [(STATE, Severity.ERROR)]
+    assert "more than once" in found.message
+    forge(tmp_path, IDEMPOTENT, snapshots={3: [WRITTEN, WRITTEN._replace(last_sequence=8)]})
+    assert told(found_in(tmp_path)) == [(STATE, Severity.ERROR)] * 2
+
+
+# What 4.3 writes of it, and so every release since 2.4.
+ENDED = SnapshotEntry(1, 0, 2, 2, 2, NOW + 3, coordinator_epoch=1)
+OLD = {
+    "0.11: a marker counts as a batch of one record": (ENDED._replace(last_offset=3, offset_delta=0), []),
+    "1.0 to 2.3: the time is that of the data": (ENDED._replace(timestamp=NOW), []),
+    "no release": (ENDED._replace(last_offset=1, offset_delta=0), [(STATE, Severity.ERROR)]),
+    "nor this": (ENDED._replace(timestamp=NOW + 1), [(MINOR, Severity.INFO)]),
+}
+
+
+@pytest.mark.parametrize(("entry", "expected"), OLD.values(), ids=OLD)
+def test_behind_a_marker_old_releases_write_other_figures(tmp_path: Path, entry: SnapshotEntry, expected: Told) -> None:
+    forge(tmp_path, {0: "D 1 0 0-2 @0-2 T; M 1 0 C 1 @3", 4: "plain @4"}, snapshots={4: [entry]})
+    assert told(found_in(tmp_path)) == expected
+
+
+def test_up_to_2_3_a_producer_goes_with_the_head_of_the_log(tmp_path: Path) -> None:
+    """The snapshot at the beginning knows it still; its data lay below, so the next one need not."""
+    entry = SnapshotEntry(5, 0, 9, 3, 0, NOW)
+    log = {10: "plain @10", 11: "plain @11"}
+    forge(tmp_path, log, log_start=10, snapshots={10: [entry], 11: []})
+    assert found_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("entry", [WRITTEN._replace(timestamp=NOW + 1), WRITTEN._replace(coordinator_epoch=2)])
+def test_another_timestamp_or_coordinator_epoch_is_found(tmp_path: Path, entry: SnapshotEntry) -> None:
+    forge(tmp_path, IDEMPOTENT, snapshots={3: [entry]})
+    assert told(found_in(tmp_path)) == [(MINOR, Severity.INFO)]
+
+
+@pytest.mark.parametrize(("timestamp", "expected"), [(5000, []), (4200, []), (4000, [(MINOR, Severity.INFO)])])
+def test_38_a_thinned_batch_has_a_lower_timestamp(tmp_path: Path, timestamp: int, expected: Told) -> None:
+    entry = SnapshotEntry(5, 0, 9, 9, 9, timestamp)
+    forge(tmp_path, THINNED, compacted=True, snapshots={10: [entry], 11: [entry]})
+    assert told(found_in(tmp_path))[:1] == expected
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        (SnapshotEntry(5, 3, 5, 1, 0), []),  # an epoch later, cleaned away
+        (SnapshotEntry(5, 1, 5, 1, 0), [STATE]),  # an earlier one: the log is ahead
+        (SnapshotEntry(5, 2, -1, -1, 0), [STATE]),  # the batch is there
+        (SnapshotEntry(5, 3, 5, 3, 0), [STATE]),  # not cleaned there
+    ],
+)
+def test_what_was_cleaned_away_was_ahead_of_the_log(tmp_path: Path, entry: SnapshotEntry, expected: list[str]) -> None:
+    log = {0: "D 5 2 0-0 @0 N; gone plain @1; plain @2", 3: "plain @3", 4: "plain @4"}
+    forge(tmp_path, log, compacted=True, first_dirty=3, snapshots={3: None, 4: [entry], 5: None})
+    assert [one.code.name for one in found_in(tmp_path)] == expected
+
+
+@pytest.mark.parametrize(("age", "expected"), [(DAY_MS - 1, [(MISSING, Severity.WARNING)]), (DAY_MS, [])])
+def test_a_producer_that_cannot_have_expired_is_missed(tmp_path: Path, age: int, expected: Told) -> None:
+    folder = forge(tmp_path, IDEMPOTENT, snapshots={3: []})
+    taken_at(folder, 3, NOW + age)
+    assert told(list(findings(case_of(tmp_path, as_of_ms=NOW + 9 * DAY_MS)))) == expected
+
+
+@pytest.mark.parametrize(("as_of", "expected"), [(DAY_MS - 1, [(MISSING, Severity.WARNING)]), (DAY_MS, [])])
+def test_a_file_is_no_younger_than_the_time_to_judge_by(tmp_path: Path, as_of: int, expected: Told) -> None:
+    """It is a copy that has not kept its time, as a clone is."""
+    folder = forge(tmp_path, IDEMPOTENT, snapshots={3: []})
+    taken_at(folder, 3, NOW + 9 * DAY_MS)
+    assert told(list(findings(case_of(tmp_path, as_of_ms=NOW + as_of)))) == expected
+
+
+@pytest.mark.parametrize(("age", "expected"), [(DAY_MS - 1, [(MISSING, Severity.WARNING)]), (DAY_MS, [])])
+def test_where_no_file_tells_the_time_the_log_does(tmp_path: Path, age: int, expected: Told) -> None:
+    log = {0: f"D 5 3 7-9 @0-2 N; plain @3 ts {NOW + age}", 4: f"plain @4 ts {NOW + 9 * DAY_MS}"}
+    forge(tmp_path, log, snapshots={4: []})
+    case = case_of(tmp_path)
+    snapshots = {offset: replace(file, mtime_ms=None) for offset, file in case.partition.snapshots.items()}
+    assert told(list(findings(replace(case, partition=replace(case.partition, snapshots=snapshots))))) == expected
+
+
+def test_a_producer_out_of_nowhere_is_found(tmp_path: Path) -> None:
+    forge(tmp_path, IDEMPOTENT, snapshots={3: [WRITTEN, SnapshotEntry(9)]})
+    (found,) = found_in(tmp_path)
+    assert told([found]) == [(EXTRA, Severity.ERROR)]
+    assert found.producer_id == 9
+
+
+def test_behind_a_deleted_head_a_producer_out_of_nowhere_is_no_error(tmp_path: Path) -> None:
+    right = snapshot_entries(HEAD_DELETED)
+    forge(tmp_path, HEAD_DELETED, snapshots={231: [*right, SnapshotEntry(9)]})
+    assert told(found_in(tmp_path)) == [(EXTRA, Severity.INFO)]
+
+
+def test_what_reaches_beyond_the_snapshot_is_told_elsewhere(tmp_path: Path) -> None:
+    forge(tmp_path, TIMED_OUT, snapshots={4: [SnapshotEntry(1, 2, 0, 4, 0)]})
+    assert found_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([], []),
+        ([SnapshotEntry(2, 0, 0, 40, 0, current_txn_first_offset=40)], []),
+        ([SnapshotEntry(1, 0, 5, 100, 0, current_txn_first_offset=60)], [OPEN]),
+        ([SnapshotEntry(3, 0, 5, 90, 0, current_txn_first_offset=60)], []),
+        ([SnapshotEntry(3, 0, 5, 101, 0, current_txn_first_offset=101)], [OPEN]),
+    ],
+)
+def test_21_without_its_prefix_a_log_says_something_of_open_transactions(
+    tmp_path: Path, entries: list[SnapshotEntry], expected: list[str]
+) -> None:
+    """Producer 1 was ended on hand, producer 2 began before, and of producer 3 nothing is on hand."""
+    log = {100: "D 1 0 5-5 @100-100 T; M 1 0 C 1 @101; plain @102"}
+    forge(tmp_path, log, snapshots={100: None, 103: None})
+    alone = case_of(tmp_path)
+    forge(tmp_path, log, snapshots={100: None, 103: entries})
+    case = case_of(tmp_path)
+    # With the snapshot or without it, this is what the log says by itself.
+    for boundary in (alone.boundary, case.boundary):
+        compared = replace(case, boundary=boundary, producers_at={103: alone.producers})
+        assert [one.code.name for one in findings(compared)] == expected
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([SnapshotEntry(1, 0, 9, 9, 9, NOW, -1, 0)], []),
+        ([], []),
+        ([SnapshotEntry(1, 0, 9, 9, 9, NOW, -1, -1)], []),
+    ],
+)
+def test_19_a_broker_that_loaded_the_log_behind_the_data_has_forgotten_it(
+    tmp_path: Path, entries: list[SnapshotEntry], expected: list[str]
+) -> None:
+    folder = forge(tmp_path, "D 1 0 0-9 @0-9 T; plain @10-19", log_start=12, snapshots={20: entries})
+    taken_at(folder, 20, NOW)
+    assert [one.code.name for one in found_in(tmp_path)] == expected
+
+
+def test_19_what_it_has_loaded_it_knows(tmp_path: Path) -> None:
+    forge(tmp_path, "D 1 0 0-4 @0-4 T; D 1 0 5-9 @5-9 T; plain @10-19", log_start=5, snapshots={20: []})
+    assert told(found_in(tmp_path)) == [(OPEN, Severity.CRITICAL)]
+    entry = SnapshotEntry(1, 0, 9, 9, 4, NOW + 5, -1, 5)
+    forge(tmp_path, "D 1 0 0-4 @0-4 T; D 1 0 5-9 @5-9 T; plain @10-19", log_start=5, snapshots={20: [entry]})
+    assert found_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("begin", "code"),
+    [("gone D 5 3 0-0 @0 N; plain @1", EXTRA), ("D 5 2 0-0 @0 N; gone D 5 3 0-0 @1 N", STATE)],
+)
+def test_a_snapshot_has_to_go_on_from_the_one_before(tmp_path: Path, begin: str, code: str) -> None:
+    """Nothing on disk tells what producer 5 did; still it cannot have changed where all is as it was written."""
+    log = {0: begin, 2: "plain @2", 3: "plain @3"}
+    forge(tmp_path, log, compacted=True, first_dirty=2)
+    assert found_in(tmp_path) == []
+    changed = snapshot_entries(log)[0]._replace(producer_epoch=4)
+    forge(tmp_path, log, compacted=True, first_dirty=2, snapshots={3: [changed]})
+    assert [one.code.name for one in found_in(tmp_path)] == [code]
+    forge(tmp_path, log, compacted=True, first_dirty=2, snapshots={2: None, 3: [changed], 4: None})
+    assert found_in(tmp_path) == []
+
+
+def test_a_coordinator_epoch_may_be_forgotten_with_the_producer(tmp_path: Path) -> None:
+    late = NOW + 2 * DAY_MS
+    log = {0: f"D 5 0 0-0 @0 T; M 5 0 C 7 @1; D 5 0 1-1 @2 T ts {late}", 3: "plain @3"}
+    entry = SnapshotEntry(5, 0, 1, 2, 0, late, -1, 2)
+    forge(tmp_path, log, snapshots={3: [entry], 4: [entry]})
+    assert found_in(tmp_path) == []
+
+
+def test_batches_may_be_lost_rather_than_remembered_wrongly(tmp_path: Path) -> None:
+    folder = forge(tmp_path, {0: "plain @0; D 5 3 7-9 @1-3 N; plain @4", 5: "plain @5"})
+    patch(file_of(folder), 1, fix_crc=False, length=-5)
+    found = found_in(tmp_path)
+    assert {one.code.name for one in found} == {EXTRA}
+    assert {(one.severity, one.exactness) for one in found} == {(Severity.WARNING, Exactness.APPROXIMATE)}
+
+
+def test_of_very_many_the_first_are_told(tmp_path: Path) -> None:
+    """A thousand are plenty; what is left out is counted, over all snapshots."""
+    many = 700
+    entries = [WRITTEN, *(SnapshotEntry(10 + n) for n in range(many))]
+    forge(tmp_path, IDEMPOTENT, snapshots={3: entries, 4: entries})
+    found = found_in(tmp_path)
+    assert len(found) == MOST
+    assert found[-1].evidence["left_out"] == 2 * many - MOST
+
+
+def cleaned(dice: random.Random) -> Segments:
+    """Return a log of three segments, the first of which was cleaned: decided transactions may be gone as a whole."""
+    parts: list[list[str]] = [[], [], []]
+    opened: dict[int, list[tuple[int, int]]] = {}
+    sequences: dict[int, int] = {}
+    for at in range(24):
+        segment = at // 8
+        producer = dice.randrange(1, 4)
+        if producer in opened and dice.random() < 0.5:
+            parts[segment].append(f"M {producer} 0 {dice.choice('AC')} 1 @{at}")
+            whole = [*opened.pop(producer), (segment, len(parts[segment]) - 1)]
+            if dice.random() < 0.6:
+                for number, index in whole if all(number == 0 for number, _ in whole) else whole[:-1]:
+                    parts[number][index] = ("gone " if number == 0 else "") + parts[number][index]
+        else:
+            sequence = sequences.get(producer, 0)
+            sequences[producer] = sequence + 1
+            parts[segment].append(f"D {producer} 0 {sequence}-{sequence} @{at} T")
+            opened.setdefault(producer, []).append((segment, len(parts[segment]) - 1))
+    return {8 * number: "; ".join(some) for number, some in enumerate(parts)}
+
+
+def test_whatever_the_cleaner_took_the_snapshots_are_right(tmp_path: Path) -> None:
+    dice = random.Random(18)  # noqa: S311  # a seed, not a secret
+    logs = [cleaned(dice) for _ in range(50)]
+    for number, log in enumerate(logs):
+        forge(tmp_path / str(number), log, compacted=True, first_dirty=8)
+        assert found_in(tmp_path / str(number)) == [], log
+    assert sum("gone M" in str(log) for log in logs) > 10
+
+
+CHANGES = {
+    "producer_epoch": STATE,
+    "last_sequence": STATE,
+    "offset_delta": STATE,
+    "timestamp": MINOR,
+    "coordinator_epoch": MINOR,
+    "current_txn_first_offset": OPEN,
+}
+
+
+def test_in_random_logs_only_what_is_changed_is_found(tmp_path: Path) -> None:
+    dice = random.Random(23)  # noqa: S311  # a seed, not a secret
+    changed = 0
+    for _ in range(40):
+        log = random_log(dice, 40) or "plain @0"
+        forge(tmp_path, log)
+        assert found_in(tmp_path) == []
+        entries = snapshot_entries(log)
+        if entries:
+            at, name = dice.randrange(len(entries)), dice.choice(list(CHANGES))
+            other = getattr(entries[at], name) - 1 if name != "current_txn_first_offset" else _another(entries[at])
+            forge(tmp_path, log, snapshots={log_end_offset(log): _with(entries, at, name, other)})
+            found = [(one.code.name, one.producer_id) for one in found_in(tmp_path)]
+            assert found == [(CHANGES[name], entries[at].producer_id)], (log, name)
+            changed += 1
+        file_of(tmp_path / "t-0", log_end_offset(log), "snapshot").unlink()
+    assert changed > 25
+
+
+def _another(entry: SnapshotEntry) -> int:
+    return 0 if entry.current_txn_first_offset else -1
+
+
+def _with(entries: list[SnapshotEntry], at: int, name: str, value: int) -> list[SnapshotEntry]:
+    return [*entries[:at], entries[at]._replace(**{name: value}), *entries[at + 1 :]]

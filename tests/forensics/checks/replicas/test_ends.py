@@ -1,0 +1,131 @@
+"""Whether replicas that end or begin elsewhere than the others are told of, and how badly."""
+
+from __future__ import annotations
+
+from os import utime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kforensics.forensics.checks.replicas.ends import findings
+from kforensics.forensics.core.findings import Severity
+from kforensics.forensics.metadata.elections import Election
+from kforensics.forensics.replicas.compare import compared
+from tests.forensics.cases import partitions_under
+from tests.forensics.forge import Segments
+from tests.forensics.replicas.replicas import RULES, compare, compared_group, forged, groups_under, told
+
+FIRES = {
+    "replica-truncated": "test_an_end_below_what_was_committed_is_found",
+    "replica-lag": "test_an_end_behind_all_that_was_committed_is_a_lag",
+    "replica-start-differs": "test_another_start_is_told",
+}
+SILENT = {
+    "replica-truncated": "test_equal_replicas_of_real_brokers_are_in_order",
+    "replica-lag": "test_equal_replicas_of_real_brokers_are_in_order",
+    "replica-start-differs": "test_equal_replicas_of_real_brokers_are_in_order",
+}
+
+TRUNCATED, LAG, START = FIRES
+SHORT, LONG = "plain @0-4", "plain @0-4; plain @5-9"
+
+
+def found_in(folder: Path) -> list[tuple[str, Severity, int | None, int | None]]:
+    """Return what is told of the replicas under a folder."""
+    return told(list(findings(compare(folder))))
+
+
+@pytest.mark.parametrize("name", ["durable-0", "replicated-0", "replicated-1", "reassigned-0", "stray-0"])
+def test_equal_replicas_of_real_brokers_are_in_order(name: str) -> None:
+    """Copies that were set aside need not keep up."""
+    assert list(findings(compared_group(name))) == []
+
+
+def test_an_end_below_what_was_committed_is_found(tmp_path: Path) -> None:
+    forged(tmp_path, (SHORT, {}), (LONG, {"high_watermark": 8}))
+    assert found_in(tmp_path) == [(TRUNCATED, Severity.WARNING, 5, 7)]
+
+
+@pytest.mark.parametrize(
+    ("clean_shutdown", "seconds", "severity"),
+    [(False, (1, 2), Severity.INFO), (False, (2, 2), Severity.WARNING), (True, (1, 2), Severity.WARNING)],
+    ids=["copied first", "copied at the same time", "copied first, but of a broker that was stopped"],
+)
+def test_an_end_below_what_was_committed_says_little_of_a_copy_that_was_taken_first(
+    tmp_path: Path, clean_shutdown: bool, seconds: tuple[int, int], severity: Severity
+) -> None:
+    forged(tmp_path, (SHORT, {"clean_shutdown": clean_shutdown}), (LONG, {"high_watermark": 8}))
+    for broker, second in enumerate(seconds, 1):
+        for file in (tmp_path / f"broker-{broker}" / "t-0").iterdir():
+            utime(file, (second, second))
+    assert found_in(tmp_path) == [(TRUNCATED, severity, 5, 7)]
+
+
+@pytest.mark.parametrize(("elected", "severity"), [({0: 0, 5: 1}, Severity.CRITICAL), ({0: 0}, Severity.WARNING)])
+def test_a_replica_without_committed_records_that_was_elected_has_lost_them(
+    tmp_path: Path, elected: dict[int, int], severity: Severity
+) -> None:
+    forged(tmp_path, (SHORT, {"leader_epochs": elected}), (LONG, {"leader_epochs": {0: 0}}))
+    assert found_in(tmp_path) == [(TRUNCATED, severity, 5, 9)]
+
+
+def test_an_end_behind_all_that_was_committed_is_a_lag(tmp_path: Path) -> None:
+    forged(tmp_path, (SHORT, {}), (LONG, {"high_watermark": 5}))
+    assert found_in(tmp_path) == [(LAG, Severity.INFO, 5, 9)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "offsets"),
+    [
+        ((LONG, {}), ({5: "plain @5-9"}, {}), (0, 4)),
+        ((LONG, {}), (LONG, {"log_start": 7}), (0, 6)),
+    ],
+    ids=["segments", "log start"],
+)
+def test_another_start_is_told(
+    tmp_path: Path,
+    one: tuple[Segments, dict[str, Any]],
+    other: tuple[Segments, dict[str, Any]],
+    offsets: tuple[int, int],
+) -> None:
+    forged(tmp_path, one, other)
+    assert found_in(tmp_path) == [(START, Severity.INFO, *offsets)]
+
+
+@pytest.mark.parametrize(("unclean", "severity"), [(True, Severity.CRITICAL), (False, Severity.WARNING)])
+def test_a_leader_that_ends_before_the_tail_of_another_one_cuts_it_off(
+    tmp_path: Path, unclean: bool, severity: Severity
+) -> None:
+    forged(
+        tmp_path,
+        (SHORT, {"leader_epochs": {0: 0, 5: 1}}),
+        (LONG, {"leader_epochs": {0: 0}, "high_watermark": 5}),
+    )
+    elections = [Election(1, 1, 0, (2,), unclean)]
+    found = list(findings(compared(partitions_under(tmp_path), RULES, elections)))
+    assert told(found) == [(TRUNCATED, severity, 5, 9)]
+
+
+def test_a_lag_behind_a_branch_follows_from_it() -> None:
+    (found,) = findings(compared_group("unclean-0"))
+    assert (found.code.name, found.cause) == (LAG, "replica-divergence")
+
+
+def test_an_end_below_what_another_branch_has_committed_follows_from_it(tmp_path: Path) -> None:
+    forged(
+        tmp_path,
+        ("plain @0-4; plain @5-9; plain @10", {"leader_epochs": {0: 0, 5: 1}}),
+        ("plain @0-4; D 1 0 0-0 @5 N", {"leader_epochs": {0: 0, 5: 2}}),
+    )
+    found = list(findings(compare(tmp_path)))
+    assert told(found) == [(TRUNCATED, Severity.WARNING, 6, 10)]
+    assert found[0].cause == "replica-divergence"
+
+
+def test_a_copy_set_aside_that_goes_further_makes_nobody_lag(tmp_path: Path) -> None:
+    forged(tmp_path, (SHORT, {}), (LONG, {}))
+    folder = tmp_path / "broker-2" / "t-0"
+    folder.rename(folder.with_name("t-0.0123456789abcdef0123456789abcdef-stray"))
+    (group,) = groups_under(tmp_path)
+    assert list(findings(compared(group, RULES))) == []

@@ -1,0 +1,185 @@
+"""Whether replicas that disagree on transactions are found, and those that were cleaned at different times are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kforensics.forensics.checks.replicas.transaction_state import findings
+from kforensics.forensics.core.findings import Severity
+from tests.forensics.forge import Segments, drop, file_of
+from tests.forensics.replicas.replicas import GROUPS, compare, compared_group, forged, told
+
+FIRES = {
+    "replica-txn-state-divergence": "test_a_lost_marker_is_found",
+    "lso-regressed": "test_an_open_transaction_that_ended_elsewhere_lowers_the_last_stable_offset",
+}
+SILENT = dict.fromkeys(FIRES, "test_replicas_of_real_brokers_agree")
+
+STATE, REGRESSED = FIRES
+ABORTED = "D 1 0 0-4 @0-4 T; M 1 0 A 3 @5"
+TWICE = f"{ABORTED}; D 1 0 5-5 @6-6 T; M 1 0 C 3 @7"
+CLEANED = {"compacted": True}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_replicas_of_real_brokers_agree(name: str) -> None:
+    assert list(findings(compared_group(name))) == []
+
+
+def test_transactions_are_compared_up_to_where_the_shorter_replica_ends(tmp_path: Path) -> None:
+    forged(tmp_path, (TWICE, {}), ("D 1 0 0-4 @0-4 T", {}))
+    assert list(findings(compare(tmp_path))) == []
+
+
+def test_transactions_of_another_branch_are_not_compared(tmp_path: Path) -> None:
+    forged(
+        tmp_path,
+        (ABORTED, {"leader_epochs": {0: 0, 5: 1}}),
+        ("D 1 0 0-4 @0-4 T; M 1 0 C 3 @5", {"leader_epochs": {0: 0, 5: 2}}),
+    )
+    assert list(findings(compare(tmp_path))) == []
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_transactions_that_began_before_one_of_the_logs_are_not_compared(tmp_path: Path, turned: bool) -> None:
+    whole = {0: "D 1 0 0-4 @0-4 T; D 1 0 5-5 @5-5 T; M 1 0 A 3 @6"}
+    sides = (whole, {5: "D 1 0 5-5 @5-5 T; M 1 0 A 3 @6"})
+    forged(tmp_path, *((side, {}) for side in (sides[::-1] if turned else sides)))
+    assert list(findings(compare(tmp_path))) == []
+
+
+CLEANINGS = {
+    "some data": "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5",
+    "the first batch": "D 1 0 2-2 @2-2 T; M 1 0 C 3 @5",
+    "all data": "M 1 0 C 3 @5",
+    "all data, but a shell": "D 1 0 2-2 @2-2 T cnt 0; M 1 0 C 3 @5",
+    "all of it": "",
+}
+
+
+@pytest.mark.parametrize("left", CLEANINGS.values(), ids=CLEANINGS)
+def test_a_replica_that_was_cleaned_further_agrees(tmp_path: Path, left: str) -> None:
+    after = "plain @6; plain @7"
+    cleaned = f"{left}; {after}" if left else after
+    forged(
+        tmp_path,
+        ({0: f"D 1 0 0-1 @0-1 T; D 1 0 2-2 @2 T; D 1 0 3-4 @3-4 T; M 1 0 C 3 @5; {after}", 8: "plain @8"}, {}),
+        ({0: cleaned, 8: "plain @8"}, CLEANED),
+    )
+    assert list(findings(compare(tmp_path))) == []
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_lost_marker_is_found(tmp_path: Path, lost: int) -> None:
+    forged(tmp_path, (TWICE, {}), (TWICE, {}))
+    drop(file_of(tmp_path / f"broker-{lost}" / "t-0"), 5)
+    (found,) = findings(compare(tmp_path))
+    assert told([found]) == [(STATE, Severity.ERROR, 0, 5)]
+    assert found.message.startswith(f"broker {lost} lacks the ABORT marker at offset 5")
+    assert found.message.endswith("is committed at offset 7.")
+    assert found.cause == "replica-divergence"
+    assert found.path is not None
+    assert f"broker-{lost}" in found.path
+
+
+def test_a_marker_that_the_cleaner_took_too_early_is_found(tmp_path: Path) -> None:
+    """As KAFKA-13727 had it: the aborted data in front of it becomes a part of the next transaction."""
+    forged(
+        tmp_path,
+        ({0: TWICE, 8: "plain @8"}, {}),
+        ({0: "D 1 0 0-4 @0-4 T; D 1 0 5-5 @6-6 T; M 1 0 C 3 @7", 8: "plain @8"}, CLEANED),
+    )
+    (found,) = findings(compare(tmp_path))
+    assert (found.code.name, found.evidence["how"], found.evidence["instead"]) == (STATE, "marker", "committed")
+    assert found.cause is None
+
+
+def test_an_open_transaction_that_ended_elsewhere_lowers_the_last_stable_offset(tmp_path: Path) -> None:
+    log = f"{ABORTED}; plain @6"
+    forged(tmp_path, (log, {}), (log, {}))
+    drop(file_of(tmp_path / "broker-2" / "t-0"), 5)
+    found = list(findings(compare(tmp_path)))
+    assert told(found) == [(STATE, Severity.ERROR, 0, 5), (REGRESSED, Severity.WARNING, 0, 6)]
+    assert found[1].cause == STATE
+
+
+def test_data_of_an_open_transaction_that_is_gone_is_found(tmp_path: Path) -> None:
+    """The cleaner takes nothing of a transaction that nobody has ended."""
+    forged(
+        tmp_path,
+        ({0: "plain @0; D 1 0 0-0 @1 T; plain @2", 3: "plain @3"}, {}),
+        ({0: "plain @0; plain @2", 3: "plain @3"}, CLEANED),
+    )
+    found = list(findings(compare(tmp_path)))
+    assert [(one.code.name, one.evidence.get("how")) for one in found] == [(STATE, "absent"), (REGRESSED, None)]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_transaction_that_ended_and_was_cleaned_after_the_other_copy_was_taken_is_no_finding(
+    tmp_path: Path, turned: bool
+) -> None:
+    """The one copy ends with the transaction open; the other one was taken later, and had its marker once."""
+    early = {0: "plain @0; D 1 0 0-0 @1 T; plain @2"}
+    later = {0: "plain @0; plain @2", 3: "plain @4", 5: "plain @5"}
+    sides: list[tuple[Segments, dict[str, bool]]] = [(early, {}), (later, CLEANED)]
+    forged(tmp_path, *(sides[::-1] if turned else sides))
+    assert list(findings(compare(tmp_path))) == []
+
+
+def test_a_first_batch_that_is_gone_moves_the_beginning(tmp_path: Path) -> None:
+    log = "plain @0; D 1 0 0-0 @1 T; D 1 0 1-1 @2 T; M 1 0 C 3 @3"
+    forged(tmp_path, (log, {}), (log, {}))
+    drop(file_of(tmp_path / "broker-2" / "t-0"), 1)
+    (found,) = findings(compare(tmp_path))
+    assert told([found]) == [(STATE, Severity.ERROR, 1, 3)]
+    assert found.message.endswith("begins at offset 2.")
+
+
+@pytest.mark.parametrize(("gone", "offsets"), [((0, 5), (0, 5)), ((6, 7), (6, 7))], ids=["the first", "the second"])
+def test_a_transaction_that_is_all_gone_is_found(
+    tmp_path: Path, gone: tuple[int, int], offsets: tuple[int, int]
+) -> None:
+    log = f"{TWICE}; plain @8"
+    forged(tmp_path, (log, {}), (log, {}))
+    for base_offset in gone:
+        drop(file_of(tmp_path / "broker-2" / "t-0"), base_offset)
+    (found,) = findings(compare(tmp_path))
+    assert told([found]) == [(STATE, Severity.ERROR, *offsets)]
+    assert (found.evidence["how"], found.cause) == ("absent", "replica-divergence")
+
+
+def test_a_marker_of_which_a_disk_has_changed_a_bit_is_found(tmp_path: Path) -> None:
+    forged(tmp_path, (ABORTED, {}), (ABORTED, {}))
+    log = file_of(tmp_path / "broker-2" / "t-0")
+    data = bytearray(log.read_bytes())
+    # The key of the marker, its version and its type: 0 for ABORT, 1 for COMMIT.
+    at = data.rindex(b"\x08\x00\x00\x00\x00") + 4
+    data[at] = 1
+    log.write_bytes(data)
+    (found,) = findings(compare(tmp_path))
+    assert (found.evidence["how"], found.evidence["outcome"], found.evidence["instead"]) == (
+        *("outcome", "aborted", "committed"),
+    )
+    assert found.cause == "replica-divergence"
+
+
+def test_a_last_stable_offset_of_another_branch_follows_from_it(tmp_path: Path) -> None:
+    forged(
+        tmp_path,
+        ("plain @0; D 1 0 0-0 @1 T", {"leader_epochs": {0: 0, 1: 1}}),
+        ("plain @0; plain @1", {"leader_epochs": {0: 0, 1: 2}}),
+    )
+    (found,) = findings(compare(tmp_path))
+    assert told([found]) == [(REGRESSED, Severity.WARNING, 1, 1)]
+    assert found.cause == "replica-divergence"
+
+
+def test_a_transaction_that_is_all_gone_behind_one_that_begins_elsewhere_is_found(tmp_path: Path) -> None:
+    log = "D 1 0 0-0 @0 T; D 1 0 1-1 @1 T; M 1 0 C 3 @2; D 1 0 2-2 @3 T; M 1 0 C 3 @4; plain @5"
+    forged(tmp_path, (log, {}), (log, {}))
+    for base_offset in (0, 3, 4):
+        drop(file_of(tmp_path / "broker-2" / "t-0"), base_offset)
+    found = [(one.first_offset, one.evidence["how"]) for one in findings(compare(tmp_path))]
+    assert sorted(found) == [(0, "first offset"), (3, "absent")]

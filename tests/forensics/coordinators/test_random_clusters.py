@@ -1,0 +1,127 @@
+"""Random clusters: innocent ones raise no alarm, and of a single wrong marker exactly that is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from kforensics.forensics.coordinators.transactions.transaction_partitions import Verdict
+from kforensics.forensics.core.findings import Severity
+from tests.forensics.coordinators.clusters import SOON, cluster_under, found_in
+from tests.forensics.coordinators.random_clusters import Sent, Story, story
+
+LATER = SOON + 7_200_000
+seeds = pytest.mark.parametrize("seed", range(6))
+versions = pytest.mark.parametrize("version", [0, 2])
+
+
+def dice_of(seed: int) -> Random:
+    return Random(seed)  # noqa: S311  # a test may be told by its seed
+
+
+def alarms(folder: Path) -> list[tuple[str, str, str]]:
+    found = found_in(cluster_under(folder, as_of_ms=LATER))
+    return [
+        (finding.code.name, str(finding.severity), f"p-{place.partition}")
+        for place, finding in found
+        if finding.severity >= Severity.WARNING
+    ]
+
+
+@seeds
+@versions
+def test_an_innocent_cluster(seed: int, version: int, tmp_path: Path) -> None:
+    """Each marker finds its transaction, though many have the same epoch and are milliseconds apart."""
+    story(dice_of(seed), version=version, length=40).forge(tmp_path)
+    cluster = cluster_under(tmp_path, as_of_ms=LATER)
+    assert [one.finding.message for one in found_in(cluster)] == []
+    parts, marks = cluster.joined.parts, cluster.joined.marks
+    assert set(parts["verdict"].tolist()) <= {Verdict.GOOD, Verdict.EMPTY}
+    assert parts["is_exact"].all()
+    assert sorted(parts["mark"].tolist()) == list(range(len(marks)))
+    decided = cluster.coordinators.instances[parts["instance"]]
+    times = marks["marker_timestamp"][parts["mark"]]
+    assert ((times > decided["decided"]) & (times < decided["completed"])).all()
+
+
+@seeds
+@versions
+def test_an_innocent_cluster_that_sends_markers_again(seed: int, version: int, tmp_path: Path) -> None:
+    story(dice_of(seed), version=version, length=40, sent_twice=0.2).forge(tmp_path)
+    assert alarms(tmp_path) == []
+
+
+@seeds
+@versions
+@pytest.mark.parametrize("sent_twice", [0.0, 0.2])
+def test_an_innocent_cluster_whose_clocks_differ(seed: int, version: int, sent_twice: float, tmp_path: Path) -> None:
+    """Where markers of one epoch were sent again too, their times tell nothing: nobody is alarmed by that."""
+    story(dice_of(seed), version=version, length=40, sent_twice=sent_twice, skew_ms=4_000).forge(tmp_path)
+    limit = Severity.ERROR if sent_twice and version == 0 else Severity.WARNING
+    found = found_in(cluster_under(tmp_path, as_of_ms=LATER))
+    assert [finding.message for _, finding in found if finding.severity >= limit] == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+@versions
+def test_what_is_left_of_an_innocent_cluster(seed: int, version: int, tmp_path: Path) -> None:
+    """Half of them have clocks that differ."""
+    dice, skew_ms = dice_of(seed), seed % 2 * 2_000
+    story(dice, version=version, length=40, sent_twice=0.1, skew_ms=skew_ms).forge_remains(tmp_path, dice)
+    found = found_in(cluster_under(tmp_path, as_of_ms=LATER))
+    limit = Severity.ERROR if skew_ms and version == 0 else Severity.WARNING
+    assert [finding.message for _, finding in found if finding.severity >= limit] == []
+
+
+def spoilt(seed: int, version: int) -> tuple[Story, Random, str, int]:
+    dice = dice_of(seed)
+    told = story(dice, version=version, length=30)
+    name, index = dice.choice(told.markers())
+    return told, dice, name, index
+
+
+@seeds
+@versions
+def test_a_marker_is_gone(seed: int, version: int, tmp_path: Path) -> None:
+    told, _, name, index = spoilt(seed, version)
+    del told.logs[name][index]
+    told.forge(tmp_path)
+    missing = [one for one in alarms(tmp_path) if one[0] == "atomicity-marker-missing"]
+    if version == 2:
+        assert [(code, partition) for code, _, partition in missing] == [("atomicity-marker-missing", name)]
+        assert [severity for _, severity, _ in missing] == ["critical"]
+    else:
+        # Times tell it apart, but not beyond doubt, unless its epoch was not used again.
+        assert [partition for _, _, partition in missing] == [name]
+
+
+@seeds
+@versions
+def test_a_marker_says_the_contrary(seed: int, version: int, tmp_path: Path) -> None:
+    told, _, name, index = spoilt(seed, version)
+    sent = told.logs[name][index]
+    there = " C " in sent.text
+    contrary = sent.text.replace(" C ", " A ") if there else sent.text.replace(" A ", " C ")
+    told.logs[name][index] = replace(sent, text=contrary)
+    told.forge(tmp_path)
+    split = [
+        (severity, partition) for code, severity, partition in alarms(tmp_path) if code == "atomicity-split-outcome"
+    ]
+    assert [partition for _, partition in split] == [name]
+    assert version == 0 or split[0][0] == "critical"
+
+
+@seeds
+@versions
+def test_a_marker_of_nobody(seed: int, version: int, tmp_path: Path) -> None:
+    told, dice, _, _ = spoilt(seed, version)
+    name = dice.choice(list(told.logs))
+    at = dice.randrange(len(told.logs[name]))
+    time = told.logs[name][at].text.rpartition(" ")[2]
+    told.logs[name].insert(at, Sent(f"M 1 9999 C 0 @{{offset}} ts {time}", -1, False, False))
+    told.records.append("z Empty 99 0 t 3600000")
+    told.forge(tmp_path)
+    assert ("marker-partition-unlisted", "error", name) in alarms(tmp_path)

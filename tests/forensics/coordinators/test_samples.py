@@ -1,0 +1,221 @@
+"""Clusters of real brokers: healthy to the last record, and as the brokers themselves described them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from functools import cache
+from typing import Any, NamedTuple
+
+import pytest
+
+from kforensics.forensics.audit.cluster_result import (
+    ClusterJudgement,
+    coordinator_history,
+    is_coordinator,
+    judge_cluster,
+)
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, written
+from kforensics.forensics.coordinators.consumer_groups.commits import Commits, commits_of
+from kforensics.forensics.coordinators.partition_markers import Markers
+from kforensics.forensics.coordinators.transactions.history import History
+from kforensics.forensics.coordinators.transactions.marker_roles import Role
+from kforensics.forensics.coordinators.transactions.transaction_partitions import Verdict
+from kforensics.forensics.coordinators.transactions.transitions import Step
+from kforensics.forensics.core.findings import Severity
+from kforensics.forensics.core.result_rows import Rows
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.examine import examine
+from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
+from tests.forensics.cases import SAMPLES, partitions_under
+
+MINUTE, DAY = 60_000, 86_400_000
+SCENARIOS = sorted(path.parent.name for path in SAMPLES.glob("*/truth.json"))
+# Their producers were told of an error and wrote on, or an old one of theirs wrote: the data hangs, as meant. Of others
+# the tool of an operator was asked.
+HANGING = {
+    "state-lost-after-stop": {("zombie", 0, 5)},
+    "transactions-v0": {("hanging", 0, 3)},
+    "transactions-v1": {("hanging", 0, 3)},
+    "transactions-v2": {("hanging", 0, 3)},
+}
+COMPLETE = ("CompleteCommit", "CompleteAbort")
+# The cleaner was here, and took what the brokers had forgotten too.
+CLEANED = ("coordinators-cleaned",)
+
+
+class Evidence(NamedTuple):
+    """What the files of a scenario say, and when they are judged."""
+
+    histories: list[History]
+    markers: list[Markers]
+    commits: list[Commits]
+    rows: list[Rows]
+    rules: Rules
+
+    def judged(self) -> ClusterJudgement:
+        """Return what is said of it all."""
+        return judge_cluster(self.histories, self.markers, self.rules, commits=self.commits)
+
+
+@pytest.fixture(params=SCENARIOS)
+def scenario(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@cache
+def truth_of(scenario: str) -> dict[str, Any]:
+    """Return what the brokers said before they were stopped."""
+    truth: dict[str, Any] = json.loads((SAMPLES / scenario / "truth.json").read_text("utf-8"))
+    return truth
+
+
+def taken(scenario: str) -> int:
+    """Return when the brokers were asked."""
+    return int(datetime.fromisoformat(truth_of(scenario)["taken"]).timestamp() * 1000)
+
+
+@cache
+def evidence(scenario: str, after_ms: int = MINUTE) -> Evidence:
+    """Return what the files of a scenario say, and when it is judged."""
+    rules, rows = Rules(taken(scenario) + after_ms), list[Rows]()
+    cases = [examine(one, rules) for one in partitions_under(SAMPLES / scenario)]
+    histories = [coordinator_history(case, rows.append) for case in cases if is_coordinator(case)]
+    offsets = [commits_of(case) for case in cases if case.partition.place.topic == CONSUMER_OFFSETS]
+    return Evidence(histories, [Markers.of(case) for case in cases if not is_coordinator(case)], offsets, rows, rules)
+
+
+def cluster(scenario: str) -> Cluster:
+    """Return the cluster of a scenario, of the replicas that know most."""
+    return evidence(scenario).judged().cluster
+
+
+def test_a_healthy_cluster_raises_no_alarm(scenario: str) -> None:
+    found = evidence(scenario).judged().findings
+    assert [one.finding.message for one in found if one.finding.severity >= Severity.WARNING] == []
+
+
+def test_a_day_later_what_hangs_is_known_to_hang(scenario: str) -> None:
+    """And what brokers kept open until they were stopped is overdue."""
+    found = evidence(scenario, DAY).judged().findings
+    alarming = [one for one in found if one.finding.severity >= Severity.ERROR]
+    codes = {one.finding.code.name for one in alarming}
+    assert codes <= {"txn-hanging", "txn-write-after-marker", "txnlog-ongoing-overdue", "eos-offsets-pending"}
+    hanging = {(*one.place[2:], one.finding.first_offset) for one in alarming if one.finding.code.name == "txn-hanging"}
+    listed = truth_of(scenario).get("hanging", [])
+    assert hanging == HANGING.get(scenario, {(one["topic"], one["partition"], one["start_offset"]) for one in listed})
+
+
+def test_every_record_follows_the_one_before_it(scenario: str) -> None:
+    steps = {step for some in evidence(scenario).rows for (step,) in some.only("step")}
+    assert steps <= ({str(Step.FIRST), str(Step.NEXT)} if scenario not in CLEANED else {"next", "unknown"})
+
+
+def test_every_marker_is_of_a_transaction(scenario: str) -> None:
+    """One was written by an operator; of cleaned ids nobody knows any more."""
+    found = cluster(scenario)
+    roles = [Role(role) for role in found.joined.roles.tolist()]
+    operators = int(scenario.startswith("transactions-v"))
+    assert roles.count(Role.BY_OPERATOR) == operators
+    assert set(roles) <= {Role.SENT, Role.BY_OPERATOR} | ({Role.UNKNOWN_PRODUCER} if scenario in CLEANED else set())
+
+
+def test_every_transaction_ended_the_same_everywhere(scenario: str) -> None:
+    """As far as the files tell: logs were cut, cleaned, deleted, or moved to remote storage."""
+    verdicts = {Verdict(verdict) for verdict in cluster(scenario).joined.parts["verdict"].tolist()}
+    partial = {Verdict.UNCOVERED, Verdict.UNSUPPLIED} if scenario in PARTIAL else set()
+    assert verdicts <= {Verdict.GOOD, Verdict.EMPTY} | partial
+
+
+def test_every_transaction_that_is_complete_was_atomic(scenario: str) -> None:
+    tables = [rows for rows in evidence(scenario).judged().rows if rows.table.name == "distributed_transactions"]
+    found = {atomic for rows in tables for state, atomic in rows.only("state", "atomic") if state in COMPLETE}
+    assert found <= {"yes"} | ({"unverifiable"} if scenario in (*PARTIAL, *CLEANED) else set())
+    assert found or all(said["state"] not in COMPLETE for said in truth_of(scenario)["transactions"].values())
+
+
+PARTIAL = ("compaction", "compaction-3.9", "ghosts", "legacy-2.7", "remote-storage")
+
+
+def described() -> Iterator[Any]:
+    for scenario in SCENARIOS:
+        for name, said in truth_of(scenario)["transactions"].items():
+            yield pytest.param(scenario, name, said, id=f"{scenario}-{name}")
+
+
+@pytest.mark.parametrize(("scenario", "name", "said"), list(described()))
+def test_the_last_state_is_what_the_coordinator_said(scenario: str, name: str, said: dict[str, Any]) -> None:
+    """DescribeTransactions answers -1 or, up to 3.9, an old time where no transaction has begun since the last init."""
+    rows = [one for one in evidence(scenario).judged().rows if one.table.name == "transactional_ids"]
+    columns = ("state", "producer_id", "producer_epoch", "transaction_timeout_ms", "partitions", "start_timestamp")
+    ids = {row[0]: row[1:] for some in rows for row in some.only("transactional_id", *columns)}
+    *told, start = ids[name]
+    assert told == [
+        said["state"],
+        said["producer_id"],
+        said["producer_epoch"],
+        said["transaction_timeout_ms"],
+        ",".join(sorted(said["topic_partitions"])) or None,
+    ]
+    if said["state"] != "Empty":
+        assert start == said["transaction_start_time_ms"]
+
+
+def groups_described() -> Iterator[Any]:
+    for scenario in SCENARIOS:
+        for name, said in truth_of(scenario)["groups"].items():
+            yield pytest.param(scenario, name, said["offsets"], id=f"{scenario}-{name}")
+
+
+@pytest.mark.parametrize(("scenario", "group", "said"), list(groups_described()))
+def test_offsets_in_force_are_those_that_the_broker_gave(scenario: str, group: str, said: dict[str, Any]) -> None:
+    found = {
+        written(key[1:]): (commit.committed, None if commit.leader_epoch < 0 else commit.leader_epoch, commit.metadata)
+        for commits in evidence(scenario).commits
+        for key, commit in commits.last.items()
+        if key[0] == group
+    }
+    assert found == {name: (one["offset"], one["leader_epoch"], one["metadata"]) for name, one in said.items()}
+
+
+def test_ids_that_no_coordinator_listed_are_gone(scenario: str) -> None:
+    truth = truth_of(scenario)
+    there = {
+        name
+        for history in evidence(scenario).histories
+        for name, removed in zip(history.names, history.ids["is_removed"].tolist(), strict=True)
+        if not removed
+    }
+    # Kafka 2.7 and 2.8 do not list transactions.
+    if truth["transactions"]:
+        assert there >= set(truth["transactions"])
+    written_later = {"ghosts", "ghosts-3.9"}
+    if truth["transactions"] and scenario not in written_later:
+        assert there == set(truth["transactions"])
+
+
+def ends_described() -> Iterator[Any]:
+    for path in sorted(SAMPLES.glob("*/truth.json")):
+        truth = json.loads(path.read_text("utf-8"))
+        for name, said in truth["groups"].items():
+            yield pytest.param(
+                path.parent.name, name, said["offsets"], truth["topics"], id=f"{path.parent.name}-{name}"
+            )
+
+
+@pytest.mark.parametrize(("scenario", "group", "said", "topics"), list(ends_described()))
+def test_groups_are_as_far_behind_as_the_live_broker_had_it(
+    scenario: str, group: str, said: dict[str, Any], topics: dict[str, Any]
+) -> None:
+    """Lag is the end for either kind of consumer, asked of the broker, less the offset that the admin client gave."""
+    rows = [one for one in evidence(scenario).judged().rows if one.table.name == "committed_offsets"]
+    names = ("group", "committed_topic", "committed_partition", "lag", "stable_lag")
+    found = {written(row[1:3]): row[3:] for some in rows for row in some.only(*names) if row[0] == group}
+    expected = {}
+    for name, one in said.items():
+        topic, _, partition = name.rpartition("-")
+        ends = topics.get(topic, {}).get(partition)
+        latest = [None if ends is None else ends[key] - one["offset"] for key in ("latest", "latest_read_committed")]
+        expected[name] = tuple(latest)
+    assert found == expected

@@ -1,0 +1,143 @@
+"""Kafka's own tools and their imitation over the same damaged indexes, snapshots and transaction indexes."""
+
+import fcntl
+import random
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kforensics.kafka_dump.compared_files import IndexOptions
+from kforensics.kafka_dump.styles import STYLES
+from kforensics.parsers.format.checksums import crc32c
+from lab.golden.process import ToolProcess
+from lab.golden.tools import TOOLS, DumpTool
+from lab.places import CACHE
+from tests.kafka_dump.imitation import run
+from tests.kafka_dump.segments import TIME, batch, index, time_index
+
+CASES = 40
+BASE = "00000000000000000100"
+NUMBERS = (0, 1, -1, 7, 100, 2**31 - 1, -(2**31))
+
+pytestmark = pytest.mark.java
+
+
+def damaged(dice: random.Random, data: bytes, width: int) -> bytes:
+    """Flip, cut, lengthen, overwrite or swap; now and then leave as it is."""
+    content = bytearray(data)
+    for _ in range(dice.choice((0, 1, 1, 2, 4))):
+        kind, at = dice.randrange(6), dice.randrange(len(content) + 1)
+        if kind == 0 and at < len(content):
+            content[at] ^= 1 << dice.randrange(8)
+        elif kind == 1:
+            del content[at:]
+        elif kind == 2:
+            content += bytes(dice.choice((1, 8, 12, 34, 46, 300)))
+        elif kind == 3:
+            content += dice.randbytes(dice.choice((1, 5, 8, 12)))
+        elif kind == 4 and at + 4 <= len(content):
+            content[at : at + 4] = struct.pack(">i", dice.choice(NUMBERS))
+        elif kind == 5:
+            content[at:at] = content[:width]
+    return bytes(content)
+
+
+def segment(dice: random.Random, base: int) -> dict[str, bytes]:
+    """Make a log of a few batches with indexes that are nearly right."""
+    offsets = [base + 3 * n for n in range(dice.randrange(1, 7))]
+    batches = [batch(offset, 3, kept=dice.choice((None, None, 0, 2))) for offset in offsets]
+    positions = [sum(map(len, batches[:n])) for n in range(len(batches))]
+    name = f"{base:020}"
+    return {
+        f"{name}.log": b"".join(batches),
+        f"{name}.index": index(
+            *((o - base + dice.choice((0, 2, 2, 2, 5)), p) for o, p in zip(offsets, positions, strict=True))
+        ),
+        f"{name}.timeindex": time_index(*((TIME + o + 2, o - base + dice.choice((1, 2, 2, 2))) for o in offsets)),
+    }
+
+
+def index_case(dice: random.Random) -> tuple[dict[str, bytes], list[str]]:
+    files = segment(dice, 100)
+    files[f"{BASE}.index"] = damaged(dice, files[f"{BASE}.index"], 8)
+    files[f"{BASE}.timeindex"] = damaged(dice, files[f"{BASE}.timeindex"], 12)
+    if dice.random() < 0.3:
+        files[f"{BASE}.log"] = damaged(dice, files[f"{BASE}.log"], 61)
+    for suffix in (".log", ".index", ".timeindex"):
+        if dice.random() < 0.03:
+            del files[f"{BASE}{suffix}"]
+    return files, [BASE + dice.choice((".index", ".timeindex"))]
+
+
+def snapshot_case(dice: random.Random) -> tuple[dict[str, bytes], list[str]]:
+    entries = [
+        struct.pack(">qhiqiqiq", n, 0, 9, dice.choice((-1, 60)), n, TIME, 0, dice.choice((-1, 5))) for n in range(3)
+    ]
+    data = damaged(dice, struct.pack(">hIi", 1, 0, 3) + b"".join(entries), 46)
+    if len(data) > 6:
+        data = data[:2] + struct.pack(">I", crc32c(data[6:])) + data[6:]
+    return {f"{BASE}.snapshot": data}, [f"{BASE}.snapshot"]
+
+
+def transaction_case(dice: random.Random) -> tuple[dict[str, bytes], list[str]]:
+    data = b"".join(struct.pack(">hqqqq", 0, 5000 + n, 10 * n, 10 * n + 5, 10 * n) for n in range(3))
+    return {f"{BASE}.txnindex": damaged(dice, data, 34)}, [f"{BASE}.txnindex"]
+
+
+def several_case(dice: random.Random) -> tuple[dict[str, bytes], list[str]]:
+    files: dict[str, bytes] = {}
+    for n in range(dice.randrange(2, 30)):
+        files |= segment(dice, 1000 + 100 * n)
+    chosen = [name for name in files if not name.endswith(".log") and dice.random() < 0.7]
+    return files, chosen or [next(name for name in files if name.endswith(".index"))]
+
+
+def options(dice: random.Random) -> tuple[IndexOptions, list[str]]:
+    words: list[str] = []
+    verify, sanity, size = dice.random() < 0.2, dice.random() < 0.15, IndexOptions().max_message_size
+    if dice.random() < 0.2:
+        size = dice.choice((0, 17, 61, 100, 2**31 - 1))
+        words += ["--max-message-size", str(size)]
+    words += ["--verify-index-only"] * verify + ["--index-sanity-check"] * sanity
+    return IndexOptions(verify, sanity, size), words
+
+
+def provide(tool: DumpTool) -> None:
+    """Fetch and compile what a tool needs; one test process at a time, as all share the folder."""
+    missing = [name for name in ("mvn", "javac") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} fetch and start Kafka's own tools, and are not installed here")
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        tool.command()
+
+
+@pytest.mark.parametrize("make", [index_case, snapshot_case, transaction_case, several_case])
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.version)
+def test_damaged_files(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tool: DumpTool,
+    make: Callable[[random.Random], tuple[dict[str, bytes], list[str]]],
+) -> None:
+    """Both streams and the exit code are the tool's, whatever the damage."""
+    provide(tool)
+    monkeypatch.chdir(tmp_path)
+    style = STYLES[tool.version.rpartition(".")[0]]
+    with ToolProcess(tool, tmp_path) as process:
+        for number in range(CASES):
+            dice = random.Random(f"{make.__name__} {number}")  # noqa: S311 - dice for damage, not for secrets
+            (tmp_path / f"c{number}").mkdir()
+            files, names = make(dice)
+            for name, content in files.items():
+                (tmp_path / f"c{number}" / name).write_bytes(content)
+            paths = [f"c{number}/{name}" for name in names]
+            chosen, words = options(dice)
+            # First, because the tool may make or trim an index.
+            got = run(paths, chosen, style, str(tmp_path))
+            told = process.run(("--files", ",".join(paths), *words))
+            assert got == (told.exit, told.stdout, told.stderr), (paths, words)

@@ -1,0 +1,196 @@
+import os
+import socket
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from kforensics.parsers.files.discover import Found, FoundFile, FoundFolder, Unreadable, discover, look_into, outline
+from lab.places import SAMPLES
+
+BASE = "0" * 20
+ID = "jWEeNoYKSW2RQRjlZxT1Xg"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Path:
+    """Make the log directory of broker 5 with a partition in each state."""
+    log_dir = tmp_path / "broker-5"
+    partition = log_dir / "my-topic-3"
+    partition.mkdir(parents=True)
+    (log_dir / "meta.properties").write_text("version=1\nnode.id=5\n")
+    (log_dir / "replication-offset-checkpoint").write_text("0\n0\n")
+    (partition / f"{BASE}.log").write_bytes(b"x" * 7)
+    (partition / f"{BASE}.log.deleted").touch()
+    (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {ID}")
+    for state in ("delete", "future", "stray"):
+        folder = log_dir / f"t-0.{'a' * 32}-{state}"
+        folder.mkdir()
+        (folder / f"{BASE}.index").touch()
+    return log_dir
+
+
+def files(rows: list[Found]) -> list[FoundFile]:
+    assert not [row for row in rows if isinstance(row, Unreadable)]
+    return [row for row in rows if isinstance(row, FoundFile)]
+
+
+def test_log_directory(broker: Path) -> None:
+    """Files come in the order of their names, each with broker, topic, partition, id and state."""
+    rows = files(list(discover([str(broker)])))
+    assert [row.path for row in rows] == sorted(row.path for row in rows)
+    assert {row.broker_id for row in rows} == {5}
+    assert {row.log_dir for row in rows} == {str(broker)}
+    (log,) = [row for row in rows if row.kind == "log" and row.state == "live"]
+    assert log == FoundFile(
+        path=str(broker / "my-topic-3" / f"{BASE}.log"),
+        kind="log",
+        size=7,
+        broker_id=5,
+        log_dir=str(broker),
+        topic="my-topic",
+        partition=3,
+        base_offset=0,
+        mtime_ms=log.mtime_ms,
+        state="live",
+        topic_id=ID,
+    )
+    assert log.mtime_ms == (broker / "my-topic-3" / f"{BASE}.log").stat().st_mtime_ns // 1_000_000
+    assert [row.state for row in rows if row.kind == "index"] == ["deleted", "future", "stray"]
+    assert [row.topic for row in rows if row.kind == "meta-properties"] == [None]
+
+
+def test_a_broker_is_no_partition(broker: Path) -> None:
+    """``broker-5`` has the form of a partition's name, but what lies in it tells otherwise, also from above."""
+    rows = files(list(discover([str(broker.parent)])))
+    assert {row.topic for row in rows} == {None, "my-topic", "t"}
+
+
+@pytest.mark.parametrize("inside", ["", f"{BASE}.log"])
+def test_a_part_of_a_log_directory(broker: Path, inside: str) -> None:
+    """A partition or a file given alone still knows its broker."""
+    rows = files(list(discover([str(broker / "my-topic-3" / inside)])))
+    assert {(row.broker_id, row.topic, row.topic_id) for row in rows} == {(5, "my-topic", ID)}
+
+
+def test_relative_paths_stay_relative(broker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths come out as they went in."""
+    monkeypatch.chdir(broker / "my-topic-3")
+    (row,) = files(list(discover([f"{BASE}.log"])))
+    assert (row.path, row.broker_id, row.topic, row.log_dir) == (f"{BASE}.log", 5, "my-topic", str(broker))
+    assert f"./{BASE}.log" in {row.path for row in files(list(discover(["."])))}
+
+
+def test_globs(broker: Path) -> None:
+    """A glob names files and folders; what several paths name is found once."""
+    pattern = str(broker / "*" / "*.index")
+    assert len(files(list(discover([pattern, pattern, str(broker / "t-0.*-stray")])))) == 3
+    assert list(discover([str(broker / "*.nothing")])) == [
+        Unreadable(str(broker / "*.nothing"), "there is no such file")
+    ]
+
+
+@pytest.mark.parametrize("below", ["", "my-topic-3", f"my-topic-3/{BASE}.log", "*/*.index", "**/*.log"])
+def test_uris(broker: Path, below: str) -> None:
+    """A URI finds what a path finds."""
+    path = str(broker / below) if below else str(broker)
+    local = files(list(discover([path])))
+    remote = files(list(discover([f"file://{path}"])))
+    assert local
+    assert [row.path.removeprefix("file://") for row in remote] == [row.path for row in local]
+    assert [(row.kind, row.size, row.broker_id, row.topic_id, row.mtime_ms) for row in remote] == [
+        (row.kind, row.size, row.broker_id, row.topic_id, row.mtime_ms) for row in local
+    ]
+
+
+def test_what_cannot_be_looked_into(tmp_path: Path, broker: Path) -> None:
+    """Sockets, broken links, links that lead up and unknown file systems are told, and the rest is found."""
+    (broker / "broken").symlink_to("nowhere")
+    (broker / "up").symlink_to(tmp_path)
+    os.mkfifo(broker / "pipe")
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(broker / "door"))
+        rows = list(discover([str(tmp_path), "nope://x/y", "file:///nowhere"]))
+    notes = {Path(row.path).name: row.why for row in rows if isinstance(row, Unreadable)}
+    assert notes.pop("y").startswith("Unrecognized filesystem type")
+    assert notes == {
+        "broken": "no such file or directory",
+        "up": "it is a link to a folder above it",
+        "pipe": "it is a pipe, not a file",
+        "door": "it is a socket, not a file",
+        "nowhere": "there is no such file",
+    }
+    assert len([row for row in rows if isinstance(row, FoundFile)]) == 8
+
+
+def test_a_folder_that_may_not_be_listed() -> None:
+    """A locked folder is told; as nobody where the tests run as root, whom no permission stops."""
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        (Path(name) / "my-topic-3").mkdir(mode=0)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65534)
+        try:
+            (row,) = discover([name])
+        finally:
+            os.seteuid(user)
+    assert isinstance(row, Unreadable)
+    assert "may not list" in row.why
+
+
+def test_damaged_neighbours(broker: Path) -> None:
+    """Garbage where broker and topic id should be leaves both unknown."""
+    (broker / "meta.properties").write_bytes(b"node.id=x\xff")
+    (broker / "my-topic-3" / "partition.metadata").write_bytes(b"\xff")
+    rows = files(list(discover([str(broker)])))
+    assert {(row.broker_id, row.topic_id) for row in rows} == {(None, None)}
+
+
+def test_samples(sample_logs: Path) -> None:
+    """Every file of the samples is found, and whatever lies in a sound log directory is known."""
+    rows = files(list(discover([str(sample_logs)])))
+    assert {row.path for row in rows} == {str(path) for path in sample_logs.rglob("*") if path.is_file()}
+    sound = [row for row in rows if row.log_dir is not None and "/damaged/" not in row.path]
+    assert sound
+    assert [row.path for row in sound if row.kind == "unknown"] == []
+    assert {row.kind for row in rows} >= {"log", "index", "timeindex", "txnindex", "snapshot", "quorum-state"}
+    assert {row.state for row in rows} >= {"live", "deleted", "cleaned", "swap", "future"}
+
+
+def _looked_into(paths: list[str]) -> list[Found]:
+    rows: list[Found] = []
+    for row in outline(paths):
+        rows += look_into(row) if isinstance(row, FoundFolder) else [row]
+    return rows
+
+
+@pytest.mark.parametrize("scenario", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
+def test_an_outline_and_a_look_into_each_folder_find_what_discover_finds(scenario: str) -> None:
+    paths = [str(SAMPLES / scenario)]
+    assert sorted(map(str, _looked_into(paths))) == sorted(map(str, discover(paths)))
+
+
+def test_an_outline_puts_off_the_partitions_of_log_directories_alone(broker: Path) -> None:
+    folders = [row for row in outline([str(broker.parent)]) if isinstance(row, FoundFolder)]
+    assert [Path(row.path).name.partition(".")[0] for row in folders] == ["my-topic-3", "t-0", "t-0", "t-0"]
+    assert {row.owner.broker_id for row in folders} == {5}
+    inside = [row for row in outline([str(broker / "my-topic-3")]) if isinstance(row, FoundFolder)]
+    assert inside == []
+
+
+def test_an_outline_names_nothing_twice(broker: Path) -> None:
+    """Whether a folder is put off or was named by itself, and whichever comes first."""
+    paths = [str(broker / "my-topic-3"), str(broker / "my-topic-3" / f"{BASE}.log"), str(broker)]
+    expected = sorted(map(str, discover([str(broker)])))
+    for order in (paths, paths[::-1], [*paths, *paths]):
+        assert sorted(map(str, _looked_into(order))) == expected
+
+
+def test_a_link_back_up_is_seen_from_a_folder_that_was_put_off(broker: Path) -> None:
+    (broker / "my-topic-3" / "up").symlink_to(broker)
+    rows = _looked_into([str(broker.parent)])
+    assert [row for row in rows if isinstance(row, Unreadable)] == [
+        Unreadable(str(broker / "my-topic-3" / "up"), "it is a link to a folder above it")
+    ]
+    assert sorted(map(str, rows)) == sorted(map(str, discover([str(broker.parent)])))

@@ -1,0 +1,355 @@
+"""What can be opened, what cannot and why, and that nothing is left behind beside the evidence."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kforensics.errors import InputError, InputForbiddenError, InputKindError, InputMissingError
+from kforensics.parsers.files.source import (
+    BytesSource,
+    LocalSource,
+    RemoteSource,
+    Source,
+    file_name,
+    is_uri,
+    open_source,
+    read_whole,
+)
+from kforensics.parsers.format.rows import Batch, Damage
+from kforensics.parsers.log.batches import walk
+from tests.parsers.builders import batches
+
+DATA = bytes(range(256)) * 3
+
+
+@pytest.fixture(params=["bytes", "local", "remote"])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
+    """Return each kind of source, over the same bytes."""
+    path = tmp_path / "a.log"
+    path.write_bytes(DATA)
+    kinds: dict[str, Callable[[], BytesSource | LocalSource | RemoteSource]] = {
+        "bytes": lambda: BytesSource(DATA),
+        "local": lambda: LocalSource(path),
+        "remote": lambda: RemoteSource(path.as_uri()),
+    }
+    with kinds[request.param]() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("position", "length"), [(0, 0), (0, 768), (0, 9999), (767, 1), (768, 1), (99999, 5), (10, 20), (760, 100)]
+)
+def test_every_source_gives_the_same_ranges(source: Source, position: int, length: int) -> None:
+    assert source.size == len(DATA)
+    assert source.read(position, length) == DATA[position : position + length]
+
+
+@pytest.mark.parametrize(("position", "length"), [(0, 0), (0, 768), (0, 999), (767, 5), (768, 1), (99999, 5), (10, 20)])
+def test_every_source_reads_into_memory_what_it_reads(source: Source, position: int, length: int) -> None:
+    """The bytes are those that ``read`` gives; memory behind them is left alone."""
+    target = bytearray(b"\xff" * length)
+    expected = source.read(position, length)
+    assert source.read_into(position, memoryview(target)) == len(expected)
+    assert target == expected + b"\xff" * (length - len(expected))
+
+
+def test_a_hole_ends_where_there_are_bytes_again(tmp_path: Path) -> None:
+    """On a file system that knows holes one is left at once; on any other the answer is where it was asked."""
+    path, far = tmp_path / "f", 1 << 40
+    with path.open("wb") as file:
+        file.write(b"begin")
+        file.seek(far)
+        file.write(b"end")
+    with LocalSource(path) as source:
+        assert source.hole_end(0) == 0
+        end = source.hole_end(1 << 20)
+        assert end in (1 << 20, far - far % 4096)
+        assert source.hole_end(far) == far
+        assert source.hole_end(source.size) == source.size
+    os.truncate(path, 2 * far)
+    with LocalSource(path) as source:
+        assert source.hole_end(far + (1 << 20)) in (far + (1 << 20), source.size)
+
+
+def test_a_tebibyte_of_nothing_is_walked_over_at_once(tmp_path: Path) -> None:
+    """Neither the zeros behind a preallocated segment nor those around a lost batch are read."""
+    path, far = tmp_path / "00000000000000000000.log", 1 << 40
+    good = batches(1)[0]
+    broken = good[:-1] + bytes([good[-1] ^ 1])
+    with path.open("wb") as file:
+        file.write(good + broken)
+        file.seek(far)
+        file.write(good)
+        file.truncate(2 * far)
+    with LocalSource(path) as source:
+        rows = list(walk(source))
+    assert [row.position for row in rows if isinstance(row, Batch) and row.crc_valid] == [0, far]
+    assert isinstance(rows[-1], Damage)
+    assert (rows[-1].start, rows[-1].end, rows[-1].reason) == (far + len(good), 2 * far, "zero-tail")
+
+
+def test_a_source_may_be_closed_twice(source: Source) -> None:
+    source.close()
+    source.close()
+
+
+def test_a_local_file_has_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"abc")
+    os.utime(path, ns=(0, 1_700_000_000_123_456_789))
+    for name in (str(path), path.as_uri()):
+        with open_source(name) as opened:
+            assert (opened.path, opened.size, opened.mtime_ms) == (name, 3, 1_700_000_000_123)
+
+
+# What is no file -----------------------------------------------------------------------------------------------------
+
+
+def folder(path: Path) -> None:
+    """Make a directory."""
+    path.mkdir()
+
+
+def bound_socket(path: Path) -> None:
+    """Make a socket; its name must be short, so it is bound under another and moved."""
+    with tempfile.TemporaryDirectory() as short, socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{short}/s")
+        Path(short, "s").rename(path)
+
+
+KINDS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "directory": (folder, "it is a directory, not a file"),
+    "pipe": (os.mkfifo, "it is a pipe, not a file"),
+    "socket": (bound_socket, "it is a socket or device, not a file"),
+    "device": (lambda path: path.symlink_to(os.devnull), "it is a device, not a file"),
+}
+
+
+@pytest.fixture
+def guard() -> Iterator[None]:
+    """Fail a test that hangs in the operating system."""
+
+    def fail(number: int, frame: object) -> None:
+        raise TimeoutError(f"it hangs: signal {number} in {frame}")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("guard")
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    """A pipe nobody writes to must not hang either."""
+    path = tmp_path / "00000000000000000000.log"
+    make, why = KINDS[kind]
+    make(path)
+    with pytest.raises(InputKindError) as caught:
+        open_source(path)
+    assert str(caught.value) == f"cannot read {path}: {why}"
+
+
+@pytest.mark.usefixtures("guard")
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_file_is_refused_behind_a_uri_too(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    KINDS[kind][0](path)
+    with pytest.raises(InputKindError) as caught:
+        open_source(path.as_uri())
+    assert caught.value.why == "it is a directory or something else that is not a file"
+
+
+@pytest.mark.parametrize("name", ["none.log", "file/below", "loop/none", "zero\0byte", ""])
+def test_what_is_missing(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(InputMissingError) as caught:
+        open_source(f"{tmp_path}/{name}" if name else "")
+    assert isinstance(caught.value, FileNotFoundError)
+    assert caught.value.why.startswith("there is no such file") or "\0" in name
+
+
+def test_what_is_missing_behind_a_uri(tmp_path: Path) -> None:
+    with pytest.raises(InputMissingError) as caught:
+        open_source((tmp_path / "none").as_uri())
+    assert str(caught.value) == f"cannot read {(tmp_path / 'none').as_uri()}: there is no such file"
+
+
+def test_a_link_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match="symbolic links"):
+        open_source(tmp_path / "loop")
+
+
+@pytest.mark.parametrize("uri", ["nothing://bucket/key", "file://relative/path"])
+def test_a_uri_nobody_can_open_is_one_sentence(uri: str) -> None:
+    with pytest.raises(InputError) as caught:
+        open_source(uri)
+    assert str(caught.value).startswith(f"cannot read {uri}: ")
+    assert "\n" not in str(caught.value)
+
+
+FORBIDDEN = """
+import os, sys
+from kforensics.errors import InputForbiddenError
+from kforensics.parsers.files.source import open_source
+if os.geteuid() == 0:
+    os.setegid(65534)
+    os.seteuid(65534)
+for name in sys.argv[1:]:
+    try:
+        open_source(name)
+    except InputForbiddenError as error:
+        print(error.why)
+    else:
+        print("opened", name)
+"""
+
+
+def test_what_may_not_be_read() -> None:
+    """As nobody where the tests run as root, whom no permission stops."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder, "secret.log")
+        path.write_bytes(b"abc")
+        path.chmod(0)
+        ran = subprocess.run(
+            [sys.executable, "-c", FORBIDDEN, str(path)], capture_output=True, text=True, check=True, timeout=60
+        )
+    assert ran.stdout == "you may not read it; run as a user who may, or copy it first\n"
+
+
+def test_a_refusal_is_a_permission_error_that_can_be_sent(tmp_path: Path) -> None:
+    error = InputForbiddenError(str(tmp_path), "why")
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert isinstance(again, InputForbiddenError)
+    assert issubclass(InputForbiddenError, PermissionError)
+    assert (again.path, again.why) == (str(tmp_path), "why")
+
+
+# A file that changes -------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_grows_is_read_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    parts = batches(4)
+    path.write_bytes(b"".join(parts[:2]))
+    with LocalSource(path) as opened:
+        with path.open("ab") as more:
+            more.write(b"".join(parts[2:]))
+        assert opened.read(0, 10_000) == b"".join(parts[:2])
+        assert [type(row) for row in walk(opened)] == [Batch, Batch]
+
+
+@pytest.mark.parametrize("remote", [False, True], ids=["local", "remote"])
+def test_a_file_that_shrinks_is_accounted_for_as_it_was(tmp_path: Path, remote: bool) -> None:
+    path = tmp_path / "a.log"
+    parts = batches(4)
+    data = b"".join(parts)
+    path.write_bytes(data)
+    with open_source(path.as_uri() if remote else path) as opened:
+        os.truncate(path, len(parts[0]) + 5)
+        rows = list(walk(opened))
+    assert isinstance(rows[0], Batch)
+    assert [type(row) for row in rows[1:]] == [Damage, Damage]
+    last = rows[-1]
+    assert isinstance(last, Damage)
+    assert (last.end, last.reason) == (len(data), "shrunk")
+
+
+def test_a_file_that_vanishes_is_still_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(DATA)
+    with LocalSource(path) as opened:
+        path.unlink()
+        assert opened.read(0, 999) == DATA
+
+
+def test_a_read_that_fails_names_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(DATA)
+    opened = LocalSource(path)
+    opened.close()
+    with pytest.raises(InputError, match="reading at byte 0x40 failed: Bad file descriptor"):
+        opened.read(64, 1)
+
+
+# Read-only -----------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_left_beside_the_evidence(tmp_path: Path) -> None:
+    """Files that may not be written are read, and the folder is as it was."""
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(b"".join(batches(3)) + bytes(100))
+    path.chmod(0o444)
+    os.utime(tmp_path, ns=(0, 1_000_000_000))
+    before = path.stat()
+    with LocalSource(path) as opened:
+        assert len(list(walk(opened))) == 4
+    after = path.stat()
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    assert tmp_path.stat().st_mtime_ns == 1_000_000_000
+    assert (after.st_mtime_ns, after.st_ctime_ns, after.st_size) == (
+        before.st_mtime_ns,
+        before.st_ctime_ns,
+        before.st_size,
+    )
+
+
+def test_a_local_file_is_opened_for_reading_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(DATA)
+    with LocalSource(path) as opened, pytest.raises(OSError, match="Bad file descriptor"):
+        os.pwrite(opened._descriptor, b"x", 0)
+    assert path.read_bytes() == DATA
+
+
+# Small things --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("s3://b/k", True),
+        ("hdfs://h:1/k", True),
+        ("file:///a", True),
+        ("/a/b", False),
+        ("a.log", False),
+        ("://a", False),
+        ("odd name://a", False),
+        ("", False),
+    ],
+)
+def test_what_is_a_uri(path: str, expected: bool) -> None:
+    assert is_uri(path) is expected
+
+
+@pytest.mark.parametrize("path", ["a.log", "/x/a.log", "s3://b/x/a.log"])
+def test_the_name_of_a_file(path: str) -> None:
+    assert file_name(path) == "a.log"
+
+
+@given(size=st.integers(0, 20), limit=st.integers(0, 20))
+def test_a_small_file_is_read_whole_up_to_its_limit(size: int, limit: int) -> None:
+    source = BytesSource(bytes(size), "f")
+    if size <= limit:
+        assert read_whole(source, limit) == bytes(size)
+        return
+    with pytest.raises(InputError) as caught:
+        read_whole(source, limit)
+    assert str(caught.value) == (
+        f"cannot read f: it has {size} bytes, more than the {limit} a file of this kind may have"
+    )

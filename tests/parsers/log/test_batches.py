@@ -1,0 +1,482 @@
+"""The walk: every byte in a row, every sound batch found, whatever has happened to the rest."""
+
+from __future__ import annotations
+
+import random
+import sys
+from functools import cache
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from kforensics.parsers.files.source import BytesSource, LocalSource, Source
+from kforensics.parsers.format.rows import Batch, Damage, Record
+from kforensics.parsers.log import batches as module
+from kforensics.parsers.log import resync
+from kforensics.parsers.log.batches import batch_bytes, walk
+from kforensics.parsers.log.headers import batch_header
+from kforensics.parsers.log.log_rows import records_of
+from kforensics.parsers.log.reference import reference_header
+from tests.parsers.builders import (
+    CODECS,
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    batch,
+    batches,
+    legacy_segment,
+    message,
+    ranges,
+    record,
+)
+from tests.parsers.ranges import ShrunkSource
+
+SEGMENTS = {
+    **{f"v2 {name}": batches(6, codec=codec) for name, codec in CODECS.items()},
+    "v0": legacy_segment(0) * 2,
+    "v1": legacy_segment(1) * 2,
+    "v0 gzip": legacy_segment(0, GZIP),
+    "v0 lz4": legacy_segment(0, LZ4),
+    "v1 snappy": legacy_segment(1, SNAPPY),
+    "moved on": [*legacy_segment(0), *legacy_segment(1), *batches(2, first=10)],
+}
+segments = pytest.mark.parametrize("name", SEGMENTS)
+# Tails of a crash, and nothing else, is what the brokers' own files may hold.
+KNOWN_TAILS = {
+    "crash-before-recovery/broker-1/preallocated-0/00000000000000000000.log": [(3615, 40000, "zero-tail")],
+    "crash-before-recovery/broker-1/torn-0/00000000000000000000.log": [(9848, 9985, "truncated")],
+}
+
+
+def walked(source: Source) -> list[Batch | Damage]:
+    """Return all rows of a log, having checked that they account for every byte and that damage makes sense."""
+    rows = list(walk(source))
+    reached, last = 0, None
+    for row in rows:
+        if isinstance(row, Batch):
+            assert (row.position, row.size > 0) == (reached, True), row
+            reached, last = reached + row.size, row
+            continue
+        assert row.reason
+        assert row.detail
+        if row.inside_batch is None:
+            assert (row.start, row.end > row.start) == (reached, True), row
+            assert row.next_good_position in (None, row.end)
+            reached = row.end
+        else:
+            assert last is not None
+            assert row.inside_batch == last.position <= row.start < row.end <= last.position + last.size
+    assert reached == source.size
+    return rows
+
+
+def sound(data: bytes) -> set[tuple[int, int]]:
+    """Return position and size of all batches of a log whose checksum holds."""
+    return {(row.position, row.size) for row in walked(BytesSource(data)) if isinstance(row, Batch) and row.crc_valid}
+
+
+def spans(parts: list[bytes], at: int = 0) -> list[tuple[int, int]]:
+    """Return position and size of batches written one after the other."""
+    return [(at + sum(map(len, parts[:n])), len(part)) for n, part in enumerate(parts)]
+
+
+# Sound logs ----------------------------------------------------------------------------------------------------------
+
+
+@segments
+def test_a_sound_log_has_no_damage(name: str) -> None:
+    parts = SEGMENTS[name]
+    rows = walked(BytesSource(b"".join(parts)))
+    assert [(row.position, row.size) for row in rows if isinstance(row, Batch)] == spans(parts)
+    assert len(rows) == len(parts)
+
+
+def test_an_empty_log_has_no_rows() -> None:
+    assert walked(BytesSource(b"")) == []
+
+
+def test_a_batch_is_read_in_whole_or_in_part() -> None:
+    parts = batches(3)
+    source = BytesSource(b"".join(parts))
+    _, second, _ = walked(source)
+    assert isinstance(second, Batch)
+    assert batch_bytes(source, second) == parts[1]
+    assert batch_bytes(source, second, 70) == parts[1][:70]
+    assert batch_bytes(source, second, 7000) == parts[1]
+
+
+@pytest.mark.parametrize("start", [0, 1, 3])
+def test_a_walk_may_begin_and_end_anywhere(start: int) -> None:
+    parts = batches(5)
+    starts = [at for at, _ in spans(parts)]
+    rows = list(walk(BytesSource(b"".join(parts)), starts[start], starts[4] + 10))
+    assert ranges(iter(rows)) == [
+        *((at, at + size, "batch") for at, size in spans(parts)[start:4]),
+        (starts[4], starts[4] + 10, "truncated"),
+    ]
+
+
+def test_a_batch_larger_than_the_window() -> None:
+    big = batch(record(value=random.Random(1).randbytes(3 << 20)))  # noqa: S311 - dice for a test
+    old = message(2, value=bytes(range(256)) * 9000)
+    parts = [batches(1)[0], big, old, *batches(2, first=9)]
+    assert sound(b"".join(parts)) == set(spans(parts))
+
+
+# Samples -------------------------------------------------------------------------------------------------------------
+
+
+def logs_of(folder: Path) -> list[Path]:
+    """Return all logs and snapshots below a folder, those with a suffix behind them too."""
+    found = {
+        path for pattern in ("*.log", "*.log.*", "*.checkpoint", "*.checkpoint.*") for path in folder.rglob(pattern)
+    }
+    return sorted(path for path in found if path.is_file())
+
+
+def test_every_byte_of_every_sample_is_accounted_for(sample_logs: Path) -> None:
+    logs = logs_of(sample_logs)
+    assert len(logs) > 1000
+    for path in logs:
+        with LocalSource(path) as source:
+            rows = walked(source)
+            for row in rows:
+                if isinstance(row, Batch):
+                    inside = [found for found in records_of(source, row) if isinstance(found, Damage)]
+                    assert all(found.inside_batch == row.position for found in inside)
+                    if not row.is_legacy:
+                        data = batch_bytes(source, row)
+                        assert batch_header(data, row.position) == row == reference_header(data, row.position)
+
+
+def test_what_brokers_wrote_is_sound_but_for_the_tails_of_a_crash(sample_logs: Path) -> None:
+    damage = {}
+    for path in logs_of(sample_logs):
+        name = path.relative_to(sample_logs).as_posix()
+        if name.startswith("damaged/"):
+            continue
+        with LocalSource(path) as source:
+            rows = walked(source)
+            found = [(row.start, row.end, row.reason) for row in rows if isinstance(row, Damage)]
+            lost = [at for row in rows if isinstance(row, Batch) for at in records_of(source, row)]
+            assert all(isinstance(row, Record) for row in lost), name
+        if found:
+            damage[name] = found
+    assert damage == KNOWN_TAILS
+
+
+# Truncation ----------------------------------------------------------------------------------------------------------
+
+
+@segments
+def test_a_log_cut_at_any_length_keeps_all_whole_batches(name: str) -> None:
+    parts = SEGMENTS[name]
+    data = b"".join(parts)
+    whole = spans(parts)
+    for length in range(len(data)):
+        rows = walked(BytesSource(data[:length]))
+        kept = [(at, size) for at, size in whole if at + size <= length]
+        assert [(row.position, row.size) for row in rows if isinstance(row, Batch)] == kept
+        tail = [row for row in rows if isinstance(row, Damage)]
+        assert [row.reason for row in tail] == ([] if sum(kept[-1] if kept else (0,)) == length else ["truncated"]) or (
+            _only_zeros(data[sum(kept[-1] if kept else (0,)) : length]) and tail[0].reason == "zero-tail"
+        )
+
+
+def _only_zeros(data: bytes) -> bool:
+    return bool(data) and not data.strip(b"\0")
+
+
+@pytest.mark.parametrize("count", [1, 17, 18, 61, 62, 5000, 1 << 20])
+def test_a_tail_of_zeros_is_called_so(count: int) -> None:
+    parts = batches(2)
+    size = sum(map(len, parts))
+    rows = walked(BytesSource(b"".join(parts) + bytes(count)))
+    assert ranges(iter(rows))[2:] == [(size, size + count, "zero-tail")]
+
+
+# Damage --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "at", "reason"),
+    [
+        ("length 0", {"length": 0}, "length"),
+        ("length -5", {"length": -5}, "length"),
+        ("length 13", {"length": 13}, "length"),
+        ("length 14", {"length": 14}, "length"),
+        ("length 48", {"length": 48}, "length"),
+        ("smallest length", {"length": -(2**31)}, "length"),
+        ("largest length", {"length": 2**31 - 1}, "length"),
+        ("negative magic", {"magic": -128}, "magic"),
+    ],
+)
+def test_a_header_that_makes_no_sense_costs_its_batch_alone(field: str, at: dict[str, int], reason: str) -> None:
+    parts = batches(5)
+    parts[2] = batch(record(0, b"other"), record(1), base_offset=4, **at)
+    (start, size) = spans(parts)[2]
+    rows = walked(BytesSource(b"".join(parts)))
+    assert ranges(iter(rows)) == [
+        (place, place + length, reason if place == start else "batch") for place, length in spans(parts)
+    ]
+    (damage,) = [row for row in rows if isinstance(row, Damage)]
+    assert damage.next_good_position == start + size
+
+
+def test_a_wrong_checksum_is_damage_inside_a_batch_that_is_shown() -> None:
+    parts = batches(3)
+    parts[1] = batch(record(), record(1), base_offset=2, crc=7)
+    rows = walked(BytesSource(b"".join(parts)))
+    assert [row.crc_valid for row in rows if isinstance(row, Batch)] == [True, False, True]
+    (damage,) = [row for row in rows if isinstance(row, Damage)]
+    start, size = spans(parts)[1]
+    assert (damage.start, damage.end, damage.reason, damage.inside_batch) == (start, start + size, "crc", start)
+
+
+@pytest.mark.parametrize("magic", [3, 9, 127])
+def test_a_strange_magic_is_read_as_2_and_said(magic: int) -> None:
+    parts = batches(3)
+    parts[1] = batch(record(), record(1), base_offset=2, magic=magic)
+    rows = walked(BytesSource(b"".join(parts)))
+    assert [row.magic for row in rows if isinstance(row, Batch)] == [2, magic, 2]
+    (damage,) = [row for row in rows if isinstance(row, Damage)]
+    start, _ = spans(parts)[1]
+    assert (damage.start, damage.end, damage.reason, damage.inside_batch) == (start + 16, start + 17, "magic", start)
+
+
+@pytest.mark.parametrize("noise", [1, 20, 61, 97, 300_000])
+def test_noise_between_two_batches_is_jumped_over(noise: int) -> None:
+    parts = batches(4)
+    between = b"\xee" + random.Random(noise).randbytes(noise - 1)  # noqa: S311 - dice for a test
+    data = b"".join(parts[:2]) + between + b"".join(parts[2:])
+    start = sum(map(len, parts[:2]))
+    assert sound(data) == {*spans(parts[:2]), *spans(parts[2:], start + noise)}
+
+
+@pytest.mark.parametrize("zeros", [18, 512, 4096, 3 << 20])
+def test_zeros_between_two_batches_are_called_so(zeros: int) -> None:
+    parts = batches(4)
+    data = b"".join(parts[:2]) + bytes(zeros) + b"".join(parts[2:])
+    start = sum(map(len, parts[:2]))
+    expected = "zeros" if zeros > 61 else "length"
+    assert (start, start + zeros, expected) in ranges(iter(walked(BytesSource(data))))
+
+
+def test_a_length_that_swallows_the_next_batch_does_not_hide_it() -> None:
+    parts = batches(5)
+    parts[1] = parts[1][:8] + (len(parts[1] + parts[2]) - 12).to_bytes(4, "big") + parts[1][12:]
+    whole = spans(parts)
+    assert sound(b"".join(parts)) == {place for place in whole if place != whole[1]}
+    (damage,) = [row for row in walked(BytesSource(b"".join(parts))) if isinstance(row, Damage)]
+    assert (damage.reason, damage.detail.endswith("; another batch begins inside it")) == ("length", True)
+
+
+def test_a_length_of_a_header_without_sense_hides_nothing_either() -> None:
+    parts = batches(5)
+    spoilt = batch(record(), record(1), base_offset=2, magic=-1)
+    parts[1] = spoilt[:8] + (len(spoilt + parts[2]) - 12).to_bytes(4, "big") + spoilt[12:]
+    whole = spans(parts)
+    assert sound(b"".join(parts)) == {place for place in whole if place != whole[1]}
+
+
+@pytest.mark.parametrize("flipped", [False, True], ids=["length", "length and offset"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+def test_a_length_that_reaches_to_the_end_hides_nothing_though_more_is_damaged(number: int, flipped: bool) -> None:
+    parts = batches(8)
+    if flipped:
+        parts[0] = (1 << 40).to_bytes(8, "big") + parts[0][8:]
+    parts[0] = parts[0][:8] + (len(b"".join(parts)) - 12).to_bytes(4, "big") + parts[0][12:]
+    parts[number] = parts[number][:8] + bytes(8) + parts[number][16:]
+    whole = spans(parts)
+    assert sound(b"".join(parts)) == {place for place in whole if place not in (whole[0], whole[number])}
+
+
+def test_a_sound_batch_in_a_value_behind_a_header_without_sense_is_not_taken_for_one_of_this() -> None:
+    inner = batch(record(value=b"".join(batches(3))), record(1), base_offset=100, magic=-1)
+    parts = [batches(1, first=49)[0], inner, *batches(2, first=51)]
+    whole = spans(parts)
+    assert sound(b"".join(parts)) == {place for place in whole if place != whole[1]}
+
+
+def test_a_sound_batch_in_a_value_of_another_log_is_not_taken_for_one_of_this() -> None:
+    """A backup of a topic in a topic: the batch around it has a flipped bit."""
+    inner = batches(3)
+    outer = batch(record(value=b"".join(inner)), record(1), base_offset=100)
+    flipped = outer[:-1] + bytes([outer[-1] ^ 1])
+    parts = [batches(1, first=49)[0], flipped, *batches(2, first=51)]
+    rows = walked(BytesSource(b"".join(parts)))
+    assert [(row.position, row.size) for row in rows if isinstance(row, Batch)] == spans(parts)
+
+
+@pytest.mark.parametrize("name", ["v2 none", "v2 zstd", "v0", "v1", "v1 snappy"])
+@pytest.mark.parametrize("cut", range(1, 40, 3))
+def test_bytes_missing_from_a_batch_cost_no_other(name: str, cut: int) -> None:
+    parts = SEGMENTS[name]
+    spoilt = [*parts[:1], parts[1][:20] + parts[1][20 + cut :], *parts[2:]]
+    whole = spans(spoilt)
+    assert sound(b"".join(spoilt)) >= {place for place in whole if place != whole[1]}
+
+
+@settings(max_examples=500)
+@given(data=st.data(), name=st.sampled_from(sorted(SEGMENTS)))
+def test_every_undamaged_batch_is_found(data: st.DataObject, name: str) -> None:
+    """One batch is damaged in any way that leaves the others whole: all others are found where they are."""
+    parts = SEGMENTS[name]
+    number = data.draw(st.integers(0, len(parts) - 1))
+    spoilt = data.draw(_spoilt(parts[number]))
+    found = sound(b"".join([*parts[:number], spoilt, *parts[number + 1 :]]))
+    before = spans(parts[:number])
+    start = sum(map(len, parts[:number]))
+    # Bytes taken from an end made good by equal ones of the next batch leave the damage in that one.
+    assume(len(spoilt) == len(parts[number]) or not any(at == start for at, _ in found))
+    assert found >= {*before, *spans(parts[number + 1 :], start + len(spoilt))}
+
+
+@settings(max_examples=400)
+@given(data=st.data())
+def test_real_segments_with_any_damage_are_accounted_for(sample_logs: Path, data: st.DataObject) -> None:
+    raw = data.draw(st.sampled_from(_small_logs(sample_logs)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw = data.draw(_spoilt(raw)) or b"\0"
+    source = BytesSource(raw)
+    for row in walked(source):
+        if isinstance(row, Batch):
+            found = list(records_of(source, row, 1 << 20))
+            assert all(isinstance(inner, Record) for inner in found[:-1])
+
+
+@given(raw=st.binary(max_size=400))
+def test_noise_alone_is_accounted_for(raw: bytes) -> None:
+    walked(BytesSource(raw))
+
+
+# Bounded work; see test_hostile.py too --------------------------------------------------------------------------------
+
+
+def calls(name: str, data: bytes) -> int:
+    """Return how often a function of this name is called by a walk."""
+    count = 0
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        nonlocal count
+        count += event == "call" and frame.f_code.co_name == name
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        list(walk(BytesSource(data)))
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def test_damage_at_every_turn_is_searched_once() -> None:
+    data = (b"\xee" * 20 + batches(1)[0]) * 5000
+    assert 0 < calls("_in_piece", data) <= len(data) // resync.PIECE + 1
+
+
+def test_headers_that_all_reach_to_the_end_are_not_searched_to_the_end_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without the floor below which anything is allowed, which would hide it in a file as small as this."""
+    monkeypatch.setattr(module, "VAIN_FLOOR", 0)
+    good, count = batch(), 500
+    data = b"".join(batch(crc=5, length=(count - n) * 2 * len(good) - 12) + good for n in range(count))
+    assert calls("_sound", data) < 40 * count
+
+
+# Shrinking -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["v2 gzip", "v0", "v1 snappy"])
+def test_a_file_that_shrinks_is_accounted_for_as_it_was(name: str) -> None:
+    parts = SEGMENTS[name]
+    data = b"".join(parts)
+    for length in range(len(data)):
+        rows = walked(ShrunkSource(data[:length], len(data)))
+        assert [(row.position, row.size) for row in rows if isinstance(row, Batch)] == [
+            (at, size) for at, size in spans(parts) if at + size <= length
+        ]
+        assert isinstance(rows[-1], Damage)
+        assert (rows[-1].end, rows[-1].reason) == (len(data), "shrunk")
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["v2", "v1"])
+def test_a_batch_whose_end_is_gone_is_no_batch_though_its_header_is_there(old: bool) -> None:
+    """It is larger than the window, so that its header is read before the file turns out to have shrunk."""
+    value = bytes(range(256)) * 6000
+    data = message(value=value) if old else batch(record(value=value))
+    rows = walked(ShrunkSource(data[:1_200_000], len(data)))
+    assert ranges(iter(rows)) == [(0, 1_200_000, "truncated"), (1_200_000, len(data), "shrunk")]
+
+
+class ShrinkingSource(BytesSource):
+    """A file that loses its end at one of its reads."""
+
+    def __init__(self, data: bytes, length: int, after: int) -> None:
+        super().__init__(data)
+        self.length, self.after = length, after
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return the bytes of a range, fewer once the file has shrunk."""
+        self.after -= 1
+        return super().read(position, length) if self.after >= 0 else self.data[: self.length][position:][:length]
+
+
+@pytest.mark.parametrize("after", range(1, 6))
+@pytest.mark.parametrize("old", [False, True], ids=["v2", "v1"])
+def test_a_file_that_shrinks_at_any_read_is_accounted_for(after: int, old: bool) -> None:
+    value = bytes(range(256)) * 6000
+    parts = [message(n, value=value) if old else batch(record(value=value), base_offset=n) for n in range(3)]
+    parts[1] = parts[1][:-1] + b"\0"
+    data = b"".join(parts)
+    for length in (0, 10, 61, len(parts[0]), len(parts[0]) + 30, len(data) - 1):
+        source = ShrinkingSource(data, length, after)
+        for row in walked(source):
+            if isinstance(row, Batch):
+                assert list(records_of(source, row))
+
+
+@cache
+def _small_logs(sample_logs: Path) -> list[bytes]:
+    found = {path.read_bytes() for path in logs_of(sample_logs) if 0 < path.stat().st_size < 3000}
+    assert len(found) > 200
+    return sorted(found)
+
+
+@st.composite
+def _spoilt(draw: st.DrawFn, content: bytes) -> bytes:
+    """Draw a damaged form of a batch: bits, zeros, noise, wild lengths and magics, bytes missing or too many."""
+    raw = bytearray(content)
+    at = draw(st.integers(0, max(0, len(raw) - 1)))
+    stop = draw(st.integers(at, len(raw)))
+    kind = draw(st.sampled_from(["bit", "zero", "noise", "length", "magic", "header", "insert", "remove"]))
+    match kind:
+        case "bit" if raw:
+            raw[at] ^= 1 << draw(st.integers(0, 7))
+        case "zero":
+            raw[at:stop] = bytes(stop - at)
+        case "noise":
+            raw[at:stop] = draw(st.randoms(use_true_random=False)).randbytes(stop - at)
+        case "length" if len(raw) > 12:
+            wild = st.sampled_from([-(2**31), -1, 0, 13, 14, 48, 49, 2**31 - 1]) | st.integers(14, 900)
+            raw[8:12] = draw(wild).to_bytes(4, "big", signed=True)
+        case "magic" if len(raw) > 16:
+            raw[16] = draw(st.integers(0, 255))
+        case "header":
+            raw[: min(61, len(raw))] = draw(st.binary(min_size=min(61, len(raw)), max_size=min(61, len(raw))))
+        case "insert":
+            raw[at:at] = draw(st.binary(min_size=1, max_size=30))
+        case "remove":
+            del raw[at : min(stop, at + 40)]
+    return bytes(raw)
+
+
+def test_an_uncompressed_batch_has_no_codec() -> None:
+    (row,) = walked(BytesSource(batch(record(), codec=NONE)))
+    assert isinstance(row, Batch)
+    assert row.compression_type == "none"

@@ -1,0 +1,110 @@
+"""Stores for reports: real audits of samples, and forged ones of any size and with any text in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import kforensics
+from kforensics.analyses.audit import STORED
+from kforensics.parsers.tables.arrow import arrow_schema_of
+from tests.command import SAMPLES
+
+AS_OF_MS = 1_795_266_000_000
+# Values that a report knows the words of; everything else may be anything.
+WORDS = {
+    "severity": ("critical", "error", "warning", "info"),
+    "verdict": ("critical", "clean", "unread"),
+    "outcome": ("open", "aborted", "committed"),
+    "atomic": ("no", "yes", "pending"),
+    "kind": ("log",),
+    "state": ("live",),
+    "evidence": ('{"figure": 1}',),
+    "code": ("lso-stuck", "txn-late", "seq-gap"),
+}
+
+Texts = Callable[[str, int], str]
+
+
+def audited(folder: Path, *samples: str, **options: Any) -> Path:
+    """Return the store of an audit of samples."""
+    store = folder / "store"
+    kforensics.audit([SAMPLES / name for name in samples], output=store, as_of_ms=AS_OF_MS, **options)
+    return store
+
+
+def plain(column: str, row: int) -> str:
+    """Return a text that is like those of a store."""
+    return f"{column} {row}"
+
+
+def forged(folder: Path, rows: Mapping[str, int], texts: Texts = plain, *, parts: int = 1) -> Path:
+    """Return a store with so many rows in each table, all tables having some.
+
+    Args:
+        folder: where to make it.
+        rows: by table; others have three.
+        texts: gives the text of a column and row.
+        parts: into how many files each table is cut.
+    """
+    store = folder / "forged"
+    counts = {name: rows.get(name, 3) for name in STORED}
+    for name, count in counts.items():
+        (store / name).mkdir(parents=True)
+        table = _table(name, count, texts)
+        for part in range(parts):
+            first, end = part * count // parts, (part + 1) * count // parts
+            pq.write_table(table.slice(first, end - first), store / name / f"part-{part}.parquet")
+    write_manifest(store, rows=counts)
+    return store
+
+
+def write_manifest(store: Path, **said: Any) -> None:
+    """Write a manifest that says some things otherwise than most do."""
+    manifest = {
+        "schema": "kforensics-store/1",
+        "version": "0.1.0",
+        "command": ["audit", "/logs"],
+        "as_of_ms": AS_OF_MS,
+        "options": {"records": True},
+        "partitions": 3,
+        "inputs": {"tables": ["files"]},
+        "seconds": {"examine": 1.5},
+        "rows": {},
+    }
+    (store / "manifest.json").write_text(json.dumps({**manifest, **said}), encoding="utf-8")
+
+
+def _table(name: str, count: int, texts: Texts) -> pa.Table:
+    """Return rows; beyond some hundred they are the first ones again, with other places and offsets."""
+    schema = arrow_schema_of(STORED[name])
+    few = min(count, 300)
+    base = pa.table({field.name: _column(field, few, texts) for field in schema}, schema=schema)
+    table = base.take(pa.array(np.arange(count) % few)) if count > few else base
+    for column, of in (("partition", np.arange(count) % 1009), ("first_offset", np.arange(count) * 7919 % 1_000_003)):
+        if column in schema.names and count > few:
+            field = schema.field(column)
+            table = table.set_column(schema.get_field_index(column), field, pa.array(of).cast(field.type))
+    return table
+
+
+def _column(field: pa.Field, count: int, texts: Texts) -> pa.Array:
+    numbers = range(count)
+    if field.name in WORDS:
+        words = WORDS[field.name]
+        return pa.array([words[row % len(words)] for row in numbers], field.type)
+    if pa.types.is_string(field.type):
+        return pa.array([texts(field.name, row) for row in numbers], field.type)
+    if pa.types.is_binary(field.type):
+        return pa.array([texts(field.name, row).encode(errors="surrogateescape") for row in numbers], field.type)
+    if pa.types.is_boolean(field.type):
+        return pa.array([row % 2 == 0 for row in numbers])
+    if pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
+        return pa.array([row + 1 for row in numbers]).cast(field.type)
+    return pa.nulls(count, field.type)

@@ -1,0 +1,187 @@
+"""The audit on Spark says what the audit in process says, row for row, however the work is shared."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kforensics.forensics.core.record_types import PRODUCER, TRANSACTION
+from kforensics.forensics.replay.fold import fold
+from kforensics.render.stored_tables import StoredTables
+from kforensics.spark.audit.run import SparkRequest
+from tests.command import SAMPLES
+from tests.forensics.events import rows_of
+from tests.forensics.partitions import PARTITIONS, all_batches
+from tests.spark.audits import (
+    AS_OF_MS,
+    Stored,
+    audit_elsewhere,
+    audit_here,
+    audit_in_process,
+    cluster_of_samples,
+    dense_indexes,
+    stored,
+)
+from tests.spark.clusters import standalone_cluster
+from tests.spark.object_store import object_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+OF_TRANSACTIONS = ("producer_id", "first_offset", "last_offset", "marker_offset", "batches", "records", "bytes")
+OF_PRODUCERS = ("producer_id", "producer_epoch", "last_sequence", "last_offset", "last_timestamp")
+SOME = ("transactions-v2", "compaction", "ghosts", "duplicates")
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    """Return what an audit of all samples in this process says."""
+    return audit_in_process([str(SAMPLES)], tmp_path_factory.mktemp("everything") / "store")
+
+
+def _asked(store: object, *paths: object, **options: Any) -> SparkRequest:
+    return SparkRequest(tuple(map(str, paths)), output=str(store), as_of_ms=AS_OF_MS, **options)
+
+
+def _assert_same(found: Stored, expected: Stored, request: pytest.FixtureRequest) -> None:
+    for name, rows in expected.items():
+        assert found[name] == rows, name
+    counts = {name: sum(rows.values()) for name, rows in expected.items()}
+    assert sum(counts.values()) > 100
+    request.node.user_properties.append(("same on Spark", counts))
+
+
+def test_all_samples(spark: SparkSession, tmp_path: Path, everything: Stored, request: pytest.FixtureRequest) -> None:
+    _assert_same(audit_here(spark, _asked(tmp_path / "store", SAMPLES)), everything, request)
+
+
+@pytest.mark.exhaustive
+def test_all_samples_in_the_smallest_splits(
+    spark: SparkSession, tmp_path: Path, everything: Stored, request: pytest.FixtureRequest
+) -> None:
+    """Wherever an index allows it, in as many rounds as there can be, and as the sequential fold has it."""
+    store = tmp_path / "store"
+    _assert_same(audit_here(spark, _asked(store, SAMPLES, split_size=1, whole=0, few=0)), everything, request)
+    counts = _compare_with_fold(store)
+    assert min(counts.values()) > 100
+    request.node.user_properties.append(("same on Spark", {f"{name} of the fold": n for name, n in counts.items()}))
+
+
+def _compare_with_fold(store: Path) -> dict[str, int]:
+    tables = StoredTables(str(store), ["transactions", "producers", "lso"])
+    by_folder: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for name, table in tables.items():
+        for row in table.to_pylist():
+            folder = f"{row['log_dir']}/{row['topic']}-{row['partition']}"
+            by_folder.setdefault(folder, {}).setdefault(name, []).append(row)
+    counts = {"partitions": 0, "transactions": 0, "producers": 0}
+    for partition in PARTITIONS:
+        found = by_folder[str(partition.folder)]
+        replay = fold(all_batches(partition), partition.boundary)
+        expected = rows_of(replay)
+        closed_and_open = [*expected["transactions"], *expected["open_transactions"]]
+        assert _picked(found.get("transactions", []), OF_TRANSACTIONS) == _named(
+            TRANSACTION, closed_and_open, OF_TRANSACTIONS
+        )
+        assert _picked(found.get("producers", []), OF_PRODUCERS) == _named(
+            PRODUCER, expected["producers"], OF_PRODUCERS
+        )
+        (lso,) = found["lso"]
+        assert lso["last_stable_offset"] == max(replay.last_stable_offset().last_stable_offset, lso["log_start_offset"])
+        counts["partitions"] += 1
+        counts["transactions"] += len(closed_and_open)
+        counts["producers"] += len(expected["producers"])
+    return counts
+
+
+def _picked(rows: list[dict[str, Any]], names: tuple[str, ...]) -> list[tuple[int, ...]]:
+    return sorted(tuple(-1 if row[name] is None else row[name] for name in names) for row in rows)
+
+
+def _named(dtype: Any, rows: list[tuple[Any, ...]], names: tuple[str, ...]) -> list[tuple[int, ...]]:
+    at = [dtype.names.index(name) for name in names]
+    return sorted(tuple(row[index] for index in at) for row in rows)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(2))
+def test_splits_of_any_size_down_to_one_batch(
+    spark: SparkSession, tmp_path: Path, seed: int, request: pytest.FixtureRequest
+) -> None:
+    """Of logs whose indexes name every batch; partitions up to some size are judged whole."""
+    dice = random.Random(seed)  # noqa: S311  # dice for sizes
+    for name in SOME:
+        shutil.copytree(SAMPLES / name, tmp_path / "logs" / name)
+    dense_indexes(tmp_path / "logs")
+    size, whole = dice.choice([1, dice.randrange(1, 5_000)]), dice.choice([0, dice.randrange(10_000)])
+    expected = audit_in_process([str(tmp_path / "logs")], tmp_path / "expected")
+    found = audit_here(spark, _asked(tmp_path / "store", tmp_path / "logs", split_size=size, whole=whole))
+    _assert_same(found, expected, request)
+
+
+@pytest.mark.exhaustive
+def test_records_of_all_samples_in_the_smallest_splits(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """What cannot be decoded, and what is there twice, found segment by segment."""
+    expected = audit_in_process([str(SAMPLES)], tmp_path / "expected", records=True)
+    assert sum(expected["duplicates"].values()) > 10
+    wanted = _asked(tmp_path / "store", SAMPLES, split_size=1, whole=0, records=True)
+    _assert_same(audit_here(spark, wanted), expected, request)
+
+
+@pytest.mark.exhaustive
+def test_a_cluster_of_all_samples_on_a_cluster_that_loses_an_executor(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """All brokers together, on two workers in random splits; one of them dies once something was written."""
+    (tmp_path / "brokers").mkdir()
+    (tmp_path / "spark").mkdir()
+    paths = cluster_of_samples(tmp_path / "brokers")
+    expected = audit_in_process(paths, tmp_path / "expected")
+    size = random.Random(7).randrange(1, 2_000)  # noqa: S311  # as above
+    wanted = _asked(tmp_path / "store", *paths, split_size=size, whole=size)
+    with standalone_cluster(tmp_path / "spark") as cluster:
+        driver = audit_elsewhere(cluster.conf, wanted)
+        until = time.monotonic() + 120
+        while not list(tmp_path.glob(".store.*/*/*")) and driver.poll() is None and time.monotonic() < until:
+            time.sleep(0.02)
+        cluster.kill_executor()
+        said, _ = driver.communicate(timeout=300)
+    assert driver.returncode == 0, said
+    found = stored(tmp_path / "store")
+    _assert_same(found, expected, request)
+    assert sorted(path.name for path in (tmp_path / "store").iterdir()) == sorted([*found, "manifest.json"])
+
+
+@pytest.mark.exhaustive
+def test_a_bucket_is_audited_into_a_bucket(tmp_path: Path) -> None:
+    """The credentials are in the environment of driver and workers, and nowhere in the store."""
+    (tmp_path / "s3").mkdir()
+    (tmp_path / "spark").mkdir()
+    with object_store(tmp_path / "s3") as bucket:
+        uri = bucket.put(SAMPLES / "transactions-v2", "logs")
+        local = bucket.folder / uri.removeprefix("s3://")
+        expected = audit_in_process([str(local)], tmp_path / "expected")
+        wanted = _asked("s3://logs/evidence", uri, whole=0, split_size=1)
+        with standalone_cluster(tmp_path / "spark", environment=bucket.environment) as cluster:
+            said, _ = (driver := audit_elsewhere(cluster.conf, wanted, bucket.environment)).communicate(timeout=300)
+        assert driver.returncode == 0, said
+        store = bucket.folder / "logs" / "evidence"
+        found = stored(store)
+        manifest = (store / "manifest.json").read_text("utf-8")
+    as_local = {
+        name: {row.replace(uri, str(local)): count for row, count in rows.items()}
+        for name, rows in found.items()
+        if name != "files"  # the server's times of modification are its own
+    }
+    assert as_local == {name: dict(rows) for name, rows in expected.items() if name != "files"}
+    assert sum(found["files"].values()) == sum(expected["files"].values())
+    assert not any(secret in manifest for secret in bucket.environment.values() if len(secret) > 10)

@@ -1,0 +1,103 @@
+"""Rows of a plan go where the sizes alone say; what tasks answer is put together, whoever does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from benchmarks.scale.synthetic import ASKED, Counting, Made
+from kforensics.spark.audit.listing import FILES, IN_ITEM, PARTITION, UNREADABLE
+from kforensics.spark.audit.scheduling import Alone, Deal, Listed, dealt
+from kforensics.spark.audit.serialization import framed, loaded, packed, values
+from kforensics.spark.audit.splitting import HEAD, WHOLE, Reading, Travelling
+from kforensics.spark.audit.task_results import Answer, done, ended
+from kforensics.spark.audit.task_sizing import Shares, Sharing, shared_out
+
+MB = 1 << 20
+MADE = Made(1, 5, MB)
+
+
+def _shares(few: int = 32) -> Shares:
+    """Share out partitions whose numbers have gaps, every seventh of which is to be split."""
+    count = 100
+    size = np.where(np.arange(count) % 7 == 0, 5 * MB, 1000 * np.arange(count))
+    plan = pa.table(
+        {
+            "number": np.arange(count) << 12,
+            "size": size,
+            "segments": np.where(size == 5 * MB, 5, 1).astype(np.int32),
+            "largest": np.minimum(size, MB),
+        }
+    )
+    return shared_out(plan, Sharing(2, MB, whole=4 * MB, few=few))
+
+
+def _dealt(number: int, shares: Shares) -> list[Travelling]:
+    return list(dealt(PARTITION, number, packed(MADE.partition(0)), Deal.of(shares)))
+
+
+def test_each_partition_goes_where_its_share_says() -> None:
+    shares = _shares()
+    slots = dict(zip(*(shares.small[name].to_pylist() for name in ("number", "final_slot")), strict=True))
+    assert len(slots) == 100 - 15
+    for number, slot in slots.items():
+        ((address, value),) = _dealt(number, shares)
+        assert isinstance(value, Alone)
+        assert address.split_slot + shares.tasks == slot
+    for row in shares.large.to_pylist():
+        pieces = _dealt(row["number"], shares)
+        assert [address.ordinal for address, _ in pieces] == [WHOLE, *(segment << 32 for segment in range(5))]
+        assert [address.split_slot for address, _ in pieces[1:]] == [row["split_slot"] + at for at in range(5)]
+        assert {address.final_slot for address, _ in pieces} == {row["final_slot"]}
+
+
+def test_runs_have_what_joining_them_needs() -> None:
+    shares = _shares(few=0)
+    pieces = _dealt(0, shares)
+    heads = [(address.run_slot, value) for address, value in pieces if address.ordinal == HEAD]
+    assert shares.large["width"].to_pylist()[0] == 2
+    assert [slot for slot, _ in heads] == [0, 1, 2]
+    assert all(isinstance(value, Reading) for _, value in heads)
+    assert [address.run_slot for address, _ in pieces if address.ordinal >= 0] == [0, 0, 1, 1, 2]
+
+
+def test_files_are_listed_by_few_tasks_and_what_is_unreadable_by_none() -> None:
+    deal = Deal.of(_shares())
+    files = list(MADE.partition(0).segments)
+    slots = set()
+    for item in range(50):
+        ((address, value),) = dealt(FILES, item << IN_ITEM, packed(files), deal)
+        assert value == Listed(tuple(files))
+        slots.add(address.split_slot)
+    assert slots == set(range(-deal.lists, 0))
+    assert list(dealt(UNREADABLE, 0, b"", deal)) == []
+
+
+def _travelled(found: Iterable[Travelling]) -> list[Travelling]:
+    """What arrives, sorted as Spark does."""
+    rows = [row for address, value in found for row in framed(address, value)]
+    return list(values(sorted(rows, key=lambda row: (row[0], row[4], row[5], row[6]))))
+
+
+@pytest.mark.parametrize("tasks", [1, 3, 50])
+def test_answers_of_any_number_of_tasks_are_put_together(tasks: int) -> None:
+    """Two answers of a task, and those of different ones, stay apart on the way."""
+    shares = _shares()
+    small = [_dealt(number, shares)[0] for number in shares.small["number"].to_pylist()]
+    by_task: dict[int, list[Travelling]] = {}
+    for at, (address, value) in enumerate(small):
+        by_task.setdefault(at % tasks, []).append((replace(address, split_slot=-1 - at % tasks), value))
+    found: list[Travelling] = []
+    for number, some in by_task.items():
+        listed = next(dealt(FILES, number << IN_ITEM, packed([]), Deal.of(shares)))
+        of_task = [(replace(listed[0], split_slot=-1 - number), listed[1]), *some]
+        found += done(of_task, ASKED, Counting())
+    assert len(found) == 2 * tasks
+    ((_, answer),) = ended(_travelled(found), ASKED, Counting())
+    assert isinstance(answer, Answer)
+    assert loaded(answer.outcome) == len(small)
+    assert list(ended([], ASKED, Counting())) == []

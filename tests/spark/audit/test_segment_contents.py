@@ -1,0 +1,59 @@
+"""The three rounds in which the records of a large partition are looked into, one after the other, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kforensics.forensics.audit.partition_result import with_records
+from kforensics.forensics.partition.partition_files import Partition
+from kforensics.spark.audit import segment_contents
+from kforensics.spark.audit.segment_contents import hashes_of, into_records, records_of, repeated_of
+from kforensics.spark.audit.serialization import IN_BUCKET, IN_PARTITION, SCHEMA, Row, framed, values
+from kforensics.spark.audit.splitting import Shared, Travelling, pieces_of
+from tests.forensics.cases import SAMPLES, case_in, partitions_under
+
+READERS = 3
+
+
+def _sorted(travelling: Iterator[Travelling], names: tuple[str, ...]) -> Iterator[Travelling]:
+    """Send values from one round to the next as Spark does, to one task."""
+    at = [SCHEMA.names.index(name) for name in names]
+
+    def place(row: Row) -> tuple[Any, ...]:
+        return tuple(row[index] for index in at)
+
+    return values(sorted((row for address, value in travelling for row in framed(address, value)), key=place))
+
+
+def _rounds(partition: Partition) -> Iterator[Any]:
+    pieces = [one for one in pieces_of(5, partition, Shared(0, 0, 0, 2)) if one[0].ordinal >= 0]
+    hashes = _sorted((sent for piece in pieces for sent in hashes_of(*piece)), IN_BUCKET)
+    repeated = [one for one in repeated_of(hashes, READERS) if one[0].split_slot % READERS == 0]
+    for _, value in _sorted(records_of(_sorted(iter([*pieces, *repeated]), IN_PARTITION)), IN_PARTITION):
+        yield value
+
+
+DUPLICATES = [one for one in partitions_under(SAMPLES / "duplicates") if one.size]
+
+
+@pytest.mark.parametrize("partition", [pytest.param(one, id=one.name) for one in DUPLICATES])
+@pytest.mark.parametrize("behind", [64, 1 << 28])
+def test_rounds_find_what_one_reading_finds(partition: Partition, behind: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether hashes are in one bucket or in hundreds."""
+    monkeypatch.setattr(segment_contents, "BEHIND_A_BUCKET", behind)
+    case = case_in(partition)
+    expected = with_records(case, 0)
+    found = into_records(case, _rounds(partition))
+    assert found.records == expected.records
+    assert expected.duplicates is not None
+    assert found.duplicates is not None
+    assert np.array_equal(found.duplicates, expected.duplicates)
+
+
+def test_something_is_there_twice() -> None:
+    found = [with_records(case_in(partition), 0).duplicates for partition in DUPLICATES]
+    assert sum(len(rows) for rows in found if rows is not None) > 10
