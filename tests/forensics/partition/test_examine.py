@@ -29,11 +29,11 @@ from kforensics.parsers.files.discover import FoundFile, discover
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import walk
+from lab.places import SAMPLES
 from tests.forensics.forge import forge
 from tests.forensics.partitions import (
     FOUND,
     PARTITIONS,
-    SAMPLES,
     partitions_described,
     partitions_in_sync,
     partitions_of_no_past,

@@ -12,15 +12,8 @@ from kforensics.forensics.checks.partition import damage, structure
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.reporting import MOST
 from kforensics.parsers.format.rows import Damage
-from tests.forensics.checks.partition.log_cases import (
-    INNOCENT,
-    RULES,
-    SAMPLES,
-    case_of,
-    found_in,
-    found_in_sample,
-    names,
-)
+from lab.places import SAMPLES
+from tests.forensics.checks.partition.log_cases import INNOCENT, RULES, case_of, found_in, found_in_sample, names
 from tests.forensics.forge import cut, drop, file_of, forge, patch
 
 FIRES = {

@@ -18,15 +18,8 @@ from kforensics.parsers.columns.batch_columns import BatchColumns, columns_dtype
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT, Batch
 from kforensics.parsers.log.batches import walk
-from tests.forensics.checks.partition.log_cases import (
-    INNOCENT,
-    RULES,
-    SAMPLES,
-    case_of,
-    found_in,
-    found_in_sample,
-    names,
-)
+from lab.places import SAMPLES
+from tests.forensics.checks.partition.log_cases import INNOCENT, RULES, case_of, found_in, found_in_sample, names
 from tests.forensics.forge import drop, file_of, forge, patch, swap
 
 FIRES = {

@@ -10,15 +10,8 @@ from kforensics.forensics.checks.partition import timestamps
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.rules import DAY_MS, Rules
 from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT
-from tests.forensics.checks.partition.log_cases import (
-    HOUR_MS,
-    INNOCENT,
-    RULES,
-    SAMPLES,
-    found_in,
-    found_in_sample,
-    names,
-)
+from lab.places import SAMPLES
+from tests.forensics.checks.partition.log_cases import HOUR_MS, INNOCENT, RULES, found_in, found_in_sample, names
 from tests.forensics.events import NOW
 from tests.forensics.forge import file_of, forge, patch
 
