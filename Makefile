@@ -1,13 +1,13 @@
 # On a machine with Python 3.11 and make, two commands do everything: `make demo` and `make test`.
 
 PYTHON ?= python3
-# One worker per processor, and the slowest tests at the end; PYTEST_FLAGS= runs in one process, PYTEST_FLAGS="-k snapshot" picks tests.
+# One worker per processor, and the slowest tests listed at the end; PYTEST_FLAGS= runs in one process, PYTEST_FLAGS="-k snapshot" selects tests.
 PYTEST_FLAGS ?= --numprocesses auto --durations 25
-# Scenarios for `make samples`; all of them when none is named.
+# Scenarios for `make samples`; all by default.
 SCENARIOS ?=
-# What `make bench` hands on, for example BENCH_FLAGS="--size 1000".
+# Options of `make bench`, for example BENCH_FLAGS="--size 1000".
 BENCH_FLAGS ?=
-# What `make scale` hands on, for example SCALE_FLAGS="--parts growth --rounds 1".
+# Options of `make scale`, for example SCALE_FLAGS="--parts growth --rounds 1".
 SCALE_FLAGS ?=
 
 VENV := .venv
@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .NOTPARALLEL:
 .PHONY: help demo demo-spark test check fix docs site samples bench scale notebooks jupyter build pack constraints clean
 
-help: ## print this
+help: ## print this list
 	@echo "make TARGET, where TARGET is one of"
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do \
 		printf '  %-12s %s\n' "$$name" "$$what"; done
@@ -38,12 +38,12 @@ demo-spark: $(VENV)/spark.stamp ## audit all sample logs as one cluster on Spark
 	@rm -rf out/evidence
 	$(RUN) kforensics audit --engine spark --master 'local[2]' --as-of 2026-11-22T01:00 --fail-on never --output out/evidence sample_logs/
 
-test: $(VENV)/test.stamp ## install what the tests need, Java included, and run all tests
-	@sh scripts/s3_server.sh >/dev/null || true # it has said why
-	@sh scripts/chromium.sh $(BIN)/python >/dev/null || true # likewise
+test: $(VENV)/test.stamp ## install the test dependencies, Java included, and run all tests
+	@sh scripts/s3_server.sh >/dev/null || true # the script prints the reason
+	@sh scripts/chromium.sh $(BIN)/python >/dev/null || true # the script prints the reason
 	sh scripts/with_java.sh $(BIN)/python -m pytest $(PYTEST_FLAGS)
 
-check: $(VENV)/dev.stamp ## format, lint, types, import contract, notebooks, docs
+check: $(VENV)/dev.stamp ## check format, lint, types, import contract, notebooks and documents
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
@@ -52,16 +52,16 @@ check: $(VENV)/dev.stamp ## format, lint, types, import contract, notebooks, doc
 	$(BIN)/python scripts/check_docs.py
 	$(if $(COGGED),$(RUN) cogapp --check --diff $(COGGED))
 
-fix: $(VENV)/dev.stamp ## format, and repair what the linter can repair
+fix: $(VENV)/dev.stamp ## format the code and apply the linter's fixes
 	$(RUN) ruff check --fix-only .
 	$(RUN) ruff format .
 	$(if $(NOTEBOOKS),$(RUN) nbstripout $(NOTEBOOKS))
 
-docs: $(VENV)/dev.stamp ## rewrite the generated parts of the documents
+docs: $(VENV)/dev.stamp ## regenerate the generated parts of the documents
 	$(if $(COGGED),$(RUN) cogapp -r $(COGGED))
 
-site: $(VENV)/docs.stamp ## build the documents into out/site, where they can be read without a network
-	@# What its makers announce is no warning about the documents.
+site: $(VENV)/docs.stamp ## build the documents into out/site, for reading without a network
+	@# An announcement of the MkDocs theme, not a warning about the documents.
 	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build
 
 samples: $(VENV)/core.stamp ## rebuild sample_logs/ with real brokers and dump tools; needs Java 17 (JDK) and Maven
@@ -70,11 +70,11 @@ samples: $(VENV)/core.stamp ## rebuild sample_logs/ with real brokers and dump t
 	$(RUN) lab.every_record
 	$(RUN) lab.golden $(if $(SCENARIOS),$(SCENARIOS) damaged)
 
-bench: $(VENV)/test.stamp ## measure dump, verdicts and the audit on Spark beside Kafka's tool and a pool, some minutes; needs Java 17 (JDK) and Maven
+bench: $(VENV)/test.stamp ## compare dump, lso, transactions and audit with Kafka's tools, and Spark with a process pool; takes minutes, needs Java 17 (JDK) and Maven
 	$(RUN) benchmarks.speed $(BENCH_FLAGS)
 	$(RUN) benchmarks.scale --parts bars --rounds 1
 
-scale: $(VENV)/test.stamp ## measure the audit on Spark as data, partitions and splits become many, hours; needs Java 17 (JDK) and Maven
+scale: $(VENV)/test.stamp ## measure how the audit on Spark scales with data, partitions and splits; takes hours, needs Java 17 (JDK) and Maven
 	$(RUN) benchmarks.scale $(SCALE_FLAGS)
 
 notebooks: $(VENV)/test.stamp ## run every notebook from top to bottom
@@ -83,20 +83,20 @@ notebooks: $(VENV)/test.stamp ## run every notebook from top to bottom
 jupyter: $(VENV)/notebook.stamp $(VENV)/spark.stamp ## open JupyterLab on the notebooks
 	$(RUN) jupyterlab notebooks
 
-build: $(VENV)/dev.stamp ## sdist and wheel into dist/, and a look at what is in them
+build: $(VENV)/dev.stamp ## build sdist and wheel into dist/ and check their contents
 	rm -rf dist
 	$(RUN) build
 	$(BIN)/python scripts/check_dist.py
-	@cp dist/*.whl dist/kforensics.zip # spark-submit --py-files takes no .whl
+	@cp dist/*.whl dist/kforensics.zip # spark-submit --py-files does not accept a .whl
 
-pack: build ## all that a Spark cluster needs into dist/: the package as a zip, and an environment for its workers
+pack: build ## build what a Spark cluster needs into dist/: the package as a zip, and an environment for the workers
 	sh scripts/pack_environment.sh $(BIN)/python dist/*.whl dist/environment.tar.gz
 
-constraints: $(VENV)/dev.stamp ## pin everything anew
+constraints: $(VENV)/dev.stamp ## update all pinned versions
 	$(RUN) uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --no-header --no-annotate \
 		--no-emit-package kforensics --output-file constraints.txt pyproject.toml
 
-clean: ## remove everything make has made but the lab's jars
+clean: ## remove everything that make creates, except the lab's jars
 	rm -rf $(VENV) dist out .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find kforensics tests lab scripts benchmarks -name __pycache__ -prune -exec rm -rf {} +
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs kforensics from a checkout, without an install; also the file that spark-submit is given."""
+"""Runs the command line from a checkout without an installation. It is also the file to pass to spark-submit."""
 
 from kforensics.cli import main
 

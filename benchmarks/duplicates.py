@@ -15,22 +15,22 @@ from pathlib import Path
 from benchmarks import segments
 from benchmarks.segments import FOLDER, Segment
 from benchmarks.tables import aligned
-from kforensics.forensics.duplicates.content import MEMORY, content_duplicates
-from kforensics.forensics.duplicates.content_entries import Reading, hidden_intervals
+from kforensics.forensics.duplicates.content_duplicates import DEFAULT_MEMORY, content_duplicates
+from kforensics.forensics.duplicates.record_reader import RecordReader, hidden_transactions
 from kforensics.parsers.columns.hash_columns import hash_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.checksums import crc32c
-from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import BATCH_HEADER
 from kforensics.parsers.format.rows import Batch
-from kforensics.parsers.kernels.library import Kernels, kernels
+from kforensics.parsers.kernels.library import Kernels, load_kernels
 from kforensics.parsers.log.batches import batch_bytes, walk
 from lab.errors import LabError
 from lab.progress import say
 
 _KINDS = ("plain", "tiny", "txn", "lz4", "zstd")
 _HEADINGS = ("on one core", "seconds of it", "million records/s", "rows", "peak MB")
-_HEADER = fixed(BATCH_HEADER)
+_HEADER = fixed_layout(BATCH_HEADER)
 
 _Work = Callable[[], int]
 
@@ -57,7 +57,7 @@ def _measured(size: int) -> Iterator[tuple[str, ...]]:
     one = segments.segment("plain", size)
     with _written_again(one) as path:
         both = [str(one.path), str(path)]
-        for memory in (MEMORY, MEMORY // 8):
+        for memory in (DEFAULT_MEMORY, DEFAULT_MEMORY // 8):
             name = f"plain: search, all is there twice, {memory >> 20} MB"
             yield _row(name, 2 * one.records, partial(_searched, both, memory))
 
@@ -78,7 +78,7 @@ def _timed(work: _Work) -> tuple[float, int, int]:
 
 
 def _compiled(_size: int) -> Kernels:
-    found = kernels()
+    found = load_kernels()
     if found is None:
         raise LabError("there are no kernels to measure")
     return found
@@ -89,8 +89,8 @@ def _hashed(path: str) -> int:
         return sum(len(chunk) for chunk in hash_chunks(source, say_nothing, _compiled, workers=0))
 
 
-def _searched(paths: Sequence[str], memory: int = MEMORY) -> int:
-    reading = Reading(paths, hidden_intervals(None), kernels=_compiled, workers=0)
+def _searched(paths: Sequence[str], memory: int = DEFAULT_MEMORY) -> int:
+    reading = RecordReader(paths, hidden_transactions(None), kernels=_compiled, workers=0)
     return sum(len(rows) for rows in content_duplicates(reading, say_nothing, memory=memory))
 
 

@@ -41,7 +41,7 @@ def repeated(limit: int) -> Iterator[Group]:
 
 
 @contextmanager
-def holes(limit: int) -> Iterator[Group]:
+def offset_gaps(limit: int) -> Iterator[Group]:
     """A small hole behind a few batches, and a vast one.
 
     Args:

@@ -84,7 +84,7 @@ def _part(part: str, options: argparse.Namespace) -> Iterator[_Taken]:
 def _groups(part: str, options: argparse.Namespace) -> list[AbstractContextManager[Group]]:
     limit: int = options.limit
     groups: dict[str, list[AbstractContextManager[Group]]] = {
-        _DUMP: [large.repeated(limit), large.holes(limit)],
+        _DUMP: [large.repeated(limit), large.offset_gaps(limit)],
         _VERDICTS: [large.partitions(kind, limit) for kind in ("plain", "txn")],
         _PRODUCERS: [large.producers(kind, options.producers) for kind in segments.PRODUCERS],
     }

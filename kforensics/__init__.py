@@ -1,11 +1,9 @@
-"""Reads what Apache Kafka leaves on disk and says what happened."""
+"""Analyze the log directories of Apache Kafka brokers, without a broker."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from kforensics.version import __version__
 
 if TYPE_CHECKING:
     from kforensics import plots
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
         verify,
     )
     from kforensics.spark import register
+    from kforensics.version import __version__
 
 __all__ = [
     "Audit",
@@ -48,8 +47,9 @@ __all__ = [
 ]
 
 
-# Where each public name is; none of these modules is loaded before its name is used.
+# The module of each public name that is not in api.verdicts. None is imported before its name is used.
 _MODULES = {
+    "__version__": "version",
     "Dump": "api.dump",
     "dump": "api.dump",
     "Opened": "api.opened",
@@ -60,7 +60,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load the library when it is first used: `import kforensics` stays cheap."""
+    """Import the module of a public name when the name is first used: `import kforensics` stays cheap."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"{__name__}.{_MODULES.get(name, 'api.verdicts')}")

@@ -1,4 +1,4 @@
-"""``python -m kforensics``."""
+"""Runs the command line as ``python -m kforensics``."""
 
 from kforensics.cli import main
 

@@ -1,13 +1,13 @@
-"""What a caller can do something about; everything else is damage or a finding.
+"""Errors that a caller can act on. Everything else is reported as damage or as a finding.
 
 KforensicsError
-├── UsageError (ValueError)            the request itself cannot be answered: exit 2
-├── MissingExtraError (ImportError)    an optional part is not installed: exit 1
-├── EngineError (RuntimeError)         Spark does not start, or breaks off: exit 3
+├── UsageError (ValueError)            the request is invalid: exit 2
+├── MissingExtraError (ImportError)    an optional dependency is not installed: exit 1
+├── EngineError (RuntimeError)         Spark does not start or fails: exit 3
 └── InputError (OSError)               an input cannot be read at all: exit 3
     ├── InputMissingError (FileNotFoundError)
     ├── InputForbiddenError (PermissionError)
-    └── InputKindError                 a directory, socket or device in place of a file
+    └── InputKindError                 a directory, socket or device instead of a file
 """
 
 from __future__ import annotations
@@ -24,19 +24,22 @@ __all__ = [
 ]
 
 
+NO_FILE = "there is no such file"
+
+
 class KforensicsError(Exception):
-    """Root of every error this package raises on purpose."""
+    """Base class of all errors that this package raises deliberately."""
 
 
 class UsageError(KforensicsError, ValueError):
-    """The request cannot be answered as it was put; the message says what to write instead."""
+    """The request is invalid; the message says how to correct it."""
 
 
 class MissingExtraError(KforensicsError, ImportError):
-    """An optional part is not installed.
+    """An optional dependency is not installed.
 
     Args:
-        extra: name of the extra that brings the missing module, as in ``kforensics[spark]``.
+        extra: name of the extra that installs the missing module, as in ``kforensics[spark]``.
         module: the module that could not be imported.
     """
 
@@ -49,7 +52,7 @@ class MissingExtraError(KforensicsError, ImportError):
 
 
 class EngineError(KforensicsError, RuntimeError):
-    """The engine that should do the work does not start or breaks off; the message says what can be done about it."""
+    """The execution engine does not start or fails; the message says what to do about it."""
 
 
 class InputError(KforensicsError, OSError):
@@ -57,13 +60,13 @@ class InputError(KforensicsError, OSError):
 
     Args:
         path: the input as the caller named it.
-        why: half a sentence that completes "cannot read <path>: …".
+        why: the reason, to complete "cannot read <path>: …".
     """
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(path, why)
         self.path, self.why = path, why
-        # OSError takes the first of two arguments for a number.
+        # OSError interprets the first of two arguments as an error number.
         self.errno = None
 
     def __str__(self) -> str:
@@ -71,12 +74,15 @@ class InputError(KforensicsError, OSError):
 
 
 class InputMissingError(InputError, FileNotFoundError):
-    """There is nothing at the path."""
+    """The path does not exist."""
+
+    def __init__(self, path: str, why: str = NO_FILE) -> None:
+        super().__init__(path, why)
 
 
 class InputForbiddenError(InputError, PermissionError):
-    """The operating system refuses to open the path for reading."""
+    """The operating system denies read access."""
 
 
 class InputKindError(InputError):
-    """The path is not a regular file where one is needed."""
+    """The path is not a regular file."""

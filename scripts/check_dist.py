@@ -1,6 +1,6 @@
-"""Checks that the sdist and the wheel in dist/ hold the whole package, and nothing importable beside it.
+"""Checks that the sdist and the wheel in dist/ contain the whole package, and nothing else that is importable.
 
-Exit 1 with one line per complaint, exit 0 otherwise.
+Exit 1 with one line per problem, exit 0 otherwise.
 """
 
 import sys
@@ -26,7 +26,7 @@ def main() -> int:
 
 
 def package_files() -> set[str]:
-    """Return what the archives must hold, as paths from the root of the checkout."""
+    """Return the files that the archives must contain, as paths relative to the root of the checkout."""
     found = (ROOT / "kforensics").rglob("*")
     return {
         path.relative_to(ROOT).as_posix()
@@ -36,7 +36,7 @@ def package_files() -> set[str]:
 
 
 def sdist() -> tuple[Path, set[str]]:
-    """Return the sdist and its files, without the folder they lie in."""
+    """Return the sdist and its files, relative to its top folder."""
     (path,) = DIST.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         return path, {member.name.partition("/")[2] for member in archive if not member.isdir()}
@@ -50,7 +50,7 @@ def wheel() -> tuple[Path, set[str]]:
 
 
 def importable(names: set[str]) -> set[str]:
-    """Return what an import could find, the root links included."""
+    """Return the files that an import could find, the root links included."""
     return {name for name in names if name.endswith((".py", ".pyi")) or name in {"parsers", "forensics"}}
 
 

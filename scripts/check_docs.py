@@ -1,4 +1,4 @@
-"""Checks that every relative link of the documents leads somewhere, headings included.
+"""Checks that every relative link of the documents has a target, headings included.
 
 Exit 1 with one line per broken link, exit 0 otherwise.
 """
@@ -27,7 +27,7 @@ def main() -> int:
 
 
 def broken_links(document: Path) -> Iterator[str]:
-    """Yield a line for every link of the document that leads nowhere."""
+    """Yield a line for every broken link of the document."""
     for target in LINK.findall(prose(document, keep_code=False)):
         path, _, fragment = unquote(target).partition("#")
         aim = (document.parent / path).resolve() if path else document
@@ -40,18 +40,18 @@ def broken_links(document: Path) -> Iterator[str]:
 
 
 def prose(document: Path, *, keep_code: bool) -> str:
-    """Return the text without fenced blocks, and without code in the line unless it is to be kept."""
+    """Return the text without fenced blocks, and without inline code unless ``keep_code`` is set."""
     text = FENCE.sub("", document.read_text(encoding="utf-8"))
     return text if keep_code else CODE.sub("", text)
 
 
 def anchors(document: Path) -> set[str]:
-    """Return the fragments under which the headings can be reached."""
+    """Return the fragments that link to the headings."""
     return {anchor(heading) for heading in HEADING.findall(prose(document, keep_code=True))}
 
 
 def anchor(heading: str) -> str:
-    """Return the fragment of a heading, made the way the common hosts make it."""
+    """Return the fragment of a heading, formed as common hosts form it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Prints the path of a Chromium in which the tests open reports: chromium.sh PYTHON
+# Prints the path of the Chromium in which the tests open reports: chromium.sh PYTHON
 #
-# Takes the one of the machine, or of KFORENSICS_CHROMIUM; else the one that playwright downloads; else, as root, the
-# package of the system. Where none of this works it says so in one sentence, and the exit code is 1; the tests that need
-# it then leave themselves out.
+# Uses the one named by KFORENSICS_CHROMIUM or installed on the machine; otherwise the one that playwright downloads;
+# otherwise, as root, the system package. If none is available it prints one sentence and exits with 1; the tests that
+# need Chromium are then skipped.
 set -eu
 
 python=$1
@@ -21,7 +21,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 with sync_playwright() as started:
     path = Path(started.chromium.executable_path)
-    # A headless shell lies beside the browser that was not asked for.
+    # The headless shell is next to the full browser, which was not requested.
     shells = sorted(path.parents[2].glob("chromium_headless_shell-*/*/*headless*shell*"))
     print(path if path.exists() else shells[-1] if shells else "", end="")
 ' 2>/dev/null || true

@@ -1,7 +1,7 @@
 """Makes the generated parts of the documents: console blocks, tables, layouts, findings. `make docs` calls it with cog.
 
-The tests run the same functions and compare, so that no document says what is no longer so. Each part begins and ends
-with an empty line, for it stands between two comments.
+The tests run the same functions and compare the results, so that no document is out of date. Each part starts and ends
+with an empty line, because it is between two comments.
 """
 
 import os
@@ -10,26 +10,26 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from kforensics.forensics.checks.all_checks import EVERY_FAMILY
-from kforensics.forensics.checks.partition_checks import GROUPS
+from kforensics.forensics.checks.all_checks import ALL_CHECKS
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.checks.partition_checks import CHECK_GROUPS
 from kforensics.forensics.core.findings import Code
 from kforensics.forensics.core.key_tables import KEY_RESULTS
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.explain.story_tables import EXPLAIN_TABLES
 from kforensics.parsers.format import layouts
-from kforensics.parsers.format.derived import Fixed, fixed
-from kforensics.parsers.format.varint import SizedBytes, VarInt, VarLong
+from kforensics.parsers.format.derived import FixedLayout, fixed_layout
+from kforensics.parsers.format.integers import SizedBytes, VarInt, VarLong
 from kforensics.parsers.tables.schemas import PLACE, TABLES, Column, Table
 
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = "…"
 PROMPT = "$ "
-# How a command begins that may be run by itself, in any checkout.
+# Prefixes of commands that can be run on their own, in any checkout.
 RUNNABLE = ("kforensics ", "echo ", "rm -rf out/")
-# What is typed or stands in files: commands, options, places to fill in, settings, names of files and topics.
+# Literal text: commands, options, placeholders, settings, names of files and topics.
 LITERAL = (
     r"kafka-[a-z-]+\.sh(?: (?:--[a-z-]+(?: (?:<[^>]*>|\{[a-z_]+\}))?|abort|describe|find-hanging))*",
     r"(?<!\S)--[a-z-]+",
@@ -45,8 +45,8 @@ def console(*commands: str, lines: int | None = None) -> str:
     """Return a block with commands and their output, both streams as a terminal shows them.
 
     Args:
-        commands: what is typed, one line each, in one shell, at the root of the checkout.
-        lines: how many lines of each output to show; ``…`` stands for the rest.
+        commands: the commands, one line each, run in one shell in the root of the checkout.
+        lines: how many lines of each output to show; ``…`` replaces the rest.
     """
     shown = []
     for command, output in zip(commands, run(commands), strict=True):
@@ -56,14 +56,14 @@ def console(*commands: str, lines: int | None = None) -> str:
 
 
 def demo(lines: int) -> str:
-    """Return a block with what `make demo` prints: the whole dump, and so many lines of the report."""
+    """Return a block with the output of `make demo`: the whole dump, and this many lines of the report."""
     (dump, audit), (dumped, report) = zip(*demo_output(), strict=True)
     shown = [PROMPT + "make demo", LEFT_OUT, dump, *dumped, audit, *report[:lines], LEFT_OUT]
     return "\n".join(["", "```console", *shown, "```", "", ""])
 
 
 def demo_output() -> list[tuple[str, list[str]]]:
-    """Return the lines that `make demo` echoes behind the set-up, each with what its command prints.
+    """Return the lines that `make demo` echoes after the set-up, each with the output of its command.
 
     Raises:
         ValueError: a command fails.
@@ -80,9 +80,9 @@ def demo_output() -> list[tuple[str, list[str]]]:
 
 
 def run(commands: tuple[str, ...]) -> list[list[str]]:
-    """Return the lines each command prints, ``echo $?`` being able to ask for the exit code of the one before."""
+    """Return the lines that each command prints; ``echo $?`` prints the exit code of the previous command."""
     mark = "---- end of a command ----"
-    # A mark behind each command must not change what ``$?`` is for the next.
+    # The mark after each command must not change ``$?`` for the next one.
     script = "\n".join(f"{command}\ncode=$?; echo '{mark}'; (exit $code)" for command in commands)
     done = subprocess.run(
         ["/bin/sh", "-c", script],
@@ -99,14 +99,14 @@ def run(commands: tuple[str, ...]) -> list[list[str]]:
 
 
 def environment() -> dict[str, str]:
-    """Return an environment in which commands print the same on every machine."""
+    """Return an environment in which commands print the same output on every machine."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     kept = {name: value for name, value in os.environ.items() if name in ("HOME", "SYSTEMROOT", "TMPDIR")}
     return {**kept, "PATH": path, "COLUMNS": "100", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "TERM": "dumb"}
 
 
 def blocks(page: Path) -> Iterator[list[tuple[str, list[str]]]]:
-    """Yield the console blocks of a page, each as commands with the lines shown below them."""
+    """Yield the console blocks of a page, each as a list of commands with their output lines."""
     for block in BLOCK.findall(page.read_text(encoding="utf-8")):
         commands: list[tuple[str, list[str]]] = []
         for line in block.splitlines():
@@ -118,7 +118,7 @@ def blocks(page: Path) -> Iterator[list[tuple[str, list[str]]]]:
 
 
 def is_shown(output: list[str], shown: list[str]) -> bool:
-    """Whether lines shown are the lines of an output, ``…`` standing for any number of them."""
+    """Return whether the shown lines match an output, where ``…`` matches any number of lines."""
     if LEFT_OUT not in shown:
         return output == shown
     cut = shown.index(LEFT_OUT)
@@ -128,27 +128,27 @@ def is_shown(output: list[str], shown: list[str]) -> bool:
 
 
 def place() -> str:
-    """Return the columns that every table begins with."""
+    """Return the columns that every table starts with."""
     return _columns(PLACE)
 
 
 def tables() -> str:
-    """Return a section for every table of decoded files, without the columns of the place."""
+    """Return a section for every table of decoded files, without the place columns."""
     return _sections(TABLES)
 
 
 def verdict_tables() -> str:
-    """Return a section for every table of verdicts, likewise."""
+    """Return a section for every table of results, without the place columns."""
     return _sections(RESULTS)
 
 
 def explain_tables() -> str:
-    """Return a section for every table of stories, likewise."""
+    """Return a section for every table of stories, without the place columns."""
     return _sections(EXPLAIN_TABLES)
 
 
 def key_tables() -> str:
-    """Return a section for every table on keys, likewise."""
+    """Return a section for every table on keys, without the place columns."""
     return _sections(KEY_RESULTS)
 
 
@@ -157,57 +157,58 @@ def _sections(statements: Mapping[str, Table]) -> str:
 
 
 def section(table: Table) -> str:
-    """Return the heading of a table, what a row of it is, and its columns but for those of the place."""
+    """Return the heading of a table, the meaning of a row, and its columns except the place columns."""
     return f"## {table.name}\n\nOne row per {table.row}.\n{_columns(table.columns[len(PLACE) :])}"
 
 
 def findings() -> str:
-    """Return a section for every family of findings, with a paragraph for each of its codes."""
-    known = {name for family in EVERY_FAMILY for name in family.CODES}
+    """Return a section for every check, with a paragraph for each of its codes."""
+    known = {name for check in ALL_CHECKS for name in check.codes}
     sections = (
-        f"## {_title(family)}\n\n{_asks(family)}\n\n{''.join(_told(code, known) for code in family.CODES.values())}"
-        for family in EVERY_FAMILY
+        f"## {_title(check)}\n\n{_question(check)}\n\n{''.join(_told(code, known) for code in check.codes.values())}"
+        for check in ALL_CHECKS
     )
     return f"\n{''.join(sections)}"
 
 
-def families(group: str) -> str:
-    """Return a list of the families in a group, each with a link to its findings."""
-    return "\n" + "".join(_item(_title(family), _asks(family)) for family in GROUPS[group]) + "\n"
+def checks(group: str) -> str:
+    """Return a list of the checks of a group, each with a link to its findings."""
+    return "\n" + "".join(_item(_title(check), _question(check)) for check in CHECK_GROUPS[group]) + "\n"
 
 
-def _item(title: str, asks: str) -> str:
-    return f"- [{title}](findings.md#{title.lower().replace(' ', '-')}): {asks[0].lower()}{asks[1:]}\n"
+def _item(title: str, question: str) -> str:
+    return f"- [{title}](findings.md#{title.lower().replace(' ', '-')}): {question[0].lower()}{question[1:]}\n"
 
 
-def _title(family: ModuleType) -> str:
-    return family.__name__.rpartition(".")[2].replace("_", " ").capitalize()
+def _title(check: Check[Any, Any]) -> str:
+    return check.name.replace("_", " ").capitalize()
 
 
-def _asks(family: ModuleType) -> str:
-    return (family.__doc__ or "").partition("\n")[0].replace("``", "`")
+def _question(check: Check[Any, Any]) -> str:
+    """Return the first line of the docstring of a check's module: the question that it answers."""
+    return (sys.modules[check.findings.__module__].__doc__ or "").partition("\n")[0].replace("``", "`")
 
 
 def _told(code: Code, known: set[str]) -> str:
     says = f"**{code.severity}**: {code.meaning} {code.why}".rstrip()
     parts = [f"### `{code.name}`", says, f"*What to do:* {code.remedy or 'Nothing.'}"]
-    if code.innocent:
-        parts.insert(2, f"*Innocent explanations:* {code.innocent}")
+    if code.benign:
+        parts.insert(2, f"*Innocent explanations:* {code.benign}")
     return "".join(f"{part if part.startswith('#') else literal(part, known - {code.name})}\n\n" for part in parts)
 
 
 def literal(text: str, known: set[str]) -> str:
-    """Return a text with what is typed or stands in files set as code, and codes of findings with a link to them.
+    """Return a text with literals formatted as code, and with links for the codes of findings.
 
     Args:
         text: sentences.
-        known: the codes that have a heading on the same page.
+        known: codes that have a heading on the same page.
     """
 
     def marked(found: re.Match[str]) -> str:
         return f"[`{found[0]}`](#{found[0]})" if found[0] in known else f"`{found[0]}`"
 
-    codes = "|".join(sorted(known, reverse=True))  # the longer of two that begin alike comes first
+    codes = "|".join(sorted(known, reverse=True))  # the longer of two codes with the same prefix comes first
     return re.sub("|".join((*LITERAL, rf"\b(?:{codes})\b")), marked, text)
 
 
@@ -216,16 +217,16 @@ def _columns(columns: tuple[Column, ...]) -> str:
 
 
 def layout(name: str) -> str:
-    """Return the fields of a layout: where they are known to stand, how wide they are, and what they mean."""
+    """Return the fields of a layout: offset if fixed, width, and meaning."""
     struct = getattr(layouts, name)
     try:
-        return _fixed_layout(fixed(struct))
+        return _fixed_layout(fixed_layout(struct))
     except TypeError:
         rows = [(f"`{field.name}`", _width(field), field.docs) for field in struct.subcons]
         return _markdown(("field", "bytes", "meaning"), rows)
 
 
-def _fixed_layout(form: Fixed) -> str:
+def _fixed_layout(form: FixedLayout) -> str:
     rows = [
         (f"`{field.name}`", str(form.offsets[field.name]), str(form.reader(field.name).size), field.docs)
         for field in form.layout.subcons

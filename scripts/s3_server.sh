@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints the path of an S3 server for the tests, built with Go into .lab/ unless it is there already.
+# Prints the path of an S3 server for the tests, which is built with Go into .lab/ unless it exists.
 #
-# What is not there is said in one sentence, and the exit code is 1; the tests that need it then leave themselves out.
+# If something is missing it prints one sentence and exits with 1; the tests that need the server are then skipped.
 set -eu
 
 module=github.com/versity/versitygw

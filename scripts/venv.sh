@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the environment: venv.sh PYTHON FOLDER. Needs nothing but that Python; says in one sentence what is missing.
+# Creates the environment: venv.sh PYTHON FOLDER. Needs only that Python; prints one sentence if something is missing.
 set -eu
 
 python=$1

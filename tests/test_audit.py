@@ -1,4 +1,4 @@
-"""``audit``, ``scan`` and ``verify``: reports, stores, pools of processes, and what happens when things go wrong."""
+"""``audit``, ``scan`` and ``verify``: reports, stores, process pools and failures."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import pyarrow.dataset as ds
 import pytest
 
 import kforensics
-from kforensics.analyses.audit import AuditRequest, judged, size_of
+from kforensics.analyses.audit import AuditRequest, audit_results, audit_size
 from kforensics.analyses.partitions import Investigation
-from kforensics.analyses.pool import judgements
-from kforensics.forensics.audit.audit_scope import Asked
+from kforensics.analyses.pool import partition_results
+from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.partition.partition_files import partitions_of
@@ -38,17 +38,18 @@ def _tables(folder: Path) -> dict[str, pa.Table]:
     return {name: ds.dataset(folder / name).to_table() for name in STORED}
 
 
-def test_a_report_tells_the_worst_first_and_who_holds_the_last_stable_offset() -> None:
+def test_a_report_has_the_worst_findings_first_and_the_blocking_transactions() -> None:
     ended = run("audit", "--as-of", AS_OF, SAMPLES / "transactions-v2")
     assert ended.code == 1
     assert ended.lines[0].startswith("CRITICAL: 18 partitions, ")
-    assert "judged as of 2026-11-21 12:30:00 UTC" in ended.lines[0]
-    severities = [line.split()[0] for line in ended.lines if line.startswith("  ") and line.split()[0].isupper()]
+    assert "evaluated as of 2026-11-21 12:30:00 UTC" in ended.lines[0]
+    # Findings begin with the severity; their messages are indented further.
+    severities = [line.split()[0] for line in ended.lines if line.startswith("  ") and line[2:10].strip().isupper()]
     ranks = ["CRITICAL", "ERROR", "WARNING"]
     assert [ranks.index(word) for word in severities] == sorted(ranks.index(word) for word in severities)
-    at = ended.lines.index("Who holds the last stable offset, the longest silent first")
-    assert "3 of 9, held by producer 12, epoch 1" in ended.lines[at + 1]
-    assert "hides 4 records" in ended.lines[at + 2]
+    at = ended.lines.index("Partitions with a stuck LSO, longest idle first")
+    assert "LSO stuck at 3 (log end 9, 4 records hidden)" in ended.lines[at + 1]
+    assert "open transaction of producer 12, epoch 1" in ended.lines[at + 2]
     assert "--start-offset 3" in ended.text
 
 
@@ -60,7 +61,7 @@ def test_a_healthy_broker_is_clean(tmp_path: Path) -> None:
     assert len(ended.lines) == 2
 
 
-def test_a_store_holds_every_table_and_a_manifest(tmp_path: Path) -> None:
+def test_a_store_has_every_table_and_a_manifest(tmp_path: Path) -> None:
     store = tmp_path / "store"
     ended = run("audit", "--as-of", AS_OF, "--checksums", "--output", store, *CLUSTER)
     assert ended.code == 1
@@ -90,10 +91,10 @@ def test_processes_and_splits_change_nothing(processes: int | None, split_size: 
     partitions = partitions_of(files)
     investigation, done = Investigation(tuple(files), tuple(partitions), Rules(AS_OF_MS)), list[int]()
     request = AuditRequest(None, processes, copies=True, split_size=split_size)
-    found = list(judged(investigation, request, done.append))
+    found = list(audit_results(investigation, request, done.append))
     counted = [one.folder for one in found if one.is_counted]
     assert sorted(counted) == sorted(partition.folder for partition in partitions)
-    assert sum(done) == size_of(investigation, request)
+    assert sum(done) == audit_size(investigation, request)
     expected = kforensics.audit(CLUSTER, as_of_ms=AS_OF_MS).tables
     for name, table in expected.items():
         rows = [list(row) for one in found if name in one.rows for row in one.rows[name]]
@@ -101,34 +102,34 @@ def test_processes_and_splits_change_nothing(processes: int | None, split_size: 
 
 
 def test_a_large_partition_is_shared_between_processes() -> None:
-    """Split where its index allows it, it says the same, its indexes and snapshots included."""
+    """The result of a partition that is split at index entries is the same, including its indexes and snapshots."""
     folder = SAMPLES / "transactions-v2" / "broker-1" / "segments-0"
     (partition,) = partitions_of(row for row in discover([str(folder)]) if isinstance(row, FoundFile))
     assert len(splits_of(partition, 200)) > len(partition.segments)
-    asked, done = Asked(Rules(AS_OF_MS)), list[int]()
-    (whole,) = judgements([partition], asked, done.append)
-    (split,) = judgements([partition], asked, done.append, processes=2, split_size=200)
+    asked, done = AuditScope(Rules(AS_OF_MS)), list[int]()
+    (whole,) = partition_results([partition], asked, done.append)
+    (split,) = partition_results([partition], asked, done.append, processes=2, split_size=200)
     assert done == [partition.size, *done[1:]]
     assert sum(done[1:]) == partition.size
     for name, rows in whole.rows.items():
         assert [*rows] == [*split.rows[name]], name
 
 
-def test_a_folder_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "mine").touch()
     says = sentence(run("audit", "--quiet", "--output", tmp_path / "store", CLUSTER[0]))
-    assert f"{tmp_path / 'store'} is there already" in says
+    assert f"{tmp_path / 'store'} exists already" in says
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["mine"]
 
 
-def test_a_store_beside_the_evidence_is_refused(tmp_path: Path) -> None:
+def test_a_store_among_the_evidence_is_refused(tmp_path: Path) -> None:
     folder = forge(tmp_path, "D 1 0 0-4 @0-4 T")
-    assert "would stand beside the evidence" in sentence(run("audit", "--output", folder / "store", tmp_path))
+    assert "would be among the evidence" in sentence(run("audit", "--output", folder / "store", tmp_path))
 
 
 def test_an_interrupted_audit_leaves_no_store(tmp_path: Path) -> None:
-    """Ctrl-C in mid-audit, the pool of processes included."""
+    """Ctrl-C during an audit interrupts the process pool, too."""
     logs = tmp_path / "logs"
     for number in range(40):
         forge(logs, "D 1 0 0-4 @0-4 T; M 1 0 C 3 @5", topic=f"t{number}")
@@ -142,7 +143,7 @@ def test_an_interrupted_audit_leaves_no_store(tmp_path: Path) -> None:
     assert list(store.parent.iterdir())
     os.killpg(audit.pid, signal.SIGINT)
     _, errors = audit.communicate(timeout=60)
-    # It may have been through already, or so near its end that the signal ends it; then the store is whole.
+    # The audit may have been complete already, or so near its end that the signal ended it. Then there is a store.
     if audit.returncode == 130:
         assert list(store.parent.iterdir()) == []
     else:
@@ -151,13 +152,15 @@ def test_an_interrupted_audit_leaves_no_store(tmp_path: Path) -> None:
 
 
 def test_a_partition_that_cannot_be_read_has_a_row(tmp_path: Path) -> None:
-    """A segment that vanishes between being found and being read is one; the others are judged all the same."""
+    """A segment may be removed before it is read. The other partitions are evaluated anyway."""
     forge(tmp_path, "D 1 0 0-4 @0-4 T", topic="good")
     gone = forge(tmp_path, "D 1 0 0-4 @0-4 T", topic="gone") / "00000000000000000000.log"
     files = [row for row in discover([str(tmp_path)]) if isinstance(row, FoundFile)]
     gone.unlink()
     for processes in (1, 2):
-        bad, good = judgements(partitions_of(files), Asked(Rules(AS_OF_MS)), len_of, processes=processes)
+        bad, good = partition_results(
+            partitions_of(files), AuditScope(Rules(AS_OF_MS)), ignore_progress, processes=processes
+        )
         assert (good.why, good.worst is not None) == (None, True)
         assert bad.why is not None
         assert "there is no such file" in bad.why
@@ -165,8 +168,8 @@ def test_a_partition_that_cannot_be_read_has_a_row(tmp_path: Path) -> None:
         assert row[-1] == bad.why
 
 
-def len_of(_size: int) -> None:
-    """Take no notice of progress."""
+def ignore_progress(_size: int) -> None:
+    """Ignore progress."""
 
 
 @pytest.mark.parametrize(("fail_on", "code"), [("critical", 0), ("error", 1), ("warning", 1), ("never", 0)])
@@ -176,7 +179,7 @@ def test_fail_on_sets_the_exit_code(fail_on: str, code: int, tmp_path: Path) -> 
         assert run(command, "--quiet", "--as-of", "2023-11-14T22:14", "--fail-on", fail_on, folder).code == code
 
 
-def test_scan_shows_the_worst_card_first(tmp_path: Path) -> None:
+def test_scan_shows_the_worst_partition_first(tmp_path: Path) -> None:
     forge(tmp_path, "D 1 0 0-4 @0-4 N", topic="a-well")
     forge(tmp_path, "D 9 0 0-4 @0-4 N; D 9 0 7-7 @5-5 N", topic="z-gap")
     ended = run("scan", "--quiet", "--as-of", "2023-11-14T22:14", tmp_path)
@@ -190,15 +193,15 @@ def test_scan_shows_the_worst_card_first(tmp_path: Path) -> None:
     ]
 
 
-def test_verify_says_what_disagrees_with_the_log(tmp_path: Path) -> None:
+def test_verify_reports_what_disagrees_with_the_log(tmp_path: Path) -> None:
     good = forge(tmp_path, "D 1 0 0-4 @0-4 T; M 1 0 A 3 @5", topic="good")
     ended = run("verify", "--quiet", "--as-of", "2023-11-14T22:14", good)
-    assert (ended.code, ended.text) == (0, "1 partition of 1: everything beside the log agrees with it\n")
+    assert (ended.code, ended.text) == (0, "1 partition of 1: indexes, snapshots and checkpoints agree with the log\n")
     bad = forge(tmp_path, "D 1 0 0-4 @0-4 T; M 1 0 A 3 @5", topic="bad", txnindex={0: None})
     ended = run("verify", "--quiet", "--as-of", "2023-11-14T22:14", "--format", "ndjson", bad)
     assert ended.code == 1
     assert {row["code"] for row in ended.objects} == {"txnindex-missing-entry", "visibility-mismatch"}
-    # Transactions are nothing to verify; an audit speaks of them.
+    # verify does not check transactions; audit does.
     late = forge(tmp_path, "D 1 0 0-4 @0-4 T", topic="late")
     assert run("verify", "--quiet", "--as-of", "2024-11-14", late).code == 0
 
@@ -210,8 +213,8 @@ def test_the_flipped_bit_is_found(tmp_path: Path) -> None:
     assert "batch-crc-mismatch" in {row["code"] for row in rows}
 
 
-def test_records_are_looked_into_when_asked_for(tmp_path: Path) -> None:
-    """What was written twice is in the store, the same with one process and several."""
+def test_records_are_decoded_on_request(tmp_path: Path) -> None:
+    """Duplicates are in the store, the same with one process and several."""
     samples = SAMPLES / "duplicates"
     plain = kforensics.audit(samples, as_of_ms=AS_OF_MS)
     assert "content-duplicate-retry" not in plain.findings["code"].to_pylist()
@@ -225,6 +228,6 @@ def test_records_are_looked_into_when_asked_for(tmp_path: Path) -> None:
     assert _tables(tmp_path / "store")["duplicates"].num_rows == twice.num_rows > 0
 
 
-def test_one_table_formats_are_refused_with_a_way_out() -> None:
+def test_formats_of_one_table_are_refused_with_an_alternative() -> None:
     says = sentence(run("audit", "--format", "parquet", CLUSTER[0]))
     assert "name a folder with --output instead" in says

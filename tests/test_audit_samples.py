@@ -1,4 +1,4 @@
-"""What an audit says in the end of what real brokers left: nothing is wrong but what was made to go wrong."""
+"""Audits of the logs of real brokers find the errors that were provoked, and no others."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.forensics.forge import drop, file_of
 MINUTE = 60_000
 SCENARIOS = sorted(path.parent.name for path in SAMPLES.glob("*/truth.json"))
 WRONG = {
-    # Brokers that had forgotten a producer took its retry, and its next batch after a gap.
+    # Brokers that had expired a producer accepted its retry, and its next batch after a sequence gap.
     "duplicates": {"seq-duplicate-batch", "seq-gap"},
-    # A replica that lagged was elected, and one that was killed still has what the new leader has not.
+    # A lagging replica was elected, and a killed one still has records that the new leader lacks.
     "replication": {"replica-divergence"},
-    # A broker that came up without snapshots: open transactions it showed to all, and took what it should have refused.
+    # A broker without snapshots delivered open transactions, and accepted batches that it should have rejected.
     "state-lost-after-stop": {
         *("epoch-regressed", "seq-duplicate-batch", "seq-gap"),
         *("snapshot-open-txn-mismatch", "txn-write-after-marker"),
@@ -30,7 +30,7 @@ WRONG = {
 
 
 def errors_in(folder: Path, scenario: str) -> set[str]:
-    """Return the codes of errors and worse, a minute after the brokers were asked."""
+    """Return the codes of errors and worse, a minute after the files were copied."""
     taken = json.loads((SAMPLES / scenario / "truth.json").read_text("utf-8"))["taken"]
     as_of_ms = int(datetime.fromisoformat(taken).timestamp() * 1000) + MINUTE
     rows = kforensics.audit(folder, as_of_ms=as_of_ms).findings.select(["code", "severity"]).to_pylist()
@@ -38,7 +38,7 @@ def errors_in(folder: Path, scenario: str) -> set[str]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_nothing_is_wrong_but_what_was_provoked(scenario: str) -> None:
+def test_only_provoked_errors_are_found(scenario: str) -> None:
     assert errors_in(SAMPLES / scenario, scenario) == WRONG.get(scenario, set())
 
 
@@ -55,8 +55,8 @@ def test_a_marker_that_one_of_three_brokers_lost(copy: Path) -> None:
     assert "atomicity-marker-missing" not in codes
 
 
-def test_an_outcome_that_is_another_on_all_three_brokers(copy: Path) -> None:
-    """Then no replica contradicts another one, and only the coordinator knows better."""
+def test_an_outcome_that_contradicts_the_coordinator_on_all_three_brokers(copy: Path) -> None:
+    """Then no replica contradicts another, and only the coordinator has the other outcome."""
     for broker in (1, 2, 3):
         flip_outcome(file_of(copy / f"broker-{broker}" / "output-0"), sent_to(THREE_BROKERS, "output-0")[3].offset)
     codes = errors_in(copy, THREE_BROKERS)

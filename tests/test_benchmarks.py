@@ -14,7 +14,7 @@ from benchmarks.peers import AUDIT, DUMP, LSO, PARQUET, PRINT_DATA_LOG, PRODUCER
 from benchmarks.segments import Segment
 from benchmarks.tables import aligned
 from kforensics.parsers.files.source import open_source
-from kforensics.parsers.state.transaction_index import TransactionIndexEntry, read_transaction_index
+from kforensics.parsers.state.indexes import TransactionIndexEntry, read_transaction_index
 from lab.places import SAMPLES
 
 VERDICTS = (LSO, TRANSACTIONS, PRODUCERS, AUDIT)

@@ -1,4 +1,4 @@
-"""``kforensics dump``: its options, its sentences, its exit codes."""
+"""``kforensics dump``: options, error messages and exit codes."""
 
 import csv
 import io
@@ -37,14 +37,14 @@ def partition(tmp_path: Path) -> Path:
 
 
 def log(folder: Path, *batches: bytes, name: str = "t-0/00000000000000000000.log") -> Path:
-    """Write a log made by hand."""
+    """Write a log of given batches."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join(batches))
     return path
 
 
-# What to dump
+# Inputs
 
 
 def test_a_file_in_plain_style() -> None:
@@ -89,26 +89,26 @@ def test_a_uri_is_dumped_like_the_file(partition: Path) -> None:
     assert [row["offset"] for row in folder.objects] == [0, 1]
 
 
-def test_a_log_under_a_strange_name_is_read_as_a_log(partition: Path) -> None:
+def test_a_log_with_an_unknown_name_is_read_as_a_log(partition: Path) -> None:
     strange = (partition / CLASSIC.name).rename(partition / "evidence.bin")
     assert "baseOffset: 1" in dump(strange).text
     assert [row["offset"] for row in dump("--format", "ndjson", "--records", strange).objects] == [0, 1]
 
 
-def test_a_file_named_by_the_user_is_what_its_suffix_says_even_if_damaged(tmp_path: Path) -> None:
+def test_a_file_named_by_the_user_has_the_kind_of_its_suffix_even_if_damaged(tmp_path: Path) -> None:
     damaged = DAMAGED / "batches" / "first-batch-damaged-0" / CLASSIC.name
     named = Path(shutil.copy(damaged, tmp_path / "copy.log"))
     ended = dump(named)
     assert ended.code == 1
     assert [line.split()[1] for line in ended.lines[1:]] == [line.split()[1] for line in dump(damaged).lines[2:]]
-    # Under a folder such a name may be that of any program's log.
+    # Under a folder, a file with such a name may belong to any program.
     assert dump(tmp_path).lines == [
         f"Dumping {named}",
         f"(unknown: {named.stat().st_size} bytes that hold nothing to decode)",
     ]
 
 
-def test_the_sanity_check_says_what_a_broker_would(tmp_path: Path) -> None:
+def test_the_sanity_check_reports_the_same_as_a_broker(tmp_path: Path) -> None:
     torn = SAMPLES / "crash-before-recovery" / "broker-1" / "torn-0"
     passed = dump("--index-sanity-check", torn / "00000000000000000000.index")
     assert (passed.code, passed.lines[1:]) == (0, [f"{torn / '00000000000000000000.index'} passed sanity check."])
@@ -117,18 +117,18 @@ def test_the_sanity_check_says_what_a_broker_would(tmp_path: Path) -> None:
     assert "has non-zero size but the last timestamp is 0 which is less than the first timestamp" in failed.err
 
 
-def test_a_file_that_is_no_kafka_file_is_named(tmp_path: Path) -> None:
+def test_a_file_of_another_program_is_listed(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("buy milk")
     ended = dump(tmp_path / "notes.txt")
     assert ended.lines == [f"Dumping {tmp_path / 'notes.txt'}", "(unknown: 8 bytes that hold nothing to decode)"]
 
 
-def test_nothing_to_dump_is_a_sentence() -> None:
+def test_a_dump_without_input_is_a_usage_error() -> None:
     assert sentence(dump()).endswith("name files or folders, as in: kforensics dump topic-0/*.log")
     assert sentence(dump("--files", ",")) == sentence(dump())
 
 
-def test_what_is_missing_is_said_and_the_rest_is_dumped(tmp_path: Path) -> None:
+def test_a_missing_path_is_reported_and_the_others_are_dumped(tmp_path: Path) -> None:
     for words in ((), ("--quiet",), ("--format", "table")):
         ended = dump(tmp_path / "missing.log", tmp_path / "*.log", CLASSIC, *words)
         assert ended.code == 3
@@ -139,7 +139,7 @@ def test_what_is_missing_is_said_and_the_rest_is_dumped(tmp_path: Path) -> None:
         assert str(CLASSIC) in ended.text
 
 
-def test_a_folder_of_nothing_is_said(tmp_path: Path) -> None:
+def test_an_empty_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     ended = dump(tmp_path / "empty")
     assert (ended.code, ended.out) == (3, b"")
@@ -148,7 +148,7 @@ def test_a_folder_of_nothing_is_said(tmp_path: Path) -> None:
 
 @contextmanager
 def nobody() -> Iterator[None]:
-    """Be a user who may not read everything."""
+    """Run as a user who may not read everything."""
     if os.geteuid():
         yield
         return
@@ -159,7 +159,7 @@ def nobody() -> Iterator[None]:
         os.seteuid(0)
 
 
-def test_what_may_not_be_read_is_said_and_the_rest_is_dumped() -> None:
+def test_a_forbidden_path_is_reported_and_the_others_are_dumped() -> None:
     dump(CLASSIC.parent)  # so that no module is left to be loaded by nobody
     with TemporaryDirectory() as folder:
         partition = Path(shutil.copytree(CLASSIC.parent, Path(folder) / "t-0"))
@@ -170,13 +170,13 @@ def test_what_may_not_be_read_is_said_and_the_rest_is_dumped() -> None:
             ended = dump(partition)
     assert ended.code == 3
     assert set(ended.err.splitlines()) >= {
-        f"cannot read {partition / 'closed'}: you may not list it; run as a user who may, or copy it first",
-        f"cannot read {partition / CLASSIC.name}: you may not read it; run as a user who may, or copy it first",
+        f"cannot read {partition / 'closed'}: permission denied; run as a user with read access, or copy it first",
+        f"cannot read {partition / CLASSIC.name}: permission denied; run as a user with read access, or copy it first",
     }
     assert f"Dumping {partition / '00000000000000000002.snapshot'}" in ended.lines
 
 
-def test_what_is_no_file_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_is_not_a_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # the path of a socket must be short
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("0.log")
@@ -187,7 +187,7 @@ def test_what_is_no_file_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "baseOffset: 1" in ended.text
 
 
-# As Kafka's tool
+# Options of Kafka's tool
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_what_is_no_file_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ],
     ids=" ".join,
 )
-def test_options_of_kafkas_tool_are_taken(words: list[str], expected: str) -> None:
+def test_options_of_kafkas_tool_are_accepted(words: list[str], expected: str) -> None:
     for style in ([], ["--style", "4.3"]):
         ended = dump(*style, "--files", CLASSIC, *words)
         assert expected in ended.text
@@ -217,7 +217,7 @@ def test_options_of_kafkas_tool_are_taken(words: list[str], expected: str) -> No
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_a_style_says_what_kafkas_tool_says(style: str) -> None:
+def test_a_style_prints_what_kafkas_tool_prints(style: str) -> None:
     ended = dump("--style", style, "--files", CLASSIC, "--print-data-log")
     assert (ended.code, ended.err) == (0, "")
     assert ended.lines[0] == f"Dumping {CLASSIC}"
@@ -241,7 +241,7 @@ def test_an_index_is_only_verified() -> None:
     assert "position: " in dump(index).text
 
 
-def test_max_bytes_is_no_damage_in_text_nor_in_rows() -> None:
+def test_max_bytes_is_not_damage_in_text_or_rows() -> None:
     text = dump("--max-bytes", 100, CLASSIC)
     assert (text.code, text.err) == (0, "")
     assert len(text.lines) == 3
@@ -252,36 +252,36 @@ def test_max_bytes_is_no_damage_in_text_nor_in_rows() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--style", "5.0"], "--style '5.0' is none of 4.3, 4.2, 3.9, 2.8, 2.7"),
+        (["--style", "5.0"], "--style '5.0' is not one of 4.3, 4.2, 3.9, 2.8, 2.7"),
         (["--style", "4.3", "--offset", "1:2"], "leave out filters and --format"),
         (["--style", "4.3", "--format", "json"], "leave out filters and --format"),
         (["--style", "4.3", "--limit", "1"], "leave out --limit"),
         (["--style", "4.3", "--records", "--redact"], "leave out --redact, --records"),
         (["--style", "4.3", "--key-format", "hex"], "leave out --key-format"),
-        (["--format", "xml"], "--format 'xml' is none of text, table, json, ndjson, csv, parquet, arrow"),
-        (["--key-format", "ebcdic"], "--key-format 'ebcdic' is none of utf8, hex, base64, int, long, json"),
+        (["--format", "xml"], "--format 'xml' is not one of text, table, json, ndjson, csv, parquet, arrow"),
+        (["--key-format", "ebcdic"], "--key-format 'ebcdic' is not one of utf8, hex, base64, int, long, json"),
         (["--value-format", ""], ""),
-        (["--fail-on", "info"], "--fail-on 'info' is none of warning, error, never"),
-        (["--records"], "--records gives rows; say which with --format table|json|ndjson|csv|parquet|arrow"),
-        (["--batches"], "--batches gives rows"),
-        (["--damage"], "--damage gives rows"),
+        (["--fail-on", "info"], "--fail-on 'info' is not one of warning, error, never"),
+        (["--records"], "--records writes rows; add --format table|json|ndjson|csv|parquet|arrow"),
+        (["--batches"], "--batches writes rows"),
+        (["--damage"], "--damage writes rows"),
         (["--format", "json", "--records", "--batches"], "choose one of --batches, --records"),
-        (["--format", "json", "--verify-index-only"], "--verify-index-only changes text, not rows"),
-        (["--format", "json", "--key-decoder-class"], "--key-decoder-class changes text, not rows"),
-        (["--offset", "b:a"], "--offset 'b:a' is no range; write --offset 100:200, 100:, :200 or 100"),
-        (["--offset", "7:5"], "--offset '7:5' is no range"),
-        (["--offset", ":"], "--offset ':' is no range"),
-        (["--time", "yesterday:"], "--time 'yesterday:' is no range; write --time 1700000000000:, 2026-"),
-        (["--key", "k"], "--key looks into records; add --print-data-log"),
-        (["--key", "k", "--format", "json"], "--key looks into records; add --records"),
-        (["--key", "(", "--print-data-log"], "--key '(' is no regular expression"),
-        (["--redact-key-file", "f"], "--redact-key-file goes with --redact"),
+        (["--format", "json", "--verify-index-only"], "--verify-index-only changes text and not rows"),
+        (["--format", "json", "--key-decoder-class"], "--key-decoder-class changes text and not rows"),
+        (["--offset", "b:a"], "--offset 'b:a' is not a range; write --offset 100:200, 100:, :200 or 100"),
+        (["--offset", "7:5"], "--offset '7:5' is not a range"),
+        (["--offset", ":"], "--offset ':' is not a range"),
+        (["--time", "yesterday:"], "--time 'yesterday:' is not a range; write --time 1700000000000:, 2026-"),
+        (["--key", "k"], "--key selects records; add --print-data-log to show records"),
+        (["--key", "k", "--format", "json"], "--key selects records; add --records to show records"),
+        (["--key", "(", "--print-data-log"], "--key '(' is not a regular expression"),
+        (["--redact-key-file", "f"], "--redact-key-file is for --redact; add --redact"),
         (["--redact", "--redact-key-file", "/no/such"], "cannot read /no/such: No such file or directory"),
         (["--key-decoder-class", "com.acme.Decoder"], "such a decoder cannot be loaded; there are org.apache.kafka"),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",
 )
-def test_what_makes_no_sense_is_a_sentence(words: list[str], said: str) -> None:
+def test_a_usage_error_is_one_sentence(words: list[str], said: str) -> None:
     if said:
         assert said in sentence(dump(CLASSIC, *words))
     else:
@@ -289,13 +289,13 @@ def test_what_makes_no_sense_is_a_sentence(words: list[str], said: str) -> None:
 
 
 @pytest.mark.parametrize("words", [["--limit", "-1"], ["--max-decompressed-bytes", "0"], ["--no-such"]], ids=" ".join)
-def test_what_typer_refuses_ends_with_2(words: list[str]) -> None:
+def test_the_exit_code_of_an_error_of_typer_is_2(words: list[str]) -> None:
     ended = dump(CLASSIC, *words)
     assert (ended.code, ended.out) == (2, b"")
     assert words[0] in ended.err
 
 
-# As rows
+# Rows
 
 
 @pytest.mark.parametrize("wanted", FORMATS, ids=str)
@@ -321,7 +321,7 @@ def test_every_table_in_every_format(table: str, wanted: Format, tmp_path: Path)
             assert pa.ipc.open_stream(content).read_all().num_rows == expected
 
 
-def test_every_kind_of_file_fills_its_table() -> None:
+def test_every_kind_of_file_has_a_table() -> None:
     tables = json.loads(dump("--quiet", "--format", "json", SAMPLES).text)["tables"]
     assert set(tables) == set(TABLES) - {"files", "records"}
     assert all(tables.values())
@@ -334,22 +334,22 @@ def test_header_values_are_in_rows() -> None:
     assert {"key": "null", "value": None} in rows[1]["headers"]
 
 
-def test_asking_kafkas_tool_for_records_asks_for_their_rows() -> None:
+def test_an_option_of_kafkas_tool_that_prints_records_selects_their_table() -> None:
     for option in ("--print-data-log", "--deep-iteration"):
         rows = dump("--format", "ndjson", option, CLASSIC).objects
         assert [row["table"] for row in rows] == ["records", "records"]
 
 
 @pytest.mark.parametrize("wanted", ["csv", "parquet", "arrow"])
-def test_two_tables_do_not_fit_into_one_and_nothing_is_written(partition: Path, wanted: str, tmp_path: Path) -> None:
+def test_two_tables_in_a_format_of_one_table_are_refused(partition: Path, wanted: str, tmp_path: Path) -> None:
     output = tmp_path / "out"
     said = sentence(dump("--format", wanted, "--output", output, partition))
-    assert f"{wanted} holds one; add --batches or --records, or name files of one kind" in said
+    assert f"{wanted} has room for one; add --batches or --records, or name files of one kind" in said
     assert list(tmp_path.iterdir()) == [partition]
 
 
 @pytest.mark.parametrize("wanted", FORMATS, ids=str)
-def test_a_table_that_no_file_fills_is_still_whole(partition: Path, wanted: Format, tmp_path: Path) -> None:
+def test_a_table_without_rows_is_complete(partition: Path, wanted: Format, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     output = tmp_path / "elsewhere" / "out"
     assert dump("--format", wanted, "--records", "--output", output, partition / "leader-epoch-checkpoint").code == 0
@@ -371,7 +371,7 @@ def test_limit_counts_rows_and_record_lines(limit: int, expected: int) -> None:
     assert len([line for line in dump("--print-data-log", "--limit", limit, NOISE).lines if line[0] == "|"]) == expected
 
 
-def test_limit_counts_batch_lines_where_no_records_are_printed() -> None:
+def test_limit_counts_batch_lines_if_no_records_are_printed() -> None:
     assert dump("--limit", 2, NOISE).text.count("baseOffset") == 2
     assert len(dump("--damage", "--format", "ndjson", "--limit", 3, DAMAGED / "batches").objects) == 3
 
@@ -409,7 +409,7 @@ def test_redaction_leaves_no_payload(words: list[str], tmp_path: Path) -> None:
     assert b"redacted:" in content
 
 
-def test_redaction_with_one_secret_is_the_same_in_every_run_and_another_is_not(tmp_path: Path) -> None:
+def test_redaction_is_reproducible_with_the_same_secret_only(tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(os.urandom(32))
     (tmp_path / "other").write_bytes(os.urandom(1000))
     (tmp_path / "none").write_bytes(b"\n")
@@ -432,7 +432,7 @@ def test_redaction_shows_what_is_equal(tmp_path: Path) -> None:
     assert rows[1]["value"] is None
 
 
-def test_redaction_goes_before_decoders_of_internal_topics() -> None:
+def test_redaction_takes_precedence_over_decoders_of_internal_topics() -> None:
     (state,) = SAMPLES.glob("classic-transaction/*/__transaction_state-0/*.log")
     decoded, redacted = (dump("--transaction-log-decoder", *words, state).text for words in ((), ("--redact",)))
     assert "transactionalId" in decoded
@@ -444,17 +444,17 @@ def test_redaction_goes_before_decoders_of_internal_topics() -> None:
 # Damage and exit codes
 
 
-def test_damage_is_said_where_it_is_and_dumping_goes_on() -> None:
+def test_damage_is_reported_and_the_dump_continues_after_it() -> None:
     ended = dump(NOISE)
     assert ended.code == 1
     assert ended.err == (
         f"{NOISE / CLASSIC.name}: bytes 0x162 to 0x1c3 (97 bytes) could not be read, length: "
-        "Found record size -1403517781 smaller than minimum record overhead (14); goes on at 0x1c3\n"
+        "Found record size -1403517781 smaller than minimum record overhead (14); reading resumes at 0x1c3\n"
     )
     assert ended.text.count("baseOffset") == 5
 
 
-def test_quiet_says_nothing_of_damage_and_ends_alike() -> None:
+def test_quiet_does_not_report_damage_and_keeps_the_exit_code() -> None:
     for words in ((), ("--format", "json")):
         ended = dump("--quiet", *words, NOISE)
         assert (ended.code, ended.err) == (1, "")
@@ -486,8 +486,8 @@ def test_exit_code_by_severity(case: str, codes: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize("folder", sorted(path.name for path in DAMAGED.iterdir() if path.is_dir()))
-def test_no_doctored_sample_ends_with_anything_but_a_sentence(folder: str) -> None:
-    """Every case is dumped in text and in rows, and says as many ranges as its table of damage has."""
+def test_damaged_samples_end_without_a_traceback(folder: str) -> None:
+    """Every case is dumped as text and as rows, and reports as many ranges as its damage table has rows."""
     for case in sorted((DAMAGED / folder).iterdir()):
         text = dump("--print-data-log", case)
         rows = dump("--damage", "--format", "ndjson", case)
@@ -496,11 +496,11 @@ def test_no_doctored_sample_ends_with_anything_but_a_sentence(folder: str) -> No
         assert len(rows.err.splitlines()) == len(rows.rows("damage")), case
 
 
-def test_unused_space_is_not_called_unreadable() -> None:
-    assert "(300 bytes) hold nothing, zero-tail: " in dump(DAMAGED / "batches" / "zero-tail-300-0").err
+def test_unused_space_is_not_reported_as_unreadable() -> None:
+    assert "(300 bytes) are all zero, zero-tail: " in dump(DAMAGED / "batches" / "zero-tail-300-0").err
 
 
-def test_a_bomb_ends_at_the_limit(tmp_path: Path) -> None:
+def test_a_decompression_bomb_ends_at_the_limit(tmp_path: Path) -> None:
     records = b"".join(forge.record(delta, b"k", bytes(size)) for delta, size in enumerate((10, 1_000_000)))
     bomb = log(tmp_path, forge.batch(0, forge.gzipped(records), count=2, attributes=forge.GZIP))
     assert dump("--deep-iteration", bomb).code == 0
@@ -516,8 +516,8 @@ def test_a_bomb_ends_at_the_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", [[], ["--format", "table"], ["--format", "json"], ["--format", "ndjson"]], ids=" ".join
 )
-def test_hostile_names_do_not_reach_the_terminal(words: list[str], tmp_path: Path) -> None:
-    """A name may hold what would clear the screen, move the cursor or forge a line."""
+def test_hostile_names_are_escaped(words: list[str], tmp_path: Path) -> None:
+    """A name may contain sequences that clear the screen, move the cursor or forge a line."""
     name = "t\x1b[2J\nDumping fine\x9b-0/00000000000000000000.log"
     path = log(tmp_path, b"\xff" * 100, name=name)
     ended = dump(*words, path, f"{path}.missing")
@@ -529,26 +529,26 @@ def test_hostile_names_do_not_reach_the_terminal(words: list[str], tmp_path: Pat
     assert r"t\x1b[2J\x0aDumping fine\x9b-0" in shown or r"t\u001b[2J\nDumping fine\u009b-0" in shown
 
 
-def test_a_hostile_name_does_not_reach_the_terminal_in_a_usage_sentence(tmp_path: Path) -> None:
+def test_a_hostile_name_in_a_usage_error_is_escaped(tmp_path: Path) -> None:
     assert "\x1b" not in sentence(dump(CLASSIC, "--redact", "--redact-key-file", "\x1b[2J"))
 
 
-def test_a_file_that_is_gone_between_looking_and_reading_is_said(
-    partition: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_removed_before_it_is_read_is_reported(partition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def discover(paths: tuple[str, ...]) -> list[object]:
         rows: list[object] = list(parsers.discover(paths))
         (partition / CLASSIC.name).unlink()
         return rows
 
-    monkeypatch.setattr("kforensics.analyses.dump.discover", discover)
+    monkeypatch.setattr("kforensics.analyses.find_files.discover", discover)
     ended = dump(partition)
     assert ended.code == 3
     assert f"cannot read {partition / CLASSIC.name}: there is no such file" in ended.err
     assert f"Dumping {partition / 'partition.metadata'}" in ended.lines
 
 
-def test_an_error_in_mid_file_is_said_and_the_rest_is_dumped(partition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_error_inside_a_file_is_reported_and_the_other_files_are_dumped(
+    partition: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read = LocalSource.read
 
     def fail(self: LocalSource, position: int, length: int) -> bytes:

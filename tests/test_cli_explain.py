@@ -1,4 +1,4 @@
-"""``explain``: the story in lines and in every format, and how the command ends."""
+"""``explain``: stories as text and in every format, and exit codes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import pytest
 import kforensics
 from kforensics.analyses.explain import Subject
 from kforensics.errors import InputError, UsageError
-from kforensics.forensics.explain.offset_story import Fate
+from kforensics.forensics.explain.offset_story import RecordStatus
 from kforensics.forensics.explain.story_tables import EXPLAIN_TABLES
-from kforensics.forensics.explain.transactional_id_story import UNDECIDED, WORDS
+from kforensics.forensics.explain.transactional_id_story import MARKER_VERDICTS, UNDECIDED
 from kforensics.parsers.tables.arrow import arrow_schema_of
 from scripts import documented
 from tests.command import ROOT, SAMPLES, Ended, run, sentence
@@ -46,13 +46,13 @@ def explain(*words: object) -> Ended:
     return run("explain", "--as-of", AS_OF, *words)
 
 
-def test_an_offset_is_told_with_its_evidence() -> None:
+def test_an_offset_is_explained_with_its_evidence() -> None:
     ended = explain("--offset", 5, BROKER / "open-0")
     log, snapshot = (BROKER / "open-0" / name for name in ("00000000000000000000.log", "00000000000000000012.snapshot"))
     assert (ended.code, ended.err) == (0, "")
     assert ended.lines == [
         "open-0 on broker 1, offset 5: undecided",
-        "  given to read_uncommitted consumers only: the transaction of producer 17 from offset 4 on is open",
+        "  delivered to read_uncommitted consumers only: the transaction of producer 17 from offset 4 is open",
         (
             "  record: 2026-11-21 12:05:24 UTC, sequence 1, key 'second open-1' (13 bytes),"
             " value 'second open 1 ......' (20 bytes)"
@@ -63,28 +63,25 @@ def test_an_offset_is_told_with_its_evidence() -> None:
         ),
         f"         141 bytes at byte 0x141 of {log}, leader epoch 0",
         (
-            "  transaction: producer 17, offsets 4 to 5, 1 batch, 2 records, begun 2026-11-21 12:05:24 UTC,"
+            "  transaction: producer 17, offsets 4 to 5, 1 batch, 2 records, started 2026-11-21 12:05:24 UTC,"
             " last write 2026-11-21 12:05:24 UTC, open"
         ),
-        (
-            f"  snapshot: in {snapshot} producer 17 has epoch 0, last sequence 1,"
-            " and its transaction from offset 4 on is open"
-        ),
-        "  log: begins at 0, last stable offset 2, ends at 12",
+        (f"  snapshot: {snapshot} has producer 17, epoch 0, last sequence 1, open transaction from offset 4"),
+        "  log: log start 0, LSO 2, log end 12",
     ]
 
 
 def test_an_aborted_record_and_its_marker_name_the_entry_of_the_index() -> None:
     index = BROKER / "aborted-0" / "00000000000000000000.txnindex"
-    entry = f"  transaction index: names offsets 0 to 2 as aborted, at byte 0x0 of {index}"
+    entry = f"  transaction index: offsets 0 to 2 aborted, byte 0x0 of {index}"
     record, marker = (explain("--offset", offset, BROKER / "aborted-0").lines for offset in (1, 2))
     assert record[1] == (
-        "  given to read_uncommitted consumers only: the transaction of producer 1 from offset 0 on was aborted by the"
+        "  delivered to read_uncommitted consumers only: the transaction of producer 1 from offset 0 was aborted by the"
         " marker at offset 2"
     )
     assert marker[1:3] == [
-        "  given to no application: it is the marker, ABORT, of the transaction of producer 1 from offset 0 on",
-        "  record: ABORT, 2026-11-21 12:05:18 UTC, written by the coordinator of epoch 0",
+        "  not delivered to applications: it is the ABORT marker of the transaction of producer 1 from offset 0",
+        "  record: ABORT, 2026-11-21 12:05:18 UTC, coordinator epoch 0",
     ]
     assert entry in record
     assert entry in marker
@@ -96,46 +93,48 @@ def test_an_aborted_record_and_its_marker_name_the_entry_of_the_index() -> None:
 @pytest.mark.parametrize(
     ("offset", "folder", "says"),
     [
-        (30, "compaction/broker-1/compact-0", "no batch holds offsets 27 to 53: the cleaner was there"),
-        (3, "deletion/broker-1/retention-size-0", "has moved the log start offset to 6; its segment is gone"),
+        (
+            30,
+            "compaction/broker-1/compact-0",
+            "no batch contains offsets 27 to 53: the log is compacted up to offset 119 according to the cleaner",
+        ),
+        (3, "deletion/broker-1/retention-size-0", "moved the log start offset to 6; its segment is deleted"),
         (25, "deletion/broker-1/retention-size-0", "the log ends at offset 24"),
     ],
     ids=["compacted", "deleted", "beyond"],
 )
-def test_what_is_missing_is_given_to_nobody(offset: int, folder: str, says: str) -> None:
+def test_a_missing_record_is_delivered_to_no_consumer(offset: int, folder: str, says: str) -> None:
     ended = explain("--offset", offset, SAMPLES / folder)
     assert ended.code == 0
-    assert ended.lines[1].startswith("  given to nobody: ")
+    assert ended.lines[1].startswith("  not delivered: ")
     assert says in ended.lines[1]
 
 
-def test_who_is_given_what_is_not_on_hand_cannot_be_told() -> None:
+def test_the_delivery_of_an_offset_outside_the_log_is_unknown() -> None:
     words = ("--offset", 12, SAMPLES / "remote-storage" / "broker-1" / "tiered-0")
     lines = explain(*words).lines
     assert lines[0].endswith("offset 12: not-on-hand (unverifiable)")
-    assert lines[1].startswith(
-        "  who is given it cannot be told here: the log begins at offset 9 as its checkpoint says"
-    )
+    assert lines[1].startswith("  delivery unknown: the log starts at offset 9 according to its checkpoint")
     (row,) = explain("--format", "ndjson", *words).objects
     assert (row["read_uncommitted"], row["read_committed"]) == (None, None)
 
 
-def test_what_holds_a_record_back_is_told(tmp_path: Path) -> None:
+def test_the_transaction_that_blocks_a_record_is_shown(tmp_path: Path) -> None:
     folder = forge(tmp_path, "D 1 0 0-0 @0-0 T; D 2 3 7-7 @1-1 N")
     lines = explain("--offset", 1, folder).lines
     assert lines[:2] == [
         "t-0 on broker 1, offset 1: held-back",
         (
-            "  given to read_uncommitted consumers only: it is in no transaction, but it is not below the last stable"
-            " offset 0: the transaction of producer 1 from offset 0 on holds it"
+            "  delivered to read_uncommitted consumers only: it is not in a transaction, but it is not below the last"
+            " stable offset 0, which is blocked by the transaction of producer 1 from offset 0"
         ),
     ]
-    (holder,) = (line for line in lines if line.startswith("  held back by: "))
-    assert "producer 1, offset 0, 1 batch, 1 record, begun 2023-11-14 22:13:20 UTC" in holder
+    (holder,) = (line for line in lines if line.startswith("  blocked by: "))
+    assert "producer 1, offset 0, 1 batch, 1 record, started 2023-11-14 22:13:20 UTC" in holder
     assert any("producer 2, epoch 3, sequence 7, newest" in line for line in lines)
 
 
-def test_a_delete_horizon_is_told(tmp_path: Path) -> None:
+def test_a_delete_horizon_is_shown(tmp_path: Path) -> None:
     log = {0: "plain @0-2 cnt 1", 3: "plain @3-3"}
     folder = forge(tmp_path, log, compacted=True, horizons={0: 1_700_000_000_000})
     lines = explain("--offset", 1, folder).lines
@@ -144,42 +143,38 @@ def test_a_delete_horizon_is_told(tmp_path: Path) -> None:
     assert any("delete horizon 2023-11-14 22:13:20 UTC" in line for line in lines)
 
 
-def test_the_same_sequences_elsewhere_are_told() -> None:
+def test_the_same_sequences_at_other_offsets_are_shown() -> None:
     ended = explain("--offset", 13, SAMPLES / "duplicates" / "broker-1" / "expired-0")
     assert any(line.startswith("  same sequences: offsets 3 to 5") for line in ended.lines)
 
 
-def test_a_producer_is_told_with_its_id_and_what_it_holds() -> None:
+def test_a_producer_is_explained_with_its_id_and_its_open_transaction() -> None:
     lines = explain("--producer-id", 12, BROKER).lines
     assert lines[:4] == [
-        "hanging-0 on broker 1, producer 12, transactional id hanging: its transaction is open",
-        "  2 transactions (1 committed, 1 open), 4 records in them, epochs 0 to 1",
+        "hanging-0 on broker 1, producer 12, transactional id hanging: 1 open transaction",
+        "  2 transactions (1 committed, 1 open), 4 records, epochs 0 to 1",
         (
             "  at the end of the log: epoch 1, last sequence 1 at offset 4, coordinator epoch 0,"
-            " last seen 2026-11-21 12:05:21 UTC"
+            " last write 2026-11-21 12:05:21 UTC"
         ),
-        (
-            "  it holds the last stable offset at 3;"
-            " 6 offsets from there to the log end are kept from read_committed consumers"
-        ),
+        "  blocks the LSO at 3: 6 offsets hidden from read_committed consumers",
     ]
-    # Without the coordinator's log, or with a topic only, the producer is the same.
+    # The producer is the same without the coordinator's log, or with one topic only.
     alone = explain("--producer-id", 12, BROKER / "hanging-0").lines
-    assert alone[0] == "hanging-0 on broker 1, producer 12: its transaction is open"
+    assert alone[0] == "hanging-0 on broker 1, producer 12: 1 open transaction"
     assert explain("--producer-id", 12, "--topic", "hanging", BROKER).lines == lines
 
 
-def test_a_transactional_id_is_told_with_its_partitions() -> None:
+def test_a_transactional_id_is_explained_with_its_partitions() -> None:
     lines = explain("--transactional-id", "hanging", BROKER).lines
     assert lines[0] == "transactional id hanging: CompleteCommit"
     assert "    marked: hanging-0 (offset 2)" in lines
     assert lines[-1] == (
-        "  open in hanging-0, and no transaction that goes on is known to the coordinator:"
-        " data of producer 12 from offset 3 on"
+        "  open in hanging-0, but the coordinator has no ongoing transaction: producer 12, from offset 3"
     )
 
 
-def test_payloads_cannot_act_on_a_terminal(tmp_path: Path) -> None:
+def test_payloads_cannot_control_a_terminal(tmp_path: Path) -> None:
     folder = forge(tmp_path, "plain @0-0", records={0: [(b"\x1b[2J", b"\xff\n" + b"x" * 100)]})
     (line,) = (line for line in explain("--offset", 0, folder).lines if line.startswith("  record: "))
     assert line.isprintable()
@@ -211,14 +206,14 @@ def test_every_story_comes_in_every_format(table: str, output_format: str, tmp_p
 
 
 @subjects
-def test_the_twin_in_the_library_says_the_same(table: str) -> None:
+def test_the_python_function_explains_the_same(table: str) -> None:
     told = kforensics.explain(str(SUBJECTS[table][-1]), as_of_ms=AS_OF_MS, **OPTIONS[table])
     assert told.text == explain(*SUBJECTS[table]).text
     assert told.table.schema == arrow_schema_of(EXPLAIN_TABLES[table])
     assert len(told.stories) == 1
 
 
-def test_each_replica_on_hand_is_told() -> None:
+def test_each_replica_is_explained() -> None:
     ended = explain("--offset", 3, "--format", "ndjson", "--topic", "durable", SAMPLES / "replication")
     assert {row["broker_id"] for row in ended.objects} == {1, 2, 3}
 
@@ -236,10 +231,13 @@ def test_at_another_high_watermark() -> None:
     assert fates == ["undecided", "not-replicated"]
 
 
-def test_the_older_high_watermark_of_the_checkpoint_is_said(tmp_path: Path) -> None:
+def test_the_older_high_watermark_of_the_checkpoint_is_shown(tmp_path: Path) -> None:
     folder = forge(tmp_path, "plain @0-2", high_watermark=1)
-    assert "was 1: nobody was given this then" in explain("--offset", 2, folder).text
-    assert "nobody was given this then" not in explain("--offset", 0, folder).text
+    assert (
+        "checkpointed high watermark 1, some seconds older: not delivered at that time"
+        in explain("--offset", 2, folder).text
+    )
+    assert "not delivered at that time" not in explain("--offset", 0, folder).text
 
 
 def test_a_loss_is_an_error_and_an_index_that_misleads_is_critical(tmp_path: Path) -> None:
@@ -251,11 +249,11 @@ def test_a_loss_is_an_error_and_an_index_that_misleads_is_critical(tmp_path: Pat
     shown = forge(tmp_path / "shown", "D 1 0 0-0 @0-0 T; M 1 0 A 1 @1", txnindex={0: None})
     ended = explain("--fail-on", "critical", "--offset", 0, shown)
     assert ended.code == 1
-    assert "has no entry for it, so that read_committed consumers are given what was aborted" in ended.text
+    assert "no entry, so read_committed consumers receive the aborted data" in ended.text
     hidden = forge(tmp_path / "hidden", "D 1 0 0-0 @0-0 T; M 1 0 C 1 @1", txnindex={0: [(1, 0, 1, 2)]})
     ended = explain("--fail-on", "critical", "--offset", 0, hidden)
     assert ended.code == 1
-    assert "wrongly: it hides what was committed" in ended.text
+    assert "wrong, it hides committed data" in ended.text
 
 
 @pytest.mark.parametrize("subject", ["offset", "producer_id"])
@@ -276,7 +274,7 @@ def test_a_replica_that_cannot_be_read_does_not_hide_the_others(subject: str, tm
 @pytest.mark.parametrize(
     "words", [("--offset", 1), ("--producer-id", 1), ("--transactional-id", "a")], ids=["offset", "producer", "id"]
 )
-def test_where_nothing_can_be_read_the_words_are_not_to_blame(words: tuple[object, ...], tmp_path: Path) -> None:
+def test_unreadable_input_is_not_a_usage_error(words: tuple[object, ...], tmp_path: Path) -> None:
     log = file_of(forge(tmp_path, "D 1 0 0-1 @0-1 N", topic="__transaction_state"))
     log.unlink()
     os.mkfifo(log)
@@ -288,32 +286,35 @@ def test_where_nothing_can_be_read_the_words_are_not_to_blame(words: tuple[objec
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--offset", 1], "nothing to look at"),
+        (["--offset", 1], "there is no input; name partition folders or log directories"),
         ([BROKER], "say what to explain: one of --offset N, --producer-id N and --transactional-id ID"),
         (["--offset", 1, "--producer-id", 1, BROKER], "say what to explain"),
         (["--producer-id", 1, "--at", 1, BROKER], "--at is for --offset"),
         (["--transactional-id", "a", "--topic", "t", BROKER], "leave out --topic and --partition"),
         (["--offset", 1, BROKER], "choose one with --topic and --partition: __cluster_metadata-0, "),
-        (["--offset", 1, "--topic", "nope", BROKER], "no such partition is under the paths, where there are "),
-        (["--producer-id", 4711, BROKER / "open-0"], "nothing of producer 4711 is in open-0"),
-        (["--transactional-id", "nope", BROKER], "no record of the id 'nope' is in __transaction_state-0"),
+        (
+            ["--offset", 1, "--topic", "nope", BROKER],
+            "no such partition is under the paths; name one of __cluster_metadata-0, ",
+        ),
+        (["--producer-id", 4711, BROKER / "open-0"], "producer 4711 does not appear in open-0; name other partitions"),
+        (["--transactional-id", "nope", BROKER], "there is no record of the id 'nope' in __transaction_state-0"),
         (["--transactional-id", "nope", BROKER / "open-0"], "its coordinator's log is __transaction_state-4"),
-        (["--offset", 1, "--format", "xml", BROKER / "open-0"], "--format 'xml' is none of"),
+        (["--offset", 1, "--format", "xml", BROKER / "open-0"], "--format 'xml' is not one of"),
     ],
     ids=["no-path", "nothing", "two", "at", "id-topic", "which", "no-topic", "producer", "id", "coordinator", "format"],
 )
-def test_words_that_make_no_sense_are_answered_with_a_sentence(words: list[object], says: str) -> None:
+def test_a_usage_error_is_one_sentence(words: list[object], says: str) -> None:
     assert says in sentence(run("explain", "--quiet", *words))
 
 
-def test_the_manual_lists_every_fate_every_verdict_and_every_table() -> None:
+def test_the_manual_lists_every_status_every_outcome_and_every_table() -> None:
     manual = (ROOT / "docs" / "explain.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `([a-z-]+)` \| [^|]+ \|(?: [^|]+ \|)?$", manual.partition("## Options")[0], re.MULTILINE)
-    assert sorted(listed) == sorted([*map(str, Fate), *WORDS.values(), UNDECIDED])
+    assert sorted(listed) == sorted([*map(str, RecordStatus), *MARKER_VERDICTS.values(), UNDECIDED])
     assert documented.explain_tables() in manual, "run make docs"
 
 
-def test_a_subject_is_one_thing() -> None:
+def test_a_subject_is_exactly_one() -> None:
     with pytest.raises(UsageError):
         kforensics.explain(BROKER)
     assert [

@@ -1,4 +1,4 @@
-"""The filters of ``kforensics dump``, against what live brokers said, and against dumps without a filter."""
+"""The filters of ``kforensics dump``, compared with live consumers and with dumps without a filter."""
 
 import json
 import os
@@ -41,13 +41,13 @@ def records(place: Place, *words: object) -> list[dict[str, Any]]:
 
 
 def truth(place: Place) -> list[dict[str, Any]]:
-    """Return what the live broker's consumer saw."""
+    """Return the records that a live consumer received."""
     found: list[dict[str, Any]] = TRUTH[place]["read_uncommitted"]
     return found
 
 
 @partitions
-def test_without_a_filter_all_that_a_live_consumer_saw(place: Place) -> None:
+def test_without_a_filter_all_records_of_a_live_consumer_are_dumped(place: Place) -> None:
     assert records(place) == truth(place)
 
 
@@ -76,7 +76,7 @@ def test_times_are_half_open_in_ms_and_iso(place: Place) -> None:
 
 
 @partitions
-def test_keys_are_searched(place: Place) -> None:
+def test_keys_are_matched(place: Place) -> None:
     seen = [each for each in truth(place) if each["key"] and bytes.fromhex(each["key"]).decode("utf-8", "replace")]
     found = [each for each in seen if "1" in bytes.fromhex(each["key"]).decode("utf-8", "replace")]
     assert records(place, "--key", "1") == found
@@ -113,7 +113,7 @@ def test_filters_of_batches(words: list[str], keeps: Callable[[dict[str, Any]], 
     assert dump(*words, partition).text.count("baseOffset") == len(kept)
 
 
-def test_a_batch_line_stands_before_wanted_records_only() -> None:
+def test_a_batch_line_precedes_selected_records_only() -> None:
     lines = dump("--print-data-log", "--key", "^left 3-1$", TRANSACTIONS / "interleaved-0").lines
     assert [line.split()[0] for line in lines] == ["Dumping", "Log", *["baseOffset:", "|"] * 4]
 
@@ -126,7 +126,7 @@ def test_files_without_batches_are_left_out_by_a_filter() -> None:
     rows = dump("--producer-id", 2, "--format", "ndjson", TRANSACTIONS / "interleaved-0").objects
     assert {row["table"] for row in rows} == {"batches"}
     only = TRANSACTIONS / "interleaved-0" / "leader-epoch-checkpoint"
-    assert "none of these files holds any; leave the filters out" in sentence(dump("--producer-id", 2, only))
+    assert "none of these files has any; leave out the filters" in sentence(dump("--producer-id", 2, only))
 
 
 @pytest.fixture
@@ -179,8 +179,8 @@ def test_an_index_that_is_missing_or_locked_changes_no_row(indexed: Path) -> Non
     assert dump(*words, indexed / "00000000000000000056.log").objects == rows
 
 
-def test_damage_before_the_range_is_passed_over_and_damage_in_it_is_said(indexed: Path) -> None:
-    """With a sound index only the bytes from the range on are read."""
+def test_damage_is_reported_inside_the_range_only(indexed: Path) -> None:
+    """With a valid index only the bytes from the start of the range are read."""
     path = indexed / "00000000000000000000.log"
     data = bytearray(path.read_bytes())
     data[150:155] = b"\xff" * 5
@@ -200,13 +200,13 @@ def test_one_flipped_offset_does_not_end_the_range(tmp_path: Path) -> None:
     assert [row["offset"] for row in rows] == [6, 7, 8]
 
 
-def test_filters_go_on_behind_damage() -> None:
+def test_filters_continue_after_damage() -> None:
     ended = dump("--format", "ndjson", "--records", "--offset", "10:13", DAMAGED / "batches" / "noise-between-0")
     assert [row["offset"] for row in ended.rows("records")] == [10, 11, 12]
     assert [row["reason"] for row in ended.rows("damage")] == ["length"]
 
 
-def test_keys_that_are_no_text_are_searched_too_and_null_keys_never_match(tmp_path: Path) -> None:
+def test_binary_keys_are_matched_and_null_keys_never_match(tmp_path: Path) -> None:
     path = tmp_path / "t-0" / "00000000000000000000.log"
     path.parent.mkdir()
     path.write_bytes(

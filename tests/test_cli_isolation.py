@@ -27,15 +27,15 @@ TRANSACTIONS = SAMPLES / "transactions-v2" / "broker-1"
 SEGMENTS = TRANSACTIONS / "segments-0"
 DELETED_INTO = SAMPLES / "deletion" / "broker-1" / "delete-records-transactional-0"
 PLAIN = SAMPLES / "deletion" / "broker-1" / "retention-size-0"
-# Written to, and cleaned, after the live consumer had read them.
+# Topics that were written to and compacted after the live consumer had read them.
 WRITTEN_SINCE = ("crash-while-cleaning", "crash-while-swapping")
-# A broker that had forgotten an open transaction showed its consumers what nobody had decided.
+# A broker that had lost an open transaction delivered its undecided records.
 FORGOT = "state-lost-after-stop/broker-1/open-0"
-# Its head is gone, and no snapshot tells what was open.
+# The log start is missing, and no snapshot has the open transactions.
 UNTOLD = "ghosts/broker-1/restarted-open-in-nothing-0"
-# Partitions and records that are compared at least.
+# Minimum numbers of partitions and records to compare.
 LEAST = (205, 3390)
-LEFT_OUT = "no consumer is served from"
+LEFT_OUT = "that no broker serves"
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ PARTITIONS = tuple(_partitions())
 
 
 def records(*words: object) -> list[dict[str, Any]]:
-    """Return the rows of records that a dump gives."""
+    """Return the record rows of a dump."""
     return dump("--format", "ndjson", "--records", *words).rows("records")
 
 
@@ -110,7 +110,7 @@ def test_records_are_those_that_a_live_consumer_received(capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("scenario", WRITTEN_SINCE)
-def test_what_was_written_and_cleaned_since_changes_nothing_of_the_rest(scenario: str) -> None:
+def test_later_writes_and_compaction_do_not_change_the_other_records(scenario: str) -> None:
     (path,) = (SAMPLES / scenario).glob("truth.json")
     truth = json.loads(path.read_bytes())["topics"]["cleaning"]["0"]
     rows = as_received(records(*HEX, *COMMITTED, SAMPLES / scenario / "broker-1" / "cleaning-0"))
@@ -124,7 +124,7 @@ def test_aborted_records_are_those_that_only_read_uncommitted_consumers_received
     for one in PARTITIONS:
         committed = offsets(one.received("read_committed"))
         found = as_received(records(*HEX, "--aborted", one.folder))
-        # Behind the last stable offset a transaction may have been aborted, and below the log start nobody looked.
+        # After the last stable offset a transaction may have been aborted; no consumer read below the log start.
         stable, first = one.truth["latest_read_committed"], one.truth["earliest"]
         hidden = [row for row in one.received("read_uncommitted") if row["offset"] not in committed]
         assert [row for row in found if first <= row["offset"] < stable] == [
@@ -135,14 +135,14 @@ def test_aborted_records_are_those_that_only_read_uncommitted_consumers_received
     assert compared >= 258
 
 
-def test_by_default_everything_is_there() -> None:
+def test_by_default_all_records_are_dumped() -> None:
     words = ("--format", "ndjson", "--records", SEGMENTS)
     assert dump("--isolation", "read_uncommitted", *words) == dump(*words)
     assert len(records(SEGMENTS)) > len(records(*COMMITTED, SEGMENTS)) + len(records("--aborted", SEGMENTS))
 
 
 @pytest.mark.parametrize("words", [COMMITTED, ("--aborted",)], ids=lambda words: words[0])
-def test_every_format_gives_the_same_records(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_every_format_has_the_same_records(words: tuple[str, ...], tmp_path: Path) -> None:
     folder = TRANSACTIONS / "interleaved-0"
     expected = offsets(records(*words, folder))
     assert expected
@@ -163,7 +163,7 @@ def test_every_format_gives_the_same_records(words: tuple[str, ...], tmp_path: P
 
 
 @pytest.mark.parametrize("choice", ["always", "never"])
-def test_kernels_do_not_change_what_is_wanted(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_do_not_change_the_selection(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KFORENSICS_KERNELS", choice)
     for words in (COMMITTED, ("--aborted",)):
         expected = offsets(records(*words, SEGMENTS))
@@ -184,7 +184,7 @@ def test_batches_are_those_of_the_records(words: tuple[str, ...], folder: Path) 
     assert dump("--print-data-log", *words, folder).text.count("baseOffset") == len(rows)
 
 
-def test_batches_without_a_record_are_received_by_nobody() -> None:
+def test_batches_without_records_are_not_selected() -> None:
     """The cleaner leaves such batches."""
     folder = SAMPLES / "compaction" / "broker-1" / "emptied-0"
     rows = dump("--format", "ndjson", "--batches", folder).rows("batches")
@@ -193,7 +193,7 @@ def test_batches_without_a_record_are_received_by_nobody() -> None:
     assert kept == [row for row in rows if row["count"] and not row["is_control"]]
 
 
-def test_filters_and_limits_choose_among_what_is_received() -> None:
+def test_filters_and_limits_apply_to_the_received_records() -> None:
     rows = records(*COMMITTED, SEGMENTS)
     for filters, kept in (
         (("--offset", "9:40"), [row for row in rows if 9 <= row["offset"] < 40]),
@@ -209,7 +209,7 @@ def test_filters_and_limits_choose_among_what_is_received() -> None:
     assert len([line for line in text if line.startswith("| offset")]) == 3
 
 
-def test_payloads_are_formatted_and_redacted_all_the_same(tmp_path: Path) -> None:
+def test_payloads_are_formatted_and_redacted(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     redaction = ("--redact", "--redact-key-file", tmp_path / "secret")
     rows = records(*redaction, *COMMITTED, SEGMENTS)
@@ -224,8 +224,8 @@ def _on(folder: Path, *words: object, **options: Any) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr.decode())
 
 
-def test_a_segment_is_judged_by_all_of_its_partition_however_it_is_named() -> None:
-    """A transaction runs through the first four segments of this log."""
+def test_a_segment_is_filtered_by_the_transactions_of_its_whole_partition() -> None:
+    """A transaction spans the first four segments of this log."""
     common = ("--format", "ndjson", "--records", *COMMITTED)
     rows = dump(*common, SEGMENTS).objects
     for path in sorted(SEGMENTS.glob("*.log")):
@@ -243,7 +243,7 @@ def test_a_segment_is_judged_by_all_of_its_partition_however_it_is_named() -> No
         assert (offsets(ended.objects), ended.err) == (expected, ""), named
 
 
-def test_files_of_several_partitions_are_each_judged_by_their_own() -> None:
+def test_files_of_several_partitions_are_filtered_by_their_own_transactions() -> None:
     """In any order; the producer ids are the same in all of them."""
     first, second = SEGMENTS, SAMPLES / "transactions-v1" / "broker-1" / "open-0"
     files = [*first.glob("*.log"), *second.glob("*.log")]
@@ -260,16 +260,16 @@ def _copy(source: Path, folder: Path) -> Path:
 @pytest.mark.parametrize(
     "name", ["00000000000000000016.log", "evidence.bin", "evidence.log", "x/00000000000000000016.log"]
 )
-def test_a_stray_file_is_judged_by_itself_and_that_is_said(name: str, tmp_path: Path) -> None:
-    """Here the first transaction of producer 5 has no marker, so that nothing behind its first record can be read."""
+def test_a_stray_file_is_filtered_by_itself_and_that_is_reported(name: str, tmp_path: Path) -> None:
+    """Here the first transaction of producer 5 has no marker, so the records after its first one are hidden."""
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     shutil.copy(SEGMENTS / "00000000000000000016.log", path)
     ended = dump("--format", "ndjson", "--records", *COMMITTED, path)
     assert ended.objects == []
     assert [line.partition(": ")[2] for line in ended.err.splitlines()] == [
-        "judged by itself alone, for no other segment of its log is known",
-        "the head is missing, and no snapshot stands for it; last stable offset 16 is an upper bound",
+        "evaluated on its own, because no other segment of its log is known",
+        "log start missing and no producer snapshot; last stable offset 16 is an upper bound",
     ]
     assert (ended.err.count(f"{path}: "), ended.code) == (2, 0)
     assert offsets(records("--aborted", path)) == [22]
@@ -282,19 +282,19 @@ def test_a_folder_of_segments_is_a_partition_whatever_its_name(tmp_path: Path) -
     assert ended.err == ""
 
 
-def test_without_a_head_the_snapshot_at_the_first_segment_stands_for_it(tmp_path: Path) -> None:
-    """It knows of the transaction of producer 5 which is open from offset 0 on."""
+def test_the_snapshot_at_the_first_segment_replaces_a_missing_log_start(tmp_path: Path) -> None:
+    """The snapshot has the transaction of producer 5, which is open from offset 0."""
     folder = _copy(SEGMENTS, tmp_path)
     for offset in (0, 8):
         (folder / f"{offset:020}.log").unlink()
     expected = [offset for offset in offsets(records(*COMMITTED, SEGMENTS)) if offset >= 16]
     ended = dump("--format", "ndjson", "--records", *COMMITTED, folder)
     assert (offsets(ended.objects), ended.err) == (expected, "")
-    # Without the marker it is still open, and the last stable offset stands before all that is left.
+    # Without the marker it stays open, and the last stable offset is below all remaining records.
     for offset in (24, 33, 41, 49, 57):
         (folder / f"{offset:020}.log").unlink()
     assert records(*COMMITTED, folder) == []
-    # Producer 5 writes in what is left too; a log that begins behind that does not tell that it holds back the rest.
+    # Producer 5 writes to the remaining log, too. A log that starts later does not show that it blocks the rest.
     tail = forge.plain(16) + forge.plain(19)
     (folder / "00000000000000000016.log").write_bytes(tail)
     ended = dump("--format", "ndjson", "--records", *COMMITTED, folder)
@@ -303,12 +303,12 @@ def test_without_a_head_the_snapshot_at_the_first_segment_stands_for_it(tmp_path
     ended = dump("--format", "ndjson", "--records", *COMMITTED, folder)
     assert offsets(ended.objects) == [16, 17, 18, 19, 20, 21]
     assert ended.err == (
-        f"{folder}: the head is missing, and no snapshot stands for it; last stable offset 22 is an upper bound\n"
+        f"{folder}: log start missing and no producer snapshot; last stable offset 22 is an upper bound\n"
     )
 
 
 @pytest.mark.parametrize("spoilt", ["crc", "fifo", "before"])
-def test_a_snapshot_that_no_broker_would_load_does_not_stand_for_the_head(spoilt: str, tmp_path: Path) -> None:
+def test_a_snapshot_that_no_broker_loads_does_not_replace_the_log_start(spoilt: str, tmp_path: Path) -> None:
     folder = tmp_path / "t-0"
     folder.mkdir()
     (folder / "00000000000000000016.log").write_bytes(forge.plain(16))
@@ -325,8 +325,8 @@ def test_a_snapshot_that_no_broker_would_load_does_not_stand_for_the_head(spoilt
     assert "upper bound" in ended.err
 
 
-def test_a_snapshot_with_the_rest_of_an_older_one_behind_it_stands_for_the_head(tmp_path: Path) -> None:
-    """A broker writes over a file of the same name without cutting it off."""
+def test_a_snapshot_followed_by_the_rest_of_an_older_one_replaces_the_log_start(tmp_path: Path) -> None:
+    """A broker overwrites a file of the same name without truncating it."""
     folder = tmp_path / "t-0"
     folder.mkdir()
     (folder / "00000000000000000016.log").write_bytes(forge.plain(16))
@@ -336,8 +336,8 @@ def test_a_snapshot_with_the_rest_of_an_older_one_behind_it_stands_for_the_head(
     assert (ended.objects, ended.err) == ([], "")
 
 
-def test_a_snapshot_inside_what_was_cleaned_away_stands_for_the_head(tmp_path: Path) -> None:
-    """Of the first segment the cleaner may have taken the first batches."""
+def test_a_snapshot_inside_the_compacted_offsets_replaces_the_log_start(tmp_path: Path) -> None:
+    """The cleaner may have removed the first batches of the first segment."""
     folder = tmp_path / "t-0"
     folder.mkdir()
     (folder / "00000000000000000010.log").write_bytes(forge.plain(20))
@@ -346,17 +346,19 @@ def test_a_snapshot_inside_what_was_cleaned_away_stands_for_the_head(tmp_path: P
     assert (ended.objects, ended.err) == ([], "")
 
 
-def test_what_a_broker_does_not_serve_is_left_out_unless_it_is_named() -> None:
+def test_files_that_no_broker_serves_are_left_out_unless_they_are_named() -> None:
     ended = dump("--format", "ndjson", "--records", *COMMITTED, PLAIN)
     assert offsets(ended.objects) == list(range(6, 24))
-    assert ended.err.startswith("left out: a file no consumer is served from")
+    assert ended.err.startswith(
+        "left out: a file that no broker serves (.deleted, .cleaned, .swap); name a file to read it"
+    )
     ended = dump("--format", "ndjson", "--records", *COMMITTED, PLAIN, PLAIN / "00000000000000000000.log.deleted")
     assert offsets(ended.objects) == list(range(24))
     assert LEFT_OUT not in ended.err
-    assert "00000000000000000000.log.deleted: judged by itself alone" in ended.err
+    assert "00000000000000000000.log.deleted: evaluated on its own" in ended.err
 
 
-def test_a_folder_marked_for_deletion_is_judged_without_the_checkpoint_of_its_successor(tmp_path: Path) -> None:
+def test_a_folder_marked_for_deletion_does_not_use_the_checkpoint_of_its_successor(tmp_path: Path) -> None:
     (source,) = (SAMPLES / "deletion" / "broker-1").glob("topic-recreated-0.*-delete")
     _copy(source, tmp_path)
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\n")
@@ -364,7 +366,7 @@ def test_a_folder_marked_for_deletion_is_judged_without_the_checkpoint_of_its_su
     assert offsets(records(*COMMITTED, tmp_path)) == list(range(24))
 
 
-def test_the_log_starts_where_the_checkpoint_says(tmp_path: Path) -> None:
+def test_the_log_starts_at_the_offset_of_the_checkpoint(tmp_path: Path) -> None:
     folder = _copy(PLAIN, tmp_path)
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\n")
     checkpoint = tmp_path / "log-start-offset-checkpoint"
@@ -374,13 +376,13 @@ def test_the_log_starts_where_the_checkpoint_says(tmp_path: Path) -> None:
     checkpoint.write_text("0\nmany\n")
     ended = dump("--format", "ndjson", "--records", *COMMITTED, folder)
     assert offsets(ended.objects) == list(range(6, 24))
-    assert "log-start-offset-checkpoint is left out: " in ended.err
+    assert "log-start-offset-checkpoint is ignored: " in ended.err
     checkpoint.unlink()
     os.mkfifo(checkpoint)
-    assert "log-start-offset-checkpoint is left out: cannot read" in dump(*COMMITTED, folder).err
+    assert "log-start-offset-checkpoint is ignored: cannot read" in dump(*COMMITTED, folder).err
 
 
-def test_what_cannot_be_read_may_hold_markers_and_that_is_said(tmp_path: Path) -> None:
+def test_unreadable_bytes_may_contain_markers_and_that_is_reported(tmp_path: Path) -> None:
     folder = _copy(SEGMENTS, tmp_path)
     path = folder / "00000000000000000024.log"
     content = path.read_bytes()
@@ -406,7 +408,7 @@ def test_a_marker_in_a_batch_that_cannot_be_decompressed_is_missing(tmp_path: Pa
     assert ended.err == f"{folder}: a range of {path.name} cannot be read; markers may be missing\n"
 
 
-def test_zeros_behind_a_segment_hold_no_markers(tmp_path: Path) -> None:
+def test_zeros_after_a_segment_contain_no_markers(tmp_path: Path) -> None:
     folder = tmp_path / "t-0"
     folder.mkdir()
     (folder / "00000000000000000000.log").write_bytes(forge.plain(0) + bytes(100))
@@ -416,8 +418,8 @@ def test_zeros_behind_a_segment_hold_no_markers(tmp_path: Path) -> None:
     assert "markers may be missing" in dump("--quiet", *COMMITTED, folder).err
 
 
-def test_a_batch_with_no_record_behind_the_log_start_has_no_line(tmp_path: Path) -> None:
-    """The cleaner has taken the last records of the batch, and DeleteRecords the first."""
+def test_a_batch_without_records_after_the_log_start_has_no_line(tmp_path: Path) -> None:
+    """The cleaner removed the last records of the batch, and DeleteRecords the first."""
     folder = tmp_path / "t-0"
     folder.mkdir()
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\n")
@@ -429,13 +431,13 @@ def test_a_batch_with_no_record_behind_the_log_start_has_no_line(tmp_path: Path)
     assert len([line for line in lines if line.startswith("| offset")]) == 3
 
 
-def test_a_torn_tail_and_zeros_hold_no_markers() -> None:
+def test_a_torn_tail_and_zeros_contain_no_markers() -> None:
     for name in ("torn-0", "preallocated-0"):
         ended = dump("--quiet", *COMMITTED, SAMPLES / "crash-before-recovery" / "broker-1" / name)
         assert (ended.err, ended.code) == ("", 0), name
 
 
-def test_logs_of_kraft_have_no_markers_and_their_snapshots_are_judged_by_themselves() -> None:
+def test_kraft_logs_have_no_markers_and_their_snapshots_are_filtered_by_themselves() -> None:
     folder = SAMPLES / "cluster-metadata" / "broker-1" / "__cluster_metadata-0"
     for path in (folder / "00000000000000000090.log", folder / "00000000000000000105-0000000002.checkpoint"):
         ended = dump("--format", "ndjson", "--records", *COMMITTED, path)
@@ -443,28 +445,28 @@ def test_logs_of_kraft_have_no_markers_and_their_snapshots_are_judged_by_themsel
         assert ended.err == ""
 
 
-def test_what_makes_no_sense_is_a_sentence() -> None:
+def test_a_usage_error_is_one_sentence() -> None:
     assert sentence(dump("--isolation", "serializable", SEGMENTS)) == (
-        "kforensics: --isolation 'serializable' is none of read_uncommitted, read_committed"
+        "kforensics: --isolation 'serializable' is not one of read_uncommitted, read_committed"
     )
     assert sentence(dump("--aborted", *COMMITTED, SEGMENTS)) == (
-        "kforensics: --aborted shows what --isolation read_committed hides; leave one of them out"
+        "kforensics: --aborted shows the records that --isolation read_committed hides; leave out one of the two"
     )
     assert dump("--aborted", "--isolation", "READ_UNCOMMITTED", SEGMENTS).code == 0
     for words in (COMMITTED, ("--aborted",)):
         assert f"leave out {words[0]}" in sentence(dump("--style", "4.3", *words, SEGMENTS))
         index = SEGMENTS / "00000000000000000000.txnindex"
-        assert "none of these files holds any" in sentence(dump(*words, index))
-    with pytest.raises(UsageError, match="--isolation 'dirty' is none of"):
+        assert "none of these files has any; leave out the filters" in sentence(dump(*words, index))
+    with pytest.raises(UsageError, match="--isolation 'dirty' is not one of"):
         kforensics.dump(SEGMENTS, isolation="dirty")
-    with pytest.raises(UsageError, match="leave one of them out"):
+    with pytest.raises(UsageError, match="leave out one of the two"):
         kforensics.dump(SEGMENTS, isolation="read_committed", aborted=True)
 
 
 @pytest.mark.parametrize(
     ("words", "options"), [(COMMITTED, {"isolation": "read_committed"}), (("--aborted",), {"aborted": True})], ids=str
 )
-def test_the_twin_in_the_library_gives_the_same(words: tuple[str, ...], options: Any) -> None:
+def test_the_python_function_returns_the_same(words: tuple[str, ...], options: Any) -> None:
     for folder in (SEGMENTS, DELETED_INTO, PLAIN):
         found = kforensics.dump(folder, **options)
         assert found.records["offset"].to_pylist() == offsets(records(*words, folder))
@@ -475,14 +477,14 @@ def test_the_twin_in_the_library_gives_the_same(words: tuple[str, ...], options:
         assert kforensics.dump(PLAIN, **options).table(name).equals(kforensics.dump(PLAIN).table(name)), name
 
 
-def test_the_twin_keeps_its_notes(tmp_path: Path) -> None:
+def test_the_python_function_keeps_notes(tmp_path: Path) -> None:
     shutil.copy(SEGMENTS / "00000000000000000016.log", tmp_path)
     found = kforensics.dump(tmp_path, isolation="read_committed")
     assert found.notes == []
     assert (found.records.num_rows, found.batches.num_rows) == (0, 0)
     assert [note.partition(": ")[2].split(",")[0] for note in found.notes] == [
-        "judged by itself alone",
-        "the head is missing",
+        "evaluated on its own",
+        "log start missing and no producer snapshot; last stable offset 16 is an upper bound",
     ]
 
 
@@ -502,14 +504,14 @@ def test_a_pipe_that_closes_ends_quietly(words: list[str], tmp_path: Path) -> No
         assert running.wait(60) == 0
 
 
-def test_help_names_both() -> None:
+def test_help_has_both_options() -> None:
     text = " ".join(_on(ROOT, "--help", env={**os.environ, "COLUMNS": "200"}).text.split())
     assert "--isolation" in text
-    assert "read_committed: what such a consumer receives" in text
+    assert "read_committed for what such a consumer receives" in text
     assert "--aborted" in text
 
 
-def test_damage_is_told_of_with_either(tmp_path: Path) -> None:
+def test_damage_is_reported_with_either_option(tmp_path: Path) -> None:
     folder = tmp_path / "t-0"
     folder.mkdir()
     path = folder / "00000000000000000000.log"

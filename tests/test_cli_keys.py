@@ -1,4 +1,4 @@
-"""``keys``: what it says of topics, in every format, and how it ends."""
+"""``keys``: results of topics in every format, and exit codes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import kforensics
-from kforensics.analyses.keys import KeysQuestion, judged_topics
+from kforensics.analyses.keys import KeysQuestion, evaluate_topic_keys
 from kforensics.analyses.partitions import investigate
+from kforensics.cli.common_options import ExitStatus
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.key_tables import KEY_RESULTS
 from tests.command import SAMPLES, Ended, run, sentence
@@ -23,35 +24,32 @@ def _keys(*words: object) -> Ended:
     return run("keys", "--quiet", *words)
 
 
-def test_a_topic_that_grew_is_told_with_its_keys_and_its_producers() -> None:
+def test_a_topic_that_grew_is_shown_with_its_keys_and_producers() -> None:
     ended = run("keys", "--as-of", "2026-11-22T00:00", "--topic", "keyed", GROWTH)
     assert (ended.code, ended.err) == (0, "")
     assert ended.lines[:2] == [
-        (
-            "keyed: 4 partitions (as the cluster's metadata has it), 2 before; 102 records, 6 of them without a key;"
-            " 24 keys"
-        ),
-        "  the default partitioner has placed its keys: all of them lie right",
+        "keyed: 4 partitions (from the cluster metadata), 2 before; 102 records, 6 without a key; 24 keys",
+        "  100.0 % of keys match murmur2 (37.4 % expected by chance): default partitioner",
     ]
-    assert "  9 keys lie in two partitions since the topic grew" in ended.lines
+    assert "  9 keys in two partitions: the topic grew" in ended.lines
     assert sum("partition-growth: keyed grew from 2 to 4 partitions" in line for line in ended.lines) == 1
     assert sum("  keyed  " in line for line in ended.lines) == 2
 
 
-def test_a_tombstone_that_misses_ends_the_command_with_1_and_a_remedy() -> None:
+def test_a_tombstone_in_the_wrong_partition_has_exit_code_1_and_a_remedy() -> None:
     ended = _keys("--topic", "compacted", GROWTH)
     assert ended.code == 1
     assert "  error    tombstone-wrong-partition: Tombstones of 3 keys" in ended.text
-    assert "do: Write a tombstone for each of these keys into the partition of the value" in ended.text
+    assert "do: Write a tombstone for each of these keys to the partition of the value" in ended.text
     assert _keys("--topic", "compacted", "--fail-on", "critical", GROWTH).code == 0
 
 
-def test_all_topics_but_those_of_brokers_are_told() -> None:
+def test_all_topics_except_internal_ones_are_shown() -> None:
     told = [line.split(":")[0] for line in _keys(GROWTH).lines if "; " in line and " partitions (" in line]
     assert told == sorted(truth()["sent"])
 
 
-def test_rows_of_partitions_are_what_the_clients_were_told() -> None:
+def test_rows_of_partitions_match_the_sent_records() -> None:
     rows = _keys("--topic", "keyed", "--format", "ndjson", GROWTH).rows("key_partitions")
     sent = [row for row in truth()["sent"]["keyed"] if row["key"] is not None]
     for row in rows:
@@ -61,14 +59,14 @@ def test_rows_of_partitions_are_what_the_clients_were_told() -> None:
         (4, "2", "metadata")
     }
     assert {row["partitioner"] for row in rows} == {"default"}
-    # Each key was sent to the partition of both counts, and lies in two where these are two.
+    # Each key was sent to its partition under both counts, and is in two partitions if these differ.
     apart = [key for key in {one["key"] for one in sent} if home(key.encode(), 2) != home(key.encode(), 4)]
     for row in rows:
         here = [key for key in apart if row["partition"] in {home(key.encode(), 2), home(key.encode(), 4)}]
         assert row["keys_apart"] == len(here)
 
 
-def test_rows_of_keys_are_what_the_clients_were_told() -> None:
+def test_rows_of_keys_match_the_sent_records() -> None:
     rows = _keys("--topic", "keyed", "--list", "keys", "--format", "ndjson", GROWTH).rows("keys_apart")
     sent = truth()["sent"]["keyed"]
     places: dict[str, set[int]] = {}
@@ -85,7 +83,7 @@ def test_rows_of_keys_are_what_the_clients_were_told() -> None:
         assert {row["partition"], row["other_partition"]} == apart[key]
 
 
-def test_who_wrote_a_key_is_said_where_it_was_one() -> None:
+def test_the_producer_of_a_key_is_shown_if_there_is_only_one() -> None:
     rows = _keys("--topic", "grown-twice", "--list", "keys", "--format", "ndjson", GROWTH).rows("keys_apart")
     writers: dict[tuple[str, int], set[str]] = {}
     for one in truth()["sent"]["grown-twice"]:
@@ -96,7 +94,7 @@ def test_who_wrote_a_key_is_said_where_it_was_one() -> None:
 
 
 @pytest.mark.parametrize("listed", TABLE_OF)
-def test_every_list_is_the_table_that_the_library_returns(listed: str, tmp_path: Path) -> None:
+def test_every_list_is_the_table_of_the_python_function(listed: str, tmp_path: Path) -> None:
     out = tmp_path / "rows.parquet"
     words = ("--topic", "late-writer", "--list", listed, "--format", "parquet", "--output", out)
     assert _keys(*words, GROWTH).code == 0
@@ -114,7 +112,7 @@ def test_every_format_has_a_row_for_each_partition(wanted: str) -> None:
     assert ended.text.count(f"{GROWTH}/broker-1/keyed-") == 4
 
 
-def test_without_the_metadata_the_keys_tell() -> None:
+def test_without_metadata_the_partition_count_comes_from_the_keys() -> None:
     folders = sorted((GROWTH / "broker-1").glob("keyed-*"))
     rows = _keys("--format", "ndjson", *folders).rows("key_partitions")
     assert {(row["earlier_counts"], row["count_source"]) for row in rows} == {("2", "partitions")}
@@ -122,10 +120,10 @@ def test_without_the_metadata_the_keys_tell() -> None:
     assert {(row["earlier_counts"], row["count_source"]) for row in given} == {("2", "given")}
 
 
-def test_one_partition_is_enough_to_be_judged_where_the_count_is_given() -> None:
+def test_one_partition_is_enough_if_the_count_is_given() -> None:
     folder = GROWTH / "broker-1" / "by-hand-1"
     (row,) = _keys("--partition-count", 3, "--format", "ndjson", folder).rows("key_partitions")
-    assert (row["partitioner"], row["keys"]) == ("other", topic("by-hand").lying.partitions["keys"][1])
+    assert (row["partitioner"], row["keys"]) == ("other", topic("by-hand").locations.partitions["keys"][1])
 
 
 @pytest.mark.parametrize(
@@ -134,17 +132,17 @@ def test_one_partition_is_enough_to_be_judged_where_the_count_is_given() -> None
         (["--partition-count", 3, "--topic", "keyed", GROWTH], "3 is too low: keyed-3 is here; give at least 4"),
         (["--partition-count", 4, GROWTH], "name one with --topic"),
         (["--topic", "nowhere", GROWTH], "there is no partition of nowhere"),
-        ([GROWTH / "broker-1" / "__cluster_metadata-0"], "but for the topics of brokers themselves"),
-        (["--list", "values", GROWTH], "--list 'values' is none of partitions, keys, producers"),
+        ([GROWTH / "broker-1" / "__cluster_metadata-0"], "except of Kafka's internal topics"),
+        (["--list", "values", GROWTH], "--list 'values' is not one of partitions, keys, producers"),
     ],
     ids=["count-too-low", "count-of-several", "no-such-topic", "internal", "no-such-list"],
 )
-def test_what_makes_no_sense_is_said_in_a_sentence(words: list[object], says: str) -> None:
+def test_a_usage_error_is_one_sentence(words: list[object], says: str) -> None:
     assert says in sentence(_keys(*words))
 
 
 def test_topics_of_one_name_and_two_ids_are_two(tmp_path: Path) -> None:
-    """It was deleted and made again, and one broker has not noticed."""
+    """The topic was deleted and created again, and one broker still has the old one."""
     for broker, topic_id in ((1, "AAAAAAAAAAAAAAAAAAAAAQ"), (2, "AAAAAAAAAAAAAAAAAAAAAg")):
         sent_to(tmp_path / str(broker), at_home(KEYS, 2), 2, node_id=broker)
         for metadata in (tmp_path / str(broker)).glob("t-*/partition.metadata"):
@@ -155,7 +153,7 @@ def test_topics_of_one_name_and_two_ids_are_two(tmp_path: Path) -> None:
     assert sum(line.startswith("t: 2 partitions") for line in _keys(tmp_path).lines) == 1
 
 
-def test_a_partition_that_cannot_be_read_does_not_keep_the_others_from_it(tmp_path: Path) -> None:
+def test_a_partition_that_cannot_be_read_does_not_stop_the_command(tmp_path: Path) -> None:
     folder = sent_to(tmp_path, at_home(KEYS, 3), 3)
     log = folder / "t-1" / "00000000000000000000.log"
     log.unlink()
@@ -167,18 +165,21 @@ def test_a_partition_that_cannot_be_read_does_not_keep_the_others_from_it(tmp_pa
         kforensics.keys(folder)
 
 
-def test_a_partition_that_has_gone_meanwhile_is_said_and_left_out(tmp_path: Path) -> None:
+def test_a_partition_that_is_removed_before_it_is_read_is_reported_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, said = sent_to(tmp_path, at_home(KEYS, 3), 3), list[str]()
     found = investigate([str(folder)], None, said.append, said.append)
     (folder / "t-1" / "00000000000000000000.log").unlink()
-    said.clear()
-    (judged,) = judged_topics(found, KeysQuestion(), said.append)
+    status = ExitStatus()
+    (judged,) = evaluate_topic_keys(found, KeysQuestion(), status.add_unreadable)
     assert [one.number for one in judged.topic.summaries] == [0, 2]
-    (sentence_of_it,) = said
-    assert sentence_of_it.endswith("there is no such file; the other partitions are looked at all the same")
+    (reported,) = capsys.readouterr().err.splitlines()
+    assert reported.endswith("there is no such file; the other partitions are analyzed anyway")
+    assert status.unreadable == 1
 
 
-def test_hostile_keys_cannot_act_on_a_terminal(tmp_path: Path) -> None:
+def test_hostile_keys_cannot_control_a_terminal(tmp_path: Path) -> None:
     hostile = b"\x1b]0;gone\x07<script>"
     ended = _keys(sent_to(tmp_path, [*at_home(KEYS, 3), *(Sent(hostile, number) for number in range(2))], 3))
     assert ended.code == 1
@@ -186,14 +187,14 @@ def test_hostile_keys_cannot_act_on_a_terminal(tmp_path: Path) -> None:
     assert "\\x1b]0;gone\\x07<script>" in ended.text
 
 
-def test_very_many_are_shown_in_part(tmp_path: Path) -> None:
+def test_long_lists_are_cut(tmp_path: Path) -> None:
     sent = [*at_home(KEYS, 2), *at_home(KEYS, 5, at=100), *(Sent(None, 0, 1, number) for number in range(1, 15))]
     ended = _keys(sent_to(tmp_path, sent, 5))
     assert sum(line.startswith("    'customer-") for line in ended.lines) == 10
-    assert any("more; --format with --list keys has them" in line for line in ended.lines)
-    assert any("more producers; --format with --list producers has them" in line for line in ended.lines)
+    assert any("more; list all with --list keys and a --format of rows" in line for line in ended.lines)
+    assert any("more producers; list all with --list producers and a --format of rows" in line for line in ended.lines)
 
 
-def test_the_library_refuses_a_list_that_is_none() -> None:
-    with pytest.raises(UsageError, match="none of partitions, keys, producers"):
+def test_the_python_function_refuses_an_unknown_list() -> None:
+    with pytest.raises(UsageError, match="not one of partitions, keys, producers"):
         kforensics.keys(GROWTH, listed="values")

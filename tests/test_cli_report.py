@@ -1,4 +1,4 @@
-"""``kforensics report``: exit codes, sentences, and the file that is whole or not there."""
+"""``kforensics report``: exit codes, messages, and an output file that is complete or absent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_it_says_the_verdict_and_where_the_report_is(store: Path, tmp_path: Path) -> None:
+def test_the_command_reports_the_verdict_and_the_file(store: Path, tmp_path: Path) -> None:
     output = tmp_path / "report.html"
     ended = run("report", store, "--output", output)
     assert (ended.code, ended.out) == (1, b"")
@@ -33,7 +33,7 @@ def test_it_says_the_verdict_and_where_the_report_is(store: Path, tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_the_twin_writes_the_same_bytes(store: Path, tmp_path: Path) -> None:
+def test_the_python_function_writes_the_same_bytes(store: Path, tmp_path: Path) -> None:
     run("report", "--quiet", store, "--output", tmp_path / "one.html")
     other = kforensics.report(store, tmp_path / "other.html")
     assert other.read_bytes() == (tmp_path / "one.html").read_bytes()
@@ -45,7 +45,7 @@ def test_the_exit_code_is_that_of_the_audit(fail_on: str, code: int, store: Path
     assert (ended.code, ended.err) == (code, "")
 
 
-def test_a_clean_store_is_zero_and_one_that_is_not_whole_is_three(tmp_path: Path) -> None:
+def test_the_exit_code_is_0_for_a_clean_store_and_3_for_an_incomplete_one(tmp_path: Path) -> None:
     forge(tmp_path / "logs", "D 1 0 0-4 @0-4 T; M 1 0 C 3 @5")
     clean, part = tmp_path / "clean", tmp_path / "part"
     words = ("audit", "--quiet", "--as-of", "2023-11-14T22:14")
@@ -57,36 +57,36 @@ def test_a_clean_store_is_zero_and_one_that_is_not_whole_is_three(tmp_path: Path
     assert ended.err.startswith("CLEAN, AND NOT ALL COULD BE READ: ")
 
 
-def test_what_makes_no_sense_is_said_in_one_sentence(store: Path, tmp_path: Path) -> None:
+def test_a_usage_error_of_report_is_one_sentence(store: Path, tmp_path: Path) -> None:
     output = tmp_path / "report.html"
     assert "name the folder that kforensics audit --output has written" in sentence(run("report", "--output", output))
     assert "name one with --output, such as report.html" in sentence(run("report", store))
-    assert "is none of info, warning" in sentence(run("report", "--fail-on", "bad", store, "--output", output))
+    assert "is not one of info, warning" in sentence(run("report", "--fail-on", "bad", store, "--output", output))
     no_store = sentence(run("report", SAMPLES / "deletion", "--output", output))
-    assert "has no manifest.json, so it is no evidence store; kforensics audit --output makes one" in no_store
-    assert "would stand beside the evidence" in sentence(run("report", store, "--output", store / "report.html"))
+    assert "has no manifest.json, so it is not an evidence store; create one with kforensics audit --output" in no_store
+    assert "would be among the evidence" in sentence(run("report", store, "--output", store / "report.html"))
     assert "cannot write" in sentence(run("report", store, "--output", tmp_path / "no" / "folder" / "report.html"))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("manifest", ["no json", "[]", "{}", '"text"', '{"schema": 7, "rows": {}}'])
-def test_a_manifest_that_is_none_is_said(manifest: str, tmp_path: Path) -> None:
+def test_an_invalid_manifest_is_reported(manifest: str, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(manifest, encoding="utf-8")
-    with pytest.raises(UsageError, match="audit again"):
+    with pytest.raises(UsageError, match="run the audit again"):
         kforensics.report(tmp_path, tmp_path.parent / "report.html")
 
 
 def test_a_store_of_another_kind_is_refused(store: Path, tmp_path: Path) -> None:
     said = json.loads((store / "manifest.json").read_text("utf-8"))
     (tmp_path / "manifest.json").write_text(json.dumps({**said, "schema": "kforensics-store/9"}), encoding="utf-8")
-    with pytest.raises(UsageError, match="a store of the kind 'kforensics-store/9', and this version reads"):
+    with pytest.raises(UsageError, match="has schema 'kforensics-store/9', but this version reads"):
         kforensics.report(tmp_path, tmp_path.parent / "report.html")
 
 
-def test_a_store_that_cannot_be_read_is_three(store: Path, tmp_path: Path) -> None:
+def test_the_exit_code_of_an_unreadable_store_is_3(store: Path, tmp_path: Path) -> None:
     ended = run("report", tmp_path / "nothing", "--output", tmp_path / "report.html")
     assert (ended.code, ended.out) == (3, b"")
-    assert "there is nothing of that name" in ended.err
+    assert "no such folder" in ended.err
     with pytest.raises(InputMissingError):
         kforensics.report(tmp_path / "nothing", tmp_path / "report.html")
     broken = tmp_path / "broken"

@@ -1,4 +1,4 @@
-"""What a command loads before it does its work, and how it reads its words without loading more."""
+"""Which modules a command imports, and how it converts its arguments without pydantic."""
 
 import subprocess
 import sys
@@ -7,35 +7,44 @@ from typing import Any
 
 import pytest
 import typer
-from typer.core import TyperArgument, TyperOption
+from typer.core import TyperCommand
+from typer.main import get_command
 
-from kforensics.cli import app
+from kforensics.cli import COMMANDS, app
+from kforensics.cli.command import Command
 from tests.command import CLASSIC
 
-# What a broker host must not pay for, and pydantic, which typer loads to convert a value.
+GROUP: Any = get_command(app).commands  # type: ignore[attr-defined]  # typer names no class for a group
+# Modules that are slow to import; pydantic is what typer converts values with.
 HEAVY = ("llvmlite", "numba", "numpy", "pandas", "pyarrow", "pydantic", "pyspark")
-# What only other outputs, other files or errors need.
+# Modules for other outputs, other files or errors.
 NOT_FOR_LINES = (
     "email",
     "importlib.metadata",
     "json",
-    "kforensics.kafka_dump.decoders.internal",
+    "kforensics.kafka_dump.decoders.framed",
     "kforensics.kafka_dump.index_lines",
     "kforensics.kafka_dump.snapshot_lines",
-    "kforensics.kafka_dump.time_index_lines",
     "kforensics.kafka_dump.topic_rows",
-    "kforensics.kafka_dump.transaction_index_lines",
+    "kforensics.parsers.files.file_systems",
+    "kforensics.parsers.log.resync",
     "kforensics.parsers.messages.codec",
     "kforensics.parsers.messages.registry",
     "kforensics.parsers.tables.state_rows",
     "kforensics.parsers.tables.schemas",
+    "kforensics.render.payloads",
     "kforensics.render.terminal",
-    "kforensics.render.values",
     "kforensics.render.writers",
     "rich",
     "secrets",
 )
-NOT_FOR_BATCHES = ("kforensics.kafka_dump.decoders.classes", "kforensics.parsers.messages")
+NOT_FOR_BATCHES = (
+    "kforensics.kafka_dump.decoders",
+    "kforensics.kafka_dump.file_records",
+    "kforensics.parsers.log.legacy_format",
+    "kforensics.parsers.log.records",
+    "kforensics.parsers.messages",
+)
 SCRIPT = """
 import sys
 from kforensics.cli import main
@@ -47,27 +56,67 @@ finally:
 
 
 def loaded(*words: object) -> set[str]:
-    """Run a command in a process of its own and return the modules it loaded."""
+    """Run a command in its own process and return the imported modules."""
     command = [sys.executable, "-c", SCRIPT, *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout
     return set(done.stderr.split())
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["dump", "--help"]], ids=" ".join)
-def test_help_loads_nothing_of_a_dump(words: list[str]) -> None:
+# The modules of every command, and those of its help.
+ROOT_MODULES = {"kforensics", "kforensics.cli", "kforensics.cli.command", "kforensics.errors"}
+HELP_MODULES = ROOT_MODULES | {"kforensics.cli.help"}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--version"], ROOT_MODULES | {"kforensics.version"}),
+        (["--help"], HELP_MODULES | {f"kforensics.cli.{name}" for name in COMMANDS}),
+        (["dump", "--help"], HELP_MODULES | {"kforensics.cli.dump"}),
+        (["lso", "--help"], HELP_MODULES | {"kforensics.cli.lso"}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_help_loads_no_analysis(words: list[str], expected: set[str]) -> None:
     modules = loaded(*words)
     assert modules.isdisjoint(HEAVY)
-    assert {name for name in modules if name.startswith("kforensics")} == {
-        "kforensics",
-        "kforensics.cli",
-        "kforensics.cli.judging",
-        "kforensics.cli.options",
-        "kforensics.cli.questions",
-        "kforensics.cli.values",
-        "kforensics.errors",
-        "kforensics.version",
-    }
+    assert {name for name in modules if name.startswith("kforensics")} == expected
+
+
+# Modules for other questions, other formats and checks across partitions.
+NOT_FOR_LSO = (
+    "llvmlite",
+    "numba",
+    "pandas",
+    "pyarrow",
+    "pydantic",
+    "pyspark",
+    "kforensics.analyses.audit",
+    "kforensics.analyses.dump",
+    "kforensics.analyses.duplicates",
+    "kforensics.forensics.audit.partition_result",
+    "kforensics.forensics.checks.partition_checks",
+    "kforensics.forensics.coordinators",
+    "kforensics.forensics.duplicates",
+    "kforensics.forensics.keys",
+    "kforensics.kafka_dump",
+    "kforensics.parsers.messages",
+    "kforensics.render.writers",
+    "rich",
+)
+
+
+def test_lso_loads_only_what_it_needs() -> None:
+    modules = loaded("lso", CLASSIC.parent)
+    assert modules.isdisjoint(NOT_FOR_LSO)
+    assert sum(name.startswith("kforensics") for name in modules) <= 130
+
+
+def test_dump_loads_only_what_it_needs() -> None:
+    modules = loaded("dump", CLASSIC.parent)
+    assert modules.isdisjoint(HEAVY)
+    assert sum(name.startswith("kforensics") for name in modules) <= 60
 
 
 @pytest.mark.parametrize(
@@ -80,7 +129,7 @@ def test_help_loads_nothing_of_a_dump(words: list[str]) -> None:
     ],
     ids=" ".join,
 )
-def test_lines_load_what_they_need_only(words: list[str]) -> None:
+def test_lines_load_only_what_they_need(words: list[str]) -> None:
     assert loaded("dump", *words, CLASSIC).isdisjoint((*HEAVY, *NOT_FOR_LINES))
 
 
@@ -105,38 +154,44 @@ WORDS = ("a", "true", "é")
 
 
 @pytest.mark.parametrize("value", [*NUMBERS, *WORDS, None], ids=repr)
-def test_a_value_is_read_as_typer_reads_it(value: str | None) -> None:
-    """Most values do not get as far as typer's own conversion; that must not show."""
-    command: Any = typer.main.get_command(app)
-    with command.commands["dump"].make_context("dump", []) as context:
-        for parameter in context.command.get_params(context):
-            if parameter.name == "help":
-                continue
-            made = TyperOption if isinstance(parameter, TyperOption) else TyperArgument
-            words = value if value is None or made is TyperOption else (value,)
-            expected = _outcome(made, parameter, context, words)
-            assert _outcome(type(parameter), parameter, context, words) == expected, parameter.name
+def test_a_value_is_converted_as_typer_converts_it(value: str | None) -> None:
+    """Most values are converted without typer, and the result must be the same."""
+    tested = set()
+    for command in GROUP.values():
+        for parameter in command.params:
+            if parameter.name not in tested:
+                tested.add(parameter.name)
+                arguments = [] if value is None else _arguments(parameter, value)
+                assert _outcome(command, arguments, Command) == _outcome(command, arguments, TyperCommand), arguments
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o000], ids=["readable", "forbidden"])
-def test_a_path_is_read_as_typer_reads_it(tmp_path: Path, mode: int) -> None:
+def test_a_path_is_converted_as_typer_converts_it(tmp_path: Path, mode: int) -> None:
     file, link = tmp_path / "file", tmp_path / "link"
     file.touch(mode)
     file.chmod(mode)
     link.symlink_to(tmp_path / "nothing")
-    command: Any = typer.main.get_command(app)
-    with command.commands["dump"].make_context("dump", []) as context:
-        (parameter,) = (each for each in context.command.get_params(context) if each.name == "output")
-        for path in (file, link, tmp_path, tmp_path / "no" / "file"):
-            expected = _outcome(TyperOption, parameter, context, str(path))
-            assert _outcome(type(parameter), parameter, context, str(path)) == expected
+    for path in (file, link, tmp_path, tmp_path / "no" / "file"):
+        arguments = ["--output", str(path)]
+        assert _outcome(GROUP["dump"], arguments, Command) == _outcome(GROUP["dump"], arguments, TyperCommand)
 
 
-def _outcome(made: Any, parameter: Any, context: Any, value: object) -> object:
-    """Return what a class of options makes of a value: what it means, or what is wrong with it."""
+def _arguments(parameter: Any, value: str) -> list[str]:
+    """Return the arguments that give a parameter a value."""
+    if parameter.param_type_name == "argument":
+        return ["--", value]
+    if parameter.is_flag:
+        return [*parameter.opts, *parameter.secondary_opts]
+    return [f"{parameter.opts[0]}={value}"]
+
+
+def _outcome(command: Any, arguments: list[str], parser: type[TyperCommand]) -> object:
+    """Return the values of all parameters when a class parses the arguments, or the error message."""
+    context = typer.Context(command)
     try:
-        found = made.process_value(parameter, context, value)
+        parser.parse_args(command, context, [*arguments])
     except typer.BadParameter as error:
         return str(error)
-    # A list of words may come as a tuple; nobody changes it.
-    return list(found) if isinstance(found, list | tuple) else (type(found), found)
+    values = {each.name: context.params.get(each.name, each.default) for each in command.params}
+    # An empty list is the same as None, and a list the same as a tuple.
+    return {name: list(value) or None if isinstance(value, list | tuple) else value for name, value in values.items()}

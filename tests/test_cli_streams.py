@@ -48,7 +48,7 @@ def test_a_pipe_closed_before_the_last_flush_ends_quietly() -> None:
 
 
 def _interrupted(output: Path, large: Path, sign: int) -> tuple[int, bytes]:
-    """Run a dump into a file, interrupt it in mid-write, and return how it ended."""
+    """Run a dump to a file, interrupt it while it writes, and return its exit code and standard error."""
     command = [*COMMAND, "--format", "ndjson", "--records", "--output", str(output), str(large)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         deadline = time.monotonic() + 30
@@ -61,7 +61,7 @@ def _interrupted(output: Path, large: Path, sign: int) -> tuple[int, bytes]:
     return running.returncode, errors
 
 
-def test_ctrl_c_leaves_no_half_written_file_and_ends_with_130(large: Path, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_no_partial_file_and_the_exit_code_is_130(large: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.ndjson"
     output.write_bytes(b"what was there before")
     assert _interrupted(output, large, signal.SIGINT) == (130, b"")
@@ -69,43 +69,41 @@ def test_ctrl_c_leaves_no_half_written_file_and_ends_with_130(large: Path, tmp_p
     assert list(tmp_path.iterdir()) == [output]
 
 
-def test_a_kill_leaves_nothing_under_the_name_of_the_output(large: Path, tmp_path: Path) -> None:
+def test_a_kill_leaves_no_file_with_the_name_of_the_output(large: Path, tmp_path: Path) -> None:
     code, _ = _interrupted(tmp_path / "out.ndjson", large, signal.SIGKILL)
     assert code == -signal.SIGKILL
     assert not (tmp_path / "out.ndjson").exists()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_full_disk_is_a_sentence() -> None:
+def test_a_full_disk_is_one_sentence() -> None:
     with Path("/dev/full").open("wb") as full:
         command = [*COMMAND, str(CLASSIC)]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
-    sentence = (
-        b"kforensics: cannot write standard output: No space left on device; choose another place with --output\n"
-    )
+    sentence = b"kforensics: cannot write standard output: No space left on device; choose another path for --output\n"
     assert (done.returncode, done.stderr) == (2, sentence)
 
 
-def test_a_file_is_written_whole(tmp_path: Path) -> None:
+def test_an_output_file_is_complete(tmp_path: Path) -> None:
     done = _run("--print-data-log", "--output", tmp_path / "out", CLASSIC)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert (tmp_path / "out").read_bytes() == _run("--print-data-log", CLASSIC).stdout
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_nothing_is_written_beside_the_evidence() -> None:
+def test_no_output_is_written_among_the_evidence() -> None:
     folder = CLASSIC.parent
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     done = _run("--output", folder / "out", CLASSIC)
     assert done.returncode == 2
-    assert b"would stand beside the evidence" in done.stderr
+    assert b"would be among the evidence" in done.stderr
     _run(folder)
     _run("--style", "4.3", "--files", folder / "00000000000000000000.timeindex")
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
 
 def _on_a_terminal(*words: object) -> tuple[int, bytes]:
-    """Run a dump whose three streams are a terminal, and return what is seen there."""
+    """Run a dump whose three streams are a terminal, and return its exit code and output."""
     leader, follower = pty.openpty()
     command = [*COMMAND, *map(str, words)]
     with subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower) as running:
@@ -124,7 +122,7 @@ def _on_a_terminal(*words: object) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("words", [[], ["--format", "csv", "--records"], ["--style", "4.3"]], ids=" ".join)
-def test_a_payload_cannot_act_on_the_terminal(words: list[str], tmp_path: Path) -> None:
+def test_a_payload_cannot_control_the_terminal(words: list[str], tmp_path: Path) -> None:
     path = tmp_path / "t-0" / "00000000000000000000.log"
     path.parent.mkdir()
     path.write_bytes(forge.batch(0, [forge.record(0, b"\x1b[2Jkey", "\x9b31mv\rover".encode())]))
@@ -134,24 +132,24 @@ def test_a_payload_cannot_act_on_the_terminal(words: list[str], tmp_path: Path) 
     assert b"\\x1b[2Jkey" in seen
     assert b"\\x9b31mv\\x0dover" in seen
     assert not [acting for acting in (b"\x1b", b"\xc2\x9b", b"\r") if acting in seen]
-    # Into a pipe the bytes go as they are.
+    # A pipe gets the bytes unchanged.
     assert b"\x1b[2Jkey" in _run(*words, *print_contents, path).stdout
 
 
 @pytest.mark.parametrize("wanted", ["parquet", "arrow"])
-def test_bytes_are_not_for_a_terminal(wanted: str) -> None:
+def test_binary_formats_are_refused_on_a_terminal(wanted: str) -> None:
     code, seen = _on_a_terminal("--format", wanted, "--batches", CLASSIC)
     assert code == 2
     assert seen == f"kforensics: {wanted} is not for a terminal; name a file with --output\n".encode()
 
 
-def test_on_a_terminal_damage_stands_where_it_is() -> None:
+def test_on_a_terminal_damage_is_reported_between_the_lines() -> None:
     _, seen = _on_a_terminal(DAMAGED / "batches" / "noise-between-0")
     words = [b"bytes" if b"could not be read" in line else line.split()[0] for line in seen.splitlines()]
     assert words == [b"Dumping", b"Log", *[b"baseOffset:"] * 3, b"bytes", *[b"baseOffset:"] * 2]
 
 
-def test_progress_is_shown_to_nobody_who_does_not_look(large: Path) -> None:
+def test_progress_is_shown_on_a_terminal_only(large: Path) -> None:
     assert _run("--format", "csv", "--batches", "--output", large.parent.parent / "out", large).stderr == b""
 
 
@@ -164,7 +162,7 @@ def test_the_output_is_utf8_wherever_it_runs() -> None:
 
 
 def test_the_evidence_is_opened_for_reading_only(tmp_path: Path) -> None:
-    """What cannot be written can be dumped, and the descriptor says so too."""
+    """A file without write permission can be dumped, and its descriptor is read-only."""
     path = tmp_path / CLASSIC.name
     path.write_bytes(CLASSIC.read_bytes())
     path.chmod(0o444)

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -12,7 +12,8 @@ from typer.main import get_command
 import kforensics
 from kforensics.analyses.dump import TAILS
 from kforensics.cli import app
-from kforensics.forensics.checks.all_checks import EVERY_FAMILY
+from kforensics.forensics.checks.all_checks import ALL_CHECKS
+from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.format import layouts
@@ -133,16 +134,18 @@ def test_every_table_is_in_the_page_on_tables() -> None:
 def test_every_finding_has_its_paragraph_in_the_page_on_findings() -> None:
     page = (DOCS / "findings.md").read_text(encoding="utf-8")
     assert documented.findings() in page, "run make docs"
-    codes = [code for family in EVERY_FAMILY for code in family.CODES]
+    codes = [code for check in ALL_CHECKS for code in check.codes]
     assert len(codes) == len(set(codes))
     assert re.findall(r"^### `([a-z-]+)`$", page, re.MULTILINE) == codes
     assert all(f"| `{severity}` |" in page for severity in Severity)
 
 
-@pytest.mark.parametrize("family", EVERY_FAMILY, ids=lambda family: family.__name__.rpartition(".")[2])
-def test_a_finding_says_how_it_comes_about_and_what_else_it_may_be_and_a_bad_one_what_to_do(family: ModuleType) -> None:
-    codes = family.CODES.values()
-    assert [code.name for code in codes if not (code.why and code.innocent)] == []
+@pytest.mark.parametrize("check", ALL_CHECKS, ids=lambda check: check.name)
+def test_a_finding_says_how_it_comes_about_and_what_else_it_may_be_and_a_bad_one_what_to_do(
+    check: Check[Any, Any],
+) -> None:
+    codes = check.codes.values()
+    assert [code.name for code in codes if not (code.why and code.benign)] == []
     assert [code.name for code in codes if code.severity >= Severity.WARNING and not code.remedy] == []
 
 
@@ -157,7 +160,7 @@ def test_words_that_are_typed_are_set_as_code_in_a_paragraph() -> None:
 
 
 def test_the_manual_of_verify_lists_what_is_compared() -> None:
-    assert documented.families("evidence") in (DOCS / "verify.md").read_text(encoding="utf-8"), "run make docs"
+    assert documented.checks("evidence") in (DOCS / "verify.md").read_text(encoding="utf-8"), "run make docs"
 
 
 def test_the_page_on_damage_lists_every_reason_in_the_code_and_no_other() -> None:

@@ -12,10 +12,10 @@ import pytest
 import kforensics
 from benchmarks.scale import data, usage
 from benchmarks.scale.synthetic import ASKED, Made, summary_rows
-from kforensics.forensics.audit.partition_result import Judgement
+from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.parsers.format.layouts import OFFSET_INDEX_ENTRY
 from kforensics.spark.audit.serialization import values
-from kforensics.spark.audit.split_merging import judged, run_of
+from kforensics.spark.audit.split_merging import large_results, run_of
 
 
 @pytest.mark.parametrize("transactions", [1, 99, 1000])
@@ -53,9 +53,9 @@ def test_made_splits_follow_from_one_another(segments: int, width: int) -> None:
     assert found == [("marker-empty", offset) for offset in range(7)]
 
 
-def _judged(made: Made, width: int) -> list[Judgement]:
+def _judged(made: Made, width: int) -> list[PartitionResult]:
     runs = run_of(values(summary_rows([(0, 0, 0, 0, width)], made)), ASKED)
-    return list(judged(((address.partition, value) for address, value in runs), ASKED))
+    return list(large_results(((address.partition, value) for address, value in runs), ASKED))
 
 
 def test_the_processor_time_of_children_counts_once_they_have_ended() -> None:

@@ -17,13 +17,13 @@ import kforensics
 from benchmarks.scale import synthetic
 from benchmarks.scale.synthetic import ASKED, Counting, Made
 from benchmarks.scale.usage import cpu_seconds, load, peak_bytes, peak_of_others
-from kforensics.analyses.audit import AuditRequest, Stages, audited
+from kforensics.analyses.audit import AuditRequest, Stages, run_audit
 from kforensics.analyses.partitions import investigate
-from kforensics.render.report import Report
-from kforensics.spark.audit.audit_job import audit, put_together
+from kforensics.render.audit_report import AuditReport
+from kforensics.spark.audit.audit_job import audit, merge_answers
 from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned
-from kforensics.spark.audit.serialization import loaded, rows_of, values
-from kforensics.spark.audit.task_sizing import Sharing, shared_out
+from kforensics.spark.audit.serialization import deserialize, rows_of, values
+from kforensics.spark.audit.task_sizing import TaskSizing, plan_tasks
 from kforensics.spark.session import session
 from lab.progress import say
 
@@ -91,12 +91,12 @@ def in_process(given: _Given) -> Iterator[Figures]:
         yield {**figures, "own_peak": peak_bytes(), "partitions": report.partitions, "unread": report.unread_count}
 
 
-def _judged(given: _Given, path: str) -> Report:
+def _judged(given: _Given, path: str) -> AuditReport:
     """Do what the command does: write a store, and keep what its report needs."""
     found = investigate([path], AS_OF_MS, say, say)
-    report = Report(AS_OF_MS)
+    report = AuditReport(AS_OF_MS)
     request = AuditRequest(Path(given.store()), given.cores)
-    for judgement in audited(found, request, lambda _size: None, Stages()):
+    for judgement in run_audit(found, request, lambda _size: None, Stages()):
         report.add(judgement)
     return report
 
@@ -106,17 +106,17 @@ def on_spark(given: _Given) -> Iterator[Figures]:
     start: Figures = {}
     with _session(given) as spark:
         with _taking(start, "start_"):
-            _audited(spark, given, given.warm, is_warming=True)
-            _audited(spark, given, given.warm)
+            _run_audit(spark, given, given.warm, is_warming=True)
+            _run_audit(spark, given, given.warm)
         for path in given.paths:
             figures: Figures = {}
             before = _stages(spark)
             with _taking(figures):
-                figures |= _audited(spark, given, path)
+                figures |= _run_audit(spark, given, path)
             yield {**start, **figures, **_told(spark, before)}
 
 
-def _audited(spark: SparkSession, given: _Given, path: str, *, is_warming: bool = False) -> Figures:
+def _run_audit(spark: SparkSession, given: _Given, path: str, *, is_warming: bool = False) -> Figures:
     figures: Figures = {}
     request = SparkRequest((path,), output=given.store(), as_of_ms=AS_OF_MS)
     # A small log is split all the same, so that every part of the job has run once.
@@ -152,15 +152,15 @@ def merging(given: _Given) -> Iterator[Figures]:
     with _session(given) as spark:
         for made in given.made:
             figures: Figures = {}
-            sharing = Sharing(given.cores, split_size=made.segment_bytes, whole=0)
-            shares = shared_out(synthetic.plan_of(spark, made).sizes, sharing)
+            sharing = TaskSizing(given.cores, split_size=made.segment_bytes, whole=0)
+            shares = plan_tasks(synthetic.plan_of(spark, made).sizes, sharing)
             summaries = synthetic.summaries_of(spark, made, shares.large)
             with _taking(figures, "made_"):
                 ((size, rows),) = summaries.selectExpr("sum(length(payload))", "count(*)").collect()
             before = _stages(spark)
             with _taking(figures):
-                outcomes = put_together([summaries], shares, ASKED, Counting()).toArrow()
-            judged = sum(loaded(answer.outcome) for _, answer in values(rows_of(outcomes.to_batches())))
+                outcomes = merge_answers([summaries], shares, ASKED, Counting()).toArrow()
+            judged = sum(deserialize(answer.outcome) for _, answer in values(rows_of(outcomes.to_batches())))
             yield {**figures, **_told(spark, before), "bytes": size, "rows": rows, "partitions": judged}
 
 
@@ -172,10 +172,10 @@ def planning(given: _Given) -> Iterator[Figures]:
             before = _stages(spark)
             with _taking(figures):
                 plan = synthetic.plan_of(spark, made)
-                sharing = Sharing(given.cores, split_size=made.segment_bytes, whole=0)
+                sharing = TaskSizing(given.cores, split_size=made.segment_bytes, whole=0)
                 found = audit(plan, ASKED, Counting(), sharing)
             plan.frame.unpersist()
-            yield {**figures, **_told(spark, before), "partitions": loaded(found), "sizes": plan.sizes.nbytes}
+            yield {**figures, **_told(spark, before), "partitions": deserialize(found), "sizes": plan.sizes.nbytes}
 
 
 JOBS: Mapping[str, Callable[[_Given], Iterator[Figures]]] = {

@@ -12,14 +12,14 @@ import numpy.typing as npt
 from benchmarks import segments
 from benchmarks.segments import FOLDER
 from kforensics.parsers.format.checksums import crc32c
-from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import BATCH_HEADER, CONTROL_KEY, END_TXN_MARKER, OFFSET_INDEX_ENTRY, RECORD
 from lab.progress import say
 
 PRODUCERS = 100
 """How many take turns in the partition with very many transactions."""
 _FOLDER = FOLDER / "scale"
-_HEADER = fixed(BATCH_HEADER)
+_HEADER = fixed_layout(BATCH_HEADER)
 _TIMESTAMP = 1_760_000_000_000
 _TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
 _COMMIT = 1
@@ -96,7 +96,7 @@ def write_plain(path: Path, count: int, megabytes: int) -> None:
         rows = np.tile(batch, (batches, 1))
         _put(rows, "base_offset", np.arange(start, start + batches))
         (path / f"{start:020}.log").write_bytes(rows.tobytes())
-        entries = np.zeros(batches - 1, fixed(OFFSET_INDEX_ENTRY).dtype)
+        entries = np.zeros(batches - 1, fixed_layout(OFFSET_INDEX_ENTRY).dtype)
         entries["relative_offset"] = np.arange(1, batches)
         entries["position"] = entries["relative_offset"] * len(batch)
         (path / f"{start:020}.index").write_bytes(entries.tobytes())

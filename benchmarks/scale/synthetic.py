@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kforensics.forensics.audit.audit_scope import Asked, task_of
-from kforensics.forensics.audit.cluster_membership import Member
-from kforensics.forensics.audit.partition_result import Judgement
+from kforensics.forensics.audit.audit_scope import AuditScope, read_task
+from kforensics.forensics.audit.cluster_membership import PartitionMembership
+from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.log_chunk import Stretch
-from kforensics.forensics.partition.log_summary import Noter, log_summary
+from kforensics.forensics.partition.log_chunk import LogChunk
+from kforensics.forensics.partition.log_summary import Collector, log_summary
 from kforensics.forensics.partition.partition_files import LogDir, Partition
-from kforensics.forensics.replay.summary import summarise
-from kforensics.parsers.columns.batch_columns import COMMIT, NO_CONTROL, BatchColumns, columns_dtype
+from kforensics.forensics.replay.summarising import summarise
+from kforensics.parsers.columns.batch_columns import COMMIT, NO_CONTROL, BatchColumns, column_dtype
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.log.log_rows import Place
 from kforensics.spark.audit.audit_job import SIZES, Plan, mapped
 from kforensics.spark.audit.listing import PARTITION, PLANNED
-from kforensics.spark.audit.serialization import SCHEMA, Row, framed, loaded, packed
-from kforensics.spark.audit.splitting import Shared, Travelling, apart, pieces_of
+from kforensics.spark.audit.serialization import SCHEMA, Row, deserialize, serialize, to_frames
+from kforensics.spark.audit.splitting import AddressedValue, Shared, apart, pieces_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NOWHERE = "/nowhere"
 """A log directory that is not there."""
-ASKED = Asked(Rules(0), watches_indexes=False)
+ASKED = AuditScope(Rules(0), watches_indexes=False)
 _TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
 
 
@@ -71,17 +71,17 @@ class Made:
 class Counting:
     """A sink that counts."""
 
-    def judged(self, _task: str, judgements: Iterable[Judgement]) -> bytes:
+    def evaluated(self, _task: str, judgements: Iterable[PartitionResult]) -> bytes:
         """Return how many partitions were judged."""
-        return packed(sum(1 for _ in judgements))
+        return serialize(sum(1 for _ in judgements))
 
-    def found(self, _task: str, _files: Iterable[FoundFile]) -> bytes:
+    def listed(self, _task: str, _files: Iterable[FoundFile]) -> bytes:
         """Return that no partition was judged."""
-        return packed(0)
+        return serialize(0)
 
     def merged(self, outcomes: Iterable[bytes]) -> bytes:
         """Return the sum."""
-        return packed(sum(map(loaded, outcomes)))
+        return serialize(sum(map(deserialize, outcomes)))
 
 
 def plan_of(spark: SparkSession, made: Made) -> Plan:
@@ -98,7 +98,7 @@ def summaries_of(spark: SparkSession, made: Made, large: pa.Table) -> DataFrame:
     Args:
         spark: the session.
         made: the partitions.
-        large: where their parts go, as ``Shares`` has it.
+        large: where their parts go, as ``TaskPlan`` has it.
     """
     rows = spark.createDataFrame(large.select(["number", *Shared.__slots__])).repartition(32)
     return mapped(rows, [partial(summary_rows, made=made)], SCHEMA)
@@ -114,8 +114,8 @@ def _planned(rows: Iterable[Row], made: Made) -> Iterator[Row]:
             "size": size,
             "segments": made.segments,
             "largest": made.segment_bytes,
-            "member": packed(Member.of(partition)),
-            "payload": packed(partition),
+            "member": serialize(PartitionMembership.of(partition)),
+            "payload": serialize(partition),
         }
         yield tuple(known.get(name) for name in PLANNED.names)
 
@@ -129,20 +129,20 @@ def summary_rows(rows: Iterable[Row], made: Made) -> Iterator[Row]:
     """
     for number, *slots in rows:
         partition = made.partition(number)
-        noters = tuple(task_of(partition, ASKED, workers=0).noters)
+        collectors = tuple(read_task(partition, ASKED, workers=0).collectors)
         for address, reading in pieces_of(number, partition, Shared(*slots)):
-            said: Iterable[Travelling] = [(address, reading)]
+            said: Iterable[AddressedValue] = [(address, reading)]
             if address.ordinal >= 0:
-                said = apart(address, [_stretch(made, reading.split.segment, noters)], None)
+                said = apart(address, [_stretch(made, reading.split.segment, collectors)], None)
             for one, value in said:
-                yield from framed(one, value)
+                yield from to_frames(one, value)
 
 
-def _stretch(made: Made, segment: int, noters: tuple[Noter, ...]) -> Stretch:
+def _stretch(made: Made, segment: int, collectors: tuple[Collector, ...]) -> LogChunk:
     batches = _batches(made.producers, segment)
     # What is open at the end would be looked for in the file.
     batches = batches[: made.producers] if segment == made.segments - 1 else batches
-    return Stretch((), log_summary(batches, ASKED.rules, noters), *summarise(batches))
+    return LogChunk((), log_summary(batches, ASKED.rules, collectors), *summarise(batches))
 
 
 def _batches(producers: int, segment: int) -> BatchColumns:
@@ -171,4 +171,4 @@ def _batches(producers: int, segment: int) -> BatchColumns:
         "coordinator_epoch": np.where(is_marker, 0, -1),
         "exact": True,
     }
-    return BatchColumns(**{name: np.full(len(index), one, columns_dtype(name)) for name, one in columns.items()})
+    return BatchColumns(**{name: np.full(len(index), one, column_dtype(name)) for name, one in columns.items()})

@@ -1,4 +1,4 @@
-"""The audit: every partition under some paths, judged by all checks, into an evidence store and a report."""
+"""Audits all partitions under paths: all checks of each, then the checks across partitions, into an evidence store."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from kforensics.analyses.partitions import Investigation
-from kforensics.analyses.pool import comparisons, judgements
-from kforensics.forensics.audit.audit_scope import Asked
-from kforensics.forensics.audit.cluster_input import Contribution
+from kforensics.analyses.pool import Advance, copy_results, partition_results
+from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.copies import copies_among
-from kforensics.forensics.audit.cross_partition_duplicates import judged_duplicates
-from kforensics.forensics.audit.deferred_verdicts import settled
-from kforensics.forensics.audit.partition_result import Judgement
-from kforensics.forensics.audit.topic_keys import judged_topics
+from kforensics.forensics.audit.cross_partition_duplicates import evaluate_topic_duplicates
+from kforensics.forensics.audit.deferred_verdicts import ClusterInput, resolve_deferred
+from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.audit.topic_result import evaluate_topics
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.files.discover import FoundFile
@@ -29,35 +28,33 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.tables.schemas import TABLES, Table
 from kforensics.version import __version__
 
-__all__ = ["STORED", "AuditRequest", "Stages", "audited", "judged", "sha256_of", "size_of", "without_secrets"]
-
-# What a store has beside the verdicts: whose bytes they speak of, and which of them could not be read.
+# The tables of a store: the input files, the damage in them, and the results.
 STORED: dict[str, Table] = {name: TABLES[name] for name in ("files", "damage")} | RESULTS
-# As Spark's own spark.redaction.regex, and for variables of an environment; up to the sign behind which the secret is.
+# The default of Spark's spark.redaction.regex, and names of environment variables, up to the equals sign.
 SECRET = re.compile(r"(.*?(?:secret|password|token|access[._]?key)[^=]*=).+", re.IGNORECASE | re.DOTALL)
-PIECE = 1 << 20
-Advance = Callable[[int], object]
-Judgements = Generator[Judgement, None, None]
+HASH_CHUNK = 1 << 20
+Results: TypeAlias = Generator[PartitionResult, None, None]
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """How to audit.
+    """What to audit, and how.
 
     Attributes:
-        output: folder of the evidence store, None for none.
-        processes: how many to use; None for one that reads in several threads or, for much, one per processor.
-        families: which findings, a name in ``families.GROUPS``.
-        records: whether records are decoded, checked and searched for what is there twice, and keys looked at.
-        copies: whether copies of the same partition are held against each other.
+        output: folder of the evidence store, None for no store.
+        processes: how many processes to use; None for this process with several threads or, if there is much to read,
+            one process per processor.
+        checks: which checks, a key of ``partition_checks.CHECK_GROUPS``.
+        records: whether to decode records, check them, search them for duplicates, and evaluate keys.
+        copies: whether to compare the copies of each partition.
         checksums: whether the manifest gets the SHA-256 of every input.
-        command: what was asked, for the manifest.
-        split_size: bytes of the pieces in which processes read large segments, about.
+        command: the command line, for the manifest.
+        split_size: approximate bytes of the splits in which processes read large segments.
     """
 
     output: Path | None = None
     processes: int | None = None
-    families: str = "all"
+    checks: str = "all"
     records: bool = False
     copies: bool = False
     checksums: bool = False
@@ -70,7 +67,7 @@ class Stages:
     """How long the stages of an audit took.
 
     Attributes:
-        seconds: by the name of the stage.
+        seconds: the time of each stage, by its name.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -78,126 +75,129 @@ class Stages:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Add the time that a block takes to a stage."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
-# From so many bytes on, a second process is worth its start.
-WORTH_A_POOL = 1 << 32
+# With this many bytes to read, more processes are worth the time that they take to start.
+POOL_THRESHOLD = 1 << 32
 
 
-def size_of(found: Investigation, request: AuditRequest) -> int:
-    """Return how many bytes :func:`judged` reads."""
-    copies = copies_among(found.partitions, found.clusters) if request.copies else ()
-    return sum(partition.size for partition in found.partitions) + sum(one.size for one in copies)
+def audit_size(investigation: Investigation, request: AuditRequest) -> int:
+    """Return how many bytes :func:`audit_results` reads."""
+    partitions = investigation.partitions
+    copies = copies_among(partitions, investigation.clusters) if request.copies else ()
+    return sum(partition.size for partition in partitions) + sum(group.size for group in copies)
 
 
-def judged(found: Investigation, request: AuditRequest, advance: Advance) -> Judgements:
-    """Yield what is to be said of the partitions, in their order, and then of several together.
+def audit_results(investigation: Investigation, request: AuditRequest, advance: Advance) -> Results:
+    """Yield the results of the partitions, in their order, then those of checks across partitions.
 
-    Where partitions are judged as a cluster, their verdicts come last; before that there are rows that are not counted.
+    Partitions that belong to a cluster with coordinators have their final results at the end. Until then they yield
+    rows that do not count as a partition.
 
     Args:
-        found: the partitions.
-        request: how to audit.
-        advance: told how many more bytes are done.
+        investigation: the partitions.
+        request: what to audit, and how.
+        advance: takes the number of bytes that were read since the last call.
     """
-    clusters = found.clusters if request.families == "all" else None
-    asked = Asked(found.rules, request.families, records=request.records, clusters=clusters)
+    partitions, rules = investigation.partitions, investigation.rules
+    clusters = investigation.clusters if request.checks == "all" else None
+    scope = AuditScope(rules, request.checks, records=request.records, clusters=clusters)
     processes = request.processes
     if processes is None:
-        processes = len(os.sched_getaffinity(0)) if size_of(found, request) >= WORTH_A_POOL else None
-    contributions: list[Contribution] = []
-    split_size = request.split_size
-    for judgement in judgements(found.partitions, asked, advance, processes=processes, split_size=split_size):
-        if judgement.contribution:
-            contributions.append(judgement.contribution)
-        yield replace(judgement, contribution=None)
-    yield from settled(contributions, found.rules)
+        is_large = audit_size(investigation, request) >= POOL_THRESHOLD
+        processes = len(os.sched_getaffinity(0)) if is_large else None
+    cluster_inputs: list[ClusterInput] = []
+    for result in partition_results(partitions, scope, advance, processes=processes, split_size=request.split_size):
+        if result.cluster_input:
+            cluster_inputs.append(result.cluster_input)
+        yield replace(result, cluster_input=None)
+    yield from resolve_deferred(cluster_inputs, rules)
     if request.copies:
-        copies = copies_among(found.partitions, found.clusters)
-        yield from comparisons(copies, found.rules, advance, processes=processes)
+        copies = copies_among(partitions, investigation.clusters)
+        yield from copy_results(copies, rules, advance, processes=processes)
     if request.records:
-        yield from judged_topics(found.partitions, found.clusters, found.rules, workers=None)
-        yield from judged_duplicates(found.partitions, found.clusters, found.rules, workers=None)
+        yield from evaluate_topics(partitions, investigation.clusters, rules, workers=None)
+        yield from evaluate_topic_duplicates(partitions, investigation.clusters, rules, workers=None)
 
 
-def audited(found: Investigation, request: AuditRequest, advance: Advance, stages: Stages) -> Judgements:
-    """Yield judgements as :func:`judged` does, and write all of them into the evidence store.
+def run_audit(investigation: Investigation, request: AuditRequest, advance: Advance, stages: Stages) -> Results:
+    """Yield the results of :func:`audit_results`, and write them into the evidence store if one is requested.
 
-    The store appears once the last judgement was taken.
+    The store appears after the last result.
 
     Args:
-        found: the partitions.
-        request: how to audit, with an output.
-        advance: told how many more bytes are done.
+        investigation: the partitions.
+        request: what to audit, and how.
+        advance: takes the number of bytes that were read since the last call.
         stages: takes the times.
 
     Raises:
         UsageError: the store cannot be written.
     """
     if request.output is None:
-        yield from judged(found, request, advance)
+        yield from audit_results(investigation, request, advance)
         return
-    from kforensics.render.store import EvidenceStore  # only a store needs Arrow
+    from kforensics.render.evidence_store import EvidenceStore  # without a store there is no need for Parquet
 
     with EvidenceStore(request.output) as store:
-        begun = time.perf_counter()
-        store.add_values(STORED["files"], map(attrgetter(*STORED["files"].names), found.files))
-        for judgement in judged(found, request, advance):
-            stages.seconds["examine"] = time.perf_counter() - begun
+        start = time.perf_counter()
+        store.add_values(STORED["files"], map(attrgetter(*STORED["files"].names), investigation.files))
+        for result in audit_results(investigation, request, advance):
+            stages.seconds["examine"] = time.perf_counter() - start
             with stages.stage("write"):
-                for rows in judgement.rows.values():
+                for rows in result.rows.values():
                     store.add(rows)
-                store.add_values(STORED["damage"], judgement.damage)
-            yield judgement
+                store.add_values(STORED["damage"], result.damage)
+            yield result
         with stages.stage("checksums"):
-            inputs = [_input(file, with_checksum=request.checksums) for file in found.files]
-        store.finish(STORED, _manifest(found, request, inputs, stages))
+            inputs = [_input(file, with_checksum=request.checksums) for file in investigation.files]
+        store.finish(STORED, _manifest(investigation, request, inputs, stages))
 
 
 def _manifest(
-    found: Investigation, request: AuditRequest, inputs: list[dict[str, Any]], stages: Stages
+    investigation: Investigation, request: AuditRequest, inputs: list[dict[str, Any]], stages: Stages
 ) -> dict[str, Any]:
     return {
         "schema": "kforensics-store/1",
         "version": __version__,
         "command": list(request.command),
-        "as_of_ms": found.rules.as_of_ms,
+        "as_of_ms": investigation.rules.as_of_ms,
         "options": {
             "processes": request.processes,
             "records": request.records,
             "checksums": request.checksums,
         },
-        "partitions": len(found.partitions),
-        "unreadable": found.unreadable,
+        "partitions": len(investigation.partitions),
+        "unreadable": investigation.unreadable,
         "inputs": inputs,
         "seconds": {name: round(seconds, 3) for name, seconds in stages.seconds.items()},
     }
 
 
-def _input(found: FoundFile, *, with_checksum: bool) -> dict[str, Any]:
-    said: dict[str, Any] = {"path": found.path, "size": found.size, "mtime_ms": found.mtime_ms}
+def _input(file: FoundFile, *, with_checksum: bool) -> dict[str, Any]:
+    entry: dict[str, Any] = {"path": file.path, "size": file.size, "mtime_ms": file.mtime_ms}
     if with_checksum:
-        said["sha256"] = sha256_of(found.path)
-    return said
+        entry["sha256"] = sha256_of(file.path)
+    return entry
 
 
 def sha256_of(path: str) -> str | None:
-    """Return the SHA-256 of a file, None if it cannot be read any more."""
+    """Return the SHA-256 of a file, None if it can no longer be read."""
     digest = hashlib.sha256()
     try:
         with open_source(path) as source:
-            for position in range(0, source.size, PIECE):
-                digest.update(source.read(position, PIECE))
+            for position in range(0, source.size, HASH_CHUNK):
+                digest.update(source.read(position, HASH_CHUNK))
     except OSError:
         return None
     return digest.hexdigest()
 
 
-def without_secrets(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the words of a command as a manifest may have them: properties of Spark may be passwords."""
-    return tuple(f"{found[1]}…" if (found := SECRET.fullmatch(word)) else word for word in words)
+def without_secrets(arguments: Iterable[str]) -> tuple[str, ...]:
+    """Return the arguments of a command for the manifest, without secrets: Spark properties may be passwords."""
+    return tuple(f"{match[1]}…" if (match := SECRET.fullmatch(argument)) else argument for argument in arguments)

@@ -1,4 +1,4 @@
-"""``dump``: what is in these files, as Kafka prints it, as lines that go on behind damage, or as rows of tables."""
+"""Dumps files: as Kafka's tool prints them, as similar lines that do not stop at damage, or as rows of tables."""
 
 from __future__ import annotations
 
@@ -7,43 +7,40 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
+from kforensics.analyses.filters import Isolation
+from kforensics.analyses.find_files import Notify, find_files
 from kforensics.analyses.read_files import (
     Convert,
     FilesReader,
-    Isolation,
-    drained,
-    judge_of,
+    drain,
+    isolation_filter_of,
     kind_to_read,
-    opened,
-    served,
+    open_files,
+    served_files,
 )
 from kforensics.errors import InputError, UsageError
-from kforensics.kafka_dump.options import ToolOptions
-from kforensics.parsers.files.discover import FoundFile, Unreadable, as_named, discover
-from kforensics.parsers.format.codecs import DEFAULT_BUDGET
+from kforensics.kafka_dump.tool_options import ToolOptions
+from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.format.decompression import DEFAULT_BUDGET
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.kernels.policy import kernels_for
 from kforensics.parsers.log.selection import Selection
-from kforensics.parsers.tables.file_rows import LOG_KINDS, Reading, damage_rows, table_of
+from kforensics.parsers.tables.file_rows import LOG_KINDS, ReadOptions, damage_rows, table_name_of
 from kforensics.render.formats import ONE_TABLE, BytesFormat, Format
-from kforensics.render.streams import TextSink, metered
+from kforensics.render.streams import TextSink, progress_meter
 
 if TYPE_CHECKING:
-    from kforensics.forensics.sidecar.isolation import Judge
+    from kforensics.forensics.sidecar.isolation import IsolationFilter
     from kforensics.parsers.tables.schemas import Table
-    from kforensics.render.values import Redactor
+    from kforensics.render.payloads import Redactor
 
-__all__ = ["DumpRequest", "Outcome", "dump_rows", "dump_text", "find_files", "imitate"]
-
-Row = tuple[Any, ...]
-Say = Callable[[str], None]
-# Formats that hold several tables, and so the damage too.
+# Formats of several tables, of which the damage is one.
 WITH_DAMAGE = (Format.JSON, Format.NDJSON, Format.TABLE)
-# Bytes that were read although something about them is wrong.
-DOUBTS = ("crc", "magic")
-# What a crash or a live copy leaves at the end of a file, and no alarm by itself.
+# Reasons of damage that does not prevent reading.
+SUSPECT = ("crc", "magic")
+# Reasons of damage that a crash, or a copy of a running broker, leaves at the end of a file. It is no error by itself.
 TAILS = ("truncated", "zero-tail", "ragged", "shrunk")
 
 
@@ -54,19 +51,19 @@ class DumpRequest:
     Attributes:
         paths: files, folders, globs and URIs.
         tool: the options of Kafka's own tool.
-        style: release to imitate, None for the plain style.
+        style: the release whose tool to imitate, None for the default style.
         output_format: text, or a format of rows.
-        table: ``batches`` or ``records`` of logs, ``damage`` of all files, None for every file's own table.
+        table: ``batches`` or ``records`` of logs, ``damage`` of all files, None for each file's own table.
         selection: which batches and records.
-        isolation: what a consumer receives of them.
-        aborted: records of aborted transactions, and nothing else.
-        limit: most rows, or record lines, or batch lines where no records are printed.
-        key_format: how keys are shown, None for the format's default.
-        value_format: how values are shown, likewise.
+        isolation: which of them by the outcome of their transactions.
+        aborted: only the records of aborted transactions.
+        limit: maximum number of rows, or of record lines, or of batch lines if no records are printed.
+        key_format: how to show keys, None for the default of the output format.
+        value_format: how to show values, None for the default of the output format.
         redact: replaces keys, values and header values.
-        budget: most bytes to decompress per batch.
-        progress: whether to show progress, None for where a person looks.
-        quiet: say nothing of damage.
+        budget: maximum number of bytes to decompress per batch.
+        progress: whether to show progress, None for only on a terminal.
+        quiet: do not report damage.
     """
 
     paths: tuple[str, ...]
@@ -87,20 +84,20 @@ class DumpRequest:
 
     @property
     def takes_columns(self) -> bool:
-        """Whether every row is wanted, and as it is."""
+        """Whether the output has all rows, unchanged."""
         changes = self.key_format or self.value_format or self.redact or self.tool.topic_decoder
         return not changes and self.limit is None
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What went wrong on the way.
+class DumpOutcome:
+    """What went wrong in a dump.
 
     Attributes:
-        unreadable: inputs that could not be read.
-        damaged: damage that is more than a torn or unused tail.
+        unreadable: inputs that cannot be read.
+        damaged: ranges of damage, except torn and unused tails.
         tails: torn and unused tails.
-        quiet: damage is counted, but nothing is said of it.
+        quiet: count damage, but do not report it.
     """
 
     unreadable: int = 0
@@ -108,190 +105,184 @@ class Outcome:
     tails: int = 0
     quiet: bool = False
 
-    def note(self, path: str, damage: Damage, say: Say) -> None:
-        """Count a piece of damage and say what it is."""
+    def add_damage(self, path: str, damage: Damage, notify: Notify) -> None:
+        """Count and report a range of damage."""
         if not self.quiet:
-            say(damage_sentence(path, damage))
+            notify(damage_sentence(path, damage))
         if damage.reason in TAILS and damage.next_good_position is None and damage.inside_batch is None:
             self.tails += 1
         else:
             self.damaged += 1
 
+    def add_unreadable(self, error: InputError, notify: Notify) -> None:
+        """Count and report an input that cannot be read."""
+        notify(str(error))
+        self.unreadable += 1
+
 
 def imitate(request: DumpRequest, out: IO[bytes], err: IO[bytes]) -> int:
     """Print what Kafka's tool prints, and return its exit code."""
-    from kforensics.kafka_dump.run import run_tool  # other formats do not need it
     from kforensics.kafka_dump.styles import STYLES
+    from kforensics.kafka_dump.tool_run import run_tool  # only --style needs it
 
     text, errors = TextSink(out), TextSink(err)
     style = STYLES[request.style or "4.3"]
     directory = os.getcwd()  # noqa: PTH109  # Java's user.dir, as text
-    # What the tool does not say is not said: kernels are compiled in silence.
-    budget, kernels = request.budget, kernels_for
-    code = run_tool(request.tool, style, text.write, errors.write, directory, budget=budget, kernels=kernels)
+    # The tool prints nothing of its own, so the compilation of kernels is not reported.
+    budget = request.budget
+    code = run_tool(request.tool, style, text.write, errors.write, directory, budget=budget, kernels=kernels_for)
     text.flush()
     errors.flush()
     return code
 
 
-def find_files(paths: tuple[str, ...], say: Say, outcome: Outcome) -> list[FoundFile]:
-    """Return the files under the paths; what cannot be looked into is said and counted."""
-    found = []
-    for row in discover(paths):
-        if isinstance(row, Unreadable):
-            say(f"cannot read {row.path}: {row.why}")
-            outcome.unreadable += 1
-        else:
-            found.append(as_named(row) if row.path in paths else row)
-    return found
-
-
-def _wanted_files(request: DumpRequest, judge: Judge | None, say: Say, outcome: Outcome) -> list[FoundFile]:
-    """Return the files to dump; filters choose batches and records, so with one only files that hold such."""
-    found = find_files(request.paths, say, outcome)
-    if not found and not outcome.unreadable:
-        say(f"there is no file under {', '.join(request.paths)}")
+def _selected_files(
+    request: DumpRequest, isolation_filter: IsolationFilter | None, notify: Notify, outcome: DumpOutcome
+) -> list[FoundFile]:
+    """Return the files to dump: with filters, which select batches and records, only logs."""
+    files, outcome.unreadable = find_files(request.paths, notify)
+    if not files and not outcome.unreadable:
+        notify(f"there is no file under {', '.join(request.paths)}")
         outcome.unreadable += 1
-    if request.selection == Selection() and judge is None:
-        return found
-    logs = [each for each in found if each.kind in (*LOG_KINDS, "unknown")]
-    if found and not logs:
-        raise UsageError("filters choose batches and records, and none of these files holds any; leave the filters out")
-    return served(logs, request.paths, say) if judge else logs
+    if request.selection == Selection() and isolation_filter is None:
+        return files
+    logs = [file for file in files if file.kind in (*LOG_KINDS, "unknown")]
+    if files and not logs:
+        raise UsageError("filters select batches and records, and none of these files has any; leave out the filters")
+    return served_files(logs, request.paths, notify) if isolation_filter else logs
 
 
-def dump_text(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
-    """Print files in plain style: the lines of Kafka's tool, on past all damage, which is said of each file.
+def dump_text(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutcome:
+    """Print files as Kafka's tool does, but continue after damage, and report the damage of each file.
 
     Args:
         request: what to dump.
         out: standard output.
-        say: takes sentences for standard error.
+        notify: takes sentences for standard error.
     """
     from kforensics.kafka_dump.plain_run import PlainRun  # rows do not need it
 
-    outcome, sink = Outcome(quiet=request.quiet), TextSink(out)
-    judge = judge_of(request.isolation, say, aborted=request.aborted)
-    files = _wanted_files(request, judge, say, outcome)
+    outcome, sink = DumpOutcome(quiet=request.quiet), TextSink(out)
+    isolation_filter = isolation_filter_of(request.isolation, notify, aborted=request.aborted)
+    files = _selected_files(request, isolation_filter, notify, outcome)
     directory = os.getcwd()  # noqa: PTH109  # Java's user.dir, as text
-    kernels = partial(kernels_for, say=None if request.quiet else say)
-    selection = judge.over(request.selection) if judge else request.selection
-    run = PlainRun(request.tool, selection, request.budget, _texts(request), request.limit, directory, kernels)
-    with metered(sum(found.size for found in files), wanted=request.progress) as meter:
-        for known, source, start in opened(files, selection, partial(_unread, say, outcome), meter, judge):
+    kernels = partial(kernels_for, notify=None if request.quiet else notify)
+    selection = isolation_filter.applied_to(request.selection) if isolation_filter else request.selection
+    run = PlainRun(request.tool, selection, request.budget, _decoders(request), request.limit, directory, kernels)
+    on_unreadable = partial(outcome.add_unreadable, notify=notify)
+    with progress_meter(sum(file.size for file in files), show=request.progress) as meter:
+        for file, source, start in open_files(files, selection, on_unreadable, meter, isolation_filter):
             if run.finished:
                 break
             try:
-                _write_text(run.text(known, source, start), sink, partial(outcome.note, known.path, say=say))
+                _write_text(run.text(file, source, start), sink, partial(outcome.add_damage, file.path, notify=notify))
             except InputError as error:
-                _unread(say, outcome, error)
+                on_unreadable(error)
     sink.flush()
     for line in run.summary():
-        say(line)
+        notify(line)
     return outcome
 
 
-def _write_text(rows: Iterator[str | memoryview | Damage], sink: TextSink, note: Callable[[Damage], None]) -> None:
+def _write_text(rows: Iterator[str | memoryview | Damage], sink: TextSink, on_damage: Callable[[Damage], None]) -> None:
     for row in rows:
         if isinstance(row, Damage):
-            sink.flush()  # on a terminal, damage stands where it is
-            note(row)
+            sink.flush()  # on a terminal, the report of damage follows the lines before it
+            on_damage(row)
         else:
             sink.write(row)
 
 
-def _texts(request: DumpRequest) -> tuple[Callable[[bytes], str], Callable[[bytes], str]] | None:
-    """Return what makes text of keys and of values, None to leave that to the decoders."""
+def _decoders(request: DumpRequest) -> tuple[Callable[[bytes], str], Callable[[bytes], str]] | None:
+    """Return the functions that show keys and values, None for the decoders of Kafka's tool."""
     if not (request.key_format or request.value_format or request.redact):
         return None
-    from kforensics.render.values import text_of  # the decoders do without
+    from kforensics.render.payloads import text_converter  # the decoders of Kafka's tool do not need it
 
     formats = (request.key_format or BytesFormat.UTF8, request.value_format or BytesFormat.UTF8)
-    key, value = (text_of(wanted, request.redact) for wanted in formats)
+    key, value = (text_converter(bytes_format, request.redact) for bytes_format in formats)
     return key, value
 
 
-def dump_rows(request: DumpRequest, out: IO[bytes], say: Say) -> Outcome:
-    """Write files as rows of tables; see :func:`dump_text`."""
+def dump_rows(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutcome:
+    """Write files as rows of tables. The arguments are those of :func:`dump_text`."""
     from kforensics.parsers.tables.schemas import TABLES  # text does not need it
     from kforensics.render.writers import ColumnWriter, open_writer
 
-    outcome = Outcome(quiet=request.quiet)
-    judge = judge_of(request.isolation, say, aborted=request.aborted)
-    by_table = _by_table(request, _wanted_files(request, judge, say, outcome))
+    outcome = DumpOutcome(quiet=request.quiet)
+    isolation_filter = isolation_filter_of(request.isolation, notify, aborted=request.aborted)
+    by_table = _by_table(request, _selected_files(request, isolation_filter, notify, outcome))
     writer = open_writer(request.output_format, out)
-    damage: list[tuple[FoundFile, Damage]] = []
+    damaged: list[tuple[FoundFile, Damage]] = []
 
-    def report(found: FoundFile, row: Damage) -> None:
-        damage.append((found, row))
-        outcome.note(found.path, row, say)
+    def on_damage(file: FoundFile, damage: Damage) -> None:
+        damaged.append((file, damage))
+        outcome.add_damage(file.path, damage, notify)
 
     records = request.table in ("records", "damage")
-    reading = Reading(records, request.selection, request.budget, stop=request.tool.log_end)
-    kernels = partial(kernels_for, say=None if request.quiet else say)
-    with metered(sum(found.size for group in by_table.values() for found in group), wanted=request.progress) as meter:
-        for name, group in by_table.items():
-            reader = FilesReader(reading, report, partial(_unread, say, outcome), meter, judge)
-            table, convert = _outgoing(request, name)
+    options = ReadOptions(records, request.selection, request.budget, stop=request.tool.log_end)
+    kernels = partial(kernels_for, notify=None if request.quiet else notify)
+    on_unreadable = partial(outcome.add_unreadable, notify=notify)
+    with progress_meter(
+        sum(file.size for files in by_table.values() for file in files), show=request.progress
+    ) as meter:
+        for name, files in by_table.items():
+            reader = FilesReader(options, on_damage, on_unreadable, meter, isolation_filter)
+            table, convert = _output_table(request, name)
             if request.table == "damage":
-                drained(reader.parts(group, convert, kernels))
+                drain(reader.parts(files, convert, kernels))
             elif isinstance(writer, ColumnWriter) and request.takes_columns:
-                writer.write_parts(table, reader.parts(group, convert, kernels))
+                writer.write_parts(table, reader.parts(files, convert, kernels))
             else:
-                writer.write(table, map(convert, islice(reader.rows(group), request.limit)))
-    if request.table == "damage" or (damage and request.output_format in WITH_DAMAGE):
-        rows = (row for found, item in damage for row in damage_rows(found, [item]))
+                writer.write(table, map(convert, islice(reader.rows(files), request.limit)))
+    if request.table == "damage" or (damaged and request.output_format in WITH_DAMAGE):
+        rows = (row for file, damage in damaged for row in damage_rows(file, [damage]))
         writer.write(TABLES["damage"], islice(rows, request.limit))
     writer.close()
     return outcome
 
 
-def _outgoing(request: DumpRequest, name: str) -> tuple[Table, Convert]:
-    """Return a table as it goes out and what makes its rows so: decoded, formatted or redacted."""
-    from kforensics.kafka_dump.topic_rows import topic_decoded  # text does not need it
+def _output_table(request: DumpRequest, name: str) -> tuple[Table, Convert]:
+    """Return the output table, and the function that makes its rows: decoded, formatted or redacted."""
+    from kforensics.kafka_dump.topic_rows import topic_converter  # text does not need it
     from kforensics.parsers.tables.schemas import TABLES
-    from kforensics.render.values import shape
+    from kforensics.render.payloads import row_converter
 
-    decoded = None if request.redact else topic_decoded(name, request.tool.topic_decoder)
+    decoded = None if request.redact else topic_converter(name, request.tool.topic_decoder)
     if decoded:
         return decoded.table, decoded
-    shaped = shape(TABLES[name], *_row_formats(request), request.redact)
-    return shaped.table, shaped
+    converter = row_converter(TABLES[name], *_payload_formats(request), request.redact)
+    return converter.table, converter
 
 
 def _by_table(request: DumpRequest, files: list[FoundFile]) -> dict[str, list[FoundFile]]:
-    """Return the files by the table they fill, without those that fill none or one that is not wanted."""
+    """Return the files by their table, without those that have no table or another than the requested one."""
     by_table: dict[str, list[FoundFile]] = {}
-    for found in files:
-        name = table_of(kind_to_read(found), records=request.table in ("records", "damage"))
+    for file in files:
+        name = table_name_of(kind_to_read(file), records=request.table in ("records", "damage"))
         if name and request.table in (None, name, "damage"):
-            by_table.setdefault(name, []).append(found)
+            by_table.setdefault(name, []).append(file)
     if len(by_table) > 1 and request.output_format in ONE_TABLE and request.table is None:
         raise UsageError(
-            f"these files fill several tables ({', '.join(by_table)}) and {request.output_format} holds one; "
+            f"these files have several tables ({', '.join(by_table)}), and {request.output_format} has room for one; "
             "add --batches or --records, or name files of one kind"
         )
-    # Without a file for it, a table that was asked for is still written, with its columns and no row.
+    # If no file has the requested table, the output is the table without rows.
     return by_table or {"batches" if request.table in (None, "damage") else request.table: []}
 
 
-def _unread(say: Say, outcome: Outcome, error: InputError) -> None:
-    say(str(error))
-    outcome.unreadable += 1
-
-
-def _row_formats(request: DumpRequest) -> tuple[BytesFormat | None, BytesFormat | None]:
-    """Return key and value format: formats that have bytes of their own keep them unless told otherwise."""
+def _payload_formats(request: DumpRequest) -> tuple[BytesFormat | None, BytesFormat | None]:
+    """Return the formats of keys and values; by default, binary output formats keep the bytes."""
     default = None if request.output_format in (Format.PARQUET, Format.ARROW) else BytesFormat.UTF8
     return request.key_format or default, request.value_format or default
 
 
 def damage_sentence(path: str, damage: Damage) -> str:
-    """Return what to say of damage."""
+    """Return the sentence that reports a range of damage."""
     where = f"bytes {damage.start:#x} to {damage.end:#x} ({damage.end - damage.start} bytes)"
-    inside = f" of the batch at {damage.inside_batch:#x}" if damage.inside_batch is not None else ""
-    verdict = "are doubtful" if inside and damage.reason in DOUBTS else "could not be read"
+    batch = f" of the batch at {damage.inside_batch:#x}" if damage.inside_batch is not None else ""
+    verdict = "are suspect" if batch and damage.reason in SUSPECT else "could not be read"
     if damage.reason == "zero-tail":
-        verdict = "hold nothing"
-    on = f"; goes on at {damage.next_good_position:#x}" if damage.next_good_position is not None else ""
-    return f"{path}: {where}{inside} {verdict}, {damage.reason}: {damage.detail}{on}"
+        verdict = "are all zero"
+    resume = f"; reading resumes at {damage.next_good_position:#x}" if damage.next_good_position is not None else ""
+    return f"{path}: {where}{batch} {verdict}, {damage.reason}: {damage.detail}{resume}"

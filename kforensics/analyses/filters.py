@@ -1,23 +1,24 @@
-"""Turns what people type into ranges and filters."""
+"""Parses the filters of a dump: ranges of offsets and times, a pattern for keys, the isolation level."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable
+from enum import StrEnum
 
-from kforensics.analyses.read_files import Isolation
 from kforensics.errors import UsageError
-from kforensics.parsers.log.selection import Range
-
-__all__ = ["duration_ms", "is_for_spark", "isolation_level", "moment_ms", "offset_range", "pattern", "time_range"]
-
-UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+from kforensics.parsers.log.selection import HalfOpenRange
 
 
-def offset_range(text: str | None) -> Range | None:
-    """Return the offsets that ``A:B`` names, B not included; either may be left out. ``A`` alone is one offset.
+class Isolation(StrEnum):
+    """Which records a consumer receives: all of them, or no records of transactions that did not commit."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+def offset_range(text: str | None) -> HalfOpenRange | None:
+    """Return the range of offsets ``A:B``, without B. Either side may be empty. ``A`` alone is one offset.
 
     Raises:
         UsageError: the text is no such range.
@@ -25,25 +26,29 @@ def offset_range(text: str | None) -> Range | None:
     if text is None:
         return None
     if re.fullmatch("[0-9]+", text):
-        return Range(int(text), int(text) + 1)
-    return _range(text, _number, "--offset", "100:200, 100:, :200 or 100")
+        return HalfOpenRange(int(text), int(text) + 1)
+    return _range(text, _parse_offset, "--offset", "100:200, 100:, :200 or 100")
 
 
-def time_range(text: str | None) -> Range | None:
-    """Return the times in ms that ``A:B`` names, B not included; either may be left out.
+def time_range(text: str | None) -> HalfOpenRange | None:
+    """Return the range of times ``A:B`` in milliseconds, without B. Either side may be empty.
 
-    A time is a number of ms since 1970 or ISO 8601; without a zone it is UTC. As ISO times hold colons themselves,
-    every colon is tried as the one in the middle.
+    A time is milliseconds since 1970, or ISO 8601, which is UTC if it names no zone. ISO times contain colons, so every
+    colon is tried as the one between the two times.
 
     Raises:
         UsageError: the text is no such range.
     """
-    hint = "1700000000000:, 2026-11-01T10:00:2026-11-01T11:00 or :2026-11-02"
-    return None if text is None else _range(text, _time, "--time", hint)
+    if text is None:
+        return None
+    from kforensics.analyses.times import parse_time  # few dumps select times
+
+    examples = "1700000000000:, 2026-11-01T10:00:2026-11-01T11:00 or :2026-11-02"
+    return _range(text, parse_time, "--time", examples)
 
 
 def pattern(text: str | None) -> re.Pattern[str] | None:
-    """Return a compiled pattern.
+    """Return the compiled pattern of ``--key``.
 
     Raises:
         UsageError: the text is no regular expression.
@@ -53,92 +58,38 @@ def pattern(text: str | None) -> re.Pattern[str] | None:
     try:
         return re.compile(text)
     except re.error as error:
-        raise UsageError(f"--key {text!r} is no regular expression: {error}") from error
+        raise UsageError(f"--key {text!r} is not a regular expression: {error}") from error
 
 
-def isolation_level(word: str, *, aborted: bool = False) -> Isolation:
-    """Return the isolation that a word names.
+def isolation_level(name: str, *, aborted: bool = False) -> Isolation:
+    """Return the isolation level of a name.
 
     Args:
-        word: Kafka's word, in letters of either case.
-        aborted: whether records of aborted transactions are asked for.
+        name: Kafka's name of the level, in upper or lower case.
+        aborted: whether the records of aborted transactions are selected.
 
     Raises:
-        UsageError: there is no such isolation, or it hides what is asked for.
+        UsageError: there is no such level, or it hides the selected records.
     """
     try:
-        isolation = Isolation(word.lower())
+        isolation = Isolation(name.lower())
     except ValueError:
-        raise UsageError(f"--isolation {word!r} is none of {', '.join(Isolation)}") from None
+        raise UsageError(f"--isolation {name!r} is not one of {', '.join(Isolation)}") from None
     if aborted and isolation is Isolation.READ_COMMITTED:
-        raise UsageError(f"--aborted shows what --isolation {isolation} hides; leave one of them out")
+        raise UsageError(f"--aborted shows the records that --isolation {isolation} hides; leave out one of the two")
     return isolation
 
 
-def moment_ms(text: str, option: str) -> int:
-    """Return the time in ms that a text names: ms since 1970, or ISO 8601, which without a zone is UTC.
-
-    Raises:
-        UsageError: the text is no time.
-    """
-    found = _time(text)
-    if found is None:
-        raise UsageError(f"{option} {text!r} is no time; write {option} 2026-11-01T10:00 or {option} 1700000000000")
-    return found
-
-
-def duration_ms(text: str, option: str) -> int:
-    """Return the ms that a text such as ``15m`` names; a number alone is in ms.
-
-    Raises:
-        UsageError: the text is no duration.
-    """
-    match = re.fullmatch(r"([0-9]+)(ms|s|m|h|d)?", text)
-    if match is None:
-        raise UsageError(f"{option} {text!r} is no duration; write {option} 90s, {option} 15m or {option} 2h")
-    return int(match[1]) * UNITS[match[2] or "ms"]
-
-
-def _range(text: str, read: Callable[[str], int | None], option: str, hint: str) -> Range:
+def _range(text: str, parse: Callable[[str], int | None], option: str, examples: str) -> HalfOpenRange:
     for match in re.finditer(":", text):
         left, right = text[: match.start()], text[match.end() :]
-        first, end = read(left), read(right)
+        first, end = parse(left), parse(right)
         if (left and first is None) or (right and end is None) or not (left or right):
             continue
         if first is None or end is None or first <= end:
-            return Range(first, end)
-    raise UsageError(f"{option} {text!r} is no range; write {option} {hint}")
+            return HalfOpenRange(first, end)
+    raise UsageError(f"{option} {text!r} is not a range; write {option} {examples}")
 
 
-def _number(text: str) -> int | None:
+def _parse_offset(text: str) -> int | None:
     return int(text) if re.fullmatch("[0-9]+", text) else None
-
-
-def _time(text: str) -> int | None:
-    if re.fullmatch("-?[0-9]+", text):
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
-
-
-def is_for_spark(engine: str | None, given: Sequence[str]) -> bool:
-    """Tell whether Spark shall do the work.
-
-    Args:
-        engine: ``process`` or ``spark``; None for Spark only where ``spark-submit`` has started this program.
-        given: parameters that were given and mean something for Spark alone.
-
-    Raises:
-        UsageError: there is no such engine, or it does not know what was given.
-    """
-    if engine not in (None, "process", "spark"):
-        raise UsageError(f"--engine {engine!r} is none of process, spark")
-    wanted = engine == "spark" or (engine is None and "PYSPARK_GATEWAY_PORT" in os.environ)
-    if given and not wanted:
-        raise UsageError(f"--{given[0].replace('_', '-')} is for --engine spark; add that, or leave it out")
-    return wanted

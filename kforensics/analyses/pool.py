@@ -1,4 +1,7 @@
-"""Judges partitions in a pool of processes: small ones whole, large ones split by split, all in their order."""
+"""Evaluates partitions in a pool of processes, and yields their results in order.
+
+Small partitions are evaluated whole. Large ones are summarized split by split.
+"""
 
 from __future__ import annotations
 
@@ -14,91 +17,97 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from multiprocessing.context import BaseContext
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from kforensics.forensics.audit.audit_scope import Asked, arrived, finished, judged_whole, summarised, task_of
-from kforensics.forensics.audit.copies import Copies, compared_copies
-from kforensics.forensics.audit.partition_result import Judgement, with_records
+from kforensics.forensics.audit.audit_scope import (
+    AuditScope,
+    chunk_from_wire,
+    evaluate_partition,
+    finish_evaluation,
+    read_task,
+    summarize_split,
+)
+from kforensics.forensics.audit.copies import Copies, evaluate_copies
+from kforensics.forensics.audit.partition_result import PartitionResult, with_records
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.examine import Examination
-from kforensics.forensics.partition.log_chunk import Split
+from kforensics.forensics.partition.examine import PartitionStateBuilder
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.partition.splits import SPLIT_SIZE, splits_of
-from kforensics.parsers.files.file_systems import is_any_in_use
+from kforensics.forensics.partition.splits import SPLIT_SIZE, SegmentSplit, splits_of
+from kforensics.parsers.files.file_systems import has_remote_clients
 
-__all__ = ["comparisons", "judgements"]
-
-Advance = Callable[[int], object]
+# Takes the number of bytes that were read since the last call.
+Advance: TypeAlias = Callable[[int], object]
 Result = TypeVar("Result")
-# Splits and partitions that may be worked at or wait to be taken, per process: what waits takes memory.
-AHEAD = 3
-# Bytes of small partitions that one process takes together.
-TOGETHER = 32 << 20
-MOST_TOGETHER = 64
+# Tasks per process that run or wait for their results to be taken. Results that wait take memory.
+TASKS_PER_PROCESS = 3
+# Limits of the small partitions that one task evaluates.
+MAX_TASK_BYTES = 32 << 20
+MAX_TASK_PARTITIONS = 64
 INTERRUPT = (signal.SIGINT,)
 
 
-def judgements(
+def partition_results(
     partitions: Sequence[Partition],
-    asked: Asked,
+    scope: AuditScope,
     advance: Advance,
     *,
     processes: int | None = None,
     split_size: int = SPLIT_SIZE,
-) -> Iterator[Judgement]:
-    """Yield what is to be said of partitions, in their order.
+) -> Iterator[PartitionResult]:
+    """Yield the results of partitions, in their order.
 
     Args:
-        partitions: which.
-        asked: what to look for.
-        advance: told how many more bytes are done.
-        processes: how many; 1 for this one in one thread, None for this one in a thread per processor.
-        split_size: bytes of a split, about.
+        partitions: the partitions.
+        scope: what to evaluate.
+        advance: takes the number of bytes that were read since the last call.
+        processes: how many processes to use; 1 for this process with one thread, None for this process with one thread
+            per processor.
+        split_size: approximate bytes of a split.
     """
     if processes is None or processes == 1:
         for partition in partitions:
-            yield judged_whole(partition, asked, workers=None if processes is None else 0)
+            yield evaluate_partition(partition, scope, workers=None if processes is None else 0)
             advance(partition.size)
         return
-    # One process may have a whole partition while the others have as much left to do.
+    # While one process evaluates a whole partition, the others have at least as much to do.
     total = sum(partition.size for partition in partitions)
-    jobs = _jobs(partitions, split_size, max(split_size, total // (2 * processes)))
+    tasks = _pool_tasks(partitions, split_size, max(split_size, total // (2 * processes)))
     with _executor(processes) as executor:
-        yield from _ordered(executor, jobs, asked, advance, AHEAD * processes)
+        yield from _in_order(executor, tasks, scope, advance, TASKS_PER_PROCESS * processes)
 
 
-def comparisons(
+def copy_results(
     copies: Iterable[Copies], rules: Rules, advance: Advance, *, processes: int | None = None
-) -> Iterator[Judgement]:
-    """Yield what is to be said of the copies of partitions, in their order.
+) -> Iterator[PartitionResult]:
+    """Yield the results of comparing the copies of partitions, in their order.
 
     Args:
-        copies: of one partition each.
+        copies: the copies of each partition.
         rules: limits and the time of evaluation.
-        advance: told how many more bytes are done.
-        processes: as for :func:`judgements`.
+        advance: takes the number of bytes that were read since the last call.
+        processes: as in :func:`partition_results`.
     """
     if processes is None or processes == 1:
-        for one in copies:
-            yield compared_copies(one, rules, workers=None if processes is None else 0)
-            advance(one.size)
+        for group in copies:
+            yield evaluate_copies(group, rules, workers=None if processes is None else 0)
+            advance(group.size)
         return
     waiting = iter(copies)
     with _executor(processes) as executor:
-        pending = deque[tuple[Copies, Future[Judgement]]]()
+        running = deque[tuple[Copies, Future[PartitionResult]]]()
         while True:
-            for one in islice(waiting, AHEAD * processes - len(pending)):
-                pending.append((one, _submitted(executor, partial(compared_copies, one, rules, 0))))
-            if not pending:
+            for group in islice(waiting, TASKS_PER_PROCESS * processes - len(running)):
+                running.append((group, _submit(executor, partial(evaluate_copies, group, rules, 0))))
+            if not running:
                 return
-            one, future = pending.popleft()
+            group, future = running.popleft()
             yield future.result()
-            advance(one.size)
+            advance(group.size)
 
 
 @contextmanager
 def _executor(processes: int) -> Iterator[Executor]:
-    """Give processes; what they have not begun when the block is left is not begun any more."""
+    """Start processes. When the block is left, tasks that have not started are cancelled."""
     executor = ProcessPoolExecutor(processes, _context())
     try:
         yield executor
@@ -106,20 +115,21 @@ def _executor(processes: int) -> Iterator[Executor]:
         executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _submitted(executor: Executor, call: Callable[[], Result]) -> Future[Result]:
-    """Hand work to a process, which may be started for it.
+def _submit(executor: Executor, call: Callable[[], Result]) -> Future[Result]:
+    """Submit a task, for which a process may be started.
 
-    A worker can be interrupted at its work alone. Ctrl-C goes to all processes at once; whoever is amid starting, or
-    takes something from the queue, would leave a lock behind that the others wait for.
+    A worker accepts SIGINT only while it runs a task. Ctrl-C goes to all processes at once. A process that is
+    interrupted while it starts, or while it takes a task from the queue, would not release a lock that the others wait
+    for.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPT)
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPT)
     try:
-        return executor.submit(_at_work, call)
+        return executor.submit(_interruptible, call)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
-def _at_work(call: Callable[[], Result]) -> Result:
+def _interruptible(call: Callable[[], Result]) -> Result:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPT)
     try:
         return call()
@@ -128,90 +138,91 @@ def _at_work(call: Callable[[], Result]) -> Result:
 
 
 def _context() -> BaseContext:
-    """Return how to start processes: as copies of this one, with all it has loaded, if it has but one thread.
+    """Return how to start processes: by fork if this process has one thread, which keeps the modules loaded.
 
-    Another thread may hold a lock that in the copy nobody would ever give back. Clients of remote file systems have
+    In a forked process, a lock that another thread held would never be released. Clients of remote file systems have
     threads that Python does not count.
     """
-    alone = threading.active_count() == 1 and not is_any_in_use() and sys.platform == "linux"
-    return multiprocessing.get_context("fork" if alone else "spawn")
+    can_fork = threading.active_count() == 1 and not has_remote_clients() and sys.platform == "linux"
+    return multiprocessing.get_context("fork" if can_fork else "spawn")
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
-    """Partitions that are judged together, or one that is summarised split by split.
+class _PoolTask:
+    """Partitions that a process evaluates together, or one partition that is summarized split by split.
 
     Attributes:
-        partitions: which; one if there are splits.
-        splits: its splits, none where a process judges the partitions whole.
+        partitions: the partitions; one if there are splits.
+        splits: the splits; none if a process evaluates the partitions whole.
     """
 
     partitions: tuple[Partition, ...]
-    splits: tuple[Split, ...] = ()
+    splits: tuple[SegmentSplit, ...] = ()
 
 
-def _jobs(partitions: Sequence[Partition], split_size: int, whole: int) -> Iterator[_Job]:
-    """Yield pieces of work; partitions of more than ``whole`` bytes are split."""
+def _pool_tasks(partitions: Sequence[Partition], split_size: int, max_whole: int) -> Iterator[_PoolTask]:
+    """Yield tasks; partitions of more than ``max_whole`` bytes are split."""
     small: list[Partition] = []
     for partition in partitions:
-        splits = splits_of(partition, split_size) if partition.size > whole else []
+        splits = splits_of(partition, split_size) if partition.size > max_whole else []
         if len(splits) <= 1:
             small.append(partition)
-        if len(splits) > 1 or len(small) >= MOST_TOGETHER or sum(one.size for one in small) >= TOGETHER:
+        is_full = len(small) >= MAX_TASK_PARTITIONS or sum(waiting.size for waiting in small) >= MAX_TASK_BYTES
+        if len(splits) > 1 or is_full:
             if small:
-                yield _Job(tuple(small))
+                yield _PoolTask(tuple(small))
             small = []
         if len(splits) > 1:
-            yield _Job((partition,), tuple(splits))
+            yield _PoolTask((partition,), tuple(splits))
     if small:
-        yield _Job(tuple(small))
+        yield _PoolTask(tuple(small))
 
 
-def _ordered(
-    executor: Executor, jobs: Iterator[_Job], asked: Asked, advance: Advance, most: int
-) -> Iterator[Judgement]:
-    """Yield judgements in order, with no more than ``most`` pieces of work on their way."""
-    pending = deque[tuple[_Job, int, Future[Any]]]()
-    work = _work(jobs, asked)
-    merging: Examination | None = None
+def _in_order(
+    executor: Executor, tasks: Iterator[_PoolTask], scope: AuditScope, advance: Advance, max_running: int
+) -> Iterator[PartitionResult]:
+    """Yield results in order. No more than ``max_running`` calls run or wait at a time."""
+    running = deque[tuple[_PoolTask, int, Future[Any]]]()
+    calls = _calls(tasks, scope)
+    merging: PartitionStateBuilder | None = None
     failed: str | None = None
     while True:
-        while len(pending) < most and (piece := next(work, None)):
-            job, at, call = piece
-            pending.append((job, at, _submitted(executor, call)))
-        if not pending:
+        while len(running) < max_running and (submitted := next(calls, None)):
+            task, number, call = submitted
+            running.append((task, number, _submit(executor, call)))
+        if not running:
             return
-        job, at, future = pending.popleft()
-        if not job.splits:
+        task, number, future = running.popleft()
+        if not task.splits:
             yield from future.result()
-            advance(sum(partition.size for partition in job.partitions))
+            advance(sum(partition.size for partition in task.partitions))
             continue
-        partition = job.partitions[0]
-        if at == 0:
-            merging, failed = Examination(task_of(partition, asked, workers=0)), None
-        found, closed, why = future.result()
+        partition = task.partitions[0]
+        if number == 0:
+            merging, failed = PartitionStateBuilder(read_task(partition, scope, workers=0)), None
+        chunks, closed, why = future.result()
         failed = failed or why
         if merging and not failed:
-            merging.add(arrived(partition, stretch) for stretch in found)
+            merging.add(chunk_from_wire(partition, chunk) for chunk in chunks)
             merging.add_closed(closed)
-        advance(_size(partition, job.splits[at]))
-        if at == len(job.splits) - 1 and merging:
-            yield finished(partition, asked, merging, failed, partial(with_records, workers=None))
+        advance(_size(partition, task.splits[number]))
+        if number == len(task.splits) - 1 and merging:
+            yield finish_evaluation(partition, scope, merging, failed, partial(with_records, workers=None))
             merging = None
 
 
-def _work(jobs: Iterator[_Job], asked: Asked) -> Iterator[tuple[_Job, int, Callable[[], Any]]]:
-    for job in jobs:
-        if not job.splits:
-            yield job, 0, partial(_judged_together, job.partitions, asked)
-        for at, split in enumerate(job.splits):
-            yield job, at, partial(summarised, job.partitions[0], asked, split)
+def _calls(tasks: Iterator[_PoolTask], scope: AuditScope) -> Iterator[tuple[_PoolTask, int, Callable[[], Any]]]:
+    for task in tasks:
+        if not task.splits:
+            yield task, 0, partial(_evaluate_together, task.partitions, scope)
+        for number, split in enumerate(task.splits):
+            yield task, number, partial(summarize_split, task.partitions[0], scope, split)
 
 
-def _size(partition: Partition, split: Split) -> int:
+def _size(partition: Partition, split: SegmentSplit) -> int:
     stop = partition.segments[split.segment].size if split.stop is None else split.stop
     return stop - split.start
 
 
-def _judged_together(partitions: tuple[Partition, ...], asked: Asked) -> list[Judgement]:
-    return [judged_whole(partition, asked, workers=0) for partition in partitions]
+def _evaluate_together(partitions: tuple[Partition, ...], scope: AuditScope) -> list[PartitionResult]:
+    return [evaluate_partition(partition, scope, workers=0) for partition in partitions]

@@ -1,31 +1,29 @@
-"""Files that fill the same table, read one after the other: as rows, or as columns where kernels can make them."""
+"""Reads the files of a table one after the other: as rows, or as columns if a compiled kernel decodes them."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from kforensics.analyses.filters import Isolation
+from kforensics.analyses.find_files import Notify
 from kforensics.errors import InputError
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.log_names import parse_file_name
 from kforensics.parsers.files.source import Source, file_name, open_source
 from kforensics.parsers.format.rows import Damage
-from kforensics.parsers.kernels.policy import Choice
+from kforensics.parsers.kernels.policy import KernelPolicy
 from kforensics.parsers.log.selection import Selection, start_position
-from kforensics.parsers.tables.file_kinds import recognised
-from kforensics.parsers.tables.file_rows import LOG_KINDS, Reading, file_rows
-from kforensics.render.streams import Meter, MeteredSource
+from kforensics.parsers.tables.file_rows import LOG_KINDS, ReadOptions, detect_log, file_rows
+from kforensics.render.streams import MeteredSource, ProgressMeter
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kforensics.forensics.sidecar.isolation import Judge
-
-__all__ = ["Convert", "FilesReader", "Isolation", "drained", "judge_of", "kind_to_read", "opened", "served"]
+    from kforensics.forensics.sidecar.isolation import IsolationFilter
 
 Row = tuple[Any, ...]
 Item = TypeVar("Item")
@@ -33,153 +31,151 @@ Convert = Callable[[Row], Sequence[Any]]
 Part: TypeAlias = "pa.RecordBatch | Iterator[Sequence[Any]]"
 
 
-class Isolation(StrEnum):
-    """What a consumer receives of transactions: all of them, or those that were committed."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
-
-
 @dataclass(frozen=True, slots=True)
 class FilesReader:
-    """Reads files that fill the same table, one after the other.
+    """Reads the files of a table one after the other.
 
     Attributes:
-        reading: how to read them; where to begin in a log is found out here.
-        report: told of all damage.
-        unread: told of a file that cannot be read.
-        meter: told how far the reading is.
-        judge: who says which of the selected batches and records are wanted, None if all are.
+        options: how to read them; the start position in a log is determined here.
+        on_damage: takes each range of damaged bytes.
+        on_unreadable: takes the error of a file that cannot be read.
+        meter: shows the progress.
+        isolation_filter: selects batches and records by the outcome of their transactions; None for all.
     """
 
-    reading: Reading
-    report: Callable[[FoundFile, Damage], None]
-    unread: Callable[[InputError], None]
-    meter: Meter | None = None
-    judge: Judge | None = None
+    options: ReadOptions
+    on_damage: Callable[[FoundFile, Damage], None]
+    on_unreadable: Callable[[InputError], None]
+    meter: ProgressMeter | None = None
+    isolation_filter: IsolationFilter | None = None
 
     def rows(self, files: list[FoundFile]) -> Iterator[Row]:
         """Yield the rows of files."""
-        for known, source, reading in self._opened(files):
-            yield from _readable(file_rows(known, source, reading, partial(self.report, known)), self.unread)
+        for file, source, options in self._opened(files):
+            rows = file_rows(file, source, options, partial(self.on_damage, file))
+            yield from _until_unreadable(rows, self.on_unreadable)
 
-    def parts(self, files: list[FoundFile], convert: Convert, kernels: Choice) -> Iterator[Part]:
-        """Yield columns of logs, where kernels can make them, and rows.
+    def parts(self, files: list[FoundFile], convert: Convert, kernels: KernelPolicy) -> Iterator[Part]:
+        """Yield the columns of logs that a kernel decodes, and the rows of other files.
 
-        Rows want to be consumed before the next part is asked for.
+        The rows must be consumed before the next part is taken.
 
         Args:
             files: the files.
-            convert: makes rows fit the table as it goes out.
-            kernels: gives the kernels, if they are wanted for a log of some size.
+            convert: makes a row of the output table from a row of the file.
+            kernels: returns the kernels for a log of a given size, None if rows are faster.
         """
-        for known, source, reading in self._opened(files):
-            taken = known.kind in LOG_KINDS and reading.selection == Selection()
-            chosen = kernels(source.size - reading.start) if taken else None
-            report = partial(self.report, known)
-            if chosen is None:
-                yield _readable(map(convert, file_rows(known, source, reading, report)), self.unread)
+        for file, source, options in self._opened(files):
+            is_whole_log = file.kind in LOG_KINDS and options.selection == Selection()
+            kernel = kernels(source.size - options.start) if is_whole_log else None
+            on_damage = partial(self.on_damage, file)
+            if kernel is None:
+                rows = map(convert, file_rows(file, source, options, on_damage))
+                yield _until_unreadable(rows, self.on_unreadable)
                 continue
-            from kforensics.parsers.columns.arrow_columns import columns_of  # a small log must not pay for it
+            from kforensics.parsers.columns.arrow_columns import read_arrow_columns  # small logs do not need Arrow
 
             errors: list[InputError] = []
-            for part in _readable(columns_of(known, source, reading, report, chosen), errors.append):
-                yield _readable(map(convert, part), errors.append) if isinstance(part, Iterator) else part
+            for part in _until_unreadable(read_arrow_columns(file, source, options, on_damage, kernel), errors.append):
+                is_rows = isinstance(part, Iterator)
+                yield _until_unreadable(map(convert, part), errors.append) if is_rows else part
                 if errors:
                     break
             for error in errors:
-                self.unread(error)
+                self.on_unreadable(error)
 
-    def _opened(self, files: list[FoundFile]) -> Iterator[tuple[FoundFile, Source, Reading]]:
-        for known, source, start in opened(files, self.reading.selection, self.unread, self.meter, self.judge):
-            selection = self.judge.over(self.reading.selection) if self.judge else self.reading.selection
-            yield known, source, replace(self.reading, selection=selection, start=start)
+    def _opened(self, files: list[FoundFile]) -> Iterator[tuple[FoundFile, Source, ReadOptions]]:
+        selection = self.options.selection
+        for file, source, start in open_files(files, selection, self.on_unreadable, self.meter, self.isolation_filter):
+            selected = self.isolation_filter.applied_to(selection) if self.isolation_filter else selection
+            yield file, source, replace(self.options, selection=selected, start=start)
 
 
-def _readable(items: Iterable[Item], unread: Callable[[InputError], None]) -> Iterator[Item]:
-    """Yield items up to where the file they come from cannot be read."""
+def _until_unreadable(items: Iterable[Item], on_unreadable: Callable[[InputError], None]) -> Iterator[Item]:
+    """Yield the items of a file up to the point from which it cannot be read."""
     try:
         yield from items
     except InputError as error:
-        unread(error)
+        on_unreadable(error)
 
 
-def drained(parts: Iterable[Part]) -> None:
-    """Read all parts for the damage in them."""
+def drain(parts: Iterable[Part]) -> None:
+    """Read all parts and discard them, to report the damage."""
     for part in parts:
         if isinstance(part, Iterator):
             deque(part, maxlen=0)
 
 
-def judge_of(isolation: Isolation, say: Callable[[str], None], *, aborted: bool) -> Judge | None:
-    """Return who says of batches and records whether they are wanted, None if all are.
+def isolation_filter_of(isolation: Isolation, notify: Notify, *, aborted: bool) -> IsolationFilter | None:
+    """Return a filter of batches and records by the outcome of their transactions, None if all are selected.
 
     Args:
-        isolation: what a consumer receives.
-        say: told what may make that differ from what the broker knew.
-        aborted: want records of aborted transactions, and nothing else.
+        isolation: the isolation level of the consumer.
+        notify: takes a sentence on what may make the result differ from that of the broker.
+        aborted: select the records of aborted transactions and no others.
     """
     if isolation is Isolation.READ_UNCOMMITTED and not aborted:
         return None
-    from kforensics.forensics.sidecar.isolation import Judge  # few dumps need numpy
+    from kforensics.forensics.sidecar.isolation import IsolationFilter  # few dumps need numpy
 
-    return Judge(say, aborted=aborted)
+    return IsolationFilter(notify, aborted=aborted)
 
 
-def served(files: list[FoundFile], paths: Collection[str], say: Callable[[str], None]) -> list[FoundFile]:
-    """Return the files without those on their way in or out of a log, from which a broker serves nothing.
+def served_files(files: list[FoundFile], paths: Collection[str], notify: Notify) -> list[FoundFile]:
+    """Return the files that a broker serves to consumers.
 
-    Those are ``.deleted``, ``.cleaned`` and ``.swap`` files, and others that are being written.
+    It does not serve ``.deleted``, ``.cleaned`` and ``.swap`` files, nor others that are still being written.
 
     Args:
-        files: as found.
-        paths: those that are kept whatever they are, for they were named.
-        say: told how many are left out.
+        files: the files.
+        paths: the paths that the user named; these files stay.
+        notify: takes a sentence on how many files are left out.
     """
-    names = [parse_file_name(file_name(found.path)) for found in files]
-    kept = [
-        found
-        for found, name in zip(files, names, strict=True)
-        if not name or name.state == "live" or found.path in paths
+    names = [parse_file_name(file_name(file.path)) for file in files]
+    served = [
+        file for file, name in zip(files, names, strict=True) if not name or name.state == "live" or file.path in paths
     ]
-    left_out = len(files) - len(kept)
+    left_out = len(files) - len(served)
     if left_out:
-        what = "a file" if left_out == 1 else f"{left_out} files"
-        say(f"left out: {what} no consumer is served from (.deleted, .cleaned, .swap); named, they are read")
-    return kept
+        count = "a file" if left_out == 1 else f"{left_out} files"
+        notify(f"left out: {count} that no broker serves (.deleted, .cleaned, .swap); name a file to read it")
+    return served
 
 
-def opened(
+def open_files(
     files: list[FoundFile],
     selection: Selection,
-    unread: Callable[[InputError], None],
-    meter: Meter | None,
-    judge: Judge | None = None,
+    on_unreadable: Callable[[InputError], None],
+    meter: ProgressMeter | None,
+    isolation_filter: IsolationFilter | None = None,
 ) -> Iterator[tuple[FoundFile, Source, int]]:
-    """Yield each file that can be read, its bytes, and where in them to begin; the judge has been turned to it."""
-    for found in files:
+    """Yield each file that can be read, its source, and the position to start at.
+
+    The isolation filter has read the transactions of the file.
+    """
+    for found_file in files:
         try:
-            with open_source(found.path) as source:
-                known = recognised(found, source)
-                if judge and known.kind in LOG_KINDS:
-                    judge.turn_to(known)
-                yield known, MeteredSource(source, meter) if meter else source, _start(selection, known, source)
+            with open_source(found_file.path) as source:
+                file = detect_log(found_file, source)
+                if isolation_filter and file.kind in LOG_KINDS:
+                    isolation_filter.use_file(file)
+                yield file, MeteredSource(source, meter) if meter else source, _start(selection, file, source)
         except InputError as error:
-            unread(error)
+            on_unreadable(error)
 
 
-def _start(selection: Selection, found: FoundFile, source: Source) -> int:
-    """Return where in a log to begin, with the help of its index where that can be trusted."""
-    wanted = selection.offsets.first if selection.offsets else None
-    if found.kind not in LOG_KINDS or wanted is None or found.base_offset is None:
+def _start(selection: Selection, file: FoundFile, source: Source) -> int:
+    """Return the position in a log to start at, from its offset index if the index can be trusted."""
+    first_offset = selection.offsets.first if selection.offsets else None
+    if file.kind not in LOG_KINDS or first_offset is None or file.base_offset is None:
         return 0
     try:
-        with open_source(f"{found.path.rpartition('.')[0]}.index") as index:
-            return start_position(source, index, found.base_offset, wanted)
+        with open_source(f"{file.path.rpartition('.')[0]}.index") as index:
+            return start_position(source, index, file.base_offset, first_offset)
     except InputError:
-        return 0  # without an index, from the beginning
+        return 0  # without an index, at the beginning
 
 
-def kind_to_read(found: FoundFile) -> str:
-    """Return the kind a file is read as: one under an unknown name may turn out to be a log."""
-    return "log" if found.kind == "unknown" else found.kind
+def kind_to_read(file: FoundFile) -> str:
+    """Return the kind to read a file as: a file with an unknown name may be a log."""
+    return "log" if file.kind == "unknown" else file.kind

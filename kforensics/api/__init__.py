@@ -1,1 +1,1 @@
-"""The library twins of the commands, and objects that show themselves in a notebook."""
+"""The library functions of the commands, and notebook views of their tables."""

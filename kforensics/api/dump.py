@@ -1,4 +1,4 @@
-"""The library twins of the commands."""
+"""Dumps files as Arrow tables: the Python function of the command ``dump``."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kforensics.analyses.dump import Outcome, find_files
-from kforensics.analyses.filters import isolation_level, offset_range, pattern, time_range
-from kforensics.analyses.read_files import FilesReader, Isolation, drained, judge_of, kind_to_read, served
+from kforensics.analyses.filters import Isolation, isolation_level, offset_range, pattern, time_range
+from kforensics.analyses.find_files import find_files
+from kforensics.analyses.read_files import FilesReader, drain, isolation_filter_of, kind_to_read, served_files
 from kforensics.errors import InputError
-from kforensics.parsers.format.codecs import DEFAULT_BUDGET
+from kforensics.parsers.format.decompression import DEFAULT_BUDGET
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.kernels.policy import kernels_for
 from kforensics.parsers.log.selection import Selection
 from kforensics.parsers.tables.arrow import (
-    Parts,
+    ArrowParts,
     arrow_schema_of,
     arrow_table,
     batches_of_parts,
     table_of_parts,
     without_dictionaries,
 )
-from kforensics.parsers.tables.file_rows import Reading, damage_rows, table_of
+from kforensics.parsers.tables.file_rows import ReadOptions, damage_rows, table_name_of
 from kforensics.parsers.tables.schemas import TABLES, Table
-from kforensics.render.values import Shape, shape
+from kforensics.render.payloads import RowConverter, row_converter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,21 +53,21 @@ def dump(  # noqa: PLR0913  # one parameter per filter of the command
     aborted: bool = False,
     max_decompressed_bytes: int = DEFAULT_BUDGET,
 ) -> Dump:
-    """Return what is in files, as Arrow tables that are read when they are asked for.
+    """Return the contents of files as Arrow tables, which are read when they are first used.
 
     Args:
         paths: files, folders, globs or URIs.
-        offset: offsets ``A:B``, B not included.
-        time: times ``A:B`` in ms or ISO 8601, B not included.
-        key: pattern to find in keys.
-        producer_id: producer id of the batch.
-        producer_epoch: producer epoch of the batch.
-        leader_epoch: partition leader epoch of the batch.
-        transactional: transactional batches only, or others only.
-        control: control batches only, or others only.
-        isolation: ``read_committed`` for what such a consumer receives.
-        aborted: records of aborted transactions, and no others.
-        max_decompressed_bytes: most bytes to decompress per batch.
+        offset: offsets ``A:B``, without B.
+        time: times ``A:B`` in ms or ISO 8601, without B.
+        key: a regular expression that keys match.
+        producer_id: only batches of this producer.
+        producer_epoch: only batches of this producer epoch.
+        leader_epoch: only batches of this partition leader epoch.
+        transactional: only transactional batches if true, only others if false.
+        control: only control batches if true, only others if false.
+        isolation: ``read_committed`` for the records that such a consumer receives.
+        aborted: only the records of aborted transactions.
+        max_decompressed_bytes: maximum number of bytes to decompress per batch.
 
     Raises:
         InputError: a path cannot be read at all.
@@ -89,11 +89,12 @@ def dump(  # noqa: PLR0913  # one parameter per filter of the command
 
 
 class Dump:
-    """The tables of a dump; each is read from the files when it is first asked for.
+    """The tables of a dump; each is read from the files when it is first used.
 
     Attributes:
-        files: the files found.
-        notes: sentences on what may make transactions differ from what the broker knew; there once a table is read.
+        files: the files.
+        notes: sentences on what may make the outcomes of transactions differ from those of the broker. They are there
+            after a table was read.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Dump:
         aborted: bool = False,
     ) -> None:
         unreadable: list[str] = []
-        self.files: list[FoundFile] = find_files(paths, unreadable.append, Outcome())
+        self.files, _ = find_files(paths, unreadable.append)
         if unreadable:
             raise InputError(", ".join(paths), "; ".join(unreadable))
         self.notes: list[str] = []
@@ -141,7 +142,7 @@ class Dump:
         return self._tables[name]
 
     def first(self, name: str, count: int) -> pa.Table:
-        """Return the first rows of a table, and read no more of the files than they need.
+        """Return the first rows of a table; only as much of the files is read as that needs.
 
         Raises:
             KeyError: there is no such table.
@@ -149,11 +150,11 @@ class Dump:
         """
         if name in self._tables or name in ("files", "damage"):
             return self.table(name).slice(0, count)
-        reader, files, shaped = self._reader(name, [])
-        return arrow_table(shaped.table, map(shaped, islice(reader.rows(files), count)))
+        reader, files, converter = self._reader(name, [])
+        return arrow_table(converter.table, map(converter, islice(reader.rows(files), count)))
 
     def stream(self, name: str) -> Iterator[pa.RecordBatch]:
-        """Yield a table piece by piece, and keep nothing of it.
+        """Yield a table in record batches, without keeping it in memory.
 
         Raises:
             KeyError: there is no such table.
@@ -162,9 +163,9 @@ class Dump:
         if name in self._tables or name in ("files", "damage"):
             yield from self.table(name).to_batches()
             return
-        statement, parts = self._parts(name, [])
-        schema = arrow_schema_of(statement)
-        for batch in batches_of_parts(statement, parts):
+        table, parts = self._parts(name, [])
+        schema = arrow_schema_of(table)
+        for batch in batches_of_parts(table, parts):
             yield without_dictionaries(batch, schema)
 
     def _read(self, name: str) -> pa.Table:
@@ -172,33 +173,39 @@ class Dump:
             return arrow_table(TABLES[name], map(attrgetter(*TABLES[name].names), self.files))
         return table_of_parts(*self._parts(name, []))
 
-    def _parts(self, name: str, damage: list[tuple[FoundFile, Damage]]) -> tuple[Table, Parts]:
-        reader, files, shaped = self._reader(name, damage)
-        return shaped.table, reader.parts(files, shaped, kernels_for)
+    def _parts(self, name: str, damaged: list[tuple[FoundFile, Damage]]) -> tuple[Table, ArrowParts]:
+        reader, files, converter = self._reader(name, damaged)
+        return converter.table, reader.parts(files, converter, kernels_for)
 
-    def _reader(self, name: str, damage: list[tuple[FoundFile, Damage]]) -> tuple[FilesReader, list[FoundFile], Shape]:
+    def _reader(
+        self, name: str, damaged: list[tuple[FoundFile, Damage]]
+    ) -> tuple[FilesReader, list[FoundFile], RowConverter]:
         records = name == "records"
-        files = [found for found in self.files if table_of(kind_to_read(found), records=records) == name]
-        reading = Reading(records, self._selection, self._budget)
-        judge = judge_of(self._isolation, self._note, aborted=self._aborted)
-        if judge and name in ("batches", "records"):
-            files = served(files, self._paths, self._note)
-        reader = FilesReader(reading, lambda found, row: damage.append((found, row)), _refuse, judge=judge)
-        return reader, files, shape(TABLES[name], None, None)
+        files = [file for file in self.files if table_name_of(kind_to_read(file), records=records) == name]
+        options = ReadOptions(records, self._selection, self._budget)
+        isolation_filter = isolation_filter_of(self._isolation, self._note, aborted=self._aborted)
+        if isolation_filter and name in ("batches", "records"):
+            files = served_files(files, self._paths, self._note)
+
+        def on_damage(file: FoundFile, damage: Damage) -> None:
+            damaged.append((file, damage))
+
+        reader = FilesReader(options, on_damage, _raise, isolation_filter=isolation_filter)
+        return reader, files, row_converter(TABLES[name], None, None)
 
     def _note(self, sentence: str) -> None:
-        """Keep a note; every table may come upon it again."""
+        """Keep a note once; the same one may come with every table."""
         if sentence not in self.notes:
             self.notes.append(sentence)
 
     def _damage_table(self) -> pa.Table:
-        damage: list[tuple[FoundFile, Damage]] = []
+        damaged: list[tuple[FoundFile, Damage]] = []
         for name in TABLES:
             if name not in ("files", "batches", "damage"):
-                drained(self._parts(name, damage)[1])
-        rows = (row for found, item in damage for row in damage_rows(found, [item]))
+                drain(self._parts(name, damaged)[1])
+        rows = (row for file, damage in damaged for row in damage_rows(file, [damage]))
         return arrow_table(TABLES["damage"], rows)
 
 
-def _refuse(error: InputError) -> None:
+def _raise(error: InputError) -> None:
     raise error

@@ -1,29 +1,28 @@
-"""The library twins of the commands that judge: each returns the table that its command writes."""
+"""The analyses as Python functions: each returns the table that the command of the same name writes."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from kforensics.analyses.audit import STORED, AuditRequest, Stages, audited, judged, without_secrets
-from kforensics.analyses.explain import Explanation, Subject, explained
-from kforensics.analyses.keys import KeysQuestion, judged_topics
+from kforensics.analyses.audit import STORED, AuditRequest, Stages, audit_results, run_audit, without_secrets
+from kforensics.analyses.duplicates import DuplicatesQuestion
+from kforensics.analyses.explain import Subject, explain_subject
+from kforensics.analyses.keys import KeysQuestion, evaluate_topic_keys
+from kforensics.analyses.lso import LsoQuestion
 from kforensics.analyses.partitions import Investigation, investigate
-from kforensics.analyses.questions import (
-    DuplicatesQuestion,
-    LsoQuestion,
-    ProducersQuestion,
-    Question,
-    TransactionsQuestion,
-)
+from kforensics.analyses.producers import ProducersQuestion
+from kforensics.analyses.questions import Question
+from kforensics.analyses.transactions import TransactionsQuestion
+from kforensics.api.explanation import Explanation
 from kforensics.errors import InputError, UsageError
-from kforensics.forensics.audit.partition_result import Judgement
+from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.tables import RESULTS
-from kforensics.forensics.duplicates.partition_duplicates import MEMORY
+from kforensics.forensics.duplicates.partition_duplicates import DEFAULT_MEMORY
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.tables.arrow import table_of_parts
 
@@ -53,15 +52,15 @@ def lso(paths: Paths, *, at: int | None = None, history: bool = False, as_of_ms:
 
     Args:
         paths: log directories, partition folders, files, globs or URIs.
-        at: for which high watermark; None for the end of the log.
-        history: every step of it instead.
-        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+        at: the high watermark; None for the end of the log.
+        history: every value of the last stable offset as the high watermark advances.
+        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
 
     Raises:
-        InputError: something cannot be read.
+        InputError: an input cannot be read.
         UsageError: there is no log.
     """
-    return _asked(paths, LsoQuestion(at, history), as_of_ms)
+    return _answers(paths, LsoQuestion(at, history), as_of_ms)
 
 
 def transactions(  # noqa: PLR0913  # one parameter per filter of the command
@@ -77,32 +76,32 @@ def transactions(  # noqa: PLR0913  # one parameter per filter of the command
 
     Args:
         paths: log directories, partition folders, files, globs or URIs.
-        states: only those that are ``open``, ``aborted`` or ``committed``.
-        producer_id: only those of this producer.
-        min_duration_ms: only those that lasted at least so long.
+        states: only transactions that are ``open``, ``aborted`` or ``committed``.
+        producer_id: only transactions of this producer.
+        min_duration_ms: only transactions that lasted at least this long.
         sort: offset, marker, duration, records, bytes, begun or producer; within each partition.
-        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
 
     Raises:
-        InputError: something cannot be read.
-        UsageError: there is no log, or no such state or key.
+        InputError: an input cannot be read.
+        UsageError: there is no log, or no such state or sort key.
     """
-    return _asked(paths, TransactionsQuestion(tuple(states), producer_id, min_duration_ms, sort), as_of_ms)
+    return _answers(paths, TransactionsQuestion(tuple(states), producer_id, min_duration_ms, sort), as_of_ms)
 
 
 def producers(paths: Paths, *, at: int | None = None, as_of_ms: int | None = None) -> pa.Table:
-    """Return what a broker knows of every producer: the table ``producers``.
+    """Return the state of every producer as a broker rebuilds it: the table ``producers``.
 
     Args:
         paths: log directories, partition folders, files, globs or URIs.
         at: after all batches below this offset; None for the end of the log.
-        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
 
     Raises:
-        InputError: something cannot be read.
+        InputError: an input cannot be read.
         UsageError: there is no log.
     """
-    return _asked(paths, ProducersQuestion(at), as_of_ms)
+    return _answers(paths, ProducersQuestion(at), as_of_ms)
 
 
 def duplicates(
@@ -110,25 +109,25 @@ def duplicates(
     *,
     levels: Sequence[str] = (),
     committed: bool = False,
-    memory: int = MEMORY,
+    memory: int = DEFAULT_MEMORY,
     as_of_ms: int | None = None,
 ) -> pa.Table:
-    """Return what was written twice: the table ``duplicates``, a row for each run of records.
+    """Return the records that were written twice: the table ``duplicates``, with a row for each run of records.
 
-    Rows on one partition come first, then those on what stands in several partitions of a topic.
+    The rows of duplicates inside a partition come first, then those across the partitions of a topic.
 
     Args:
         paths: log directories, partition folders, files, globs or URIs.
         levels: only pairs at the level ``sequence``, ``content-retry`` or ``content``.
-        committed: only what a read_committed consumer gets twice.
-        memory: bytes that the search may hold before it goes to temporary files.
-        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+        committed: only what a read_committed consumer receives twice.
+        memory: bytes of memory before the search uses temporary files.
+        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
 
     Raises:
-        InputError: something cannot be read.
+        InputError: an input cannot be read.
         UsageError: there is no log, or no such level.
     """
-    return _asked(paths, DuplicatesQuestion(tuple(levels), committed, memory), as_of_ms)
+    return _answers(paths, DuplicatesQuestion(tuple(levels), committed, memory), as_of_ms)
 
 
 def explain(  # noqa: PLR0913  # one parameter per option of the command
@@ -142,28 +141,29 @@ def explain(  # noqa: PLR0913  # one parameter per option of the command
     at: int | None = None,
     as_of_ms: int | None = None,
 ) -> Explanation:
-    """Return the story of one offset, one producer or one transactional id, as values, as text and as a table.
+    """Explain one offset, one producer or one transactional id: as values, as text and as a table.
 
     Args:
         paths: log directories, partition folders, files, globs or URIs.
         offset: an offset of one partition.
         producer_id: a producer.
-        transactional_id: a transactional id; its coordinator's log must be under the paths.
+        transactional_id: a transactional id; the log of its coordinator must be under the paths.
         topic: only partitions of this topic; None for all.
-        partition: only partitions of this number; None for all.
-        at: for which high watermark an offset is judged; None for the end of the log.
-        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+        partition: only partitions with this number; None for all.
+        at: the high watermark at which to evaluate an offset; None for the end of the log.
+        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
 
     Raises:
-        InputError: something cannot be read.
-        UsageError: there is no log, or nothing under the paths can tell, or it is not one thing that is asked about.
+        InputError: an input cannot be read.
+        UsageError: there is no log, no partition has anything on the subject, or it is not exactly one subject.
     """
-    topics, unread = () if topic is None else (topic,), list[str]()
-    subject = Subject(offset, producer_id, transactional_id, at, topics, partition)
-    told = tuple(explained(_investigation(paths, as_of_ms), subject, unread.append))
-    if unread:
-        raise InputError(", ".join(_names(paths)), "; ".join(unread))
-    return Explanation(subject, told)
+    subject = Subject(
+        offset, producer_id, transactional_id, at, topics=() if topic is None else (topic,), partition=partition
+    )
+    errors: list[InputError] = []
+    stories = tuple(explain_subject(_investigation(paths, as_of_ms), subject, errors.append))
+    _raise_any(paths, errors)
+    return Explanation(subject, stories)
 
 
 def keys(
@@ -174,40 +174,40 @@ def keys(
     listed: str = "partitions",
     as_of_ms: int | None = None,
 ) -> pa.Table:
-    """Return where the keys of topics lie: the table ``key_partitions``, ``keys_apart`` or ``producer_batches``.
+    """Return where the keys of topics are: the table ``key_partitions``, ``keys_apart`` or ``producer_batches``.
 
     Args:
         paths: log directories, partition folders, files, globs or URIs.
-        topics: only these; all but those of brokers themselves if none is named.
-        partition_count: how many partitions the topic has today; None for what the cluster's metadata under the paths
-            says, or the partitions themselves.
+        topics: only these topics; if there are none, all topics except Kafka's internal ones.
+        partition_count: how many partitions the topic has today; None for the number in the cluster metadata under the
+            paths, or else the number of partitions there.
         listed: which rows: ``partitions``, ``keys`` or ``producers``.
-        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
 
     Raises:
-        InputError: something cannot be read.
-        UsageError: there is no log or no such topic, or it cannot have so many partitions.
+        InputError: an input cannot be read.
+        UsageError: there is no log or no such topic, or it cannot have so few partitions.
     """
-    question, unread = KeysQuestion(tuple(topics), partition_count, listed), list[str]()
-    judged = list(judged_topics(_investigation(paths, as_of_ms), question, unread.append))
-    if unread:
-        raise InputError(", ".join(_names(paths)), "; ".join(unread))
-    return table_of_parts(question.table, [one.rows[question.table.name].record_batch() for one in judged])
+    question, errors = KeysQuestion(tuple(topics), partition_count, listed), list[InputError]()
+    results = list(evaluate_topic_keys(_investigation(paths, as_of_ms), question, errors.append))
+    _raise_any(paths, errors)
+    table = question.table
+    return table_of_parts(table, [result.rows[table.name].record_batch() for result in results])
 
 
 def scan(paths: Paths, *, processes: int | None = None, as_of_ms: int | None = None) -> pa.Table:
-    """Return a row for each partition, with its worst finding and what it costs: the table ``partitions``.
+    """Return a summary of each partition, with its worst finding: the table ``partitions``.
 
     Args:
         paths: log directories, partition folders, files, globs or URIs.
-        processes: how many to use; None for as many as suit the size.
-        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+        processes: number of processes; None for a number that suits the size.
+        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
 
     Raises:
-        InputError: a path cannot be looked into.
+        InputError: an input cannot be read.
         UsageError: there is no log.
     """
-    return _judged(paths, "all", "partitions", processes, as_of_ms)
+    return _evaluate(paths, "partitions", AuditRequest(processes=processes), as_of_ms)
 
 
 def verify(paths: Paths, *, processes: int | None = None, as_of_ms: int | None = None) -> pa.Table:
@@ -215,14 +215,14 @@ def verify(paths: Paths, *, processes: int | None = None, as_of_ms: int | None =
 
     Args:
         paths: log directories, partition folders, files, globs or URIs.
-        processes: how many to use; None for as many as suit the size.
-        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
+        processes: number of processes; None for a number that suits the size.
+        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
 
     Raises:
-        InputError: something cannot be read.
+        InputError: an input cannot be read.
         UsageError: there is no log.
     """
-    return _judged(paths, "evidence", "findings", processes, as_of_ms)
+    return _evaluate(paths, "findings", AuditRequest(processes=processes, checks="evidence"), as_of_ms)
 
 
 def audit(  # noqa: PLR0913  # one parameter per option of the command
@@ -236,55 +236,53 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
     spark: SparkSession | None = None,
     split_size: int = SPLIT_SIZE,
 ) -> Audit:
-    """Judge everything under some paths and return all tables; a partition that cannot be read has a row that says so.
+    """Run all checks on all partitions, and return the tables. The row of an unreadable partition has the reason.
 
     Args:
         paths: log directories, partition folders, files, globs or URIs.
         output: folder of an evidence store to write, None for none.
-        processes: how many to use; None for as many as suit the size.
-        records: decode every record too, check it and search for what is there twice.
-        checksums: put the SHA-256 of every input into the manifest of the store.
-        as_of_ms: time of evaluation in ms; None for the newest modification time among the files.
-        spark: let this session do the work; its workers must see the paths and the output.
-        split_size: on Spark, bytes of the pieces in which large segments are read, about.
+        processes: number of processes; None for a number that suits the size.
+        records: decode every record too, check it and find duplicates.
+        checksums: add the SHA-256 of every input to the manifest of the store.
+        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
+        spark: a session to run the audit on; its workers must have access to the paths and the output.
+        split_size: on Spark, approximate bytes of the splits in which large segments are read.
 
     Raises:
-        InputError: a path cannot be looked into.
-        UsageError: there is no log, the store cannot be written, or Spark was given no output.
-        EngineError: Spark breaks off.
+        InputError: a path cannot be read.
+        UsageError: there is no log, the store cannot be written, or an audit on Spark has no output.
+        EngineError: Spark fails.
     """
     if spark is not None:
-        asked = {"records": records, "checksums": checksums, "as_of_ms": as_of_ms, "split_size": split_size}
-        return _on_spark(spark, paths, output, asked)
-    found = _investigation(paths, as_of_ms)
+        options = {"records": records, "checksums": checksums, "as_of_ms": as_of_ms, "split_size": split_size}
+        return _audit_on_spark(spark, paths, output, options)
+    investigation = _investigation(paths, as_of_ms)
     store = None if output is None else Path(output)
-    request = AuditRequest(
-        store,
-        processes,
-        records=records,
-        copies=True,
-        checksums=checksums,
-        command=without_secrets(sys.argv),
-    )
+    command = without_secrets(sys.argv)
+    request = AuditRequest(store, processes, records=records, copies=True, checksums=checksums, command=command)
+    results = run_audit(investigation, request, _ignore, Stages())
     if store is None:
-        return Audit({name: _table(name, rows) for name, rows in _all_rows(found, request).items()})
-    for _ in audited(found, request, _nothing, Stages()):
-        pass  # all that is said is in the store, which may have more than memory
-    return _stored(store)
+        return _audit_in_memory(results)
+    for _ in results:
+        pass  # the results are in the store, which may be larger than memory
+    return _stored_audit(store)
 
 
 def report(store: str | os.PathLike[str], output: str | os.PathLike[str]) -> Path:
-    """Make one HTML file of an evidence store, and return its path; it needs no network and nothing beside it.
+    """Write the report of an evidence store as one HTML file, which needs no other file and no network.
 
     Args:
         store: folder of the store, a path or a URI.
-        output: the file; it appears whole or not at all, and takes the place of one that is there.
+        output: the file; it appears when it is complete, and replaces an existing one.
+
+    Returns:
+        The path of the file.
 
     Raises:
         InputError: the store cannot be read.
-        UsageError: the folder is no store, or the file cannot be written.
+        UsageError: the folder is not a store, or the file cannot be written.
     """
-    from kforensics.report_html.report import write_report  # who reports nothing does without Parquet
+    from kforensics.report_html.report_page import write_report  # only a report needs Parquet
 
     path = Path(output)
     write_report(os.fspath(store), path)
@@ -295,8 +293,8 @@ class Audit:
     """The tables of an audit.
 
     Attributes:
-        tables: by name, as an evidence store has them, files and damage excepted. Where there is a store, each is read
-            from it when it is asked for.
+        tables: the tables of an evidence store by name, without ``files`` and ``damage``. If there is a store, a table
+            is read from it when it is looked up.
     """
 
     def __init__(self, tables: Mapping[str, pa.Table]) -> None:
@@ -313,63 +311,52 @@ class Audit:
         return self.tables["partitions"]
 
 
-def _on_spark(
-    spark: SparkSession, paths: Paths, output: str | os.PathLike[str] | None, asked: Mapping[str, Any]
+def _audit_on_spark(
+    spark: SparkSession, paths: Paths, output: str | os.PathLike[str] | None, options: Mapping[str, Any]
 ) -> Audit:
-    # Who does without Spark does without this.
-    from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned
+    from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned  # pyspark may not be installed
 
     if output is None:
-        raise UsageError("on Spark an audit leaves its tables in an evidence store; name a folder for output")
+        raise UsageError("on Spark an audit writes its tables to an evidence store; name a folder as output")
     store = os.fspath(output)
-    request = SparkRequest(_names(paths), output=store, command=without_secrets(sys.argv), **asked)
+    request = SparkRequest(_names(paths), output=store, command=without_secrets(sys.argv), **options)
     plan = planned(spark, request)
     if plan.unreadable:
-        unread = "; ".join(f"cannot read {one.path}: {one.why}" for one in plan.named)
-        raise InputError(", ".join(request.paths), unread)
+        reasons = "; ".join(f"cannot read {path.path}: {path.why}" for path in plan.named)
+        raise InputError(", ".join(request.paths), reasons)
     audited_on_spark(spark, plan, request)
-    return _stored(store)
+    return _stored_audit(store)
 
 
-def _stored(store: str | Path) -> Audit:
-    from kforensics.render.stored_tables import StoredTables  # who writes no store does without it
+def _stored_audit(store: str | Path) -> Audit:
+    from kforensics.render.evidence_store import StoredTables  # only a store needs Parquet
 
     return Audit(StoredTables(str(store), [*RESULTS]))
 
 
-def _all_rows(found: Investigation, request: AuditRequest) -> dict[str, list[pa.RecordBatch]]:
+def _audit_in_memory(results: Iterable[PartitionResult]) -> Audit:
     batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in RESULTS}
-    for judgement in audited(found, request, _nothing, Stages()):
-        for name, rows in judgement.rows.items():
+    for result in results:
+        for name, rows in result.rows.items():
             batches[name] += rows.record_batches()
-    return batches
+    return Audit({name: _table(name, parts) for name, parts in batches.items()})
 
 
-def _asked(paths: Paths, question: Question, as_of_ms: int | None) -> pa.Table:
-    return _table(question.table, _answers(_investigation(paths, as_of_ms), question))
+def _answers(paths: Paths, question: Question[Any], as_of_ms: int | None) -> pa.Table:
+    answers = question.answers(_investigation(paths, as_of_ms), _raise)
+    return _table(question.table, (batch for answer in answers for batch in answer.rows.record_batches()))
 
 
-def _answers(found: Investigation, question: Question) -> Iterator[pa.RecordBatch]:
-    noted: list[Any] = []
-    for examined in found.examined(question.noters):
-        if examined.case is None:
-            raise InputError(examined.partition.folder, examined.why or "")
-        yield from question.answer(examined.case).rows.record_batches()
-        noted.append(question.note(examined.case))
-    for answer in question.together(noted, found.clusters):
-        yield from answer.rows.record_batches()
+def _evaluate(paths: Paths, table: str, request: AuditRequest, as_of_ms: int | None) -> pa.Table:
+    results = audit_results(_investigation(paths, as_of_ms), request, _ignore)
+    parts = (_rows_of(result, table).record_batches() for result in results if result.is_counted)
+    return _table(table, (batch for part in parts for batch in part))
 
 
-def _judged(paths: Paths, families: str, table: str, processes: int | None, as_of_ms: int | None) -> pa.Table:
-    request = AuditRequest(None, processes, families)
-    found = judged(_investigation(paths, as_of_ms), request, _nothing)
-    return _table(table, (batch for one in found if one.is_counted for batch in _rows_of(one, table).record_batches()))
-
-
-def _rows_of(judgement: Judgement, table: str) -> Rows | RowStream:
-    if table not in judgement.rows:
-        raise InputError(judgement.folder, judgement.why or "")
-    return judgement.rows[table]
+def _rows_of(result: PartitionResult, table: str) -> Rows | RowStream:
+    if table not in result.rows:
+        raise InputError(result.folder, result.why or "")
+    return result.rows[table]
 
 
 def _table(name: str, batches: Iterable[pa.RecordBatch]) -> pa.Table:
@@ -379,10 +366,10 @@ def _table(name: str, batches: Iterable[pa.RecordBatch]) -> pa.Table:
 def _investigation(paths: Paths, as_of_ms: int | None) -> Investigation:
     names = _names(paths)
     unreadable: list[str] = []
-    found = investigate(names, as_of_ms, unreadable.append, _unheard)
-    if found.unreadable:
+    investigation = investigate(names, as_of_ms, unreadable.append, _ignore)
+    if investigation.unreadable:
         raise InputError(", ".join(names), "; ".join(unreadable))
-    return found
+    return investigation
 
 
 def _names(paths: Paths) -> tuple[str, ...]:
@@ -390,9 +377,14 @@ def _names(paths: Paths) -> tuple[str, ...]:
     return tuple(os.fspath(name) for name in given)
 
 
-def _unheard(_sentence: str) -> None:
-    """Who calls the library knows whether a time was given."""
+def _raise(error: InputError) -> NoReturn:
+    raise error
 
 
-def _nothing(_size: int) -> None:
-    """Show no progress."""
+def _raise_any(paths: Paths, errors: Sequence[InputError]) -> None:
+    if errors:
+        raise InputError(", ".join(_names(paths)), "; ".join(map(str, errors)))
+
+
+def _ignore(_: object) -> None:
+    """Ignore progress, and sentences on the time of evaluation: a caller knows whether it gave one."""

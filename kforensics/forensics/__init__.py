@@ -1,1 +1,1 @@
-"""From decoded tables to verdicts: it knows suspicion, and nothing about bytes."""
+"""The analysis of decoded logs: from tables of batches and records to findings; it never decodes bytes itself."""

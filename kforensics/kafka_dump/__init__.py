@@ -1,1 +1,1 @@
-"""The text of Kafka's own dump tool, in the styles of its releases."""
+"""The imitation of Kafka's dump tool: its output in the styles of five releases, and a plain style without its bugs."""

@@ -1,31 +1,28 @@
-"""The habits of Java that show in the output of Kafka's tools: exceptions, texts, hash codes, the order of tables."""
+"""Java behaviour that is visible in the output of Kafka's tools: exceptions, paths, and the order of hash tables."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kforensics.errors import KforensicsError
+from kforensics.errors import InputError, InputForbiddenError, InputMissingError, KforensicsError
+from kforensics.parsers.files.source import LocalSource
 from kforensics.parsers.format.integers import int32
-from kforensics.parsers.format.java_utf8 import java_utf8
+from kforensics.parsers.format.rows import Failure
 
 if TYPE_CHECKING:
     from kforensics.parsers.messages.reader import MessageError
 
-__all__ = [
-    "JavaError",
-    "hash_map_order",
-    "java_text",
-    "scala_map_order",
-    "scala_set_order",
-    "string_hash",
-    "topic_partition_hash",
-]
+MAX_INT: Final = 0x7FFFFFFF
+MAX_LONG: Final = (1 << 63) - 1
+ILLEGAL_STATE: Final = "java.lang.IllegalStateException"
+NULL_POINTER: Final = "java.lang.NullPointerException"
 
 _Item = TypeVar("_Item")
 _INITIAL_TABLE: Final = 16
 _LOAD_FACTOR: Final = 0.75
-# Scala builds sets of up to four elements without a table, and such sets are added to another one by one.
+# Scala has no table for sets of up to four elements, and adds the elements of such a set to another set one by one.
 _SMALL_SET: Final = 4
 
 
@@ -34,8 +31,8 @@ class JavaError(KforensicsError):
 
     Args:
         class_name: The class of the exception.
-        message: Its message, None where it has none.
-        cause: The exception behind it.
+        message: Its message; None if it has none.
+        cause: Its cause.
     """
 
     def __init__(self, class_name: str, message: str | None = None, cause: JavaError | None = None) -> None:
@@ -49,11 +46,11 @@ class JavaError(KforensicsError):
 
     @classmethod
     def of(cls, error: MessageError) -> JavaError:
-        """The exception that Kafka's reader of messages raises."""
+        """Return the exception that Kafka raises where it cannot read a generated message."""
         return cls(error.java_class, error.java_message)
 
     def stderr_lines(self) -> list[str]:
-        """What the Java machine prints of it, without the frames of the stack.
+        """Return what the JVM prints for the exception, without stack frames.
 
         >>> JavaError("java.lang.RuntimeException", "Failed", JavaError("a.B")).stderr_lines()
         ['Exception in thread "main" java.lang.RuntimeException: Failed', 'Caused by: a.B']
@@ -66,13 +63,13 @@ class JavaError(KforensicsError):
         return lines
 
 
-def java_text(data: bytes) -> str:
-    """Bytes as a Java string: UTF-8 with Java's rule of what is replaced."""
-    return java_utf8(data)
+def null_pointer_text(call: str, target: str) -> str:
+    """Return the message of a NullPointerException in Java 17."""
+    return f'Cannot invoke "{call}" because {target} is null'
 
 
 def string_hash(text: str) -> int:
-    """`String.hashCode`, which goes over UTF-16 units.
+    """Return `String.hashCode`, which is computed over UTF-16 code units.
 
     >>> string_hash("__consumer_offsets"), string_hash(chr(0x1F600))
     (-970371369, 1772899)
@@ -85,7 +82,7 @@ def string_hash(text: str) -> int:
 
 
 def topic_partition_hash(topic: str, partition: int) -> int:
-    """`TopicPartition.hashCode`."""
+    """Return `TopicPartition.hashCode`."""
     return int32(31 * (31 + partition) + string_hash(topic))
 
 
@@ -93,31 +90,31 @@ def _improve(value: int) -> int:
     return int32(value ^ ((value & 0xFFFFFFFF) >> 16))
 
 
-def hash_map_order(puts: Iterable[str]) -> list[str]:
-    """The order in which a `java.util.HashMap` of strings is walked, after calls of `computeIfAbsent`.
+def hash_map_order(keys: Iterable[str]) -> list[str]:
+    """Return strings in the iteration order of a `java.util.HashMap` after calls of `computeIfAbsent` with them.
 
-    Unlike `put`, that call lays a new entry before the others of its bucket, and it enlarges a full table on the next
-    call only, be the key of that call new or not.
+    Unlike `put`, that method inserts a new entry before the others of its bucket, and enlarges a full table only in the
+    next call, whether the key of that call is new or not.
     """
-    found: dict[str, int] = {}
+    positions: dict[str, int] = {}
     length = _INITIAL_TABLE
-    for key in puts:
-        if len(found) > _LOAD_FACTOR * length:
+    for key in keys:
+        if len(positions) > _LOAD_FACTOR * length:
             length *= 2
-        found.setdefault(key, len(found))
-    return sorted(found, key=lambda key: (_improve(string_hash(key)) & (length - 1), -found[key]))
+        positions.setdefault(key, len(positions))
+    return sorted(positions, key=lambda key: (_improve(string_hash(key)) & (length - 1), -positions[key]))
 
 
 def scala_map_order(keys: Iterable[str]) -> list[str]:
-    """Distinct strings in the order in which a Scala 2.13 `mutable.HashMap` filled in this order goes over them."""
+    """Return distinct strings in the iteration order of a Scala 2.13 `mutable.HashMap` filled in the given order."""
     length = _INITIAL_TABLE
-    found: dict[str, None] = {}
+    distinct: dict[str, None] = {}
     for key in keys:
-        # The table grows before the look-up, so a key that is there already can make it grow too.
-        if len(found) + 1 >= int(length * _LOAD_FACTOR):
+        # The table grows before the lookup, so a key that is already in it can make it grow too.
+        if len(distinct) + 1 >= int(length * _LOAD_FACTOR):
             length *= 2
-        found[key] = None
-    return sorted(found, key=lambda key: _bucket_key(string_hash(key), length))
+        distinct[key] = None
+    return sorted(distinct, key=lambda key: _bucket_key(string_hash(key), length))
 
 
 def _bucket_key(value: int, length: int) -> tuple[int, int]:
@@ -126,22 +123,52 @@ def _bucket_key(value: int, length: int) -> tuple[int, int]:
 
 
 def scala_set_order(groups: Sequence[Sequence[tuple[_Item, int]]]) -> list[_Item]:
-    """Elements in the order in which a Scala 2.13 `mutable.HashSet` goes over them.
+    """Return elements in the iteration order of a Scala 2.13 `mutable.HashSet`.
 
     Args:
-        groups: Immutable sets added one after the other with `++=`, as pairs of an element and its hash code.
+        groups: The immutable sets that are added with `++=`, as pairs of an element and its hash code.
     """
     length = _INITIAL_TABLE
-    found: dict[_Item, int] = {}
+    hashes: dict[_Item, int] = {}
     for group in groups:
         distinct = dict(group)
         length = max(length, _table_size(int((len(distinct) + 1) / _LOAD_FACTOR)))
         for element, value in distinct.items():
-            if len(distinct) <= _SMALL_SET and len(found) + 1 >= int(length * _LOAD_FACTOR):
+            if len(distinct) <= _SMALL_SET and len(hashes) + 1 >= int(length * _LOAD_FACTOR):
                 length *= 2
-            found.setdefault(element, value)
-    return sorted(found, key=lambda element: _bucket_key(found[element], length))
+            hashes.setdefault(element, value)
+    return sorted(hashes, key=lambda element: _bucket_key(hashes[element], length))
 
 
 def _table_size(capacity: int) -> int:
     return 1 << max(capacity - 1, 4).bit_length()
+
+
+def java_path(path: str) -> str:
+    """Return a path as ``java.io.File`` normalises it: without doubled and trailing slashes."""
+    shown = re.sub("/+", "/", path)
+    return shown if shown == "/" else shown.rstrip("/")
+
+
+def open_file(path: str) -> LocalSource:
+    """Open a file.
+
+    Raises:
+        JavaError: ``FileChannel.open`` fails.
+    """
+    try:
+        return LocalSource(path)
+    except InputMissingError as error:
+        raise JavaError("java.nio.file.NoSuchFileException", java_path(path)) from error
+    except InputForbiddenError as error:
+        raise JavaError("java.nio.file.AccessDeniedException", java_path(path)) from error
+    except InputError as error:
+        raise JavaError("java.io.IOException", error.why) from error
+
+
+def java_error(failure: Failure) -> JavaError:
+    """Return the exception that Kafka's reader raises for a failure."""
+    cause: JavaError | None = None
+    for name, message in reversed(failure.causes):
+        cause = JavaError(name, message, cause)
+    return JavaError(failure.exception, failure.message, cause)

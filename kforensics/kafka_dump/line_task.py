@@ -1,4 +1,4 @@
-"""What kernels are asked to write: the lines of a style, and where the text and the gaps between offsets go."""
+"""The task of printing a log with compiled kernels: line templates, and buffers for the text and the offset gaps."""
 
 from __future__ import annotations
 
@@ -6,73 +6,57 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kforensics.kafka_dump.line_templates import (
+from kforensics.kafka_dump.log_lines import (
     BATCH_TAIL,
     ENTRY_HEAD,
-    MARKER,
+    MARKER_SUFFIX,
+    BlockLines,
+    RecordLines,
     batch_head,
-    contents_words,
+    content_labels,
+    java_bool,
     message_metadata,
+    optional_long,
     record_metadata,
 )
-from kforensics.kafka_dump.log_lines import BlockLines, RecordLines, java_bool, optional_long
-from kforensics.kafka_dump.styles import Style
+from kforensics.kafka_dump.styles import DumpStyle
 from kforensics.parsers.files.source import Source
-from kforensics.parsers.format.control import MARKERS
+from kforensics.parsers.format.control_records import MARKERS
 from kforensics.parsers.format.rows import CODECS
-from kforensics.parsers.kernels.engine import Area, Block, Engine
-from kforensics.parsers.kernels.fallback import Steps, in_turns
+from kforensics.parsers.kernels.engine import Block, Engine, MappedMemory
+from kforensics.parsers.kernels.fallback import PythonReader, read_with_fallback
 from kforensics.parsers.kernels.library import Kernels, Request
-from kforensics.parsers.kernels.policy import Supply
-from kforensics.parsers.kernels.request import (
-    BATCH_MARGIN,
-    BATCH_OPS,
-    CONTROL_OPS,
-    ENTRY_OPS,
-    FIRST_OFFSET,
-    GAPS,
-    GAPS_FOUND,
-    GAPS_ROOM,
-    LAST_OFFSET,
-    MESSAGE_OPS,
-    OUT,
-    OUT_SIZE,
-    RECORD_MARGIN,
-    RECORD_OPS,
-    TIMESTAMP_TYPES,
-    WRITTEN,
-)
+from kforensics.parsers.kernels.policy import KernelLoader
+from kforensics.parsers.kernels.request import SLOT, TIMESTAMP_TYPES
 from kforensics.parsers.kernels.templates import If, Template
 
-__all__ = ["LineTask", "line_turns"]
+_Row = TypeVar("_Row")
 
-Row = TypeVar("Row")
-
-TEXT_SIZE, PAIRS = 1 << 24, 1 << 16
-PAIR_SIZE = 16
+TEXT_SIZE = 1 << 24
+MAX_GAPS, GAP_SIZE = 1 << 16, 16
 JAVA_BOOLS = tuple(map(java_bool, (0, 1)))
 OPENING, _, CLOSING = optional_long(0).partition("0")
-DELETE_HORIZON = "{delete_horizon}"
+DELETE_HORIZON_FIELD = "{delete_horizon}"
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """Where a block's text and gaps go."""
+class BlockOutput:
+    """The buffers for the text and the offset gaps of a block."""
 
-    text: Area
-    gaps: Area
+    text: MappedMemory
+    gaps: MappedMemory
 
 
 class LineTask:
-    """Lines for batches and, if they are wanted, for records.
+    """Prints batch lines and, if requested, record lines with keys and payloads as text.
 
     Args:
-        style: the release.
-        lines: how records are printed, None for batch lines only; their keys and payloads are printed as text.
+        style: the release to imitate.
+        lines: the format of record lines; None for batch lines only.
     """
 
-    def __init__(self, style: Style, lines: RecordLines | None) -> None:
-        self._words = {
+    def __init__(self, style: DumpStyle, lines: RecordLines | None) -> None:
+        self._value_texts = {
             "timestamp_type": TIMESTAMP_TYPES,
             "codec": tuple(map(style.codec, CODECS)),
             "control_type": MARKERS,
@@ -80,84 +64,87 @@ class LineTask:
             **dict.fromkeys(("is_transactional", "is_control", "crc_valid"), JAVA_BOOLS),
         }
         self._batches = {
-            BATCH_OPS: self._template([batch_head(style) + BATCH_TAIL]),
-            ENTRY_OPS: self._template([ENTRY_HEAD + BATCH_TAIL]),
+            SLOT.batch_ops: self._template([batch_head(style) + BATCH_TAIL]),
+            SLOT.entry_ops: self._template([ENTRY_HEAD + BATCH_TAIL]),
         }
         self._records = self._record_templates(style, lines) if lines else {}
 
-    def _record_templates(self, style: Style, lines: RecordLines) -> dict[int, Template]:
+    def _record_templates(self, style: DumpStyle, lines: RecordLines) -> dict[int, Template]:
         contents = _contents(style, skip_metadata=lines.skip_metadata) if lines.decode else []
-        record, message, marker = ([record_metadata(style)], [message_metadata(style)], [MARKER])
+        record, message, marker = ([record_metadata(style)], [message_metadata(style)], [MARKER_SUFFIX])
         if lines.skip_metadata:
             record, message, marker = [], [], []
         return {
-            RECORD_OPS: self._template([*record, *contents, "\n"]),
-            CONTROL_OPS: self._template([*record, *marker, "\n"]),
-            MESSAGE_OPS: self._template([*message, *contents, "\n"]),
+            SLOT.record_ops: self._template([*record, *contents, "\n"]),
+            SLOT.control_ops: self._template([*record, *marker, "\n"]),
+            SLOT.message_ops: self._template([*message, *contents, "\n"]),
         }
 
     def _template(self, parts: list[str | If]) -> Template:
-        whole: list[str | If] = []
+        expanded: list[str | If] = []
         for part in parts:
-            if isinstance(part, If) or DELETE_HORIZON not in part:
-                whole.append(part)
+            if isinstance(part, If) or DELETE_HORIZON_FIELD not in part:
+                expanded.append(part)
                 continue
-            before, _, behind = part.partition(DELETE_HORIZON)
-            whole += [f"{before}{{has_delete_horizon}}", If("has_delete_horizon", "{base_timestamp}" + CLOSING), behind]
-        return Template(whole, self._words)
+            before, _, after = part.partition(DELETE_HORIZON_FIELD)
+            horizon = If("has_delete_horizon", "{base_timestamp}" + CLOSING)
+            expanded += [f"{before}{{has_delete_horizon}}", horizon, after]
+        return Template(expanded, self._value_texts)
 
     def kernel(self, kernels: Kernels) -> Callable[[int], int]:
-        """Return the kernel that writes lines."""
+        """Return the kernel that prints lines."""
         return kernels.lines
 
-    def prepare(self, request: Request) -> Output:
-        """Put templates and places into a request."""
-        output = Output(Area(TEXT_SIZE), Area(PAIRS * PAIR_SIZE))
-        request[OUT], request[OUT_SIZE] = output.text.address, output.text.size
-        request[GAPS], request[GAPS_ROOM] = output.gaps.address, PAIRS
-        for margin, templates in ((BATCH_MARGIN, self._batches), (RECORD_MARGIN, self._records)):
+    def prepare(self, request: Request) -> BlockOutput:
+        """Put the templates and the buffers into a request, and return the buffers."""
+        output = BlockOutput(MappedMemory(TEXT_SIZE), MappedMemory(MAX_GAPS * GAP_SIZE))
+        request[SLOT.out], request[SLOT.out_size] = output.text.address, output.text.size
+        request[SLOT.gaps], request[SLOT.gaps_capacity] = output.gaps.address, MAX_GAPS
+        for margin, templates in ((SLOT.batch_margin, self._batches), (SLOT.record_margin, self._records)):
             request[margin] = max((template.margin for template in templates.values()), default=0)
             for operations, template in templates.items():
                 request[operations] = template.address
         return output
 
 
-def _contents(style: Style, *, skip_metadata: bool) -> list[str | If]:
-    before_key, behind_key, alone = contents_words(style, skip_metadata=skip_metadata)
+def _contents(style: DumpStyle, *, skip_metadata: bool) -> list[str | If]:
+    key_label, payload_label, lone_payload_label = content_labels(style, skip_metadata=skip_metadata)
     return [
-        If("has_key", before_key + "{key}"),
-        If("has_both", behind_key),
-        If("has_lone_value", alone),
+        If("has_key", key_label + "{key}"),
+        If("has_both", payload_label),
+        If("has_lone_value", lone_payload_label),
         If("has_value", "{value}"),
     ]
 
 
 def lines_of(block: Block) -> BlockLines:
-    """Return what a kernel has written for a block."""
+    """Return the lines that a kernel has printed for a block."""
     output = block.output
     request = block.request
-    numbers = output.gaps.view[: PAIR_SIZE * request[GAPS_FOUND]].cast("q")
+    numbers = output.gaps.view[: GAP_SIZE * request[SLOT.gap_count]].cast("q")
     gaps = zip(numbers[::2], numbers[1::2], strict=True)
-    return BlockLines(output.text.view[: request[WRITTEN]], request[FIRST_OFFSET], request[LAST_OFFSET], gaps)
+    return BlockLines(
+        output.text.view[: request[SLOT.written]], request[SLOT.first_offset], request[SLOT.last_offset], gaps
+    )
 
 
-def line_turns(  # noqa: PLR0913, PLR0917  # a walk, what runs beside it, and what is to be printed
-    steps: Steps[Row],
-    kernels: Supply,
+def lines_with_fallback(  # noqa: PLR0913, PLR0917  # the reader, the kernels, and what to print
+    reader: PythonReader[_Row],
+    kernels: KernelLoader,
     source: Source,
     end: int | None,
-    style: Style,
+    style: DumpStyle,
     lines: RecordLines | None,
-) -> Iterator[BlockLines | Row]:
-    """Yield the lines of many batches at once where kernels can write them, and what plain Python finds elsewhere.
+) -> Iterator[BlockLines | _Row]:
+    """Yield the lines of many batches where kernels can print them, and the rows of the pure Python reader elsewhere.
 
     Args:
-        steps: the walk in plain Python.
-        kernels: gives the compiled kernels once they are there.
+        reader: the reader in pure Python.
+        kernels: loads the compiled kernels.
         source: the log.
-        end: position behind the last byte to look at.
-        style: the release.
-        lines: how records are printed, None for batch lines only.
+        end: the position after the last byte to read; None for the end of the file.
+        style: the release to imitate.
+        lines: the format of record lines; None for batch lines only.
     """
-    for row in in_turns(steps, Engine(kernels, LineTask(style, lines), source, end)):
+    for row in read_with_fallback(reader, Engine(kernels, LineTask(style, lines), source, end)):
         yield lines_of(row) if isinstance(row, Block) else row

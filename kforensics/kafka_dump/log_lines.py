@@ -1,44 +1,66 @@
-"""The lines of a ``.log`` or ``.checkpoint``: one per batch, one per record, in the form of any release.
+"""The lines of a ``.log`` or ``.checkpoint``: one per batch and one per record, in the format of any release.
 
-Rule: ``DumpLogSegments.dumpLog`` of each release. Text comes in the pieces that the tool prints at once, because where
-an exception strikes between two of them, the first has been printed.
+Rule: ``DumpLogSegments.dumpLog`` of each release. A line is yielded in the pieces that the tool prints separately: if
+an exception occurs between two pieces, the first has been printed. Pure Python fills in the templates here; kernels
+get them in compiled form.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
-from kforensics.kafka_dump.file_records import java_error
-from kforensics.kafka_dump.java import JavaError, java_text
-from kforensics.kafka_dump.line_templates import (
-    BATCH_TAIL,
-    ENTRY_HEAD,
-    batch_head,
-    contents_words,
-    message_metadata,
-    record_metadata,
-)
-from kforensics.kafka_dump.styles import Style
+from kforensics.kafka_dump.java import MAX_INT, MAX_LONG, JavaError, java_error
+from kforensics.kafka_dump.styles import DumpStyle
+from kforensics.parsers.files.source import file_name
 from kforensics.parsers.format.failures import ILLEGAL_ARGUMENT, Stopped, unknown_codec
 from kforensics.parsers.format.rows import Batch, Record
-from kforensics.parsers.kernels.policy import DECOMPRESSED
-from kforensics.parsers.log.legacy import Message
+from kforensics.parsers.format.text_encoding import java_utf8
+from kforensics.parsers.kernels.policy import MAX_DECOMPRESSED_BYTES
 
-__all__ = ["BlockLines", "ControlSuffix", "Decode", "RecordLines", "batch_line", "kernels_print"]
+if TYPE_CHECKING:
+    from kforensics.kafka_dump.decoders import Decoder
+    from kforensics.parsers.log.legacy_format import LegacyMessage
 
-Decode = Callable[[bytes | None, bytes | None, int], tuple[str | None, str | None]]
 ControlSuffix = Callable[[bytes | None, bytes | None], str]
+# Text as a string, or as UTF-8 in a buffer that a kernel overwrites when the next piece is produced.
+TextPiece = str | memoryview
+
+BATCH_HEAD = (
+    "baseOffset: {base_offset} lastOffset: {last_offset} count: {count} baseSequence: {base_sequence}"
+    " lastSequence: {last_sequence} producerId: {producer_id} producerEpoch: {producer_epoch}"
+    " partitionLeaderEpoch: {partition_leader_epoch} isTransactional: {is_transactional} isControl: {is_control}"
+)
+# The first half of the line of an entry of format 0 or 1; all formats have the same second half.
+ENTRY_HEAD = "offset: {last_offset}"
+DELETE_HORIZON = " deleteHorizonMs: {delete_horizon}"
+BATCH_TAIL = (
+    " position: {position} {timestamp_type}: {max_timestamp} size: {size} magic: {magic} compresscodec: {codec}"
+    " crc: {crc} isvalid: {crc_valid}\n"
+)
+RECORD_FORM_E = (
+    "{timestamp_type}: {timestamp} baseOffset: {base_offset} lastOffset: {last_offset}"
+    " baseSequence: {base_sequence} lastSequence: {last_sequence} producerEpoch: {producer_epoch}"
+    " partitionLeaderEpoch: {partition_leader_epoch} batchSize: {size} magic: {magic} compressType: {codec}"
+    " position: {position}"
+)
+MARKER_SUFFIX = " endTxnMarker: {control_type} coordinatorEpoch: {coordinator_epoch}"
+SEQUENCE_AND_HEADERS = " sequence: {sequence} headerKeys: [{header_keys}]"
+
+# A snapshot of the metadata log is named by offset and epoch.
+OFFSET_WIDTH, EPOCH_WIDTH = 20, 10
 
 
 class BlockLines(NamedTuple):
-    """The lines of many batches at once.
+    """The lines of many batches.
 
     Attributes:
-        text: the lines as UTF-8; it changes once the next block is asked for.
-        first_offset: of the first record, -1 if no records were looked at.
-        last_offset: of the last record, likewise.
+        text: the lines as UTF-8; the next block overwrites them.
+        first_offset: the first record offset, or -1 if records were not read.
+        last_offset: the last record offset, or -1 if records were not read.
         gaps: pairs of neighbouring record offsets that are not consecutive.
     """
 
@@ -48,16 +70,77 @@ class BlockLines(NamedTuple):
     gaps: Iterable[tuple[int, int]]
 
 
-def batch_line(batch: Batch, style: Style, codec: str | None = None) -> Iterator[str]:
+@cache
+def batch_head(style: DumpStyle) -> str:
+    """Return the template of the first half of a batch line."""
+    return BATCH_HEAD + DELETE_HORIZON if style.delete_horizon else BATCH_HEAD
+
+
+@cache
+def record_metadata(style: DumpStyle) -> str:
+    """Return the template of a record line up to the key."""
+    return _up_to_sizes(style, valid="true", crc="null") + SEQUENCE_AND_HEADERS
+
+
+@cache
+def message_metadata(style: DumpStyle) -> str:
+    """Return the template of the line of a message of format 0 or 1 up to the key."""
+    return _up_to_sizes(style, valid="{crc_valid}", crc="{crc}") + style.legacy_tail
+
+
+def _up_to_sizes(style: DumpStyle, *, valid: str, crc: str) -> str:
+    sizes = f"{style.key_size}: {{key_size}} {style.value_size}: {{value_size}}"
+    if style.record_form == "E":
+        return f"| offset: {{offset}} isValid: {valid} crc: {crc} {sizes} {RECORD_FORM_E}"
+    return f"| offset: {{offset}} {{timestamp_type}}: {{timestamp}} {sizes}"
+
+
+def content_labels(style: DumpStyle, *, skip_metadata: bool) -> tuple[str, str, str]:
+    """Return the labels of a key, of a payload after a key, and of a payload without a key."""
+    bar = "| " if skip_metadata else " "
+    lone = bar if style.bar_before_lone_payload else " "
+    return f"{bar}key: ", " payload: ", f"{lone}payload: "
+
+
+def first_line(path: str, style: DumpStyle) -> str:
+    """Return the line with the start offset or the snapshot id, which the tool takes from the file name.
+
+    Raises:
+        JavaError: the name does not have the expected form.
+    """
+    name = file_name(path)
+    if name.endswith(".log"):
+        return f"{style.log_start}: {_parse_number(name.split('.')[0])}"
+    if name == "bootstrap.checkpoint":
+        return "KRaft bootstrap snapshot"
+    offset = _parse_number(_substring(name, 0, OFFSET_WIDTH))
+    epoch = _parse_number(_substring(name, OFFSET_WIDTH + 1, OFFSET_WIDTH + EPOCH_WIDTH + 1), MAX_INT)
+    return f"Snapshot end offset: {offset}, epoch: {epoch}"
+
+
+def _parse_number(text: str, maximum: int = MAX_LONG) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]+", text) or not -maximum - 1 <= int(text) <= maximum:
+        raise JavaError("java.lang.NumberFormatException", f'For input string: "{text}"')
+    return int(text)
+
+
+def _substring(text: str, start: int, end: int) -> str:
+    if end > len(text):
+        message = f"begin {start}, end {end}, length {len(text)}"
+        raise JavaError("java.lang.StringIndexOutOfBoundsException", message)
+    return text[start:end]
+
+
+def batch_line(batch: Batch, style: DumpStyle, codec: str | None = None) -> Iterator[str]:
     """Yield the two halves of a batch line.
 
     Args:
         batch: the batch.
         style: the release to imitate.
-        codec: what to print as codec, None for its name.
+        codec: the codec to print; None for the name of the batch's codec.
 
     Raises:
-        JavaError: the codec or the format is none that Kafka knows.
+        JavaError: Kafka does not know the codec or the format.
     """
     yield ENTRY_HEAD.format(last_offset=batch.last_offset) if batch.is_legacy else _first_half(batch, style)
     if batch.magic < 0:
@@ -76,7 +159,7 @@ def batch_line(batch: Batch, style: Style, codec: str | None = None) -> Iterator
     )
 
 
-def _first_half(batch: Batch, style: Style) -> str:
+def _first_half(batch: Batch, style: DumpStyle) -> str:
     return batch_head(style).format(
         base_offset=batch.base_offset,
         last_offset=batch.last_offset,
@@ -92,51 +175,51 @@ def _first_half(batch: Batch, style: Style) -> str:
     )
 
 
-def codec_name(batch: Batch, style: Style) -> str:
-    """Return the codec's name, or its number, in the letters of the release."""
+def codec_name(batch: Batch, style: DumpStyle) -> str:
+    """Return the name of the batch's codec, or its number, in the letter case of the release."""
     return style.codec(batch.compression_type or str(batch.codec))
 
 
-def kernels_print(lines: RecordLines | None, budget: int) -> bool:
-    """Whether kernels can print records so, or batches alone, within a budget of bytes to decompress."""
-    return (lines is None or lines.as_text) and budget >= DECOMPRESSED
+def kernels_can_print(lines: RecordLines | None, budget: int) -> bool:
+    """Return whether kernels can print these record lines, or only batch lines, within the decompression budget."""
+    return (lines is None or lines.as_text) and budget >= MAX_DECOMPRESSED_BYTES
 
 
 def java_bool(value: object) -> str:
-    """Return a truth value as Java prints it."""
+    """Return a boolean as Java prints it."""
     return "true" if value else "false"
 
 
 def optional_long(value: int | None) -> str:
-    """Return a number or its absence as ``java.util.OptionalLong`` prints it."""
+    """Return a number or None as ``java.util.OptionalLong`` prints it."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLines:
-    """Prints record lines.
+    """Formats record lines.
 
     Attributes:
         style: the release to imitate.
-        decode: key and value to text, None not to print them.
-        control_suffix: key and value of a control record to text.
-        skip_metadata: leave out all but key and payload.
-        catches: the decoder prints exceptions of a message's own fields too, rather than let them end the run.
-        as_text: keys and payloads are decoded as UTF-8 and nothing else, if at all; kernels can do that.
+        decode: decodes keys and values; None if they are not printed.
+        control_suffix: formats the key and value of a control record.
+        skip_metadata: print keys and payloads only.
+        prints_errors: the decoder prints exceptions in the fields of a message; they do not end the run.
+        as_text: keys and payloads are decoded as UTF-8, if at all, as kernels can do it.
     """
 
-    style: Style
-    decode: Decode | None
+    style: DumpStyle
+    decode: Decoder | None
     control_suffix: ControlSuffix
     skip_metadata: bool = False
-    catches: bool = False
+    prints_errors: bool = False
     as_text: bool = False
 
     def record(self, batch: Batch, record: Record) -> Iterator[str]:
-        """Yield the pieces of one line of a format 2 record.
+        """Yield the pieces of the line of a record of format 2.
 
         Raises:
-            JavaError: a decoder gives up where the tool's does.
+            JavaError: a decoder of the tool aborts.
         """
         if not self.skip_metadata:
             yield self._metadata(batch, record)
@@ -146,13 +229,13 @@ class RecordLines:
             yield self._contents(self.decode(record.key, record.value, record.offset))
         yield "\n"
 
-    def message(self, batch: Batch, message: Message, base_offset: int) -> Iterator[str]:
-        """Yield the pieces of one line of a message of format 0 or 1; raises as :meth:`record`.
+    def message(self, batch: Batch, message: LegacyMessage, base_offset: int) -> Iterator[str]:
+        """Yield the pieces of the line of a message of format 0 or 1; raises what :meth:`record` raises.
 
         Args:
             batch: the top-level entry.
-            message: the entry itself, or one from inside it.
-            base_offset: offset of the first message in the entry.
+            message: the entry itself, or a message inside it.
+            base_offset: the offset of the first message in the entry.
         """
         try:
             if not self.skip_metadata:
@@ -163,11 +246,11 @@ class RecordLines:
             raise java_error(error.failure) from None
         yield "\n"
 
-    def _decoded(self, decode: Decode, message: Message) -> tuple[str | None, str | None]:
+    def _decoded(self, decode: Decoder, message: LegacyMessage) -> tuple[str | None, str | None]:
         try:
             key, value = message.key(), message.value()
         except Stopped as error:
-            if not self.catches:
+            if not self.prints_errors:
                 raise
             return f"Error at offset {message.offset}, skipping. {error.failure.message or 'null'}", None
         return decode(key, value, message.offset)
@@ -190,10 +273,10 @@ class RecordLines:
             codec=codec_name(batch, self.style),
             position=batch.position,
             sequence=record.sequence,
-            header_keys=",".join(java_text(key) for key, _ in record.headers) if record.headers else "",
+            header_keys=",".join(java_utf8(key) for key, _ in record.headers) if record.headers else "",
         )
 
-    def _legacy_metadata(self, batch: Batch, message: Message, base_offset: int) -> str:
+    def _legacy_metadata(self, batch: Batch, message: LegacyMessage, base_offset: int) -> str:
         key_size, value_size = message.sizes()
         return message_metadata(self.style).format(
             offset=message.offset,
@@ -216,7 +299,7 @@ class RecordLines:
         )
 
     def _contents(self, texts: tuple[str | None, str | None]) -> str:
-        before_key, behind_key, alone = contents_words(self.style, skip_metadata=self.skip_metadata)
+        key_label, payload_label, lone_payload_label = content_labels(self.style, skip_metadata=self.skip_metadata)
         key, payload = texts
-        out = "" if key is None else f"{before_key}{key}"
-        return out if payload is None else f"{out}{behind_key if out else alone}{payload}"
+        line = "" if key is None else f"{key_label}{key}"
+        return line if payload is None else f"{line}{payload_label if line else lone_payload_label}{payload}"

@@ -1,17 +1,18 @@
 """The lines of a producer ``.snapshot``.
 
-Rule: ``DumpLogSegments.dumpProducerIdSnapshot`` and ``ProducerStateManager.readSnapshot`` of each release. A snapshot
-with a fault is one message on standard error, and the run goes on.
+Rule: ``DumpLogSegments.dumpProducerIdSnapshot`` and ``ProducerStateManager.readSnapshot`` of each release. For a
+corrupt snapshot the tool prints one message on standard error and continues with the next file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kforensics.kafka_dump.file_records import opened
-from kforensics.kafka_dump.styles import PLAIN, Style
+from kforensics.kafka_dump.java import open_file
+from kforensics.kafka_dump.styles import PLAIN_STYLE, DumpStyle
 from kforensics.parsers.files.source import Source, open_source
-from kforensics.parsers.format.derived import Fixed
+from kforensics.parsers.format.derived import FixedLayout
+from kforensics.parsers.format.failures import BUFFER_UNDERFLOW
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.state.producer_snapshot import (
     ENTRY,
@@ -26,23 +27,20 @@ from kforensics.parsers.state.producer_snapshot import (
     too_many,
 )
 
-__all__ = ["imitated_snapshot", "plain_snapshot"]
-
-UNDERFLOW = "java.nio.BufferUnderflowException"
-# Names of the fields in the schema of 3.9 and before, where they differ from the layout's.
+# Names in the schema up to 3.9 that differ from the names in the layout.
 OLD_NAMES = {"producer_epoch": "epoch"}
 
 
-def imitated_snapshot(path: str, style: Style) -> Iterator[str | Damage]:
-    """Yield the text of a release's tool, or damage whose ``detail`` is its line on standard error.
+def imitated_snapshot(path: str, style: DumpStyle) -> Iterator[str | Damage]:
+    """Yield the lines that a release's tool prints, or damage whose ``detail`` is the tool's line on standard error.
 
     Raises:
         JavaError: the file cannot be read.
     """
-    with opened(path) as source:
-        fault = _fault(source, style)
-        if fault is not None:
-            yield Damage(0, source.size, "snapshot", fault)
+    with open_file(path) as source:
+        error = _error(source, style)
+        if error is not None:
+            yield Damage(0, source.size, "snapshot", error)
             return
         for row in read_producer_snapshot(source):
             if isinstance(row, ProducerSnapshotEntry):
@@ -50,7 +48,7 @@ def imitated_snapshot(path: str, style: Style) -> Iterator[str | Damage]:
 
 
 def plain_snapshot(path: str) -> Iterator[str | Damage]:
-    """Yield every whole entry of a snapshot as text, and what is wrong with the file.
+    """Yield the lines of all complete entries of a snapshot, and its damage.
 
     Raises:
         InputError: the snapshot cannot be read.
@@ -60,10 +58,10 @@ def plain_snapshot(path: str) -> Iterator[str | Damage]:
             if isinstance(row, Damage):
                 yield row
             elif isinstance(row, ProducerSnapshotEntry):
-                yield _line(row, PLAIN)
+                yield _line(row, PLAIN_STYLE)
 
 
-def _line(entry: ProducerSnapshotEntry, style: Style) -> str:
+def _line(entry: ProducerSnapshotEntry, style: DumpStyle) -> str:
     text = (
         f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch}"
         f" coordinatorEpoch: {entry.coordinator_epoch}"
@@ -81,18 +79,18 @@ def _line(entry: ProducerSnapshotEntry, style: Style) -> str:
     return text + "\n"
 
 
-def _option(offset: int, style: Style) -> str:
+def _option(offset: int, style: DumpStyle) -> str:
     if style.scala_option:
         return f"Some({offset})" if offset >= 0 else "None"
     return f"OptionalLong[{offset}]" if offset >= 0 else "OptionalLong.empty"
 
 
-def _fault(source: Source, style: Style) -> str | None:
-    """Return the first fault that Kafka finds, in its words."""
+def _error(source: Source, style: DumpStyle) -> str | None:
+    """Return Kafka's message for the first error in a snapshot, or None."""
     head = source.read(0, HEADER.size)
-    why = _new_schema_fault(source.size, head) if style.generated_snapshots else _old_schema_fault(source.size, head)
-    if why is not None:
-        return f"{SCHEMA}{why}"
+    error = _new_schema_error(source.size, head) if style.generated_snapshots else _old_schema_error(source.size, head)
+    if error is not None:
+        return f"{SCHEMA}{error}"
     header = ProducerSnapshotHeader(0, *HEADER.unpack_from(head))
     if header.version != VERSION:
         return f"Snapshot contained an unknown file version {header.version}"
@@ -100,8 +98,8 @@ def _fault(source: Source, style: Style) -> str | None:
     return None if header.crc == computed else broken_crc(header.crc, computed)
 
 
-def _new_schema_fault(size: int, head: bytes) -> str | None:
-    """Return what the generated reader says: the version is looked at before the rest is read."""
+def _new_schema_error(size: int, head: bytes) -> str | None:
+    """Return the error of the generated reader, which checks the version before it reads the rest."""
     version_end = HEADER.end_of("version")
     if len(head) < version_end:
         return "null"
@@ -119,28 +117,28 @@ def _new_schema_fault(size: int, head: bytes) -> str | None:
     return "null" if count * ENTRY.size > left else None
 
 
-def _old_schema_fault(size: int, head: bytes) -> str | None:
-    """Return what the type classes up to 3.9 say: everything is read before the version is looked at."""
+def _old_schema_error(size: int, head: bytes) -> str | None:
+    """Return the error of the type classes up to 3.9, which read everything before they check the version."""
     if len(head) < HEADER.size:
         field = _field_at(HEADER, len(head))
-        return _in_field("producer_entries" if field == "count" else field, UNDERFLOW)
+        return _in_field("producer_entries" if field == "count" else field, BUFFER_UNDERFLOW)
     left = size - HEADER.size
     count = ProducerSnapshotHeader(0, *HEADER.unpack_from(head)).count
     if count < 0:
         return _in_field("producer_entries", f"Array size {count} cannot be negative")
     if count > left:
-        why = f"Error reading array of size {count}, only {left} bytes available"
-        return _in_field("producer_entries", why)
+        error = f"Error reading array of size {count}, only {left} bytes available"
+        return _in_field("producer_entries", error)
     if count * ENTRY.size > left:
         field = _field_at(ENTRY, left % ENTRY.size)
-        return _in_field("producer_entries", _in_field(OLD_NAMES.get(field, field), UNDERFLOW))
+        return _in_field("producer_entries", _in_field(OLD_NAMES.get(field, field), BUFFER_UNDERFLOW))
     return None
 
 
-def _in_field(name: str, why: str) -> str:
-    return f"Error reading field '{name}': {why}"
+def _in_field(name: str, error: str) -> str:
+    return f"Error reading field '{name}': {error}"
 
 
-def _field_at(layout: Fixed, length: int) -> str:
-    """Return the first field that does not fit into so many bytes."""
+def _field_at(layout: FixedLayout, length: int) -> str:
+    """Return the first field that does not fit into the given number of bytes."""
     return next(name for name in layout.names if layout.end_of(name) > length)

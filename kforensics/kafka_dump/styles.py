@@ -1,8 +1,8 @@
-"""What differs between the dump tools of five releases, one field per line that depends on it.
+"""The differences between the dump tools of five releases.
 
 Rule: ``kafka.tools.DumpLogSegments`` (Scala, up to 4.2) and ``org.apache.kafka.tools.DumpLogSegments`` (Java, since
-4.3). A style is chosen by its key in ``STYLES``; ``PLAIN`` is what is printed without one. What the decoders of keys,
-values and control records print they know by release, not from here.
+4.3). Users choose a style by its name in ``STYLES``; ``PLAIN_STYLE`` is the default. The decoders of keys, values and
+control records know the differences in their own output.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
-
-__all__ = ["PLAIN", "STYLES", "Style"]
 
 _FIRST_OPTIONS = frozenset(
     {
@@ -36,37 +34,37 @@ _OPTIONS_4_0 = _OPTIONS_3_9 | {"share-group-state-decoder"}
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
-    """How one release prints.
+class DumpStyle:
+    """The output format of one release.
 
     Attributes:
-        name: key in ``STYLES``, empty for ``PLAIN``.
-        release: the release that is imitated, to the byte.
-        options: long options that the tool knows, without dashes.
-        offsets_json: coordinator records of ``__consumer_offsets`` are JSON, else the old text form.
-        transaction_json: the same for ``__transaction_state``.
-        ignores_names_without_dot: a file name without a dot is an unknown file, else it ends the run.
-        reads_checkpoints: ``.checkpoint`` files are dumped, else unknown.
-        log_start: words before the number in the first line of a ``.log``.
+        name: the key in ``STYLES``; empty for ``PLAIN_STYLE``.
+        release: the release that is imitated byte for byte.
+        options: the tool's long options, without dashes.
+        offsets_json: records of ``__consumer_offsets`` are printed as JSON, not in the old text form.
+        transaction_json: records of ``__transaction_state`` are printed as JSON, not in the old text form.
+        ignores_names_without_dot: a file whose name has no dot is ignored; in other styles it ends the run.
+        reads_checkpoints: ``.checkpoint`` files are dumped; other styles ignore them.
+        log_start: the text before the number in the first line of a ``.log``.
         delete_horizon: batch lines have ``deleteHorizonMs:``.
-        upper_case_codecs: codec names are upper case.
-        key_size: word for the key size in record lines.
-        value_size: word for the value size.
-        record_form: letter of the record line's template: D, E or F.
-        legacy_tail: template of the checksum part in record lines of formats 0 and 1.
-        bar_before_lone_payload: without metadata and key a payload follows the bar, else a blank.
-        first_gap_from_minus_one: a first record with another offset than 0 counts as a gap behind -1.
-        newest_pair_first: pairs of the summaries come last found first, else sorted.
-        java_maps: files of a summary are in the order of Java's HashMap, else of Scala's.
-        names_file_of_lost_offsets: the heading of offsets not found names the file.
-        says_empty_index: an ``.index`` without entries is called empty.
-        reads_log_to_end: of a ``.timeindex`` entry all batches behind its position are read, also behind the match.
-        corrupt_index: class of the exception of a failed sanity check.
-        scala_option: an open transaction is ``Some(n)`` or ``None``, else an ``OptionalLong``.
+        upper_case_codecs: codec names are in upper case.
+        key_size: the label of the key size in record lines.
+        value_size: the label of the value size in record lines.
+        record_form: the letter of the template for record lines: D, E or F.
+        legacy_tail: the template of the checksum in record lines of formats 0 and 1.
+        bar_before_lone_payload: without metadata and key, a bar precedes the payload; in other styles a blank.
+        first_gap_from_minus_one: a first record whose offset is not 0 counts as a gap after offset -1.
+        newest_pair_first: the pairs of a summary are in reverse order of discovery; in other styles sorted.
+        java_maps: the files of a summary are in the order of Java's HashMap; in other styles of Scala's.
+        names_file_of_lost_offsets: the heading above offsets that were not found has the file name.
+        says_empty_index: an ``.index`` without entries is reported as empty.
+        reads_log_to_end: for each ``.timeindex`` entry the log is read from its position to the end, past the match.
+        corrupt_index: the class of the exception of a failed sanity check.
+        scala_option: an open transaction is ``Some(n)`` or ``None``; in other styles an ``OptionalLong``.
         snapshot_last_timestamp: ``.snapshot`` lines have ``lastTimestamp:``.
-        snapshot_blank_at_end: a ``.snapshot`` line without batch ends in a blank.
-        old_reader: records are read by the readers of 2.x, which name several failures otherwise.
-        generated_snapshots: snapshots are read by a generated schema, version first, else by the old type classes.
+        snapshot_blank_at_end: a ``.snapshot`` line without a batch ends with a blank.
+        old_reader: records are read by the readers of 2.x, which report several failures differently.
+        generated_snapshots: snapshots are read with a generated schema; in other styles with the old type classes.
     """
 
     name: str
@@ -98,17 +96,17 @@ class Style:
     old_reader: bool = False
 
     def codec(self, name: str) -> str:
-        """Return the name of a codec in the letters of the release."""
+        """Return the name of a codec in the letter case of the release."""
         return name.upper() if self.upper_case_codecs else name
 
     @property
     def json_decoders(self) -> frozenset[str]:
-        """Kinds of decoders whose output is JSON; they print what is wrong with a record where others end the run."""
+        """The kinds of decoders that print JSON. They print an error for a bad record, where other decoders abort."""
         kinds = {"offsets": self.offsets_json, "transaction": self.transaction_json, "share-group-state": True}
         return frozenset(kind for kind, is_json in kinds.items() if is_json)
 
 
-_4_2 = Style("4.2", "4.2.1")
+_4_2 = DumpStyle("4.2", "4.2.1")
 _4_3 = replace(
     _4_2,
     name="4.3",
@@ -159,7 +157,7 @@ _2_7 = replace(
     says_empty_index=False,
 )
 
-STYLES: Mapping[str, Style] = MappingProxyType({style.name: style for style in (_4_3, _4_2, _3_9, _2_8, _2_7)})
+STYLES: Mapping[str, DumpStyle] = MappingProxyType({style.name: style for style in (_4_3, _4_2, _3_9, _2_8, _2_7)})
 
-# Without a style: the lines of 4.3 without its known bugs; who prints never stops at damage then.
-PLAIN = replace(_4_3, name="", release="", first_gap_from_minus_one=False, reads_log_to_end=False)
+# The default: the lines of 4.3 without its known bugs. Damage does not end a dump in this style.
+PLAIN_STYLE = replace(_4_3, name="", release="", first_gap_from_minus_one=False, reads_log_to_end=False)

@@ -1,1 +1,1 @@
-"""Bytes to tables: every file a broker leaves in a log directory, decoded without judgement."""
+"""Bytes to tables: decodes every file that a broker writes to a log directory, without interpreting the content."""

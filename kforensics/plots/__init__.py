@@ -1,7 +1,7 @@
-"""Charts of the tables, as charts of Altair: of few marks, and shown without a network.
+"""Altair charts of the tables, with few marks, that notebooks show without a network.
 
-``import kforensics`` gives them as ``kforensics.plots``. They take tables of the library, those of
-:func:`kforensics.open` among them.
+``import kforensics`` offers them as ``kforensics.plots``. They take tables of the library, including those of
+:func:`kforensics.open`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ if find_spec("altair") is None:
 
 from kforensics.plots.atomicity import atomicity
 from kforensics.plots.batch_sizes import batch_sizes, compression
-from kforensics.plots.chart import MOST_MARKS, Plot
+from kforensics.plots.chart import MAX_MARKS, Plot
 from kforensics.plots.damage_map import damage_map
-from kforensics.plots.page import offline, page
+from kforensics.plots.html_page import offline, page
 from kforensics.plots.sequences import sequences
 from kforensics.plots.stable_offset import lso, lso_over_time
 from kforensics.plots.transaction_lanes import transactions
 
 __all__ = [
-    "MOST_MARKS",
+    "MAX_MARKS",
     "Plot",
     "atomicity",
     "batch_sizes",

@@ -1,4 +1,4 @@
-"""Which partition has which end of which transaction: a transaction is atomic if all its partitions agree."""
+"""A chart of the outcome of each transaction in each of its partitions; they agree if a transaction is atomic."""
 
 from __future__ import annotations
 
@@ -8,116 +8,124 @@ from typing import Any
 import altair as alt
 import pyarrow as pa
 
-from kforensics.plots.chart import Plot, Rows, Tabular, harmless_rows, plot, table_of, tail, tips, when
+from kforensics.forensics.core.formatting import format_time_ms
+from kforensics.plots.chart import (
+    MIN_HEIGHT,
+    ChartRows,
+    Plot,
+    Tabular,
+    chart_data,
+    make_plot,
+    safe_tail,
+    to_table,
+    tooltips,
+)
 
-__all__ = ["ENDS", "atomicity"]
-
-ENDS = {
+OUTCOME_COLORS = {
     "committed": "#009e73",
     "aborted": "#e69f00",
     "open": "#a50f2d",
     "marker without data": "#a6dcc9",
     "no marker": "#332288",
-    "no data on hand": "#ddd",
+    "no data available": "#ddd",
 }
-TRANSACTIONS, PARTITIONS = 30, 40
-LINE_HEIGHT, LEAST_HEIGHT = 20, 60
-# What is worst comes first; of what is still open nothing is said yet.
-RANK = {"no": 0, "pending": 1, None: 1, "unverifiable": 2, "yes": 3}
+MAX_TRANSACTIONS, MAX_PARTITIONS = 30, 40
+SQUARE_HEIGHT = 20
+# By the column atomic. None: the transaction is still open.
+URGENCY = {"no": 0, "pending": 1, None: 1, "unverifiable": 2, "yes": 3}
 Row = dict[str, Any]
 
 
 def atomicity(distributed: Tabular, transactions: Tabular) -> Plot:
-    """Return a matrix of transactions and their partitions, each square in the colour of how it ended there.
+    """Return a matrix of transactions and partitions, coloured by the outcome in each partition.
 
-    The thirty transactions are shown that are not atomic or most likely not, and of the others the last.
+    It shows thirty transactions: those that are not atomic, or possibly not, first, then the latest.
 
     Args:
         distributed: the table ``distributed_transactions``.
-        transactions: the table ``transactions`` of the partitions they are in.
+        transactions: the table ``transactions`` of the partitions in it.
     """
-    found = sorted(table_of(distributed).to_pylist(), key=_urgency)
-    ends = _ends(table_of(transactions))
-    shown = found[:TRANSACTIONS]
-    squares = [square for name, row in _named(shown) for square in _squares(name, row, ends)]
-    names = sorted({square["partition"] for square in squares})[:PARTITIONS]
-    rows: Rows = [square for square in squares if square["partition"] in names]
-    color = alt.Color("ended:N", scale=alt.Scale(domain=[*ENDS], range=[*ENDS.values()]))
-    order = list(dict.fromkeys(row["transaction"] for row in rows))
+    rows = sorted(to_table(distributed).to_pylist(), key=_sort_key)
+    by_partition = _by_partition_and_producer(to_table(transactions))
+    shown = rows[:MAX_TRANSACTIONS]
+    all_squares = [square for name, row in _named(shown) for square in _squares(name, row, by_partition)]
+    partitions = sorted({square["partition"] for square in all_squares})[:MAX_PARTITIONS]
+    squares: ChartRows = [square for square in all_squares if square["partition"] in partitions]
+    order = list(dict.fromkeys(square["transaction"] for square in squares))
     rects = (
-        alt.Chart(harmless_rows(rows))
+        alt.Chart(chart_data(squares))
         .mark_rect(stroke="white")
         .encode(
-            x=alt.X("partition:N", sort=names, title=None, axis=alt.Axis(labelAngle=-60)),
+            x=alt.X("partition:N", sort=partitions, title=None, axis=alt.Axis(labelAngle=-60)),
             y=alt.Y("transaction:N", sort=order, title=None, axis=alt.Axis(labelLimit=260)),
-            color=color,
-            tooltip=tips("transaction", "partition", "ended", "decided", "atomic", "when", "records"),
+            color=alt.Color("outcome:N", scale=alt.Scale(domain=[*OUTCOME_COLORS], range=[*OUTCOME_COLORS.values()])),
+            tooltip=tooltips("transaction", "partition", "outcome", "decided", "atomic", "marker time", "records"),
         )
     )
-    said = [
-        f"{len(shown)} of {len(found)} transactions" if len(found) > len(shown) else "",
-        f"{len(names)} partitions are shown, others are not" if len(rows) < len(squares) else "",
+    subtitle = [
+        f"{len(shown)} of {len(rows)} transactions" if len(rows) > len(shown) else "",
+        f"only {len(partitions)} partitions are shown" if len(squares) < len(all_squares) else "",
     ]
-    return plot([rects], "Atomicity", said, height=max(LINE_HEIGHT * len(order), LEAST_HEIGHT))
+    return make_plot([rects], "Atomicity", subtitle, height=max(SQUARE_HEIGHT * len(order), MIN_HEIGHT))
 
 
-def _urgency(row: Row) -> tuple[int, int]:
-    return RANK.get(row["atomic"], 0), -(row["decided_timestamp"] or row["start_timestamp"] or 0)
+def _sort_key(row: Row) -> tuple[int, int]:
+    return URGENCY.get(row["atomic"], 0), -(row["decided_timestamp"] or row["start_timestamp"] or 0)
 
 
-def _ends(table: pa.Table) -> dict[tuple[str, int], list[Row]]:
-    """Return how transactions ended, by the partition and the producer id."""
-    found: dict[tuple[str, int], list[Row]] = {}
+def _by_partition_and_producer(table: pa.Table) -> dict[tuple[str, int], list[Row]]:
+    transactions: dict[tuple[str, int], list[Row]] = {}
     for row in table.to_pylist():
-        found.setdefault((f"{row['topic']}-{row['partition']}", row["producer_id"]), []).append(row)
-    return found
+        transactions.setdefault((f"{row['topic']}-{row['partition']}", row["producer_id"]), []).append(row)
+    return transactions
 
 
 def _named(rows: list[Row]) -> Iterator[tuple[str, Row]]:
-    """Yield transactions with names that tell them apart, even where two began in the same millisecond."""
-    used: set[str] = set()
+    """Yield transactions with unique names, even if two started in the same millisecond."""
+    names: set[str] = set()
     for row in rows:
-        begun = row["start_timestamp"]
-        name = f"{tail(str(row['transactional_id']))} at {'an unknown time' if begun is None else when(begun)}"
-        if name in used:
+        start = row["start_timestamp"]
+        time = "an unknown time" if start is None else format_time_ms(start)
+        name = f"{safe_tail(str(row['transactional_id']))} at {time}"
+        if name in names:
             name = f"{name}, offset {row['offset']} of its partition {row['partition']}"
-        used.add(name)
+        names.add(name)
         yield name, row
 
 
-def _squares(name: str, row: Row, ends: dict[tuple[str, int], list[Row]]) -> Iterator[Row]:
+def _squares(name: str, row: Row, by_partition: dict[tuple[str, int], list[Row]]) -> Iterator[Row]:
     """Yield a square for each partition of a transaction."""
     for partition in filter(None, (row["partitions"] or "").split(",")):
-        there = _there(row, ends.get((partition, row["producer_id"]), []))
+        match = _matching_transaction(row, by_partition.get((partition, row["producer_id"]), []))
+        marker_time = None if match is None else match["marker_timestamp"]
         yield {
             "transaction": name,
-            "partition": tail(partition),
-            "ended": there["outcome"] if there else _without_data(row),
+            "partition": safe_tail(partition),
+            "outcome": match["outcome"] if match else _outcome_without_data(row),
             "decided": row["outcome"],
             "atomic": row["atomic"],
-            "when": None if there is None or there["marker_timestamp"] is None else when(there["marker_timestamp"]),
-            "records": there["records"] if there else 0,
+            "marker time": None if marker_time is None else format_time_ms(marker_time),
+            "records": match["records"] if match else 0,
         }
 
 
-def _there(row: Row, candidates: list[Row]) -> Row | None:
-    """Return what a partition knows of a transaction: its marker is of its epoch and of its time."""
-    for one in candidates:
-        if one["outcome"] == "open":
+def _matching_transaction(row: Row, candidates: list[Row]) -> Row | None:
+    """Return the transaction of a partition whose marker has the right epoch and time, None if there is none."""
+    for candidate in candidates:
+        if candidate["outcome"] == "open":
             if row["outcome"] == "open" or row["missing_markers"]:
-                return one
-        elif one["marker_epoch"] == row["marker_epoch"] and _within(row, one["marker_timestamp"]):
-            return one
+                return candidate
+        elif candidate["marker_epoch"] == row["marker_epoch"] and _is_marker_time(row, candidate["marker_timestamp"]):
+            return candidate
     return None
 
 
-def _within(row: Row, timestamp: int) -> bool:
+def _is_marker_time(row: Row, timestamp: int) -> bool:
     first, last = row["first_marker_timestamp"], row["last_marker_timestamp"]
     return first is not None and last is not None and first <= timestamp <= last
 
 
-def _without_data(row: Row) -> str:
-    """Return what to say of a partition where no data of the transaction is on hand."""
+def _outcome_without_data(row: Row) -> str:
     if row["missing_markers"]:
         return "no marker"
-    return "marker without data" if row["empty_markers"] else "no data on hand"
+    return "marker without data" if row["empty_markers"] else "no data available"

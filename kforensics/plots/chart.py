@@ -1,4 +1,4 @@
-"""What all charts share: a chart of Altair that shows itself without a network, of few marks and harmless text."""
+"""Shared parts of the charts: the chart class, axes, safe text and access to table columns."""
 
 from __future__ import annotations
 
@@ -9,43 +9,25 @@ import altair as alt
 import numpy as np
 import pyarrow as pa
 
-from kforensics.parsers.format.printable import escaped, printable
-from kforensics.plots.page import frame
-from kforensics.render.formatting import SECOND_MS, moment
+from kforensics.parsers.format.text_encoding import escaped, printable
+from kforensics.plots.html_page import frame
 
-__all__ = [
-    "MOST_MARKS",
-    "Numbers",
-    "Plot",
-    "Rows",
-    "Tabular",
-    "array",
-    "harmless",
-    "harmless_rows",
-    "offsets",
-    "plot",
-    "table_of",
-    "tail",
-    "times",
-    "tips",
-    "when",
-]
+# Marks of a chart, whatever the size of the log: the eye cannot distinguish more.
+MAX_MARKS = 1200
+WIDTH, MIN_HEIGHT = 720, 60
+# Characters of a text in a chart, cut at the end or at the start.
+MAX_TEXT_CHARACTERS, MAX_TAIL_CHARACTERS = 100, 60
 
-# Marks in a chart at most, whatever the size of the log: more than that nobody tells apart.
-MOST_MARKS = 1200
-WIDTH = 720
-# Signs of a text in a chart.
-LONGEST, TAIL = 100, 60
-
-Tabular = Any  # whatever has the Arrow PyCapsule interface: tables of pyarrow, and those of kforensics.open
-Rows = list[dict[str, Any]]
-Numbers = np.ndarray[Any, np.dtype[Any]]
+# Anything with the Arrow PyCapsule interface: tables of pyarrow and of kforensics.open.
+Tabular = Any
+ChartRows = list[dict[str, Any]]
+NumberArray = np.ndarray[Any, np.dtype[Any]]
 
 
 class Plot(alt.LayerChart):
-    """A chart of Altair; in a notebook it needs no network, unless another renderer of Altair was chosen.
+    """An Altair chart that a notebook shows without a network, unless another Altair renderer is enabled.
 
-    What is put together from several is Altair's own again: see :func:`kforensics.plots.offline`.
+    Charts that Altair composes from several are not of this class; for these see :func:`kforensics.plots.offline`.
     """
 
     def _repr_mimebundle_(self, *args: Any, **options: Any) -> Any:
@@ -57,85 +39,75 @@ class Plot(alt.LayerChart):
         return {"text/html": frame(spec), "text/plain": f"chart: {text}"}
 
 
-def plot(layers: Sequence[alt.Chart], title: str, subtitle: Iterable[str] = (), *, height: int = 300) -> Plot:
+def make_plot(layers: Sequence[alt.Chart], title: str, subtitle: Iterable[str] = (), *, height: int = 300) -> Plot:
     """Return layers as one chart.
 
     Args:
-        layers: the layers, the lowest first.
-        title: its title.
-        subtitle: lines below it, empty ones left out.
-        height: of what is drawn, in pixels.
+        layers: the layers, from bottom to top.
+        title: title of the chart.
+        subtitle: lines below the title; empty ones are omitted.
+        height: height of the plot area in pixels.
     """
-    lines = [harmless(line) for line in subtitle if line]
-    heading = alt.TitleParams(harmless(title), subtitle=lines or alt.Undefined, anchor="start")
+    lines = [safe_text(line) for line in subtitle if line]
+    heading = alt.TitleParams(safe_text(title), subtitle=lines or alt.Undefined, anchor="start")
     return Plot(layer=list(layers), title=heading, width=WIDTH, height=height)
 
 
-def harmless(text: str) -> str:
-    r"""Return text that neither a terminal nor a page acts on, wherever Altair puts it.
+def safe_text(text: str) -> str:
+    r"""Return text that neither a terminal nor an HTML page interprets, cut at the end.
 
-    Altair writes data into the script of a page as it is, so a tag that ends a script would end it.
+    Altair writes data unescaped into a script, which a closing tag in the data would end.
 
-    >>> harmless("</script>")
+    >>> safe_text("</script>")
     '\\x3c/script\\x3e'
     """
-    shown = _escaped(text[: LONGEST + 1])
-    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
+    text = _escape(text[: MAX_TEXT_CHARACTERS + 1])
+    return text if len(text) <= MAX_TEXT_CHARACTERS else f"{text[:MAX_TEXT_CHARACTERS]}…"
 
 
-def tail(text: str) -> str:
-    """Return the same of a text whose end tells it from others."""
-    shown = _escaped(text[-TAIL - 1 :])
-    return shown if len(shown) <= TAIL else f"…{shown[-TAIL:]}"
+def safe_tail(text: str) -> str:
+    """Return the end of a text, safe as :func:`safe_text`, for names that differ at the end."""
+    text = _escape(text[-MAX_TAIL_CHARACTERS - 1 :])
+    return text if len(text) <= MAX_TAIL_CHARACTERS else f"…{text[-MAX_TAIL_CHARACTERS:]}"
 
 
-def _escaped(text: str) -> str:
-    return "".join(escaped(sign) if sign in "<>&" else sign for sign in printable(text))
+def _escape(text: str) -> str:
+    return "".join(escaped(character) if character in "<>&" else character for character in printable(text))
 
 
-def harmless_rows(rows: Iterable[Mapping[str, Any]]) -> alt.InlineData:
-    """Return rows as the data of a chart: texts harmless, numbers of numpy as Python's."""
-    return alt.InlineData([{name: _value(value) for name, value in row.items()} for row in rows])
+def chart_data(rows: Iterable[Mapping[str, Any]]) -> alt.InlineData:
+    """Return rows as the data of a chart: safe texts, and Python numbers instead of numpy's."""
+    return alt.InlineData([{name: _chart_value(value) for name, value in row.items()} for row in rows])
 
 
-def tips(*names: str) -> list[alt.Tooltip]:
-    """Return what to show beside the pointer: the values as they are, for ids and offsets are not to be rounded."""
+def _chart_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return safe_text(value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def tooltips(*names: str) -> list[alt.Tooltip]:
+    """Return tooltips of fields; as nominal fields, so that ids and offsets are not rounded."""
     return [alt.Tooltip(f"{name}:N") for name in names]
 
 
-def offsets(title: str, **scale: Any) -> dict[str, Any]:
-    """Return what an axis of whole numbers has."""
+def offset_axis(title: str, **scale: Any) -> dict[str, Any]:
+    """Return the options of an axis of integers."""
     return {"title": title, "axis": alt.Axis(format="d", tickMinStep=1), "scale": alt.Scale(zero=False, **scale)}
 
 
-def times(title: str) -> dict[str, Any]:
-    """Return what an axis of times has: UTC, to the millisecond."""
+def time_axis(title: str) -> dict[str, Any]:
+    """Return the options of an axis of UTC times with milliseconds."""
     axis = alt.Axis(format="%Y-%m-%d %H:%M:%S.%L", tickCount=4)
     return {"title": f"{title} (UTC)", "axis": axis, "scale": alt.Scale(type="utc")}
 
 
-def when(timestamp_ms: int) -> str:
-    """Return a time in UTC, to the millisecond.
-
-    >>> when(1_700_000_000_123)
-    '2023-11-14 22:13:20.123'
-    """
-    second = moment(timestamp_ms)
-    return second if second == str(timestamp_ms) else f"{second}.{timestamp_ms % SECOND_MS:03}"
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, str):
-        return harmless(value)
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def table_of(tabular: Tabular) -> pa.Table:
-    """Return anything that has Arrow's stream as a table."""
+def to_table(tabular: Tabular) -> pa.Table:
+    """Return anything with an Arrow stream as a table."""
     return tabular if isinstance(tabular, pa.Table) else pa.table(tabular)
 
 
-def array(table: pa.Table, name: str, null: int = -1) -> Numbers:
-    """Return a column of numbers, nulls as another number."""
-    column: Numbers = table[name].combine_chunks().fill_null(null).to_numpy(zero_copy_only=False)
+def column_numbers(table: pa.Table, name: str, null: int = -1) -> NumberArray:
+    """Return a column of numbers, with a number instead of null."""
+    column: NumberArray = table[name].combine_chunks().fill_null(null).to_numpy(zero_copy_only=False)
     return column

@@ -1,4 +1,4 @@
-"""Sequence numbers of producers over offsets, with what is not in order."""
+"""A chart of producer sequence numbers over offsets, with gaps and repeats."""
 
 from __future__ import annotations
 
@@ -10,126 +10,144 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kforensics.plots.chart import MOST_MARKS, Numbers, Plot, Rows, Tabular, array, harmless_rows, offsets, plot, tips
-from kforensics.plots.one_partition import Wanted
+from kforensics.plots.chart import (
+    MAX_MARKS,
+    ChartRows,
+    NumberArray,
+    Plot,
+    Tabular,
+    chart_data,
+    column_numbers,
+    make_plot,
+    offset_axis,
+    tooltips,
+)
+from kforensics.plots.partition_filter import PartitionFilter
 
-__all__ = ["STEPS", "sequences"]
-
-# Sequences are 31 bits wide and go on at 0: DefaultRecordBatch.incrementSequence.
-SEQUENCES = 1 << 31
-STEPS = {
-    "first on hand": "#999",
+# Sequences have 31 bits and wrap to 0: DefaultRecordBatch.incrementSequence.
+SEQUENCE_MODULUS = 1 << 31
+STEP_COLORS = {
+    "first available": "#999",
     "in order": "#009e73",
     "new epoch": "#0072b2",
     "gap": "#a50f2d",
     "repeat": "#e69f00",
 }
-PRODUCERS = 9
-COLUMNS = ("producer_id", "producer_epoch", "base_offset", "last_offset", "base_sequence", "last_sequence")
-ID, EPOCH, BASE, LAST, FIRST_SEQUENCE, LAST_SEQUENCE = range(len(COLUMNS))
+# Producers with a colour of their own.
+MAX_PRODUCERS = 9
+SEQUENCE_COLUMNS = ("producer_id", "producer_epoch", "base_offset", "last_offset", "base_sequence", "last_sequence")
+ID, EPOCH, BASE_OFFSET, LAST_OFFSET, BASE_SEQUENCE, LAST_SEQUENCE = range(len(SEQUENCE_COLUMNS))
 
 
 def sequences(
     batches: Tabular, *, topic: str | None = None, partition: int | None = None, log_dir: str | None = None
 ) -> Plot:
-    """Return the sequences of idempotent producers: a line as long as they go on, a point where something else begins.
+    """Return the sequences of idempotent producers: a line for each run of consecutive sequences.
 
-    A gap is a sequence that jumps ahead, a repeat one that was there before; both within an epoch. Nothing is judged:
-    what the cleaner has taken away is a gap too.
+    A point at the start of a run shows how it follows the run before. A gap skips sequences, a repeat has sequences
+    that were written before, both within one epoch. The chart does not evaluate them: compaction also leaves gaps.
 
     Args:
         batches: the table ``batches``.
-        topic: which topic, where the table has several.
-        partition: which partition of it.
-        log_dir: which log directory.
+        topic: topic to show, if the table has several.
+        partition: partition of the topic.
+        log_dir: log directory of the partition.
 
     Raises:
-        UsageError: the table is about several partitions.
+        UsageError: the table has several partitions.
     """
-    wanted = Wanted(topic, partition, log_dir)
-    table = wanted.of(batches)
-    found = [*_runs(_written(table))]
-    rows = _shown(found)
-    color = alt.Color("producer:N", title="producer id")
-    data = alt.Chart(harmless_rows(rows)).encode(
-        x=alt.X("offset:Q", **offsets("offset")),
-        y=alt.Y("sequence:Q", **offsets("sequence")),
-        tooltip=tips("producer id", "epoch", "step", "offset", "last offset", "sequence", "last sequence", "batches"),
+    partition_filter = PartitionFilter(topic, partition, log_dir)
+    table = partition_filter.select(batches)
+    runs = [*_runs(_idempotent_batches(table))]
+    rows = _shown_runs(runs)
+    data = alt.Chart(chart_data(rows)).encode(
+        x=alt.X("offset:Q", **offset_axis("offset")),
+        y=alt.Y("sequence:Q", **offset_axis("sequence")),
+        tooltip=tooltips(
+            *("producer id", "epoch", "step", "offset", "last offset", "sequence", "last sequence", "batches")
+        ),
     )
+    color = alt.Color("producer:N", title="producer id")
     lines = data.mark_rule(strokeWidth=2).encode(x2="last offset:Q", y2="last sequence:Q", color=color)
-    shape = alt.Shape("step:N", scale=alt.Scale(domain=[*STEPS]))
-    fill = alt.Fill("step:N", scale=alt.Scale(domain=[*STEPS], range=[*STEPS.values()]))
-    left_out = f"{len(found) - len(rows)} of {len(found)} lines, the shortest, are not drawn"
-    subtitle = [left_out if len(rows) < len(found) else ""]
+    shape = alt.Shape("step:N", scale=alt.Scale(domain=[*STEP_COLORS]))
+    fill = alt.Fill("step:N", scale=alt.Scale(domain=[*STEP_COLORS], range=[*STEP_COLORS.values()]))
     points = data.mark_point(size=60, strokeOpacity=0).encode(shape=shape, fill=fill)
-    return plot([lines, points], wanted.title("Sequences", table), subtitle)
+    left_out = f"the shortest {len(runs) - len(rows)} of {len(runs)} lines are not shown"
+    subtitle = [left_out if len(rows) < len(runs) else ""]
+    return make_plot([lines, points], partition_filter.title("Sequences", table), subtitle)
 
 
-def _written(table: pa.Table) -> Numbers:
-    """Return the batches of idempotent producers, a column each, by producer and offset."""
-    mask = pc.and_(pc.greater_equal(table["producer_id"], 0), pc.greater_equal(table["base_sequence"], 0))
-    kept = table.filter(mask)
-    found = np.array([array(kept, name).astype("i8") for name in COLUMNS])
-    return found[:, np.lexsort((found[BASE], found[ID]))]
+def _idempotent_batches(table: pa.Table) -> NumberArray:
+    """Return the columns of the batches with sequences, sorted by producer and offset."""
+    has_sequence = pc.and_(pc.greater_equal(table["producer_id"], 0), pc.greater_equal(table["base_sequence"], 0))
+    rows = table.filter(has_sequence)
+    batches = np.array([column_numbers(rows, name).astype("i8") for name in SEQUENCE_COLUMNS])
+    return batches[:, np.lexsort((batches[BASE_OFFSET], batches[ID]))]
 
 
-def _runs(found: Numbers) -> Iterator[dict[str, Any]]:
-    """Yield runs of batches that go on where the one before ended, each with how it follows the run before."""
-    before, newest = None, -1
-    for start, end in _borders(found):
-        first, last = found[:, start].tolist(), found[:, end].tolist()
-        step = _follows(before, newest, first)
-        if step != "repeat" or _step(newest, last[LAST_SEQUENCE]) != "repeat":
+def _runs(batches: NumberArray) -> Iterator[dict[str, Any]]:
+    """Yield runs of batches with consecutive sequences, and how each run follows the one before."""
+    previous, newest = None, -1
+    for start, end in _run_bounds(batches):
+        first, last = batches[:, start].tolist(), batches[:, end].tolist()
+        step = _step(previous, newest, first)
+        if step != "repeat" or _sequence_step(newest, last[LAST_SEQUENCE]) != "repeat":
             newest = last[LAST_SEQUENCE]
-        before = first
+        previous = first
         yield {
             "producer id": first[ID],
             "epoch": first[EPOCH],
             "step": step,
-            "offset": first[BASE],
-            "last offset": last[LAST],
-            "sequence": first[FIRST_SEQUENCE],
+            "offset": first[BASE_OFFSET],
+            "last offset": last[LAST_OFFSET],
+            "sequence": first[BASE_SEQUENCE],
             "last sequence": last[LAST_SEQUENCE],
             "batches": end - start + 1,
         }
 
 
-def _borders(found: Numbers) -> Iterator[tuple[int, int]]:
+def _run_bounds(batches: NumberArray) -> Iterator[tuple[int, int]]:
     """Yield the first and the last batch of each run."""
-    count = found.shape[1]
+    count = batches.shape[1]
     if not count:
         return
-    before, after = found[:, :-1], found[:, 1:]
-    goes_on = (before[ID] == after[ID]) & (before[EPOCH] == after[EPOCH])
-    # A line that jumps from the largest sequence to 0 would cross all others.
-    goes_on &= before[LAST_SEQUENCE] + 1 == after[FIRST_SEQUENCE]
-    starts = np.flatnonzero(np.r_[True, ~goes_on]).tolist()
+    left, right = batches[:, :-1], batches[:, 1:]
+    continues = (left[ID] == right[ID]) & (left[EPOCH] == right[EPOCH])
+    # A run ends where sequences wrap to 0, because its line would cross all others.
+    continues &= left[LAST_SEQUENCE] + 1 == right[BASE_SEQUENCE]
+    starts = np.flatnonzero(np.r_[True, ~continues]).tolist()
     yield from zip(starts, [start - 1 for start in starts[1:]] + [count - 1], strict=True)
 
 
-def _follows(before: list[int] | None, newest: int, first: list[int]) -> str:
-    """Return how a run begins, by the one before it and the newest sequence of its epoch."""
-    if before is None or first[ID] != before[ID]:
-        return "first on hand"
-    if first[EPOCH] != before[EPOCH]:
-        return "new epoch" if first[FIRST_SEQUENCE] == 0 else "gap"
-    return _step(newest, first[FIRST_SEQUENCE])
+def _step(previous: list[int] | None, newest: int, first: list[int]) -> str:
+    """Return how a run follows the previous one.
+
+    Args:
+        previous: first batch of the previous run, None for the first run.
+        newest: newest sequence of the epoch.
+        first: first batch of the run.
+    """
+    if previous is None or first[ID] != previous[ID]:
+        return "first available"
+    if first[EPOCH] != previous[EPOCH]:
+        return "new epoch" if first[BASE_SEQUENCE] == 0 else "gap"
+    return _sequence_step(newest, first[BASE_SEQUENCE])
 
 
-def _step(newest: int, sequence: int) -> str:
+def _sequence_step(newest: int, sequence: int) -> str:
     """Return how a sequence follows the newest one of its epoch."""
-    ahead = (sequence - newest - 1) % SEQUENCES
-    return "in order" if ahead == 0 else "gap" if ahead < SEQUENCES // 2 else "repeat"
+    skipped = (sequence - newest - 1) % SEQUENCE_MODULUS
+    return "in order" if skipped == 0 else "gap" if skipped < SEQUENCE_MODULUS // 2 else "repeat"
 
 
-def _shown(found: Rows) -> Rows:
-    """Return the runs to draw: gaps and repeats first, then long ones; producers beyond some share a colour."""
-    most = MOST_MARKS // 2
+def _shown_runs(runs: ChartRows) -> ChartRows:
+    """Return the runs to show: gaps and repeats first, then the longest; all but some producers share a colour."""
+    limit = MAX_MARKS // 2
     rank = {"gap": 0, "repeat": 0}
-    if len(found) > most:
-        found = sorted(found, key=lambda row: (rank.get(row["step"], 1), -row["batches"]))[:most]
-    written: dict[int, int] = {}
-    for row in found:
-        written[row["producer id"]] = written.get(row["producer id"], 0) + row["batches"]
-    named = {*sorted(written, key=lambda each: (-written[each], each))[:PRODUCERS]}
-    return [{**row, "producer": str(row["producer id"]) if row["producer id"] in named else "others"} for row in found]
+    if len(runs) > limit:
+        runs = sorted(runs, key=lambda run: (rank.get(run["step"], 1), -run["batches"]))[:limit]
+    batches: dict[int, int] = {}
+    for run in runs:
+        batches[run["producer id"]] = batches.get(run["producer id"], 0) + run["batches"]
+    named = {*sorted(batches, key=lambda producer_id: (-batches[producer_id], producer_id))[:MAX_PRODUCERS]}
+    return [{**run, "producer": str(run["producer id"]) if run["producer id"] in named else "others"} for run in runs]

@@ -1,4 +1,4 @@
-"""Where consumers with ``read_committed`` stop, over offsets and over time, and whose transaction holds them there."""
+"""Charts of the last stable offset over offsets and over time, with the producers that block it."""
 
 from __future__ import annotations
 
@@ -6,60 +6,67 @@ import altair as alt
 import numpy as np
 import pyarrow as pa
 
+from kforensics.forensics.core.formatting import format_time_ms
 from kforensics.plots.chart import (
-    MOST_MARKS,
-    Numbers,
+    MAX_MARKS,
+    ChartRows,
+    NumberArray,
     Plot,
-    Rows,
     Tabular,
-    array,
-    harmless_rows,
-    offsets,
-    plot,
-    times,
-    tips,
-    when,
+    chart_data,
+    column_numbers,
+    make_plot,
+    offset_axis,
+    time_axis,
+    tooltips,
 )
-from kforensics.plots.one_partition import Wanted
+from kforensics.plots.partition_filter import PartitionFilter
 
-__all__ = ["lso", "lso_over_time"]
-
-NOBODY, ANOTHER, IN_TURN = "nobody", "another producer", "many in turn"
-NAMED = 8
-KEPT, BINS = MOST_MARKS // 4, MOST_MARKS // 2
-COLUMNS = ("from_high_watermark", "to_high_watermark", "last_stable_offset", "producer_id")
-LSO, LOG_END = "last stable offset", "log end offset"
+NO_BLOCKER, ANOTHER_PRODUCER, SEVERAL_PRODUCERS = "nothing", "another producer", "several producers"
+# Producers with a name and colour of their own.
+MAX_NAMED = 8
+# Of too many steps, those drawn alone, and the bins in which the others are merged.
+WIDEST_STEPS, STEP_BINS = MAX_MARKS // 4, MAX_MARKS // 2
+# Of too many batches, each of these bins of time has up to two points.
+MAX_POINTS, TIME_BINS = MAX_MARKS // 3, MAX_MARKS // 6
+HISTORY_COLUMNS = ("from_high_watermark", "to_high_watermark", "last_stable_offset", "producer_id")
+LSO_FIELD, LOG_END_FIELD, BLOCKER_FIELD = "last stable offset", "log end offset", "blocked by"
+FREE_COLOR = "#999"
+PRODUCER_COLORS = (
+    *("#4c78a8", "#e45756", "#72b7b2", "#f58518", "#54a24b"),
+    *("#b279a2", "#9d755d", "#eeca3b", "#ff9da6", "#333"),
+)
 
 
 def lso(
     history: Tabular, *, topic: str | None = None, partition: int | None = None, log_dir: str | None = None
 ) -> Plot:
-    """Return the last stable offset against the log end, as the log grew: flat while a transaction is waited for.
+    """Return the last stable offset by high watermark: the line is flat while a transaction blocks it.
 
-    Steps that are too many to be told apart are drawn together, the widest never.
+    If there are too many steps, narrow ones are merged.
 
     Args:
         history: the table ``lso_history``.
-        topic: which topic, where the table has several.
-        partition: which partition of it.
-        log_dir: which log directory.
+        topic: topic to show, if the table has several.
+        partition: partition of the topic.
+        log_dir: log directory of the partition.
 
     Raises:
-        UsageError: the table is about several partitions.
+        UsageError: the table has several partitions.
     """
-    wanted = Wanted(topic, partition, log_dir)
-    table = wanted.of(history).sort_by("from_high_watermark")
-    rows = _segments(*(array(table, name) for name in COLUMNS))
+    partition_filter = PartitionFilter(topic, partition, log_dir)
+    table = partition_filter.select(history).sort_by("from_high_watermark")
+    rows = _step_lines(*(column_numbers(table, name) for name in HISTORY_COLUMNS))
     end = max((row["x2"] for row in rows), default=0)
     start = min((row["x"] for row in rows), default=0)
-    diagonal = alt.Chart(harmless_rows([{"x": start, "y": start, "x2": end, "y2": end}]))
-    steps = alt.Chart(harmless_rows(rows)).encode(
-        color=_colour(rows), tooltip=tips("held by", "producer id", "x", "x2", "y2", "steps")
+    diagonal = alt.Chart(chart_data([{"x": start, "y": start, "x2": end, "y2": end}]))
+    steps = alt.Chart(chart_data(rows)).encode(
+        color=_blocker_color(rows), tooltip=tooltips(BLOCKER_FIELD, "producer id", "x", "x2", "y2", "steps")
     )
-    return plot(
+    return make_plot(
         [_lines(diagonal.mark_rule(color="#bbb", strokeDash=[4, 3])), _lines(steps.mark_rule(strokeWidth=3))],
-        wanted.title("Last stable offset", table),
-        ["dashed: the log end offset; where both part, consumers wait"],
+        partition_filter.title("Last stable offset", table),
+        ["dashed: the log end offset; read_committed consumers wait where the lines separate"],
     )
 
 
@@ -71,142 +78,129 @@ def lso_over_time(
     partition: int | None = None,
     log_dir: str | None = None,
 ) -> Plot:
-    """Return the last stable offset and the log end over time, as if every batch had been replicated at once.
+    """Return last stable offset and log end offset over time, as if batches were replicated immediately.
 
-    Time is the largest timestamp so far. With CreateTime that is the clock of the producers.
+    Time is the largest timestamp so far. With CreateTime it is the clock of the producers.
 
     Args:
         history: the table ``lso_history``.
         batches: the table ``batches``.
-        topic: which topic, where the tables have several.
-        partition: which partition of it.
-        log_dir: which log directory.
+        topic: topic to show, if the tables have several.
+        partition: partition of the topic.
+        log_dir: log directory of the partition.
 
     Raises:
-        UsageError: the tables are about several partitions.
+        UsageError: the tables have several partitions.
     """
-    wanted = Wanted(topic, partition, log_dir)
-    steps, written = wanted.of(history).sort_by("from_high_watermark"), wanted.of(batches).sort_by("last_offset")
-    rows = _moments(steps, written)
-    data = alt.Chart(harmless_rows(rows)).encode(
-        x=alt.X("time:T", **times("largest timestamp so far")),
-        tooltip=tips("when", LOG_END, LSO, "held by"),
+    partition_filter = PartitionFilter(topic, partition, log_dir)
+    steps = partition_filter.select(history).sort_by("from_high_watermark")
+    written = partition_filter.select(batches).sort_by("last_offset")
+    rows = _points(steps, written)
+    data = alt.Chart(chart_data(rows)).encode(
+        x=alt.X("time:T", **time_axis("largest timestamp so far")),
+        tooltip=tooltips("timestamp", LOG_END_FIELD, LSO_FIELD, BLOCKER_FIELD),
     )
-    ends = data.mark_line(interpolate="step-after", color="#bbb", strokeDash=[4, 3])
-    stable = data.mark_line(interpolate="step-after", color="#555")
-    points = data.mark_point(filled=True, size=40).encode(y=alt.Y(f"{LSO}:Q", **offsets("offset")), color=_colour(rows))
-    return plot(
-        [
-            ends.encode(y=alt.Y(f"{LOG_END}:Q", **offsets("offset"))),
-            stable.encode(y=alt.Y(f"{LSO}:Q", **offsets("offset"))),
-            points,
-        ],
-        wanted.title("Last stable offset over time", steps, written),
-        ["dashed: the log end offset"],
-    )
+    log_end_y, lso_y = (alt.Y(f"{field}:Q", **offset_axis("offset")) for field in (LOG_END_FIELD, LSO_FIELD))
+    layers = [
+        data.mark_line(interpolate="step-after", color="#bbb", strokeDash=[4, 3]).encode(y=log_end_y),
+        data.mark_line(interpolate="step-after", color="#555").encode(y=lso_y),
+        data.mark_point(filled=True, size=40).encode(y=lso_y, color=_blocker_color(rows)),
+    ]
+    title = partition_filter.title("Last stable offset over time", steps, written)
+    return make_plot(layers, title, ["dashed: the log end offset"])
 
 
 def _lines(chart: alt.Chart) -> alt.Chart:
-    x, y = alt.X("x:Q", **offsets("high watermark", nice=False)), alt.Y("y:Q", **offsets(LSO, nice=False))
+    x, y = alt.X("x:Q", **offset_axis("high watermark", nice=False)), alt.Y("y:Q", **offset_axis(LSO_FIELD, nice=False))
     return chart.encode(x=x, x2="x2:Q", y=y, y2="y2:Q")
 
 
-def _colour(rows: Rows) -> alt.Color:
-    """Return colours by holder: grey for nobody, who comes first."""
-    holders = sorted({row["held by"] for row in rows} - {NOBODY})
-    palette = [
-        "#4c78a8",
-        "#e45756",
-        "#72b7b2",
-        "#f58518",
-        "#54a24b",
-        "#b279a2",
-        "#9d755d",
-        "#eeca3b",
-        "#ff9da6",
-        "#333",
-    ]
-    scale = alt.Scale(domain=[NOBODY, *holders], range=["#999", *palette[: len(holders)]])
-    return alt.Color("held by:N", scale=scale, title="held by")
+def _blocker_color(rows: ChartRows) -> alt.Color:
+    blockers = sorted({row[BLOCKER_FIELD] for row in rows} - {NO_BLOCKER})
+    scale = alt.Scale(domain=[NO_BLOCKER, *blockers], range=[FREE_COLOR, *PRODUCER_COLORS[: len(blockers)]])
+    return alt.Color(f"{BLOCKER_FIELD}:N", scale=scale, title=BLOCKER_FIELD)
 
 
-def _segments(begins: Numbers, ends: Numbers, stable: Numbers, producers: Numbers) -> Rows:
-    """Return a line for each step; narrow ones are drawn together where there are too many."""
-    names = _names(ends - begins, producers)
+def _step_lines(starts: NumberArray, ends: NumberArray, stable: NumberArray, producers: NumberArray) -> ChartRows:
+    """Return a line for each step, or for several neighbouring steps if there are too many."""
+    names = _blocker_names(ends - starts, producers)
     is_free = producers < 0
-    starts = np.where(is_free, begins, stable)
-    groups = _groups(begins, ends)
-    rows: Rows = []
-    for first, last in zip(groups, np.append(groups, len(begins))[1:] - 1, strict=True):
-        alone = first == last
+    # Without a blocking transaction the LSO is the high watermark and rises with it.
+    heights = np.where(is_free, starts, stable)
+    firsts = _merged_steps(starts, ends)
+    rows: ChartRows = []
+    for first, last in zip(firsts, np.append(firsts, len(starts))[1:] - 1, strict=True):
+        is_single = first == last
         rows.append(
             {
-                "x": begins[first],
-                "y": starts[first],
+                "x": starts[first],
+                "y": heights[first],
                 "x2": ends[last],
                 "y2": stable[last],
-                "held by": names[first] if alone else IN_TURN,
-                "producer id": producers[first] if alone and not is_free[first] else None,
+                BLOCKER_FIELD: names[first] if is_single else SEVERAL_PRODUCERS,
+                "producer id": producers[first] if is_single and not is_free[first] else None,
                 "steps": last - first + 1,
             }
         )
     return rows
 
 
-def _groups(begins: Numbers, ends: Numbers) -> Numbers:
-    """Return the first of each group of neighbouring steps that are drawn as one."""
-    count = len(begins)
-    if count <= MOST_MARKS:
+def _merged_steps(starts: NumberArray, ends: NumberArray) -> NumberArray:
+    """Return the first step of each group of neighbouring steps that share a line."""
+    count = len(starts)
+    if count <= MAX_MARKS:
         return np.arange(count)
-    kept = np.zeros(count, bool)
-    kept[np.argsort(begins - ends, kind="stable")[:KEPT]] = True
-    bins = (begins - begins[0]) * BINS // max(ends[-1] - begins[0] + 1, 1)
-    is_first = kept | np.r_[True, kept[:-1]] | np.r_[True, np.diff(bins) > 0]
+    is_widest = np.zeros(count, bool)
+    is_widest[np.argsort(starts - ends, kind="stable")[:WIDEST_STEPS]] = True
+    bins = (starts - starts[0]) * STEP_BINS // max(ends[-1] - starts[0] + 1, 1)
+    is_first = is_widest | np.r_[True, is_widest[:-1]] | np.r_[True, np.diff(bins) > 0]
     return np.flatnonzero(is_first)
 
 
-def _names(widths: Numbers, producers: Numbers) -> list[str]:
-    """Return the holder of each step; only those that hold most have a name, for a legend is no list."""
+def _blocker_names(widths: NumberArray, producers: NumberArray) -> list[str]:
+    """Return the name of what blocks each step; only the producers that block most have names of their own."""
     ids, inverse = np.unique(producers, return_inverse=True)
-    held = np.bincount(inverse, widths + 1) if len(ids) else np.empty(0)
-    held[ids < 0] = -1
-    named = set(ids[np.argsort(-held, kind="stable")[:NAMED]].tolist())
-    words = {each: f"producer {each}" if each in named else ANOTHER for each in ids.tolist()} | {-1: NOBODY}
-    return [words[each] for each in producers.tolist()]
+    blocked = np.bincount(inverse, widths + 1) if len(ids) else np.empty(0)
+    blocked[ids < 0] = -1
+    named = set(ids[np.argsort(-blocked, kind="stable")[:MAX_NAMED]].tolist())
+    names = {
+        producer_id: f"producer {producer_id}" if producer_id in named else ANOTHER_PRODUCER
+        for producer_id in ids.tolist()
+    } | {-1: NO_BLOCKER}
+    return [names[producer_id] for producer_id in producers.tolist()]
 
 
-def _moments(steps: pa.Table, written: pa.Table) -> Rows:
-    """Return what was known after each batch, or after a few of each stretch of time where there are many."""
-    ends, stable, producers = (array(steps, name) for name in COLUMNS[1:])
+def _points(steps: pa.Table, written: pa.Table) -> ChartRows:
+    """Return LSO and log end after each batch, or after some batches of each bin of time if there are too many."""
+    ends, stable, producers = (column_numbers(steps, name) for name in HISTORY_COLUMNS[1:])
     if not len(ends) or not written.num_rows:
         return []
-    moments = np.maximum.accumulate(array(written, "max_timestamp"))
-    log_end = array(written, "last_offset") + 1
-    at = np.minimum(np.searchsorted(ends, log_end), len(ends) - 1)
-    is_free = producers[at] < 0
-    lso_then = np.where(is_free, log_end, np.minimum(stable[at], log_end))
-    chosen = _chosen(moments, log_end - lso_then)
-    names = _names(np.ones(len(at), int), producers[at])
+    times = np.maximum.accumulate(column_numbers(written, "max_timestamp"))
+    log_ends = column_numbers(written, "last_offset") + 1
+    step = np.minimum(np.searchsorted(ends, log_ends), len(ends) - 1)
+    is_free = producers[step] < 0
+    lsos = np.where(is_free, log_ends, np.minimum(stable[step], log_ends))
+    names = _blocker_names(np.ones(len(step), int), producers[step])
     return [
         {
-            "time": moments[row],
-            "when": when(int(moments[row])),
-            LOG_END: log_end[row],
-            LSO: lso_then[row],
-            "held by": names[row],
+            "time": times[row],
+            "timestamp": format_time_ms(int(times[row])),
+            LOG_END_FIELD: log_ends[row],
+            LSO_FIELD: lsos[row],
+            BLOCKER_FIELD: names[row],
         }
-        for row in chosen.tolist()
-        if moments[row] >= 0
+        for row in _selected_points(times, log_ends - lsos).tolist()
+        if times[row] >= 0
     ]
 
 
-def _chosen(moments: Numbers, lags: Numbers) -> Numbers:
-    """Return which batches to draw: of each stretch of time the last one, and the one furthest behind."""
-    count = len(moments)
-    if count <= MOST_MARKS // 3:
+def _selected_points(times: NumberArray, lags: NumberArray) -> NumberArray:
+    """Return the batches to show: of each bin of time the last one, and the one with the largest lag."""
+    count = len(times)
+    if count <= MAX_POINTS:
         return np.arange(count)
-    bins = (moments - moments[0]) * (MOST_MARKS // 6) // (moments[-1] - moments[0] + 1)
+    bins = (times - times[0]) * TIME_BINS // (times[-1] - times[0] + 1)
     last = np.flatnonzero(np.r_[np.diff(bins) > 0, True])
     by_lag = np.lexsort((lags, bins))
-    furthest = by_lag[np.flatnonzero(np.r_[np.diff(bins[by_lag]) > 0, True])]
-    return np.unique(np.r_[last, furthest])
+    largest_lag = by_lag[np.flatnonzero(np.r_[np.diff(bins[by_lag]) > 0, True])]
+    return np.unique(np.r_[last, largest_lag])

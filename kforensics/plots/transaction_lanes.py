@@ -1,9 +1,10 @@
-"""Transactions as bars in a lane per producer, with their markers."""
+"""A chart of transactions as bars in one lane per producer, with their markers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -11,29 +12,29 @@ import pyarrow as pa
 
 from kforensics.errors import UsageError
 from kforensics.plots.chart import (
-    MOST_MARKS,
-    Numbers,
+    MAX_MARKS,
+    MIN_HEIGHT,
+    ChartRows,
+    NumberArray,
     Plot,
-    Rows,
     Tabular,
-    array,
-    harmless_rows,
-    offsets,
-    plot,
-    times,
-    tips,
+    chart_data,
+    column_numbers,
+    make_plot,
+    offset_axis,
+    time_axis,
+    tooltips,
 )
-from kforensics.plots.one_partition import Wanted
+from kforensics.plots.partition_filter import PartitionFilter
 
-__all__ = ["OUTCOMES", "transactions"]
-
-# Told apart by who sees no red or green, too.
-OUTCOMES = {"committed": "#009e73", "aborted": "#e69f00", "open": "#a50f2d"}
-LANES, LANE_HEIGHT, LEAST_HEIGHT = 30, 22, 60
-# Bars of one transaction each, where there are too many for all.
-KEPT = MOST_MARKS // 4
-# Columns where a bar begins and where its marker stands.
-EDGES = {
+# Distinguishable with red-green colour blindness.
+TRANSACTION_COLORS = {"committed": "#009e73", "aborted": "#e69f00", "open": "#a50f2d"}
+OUTCOMES = sorted(TRANSACTION_COLORS)
+MAX_LANES, LANE_HEIGHT = 30, 22
+# Of too many transactions, the open and longest ones that keep a bar of their own.
+MAX_SINGLE_BARS = MAX_MARKS // 4
+# Columns of the start, the last record and the marker of a transaction.
+BAR_COLUMNS = {
     "offset": ("first_offset", "last_offset", "marker_offset"),
     "time": ("first_timestamp", "last_timestamp", "marker_timestamp"),
 }
@@ -41,14 +42,13 @@ EDGES = {
 
 @dataclass(frozen=True, slots=True)
 class _Bars:
-    """Transactions as columns: where each begins and ends, whose it is, and how it ended."""
+    """Columns of transactions; outcomes are indexes of OUTCOME_NAMES."""
 
-    starts: Numbers
-    ends: Numbers
-    lanes: Numbers
-    outcomes: Numbers
-    producers: Numbers
-    records: Numbers
+    starts: NumberArray
+    ends: NumberArray
+    lanes: NumberArray
+    outcomes: NumberArray
+    records: NumberArray
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -62,78 +62,87 @@ def transactions(
     partition: int | None = None,
     log_dir: str | None = None,
 ) -> Plot:
-    """Return transactions as bars from their first record to their marker, a lane per producer; open ones go on.
+    """Return transactions as bars from their first record to their marker; open ones extend to the end.
 
-    Producers with open or aborted transactions have lanes first; those beyond thirty share one. Where transactions are
-    too many, open and long ones stay and neighbours of the same end are drawn together.
+    Producers with open or aborted transactions have the first lanes; with more than thirty producers the last ones
+    share a lane. If there are too many transactions, open and long ones keep their bars, and neighbours with the same
+    outcome are merged.
 
     Args:
         table: the table ``transactions``.
         by: ``offset`` or ``time``.
-        topic: which topic, where the table has several.
-        partition: which partition of it.
-        log_dir: which log directory.
+        topic: topic to show, if the table has several.
+        partition: partition of the topic.
+        log_dir: log directory of the partition.
 
     Raises:
-        UsageError: the table is about several partitions, or ``by`` is neither.
+        UsageError: the table has several partitions, or ``by`` is neither.
     """
-    if by not in EDGES:
-        raise UsageError(f"by={by!r} is none of {', '.join(EDGES)}")
-    wanted = Wanted(topic, partition, log_dir)
-    found = wanted.of(table)
-    names, bars = _bars(found, *EDGES[by])
-    rows = [*_drawn(bars, names)]
-    axis = alt.X("start:Q", **offsets("offset")) if by == "offset" else alt.X("start:T", **times("timestamp"))
+    if by not in BAR_COLUMNS:
+        raise UsageError(f"by={by!r} is not one of {', '.join(BAR_COLUMNS)}")
+    partition_filter = PartitionFilter(topic, partition, log_dir)
+    rows = partition_filter.select(table)
+    names, bars = _bars(rows, *BAR_COLUMNS[by])
+    drawn = [*_drawn_bars(bars, names)]
+    title = partition_filter.title("Transactions", rows)
+    height = max(LANE_HEIGHT * len(names), MIN_HEIGHT)
+    return make_plot(_layers(drawn, names, by), title, [_merged_note(drawn, len(bars))], height=height)
+
+
+def _layers(drawn: ChartRows, names: list[str], by: str) -> list[alt.Chart]:
+    """Return the bars and, for transactions that have ended, the markers."""
+    axis, kind = (offset_axis("offset"), "Q") if by == "offset" else (time_axis("timestamp"), "T")
     lane = alt.Y("producer:O", sort=names, title="producer id")
-    color = alt.Color("outcome:N", scale=alt.Scale(domain=[*OUTCOMES], range=[*OUTCOMES.values()]))
-    data = alt.Chart(harmless_rows(rows)).encode(
-        y=lane, color=color, tooltip=tips("producer", "outcome", "start", "end", "records", "transactions")
+    scale = alt.Scale(domain=[*TRANSACTION_COLORS], range=[*TRANSACTION_COLORS.values()])
+    color = alt.Color("outcome:N", scale=scale)
+    bars = alt.Chart(chart_data(drawn)).encode(
+        x=alt.X(f"start:{kind}", **axis),
+        x2="end",
+        y=lane,
+        color=color,
+        tooltip=tooltips("producer", "outcome", "start", "end", "records", "transactions"),
     )
-    kind = "Q" if by == "offset" else "T"
-    marked = alt.Chart(harmless_rows(row for row in rows if row["outcome"] != "open")).encode(
-        x=alt.X(f"end:{kind}", **(offsets("offset") if by == "offset" else times("timestamp"))), y=lane, color=color
+    markers = alt.Chart(chart_data(bar for bar in drawn if bar["outcome"] != "open")).encode(
+        x=alt.X(f"end:{kind}", **axis), y=lane, color=color
     )
-    layers = [data.mark_bar(size=10, opacity=0.55).encode(x=axis, x2="end"), marked.mark_tick(thickness=3, size=16)]
-    height = max(LANE_HEIGHT * len(names), LEAST_HEIGHT)
-    return plot(layers, wanted.title("Transactions", found), [_left_out(rows, len(bars))], height=height)
+    return [bars.mark_bar(size=10, opacity=0.55), markers.mark_tick(thickness=3, size=16)]
 
 
-def _bars(found: pa.Table, first: str, last: str, marker: str) -> tuple[list[str], _Bars]:
-    """Return the names of the lanes and the bars; what is open ends where the newest of them does."""
-    starts, lasts, markers = (array(found, name) for name in (first, last, marker))
-    edge = max(int(lasts.max(initial=0)), int(markers.max(initial=0))) + (first == "first_offset")
-    begin = int(np.r_[starts[starts >= 0], lasts].min(initial=edge))
-    outcomes = np.searchsorted(sorted(OUTCOMES), np.array(found["outcome"].to_pylist(), str))
-    producers = array(found, "producer_id")
-    names, lanes = _lanes(producers, outcomes)
-    ends = np.where(markers < 0, edge, markers)
+def _bars(rows: pa.Table, first: str, last: str, marker: str) -> tuple[list[str], _Bars]:
+    """Return the names of the lanes, and the bars; an open transaction ends with the newest of all."""
+    starts, lasts, markers = (column_numbers(rows, name) for name in (first, last, marker))
+    end = max(int(lasts.max(initial=0)), int(markers.max(initial=0))) + (first == "first_offset")
+    begin = int(np.r_[starts[starts >= 0], lasts].min(initial=end))
+    outcomes = np.searchsorted(OUTCOMES, np.array(rows["outcome"].to_pylist(), str))
+    names, lanes = _lanes(column_numbers(rows, "producer_id"), outcomes)
+    ends = np.where(markers < 0, end, markers)
     starts = np.where(starts < 0, begin, starts)
-    return names, _Bars(starts, ends, lanes, outcomes, producers, array(found, "records"))
+    return names, _Bars(starts, ends, lanes, outcomes, column_numbers(rows, "records"))
 
 
-def _lanes(producers: Numbers, outcomes: Numbers) -> tuple[list[str], Numbers]:
-    """Return names of lanes, and the lane of each transaction."""
-    ids, which = np.unique(producers, return_inverse=True)
-    is_open, is_aborted = (
-        np.bincount(which, outcomes == sorted(OUTCOMES).index(word), len(ids)) for word in ("open", "aborted")
+def _lanes(producers: NumberArray, outcomes: NumberArray) -> tuple[list[str], NumberArray]:
+    """Return the names of the lanes, and the lane of each transaction."""
+    ids, producer_index = np.unique(producers, return_inverse=True)
+    open_counts, aborted_counts = (
+        np.bincount(producer_index, outcomes == OUTCOMES.index(name), len(ids)) for name in ("open", "aborted")
     )
-    order = np.lexsort((ids, -np.bincount(which, minlength=len(ids)), -is_aborted, -is_open))
+    counts = np.bincount(producer_index, minlength=len(ids))
+    order = np.lexsort((ids, -counts, -aborted_counts, -open_counts))
     rank = np.empty(len(ids), int)
     rank[order] = np.arange(len(ids))
-    if len(ids) <= LANES:
-        return [str(each) for each in ids.tolist()], which
-    names = [str(each) for each in ids[order[: LANES - 1]].tolist()]
-    return [*names, f"{len(ids) - LANES + 1} others"], np.minimum(rank, LANES - 1)[which]
+    if len(ids) <= MAX_LANES:
+        return [str(producer_id) for producer_id in ids.tolist()], producer_index
+    names = [str(producer_id) for producer_id in ids[order[: MAX_LANES - 1]].tolist()]
+    return [*names, f"{len(ids) - MAX_LANES + 1} others"], np.minimum(rank, MAX_LANES - 1)[producer_index]
 
 
-def _drawn(bars: _Bars, names: list[str]) -> Iterator[dict[str, object]]:
-    """Yield bars to draw: of one transaction each, or of neighbours in a lane that ended alike."""
-    words = sorted(OUTCOMES)
+def _drawn_bars(bars: _Bars, names: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield the bars to draw, of single or merged transactions."""
     for group in _groups(bars):
         first = group[0]
         yield {
             "producer": names[bars.lanes[first]],
-            "outcome": words[bars.outcomes[first]],
+            "outcome": OUTCOMES[bars.outcomes[first]],
             "start": bars.starts[group].min(),
             "end": bars.ends[group].max(),
             "records": int(bars.records[group].sum()),
@@ -141,25 +150,26 @@ def _drawn(bars: _Bars, names: list[str]) -> Iterator[dict[str, object]]:
         }
 
 
-def _groups(bars: _Bars) -> Iterator[Numbers]:
-    """Yield which transactions are drawn as one."""
+def _groups(bars: _Bars) -> Iterator[NumberArray]:
+    """Yield the transactions of each bar."""
     count = len(bars)
-    if count <= MOST_MARKS // 2:
+    if count <= MAX_MARKS // 2:
         yield from np.arange(count).reshape(-1, 1)
         return
-    is_closed = bars.outcomes != sorted(OUTCOMES).index("open")
+    is_closed = bars.outcomes != OUTCOMES.index("open")
     order = np.lexsort((bars.starts - bars.ends, is_closed))
-    yield from order[:KEPT].reshape(-1, 1)
-    rest = order[KEPT:]
+    yield from order[:MAX_SINGLE_BARS].reshape(-1, 1)
+    rest = order[MAX_SINGLE_BARS:]
+    # The rest is merged by lane, outcome and bin of the position.
     kinds = (bars.lanes.max() + 1) * len(OUTCOMES)
-    bins = max(KEPT // int(kinds), 1)
+    bins = max(MAX_SINGLE_BARS // int(kinds), 1)
     begin, end = int(bars.starts.min()), int(bars.ends.max())
-    at = (bars.starts[rest] - begin) * bins // max(end - begin + 1, 1)
-    keys = (bars.lanes[rest] * len(OUTCOMES) + bars.outcomes[rest]) * bins + at
+    bin_index = (bars.starts[rest] - begin) * bins // max(end - begin + 1, 1)
+    keys = (bars.lanes[rest] * len(OUTCOMES) + bars.outcomes[rest]) * bins + bin_index
     by_key = np.argsort(keys, kind="stable")
     yield from np.split(rest[by_key], np.flatnonzero(np.diff(keys[by_key])) + 1)
 
 
-def _left_out(rows: Rows, count: int) -> str:
-    together = sum(row["transactions"] for row in rows if row["transactions"] > 1)
-    return f"{together} of {count} transactions are drawn together with their neighbours" if together else ""
+def _merged_note(bars: ChartRows, count: int) -> str:
+    merged = sum(bar["transactions"] for bar in bars if bar["transactions"] > 1)
+    return f"{merged} of {count} transactions are merged with their neighbours" if merged else ""

@@ -1,1 +1,1 @@
-"""Tables to eyes and files: every result in every format."""
+"""Writes results as text for people and as rows in every format, and writes the evidence store."""

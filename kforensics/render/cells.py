@@ -1,31 +1,30 @@
-"""A value of a table as text that fits a cell: payloads cut and spelled out, times in UTC."""
+"""Formats table values as short printable text for one cell."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kforensics.parsers.format.printable import printable
-from kforensics.render.formatting import SECOND_MS, moment
+from kforensics.forensics.core.formatting import format_time_ms
+from kforensics.parsers.format.text_encoding import printable
 
-__all__ = ["LONGEST", "bytes_text", "cell", "detail", "is_time", "moment_ms", "widths"]
+# Characters of a value that a cell shows.
+MAX_CELL_CHARACTERS = 60
+NULL_TEXT = "null"
+# Timestamp columns whose names do not end with "timestamp".
+OTHER_TIME_COLUMNS = ("mtime_ms", "delete_horizon_ms")
+PATH_COLUMNS = ("path", "log_dir")
 
-# Signs of a payload that are shown, and of anything else.
-LONGEST = 60
-NULL = "null"
-# Beside those whose name says timestamp.
-TIMES = ("mtime_ms", "delete_horizon_ms")
 
-
-def cell(name: str, value: Any) -> str:
-    """Return the text of a value, all of it printable.
+def cell_text(column: str, value: Any) -> str:
+    """Return a value as printable text, cut to the width of a cell.
 
     Args:
-        name: name of the column.
-        value: as pyarrow gives it.
+        column: name of the column.
+        value: a Python value from ``pyarrow``.
     """
     if value is None:
-        return NULL
+        return NULL_TEXT
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -33,65 +32,61 @@ def cell(name: str, value: Any) -> str:
     if isinstance(value, bytes):
         return bytes_text(value)
     if isinstance(value, list):
-        return _cut(", ".join(map(_entry, value[:LONGEST])))
-    if is_time(name, value):
-        return moment_ms(value)
-    return _tail(str(value)) if name in ("path", "log_dir") else _cut(printable(str(value)[: LONGEST + 1]))
+        return _truncate(", ".join(map(_item_text, value[:MAX_CELL_CHARACTERS])))
+    if _is_time(column, value):
+        return format_time_ms(value)
+    if column in PATH_COLUMNS:
+        return _truncate_start(str(value))
+    return _truncate(printable(str(value)[: MAX_CELL_CHARACTERS + 1]))
 
 
-def detail(name: str, value: Any) -> str:
-    """Return what a cell leaves out: the number behind a time, all of a path, the size of a payload; else nothing."""
+def cell_tooltip(column: str, value: Any) -> str:
+    """Return what a cell leaves out: the size of a payload, the full path, the milliseconds of a time; else ``""``."""
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
-    if name in ("path", "log_dir"):
+    if column in PATH_COLUMNS:
         return str(value)
-    return f"{value} ms" if is_time(name, value) else ""
+    return f"{value} ms" if _is_time(column, value) else ""
 
 
-def bytes_text(data: bytes, longest: int = LONGEST) -> str:
-    r"""Return the beginning of bytes as text; what is no UTF-8, and what a terminal could act on, is escaped.
+def bytes_text(data: bytes, max_characters: int = MAX_CELL_CHARACTERS) -> str:
+    r"""Return the beginning of a payload as text.
+
+    Bytes that are not UTF-8 and characters that a terminal would act on are escaped.
 
     >>> bytes_text(b"paid\x1b[2J\xff")
     'paid\\x1b[2J\\xff'
     """
-    text = printable(data[: longest * 4].decode("utf-8", "backslashreplace"))
-    if len(text) <= longest and len(data) <= longest * 4:
+    text = printable(data[: max_characters * 4].decode("utf-8", "backslashreplace"))
+    if len(text) <= max_characters and len(data) <= max_characters * 4:
         return text
-    return f"{text[:longest]}… ({len(data)} bytes)"
+    return f"{text[:max_characters]}… ({len(data)} bytes)"
 
 
-def is_time(name: str, value: Any) -> bool:
-    """Whether a number is a time in ms, by the name of its column or field; -1 stands for none."""
-    return isinstance(value, int) and value >= 0 and (name.endswith("timestamp") or name in TIMES)
-
-
-def moment_ms(timestamp_ms: int) -> str:
-    """Return a time in UTC, to the millisecond.
-
-    >>> moment_ms(1_700_000_000_123)
-    '2023-11-14 22:13:20.123'
-    """
-    second = moment(timestamp_ms)
-    return second if second == str(timestamp_ms) else f"{second}.{timestamp_ms % SECOND_MS:03}"
-
-
-def _entry(entry: Mapping[str, Any]) -> str:
-    """Return a header, or one of several numbers, as text."""
-    if set(entry) == {"key", "value"}:
-        value = entry["value"]
-        return f"{printable(str(entry['key'])[:LONGEST])}={NULL if value is None else bytes_text(value)}"
-    return " ".join(f"{name}={value}" for name, value in entry.items())
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
-
-
-def _tail(path: str) -> str:
-    text = printable(path[-LONGEST:])
-    return text if len(path) <= LONGEST else f"…{text}"
-
-
-def widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Return the width of each column of text."""
+def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return the width of each column of text rows."""
     return [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+
+def _is_time(column: str, value: Any) -> bool:
+    """Return whether a value is a timestamp in milliseconds; -1 means that there is none."""
+    return isinstance(value, int) and value >= 0 and (column.endswith("timestamp") or column in OTHER_TIME_COLUMNS)
+
+
+def _item_text(item: Mapping[str, Any]) -> str:
+    """Return a list item as text: a record header, or a struct of numbers."""
+    if set(item) == {"key", "value"}:
+        value = item["value"]
+        return (
+            f"{printable(str(item['key'])[:MAX_CELL_CHARACTERS])}={NULL_TEXT if value is None else bytes_text(value)}"
+        )
+    return " ".join(f"{name}={value}" for name, value in item.items())
+
+
+def _truncate(text: str) -> str:
+    return text if len(text) <= MAX_CELL_CHARACTERS else f"{text[:MAX_CELL_CHARACTERS]}…"
+
+
+def _truncate_start(path: str) -> str:
+    text = printable(path[-MAX_CELL_CHARACTERS:])
+    return text if len(path) <= MAX_CELL_CHARACTERS else f"…{text}"

@@ -1,14 +1,12 @@
-"""The names of formats, apart from what writes them: a command line asks for them long before it needs a writer."""
+"""The output formats by name, in a module of its own: the command line needs them before it needs a writer."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["ONE_TABLE", "BytesFormat", "Format"]
-
 
 class Format(StrEnum):
-    """How results are written."""
+    """An output format."""
 
     TEXT = "text"
     TABLE = "table"
@@ -19,12 +17,12 @@ class Format(StrEnum):
     ARROW = "arrow"
 
 
-# Formats that hold rows of one table only.
+# Formats whose files hold one table.
 ONE_TABLE = (Format.CSV, Format.PARQUET, Format.ARROW)
 
 
 class BytesFormat(StrEnum):
-    """How bytes are shown."""
+    """How keys and values are shown."""
 
     UTF8 = "utf8"
     HEX = "hex"

@@ -1,4 +1,4 @@
-"""Where results go: standard output, or a file that appears whole or not at all."""
+"""Opens the output: standard output, or a file that is created completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,31 +14,29 @@ from kforensics.errors import InputError, UsageError
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.source import is_uri
 
-__all__ = ["check_beside", "guarded", "open_output"]
-
-BUFFER = 1 << 20
+FILE_BUFFER_SIZE = 1 << 20
 
 
-def check_beside(output: Path | None, inputs: Iterable[str]) -> None:
-    """Refuse an output file in a folder that holds evidence, or anywhere under a folder that is the evidence.
+def check_output(output: Path | None, inputs: Iterable[str]) -> None:
+    """Refuse an output file next to an input file, or below an input folder.
 
     Args:
-        output: where to write, None for standard output.
-        inputs: files, folders, globs and URIs.
+        output: output file, None for standard output.
+        inputs: files, folders, globs and URIs of the evidence.
 
     Raises:
-        UsageError: the output would stand beside an input.
+        UsageError: the output would be among the evidence.
     """
     if output is None:
         return
     folder = output.absolute().parent.resolve()
     for name in inputs:
         for path in _local_paths(name):
-            beside = {path.parent.resolve(), path.resolve().parent}
+            evidence_folders = {path.parent.resolve(), path.resolve().parent}
             if path.is_dir():
-                beside = {above for above in beside if _is_log_dir(above)}
-            if folder in beside or folder.is_relative_to(path.resolve()):
-                raise UsageError(f"{output} would stand beside the evidence {name}; choose another folder for --output")
+                evidence_folders = {parent for parent in evidence_folders if _is_log_dir(parent)}
+            if folder in evidence_folders or folder.is_relative_to(path.resolve()):
+                raise UsageError(f"{output} would be among the evidence {name}; choose another folder for --output")
 
 
 def _is_log_dir(folder: Path) -> bool:
@@ -47,19 +45,19 @@ def _is_log_dir(folder: Path) -> bool:
 
 def _local_paths(name: str) -> list[Path]:
     if is_uri(name):
-        scheme, _, place = name.partition("://")
-        return [Path(unquote(place))] if scheme == "file" else []
+        scheme, _, path = name.partition("://")
+        return [Path(unquote(path))] if scheme == "file" else []
     try:
         return [Path(entry.path).absolute() for entry in folders_of(name).expand(name)]
     except InputError:
-        return []  # who reads it will say so
+        return []  # reading the input reports the error
 
 
-def guarded(stream: TextIO) -> IO[bytes]:
-    """Return the binary side of a standard stream; if a terminal is behind it, with a guard."""
+def guard_stream(stream: TextIO) -> IO[bytes]:
+    """Return the binary buffer of a standard stream; if it is a terminal, control characters are escaped."""
     out: Any = stream.buffer
     if stream.isatty():
-        from kforensics.render.terminal import TerminalGuard  # files and pipes need no guard
+        from kforensics.render.terminal import TerminalGuard  # files and pipes do not need it
 
         out = TerminalGuard(out)
     return cast("IO[bytes]", out)
@@ -67,38 +65,41 @@ def guarded(stream: TextIO) -> IO[bytes]:
 
 @contextmanager
 def open_output(output: Path | None) -> Iterator[IO[bytes]]:
-    """Open the stream for results.
+    """Open the output for writing.
 
-    A file is written under another name beside its place and renamed at the end; if anything goes wrong, Ctrl-C
-    included, nothing of it stays. What goes to a terminal cannot act on it.
+    A file is written under a temporary name and renamed at the end. After an error or Ctrl-C no file remains. On a
+    terminal, control characters are escaped.
+
+    Args:
+        output: output file, None for standard output.
 
     Raises:
-        UsageError: the result cannot be written.
+        UsageError: the output cannot be written.
     """
     try:
-        with _part_of(output) if output else _standard_output() as stream:
+        with _temporary_file(output) if output else _standard_output() as stream:
             yield stream
     except (InputError, BrokenPipeError):
         raise
     except OSError as error:
-        place = output or "standard output"
-        raise UsageError(f"cannot write {place}: {error.strerror}; choose another place with --output") from error
+        target = output or "standard output"
+        raise UsageError(f"cannot write {target}: {error.strerror}; choose another path for --output") from error
 
 
 @contextmanager
 def _standard_output() -> Iterator[IO[bytes]]:
-    out = guarded(sys.stdout)
+    out = guard_stream(sys.stdout)
     yield out
     out.flush()
 
 
 @contextmanager
-def _part_of(output: Path) -> Iterator[IO[bytes]]:
-    part = output.with_name(f".{output.name}.{os.getpid()}.part")
+def _temporary_file(output: Path) -> Iterator[IO[bytes]]:
+    temporary = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:
-        with part.open("xb", buffering=BUFFER) as stream:
+        with temporary.open("xb", buffering=FILE_BUFFER_SIZE) as stream:
             yield stream
-        part.replace(output)
+        temporary.replace(output)
     finally:
         with suppress(FileNotFoundError):
-            part.unlink()
+            temporary.unlink()

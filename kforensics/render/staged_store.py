@@ -1,7 +1,7 @@
-"""An evidence store that many workers write: each its own files, of which the driver keeps those that count.
+"""Writes an evidence store from many workers: each task writes its own files, and the driver keeps the valid ones.
 
-On a local or mounted file system the store appears whole under its name. An object store cannot rename a folder: there
-the files are in their places at once, the manifest comes last, and what has no manifest is no store.
+On a local or mounted file system the store appears under its name when it is complete. An object store cannot rename a
+folder: there the files are written in place and the manifest comes last. A folder without a manifest is no store.
 """
 
 from __future__ import annotations
@@ -18,23 +18,20 @@ from uuid import uuid4
 from pyarrow import fs
 
 from kforensics.errors import UsageError
-from kforensics.parsers.files.file_systems import remote_system
 from kforensics.parsers.files.source import is_uri
 from kforensics.parsers.tables.arrow import arrow_schema_of
 from kforensics.parsers.tables.schemas import Table
-from kforensics.render.store import MANIFEST, TableFile, TableFiles, manifest_text
-
-__all__ = ["Part", "StagedStore", "TaskParts", "check_free", "store_place"]
+from kforensics.render.evidence_store import MANIFEST, TableFile, TableFiles, locate_store, manifest_text
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A file of a table that a task has written.
+class StorePart:
+    """A file that a task has written.
 
     Attributes:
-        table: name of the table.
-        path: where the file is in the store.
-        rows: how many it has.
+        table: name of its table.
+        path: its path in the store.
+        rows: number of its rows.
     """
 
     table: str
@@ -42,48 +39,33 @@ class Part:
     rows: int
 
 
-def store_place(output: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a store, and the path in it.
+def check_unused(output: str) -> None:
+    """Refuse an output folder that exists, unless it is empty.
 
     Args:
         output: a path or a URI.
 
     Raises:
-        InputError: no file system answers to the URI.
+        UsageError: the folder is in use, or cannot be read.
+        InputError: no file system supports the URI.
     """
-    if is_uri(output):
-        remote = remote_system(output)
-        return remote.system, remote.inner(output)
-    return fs.LocalFileSystem(), str(Path(output).absolute())
-
-
-def check_free(output: str) -> None:
-    """Refuse a place for a store where something is, an empty folder excepted.
-
-    Args:
-        output: a path or a URI.
-
-    Raises:
-        UsageError: something is there, or nobody can tell.
-        InputError: no file system answers to the URI.
-    """
-    system, root = store_place(output)
+    system, root = locate_store(output)
     try:
         is_file = system.get_file_info(root).type == fs.FileType.File
-        is_taken = is_file or system.get_file_info(fs.FileSelector(root, allow_not_found=True))
+        is_used = is_file or system.get_file_info(fs.FileSelector(root, allow_not_found=True))
     except OSError as error:
         raise _unwritable(output, error) from error
-    if is_taken:
-        raise UsageError(f"{output} is there already; choose another folder for --output, or move it away")
+    if is_used:
+        raise UsageError(f"{output} exists already; choose another folder for --output, or move it away")
 
 
 def _unwritable(output: str, error: OSError) -> UsageError:
     why = os.strerror(error.errno) if error.errno else str(error)
-    return UsageError(f"cannot write {output}: {why}; choose another place for --output")
+    return UsageError(f"cannot write {output}: {why}; choose another path for --output")
 
 
-class TaskParts:
-    """The files of one attempt of a task; those of an attempt that failed are never asked for.
+class TaskWriter:
+    """Writes the files of one attempt of a task; the files of failed attempts are deleted when the store is finished.
 
     Args:
         staging: the staging folder, a path or a URI.
@@ -95,53 +77,53 @@ class TaskParts:
     """
 
     def __init__(self, staging: str, task: str) -> None:
-        self._system, self._root = store_place(staging)
+        self._system, self._root = locate_store(staging)
         self._name = f"part-{task}-{uuid4().hex[:8]}.parquet"
-        self._files = TableFiles(self._begun)
+        self._files = TableFiles(self._create_file)
         self.add, self.add_values = self._files.add, self._files.add_values
 
-    def finish(self) -> tuple[Part, ...]:
-        """Return what was written, once all of it is on disk."""
-        return tuple(Part(name, self._path(name), rows) for name, rows in self._files.close().items())
+    def finish(self) -> tuple[StorePart, ...]:
+        """Write the remaining rows and return the files."""
+        return tuple(StorePart(name, self._path(name), rows) for name, rows in self._files.close().items())
 
-    def _begun(self, table: Table) -> TableFile:
-        _make(self._system, f"{self._root}/{table.name}")
+    def _create_file(self, table: Table) -> TableFile:
+        _create_folder(self._system, f"{self._root}/{table.name}")
         return TableFile(f"{self._root}/{self._path(table.name)}", arrow_schema_of(table), self._system)
 
     def _path(self, table: str) -> str:
         return f"{table}/{self._name}"
 
 
-def _make(system: fs.FileSystem, folder: str) -> None:
-    """Make a folder; stores have none, or make them with the first file."""
+def _create_folder(system: fs.FileSystem, folder: str) -> None:
+    """Create a folder on a local file system; object stores do not need it."""
     if isinstance(system, fs.LocalFileSystem):
         system.create_dir(folder, recursive=True)
 
 
 class StagedStore:
-    """A store that workers fill; it is there once it is finished.
+    """A store that workers write.
 
     Args:
-        output: its folder, a path or a URI; nothing may be there, or an empty folder.
+        output: folder of the store, a path or a URI; it must not exist, or be empty.
 
     Attributes:
-        staging: where the workers write.
+        staging: folder to which the workers write.
 
     Raises:
-        UsageError: something is there already, or it cannot be written.
+        UsageError: the folder exists already, or cannot be written.
     """
 
     def __init__(self, output: str) -> None:
         self._output = output
-        self._system, self._root = store_place(output)
-        check_free(output)
+        self._system, self._root = locate_store(output)
+        check_unused(output)
         if is_uri(output):
-            self.staging, self._part = output, self._root
+            self.staging, self._staging_path = output, self._root
         else:
             path = Path(self._root)
-            self._part = self.staging = str(path.with_name(f".{path.name}.{os.getpid()}.part"))
+            self._staging_path = self.staging = str(path.with_name(f".{path.name}.{os.getpid()}.part"))
         try:
-            _make(self._system, self._part)
+            _create_folder(self._system, self._staging_path)
         except OSError as error:
             raise _unwritable(output, error) from error
 
@@ -151,65 +133,65 @@ class StagedStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take away what did not become a store."""
+        """Delete an unfinished store."""
         if not self._exists(f"{self._root}/{MANIFEST}"):
             with suppress(OSError):
-                self._keep(set())
+                self._delete_others(set())
 
-    def finish(self, parts: Iterable[Part], tables: Mapping[str, Table], manifest: Mapping[str, Any]) -> None:
-        """Put the files of the workers in their places, write the manifest, and let the store appear.
+    def finish(self, parts: Iterable[StorePart], tables: Mapping[str, Table], manifest: Mapping[str, Any]) -> None:
+        """Delete the files of failed attempts, write the manifest, and rename the store to its folder.
 
         Args:
-            parts: the files.
-            tables: those the store shall have, those without rows too.
-            manifest: what stands in the manifest, the counts of rows excepted.
+            parts: the files of the successful attempts.
+            tables: all tables of the store, those without rows included.
+            manifest: the manifest without the row counts.
 
         Raises:
-            UsageError: it cannot be written, or the workers' files are not there.
+            UsageError: the store cannot be written, or a file of the workers is missing.
         """
         counts = dict.fromkeys(sorted(tables), 0)
-        kept = set[str]()
+        paths = set[str]()
         try:
             for part in parts:
                 counts[part.table] += part.rows
-                kept.add(part.path)
+                paths.add(part.path)
             for name in [name for name, rows in counts.items() if not rows]:
-                kept.add(path := f"{name}/part-none.parquet")
-                _make(self._system, f"{self._part}/{name}")
-                TableFile(f"{self._part}/{path}", arrow_schema_of(tables[name]), self._system).close()
-            self._keep(kept)
-            with self._system.open_output_stream(f"{self._part}/{MANIFEST}") as stream:
+                paths.add(path := f"{name}/part-none.parquet")
+                _create_folder(self._system, f"{self._staging_path}/{name}")
+                TableFile(f"{self._staging_path}/{path}", arrow_schema_of(tables[name]), self._system).close()
+            self._delete_others(paths)
+            with self._system.open_output_stream(f"{self._staging_path}/{MANIFEST}") as stream:
                 stream.write(manifest_text(manifest, counts))
-            self._appear()
+            self._rename()
         except FileNotFoundError as error:
             raise UsageError(
-                f"what the workers wrote is not in {self._output} as this machine sees it; "
-                "name a folder that all of them share for --output"
+                f"the files of the workers are not in {self._output} on this machine; "
+                "name a folder for --output that all machines share"
             ) from error
         except OSError as error:
             raise _unwritable(self._output, error) from error
 
-    def _keep(self, kept: set[str]) -> None:
-        """Take away all other files: those of attempts that failed; nothing kept takes the folder away too.
+    def _delete_others(self, paths: set[str]) -> None:
+        """Delete all files but those named; without names, the folder as well.
 
         Raises:
-            FileNotFoundError: one of those to be kept is not there.
+            FileNotFoundError: a named file does not exist.
         """
-        infos = self._system.get_file_info(fs.FileSelector(self._part, allow_not_found=True, recursive=True))
-        found = {info.path for info in infos if info.type == fs.FileType.File}
-        wanted = {f"{self._part}/{path}" for path in kept}
-        if missing := wanted - found:
+        infos = self._system.get_file_info(fs.FileSelector(self._staging_path, allow_not_found=True, recursive=True))
+        existing = {info.path for info in infos if info.type == fs.FileType.File}
+        kept = {f"{self._staging_path}/{path}" for path in paths}
+        if missing := kept - existing:
             raise FileNotFoundError(min(missing))
-        for path in found - wanted:
+        for path in existing - kept:
             self._system.delete_file(path)
-        if not kept and isinstance(self._system, fs.LocalFileSystem):
-            self._system.delete_dir(self._part)
+        if not paths and isinstance(self._system, fs.LocalFileSystem):
+            self._system.delete_dir(self._staging_path)
 
-    def _appear(self) -> None:
-        if self._part != self._root:
+    def _rename(self) -> None:
+        if self._staging_path != self._root:
             if self._exists(self._root):
                 Path(self._root).rmdir()
-            Path(self._part).replace(self._root)
+            Path(self._staging_path).replace(self._root)
 
     def _exists(self, path: str) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Text on its way to a binary stream, and progress on its way to a person."""
+"""Buffers text for a binary stream, and shows the progress of long work."""
 
 from __future__ import annotations
 
@@ -13,72 +13,80 @@ from kforensics.parsers.files.source import Source
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["Meter", "MeteredSource", "TextSink", "metered"]
-
-BUFFERED = 1 << 16
-PATIENCE = 1.0
+# Characters to buffer.
+BUFFER_SIZE = 1 << 16
+# Work that ends within this time shows no progress.
+PATIENCE_SECONDS = 1.0
 
 
 class TextSink:
-    """Collects pieces of text and writes them in large blocks, as UTF-8."""
+    """Buffers text and writes it as UTF-8 in large blocks.
+
+    Args:
+        out: binary stream to write to.
+    """
 
     def __init__(self, out: IO[bytes]) -> None:
-        self._out, self._pieces, self._size = out, [""], 0
+        self._out, self._buffer, self._size = out, [""], 0
 
     def write(self, text: str | memoryview) -> None:
-        """Take a piece; one that is UTF-8 already may change once this returns."""
+        """Write text, or bytes that are UTF-8 already; the caller may change these bytes afterwards."""
         if not isinstance(text, str):
             self.flush()
             self._out.write(text)
             return
-        self._pieces.append(text)
+        self._buffer.append(text)
         self._size += len(text)
-        if self._size > BUFFERED:
+        if self._size > BUFFER_SIZE:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was taken."""
-        self._out.write("".join(self._pieces).encode("utf-8", "replace"))
+        """Write the buffered text."""
+        self._out.write("".join(self._buffer).encode("utf-8", "replace"))
         self._out.flush()
-        self._pieces.clear()
+        self._buffer.clear()
         self._size = 0
 
 
-class Meter:
-    """Shows how many bytes of how many are done, once the work has taken more than a second."""
+class ProgressMeter:
+    """Shows a progress bar on standard error once the work has taken a second.
+
+    Args:
+        total: bytes to process.
+    """
 
     def __init__(self, total: int) -> None:
-        self._total, self._done, self._begun = total, 0, time.monotonic()
-        self._shown: tuple[Progress, TaskID] | None = None
+        self._total, self._done, self._start = total, 0, time.monotonic()
+        self._display: tuple[Progress, TaskID] | None = None
 
     def advance(self, size: int) -> None:
-        """Tell that so many more bytes are done."""
+        """Add bytes to the bytes processed."""
         self._done += size
-        if self._shown is None and time.monotonic() - self._begun > PATIENCE:
+        if self._display is None and time.monotonic() - self._start > PATIENCE_SECONDS:
             self._show()
-        if self._shown:
-            self._shown[0].update(self._shown[1], completed=self._done)
+        if self._display:
+            self._display[0].update(self._display[1], completed=self._done)
 
     def close(self) -> None:
-        """Take the display away."""
-        if self._shown:
-            self._shown[0].stop()
+        """Remove the progress bar."""
+        if self._display:
+            self._display[0].stop()
 
     def _show(self) -> None:
-        from rich.console import Console  # short work must not pay for it
+        from rich.console import Console  # short work must not pay for this import
         from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
         columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
         progress = Progress(*columns, console=Console(stderr=True), transient=True)
         progress.start()
-        self._shown = progress, progress.add_task("", total=self._total)
+        self._display = progress, progress.add_task("", total=self._total)
 
 
 class MeteredSource:
-    """A source that tells a meter how far it has been read."""
+    """A source that reports to a meter how far it has been read; bytes that are read again do not count."""
 
-    def __init__(self, source: Source, meter: Meter) -> None:
-        self._source, self._meter, self._far = source, meter, 0
+    def __init__(self, source: Source, meter: ProgressMeter) -> None:
+        self._source, self._meter, self._end = source, meter, 0
         self.path, self.size, self.mtime_ms = source.path, source.size, source.mtime_ms
 
     def read(self, position: int, length: int) -> bytes:
@@ -93,14 +101,14 @@ class MeteredSource:
         self._reached(position + length)
         return length
 
-    def hole_end(self, position: int) -> int:
-        """Return where a hole of the source ends."""
-        return self._source.hole_end(position)
+    def next_data(self, position: int) -> int:
+        """Return the position of the next data after a sparse range."""
+        return self._source.next_data(position)
 
     def _reached(self, position: int) -> None:
-        if position > self._far:
-            self._meter.advance(position - self._far)
-            self._far = position
+        if position > self._end:
+            self._meter.advance(position - self._end)
+            self._end = position
 
     def close(self) -> None:
         """Close the source."""
@@ -108,17 +116,17 @@ class MeteredSource:
 
 
 @contextmanager
-def metered(total: int, *, wanted: bool | None) -> Iterator[Meter | None]:
-    """Give a meter on standard error.
+def progress_meter(total: int, *, show: bool | None) -> Iterator[ProgressMeter | None]:
+    """Yield a progress meter, or None if no progress is shown.
 
     Args:
-        total: bytes to be done.
-        wanted: whether to show it; None for only where a person looks at standard error.
+        total: bytes to process.
+        show: whether to show progress; None shows it only if standard error is a terminal.
     """
-    if wanted is False or (wanted is None and not sys.stderr.isatty()):
+    if show is False or (show is None and not sys.stderr.isatty()):
         yield None
         return
-    meter = Meter(total)
+    meter = ProgressMeter(total)
     try:
         yield meter
     finally:

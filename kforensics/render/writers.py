@@ -1,6 +1,6 @@
-"""Writes rows of tables in every format: table, json, ndjson, csv, parquet, arrow.
+"""Writes rows of tables in every output format: table, json, ndjson, csv, parquet and arrow.
 
-Rows are streamed; what is held in memory is one chunk. A writer takes the tables one after the other, each once.
+Rows are streamed; memory holds one chunk of them. A writer takes one table after the other, and each table once.
 """
 
 from __future__ import annotations
@@ -9,57 +9,70 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable, Sequence
-from typing import IO, TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from kforensics.errors import UsageError
 from kforensics.parsers.tables.arrow import (
-    Parts,
+    ArrowParts,
     arrow_schema_of,
     batches_of_parts,
-    grouped,
+    row_groups,
     with_dictionaries,
     without_dictionaries,
 )
-from kforensics.parsers.tables.schemas import Table, with_words
+from kforensics.parsers.tables.schemas import Table, dictionary_schema
 from kforensics.render.formats import Format
-from kforensics.render.pages import TableWriter, plain
-from kforensics.render.prefetch import ahead
+from kforensics.render.table_writer import TableWriter, without_bytes
 from kforensics.render.terminal import json_printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ColumnWriter", "Writer", "open_writer"]
-
-SCHEMA = "kforensics/1"
-SOUGHT = ("base_offset", "last_offset", "offset", "producer_id", "max_timestamp", "timestamp", "position")
+OUTPUT_SCHEMA = "kforensics/1"
+# Integer columns with Parquet statistics: those by which readers search.
+STATISTICS_COLUMNS = (
+    "base_offset",
+    "last_offset",
+    "offset",
+    "producer_id",
+    "max_timestamp",
+    "timestamp",
+    "position",
+)
 Row = Sequence[Any]
+Item = TypeVar("Item")
 
 
 class Writer(Protocol):
-    """Takes tables and writes them to one stream."""
+    """Writes tables to one stream."""
 
     def write(self, table: Table, rows: Iterable[Row]) -> None:
-        """Write all rows of a table; a table comes once."""
+        """Write all rows of a table; call this once for each table."""
 
     def close(self) -> None:
-        """Write what ends the output; the stream stays open."""
+        """Write the end of the output; the stream stays open."""
 
 
 @runtime_checkable
 class ColumnWriter(Writer, Protocol):
-    """Takes columns as well, and rows between them."""
+    """Writes record batches as well as rows."""
 
-    def write_parts(self, table: Table, parts: Parts) -> None:
-        """Write all rows of a table; a table comes once."""
+    def write_parts(self, table: Table, parts: ArrowParts) -> None:
+        """Write all rows of a table; call this once for each table."""
 
 
-def open_writer(wanted: Format, out: IO[bytes]) -> Writer:
-    """Return a writer to a binary stream.
+def open_writer(output_format: Format, out: IO[bytes]) -> Writer:
+    """Return a writer for a format.
+
+    Args:
+        output_format: any format except text.
+        out: binary stream to write to.
 
     Raises:
-        UsageError: text is made by who knows the lines, not here.
+        UsageError: the format is text, which has no rows.
     """
     writers: dict[Format, type[Any]] = {
         Format.TABLE: TableWriter,
@@ -69,32 +82,32 @@ def open_writer(wanted: Format, out: IO[bytes]) -> Writer:
         Format.PARQUET: _ParquetWriter,
         Format.ARROW: _ArrowWriter,
     }
-    if wanted not in writers:
-        raise UsageError(f"rows cannot be written as {wanted}; choose one of {', '.join(writers)}")
-    writer: Writer = writers[wanted](out)
+    if output_format not in writers:
+        raise UsageError(f"rows cannot be written as {output_format}; choose one of {', '.join(writers)}")
+    writer: Writer = writers[output_format](out)
     return writer
 
 
 def _json(value: Any) -> str:
-    return json_printable(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=plain))
+    return json_printable(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=without_bytes))
 
 
-def _object(table: Table, row: Row) -> dict[str, Any]:
+def _json_object(table: Table, row: Row) -> dict[str, Any]:
     return dict(zip(table.names, row, strict=True))
 
 
 class _JsonWriter:
-    """One document: ``{"schema": …, "tables": {name: [row, …]}}``."""
+    """Writes one document: ``{"schema": …, "tables": {name: [row, …]}}``."""
 
     def __init__(self, out: IO[bytes]) -> None:
         self._out, self._tables = out, 0
-        out.write(f'{{"schema":"{SCHEMA}","tables":{{'.encode())
+        out.write(f'{{"schema":"{OUTPUT_SCHEMA}","tables":{{'.encode())
 
     def write(self, table: Table, rows: Iterable[Row]) -> None:
         self._out.write(f"{',' if self._tables else ''}\n{_json(table.name)}:[".encode())
         self._tables += 1
         for index, row in enumerate(rows):
-            self._out.write(f"{',' if index else ''}\n{_json(_object(table, row))}".encode())
+            self._out.write(f"{',' if index else ''}\n{_json(_json_object(table, row))}".encode())
         self._out.write(b"]")
 
     def close(self) -> None:
@@ -102,34 +115,37 @@ class _JsonWriter:
 
 
 class _NdjsonWriter:
-    """One object a line; ``table`` says of which table it is a row."""
+    """Writes one object per line; its member ``table`` names the table."""
 
     def __init__(self, out: IO[bytes]) -> None:
         self._out = out
 
     def write(self, table: Table, rows: Iterable[Row]) -> None:
         for row in rows:
-            self._out.write(f"{_json({'table': table.name} | _object(table, row))}\n".encode())
+            self._out.write(f"{_json({'table': table.name} | _json_object(table, row))}\n".encode())
 
     def close(self) -> None:
-        """Nothing ends the output."""
+        """Do nothing: the format has no end."""
 
 
-class _OneTable:
-    """A format that holds rows of one table only; tables without rows do not count behind the first."""
+class _OneTableWriter:
+    """Base class for formats that hold one table; further tables must be empty."""
 
     def __init__(self, out: IO[bytes]) -> None:
         self._out = out
         self._table: Table | None = None
 
     def write(self, table: Table, rows: Iterable[Row]) -> None:
-        if self._first(table, rows):
+        if self._accepts(table, rows):
             self._write(table, rows)
 
-    def _first(self, table: Table, rows: Iterable[object]) -> bool:
-        """Whether this is the first table; one behind it must have no rows."""
+    def _accepts(self, table: Table, rows: Iterable[object]) -> bool:
+        """Return whether this is the first table.
+
+        Raises:
+            UsageError: it is another table, and has rows.
+        """
         if self._table is not None:
-            # Looking for a first row is cheap, and an empty second table is nothing to complain about.
             if next(iter(rows), None) is None:
                 return False
             raise UsageError(
@@ -143,11 +159,11 @@ class _OneTable:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Nothing ends the output."""
+        """Do nothing: the format has no end."""
 
 
-class _CsvWriter(_OneTable):
-    """RFC 4180 with a header line; null is an empty field, an empty string is ``""``."""
+class _CsvWriter(_OneTableWriter):
+    """Writes RFC 4180 with a header line; null is an empty field, an empty string is ``""``."""
 
     def _write(self, table: Table, rows: Iterable[Row]) -> None:
         self._out.write((",".join(table.names) + "\r\n").encode())
@@ -162,71 +178,84 @@ def _csv_field(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
-    text = plain(value) if isinstance(value, str | bytes | memoryview) else _json(value)
-    if text and not any(sign in text for sign in ',"\r\n'):
+    text = without_bytes(value) if isinstance(value, str | bytes | memoryview) else _json(value)
+    if text and not any(character in text for character in ',"\r\n'):
         return str(text)
     return '"' + text.replace('"', '""') + '"'
 
 
-class _OneArrowTable(_OneTable):
-    """A format of Arrow, whose parts may be columns."""
+class _OneArrowTableWriter(_OneTableWriter):
+    """Base class for the formats of Arrow, which also take record batches."""
 
     def __init__(self, out: IO[bytes]) -> None:
         super().__init__(out)
-        # Arrow's first choice keeps 60 MB of what threads gave back, and the system's asks for them again and again.
-        # What is chosen when Arrow is loaded must be there: its wheels for this platform have jemalloc.
-        wheel = sys.platform == "linux" and platform.machine() == "x86_64"
-        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc" if wheel else "system")
+        # Arrow's default memory pool keeps 60 MB of what threads have freed; the system's pool asks the kernel for that
+        # memory again and again. jemalloc does neither, but must be part of Arrow's build, as in its wheels for x86_64.
+        has_jemalloc = sys.platform == "linux" and platform.machine() == "x86_64"
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc" if has_jemalloc else "system")
 
     def _write(self, table: Table, rows: Iterable[Row]) -> None:
         self._write_batches(arrow_schema_of(table), batches_of_parts(table, [rows]))
 
-    def write_parts(self, table: Table, parts: Parts) -> None:
+    def write_parts(self, table: Table, parts: ArrowParts) -> None:
         batches = batches_of_parts(table, parts)
-        if self._first(table, batches):
+        if self._accepts(table, batches):
             self._write_batches(arrow_schema_of(table), batches)
 
     def _write_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
         raise NotImplementedError
 
 
-class _ParquetWriter(_OneArrowTable):
-    """Parquet with snappy; text is written from dictionaries, numbers as differences, payloads as they are.
+class _ParquetWriter(_OneArrowTableWriter):
+    """Writes Parquet with snappy: text dictionary-encoded, integers as deltas, payloads plain.
 
-    Arrow encodes on one processor, and zstd would take it half as long again for files a third smaller.
+    Arrow encodes in one thread. With zstd that takes half as long again, for files a third smaller.
     """
 
     def _write_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-        import pyarrow as pa  # only this format pays for it
+        import pyarrow as pa  # other formats do not need it
         import pyarrow.parquet as pq
 
-        with pq.ParquetWriter(self._out, with_words(schema), **_parquet_options(schema)) as writer:
-            for group in ahead(grouped(map(with_dictionaries, batches))):
+        with pq.ParquetWriter(self._out, dictionary_schema(schema), **_parquet_options(schema)) as writer:
+            for group in prefetch(row_groups(map(with_dictionaries, batches))):
                 table = pa.Table.from_batches(group)
                 writer.write_table(table, row_group_size=table.num_rows)
 
 
-def _parquet_options(schema: pa.Schema) -> dict[str, Any]:
-    import pyarrow as pa  # as above
+def prefetch(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield items while a thread produces the next one; errors of the producer are raised here."""
+    source = iter(items)
 
-    words = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_boolean(field.type)]
-    numbers = [field.name for field in schema if pa.types.is_integer(field.type)]
+    def next_item() -> list[Item]:
+        return list(islice(source, 1))
+
+    with ThreadPoolExecutor(1) as pool:
+        pending: Future[list[Item]] = pool.submit(next_item)
+        while item := pending.result():
+            pending = pool.submit(next_item)
+            yield item[0]
+
+
+def _parquet_options(schema: pa.Schema) -> dict[str, Any]:
+    import pyarrow as pa  # other formats do not need it
+
+    texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_boolean(field.type)]
+    integers = [field.name for field in schema if pa.types.is_integer(field.type)]
     return {
         "compression": "snappy",
-        "use_dictionary": words,
-        "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
-        # What rows are looked for by.
-        "write_statistics": [name for name in numbers if name in SOUGHT],
-        # A reader shall find text, not the dictionaries it was written from.
+        "use_dictionary": texts,
+        "column_encoding": dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+        "write_statistics": [name for name in integers if name in STATISTICS_COLUMNS],
+        # Without Arrow's schema in the file, readers find text columns rather than dictionaries.
         "store_schema": False,
     }
 
 
-class _ArrowWriter(_OneArrowTable):
-    """The Arrow IPC stream format."""
+class _ArrowWriter(_OneArrowTableWriter):
+    """Writes the Arrow IPC stream format."""
 
     def _write_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-        import pyarrow as pa  # only this format pays for it
+        import pyarrow as pa  # other formats do not need it
 
         with pa.ipc.new_stream(self._out, schema) as writer:
             for batch in batches:

@@ -1,1 +1,1 @@
-"""The report: an evidence store as one HTML file that needs nothing else."""
+"""Writes an evidence store as one self-contained HTML report."""

@@ -1,8 +1,8 @@
-"""The charts of a report, as Vega-Lite; of a large store only what a chart can show."""
+"""Builds the charts of a report as Vega-Lite from the parts of a store that a chart can show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -13,49 +13,56 @@ import pyarrow.compute as pc
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.tables.arrow import arrow_schema_of
-from kforensics.parsers.tables.schemas import TABLES
-from kforensics.report_html.page_rows import place_name
-from kforensics.report_html.recent_batches import known_moments, recent_batches
-from kforensics.report_html.report_columns import SHOWN_TABLES
-from kforensics.report_html.stored_evidence import Store
+from kforensics.parsers.tables.schemas import TABLES, arrow_schema
+from kforensics.report_html.page_rows import topic_partition
+from kforensics.report_html.report_tables import REPORT_TABLES
+from kforensics.report_html.store_reader import StoreReader
 from kforensics.report_html.top_rows import first_rows
 
 if TYPE_CHECKING:
     from kforensics.plots import Plot
 
-__all__ = ["Figure", "figures"]
-
-PLACE = Place._fields
-# Partitions that have charts of a kind, and rows that are read for one chart.
-PARTITIONS, ROWS = 3, 200_000
-# Rows in whose order partitions are chosen.
-FIRST = 1000
-DISTRIBUTED = 1000
-OVER_TIME = "Of the times at which transactions wrote, and their markers."
-# Files that a map of damage shows.
-FILES = 40
-LANES = (
-    *PLACE,
+# Partitions with a chart of each kind, and the first rows of a table from which these partitions are taken.
+MAX_CHART_PARTITIONS, RANKED_ROWS = 3, 1000
+MAX_CHART_ROWS = 200_000
+MAX_DISTRIBUTED_TRANSACTIONS = 1000
+MAX_DAMAGED_FILES = 40
+LSO_TIMES_NOTE = "Times are those of last writes of transactions and of their markers."
+RECENT_BATCHES_NOTE = "The last batches of each producer, at most five, by which the broker detects retries."
+PLACE_NAMES = Place._fields
+TRANSACTION_CHART_COLUMNS = (
+    *PLACE_NAMES,
     *("producer_id", "outcome", "records", "first_offset", "last_offset", "marker_offset", "marker_epoch"),
     *("first_timestamp", "last_timestamp", "marker_timestamp"),
 )
-HISTORY = (*PLACE, "from_high_watermark", "to_high_watermark", "last_stable_offset", "producer_id")
-DAMAGE = ("path", "start", "end", "reason", "inside_batch")
-ATOMICITY = tuple(
+LSO_HISTORY_COLUMNS = (
+    *PLACE_NAMES,
+    *("from_high_watermark", "to_high_watermark", "last_stable_offset", "producer_id"),
+)
+PRODUCER_CHART_COLUMNS = (*PLACE_NAMES, "producer_id", "producer_epoch", "recent_batches")
+RECENT_BATCH_COLUMNS = (
+    *PLACE_NAMES,
+    *("producer_id", "producer_epoch", "base_offset", "last_offset", "base_sequence", "last_sequence"),
+)
+KNOWN_TIME_COLUMNS = (*PLACE_NAMES, "last_offset", "max_timestamp")
+DAMAGE_COLUMNS = ("path", "start", "end", "reason", "inside_batch")
+ATOMICITY_COLUMNS = tuple(
     column.name for column in RESULTS["distributed_transactions"].columns if column.name not in ("path", "position")
 )
+# After this number of sequences a producer continues at 0: DefaultRecordBatch.decrementSequence.
+SEQUENCE_RANGE = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart.
+    """A chart of a report.
 
     Attributes:
-        name: what it is called in the page.
-        section: the section it stands in.
-        title: what it shows, and of what.
-        notes: what to know about it, sentence by sentence.
-        spec: the chart as Vega-Lite, without a title.
+        name: name in the page.
+        section: name of its section.
+        title: title of the chart.
+        notes: sentences about the data it shows.
+        spec: Vega-Lite specification without a title.
     """
 
     name: str
@@ -65,132 +72,185 @@ class Figure:
     spec: Mapping[str, Any]
 
 
-def figures(store: Store) -> list[Figure]:
+def report_figures(store: StoreReader) -> list[Figure]:
     """Return the charts of a store.
 
     Raises:
         InputError: a table cannot be read.
-        MissingExtraError: what draws them is not installed.
+        MissingExtraError: Altair is not installed.
     """
-    from kforensics import plots  # who reports without charts does without Altair
+    from kforensics import plots  # raises MissingExtraError without Altair
 
-    found = [
-        *_of_held(store, plots),
-        *_of_sequences(store, plots),
-        *_of_clusters(store, plots),
-        *_of_files(store, plots),
+    charts = [
+        *_transaction_charts(store, plots),
+        *_sequence_charts(store, plots),
+        *_atomicity_charts(store, plots),
+        *_damage_charts(store, plots),
     ]
-    return [_figure(nth, *each) for nth, each in enumerate(found)]
+    return [_figure(index, *chart) for index, chart in enumerate(charts)]
 
 
-Drawn = tuple[str, "Plot", tuple[str, ...]]
+SectionChart = tuple[str, "Plot", tuple[str, ...]]
 
 
-def _figure(nth: int, section: str, plot: Plot, notes: Sequence[str]) -> Figure:
+def _figure(index: int, section: str, plot: Plot, notes: Sequence[str]) -> Figure:
     spec = plot.to_dict()
     title = spec.pop("title", "")
     if isinstance(title, str):
         title = {"text": title}
     for name in ("$schema", "width"):
         spec.pop(name, None)
-    subtitle = title.get("subtitle", [])
-    return Figure(f"figure-{nth}", section, title.get("text", ""), (*_sentences(subtitle), *notes), spec)
+    sentences = [f"{line[:1].upper()}{line[1:]}." for line in title.get("subtitle", [])]
+    return Figure(f"figure-{index}", section, title.get("text", ""), (*sentences, *notes), spec)
 
 
-def _sentences(subtitle: Sequence[str]) -> Iterator[str]:
-    return (f"{line[:1].upper()}{line[1:]}." for line in subtitle)
-
-
-def _of_held(store: Store, plots: Any) -> Iterator[Drawn]:
-    """Yield how the last stable offset moved, and transactions, where it is held back longest or aborts are many."""
-    held = _places(store, "lso")
-    for place in held:
-        history, notes = _of_place(store, "lso_history", HISTORY, place)
+def _transaction_charts(store: StoreReader, plots: Any) -> Iterator[SectionChart]:
+    """Yield charts of LSO and transactions, for the longest blocked partitions and those with most aborts."""
+    blocked = _top_places(store, "lso")
+    for place in blocked:
+        history, notes = _partition_rows(store, "lso_history", LSO_HISTORY_COLUMNS, place)
         if history.num_rows:
             yield "lso", plots.lso(history), notes
-            found, more = _of_place(store, "transactions", LANES, place)
-            yield "lso", plots.lso_over_time(history, known_moments(found)), (OVER_TIME, *more)
-    busy = [place for place in _places(store, "transactions") if place not in held]
-    for nth, place in enumerate((held + busy)[:PARTITIONS]):
-        found, notes = _of_place(store, "transactions", LANES, place)
-        yield "transactions", plots.transactions(found), ("By offset.", *notes)
-        if nth == 0:
-            yield "transactions", plots.transactions(found, by="time"), ("By time.", *notes)
+            rows, row_notes = _partition_rows(store, "transactions", TRANSACTION_CHART_COLUMNS, place)
+            yield "lso", plots.lso_over_time(history, known_times(rows)), (LSO_TIMES_NOTE, *row_notes)
+    others = [place for place in _top_places(store, "transactions") if place not in blocked]
+    for index, place in enumerate((blocked + others)[:MAX_CHART_PARTITIONS]):
+        rows, notes = _partition_rows(store, "transactions", TRANSACTION_CHART_COLUMNS, place)
+        yield "transactions", plots.transactions(rows), ("By offset.", *notes)
+        if index == 0:
+            yield "transactions", plots.transactions(rows, by="time"), ("By time.", *notes)
 
 
-def _of_sequences(store: Store, plots: Any) -> Iterator[Drawn]:
-    """Yield the last sequences of producers, where something is wrong with sequences or else where most is aborted."""
-    for place in dict.fromkeys((*_places(store, "findings", _is_of_sequences), *_places(store, "producers"))):
-        found, notes = _of_place(store, "producers", (*PLACE, "producer_id", "producer_epoch", "recent_batches"), place)
-        batches = recent_batches(found)
+def _sequence_charts(store: StoreReader, plots: Any) -> Iterator[SectionChart]:
+    """Yield a chart of sequences, for a partition with findings about them or else the one with most aborts."""
+    places = (*_top_places(store, "findings", _is_sequence_finding), *_top_places(store, "producers"))
+    for place in dict.fromkeys(places):
+        producers, notes = _partition_rows(store, "producers", PRODUCER_CHART_COLUMNS, place)
+        batches = recent_batches(producers)
         if batches.num_rows:
-            said = "The last batches of each producer, five at most, by which a broker knows a retry."
-            yield "producers", plots.sequences(batches), (said, *notes)
+            yield "producers", plots.sequences(batches), (RECENT_BATCHES_NOTE, *notes)
             return
 
 
-def _is_of_sequences(batch: pa.RecordBatch) -> Any:
+def _is_sequence_finding(batch: pa.RecordBatch) -> Any:
     return pc.starts_with(batch["code"], "seq-")
 
 
-def _of_clusters(store: Store, plots: Any) -> Iterator[Drawn]:
-    shown = SHOWN_TABLES["distributed_transactions"]
-    found = first_rows(store.batches(shown.name, ATOMICITY), shown.order, DISTRIBUTED)
-    if found is None or not found.num_rows:
+def _atomicity_charts(store: StoreReader, plots: Any) -> Iterator[SectionChart]:
+    table = REPORT_TABLES["distributed_transactions"]
+    distributed = first_rows(store.batches(table.name, ATOMICITY_COLUMNS), table.order, MAX_DISTRIBUTED_TRANSACTIONS)
+    if distributed is None or not distributed.num_rows:
         return
-    producers = pc.unique(found["producer_id"])
-    there, notes = _limited(
-        batch.filter(pc.is_in(batch["producer_id"], producers)) for batch in store.batches("transactions", LANES)
+    producers = pc.unique(distributed["producer_id"])
+    batches, notes = _limit(
+        batch.filter(pc.is_in(batch["producer_id"], producers))
+        for batch in store.batches("transactions", TRANSACTION_CHART_COLUMNS)
     )
-    yield "cluster", plots.atomicity(found, _table("transactions", LANES, there)), notes
+    transactions = _table("transactions", TRANSACTION_CHART_COLUMNS, batches)
+    yield "cluster", plots.atomicity(distributed, transactions), notes
 
 
-def _of_files(store: Store, plots: Any) -> Iterator[Drawn]:
-    batches, notes = _limited(store.batches("damage", DAMAGE))
-    damage = _table("damage", DAMAGE, batches)
+def _damage_charts(store: StoreReader, plots: Any) -> Iterator[SectionChart]:
+    batches, notes = _limit(store.batches("damage", DAMAGE_COLUMNS))
+    damage = _table("damage", DAMAGE_COLUMNS, batches)
     if damage.num_rows:
         paths = pc.unique(damage["path"])
         files = store.table("files", ("path", "size"), lambda batch: pc.is_in(batch["path"], paths))
-        drawn = min(len(paths), FILES)
-        said = f"{len(paths):,} of {store.count('files'):,} files have damage; the worst {drawn} are drawn."
-        yield "damage", plots.damage_map(files, damage).properties(title="Damage"), (said, *notes)
+        shown = min(len(paths), MAX_DAMAGED_FILES)
+        counts = f"{len(paths):,} of {store.count('files'):,} files have damage; the worst {shown} are shown."
+        yield "damage", plots.damage_map(files, damage).properties(title="Damage"), (counts, *notes)
 
 
-def _places(store: Store, table: str, kept: Callable[[pa.RecordBatch], Any] | None = None) -> list[Place]:
-    """Return the partitions of the first rows of a table, in its order."""
-    shown = SHOWN_TABLES[table]
-    batches = shown.batches(store)
-    found = first_rows(batches if kept is None else (one.filter(kept(one)) for one in batches), shown.order, FIRST)
-    rows = [] if found is None else found.select(PLACE).to_pylist()
-    return list(dict.fromkeys(Place(**row) for row in rows if row["topic"] is not None))[:PARTITIONS]
+def _top_places(
+    store: StoreReader, name: str, row_filter: Callable[[pa.RecordBatch], Any] | None = None
+) -> list[Place]:
+    """Return the partitions of the first rows of a report's table.
+
+    Args:
+        store: the store.
+        name: name of the table.
+        row_filter: returns the mask of the rows to consider; None considers all.
+    """
+    table = REPORT_TABLES[name]
+    batches: Iterable[pa.RecordBatch] = table.batches(store)
+    if row_filter is not None:
+        batches = (batch.filter(row_filter(batch)) for batch in batches)
+    selected = first_rows(batches, table.order, RANKED_ROWS)
+    rows = [] if selected is None else selected.select(PLACE_NAMES).to_pylist()
+    return list(dict.fromkeys(Place(**row) for row in rows if row["topic"] is not None))[:MAX_CHART_PARTITIONS]
 
 
-def _of_place(store: Store, table: str, columns: Sequence[str], place: Place) -> tuple[pa.Table, tuple[str, ...]]:
-    wanted = {name: pa.array([value]) for name, value in place._asdict().items()}
+def _partition_rows(
+    store: StoreReader, name: str, columns: Sequence[str], place: Place
+) -> tuple[pa.Table, tuple[str, ...]]:
+    """Return the rows of one partition, and notes that name it."""
+    values = {field: pa.array([value]) for field, value in place._asdict().items()}
 
-    def of_place(batch: pa.RecordBatch) -> Any:
-        masks = [pc.is_in(batch[name], value.cast(batch[name].type)) for name, value in wanted.items()]
+    def is_in_partition(batch: pa.RecordBatch) -> Any:
+        masks = [pc.is_in(batch[field], value.cast(batch[field].type)) for field, value in values.items()]
         return reduce(pc.and_, masks)
 
-    batches, notes = _limited(batch.filter(of_place(batch)) for batch in store.batches(table, columns))
+    batches, notes = _limit(batch.filter(is_in_partition(batch)) for batch in store.batches(name, columns))
     broker = "" if place.broker_id is None else f" on broker {place.broker_id}"
-    where = f"{place_name(place._asdict())}{broker}, {place.log_dir}"
-    return _table(table, columns, batches), (f"{where}.", *notes)
+    partition = f"{topic_partition(place._asdict())}{broker}, {place.log_dir}."
+    return _table(name, columns, batches), (partition, *notes)
 
 
-def _limited(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], tuple[str, ...]]:
-    """Return the first rows, and what to say if there are more."""
-    held: list[pa.RecordBatch] = []
+def _limit(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], tuple[str, ...]]:
+    """Return the first rows, and a note if there are more."""
+    first: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
         count += len(batch)
         if len(batch):
-            held.append(batch)
-        if count > ROWS:
-            return held, (f"Drawn of the first {count:,} rows of the store; there are more.",)
-    return held, ()
+            first.append(batch)
+        if count > MAX_CHART_ROWS:
+            return first, (f"Based on the first {count:,} rows; the store has more.",)
+    return first, ()
 
 
 def _table(name: str, columns: Sequence[str], batches: Sequence[pa.RecordBatch]) -> pa.Table:
     schema = arrow_schema_of({**TABLES, **RESULTS}[name])
     return pa.Table.from_batches(batches, pa.schema([schema.field(column) for column in columns]))
+
+
+def recent_batches(producers: pa.Table) -> pa.Table:
+    """Return the last batches of producers as rows of the table ``batches``, with the columns that are known.
+
+    Args:
+        producers: rows of the table ``producers``.
+    """
+    schema = arrow_schema("batches")
+    rows = [batch for row in producers.to_pylist() for batch in _recent_batches(row)]
+    return pa.Table.from_pylist(rows, pa.schema([schema.field(name) for name in RECENT_BATCH_COLUMNS]))
+
+
+def _recent_batches(producer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    shared = {name: producer[name] for name in RECENT_BATCH_COLUMNS if name in producer}
+    for batch in producer["recent_batches"] or ():
+        if batch["last_sequence"] < 0:
+            continue
+        yield {
+            **shared,
+            "base_offset": batch["last_offset"] - batch["offset_delta"],
+            "last_offset": batch["last_offset"],
+            "base_sequence": (batch["last_sequence"] - batch["offset_delta"]) % SEQUENCE_RANGE,
+            "last_sequence": batch["last_sequence"],
+        }
+
+
+def known_times(transactions: pa.Table) -> pa.Table:
+    """Return the known offsets and timestamps of a log as rows of the table ``batches``.
+
+    They are the last batch of each transaction and its marker.
+
+    Args:
+        transactions: rows of the table ``transactions``.
+    """
+    place = [transactions[name] for name in PLACE_NAMES]
+    parts = [
+        pa.table([*place, transactions[offset], transactions[timestamp].cast("int64")], names=list(KNOWN_TIME_COLUMNS))
+        for offset, timestamp in (("last_offset", "last_timestamp"), ("marker_offset", "marker_timestamp"))
+    ]
+    batches = pa.concat_tables(parts)
+    return batches.filter(pc.and_(pc.is_valid(batches["last_offset"]), pc.is_valid(batches["max_timestamp"])))

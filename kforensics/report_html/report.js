@@ -1,18 +1,22 @@
 "use strict";
 
-// Nothing here makes HTML of text: whatever comes from a store is the text of a node.
+// Data from the store only ever becomes the text of a node, never HTML.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const FIRST = 25, MORE = 200, FILTER_DELAY = 120, SHORT = 80, NARROW_LABELS = 110;
+  const FIRST_ROWS = 25, MORE_ROWS = 200, FILTER_DELAY_MS = 120, SHORT_TEXT = 80, NARROW_LABEL_WIDTH = 110;
+  const COPY_FEEDBACK_MS = 2000;
   const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
   const counts = new Intl.NumberFormat("en");
-  // A layer without marks, as where nothing was ended, is no mistake that Vega should warn of.
+  // Vega warns of empty layers, which are normal here: a partition may have no transaction that has ended.
   const ERRORS_ONLY = 1;
   const SEVERITIES = ["clean", "info", "warning", "error", "critical", "unread"];
-  const UNITS = [[86400000, "d"], [3600000, "h"], [60000, "min"], [1000, "s"]];
-  const SIZES = ["bytes", "KB", "MB", "GB", "TB", "PB"];
+  const DURATION_UNITS = [[86400000, "d"], [3600000, "h"], [60000, "min"], [1000, "s"]];
+  const SIZE_UNITS = ["bytes", "KB", "MB", "GB", "TB", "PB"];
 
-  function make(name, attributes, ...children) {
+  // Longer durations come from corrupt timestamps. The limit and the forms below are those of formatting.py.
+  const LONGEST_DURATION_MS = 999999999 * 86400000;
+
+  function createElement(name, attributes, ...children) {
     const node = document.createElement(name);
     for (const [key, value] of Object.entries(attributes)) {
       node.setAttribute(key, value);
@@ -21,155 +25,160 @@
     return node;
   }
 
-  function time(ms) {
+  function formatTime(ms) {
     const date = new Date(Number(ms));
-    return Number(ms) < 0 || Number.isNaN(date.getTime()) ? String(ms) : date.toISOString().replace("T", " ").replace("Z", "");
+    if (Number(ms) < 0) return String(ms);
+    return Number.isNaN(date.getTime()) ? ms + " ms" : date.toISOString().replace("T", " ").replace("Z", " UTC");
   }
 
-  function duration(value) {
+  function formatDuration(value) {
     let ms = Math.round(Number(value));
-    if (ms < 0) return "-" + duration(-ms);
+    if (ms < 0) return "-" + formatDuration(-ms);
+    if (ms > LONGEST_DURATION_MS) return value + " ms";
     if (ms < 1000) return ms + " ms";
     if (ms < 60000) return Number((ms / 1000).toPrecision(3)) + " s";
-    const first = UNITS.findIndex(([length]) => ms >= length);
-    const words = [];
-    for (const [length, unit] of UNITS.slice(first, first + 2)) {
+    const first = DURATION_UNITS.findIndex(([length]) => ms >= length);
+    const parts = [];
+    for (const [length, unit] of DURATION_UNITS.slice(first, first + 2)) {
       const count = Math.floor(ms / length);
       ms -= count * length;
-      if (count) words.push(count + " " + unit);
+      if (count) parts.push(count + " " + unit);
     }
-    return words.join(" ");
+    return parts.join(" ");
   }
 
-  function size(value) {
+  function formatSize(value) {
     let rest = Number(value), index = 0;
-    while (rest >= 1000 && index < SIZES.length - 1) {
+    while (rest >= 1000 && index < SIZE_UNITS.length - 1) {
       rest /= 1000;
       index += 1;
     }
-    return index ? rest.toFixed(1) + " " + SIZES[index] : rest + " bytes";
+    return index ? rest.toFixed(1) + " " + SIZE_UNITS[index] : rest + " bytes";
   }
 
-  const WRITTEN = {
+  // By the kind of a column.
+  const FORMATTERS = {
     count: (value) => counts.format(Number(value)),
-    duration,
+    duration: formatDuration,
     flag: (value) => (value ? "yes" : "no"),
     number: String,
     position: (value) => "0x" + BigInt(value).toString(16),
     severity: String,
     share: (value) => (Number(value) * 100).toFixed(1) + " %",
-    size,
+    size: formatSize,
     text: String,
-    time,
+    time: formatTime,
   };
-  const TEXTS = ["text", "flag", "severity"];
+  const TEXT_KINDS = ["text", "flag", "severity"];
 
-  const written = (kind, value) => (value === null ? "" : WRITTEN[kind](value));
+  const format = (kind, value) => (value === null ? "" : FORMATTERS[kind](value));
 
-  function compare(kind, one, other) {
-    if (kind === "severity") return SEVERITIES.indexOf(one) - SEVERITIES.indexOf(other);
-    return TEXTS.includes(kind) ? collator.compare(String(one), String(other)) : Number(one) - Number(other);
+  function compare(kind, left, right) {
+    if (kind === "severity") return SEVERITIES.indexOf(left) - SEVERITIES.indexOf(right);
+    return TEXT_KINDS.includes(kind) ? collator.compare(String(left), String(right)) : Number(left) - Number(right);
   }
 
-  // What is unknown stays behind, whichever way the others are sorted.
+  // Nulls come last in both directions.
   function sorted(rows, column, kind, direction) {
     const sign = direction === "ascending" ? 1 : -1;
-    return rows.slice().sort((one, other) => {
-      const a = one[column], b = other[column];
+    return rows.slice().sort((left, right) => {
+      const a = left[column], b = right[column];
       if (a === null || b === null) return (a === null) - (b === null);
       return sign * compare(kind, a, b);
     });
   }
 
-  function table(place, name) {
+  function showTable(container, name) {
     const { caption, columns, rows, total } = data.tables[name];
-    const body = make("tbody", {});
-    const status = make("p", { role: "status", class: "status" });
-    const filter = make("input", { type: "search", id: "filter-" + name, autocomplete: "off", spellcheck: "false" });
+    const body = createElement("tbody", {});
+    const status = createElement("p", { role: "status", class: "status" });
+    const filter = createElement("input", { type: "search", id: "filter-" + name, autocomplete: "off", spellcheck: "false" });
     filter.setAttribute("aria-describedby", "caption-" + name);
-    const more = make("button", { type: "button" }, "Show more");
+    const more = createElement("button", { type: "button" }, "Show more");
     const texts = new Map();
-    let order = rows, limit = FIRST;
+    let order = rows, limit = FIRST_ROWS;
 
     function textOf(row) {
       if (!texts.has(row)) {
-        texts.set(row, row.map((value, at) => written(columns[at].kind, value)).join("\u0000").toLowerCase());
+        texts.set(row, row.map((value, index) => format(columns[index].kind, value)).join("\u0000").toLowerCase());
       }
       return texts.get(row);
     }
 
     function cells(row) {
-      return row.map((value, at) => {
-        const kind = columns[at].kind;
+      return row.map((value, index) => {
+        const kind = columns[index].kind;
         const attributes = { class: kind };
-        if (kind === "text" && value !== null && value.length > SHORT) attributes.class = "text long";
+        if (kind === "text" && value !== null && value.length > SHORT_TEXT) attributes.class = "text long";
         if (kind === "severity" && SEVERITIES.includes(value)) attributes.class = "severity " + value;
         if (kind === "size" && value !== null) attributes.title = counts.format(Number(value)) + " bytes";
         if (kind === "position" && value !== null) attributes.title = "byte " + value;
-        return make(at === 0 ? "th" : "td", at === 0 ? { ...attributes, scope: "row" } : attributes, written(kind, value));
+        if (index === 0) attributes.scope = "row";
+        return createElement(index === 0 ? "th" : "td", attributes, format(kind, value));
       });
     }
 
     function show() {
-      const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-      const found = words.length ? order.filter((row) => words.every((word) => textOf(row).includes(word))) : order;
-      const shown = found.slice(0, limit);
-      body.replaceChildren(...shown.map((row) => make("tr", {}, ...cells(row))));
-      more.hidden = shown.length === found.length;
+      const terms = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const matching = terms.length ? order.filter((row) => terms.every((term) => textOf(row).includes(term))) : order;
+      const shown = matching.slice(0, limit);
+      body.replaceChildren(...shown.map((row) => createElement("tr", {}, ...cells(row))));
+      more.hidden = shown.length === matching.length;
       const left = total - rows.length;
       status.textContent =
-        counts.format(shown.length) + " of " + counts.format(found.length) + (words.length ? " rows that match" : " rows") + " shown" +
+        counts.format(shown.length) + " of " + counts.format(matching.length) + (terms.length ? " matching rows" : " rows") + " shown" +
         (left > 0 ? "; " + counts.format(left) + " more are in the store" : "");
     }
 
-    function sort(at, headings) {
-      const cell = headings[at];
-      const direction = cell.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
-      headings.forEach((heading) => heading.removeAttribute("aria-sort"));
-      cell.setAttribute("aria-sort", direction);
-      order = sorted(rows, at, columns[at].kind, direction);
+    function sort(index, headings) {
+      const heading = headings[index];
+      const direction = heading.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
+      headings.forEach((other) => other.removeAttribute("aria-sort"));
+      heading.setAttribute("aria-sort", direction);
+      order = sorted(rows, index, columns[index].kind, direction);
       show();
     }
 
-    const headings = columns.map(({ name: label, kind, doc }, at) => {
-      const button = make("button", { type: "button", title: doc }, label.replaceAll("_", " "));
-      button.addEventListener("click", () => sort(at, headings));
-      return make("th", { scope: "col", class: kind }, button);
+    const headings = columns.map(({ name: label, kind, doc }, index) => {
+      const button = createElement("button", { type: "button", title: doc }, label.replaceAll("_", " "));
+      button.addEventListener("click", () => sort(index, headings));
+      return createElement("th", { scope: "col", class: kind }, button);
     });
-    let waiting = 0;
+    let timer = 0;
     filter.addEventListener("input", () => {
-      clearTimeout(waiting);
-      waiting = setTimeout(() => {
-        limit = FIRST;
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        limit = FIRST_ROWS;
         show();
-      }, FILTER_DELAY);
+      }, FILTER_DELAY_MS);
     });
     more.addEventListener("click", () => {
-      limit += MORE;
+      limit += MORE_ROWS;
       show();
     });
-    const title = make("caption", { id: "caption-" + name }, caption);
-    const scroll = make("div", { class: "scroll", role: "region", tabindex: "0", "aria-labelledby": title.id });
-    scroll.append(make("table", {}, title, make("thead", {}, make("tr", {}, ...headings)), body));
-    const label = make("label", { for: filter.id }, "Filter");
-    place.append(make("div", { class: "tools" }, label, filter, status), scroll, more);
+    const title = createElement("caption", { id: "caption-" + name }, caption);
+    const scroll = createElement("div", { class: "scroll", role: "region", tabindex: "0", "aria-labelledby": title.id });
+    const head = createElement("thead", {}, createElement("tr", {}, ...headings));
+    scroll.append(createElement("table", {}, title, head, body));
+    const label = createElement("label", { for: filter.id }, "Filter");
+    container.append(createElement("div", { class: "tools" }, label, filter, status), scroll, more);
     show();
   }
 
-  function offerCopy(button) {
+  function enableCopy(button) {
     const command = button.previousElementSibling;
     button.hidden = false;
     button.setAttribute("aria-label", "copy this command");
     button.addEventListener("click", async () => {
-      let said = "copied";
+      let feedback = "copied";
       try {
         await navigator.clipboard.writeText(command.textContent);
       } catch {
         getSelection().selectAllChildren(command);
-        said = "selected";
+        feedback = "selected";
       }
-      button.textContent = said;
-      setTimeout(() => (button.textContent = "copy"), 2000);
+      button.textContent = feedback;
+      setTimeout(() => (button.textContent = "copy"), COPY_FEEDBACK_MS);
     });
   }
 
@@ -184,36 +193,36 @@
     return { background: "transparent", axis, legend, view: { stroke: line } };
   }
 
-  function draw(place) {
-    const spec = structuredClone(data.charts[place.dataset.chart]);
+  function draw(container) {
+    const spec = structuredClone(data.charts[container.dataset.chart]);
     Object.assign(spec, { width: "container", autosize: { type: "fit-x", contains: "padding" } });
     for (const { encoding } of spec.layer) {
-      if (narrow.matches && encoding.y?.axis?.labelLimit) encoding.y.axis.labelLimit = NARROW_LABELS;
+      if (narrow.matches && encoding.y?.axis?.labelLimit) encoding.y.axis.labelLimit = NARROW_LABEL_WIDTH;
     }
     spec.config = { ...spec.config, ...theme() };
-    // Expressions are interpreted: the page may compile nothing.
+    // The page's policy forbids compiling code, so Vega interprets expressions (ast).
     const options = {
       mode: "vega-lite", ast: true, actions: false, renderer: "svg", defaultStyle: false, logLevel: ERRORS_ONLY,
       tooltip: { disableDefaultStyle: true },
     };
-    return vegaEmbed(place, spec, options).then(() => place.setAttribute("data-drawn", ""));
+    return vegaEmbed(container, spec, options).then(() => container.setAttribute("data-drawn", ""));
   }
 
-  for (const place of document.querySelectorAll("[data-table]")) table(place, place.dataset.table);
-  for (const button of document.querySelectorAll("button.copy")) offerCopy(button);
+  for (const container of document.querySelectorAll("[data-table]")) showTable(container, container.dataset.table);
+  for (const button of document.querySelectorAll("button.copy")) enableCopy(button);
   const charts = [...document.querySelectorAll("[data-chart]")];
-  const seen = new IntersectionObserver((entries) => {
+  const visibility = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (entry.isIntersecting) {
-        seen.unobserve(entry.target);
+        visibility.unobserve(entry.target);
         draw(entry.target);
       }
     }
   }, { rootMargin: "400px" });
-  charts.forEach((place) => seen.observe(place));
-  for (const change of [dark, narrow]) {
-    change.addEventListener("change", () => charts.filter((place) => "drawn" in place.dataset).forEach(draw));
+  charts.forEach((container) => visibility.observe(container));
+  for (const query of [dark, narrow]) {
+    query.addEventListener("change", () => charts.filter((container) => "drawn" in container.dataset).forEach(draw));
   }
-  // Paper gets all charts, those that nobody scrolled to as well.
-  addEventListener("beforeprint", () => charts.filter((place) => !("drawn" in place.dataset)).forEach(draw));
+  // Before printing, draw the charts that have not been scrolled into view.
+  addEventListener("beforeprint", () => charts.filter((container) => !("drawn" in container.dataset)).forEach(draw));
 })();

@@ -1,4 +1,4 @@
-"""The first rows of a table that may have millions, in an order that people want, without holding the others."""
+"""Selects the first rows of a table in a sort order without keeping the others in memory."""
 
 from __future__ import annotations
 
@@ -8,70 +8,68 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["By", "counted", "first_rows", "in_order"]
-
-RANK = "rank of "
+RANK_PREFIX = "rank of "
 
 
 @dataclass(frozen=True, slots=True)
-class By:
-    """What to order by.
+class SortKey:
+    """A column to sort by; nulls come last.
 
     Attributes:
-        column: values of this column; null comes last.
-        descending: the largest first.
-        words: these values in this order, others behind them.
+        column: name of the column.
+        descending: whether the largest value comes first.
+        ranking: values in their order; other values come after them.
     """
 
     column: str
     descending: bool = False
-    words: tuple[str, ...] = ()
+    ranking: tuple[str, ...] = ()
 
     @property
-    def key(self) -> tuple[str, str]:
-        """The column to sort by, and the direction."""
-        return f"{RANK}{self.column}" if self.words else self.column, "descending" if self.descending else "ascending"
+    def arrow_key(self) -> tuple[str, str]:
+        """The column and direction for Arrow, where a ranking is a column of its own."""
+        column = f"{RANK_PREFIX}{self.column}" if self.ranking else self.column
+        return column, "descending" if self.descending else "ascending"
 
 
-def in_order(table: pa.Table, order: Sequence[By]) -> pa.Table:
-    """Return rows in an order; rows that are alike in it stay as they were."""
+def sort_rows(table: pa.Table, order: Sequence[SortKey]) -> pa.Table:
+    """Return the rows of a table in a sort order; the sort is stable."""
     ranked = table
-    for by in order:
-        if by.words:
-            rank = pc.index_in(table[by.column], pa.array(by.words, table[by.column].type))
-            ranked = ranked.append_column(by.key[0], rank)
-    return table.take(pc.sort_indices(ranked, sort_keys=[by.key for by in order]))
+    for key in order:
+        if key.ranking:
+            rank = pc.index_in(table[key.column], pa.array(key.ranking, table[key.column].type))
+            ranked = ranked.append_column(key.arrow_key[0], rank)
+    return table.take(pc.sort_indices(ranked, sort_keys=[key.arrow_key for key in order]))
 
 
-def first_rows(batches: Iterable[pa.RecordBatch], order: Sequence[By], limit: int) -> pa.Table | None:
-    """Return the first rows in an order; None where there is no batch.
+def first_rows(batches: Iterable[pa.RecordBatch], order: Sequence[SortKey], limit: int) -> pa.Table | None:
+    """Return the first rows in a sort order, None if there is no batch.
 
     Args:
         batches: the rows.
-        order: what comes first.
-        limit: how many to return.
+        order: the sort order.
+        limit: maximum number of rows.
     """
-    kept: pa.Table | None = None
+    rows: pa.Table | None = None
     for batch in batches:
         table = pa.Table.from_batches([batch])
-        table = table if kept is None else pa.concat_tables([kept, table])
-        kept = in_order(table, order).slice(0, limit).combine_chunks()
-    return kept
+        table = table if rows is None else pa.concat_tables([rows, table])
+        rows = sort_rows(table, order).slice(0, limit).combine_chunks()
+    return rows
 
 
-def counted(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> dict[tuple[object, ...], int]:
-    """Return how often each combination of values occurs, in their order.
+def count_values(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> dict[tuple[object, ...], int]:
+    """Return the number of rows for each combination of values, sorted.
 
     Args:
-        batches: rows that have the columns; of few different values.
-        columns: which.
+        batches: the rows; their combinations must be few.
+        columns: columns to combine.
     """
-    found: dict[tuple[object, ...], int] = {}
+    counts: dict[tuple[object, ...], int] = {}
     for batch in batches:
-        groups = (
-            pa.Table.from_batches([batch]).group_by(list(columns), use_threads=False).aggregate([([], "count_all")])
-        )
+        table = pa.Table.from_batches([batch])
+        groups = table.group_by(list(columns), use_threads=False).aggregate([([], "count_all")])
         for row in groups.to_pylist():
-            key = tuple(row[column] for column in columns)
-            found[key] = found.get(key, 0) + row["count_all"]
-    return dict(sorted(found.items(), key=str))
+            values = tuple(row[column] for column in columns)
+            counts[values] = counts.get(values, 0) + row["count_all"]
+    return dict(sorted(counts.items(), key=str))

@@ -1,7 +1,4 @@
-"""A driver's Java that says what people want to read: Spark's own remarks stay out of standard error.
-
-Whoever has settings of his own for Spark's log keeps them.
-"""
+"""Keeps the start-up output of Spark's driver out of standard error, unless the user configures Spark's logging."""
 
 from __future__ import annotations
 
@@ -12,20 +9,43 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, Thread
 
-from kforensics.spark.java_options import OPTIONS, options_first
+__all__ = ["OPTIONS", "QUICK_COMPILE", "StartupOutput", "options_first"]
 
-__all__ = ["Remarks"]
+# The launcher of Spark adds this variable to the options for Java, before those of its properties.
+OPTIONS = "SPARK_SUBMIT_OPTS"
+# Java does so little in an audit that optimised compilation costs more than it saves: half of its processor time. Its
+# classes take 150 MB of metaspace; with a smaller initial size it pauses several times to look for classes to unload.
+QUICK_COMPILE = "-XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
+
+
+@contextmanager
+def options_first(options: str) -> Iterator[None]:
+    """Pass options to a Java process that is started within the context.
+
+    Args:
+        options: the options, separated by blanks.
+    """
+    before = os.environ.get(OPTIONS)
+    os.environ[OPTIONS] = f"{options} {before or ''}".rstrip()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[OPTIONS]
+        else:
+            os.environ[OPTIONS] = before
+
 
 SETTINGS = Path(__file__).with_name("log4j2.properties")
-# Java says so itself, whatever is set: Spark asks for a module that only its machine learning uses.
+# Java prints this whatever is configured: Spark requests a module that only its machine learning uses.
 ALWAYS = re.compile(rb"^WARNING: Using incubator modules: .*\n", re.MULTILINE)
 STDERR = 2
-# A Java that has ended is heard to its end within that.
+# Time to read the remaining output of a Java process that has ended.
 SECONDS = 2.0
 
 
-class Remarks:
-    """What Java says while Spark starts; all but what it always says is passed on once Spark has started."""
+class StartupOutput:
+    """Output of Java while Spark starts; it is passed on once Spark has started, except for the known warning."""
 
     def __init__(self) -> None:
         self._heard: bytes | None = b""
@@ -33,7 +53,7 @@ class Remarks:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Listen to a Java that is started meanwhile, unless there are settings for its log, or it runs already."""
+        """Capture the output of a Java process started within the context, unless its logging is configured."""
         if _has_settings() or not SETTINGS.is_file():
             yield
             return
@@ -42,7 +62,7 @@ class Remarks:
             yield
 
     def text(self) -> str:
-        """Return what was said and not passed on."""
+        """Return the output that was not passed on."""
         return (self._heard or b"").decode(errors="replace")
 
     @contextmanager
@@ -62,17 +82,17 @@ class Remarks:
         os.dup2(kept, STDERR)
         with self._lock:
             heard, self._heard = self._heard, None
-            # Not to what was kept: who listens closes that once nobody may write any more.
+            # Not to ``kept``: the listener closes it once all writers are gone.
             os.write(STDERR, heard or b"")
 
     def _pass_on(self, source: int, target: int) -> None:
-        """Take what comes, as long as somebody may write; from when Spark has started on, it goes on as it comes."""
-        while said := os.read(source, 1 << 16):
+        """Read until all writers are gone: keep the output until Spark has started, then pass it on immediately."""
+        while output := os.read(source, 1 << 16):
             with self._lock:
                 if self._heard is None:
-                    os.write(target, said)
+                    os.write(target, output)
                 else:
-                    self._heard = ALWAYS.sub(b"", self._heard + said)
+                    self._heard = ALWAYS.sub(b"", self._heard + output)
         os.close(source)
         os.close(target)
 
@@ -80,7 +100,7 @@ class Remarks:
 def _has_settings() -> bool:
     if "PYSPARK_GATEWAY_PORT" in os.environ or "log4j" in os.environ.get(OPTIONS, ""):
         return True
-    from pyspark.find_spark_home import _find_spark_home  # only Spark pays for Spark
+    from pyspark.find_spark_home import _find_spark_home  # imported only where Spark is used
 
     folder = Path(os.environ.get("SPARK_CONF_DIR") or f"{_find_spark_home()}/conf")
     return any(folder.glob("log4j2*"))

@@ -1,4 +1,4 @@
-"""A Spark session: the one there is, or a new one whose Python workers are of this very environment."""
+"""A Spark session: the active one, or a new one whose Python workers use this environment."""
 
 from __future__ import annotations
 
@@ -14,30 +14,29 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from kforensics.errors import EngineError, MissingExtraError
-from kforensics.spark.java_options import BRIEF, options_first
-from kforensics.spark.quiet_logging import Remarks
+from kforensics.spark.quiet_logging import QUICK_COMPILE, StartupOutput, options_first
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["answering", "parallelism", "session"]
 
-# Where Spark's own settings name the Python of workers.
+# Spark's property for the Python of workers.
 PYTHON = "spark.pyspark.python"
 NO_GATEWAY = "JAVA_GATEWAY_EXITED"
-# Of a line that tells of several errors, one in the other, the innermost.
+# The innermost error of a line with nested errors.
 RAISED = re.compile(r"^.*\b((?:\w+[.$])*\w*(?:Error|Exception): .+)$", re.MULTILINE)
-# What a thread says of an error in another one; that one comes behind it.
+# A thread reports this for an error in another thread, which follows.
 ELSEWHERE = "Exception thrown in awaitResult"
 
 
 @contextmanager
 def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """Give the session there is, else a new one, which ends with the block.
+    """Yield the active session, or a new one that ends with the context.
 
     Args:
-        master: URL of the cluster's master; None for what Spark's own configuration says, which without one is all
-            processors of this machine.
+        master: URL of the cluster's master; None for Spark's own configuration, which defaults to all processors of
+            this machine.
         conf: properties of Spark.
 
     Raises:
@@ -45,7 +44,7 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
         EngineError: Spark does not start.
     """
     try:
-        from pyspark.sql import SparkSession  # only Spark pays for Spark
+        from pyspark.sql import SparkSession  # imported only where Spark is used
     except ImportError as error:
         raise MissingExtraError("spark", "pyspark") from error
     if active := SparkSession.getActiveSession():
@@ -57,9 +56,9 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
     builder = SparkSession.builder.appName("kforensics")
     for name, value in given.items():
         builder = builder.config(name, value)
-    remarks = Remarks()
-    # A cluster's Java may live for hours, and is not ours.
-    java = options_first(BRIEF) if given.get("spark.master", "local").startswith("local") else nullcontext()
+    remarks = StartupOutput()
+    # The Java of a cluster may run for hours and is not ours.
+    java = options_first(QUICK_COMPILE) if given.get("spark.master", "local").startswith("local") else nullcontext()
     with answering("Spark does not start", remarks.text), java, remarks.held(), _interruptible():
         started = builder.getOrCreate()
     try:
@@ -70,9 +69,9 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C mean what it means elsewhere: the block of the session is left, and with that its jobs end.
+    """Restore Ctrl-C: KeyboardInterrupt leaves the context of the session, which ends its jobs.
 
-    What Spark does instead asks Java to cancel jobs amid another question, and logs how that fails.
+    Spark's own handler asks Java to cancel jobs in the middle of another call, and logs how that fails.
     """
     before = signal.getsignal(signal.SIGINT)
     yield
@@ -82,7 +81,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _check_java() -> None:
-    """Make sure that there is a Java runtime, unless ``spark-submit`` or a server elsewhere brings one.
+    """Check that there is a Java runtime, unless ``spark-submit`` or a remote server provides one.
 
     Raises:
         EngineError: there is none.
@@ -95,37 +94,37 @@ def _check_java() -> None:
 
 
 @contextmanager
-def answering(what: str, said: Callable[[], str] = str) -> Iterator[None]:
-    """Turn what Spark raises into a sentence.
+def answering(failure: str, output: Callable[[], str] = str) -> Iterator[None]:
+    """Turn exceptions of Spark into one sentence.
 
     Args:
-        what: half a sentence that says what did not work.
-        said: tells what Java said, should it end before it raises anything.
+        failure: what did not work, as the start of the sentence.
+        output: returns the output of Java, in case it exits before it raises anything.
 
     Raises:
         EngineError: Spark raised something.
     """
-    from py4j.protocol import Py4JError  # as above
+    from py4j.protocol import Py4JError  # imported only where Spark is used
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (PySparkException, Py4JError) as error:
         text = str(error)
-        reason = _reason((said() if NO_GATEWAY in text else "") or text)
-        raise EngineError(f"{what}: {reason}; the logs of Spark tell more") from error
+        reason = _reason((output() if NO_GATEWAY in text else "") or text)
+        raise EngineError(f"{failure}: {reason}; see Spark's logs") from error
 
 
 def _reason(text: str) -> str:
-    """Return what tells why: what a worker raised, else the first line."""
+    """Return the reason: the error that a worker raised, otherwise the first line."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and ELSEWHERE not in line]
     raised: list[str] = RAISED.findall("\n".join(lines))
     return [*raised, *lines, "no reason is given"][0].rstrip(".")
 
 
 def parallelism(spark: SparkSession) -> int:
-    """Return how many tasks can run at once, about."""
-    from pyspark.errors import PySparkAttributeError  # as above
+    """Return the approximate number of tasks that can run at once."""
+    from pyspark.errors import PySparkAttributeError  # imported only where Spark is used
 
     try:
         return int(spark.sparkContext.defaultParallelism)

@@ -1,4 +1,4 @@
-"""What a Python worker of Spark keeps from one task to the next."""
+"""Set-up of a Python worker of Spark that lasts from one task to the next."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from itertools import count
 
 __all__ = ["settle"]
 
-# Tasks that this process has begun.
-BEGUN = count(1)
+# Tasks started by this process.
+STARTED = count(1)
 
 
 def settle() -> None:
-    """Have the collector leave alone what this worker has loaded; to be called as a task begins.
+    """Exempt loaded modules from garbage collection; called at the start of a task.
 
-    Spark collects garbage behind every task, however short. To look through modules, which stay, takes it longer than
-    a task takes to read twenty megabytes.
+    Spark collects garbage after every task, however short. Traversing modules, which stay, takes longer than reading
+    twenty megabytes.
     """
-    begun = next(BEGUN)
-    if begun & (begun - 1) == 0:  # seldom, for what is left alone once is so for good
+    started = next(STARTED)
+    if started & (started - 1) == 0:  # rarely, because frozen objects stay frozen
         gc.freeze()

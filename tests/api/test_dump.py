@@ -1,4 +1,4 @@
-"""The library twin of ``kforensics dump``: tables with the stated schemas, read when they are asked for."""
+"""``kforensics.dump``: tables with the documented schemas, which are read when they are first used."""
 
 import json
 import pickle
@@ -38,7 +38,7 @@ def test_a_dump_of_nothing_has_tables_too(name: str, tmp_path: Path) -> None:
     assert (table.schema, table.num_rows) == (arrow_schema(name), 0)
 
 
-def test_the_command_and_its_twin_give_the_same_rows(every: kforensics.Dump) -> None:
+def test_the_command_and_the_function_have_the_same_rows(every: kforensics.Dump) -> None:
     tables = json.loads(dump("--quiet", "--format", "json", SAMPLES).text)["tables"]
     for name, rows in tables.items():
         if name != "damage":
@@ -58,7 +58,7 @@ def test_short_names_are_tables(every: kforensics.Dump) -> None:
     assert every.damage is every.table("damage")
 
 
-def test_files_are_found_with_their_place() -> None:
+def test_files_have_their_place() -> None:
     (found,) = kforensics.dump(CLASSIC).files
     assert (found.kind, found.topic, found.partition, found.broker_id) == ("log", "classic", 0, 1)
     assert kforensics.dump(CLASSIC).table("files").to_pylist()[0]["size"] == CLASSIC.stat().st_size
@@ -93,23 +93,23 @@ def test_filters_are_those_of_the_command(filters: dict[str, Any], offsets: list
     assert kforensics.dump(CLASSIC, **filters).records["offset"].to_pylist() == offsets
 
 
-def test_damage_of_records_is_damage_too() -> None:
+def test_damage_inside_records_is_in_the_table() -> None:
     found = kforensics.dump(DAMAGED / "records" / "record-length-long-0")
     assert found.batches.num_rows == 5
     assert [row["reason"] for row in found.damage.to_pylist()] == ["record-size"]
 
 
-def test_what_a_batch_may_decompress_to_is_bounded() -> None:
+def test_the_decompressed_size_of_a_batch_is_limited() -> None:
     bomb = kforensics.dump(DAMAGED / "codecs" / "gzip-two-members-0", max_decompressed_bytes=10)
     assert "limit" in bomb.damage["reason"].to_pylist()
 
 
-def test_a_log_under_a_strange_name_is_read_as_a_log(tmp_path: Path) -> None:
+def test_a_log_with_an_unknown_name_is_read_as_a_log(tmp_path: Path) -> None:
     (tmp_path / "evidence.bin").write_bytes(CLASSIC.read_bytes())
     assert kforensics.dump(tmp_path).records.num_rows == 2
 
 
-def test_what_cannot_be_read_is_an_error_that_says_where(tmp_path: Path) -> None:
+def test_an_unreadable_input_is_an_error_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"missing.log: there is no such file") as raised:
         kforensics.dump([CLASSIC, tmp_path / "missing.log"])
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)  # noqa: S301  # our own
@@ -122,7 +122,7 @@ def test_what_cannot_be_read_is_an_error_that_says_where(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("filters", [{"offset": "x"}, {"time": "x:"}, {"key": "("}], ids=str)
-def test_a_filter_that_makes_no_sense_is_an_error(filters: dict[str, Any]) -> None:
+def test_an_invalid_filter_is_an_error(filters: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         kforensics.dump(CLASSIC, **filters)
 
@@ -132,7 +132,7 @@ def test_an_unknown_table_is_an_error() -> None:
         kforensics.dump(CLASSIC).table("cards")
 
 
-def test_the_public_door() -> None:
+def test_the_public_names() -> None:
     assert kforensics.__all__ == sorted(kforensics.__all__)
     assert all(hasattr(kforensics, name) for name in kforensics.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'undump'"):
@@ -152,7 +152,7 @@ def test_import_loads_nothing_heavy(code: str) -> None:
 
 
 def test_a_dump_of_a_small_file_loads_no_pyarrow() -> None:
-    """The tool is for a broker host: text, JSON and CSV must not pay for Arrow."""
+    """On a broker host, text, JSON and CSV must not need the time that the import of Arrow takes."""
     script = (
         "import sys; sys.argv = ['kforensics', 'dump', '--format', 'csv', '--records', sys.argv[1]]\n"
         "from kforensics.cli import main\n"
@@ -165,8 +165,8 @@ def test_a_dump_of_a_small_file_loads_no_pyarrow() -> None:
 
 
 @pytest.mark.parametrize("scenario", ["damaged", "transactions-v2", "every-record", "legacy-2.7"])
-def test_kernels_and_plain_python_give_the_same_tables(scenario: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command says the same of damage, too."""
+def test_kernels_and_pure_python_return_the_same_tables(scenario: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command reports the same damage, too."""
     tables, said = [], []
     for choice in ("always", "never"):
         monkeypatch.setenv("KFORENSICS_KERNELS", choice)

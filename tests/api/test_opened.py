@@ -1,4 +1,4 @@
-"""What is opened shows itself, and gives the tables of the library."""
+"""Opened logs can be displayed, and have the tables of the library."""
 
 import os
 import re
@@ -22,7 +22,7 @@ VERDICTS = ["transactions", "producers", "lso", "lso_history", "duplicates", "fi
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_stored_tables_are_those_of_a_dump(name: str) -> None:
+def test_tables_of_stored_data_equal_a_dump(name: str) -> None:
     view, table = kforensics.open(SAMPLES / "damaged").table(name), kforensics.dump(SAMPLES / "damaged").table(name)
     assert view.head(3).equals(table.slice(0, 3))
     assert view.to_arrow().equals(table)
@@ -30,17 +30,20 @@ def test_stored_tables_are_those_of_a_dump(name: str) -> None:
     assert len(view) == table.num_rows
 
 
-def test_verdicts_are_those_of_the_library() -> None:
+def test_tables_of_results_equal_the_functions() -> None:
     log = kforensics.open(INTERLEAVED, as_of_ms=AS_OF_MS)
     audit = kforensics.audit(INTERLEAVED, as_of_ms=AS_OF_MS)
-    twins = {name: getattr(kforensics, name) for name in ("duplicates", "producers")}
-    tables = {**audit.tables, **{name: twin(INTERLEAVED, as_of_ms=AS_OF_MS) for name, twin in twins.items()}}
+    functions = {name: getattr(kforensics, name) for name in ("duplicates", "producers")}
+    tables = {
+        **audit.tables,
+        **{name: function(INTERLEAVED, as_of_ms=AS_OF_MS) for name, function in functions.items()},
+    }
     for name in VERDICTS:
         assert getattr(log, name).to_arrow().equals(tables[name])
 
 
 @pytest.mark.parametrize("name", ["distributed_transactions", "replica_differences", "transactional_ids"])
-def test_tables_about_several_partitions_are_those_of_an_audit(name: str) -> None:
+def test_tables_across_partitions_equal_an_audit(name: str) -> None:
     folder = SAMPLES / "transactions-v2"
     view = kforensics.open(folder, as_of_ms=AS_OF_MS).table(name)
     assert view.to_arrow().equals(kforensics.audit(folder, as_of_ms=AS_OF_MS).tables[name])
@@ -53,7 +56,7 @@ def test_an_unknown_table_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("name", [*STORED, *VERDICTS])
-def test_every_table_shows_itself(name: str) -> None:
+def test_every_table_can_be_displayed(name: str) -> None:
     view = getattr(kforensics.open(INTERLEAVED), name)
     assert repr(view).startswith(f"{name}: ")
     assert_harmless(view._repr_html_())
@@ -73,7 +76,7 @@ def test_a_batch_is_found_by_an_offset_in_it() -> None:
         log.batch(64)
 
 
-def test_a_path_says_what_is_there() -> None:
+def test_the_files_are_listed() -> None:
     log = kforensics.open(INTERLEAVED)
     assert re.match(r"7 files of 1 partition, \d\.\d KB\n", repr(log))
     assert "transaction_index_entries" in log.tables
@@ -90,8 +93,8 @@ def test_any_file_can_be_opened() -> None:
         len(log.transactions)
 
 
-def test_nothing_more_is_read_than_is_looked_at(tmp_path: Path) -> None:
-    """A second segment that may not even be read does not matter to the first rows."""
+def test_only_the_files_of_the_shown_rows_are_read(tmp_path: Path) -> None:
+    """The first rows can be read if the second segment is missing."""
     folder = forge(tmp_path, {0: "plain @0-1; plain @2", 3: "plain @3"})
     second = folder / "00000000000000000003.log"
     log = kforensics.open(folder)
@@ -102,7 +105,7 @@ def test_nothing_more_is_read_than_is_looked_at(tmp_path: Path) -> None:
         log.batches.to_arrow()
 
 
-def test_where_nothing_is_that_is_said(tmp_path: Path) -> None:
+def test_missing_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no file under"):
         kforensics.open(tmp_path)
     with pytest.raises(InputError, match="there is no such file"):

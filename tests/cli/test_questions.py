@@ -1,4 +1,4 @@
-"""``lso``, ``transactions`` and ``producers``: what they answer, in every format, and how they end."""
+"""``lso``, ``transactions`` and ``producers``: answers in every format, and exit codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.forensics.forge import forge
 OPEN = SAMPLES / "transactions-v2" / "broker-1" / "open-0"
 HANGING = SAMPLES / "transactions-v2" / "broker-1" / "hanging-0"
 AS_OF = "2026-11-21T12:30"
-# Ten minutes behind the writing of it: nothing is late yet.
+# Ten minutes after the last write: nothing is late yet.
 EARLY, EARLY_MS = "2026-11-21T12:16", 1_795_263_360_000
 QUESTIONS = ("lso", "transactions", "producers")
 TABLE_OF = {"lso": "lso", "transactions": "transactions", "producers": "producers"}
@@ -29,20 +29,19 @@ TABLE_OF = {"lso": "lso", "transactions": "transactions", "producers": "producer
 question = pytest.mark.parametrize("command", QUESTIONS)
 
 
-def test_lso_says_who_holds_it_since_when_and_what_is_hidden() -> None:
+def test_lso_shows_the_blocking_transaction_its_age_and_the_hidden_records() -> None:
     ended = run("lso", "--as-of", "2026-11-21T12:20", HANGING)
     assert (ended.code, ended.err) == (0, "")
     assert ended.lines == [
-        "hanging-0 on broker 1: last stable offset 3, log end 9",
+        "hanging-0 on broker 1: LSO stuck at 3 (log end 9, 4 records hidden, 458 bytes)",
         (
-            "  held by producer 12, epoch 1: its transaction from offset 3 is open, last write 2026-11-21 12:05:21 UTC,"
-            " 14 min 38 s before the evaluation"
+            "  blocked by producer 12, epoch 1: transaction from offset 3, open, last write 2026-11-21 12:05:21 UTC,"
+            " idle for 14 min 38 s"
         ),
-        "  hidden from read_committed consumers: 4 records (458 bytes)",
     ]
 
 
-def test_lso_that_nobody_will_move_is_a_finding_with_its_remedy() -> None:
+def test_a_stuck_lso_is_a_finding_with_a_remedy() -> None:
     ended = run("lso", "--as-of", AS_OF, SAMPLES / "transactions-v0" / "broker-1" / "hanging-0")
     assert ended.code == 1
     assert [line.split()[:2] for line in ended.lines if line.startswith("  critical")] == [
@@ -61,7 +60,7 @@ def test_lso_at_an_offset_and_its_history_agree() -> None:
         assert (row["last_stable_offset"], row["producer_id"]) == (step["last_stable_offset"], step["producer_id"])
 
 
-def test_transactions_are_chosen_and_sorted() -> None:
+def test_transactions_are_selected_and_sorted() -> None:
     rows = run("transactions", "--quiet", "--format", "ndjson", OPEN).rows("transactions")
     assert [row["first_offset"] for row in rows] == sorted(row["first_offset"] for row in rows)
     still_open = run("transactions", "--quiet", "--state", "open", "--format", "ndjson", OPEN).rows("transactions")
@@ -85,7 +84,7 @@ def test_producers_are_compared_with_the_snapshot_at_the_log_end(tmp_path: Path)
     folder = forge(tmp_path, "D 1 0 0-4 @0-4 T; M 1 0 C 3 @5", snapshots={6: []})
     (row,) = run("producers", "--quiet", "--format", "ndjson", folder).rows("producers")
     assert (row["in_snapshot"], row["last_sequence"], row["transactions"]) == (False, 4, 1)
-    assert "not so in the snapshot" in run("producers", "--quiet", folder).text
+    assert "differs from the snapshot" in run("producers", "--quiet", folder).text
 
 
 def test_producers_at_an_offset(tmp_path: Path) -> None:
@@ -139,8 +138,8 @@ def test_a_file_that_cannot_be_read_does_not_hide_the_other_partitions(command: 
 
 
 @question
-def test_damage_is_no_reason_to_stop(command: str) -> None:
-    """Every damaged sample that has a name is answered for."""
+def test_damage_does_not_stop_a_question(command: str) -> None:
+    """There is an answer for every damaged sample that is a partition."""
     words = ("--quiet", "--as-of", "2023-11-14", "--fail-on", "never", "--format", "ndjson", SAMPLES / "damaged")
     ended = run(command, *words)
     assert ended.code == 0
@@ -150,19 +149,19 @@ def test_damage_is_no_reason_to_stop(command: str) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["lso"], "nothing to look at"),
+        (["lso"], "there is no input; name partition folders or log directories"),
         (["lso", "/dev/null/nothing"], None),
-        (["transactions", "--state", "closed", OPEN], "--state 'closed' is none of open, aborted, committed"),
-        (["transactions", "--sort", "size", OPEN], "--sort 'size' is none of"),
-        (["transactions", "--min-duration", "soon", OPEN], "--min-duration 'soon' is no duration"),
-        (["lso", "--as-of", "yesterday", OPEN], "--as-of 'yesterday' is no time"),
-        (["lso", "--fail-on", "bad", OPEN], "--fail-on 'bad' is none of info, warning, error, critical, never"),
-        (["lso", "--format", "xml", OPEN], "--format 'xml' is none of"),
-        (["lso", "--output", OPEN / "answer", OPEN], "would stand beside the evidence"),
+        (["transactions", "--state", "closed", OPEN], "--state 'closed' is not one of open, aborted, committed"),
+        (["transactions", "--sort", "size", OPEN], "--sort 'size' is not one of"),
+        (["transactions", "--min-duration", "soon", OPEN], "--min-duration 'soon' is not a duration"),
+        (["lso", "--as-of", "yesterday", OPEN], "--as-of 'yesterday' is not a time"),
+        (["lso", "--fail-on", "bad", OPEN], "--fail-on 'bad' is not one of info, warning, error, critical, never"),
+        (["lso", "--format", "xml", OPEN], "--format 'xml' is not one of"),
+        (["lso", "--output", OPEN / "answer", OPEN], "would be among the evidence"),
     ],
     ids=lambda value: "-".join(map(str, value[:3])) if isinstance(value, list) else "",
 )
-def test_words_that_make_no_sense_are_answered_with_a_sentence(words: list[object], says: str | None) -> None:
+def test_a_usage_error_is_one_sentence(words: list[object], says: str | None) -> None:
     ended = run(*words)
     if says is None:
         assert ended.code == 3
@@ -170,19 +169,20 @@ def test_words_that_make_no_sense_are_answered_with_a_sentence(words: list[objec
         assert says in sentence(ended)
 
 
-def test_a_folder_without_logs_is_said(tmp_path: Path) -> None:
+def test_a_folder_without_logs_is_a_usage_error(tmp_path: Path) -> None:
     assert "there is no log under" in sentence(run("lso", tmp_path))
     with pytest.raises(UsageError):
         kforensics.lso(tmp_path)
 
 
-def test_the_time_of_evaluation_is_said_and_is_that_of_the_newest_file(tmp_path: Path) -> None:
+def test_the_assumed_time_of_evaluation_is_that_of_the_newest_file_and_is_reported(tmp_path: Path) -> None:
     folder = forge(tmp_path, "D 1 0 0-4 @0-4 T ts 1700000000000")
     for path in folder.iterdir():
         os.utime(path, (1_700_000_060, 1_700_000_060))
     ended = run("lso", folder)
     assert ended.err == (
-        "judged as of 2023-11-14 22:14:20 UTC, when the newest of these files was written; --as-of sets another time\n"
+        "evaluated as of 2023-11-14 22:14:20 UTC, the modification time of the newest file;"
+        " set another time with --as-of\n"
     )
     (row,) = run("lso", "--quiet", "--format", "ndjson", folder).objects
     assert row["age_ms"] == 60_000

@@ -1,20 +1,21 @@
-"""Partition folders written by hand in the notation of ``events``, for the tests of what is found in them.
+"""Partition folders written by hand in the notation of ``batch_notation``, to test what is found in them.
 
-``forge(tmp_path, "D 1 0 0-4 @0-4 T; M 1 0 C 3 @5")`` writes a log directory as a broker of 4.x leaves it after an
-orderly stop: ``t-0`` with its log, indexes and snapshots, and the files of the log directory beside it. All of it fits
-together: nothing is to be found there, unless the batches themselves say so.
+``forge(tmp_path, "D 1 0 0-4 @0-4 T; M 1 0 C 3 @5")`` writes a log directory as a broker of 4.x leaves it after a clean
+shutdown: ``t-0`` with its log, indexes and snapshots, and the files of the log directory. All files agree with each
+other: there is nothing to report, unless the batches themselves are wrong.
 
-* ``{0: "...", 6: "..."}`` gives segments by base offset; each but the first has a snapshot, and so has the log's end.
-* ``gone `` before a batch says that it was written and is not there any more, as the cleaner or the deletion of the
-  log's head has it: the snapshots remember it, the log does not.
-  ``{100: "gone D 1 0 0-9 @90-99 T; M 1 0 A 3 @100"}`` is a log whose head was deleted.
-* ``cnt`` below the number of offsets leaves the last records of a batch, as in a cleaned one; ``cnt 0`` a data shell.
-* A second call with another topic or partition adds it to the same log directory; ``node_id`` names the broker.
+* ``{0: "...", 6: "..."}`` gives segments by base offset; each one but the first has a snapshot, and so has the log end.
+* ``gone `` before a batch means that it was written and no longer exists, as after compaction or deletion of the log
+  start: the snapshots include it, the log does not.
+  ``{100: "gone D 1 0 0-9 @90-99 T; M 1 0 A 3 @100"}`` is a log whose start was deleted.
+* ``cnt`` below the number of offsets keeps the last records of a batch, as after compaction; ``cnt 0`` keeps an empty
+  data batch.
+* A second call with another topic or partition adds it to the same log directory; ``node_id`` is the broker.
 
-Records have the key ``k<offset>``, the value ``v<offset>`` and the timestamp of their batch; ``records`` gives others.
-``txnindex``, ``snapshots`` and ``replaced`` put other files in the place of the right ones, or none; what is right
-``snapshot_entries`` and ``aborted_transactions`` tell. ``patch``, ``drop``, ``swap`` and ``cut`` spoil a log afterwards
-and leave the files beside it as they are.
+Records have the key ``k<offset>``, the value ``v<offset>`` and the timestamp of their batch; ``records`` replaces them.
+``txnindex``, ``snapshots`` and ``replaced`` write other files instead of the correct ones, or none;
+``snapshot_entries`` and ``aborted_transactions`` return the correct content. ``patch``, ``drop``, ``swap`` and ``cut``
+damage a log afterwards and leave the other files as they are.
 """
 
 from __future__ import annotations
@@ -26,9 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from kforensics.forensics.replay.replay_types import BatchSummary
 from kforensics.parsers.format.checksums import crc32c
-from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import (
     BATCH_HEADER,
     CONTROL_KEY,
@@ -59,6 +59,7 @@ from tests.forensics.forged_state import (
     snapshot_entries,
 )
 from tests.parsers.builders import NONE, batch_of, compressed, record, sealed
+from tests.reference.replay_values import BatchSummary
 
 __all__ = [
     "Aborted",
@@ -77,7 +78,7 @@ __all__ = [
     "swap",
 ]
 
-HEADER, SNAPSHOT_HEADER = fixed(BATCH_HEADER), fixed(PRODUCER_SNAPSHOT_HEADER)
+HEADER, SNAPSHOT_HEADER = fixed_layout(BATCH_HEADER), fixed_layout(PRODUCER_SNAPSHOT_HEADER)
 SEQUENCES = 1 << 31
 CLUSTER_ID = "a2ZvcmVuc2ljcy1mb3JnZQ"
 CHECKPOINTS = ("recovery-point", "replication", "log-start", "cleaner")
@@ -95,7 +96,7 @@ class Style:
         records: key, value and, if any, headers of the records of a batch, by its base offset.
         leader_epochs: leader epochs by the offset they begin at.
         codec: compression of data batches.
-        log_append_time: whether timestamps are those of the append.
+        log_append_time: whether batches have log append time.
         horizons: delete horizons in ms, by base offset.
     """
 
@@ -128,31 +129,31 @@ def forge(
     snapshots: Mapping[int, Sequence[SnapshotEntry] | bytes | None] | None = None,
     replaced: Mapping[str, bytes | None] | None = None,
 ) -> Path:
-    """Write a partition and the files of its log directory; returns the partition's folder.
+    """Write a partition and the files of its log directory; return the partition's folder.
 
     Args:
-        folder: the log directory, made if it is not there.
-        segments: batches by the base offset of their segment; a text alone is a single segment.
+        folder: the log directory, created if it does not exist.
+        segments: batches by the base offset of their segment; a plain text is a single segment.
         topic: the topic.
         partition: the partition.
-        node_id: of the broker, in ``meta.properties``.
+        node_id: broker id in ``meta.properties``.
         records: key, value and, if any, headers of the records of a batch, by its base offset.
-        leader_epochs: leader epochs by the offset they begin at; 0 from the first segment on unless given.
+        leader_epochs: leader epochs by the offset they begin at; by default 0 from the first segment on.
         codec: compression of data batches; markers have none.
-        log_append_time: whether all timestamps are those of the append.
-        horizons: delete horizons in ms by base offset, as the cleaner puts them into batches.
-        index_interval_bytes: bytes between entries of the indexes; 0 gives every batch but the first an entry.
-        log_start: entry of ``log-start-offset-checkpoint``; like a broker, none where it is the first segment's offset.
-        high_watermark: entry of ``replication-offset-checkpoint``; the log's end unless given.
-        compacted: whether the cleaner has been here: up to the last segment, unless ``first_dirty`` is given.
+        log_append_time: whether batches have log append time.
+        horizons: delete horizons in ms by base offset, as the cleaner sets them in batches.
+        index_interval_bytes: bytes between entries of the indexes; 0 adds an entry for every batch but the first.
+        log_start: entry of ``log-start-offset-checkpoint``; as with a broker, none if it is the first segment's offset.
+        high_watermark: entry of ``replication-offset-checkpoint``; by default the log end.
+        compacted: whether the log was compacted, up to the last segment unless ``first_dirty`` is given.
         first_dirty: entry of ``cleaner-offset-checkpoint``.
-        clean_shutdown: False leaves out ``.kafka_cleanshutdown`` and the snapshot at the log's end.
-        txnindex: entries or bytes by segment in place of the right ones; None for no file.
-        snapshots: entries or bytes by offset in place of the right ones, or beside them; None for no file.
+        clean_shutdown: False omits ``.kafka_cleanshutdown`` and the snapshot at the log end.
+        txnindex: entries or bytes by segment that replace the correct ones; None for no file.
+        snapshots: entries or bytes by offset that replace the correct ones or are added; None for no file.
         replaced: content of any other file by its path in ``folder``; None for no file.
 
     Raises:
-        ValueError: the batches cannot be written so.
+        ValueError: the batches are inconsistent.
     """
     log = {base_offset: read(text) for base_offset, text in by_segment(segments).items()}
     style = Style(records or {}, leader_epochs or {min(log): 0}, codec, log_append_time, horizons or {})
@@ -187,7 +188,7 @@ def file_of(partition_folder: Path, base_offset: int = 0, kind: str = "log") -> 
 
 
 def snapshot_bytes(entries: Sequence[SnapshotEntry]) -> bytes:
-    """Return a ``.snapshot`` with a right checksum."""
+    """Return a ``.snapshot`` with a valid checksum."""
     built = [bytes(PRODUCER_SNAPSHOT_ENTRY.build(entry._asdict())) for entry in entries]
     header = bytes(PRODUCER_SNAPSHOT_HEADER.build({"version": 1, "crc": 0, "count": len(built)}))
     covered = header[SNAPSHOT_HEADER.end_of("crc") :] + b"".join(built)
@@ -196,7 +197,7 @@ def snapshot_bytes(entries: Sequence[SnapshotEntry]) -> bytes:
 
 
 def patch(log: Path, base_offset: int, *, fix_crc: bool = True, **fields: int) -> None:
-    """Change fields of a batch's header, by their names in the layout; the checksum follows unless told not to."""
+    """Change fields of a batch header by their layout names; by default the checksum is updated."""
     data = log.read_bytes()
     start, end = _find(data, base_offset)
     header = dict(zip(HEADER.names, HEADER.unpack_from(data, start), strict=True)) | fields
@@ -205,31 +206,31 @@ def patch(log: Path, base_offset: int, *, fix_crc: bool = True, **fields: int) -
 
 
 def drop(log: Path, base_offset: int) -> None:
-    """Take a batch out of a log; those behind it move up."""
+    """Remove a batch from a log; the batches after it move up."""
     data = log.read_bytes()
     start, end = _find(data, base_offset)
     log.write_bytes(data[:start] + data[end:])
 
 
 def swap(log: Path, base_offset: int, other: int) -> None:
-    """Let two batches change places."""
+    """Exchange two batches."""
     data = log.read_bytes()
     (start, end), (later, last) = sorted((_find(data, base_offset), _find(data, other)))
     log.write_bytes(data[:start] + data[later:last] + data[end:later] + data[start:end] + data[last:])
 
 
 def cut(file: Path, size: int) -> None:
-    """Leave so many bytes of a file; a negative number takes so many from its end."""
+    """Truncate a file to a number of bytes; a negative number removes that many bytes from its end."""
     file.write_bytes(file.read_bytes()[:size])
 
 
 def _segment_files(log: Mapping[int, list[Event]], style: Style, interval: int) -> dict[str, bytes | None]:
     files: dict[str, bytes | None] = {}
-    for base_offset, found in log.items():
-        there = [event.batch for event in found if not event.is_gone]
-        built = [_encoded(batch, style) for batch in there]
-        offset_index, time_index = _indexes(base_offset, there, [len(one) for one in built], interval)
-        files[_name(base_offset, "log")] = b"".join(built)
+    for base_offset, events in log.items():
+        batches = [event.batch for event in events if not event.is_gone]
+        encoded = [_encoded(batch, style) for batch in batches]
+        offset_index, time_index = _indexes(base_offset, batches, [len(each) for each in encoded], interval)
+        files[_name(base_offset, "log")] = b"".join(encoded)
         files[_name(base_offset, "index")] = offset_index
         files[_name(base_offset, "timeindex")] = time_index
     return files
@@ -238,7 +239,7 @@ def _segment_files(log: Mapping[int, list[Event]], style: Style, interval: int) 
 def _encoded(batch: BatchSummary, style: Style) -> bytes:
     span = batch.last_offset - batch.base_offset + 1
     if batch.count > span or (batch.base_sequence >= 0 and _last_sequence(batch) != batch.last_sequence):
-        raise ValueError(f"the batch at {batch.base_offset} has {span} offsets; count or sequences do not go with them")
+        raise ValueError(f"the batch at {batch.base_offset} has {span} offsets; its count or sequences do not match")
     horizon = style.horizons.get(batch.base_offset)
     base_timestamp = batch.max_timestamp if horizon is None else horizon
     since = batch.max_timestamp - base_timestamp
@@ -293,7 +294,7 @@ def _marker(batch: BatchSummary, since: int) -> bytes:
 
 
 def _indexes(base_offset: int, batches: list[BatchSummary], sizes: list[int], interval: int) -> tuple[bytes, bytes]:
-    """Return both indexes of a segment that was closed; rule: ``LogSegment.append`` and ``onBecomeInactiveSegment``."""
+    """Return both indexes of a closed segment. Rule: ``LogSegment.append`` and ``onBecomeInactiveSegment``."""
     entries: list[bytes] = []
     times: list[tuple[int, int]] = []
     largest = (-1, base_offset)
@@ -308,7 +309,9 @@ def _indexes(base_offset: int, batches: list[BatchSummary], sizes: list[int], in
             unindexed = 0
         position, unindexed = position + size, unindexed + size
     rising = dict.fromkeys(time for time in [*times, largest] if time[0] >= 0)
-    built = [TIME_INDEX_ENTRY.build({"timestamp": at, "relative_offset": last - base_offset}) for at, last in rising]
+    built = [
+        TIME_INDEX_ENTRY.build({"timestamp": time, "relative_offset": last - base_offset}) for time, last in rising
+    ]
     return b"".join(entries), b"".join(map(bytes, built))
 
 
@@ -319,17 +322,17 @@ def _transaction_index(entries: Sequence[Aborted]) -> bytes:
 
 
 def _files(
-    kind: str, found: Mapping[int, Sequence[Entry] | bytes | None], build: Callable[[Sequence[Entry]], bytes]
+    kind: str, contents: Mapping[int, Sequence[Entry] | bytes | None], build: Callable[[Sequence[Entry]], bytes]
 ) -> dict[str, bytes | None]:
-    """Return files of one kind by name; what is given as bytes or as none stays so."""
+    """Return files of one kind by name; contents given as bytes or None are kept."""
     return {
-        _name(offset, kind): given if given is None or isinstance(given, bytes) else build(given)
-        for offset, given in found.items()
+        _name(offset, kind): content if content is None or isinstance(content, bytes) else build(content)
+        for offset, content in contents.items()
     }
 
 
 def _snapshots(segments: Segments, clean_shutdown: bool) -> dict[int, list[SnapshotEntry]]:
-    """Return those taken when a segment was rolled, the first one too if there was something before, and at the end."""
+    """Return the snapshots at the end and where segments were rolled, the first only if batches precede it."""
     bases = list(by_segment(segments))
     rolled = bases if any(event.batch.last_offset < bases[0] for event in every(segments)) else bases[1:]
     offsets = [*rolled, log_end_offset(segments)] if clean_shutdown else rolled
@@ -346,7 +349,7 @@ def _leader_epochs(leader_epochs: Mapping[int, int]) -> bytes:
 
 
 def _offset_checkpoint(path: Path, partition: str, offset: int | None) -> bytes:
-    """Return a checkpoint with the entries it has of other partitions and, where there is one, that of this."""
+    """Return a checkpoint with its existing entries of other partitions and, if given, the entry of this one."""
     old = path.read_text().splitlines()[2:] if path.exists() else []
     lines = [line for line in old if line.rpartition(" ")[0] != partition]
     lines += [f"{partition} {offset}"] if offset is not None else []

@@ -1,6 +1,6 @@
-"""What a broker remembers of a log in the notation of ``events``: its end, its producers, its aborted transactions.
+"""The state that a broker keeps of a log in ``batch_notation``: its end, its producers, its aborted transactions.
 
-Written without the replay of the package, which is to be compared with it.
+Written without the package's replay, which is compared with it.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from kforensics.forensics.replay.replay_types import BatchSummary
-from tests.forensics.events import NOW, events
+from tests.forensics.batch_notation import NOW, parse_batches
+from tests.reference.replay_values import BatchSummary
 
 GONE = "gone "
 
@@ -18,7 +18,7 @@ Aborted = tuple[int, int, int, int]
 
 
 class SnapshotEntry(NamedTuple):
-    """An entry of a ``.snapshot``; the fields are those of the layout."""
+    """An entry of a ``.snapshot``, with the fields of the layout."""
 
     producer_id: int
     producer_epoch: int = 0
@@ -38,33 +38,33 @@ class Event(NamedTuple):
 
 
 def by_segment(segments: Segments) -> Mapping[int, str]:
-    """Return segments in order; one alone begins with its first batch on disk."""
+    """Return segments in order; a single one begins with its first batch on disk."""
     if isinstance(segments, str):
-        there = (event.batch.base_offset for event in read(segments) if not event.is_gone)
-        return {next(there, 0): segments}
+        on_disk = (event.batch.base_offset for event in read(segments) if not event.is_gone)
+        return {next(on_disk, 0): segments}
     return dict(sorted(segments.items()))
 
 
 def read(text: str) -> list[Event]:
-    """Return the batches of a segment, those that are gone included."""
+    """Return the batches of a segment, including those that are gone."""
     parts = [part.strip() for part in text.split(";") if part.strip()]
-    return [Event(events(part.removeprefix(GONE))[0], part.startswith(GONE)) for part in parts]
+    return [Event(parse_batches(part.removeprefix(GONE))[0], part.startswith(GONE)) for part in parts]
 
 
 def every(segments: Segments) -> Iterator[Event]:
-    """Yield the batches of all segments, those that are gone included."""
+    """Yield the batches of all segments, including those that are gone."""
     return (event for text in by_segment(segments).values() for event in read(text))
 
 
 def log_end_offset(segments: Segments) -> int:
-    """Return the offset behind the last batch of a log that is forged so."""
+    """Return the offset after the last batch of a forged log."""
     log = by_segment(segments)
     ends = [event.batch.last_offset + 1 for text in log.values() for event in read(text)]
     return max([*ends, *log])
 
 
 def snapshot_entries(segments: Segments, offset: int | None = None) -> list[SnapshotEntry]:
-    """Return what the snapshot at an offset, or at the log's end, has to hold of a log that is forged so."""
+    """Return the correct entries of the snapshot at an offset, or at the log end, of a forged log."""
     end = log_end_offset(segments) if offset is None else offset
     entries: dict[int, SnapshotEntry] = {}
     for event in every(segments):
@@ -76,13 +76,14 @@ def snapshot_entries(segments: Segments, offset: int | None = None) -> list[Snap
 
 
 def aborted_transactions(segments: Segments) -> dict[int, list[Aborted]]:
-    """Return producer, first, last and last stable offset of aborts, by the base offset of the marker's segment.
+    """Return producer id, first, last and last stable offset of aborts, by the base offset of the marker's segment.
 
-    An entry goes with its marker, and with the last batch of its transaction unless that was deleted with the head.
+    An entry disappears with its marker, and with the last batch of its transaction unless that was deleted with the
+    log start.
     """
     bases = list(by_segment(segments))
-    found: dict[int, list[Aborted]] = {}
-    # By producer id: first offset of the open transaction, and whether the cleaner took all of it.
+    aborted: dict[int, list[Aborted]] = {}
+    # By producer id: first offset of the open transaction, and whether the cleaner removed all of it.
     is_open: dict[int, tuple[int, bool]] = {}
     for batch, is_gone in every(segments):
         if batch.marker is not None:
@@ -90,11 +91,11 @@ def aborted_transactions(segments: Segments) -> dict[int, list[Aborted]]:
             if batch.marker.outcome.name == "ABORTED" and not is_cleaned and not is_gone:
                 stable = min((start for start, _ in is_open.values()), default=batch.base_offset + 1)
                 segment = max(base for base in bases if base <= batch.base_offset)
-                found.setdefault(segment, []).append((batch.producer_id, first, batch.base_offset, stable))
+                aborted.setdefault(segment, []).append((batch.producer_id, first, batch.base_offset, stable))
         elif batch.is_transactional and not batch.is_control:
             first, is_cleaned = is_open.get(batch.producer_id, (batch.base_offset, True))
             is_open[batch.producer_id] = first, is_cleaned and is_gone and batch.last_offset >= bases[0]
-    return found
+    return aborted
 
 
 def _changes_state(batch: BatchSummary) -> bool:

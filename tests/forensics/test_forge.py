@@ -1,4 +1,4 @@
-"""What is forged is what a broker writes: as our readers see it, and against the files of real brokers."""
+"""Forged files are like those that a broker writes: checked with our readers, and with the files of real brokers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from typing import Any
 import pytest
 
 import kforensics
-from kforensics.forensics.replay.fold import fold
-from kforensics.forensics.replay.replay_types import EMPTY, BatchSummary, batch_summary
+from kforensics.forensics.replay.boundary import EMPTY
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch, Record
 from kforensics.parsers.log.batches import walk
-from kforensics.parsers.log.log_rows import records_of
-from kforensics.parsers.state.offset_index import OffsetIndexEntry, read_offset_index
+from kforensics.parsers.log.log_rows import read_records
+from kforensics.parsers.state.indexes import (
+    OffsetIndexEntry,
+    TimeIndexEntry,
+    TransactionIndexEntry,
+    read_offset_index,
+    read_time_index,
+    read_transaction_index,
+)
 from kforensics.parsers.state.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
 from kforensics.parsers.state.text_checkpoint import (
     LeaderEpochEntry,
@@ -24,10 +30,8 @@ from kforensics.parsers.state.text_checkpoint import (
     read_leader_epochs,
     read_offset_checkpoint,
 )
-from kforensics.parsers.state.time_index import TimeIndexEntry, read_time_index
-from kforensics.parsers.state.transaction_index import TransactionIndexEntry, read_transaction_index
 from lab.places import SAMPLES
-from tests.forensics.events import NOW, events
+from tests.forensics.batch_notation import NOW, parse_batches
 from tests.forensics.forge import (
     Content,
     SnapshotEntry,
@@ -43,6 +47,8 @@ from tests.forensics.forge import (
     swap,
 )
 from tests.parsers.builders import CODECS
+from tests.reference.fold import fold
+from tests.reference.replay_values import BatchSummary, batch_summary
 
 INTERLEAVED = "D 1 0 0-1 @0-1 T; D 2 0 0-0 @2-2 T; D 1 0 2-2 @3-3 T; M 1 0 A 5 @4; D 3 0 0-0 @5-5 N; M 2 0 C 5 @6"
 NESTED = "D 1 0 0-0 @0-0 T; D 2 0 0-0 @1-1 T; M 2 0 A 1 @2; M 1 0 A 1 @3"
@@ -58,15 +64,15 @@ def _batches(log: Path) -> list[Batch]:
 
 
 def _records(log: Path, batch: Batch) -> list[Record]:
-    return [row for row in records_of(open_source(log), batch) if isinstance(row, Record)]
+    return [row for row in read_records(open_source(log), batch) if isinstance(row, Record)]
 
 
 def _summary(log: Path, batch: Batch) -> BatchSummary:
     return batch_summary(batch, next(iter(_records(log, batch)), None) if batch.is_control else None)
 
 
-# Where a batch lies and how large it is the notation does not say.
-_read = attrgetter(
+# The fields that the notation contains: it has no position and no size.
+_notation_fields = attrgetter(
     *("base_offset", "last_offset", "count", "producer_id", "producer_epoch", "base_sequence", "last_sequence"),
     *("is_transactional", "is_control", "max_timestamp", "marker"),
 )
@@ -92,47 +98,47 @@ def _damage(folder: Path) -> list[Any]:
 
 
 @TEXTS
-def test_log_holds_the_batches_asked_for(tmp_path: Path, text: str) -> None:
+def test_log_contains_the_given_batches(tmp_path: Path, text: str) -> None:
     log = file_of(forge(tmp_path, text))
-    found = [_summary(log, batch) for batch in _batches(log)]
-    assert [_read(one) for one in found] == [_read(one) for one in events(text)]
+    summaries = [_summary(log, batch) for batch in _batches(log)]
+    assert list(map(_notation_fields, summaries)) == list(map(_notation_fields, parse_batches(text)))
     assert all(batch.crc_valid for batch in _batches(log))
 
 
 @TEXTS
-def test_nothing_forged_is_damaged(tmp_path: Path, text: str) -> None:
+def test_forged_files_are_not_damaged(tmp_path: Path, text: str) -> None:
     forge(tmp_path, text)
     assert _damage(tmp_path) == []
 
 
 @TEXTS
-def test_snapshot_and_transaction_index_are_those_of_the_replay(tmp_path: Path, text: str) -> None:
-    """The forger counts for itself, so neither can hide the other's mistakes."""
+def test_snapshot_and_transaction_index_match_the_replay(tmp_path: Path, text: str) -> None:
+    """``forge`` does not use the replay, so neither can hide the other's mistakes."""
     partition = forge(tmp_path, text)
-    replay = fold(events(text), EMPTY)
+    replay = fold(parse_batches(text), EMPTY)
     assert _snapshot(file_of(partition, log_end_offset(text), "snapshot")) == [
         SnapshotEntry(
-            one.producer_id,
-            one.producer_epoch,
-            one.last_sequence,
-            one.last_offset,
-            one.offset_delta,
-            one.last_timestamp,
-            one.coordinator_epoch,
-            one.current_txn_first_offset,
+            producer.producer_id,
+            producer.producer_epoch,
+            producer.last_sequence,
+            producer.last_offset,
+            producer.offset_delta,
+            producer.last_timestamp,
+            producer.coordinator_epoch,
+            producer.current_txn_first_offset,
         )
-        for one in replay.producers.values()
+        for producer in replay.producers.values()
     ]
     expected = [
-        (one.producer_id, one.first_offset, one.last_offset, one.last_stable_offset)
-        for one in replay.aborted_transactions
+        (aborted.producer_id, aborted.first_offset, aborted.last_offset, aborted.last_stable_offset)
+        for aborted in replay.aborted_transactions
     ]
     index = file_of(partition, kind="txnindex")
     assert index.exists() == bool(expected)
     assert (_aborted(index) if expected else []) == expected
 
 
-def test_segments_have_what_is_theirs(tmp_path: Path) -> None:
+def test_each_segment_has_its_files(tmp_path: Path) -> None:
     partition = forge(tmp_path, ROLLED)
     assert sorted(path.name[18:] for path in partition.iterdir() if path.name.startswith("0")) == [
         "00.index",
@@ -177,8 +183,8 @@ def test_index_entries_name_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sample", ["transactions-v0", "transactions-v1", "transactions-v2"])
-def test_what_a_real_broker_wrote_is_forged_alike(tmp_path: Path, sample: str) -> None:
-    """Indexes, transaction indexes and snapshots to the byte, and the log's batches up to record timestamps."""
+def test_forged_files_match_those_of_a_real_broker(tmp_path: Path, sample: str) -> None:
+    """All indexes byte by byte, snapshots by value, and logs by size; record timestamps differ."""
     real = SAMPLES / sample / "broker-1" / "segments-0"
     logs = {int(path.stem): path for path in sorted(real.glob("*.log"))}
     segments = {base: "; ".join(_notations(log)) for base, log in logs.items()}
@@ -199,28 +205,28 @@ def test_what_a_real_broker_wrote_is_forged_alike(tmp_path: Path, sample: str) -
 def _notations(log: Path) -> Iterator[str]:
     for batch in _batches(log):
         summary = _summary(log, batch)
-        who = f"{batch.producer_id} {batch.producer_epoch}"
-        where = f"@{batch.base_offset}-{batch.last_offset}"
+        producer = f"{batch.producer_id} {batch.producer_epoch}"
+        offsets = f"@{batch.base_offset}-{batch.last_offset}"
         if summary.marker is not None:
             letter = summary.marker.outcome.name[0]
-            yield f"M {who} {letter} {summary.marker.coordinator_epoch} {where} ts {batch.max_timestamp}"
+            yield f"M {producer} {letter} {summary.marker.coordinator_epoch} {offsets} ts {batch.max_timestamp}"
         else:
             letter = "T" if batch.is_transactional else "N"
             sequences = f"{batch.base_sequence}-{batch.last_sequence}"
-            yield f"D {who} {sequences} {where} {letter} ts {batch.max_timestamp}"
+            yield f"D {producer} {sequences} {offsets} {letter} ts {batch.max_timestamp}"
 
 
 def _contents(log: Path) -> dict[int, list[Content]]:
     return {
-        batch.last_offset - len(found) + 1: [(record.key, record.value) for record in found]
+        batch.last_offset - len(records) + 1: [(record.key, record.value) for record in records]
         for batch in _batches(log)
-        if (found := _records(log, batch))
+        if (records := _records(log, batch))
     }
 
 
-def test_deleted_head_is_in_snapshots_and_indexes(tmp_path: Path) -> None:
-    head = "gone D 3 0 0-9 @90-99 T; gone D 4 2 5-5 @100 N"
-    segments = {101: f"{head}; M 3 0 A 1 @101; plain @102"}
+def test_a_deleted_log_start_is_in_snapshots_and_indexes(tmp_path: Path) -> None:
+    deleted = "gone D 3 0 0-9 @90-99 T; gone D 4 2 5-5 @100 N"
+    segments = {101: f"{deleted}; M 3 0 A 1 @101; plain @102"}
     partition = forge(tmp_path, segments, log_start=102)
     assert [batch.base_offset for batch in _batches(file_of(partition, 101))] == [101, 102]
     assert _aborted(file_of(partition, 101, "txnindex")) == [(3, 90, 101, 102)]
@@ -243,18 +249,25 @@ def test_deleted_head_is_in_snapshots_and_indexes(tmp_path: Path) -> None:
         ("shell 1 0 @0; D 1 0 0-0 @1 T; shell 1 0 @2; M 1 0 A 2 @3", {0: [(1, 1, 3, 4)]}),
     ],
 )
-def test_index_entries_go_with_marker_and_data(text: str, expected: dict[int, Any]) -> None:
+def test_index_entries_disappear_with_marker_and_data(text: str, expected: dict[int, Any]) -> None:
     assert aborted_transactions(text) == expected
 
 
 def test_cleaned_batch_keeps_its_offsets_and_its_last_records(tmp_path: Path) -> None:
     text = "D 1 0 0-4 @10-14 N cnt 2; D 1 0 5-5 @15 N cnt 0"
     log = file_of(forge(tmp_path, text, compacted=True, horizons={10: NOW - 5}), 10)
-    thinned, shell = _batches(log)
-    assert [(record.offset, record.key) for record in _records(log, thinned)] == [(13, b"k13"), (14, b"k14")]
-    assert {record.timestamp for record in _records(log, thinned)} == {thinned.max_timestamp}
-    assert (thinned.base_offset, thinned.last_offset, thinned.delete_horizon_ms) == (10, 14, NOW - 5)
-    assert (shell.count, shell.last_offset, shell.size) == (0, 15, 61)
+    partially_compacted, empty = _batches(log)
+    assert [(record.offset, record.key) for record in _records(log, partially_compacted)] == [
+        (13, b"k13"),
+        (14, b"k14"),
+    ]
+    assert {record.timestamp for record in _records(log, partially_compacted)} == {partially_compacted.max_timestamp}
+    assert (
+        partially_compacted.base_offset,
+        partially_compacted.last_offset,
+        partially_compacted.delete_horizon_ms,
+    ) == (10, 14, NOW - 5)
+    assert (empty.count, empty.last_offset, empty.size) == (0, 15, 61)
     assert _checkpoint(tmp_path / "cleaner-offset-checkpoint") == {("t", 0): 10}
 
 
@@ -301,7 +314,7 @@ def test_partitions_share_a_log_directory(tmp_path: Path) -> None:
     assert len(_batches(file_of(first))) == 1
 
 
-def test_files_are_left_out_or_given(tmp_path: Path) -> None:
+def test_files_are_omitted_or_replaced(tmp_path: Path) -> None:
     entries = [entry._replace(producer_epoch=9) for entry in snapshot_entries(ROLLED, 6)]
     partition = forge(
         tmp_path,
@@ -320,7 +333,7 @@ def test_files_are_left_out_or_given(tmp_path: Path) -> None:
     assert not any(path.exists() for path in gone)
 
 
-def test_patched_batch_has_a_right_checksum_unless_told_otherwise(tmp_path: Path) -> None:
+def test_patched_batch_has_a_valid_checksum_by_default(tmp_path: Path) -> None:
     log = file_of(forge(tmp_path, INTERLEAVED))
     patch(log, 2, producer_epoch=4, count=7)
     patch(log, 3, fix_crc=False, producer_epoch=5)
@@ -345,8 +358,8 @@ def test_batches_are_dropped_swapped_and_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["D 1 0 0-3 @0-4 N", "plain @0-1 cnt 3"])
-def test_what_does_not_fit_together_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ValueError, match="count or sequences do not go with them"):
+def test_inconsistent_batches_are_rejected(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ValueError, match="count or sequences do not match"):
         forge(tmp_path, text)
 
 

@@ -1,4 +1,4 @@
-"""Small segments made by hand: batches of known offsets and times, and index entries for them."""
+"""Small segments with known offsets and timestamps, and index entries for them."""
 
 import struct
 
@@ -9,17 +9,17 @@ TIME = 1700000000000
 
 
 def batch(base: int, count: int = 3, *, kept: int | None = None, time: int = TIME) -> bytes:
-    """Build a batch of records with values of one byte; record i has the time of its offset.
+    """Build a batch of records with values of one byte, whose timestamps rise with their offsets.
 
     Args:
-        base: base offset.
-        count: offsets it spans.
-        kept: how many records are there, None for all; compaction takes from the end.
-        time: what offsets are added to.
+        base: the base offset.
+        count: the number of offsets.
+        kept: the number of records, None for all; compaction has removed the others from the end.
+        time: the timestamp of offset 0.
     """
-    there = range(count if kept is None else kept)
-    records = b"".join(bytes((14, 0, 2 * i, 2 * i, 1, 2)) + b"v\0" for i in there)
-    latest = time + base + there[-1] if there else -1
+    deltas = range(count if kept is None else kept)
+    records = b"".join(bytes((14, 0, 2 * i, 2 * i, 1, 2)) + b"v\0" for i in deltas)
+    latest = time + base + deltas[-1] if deltas else -1
     fields = {
         "base_offset": base,
         "length": 49 + len(records),
@@ -33,17 +33,17 @@ def batch(base: int, count: int = 3, *, kept: int | None = None, time: int = TIM
         "producer_id": -1,
         "producer_epoch": -1,
         "base_sequence": -1,
-        "count": len(there),
+        "count": len(deltas),
     }
     data = BATCH_HEADER.build(fields) + records
     return bytes(data[:17]) + struct.pack(">I", reference_crc32c()(data[21:])) + bytes(data[21:])
 
 
 def index(*entries: tuple[int, int]) -> bytes:
-    """Build an ``.index`` of (relative offset, position)."""
+    """Build an ``.index`` from pairs of relative offset and position."""
     return b"".join(struct.pack(">ii", *entry) for entry in entries)
 
 
 def time_index(*entries: tuple[int, int]) -> bytes:
-    """Build a ``.timeindex`` of (timestamp, relative offset)."""
+    """Build a ``.timeindex`` from pairs of timestamp and relative offset."""
     return b"".join(struct.pack(">qi", *entry) for entry in entries)

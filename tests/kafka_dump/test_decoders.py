@@ -8,22 +8,22 @@ from hypothesis import strategies as st
 
 from kforensics.errors import UsageError
 from kforensics.kafka_dump.decoders import (
+    DECODER_KINDS,
     DEFAULT_CLASSES,
-    KINDS,
-    STYLE_RELEASES,
     class_decoder,
     control_suffix,
     decoder,
-    kinds_of,
+    decoder_kinds,
 )
 from kforensics.kafka_dump.java import JavaError
+from kforensics.kafka_dump.styles import STYLES
 from lab.places import ROOT
 
 GOLDEN = ROOT / "tests" / "parsers" / "messages" / "golden"
-STYLES = tuple(STYLE_RELEASES)
+STYLE_NAMES = tuple(STYLES)
 CASES = [
     pytest.param(style, kind, cases, id=f"{style}-{kind}")
-    for style in STYLES
+    for style in STYLE_NAMES
     for kind, cases in json.loads((GOLDEN / f"style-{style}.json").read_text(encoding="utf-8"))["kinds"].items()
 ]
 
@@ -41,58 +41,62 @@ def _line(style: str | None, kind: str, key: bytes | None, value: bytes | None, 
 
 
 @pytest.mark.parametrize(("style", "kind", "cases"), CASES)
-def test_texts_are_those_of_kafkas_tool(style: str, kind: str, cases: list[list[Any]]) -> None:
+def test_texts_equal_those_of_kafkas_tool(style: str, kind: str, cases: list[list[Any]]) -> None:
     assert cases
     for offset, (key, value, text, error) in enumerate(cases):
-        found: list[str | list[str] | None]
+        outcome: list[str | list[str] | None]
         try:
-            found = [_line(style, kind, _bytes(key), _bytes(value), offset), None]
+            outcome = [_line(style, kind, _bytes(key), _bytes(value), offset), None]
         except JavaError as caught:
-            found = [None, caught.stderr_lines()]
-        assert found == [text, error], (key, value)
+            outcome = [None, caught.stderr_lines()]
+        assert outcome == [text, error], (key, value)
 
 
 @pytest.mark.parametrize(("style", "kind", "cases"), CASES)
-def test_the_forensic_reading_never_raises_and_agrees_where_the_newest_tool_reads(
+def test_the_plain_style_never_raises_and_agrees_with_the_newest_tool(
     style: str, kind: str, cases: list[list[Any]]
 ) -> None:
     for offset, (key, value, text, _) in enumerate(cases):
-        found = _line(None, kind, _bytes(key), _bytes(value), offset)
+        line = _line(None, kind, _bytes(key), _bytes(value), offset)
         if style == "4.3" and text is not None and "kipping." not in text and " bytes}" not in text:
-            assert found.startswith(text), (key, value)
+            assert line.startswith(text), (key, value)
 
 
-@given(key=st.none() | st.binary(max_size=20), value=st.none() | st.binary(max_size=50), kind=st.sampled_from(KINDS))
-def test_no_bytes_make_the_forensic_reading_raise(key: bytes | None, value: bytes | None, kind: str) -> None:
+@given(
+    key=st.none() | st.binary(max_size=20),
+    value=st.none() | st.binary(max_size=50),
+    kind=st.sampled_from(DECODER_KINDS),
+)
+def test_arbitrary_bytes_raise_nothing_in_the_plain_style(key: bytes | None, value: bytes | None, kind: str) -> None:
     for text in decoder(kind)(key, value, 7):
         assert text is None or isinstance(text, str)
     assert control_suffix(key, value).startswith(" ")
 
 
 @given(key=st.none() | st.binary(max_size=20), value=st.none() | st.binary(max_size=50))
-def test_styles_raise_nothing_but_what_java_raised(key: bytes | None, value: bytes | None) -> None:
-    for style in STYLES:
-        for kind in ("control", *kinds_of(style)):
+def test_arbitrary_bytes_raise_only_java_errors_in_a_style(key: bytes | None, value: bytes | None) -> None:
+    for style in STYLE_NAMES:
+        for kind in ("control", *decoder_kinds(style)):
             with contextlib.suppress(JavaError):
                 assert isinstance(_line(style, kind, key, value, 0), str)
 
 
 def test_a_style_has_the_decoders_of_its_release() -> None:
-    assert set(kinds_of("4.3")) == set(KINDS)
-    assert "share-group-state" not in kinds_of("3.9")
-    assert "cluster-metadata" not in kinds_of("2.7")
+    assert set(decoder_kinds("4.3")) == set(DECODER_KINDS)
+    assert "share-group-state" not in decoder_kinds("3.9")
+    assert "cluster-metadata" not in decoder_kinds("2.7")
     with pytest.raises(UsageError, match=r"no decoder 'cluster-metadata' in style 2\.7"):
         decoder("cluster-metadata", "2.7")
 
 
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("style", STYLE_NAMES)
 def test_the_default_class_of_a_style_loads(style: str) -> None:
     loaded = class_decoder(DEFAULT_CLASSES[style], style)
     assert loaded.decode(b"\xc3\xa9") == "é"
     assert loaded.warnings == ()
 
 
-# What the tools of the five releases did with these names.
+# Which packages the tools of the five releases accept.
 OLD, NEW = "kafka.serializer.", "org.apache.kafka.tools.api."
 
 
@@ -124,7 +128,7 @@ def test_4_3_wraps_the_error_of_a_missing_class() -> None:
     ]
 
 
-def test_too_few_bytes_for_a_number_end_the_tool_and_not_the_forensic_reading() -> None:
+def test_too_few_bytes_for_a_number_abort_the_tool_but_not_the_plain_style() -> None:
     with pytest.raises(JavaError, match=r"java\.nio\.BufferUnderflowException"):
         decoder("long", "4.3")(b"1234", None, 0)
     assert decoder("long")(b"1234", None, 0)[0] == "<4 byte(s), too few>"

@@ -1,7 +1,7 @@
 """`--style` against the recorded output of Kafka's own tools: stdout, stderr and exit code, byte for byte.
 
-The recordings are in ``sample_logs/golden``; ``python -m lab.golden`` makes them anew. What of them cannot be
-reproduced by anyone is one thing: the identity hash of a Java object in a message, which differs from run to run.
+The recordings are in ``sample_logs/golden``; ``python -m lab.golden`` makes them. Only the identity hash code of a Java
+object in a message cannot be reproduced, because it differs from run to run.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from kforensics.kafka_dump.options import ToolOptions
-from kforensics.kafka_dump.run import run_tool
 from kforensics.kafka_dump.styles import STYLES
-from kforensics.parsers.kernels.library import Kernels, kernels
-from kforensics.parsers.kernels.policy import Choice, no_kernels
+from kforensics.kafka_dump.tool_options import ToolOptions
+from kforensics.kafka_dump.tool_run import run_tool
+from kforensics.parsers.kernels.library import Kernels, load_kernels
+from kforensics.parsers.kernels.policy import KernelPolicy, no_kernels
 from lab.places import SAMPLES
 
 pytestmark = pytest.mark.exhaustive
@@ -29,7 +29,7 @@ GOLDEN = SAMPLES / "golden"
 SCENARIOS = sorted(path.name.removesuffix(".json.xz") for path in GOLDEN.glob("*.json.xz"))
 TOOLS = {style.release: style for style in STYLES.values()}
 IDENTITY_HASH = re.compile(r"(FileChannelImpl@|\[B@)[0-9a-f]+")
-# No batch of format 2 lies in these.
+# These scenarios have no batch of format 2.
 ONLY_OLD_FORMATS: set[str] = set()
 NUMBERS = ("--max-bytes", "--max-message-size")
 CLASSES = ("--key-decoder-class", "--value-decoder-class")
@@ -37,7 +37,7 @@ CLASSES = ("--key-decoder-class", "--value-decoder-class")
 
 @dataclass(frozen=True)
 class Recording:
-    """One run of a tool."""
+    """A recorded run of a tool."""
 
     tool: str
     arguments: list[str]
@@ -56,18 +56,18 @@ def recordings(scenario: str) -> Iterator[Recording]:
 
 
 def tool_options(arguments: list[str]) -> ToolOptions | None:
-    """Return the options that arguments stand for, None if the tool refuses them before it looks at a file."""
+    """Return the options of a command line, or None if the tool rejects it before it opens a file."""
     options: dict[str, Any] = {}
-    words = list(arguments)
-    while words:
-        name = words.pop(0)
+    rest = list(arguments)
+    while rest:
+        name = rest.pop(0)
         field = name.removeprefix("--").replace("-", "_")
-        if name == "--files" and words:
-            options["files"] = tuple(words.pop(0).rstrip(",").split(","))
-        elif name in NUMBERS and words and re.fullmatch("-?[0-9]+", words[0]):
-            options[field] = int(words.pop(0))
+        if name == "--files" and rest:
+            options["files"] = tuple(rest.pop(0).rstrip(",").split(","))
+        elif name in NUMBERS and rest and re.fullmatch("-?[0-9]+", rest[0]):
+            options[field] = int(rest.pop(0))
         elif name in CLASSES:
-            options[field] = words.pop(0) if words and not words[0].startswith("-") else ""
+            options[field] = rest.pop(0) if rest and not rest[0].startswith("-") else ""
         elif field in ToolOptions.__dataclass_fields__ and name not in ("--files", *NUMBERS):
             options[field] = True
         else:
@@ -75,8 +75,8 @@ def tool_options(arguments: list[str]) -> ToolOptions | None:
     return ToolOptions(**options) if "files" in options else None
 
 
-def imitated(recording: Recording, options: ToolOptions, choice: Choice) -> tuple[str, str, int, int]:
-    """Return what our imitation prints on both streams, its exit code, and how many pieces kernels wrote."""
+def imitated(recording: Recording, options: ToolOptions, choice: KernelPolicy) -> tuple[str, str, int, int]:
+    """Return what the imitation prints to both streams, its exit code, and the number of pieces printed by kernels."""
     out: list[str] = []
     err: list[str] = []
     by_kernels = 0
@@ -91,14 +91,14 @@ def imitated(recording: Recording, options: ToolOptions, choice: Choice) -> tupl
 
 
 def forced_kernels(_size: int) -> Kernels | None:
-    """Choose kernels whatever the size."""
-    found = kernels()
-    assert found, "the kernels cannot be compiled here"
-    return found
+    """Load the kernels for a log of any size."""
+    loaded = load_kernels()
+    assert loaded, "the kernels cannot be compiled here"
+    return loaded
 
 
 def comparable(outcome: tuple[str | int, ...]) -> tuple[str, str, int]:
-    """Return an outcome without identity hashes."""
+    """Return an outcome without identity hash codes."""
     out, err, code = (IDENTITY_HASH.sub(r"\1", part) if isinstance(part, str) else part for part in outcome)
     return str(out), str(err), int(code)
 
@@ -108,7 +108,7 @@ def comparable(outcome: tuple[str | int, ...]) -> tuple[str, str, int]:
 def test_a_style_prints_what_the_tool_of_that_release_printed(
     scenario: str, decoder: str, monkeypatch: pytest.MonkeyPatch, record_property: Any
 ) -> None:
-    """Every recorded run of every file and option is reproduced, in plain Python and with kernels wherever they can."""
+    """Every recorded run of every file and option is reproduced, in pure Python and with kernels where possible."""
     monkeypatch.chdir(SAMPLES / scenario)
     compared: Counter[str] = Counter()
     pieces = 0
@@ -123,13 +123,13 @@ def test_a_style_prints_what_the_tool_of_that_release_printed(
         compared[recording.tool] += 1
         pieces += by_kernels
     assert set(compared) == set(TOOLS)
-    assert bool(pieces) == (decoder == "kernels" and scenario not in ONLY_OLD_FORMATS), "the wrong decoder has run"
+    assert bool(pieces) == (decoder == "kernels" and scenario not in ONLY_OLD_FORMATS), "the wrong decoder was used"
     record_property("compared", dict(compared))
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_file_of_a_scenario_has_a_recording(scenario: str) -> None:
-    """No segment, index, snapshot or transaction index of a sample goes unrecorded, by any tool."""
+    """Every segment, index and snapshot of a sample has recordings of every tool."""
     dumped = {"log", "index", "timeindex", "snapshot", "txnindex", "checkpoint"}
     folder = SAMPLES / scenario
     files = {str(path.relative_to(folder)) for path in folder.rglob("*.*") if path.suffix[1:] in dumped}
@@ -141,18 +141,18 @@ def test_every_file_of_a_scenario_has_a_recording(scenario: str) -> None:
 
 
 def test_every_scenario_has_recordings() -> None:
-    """A scenario folder without recordings is a mistake, and so are recordings without a folder."""
+    """Every scenario folder has recordings, and all recordings have a folder."""
     folders = {path.name for path in SAMPLES.iterdir() if path.is_dir() and path != GOLDEN}
     assert folders == set(SCENARIOS)
 
 
 def test_only_runs_without_files_are_left_out() -> None:
-    """What is not compared are refusals of the option parser: its usage text is its own."""
-    refused = [
+    """Only runs that the option parser rejects are not compared, because its usage text is not imitated."""
+    rejected = [
         recording for recording in recordings("classic-transaction") if tool_options(recording.arguments) is None
     ]
-    assert {recording.outcome[2] for recording in refused} == {1}
-    assert {tuple(recording.arguments[2:]) for recording in refused} <= {
+    assert {recording.outcome[2] for recording in rejected} == {1}
+    assert {tuple(recording.arguments[2:]) for recording in rejected} <= {
         (),
         ("--no-such-option",),
         ("--max-message-size", "many"),

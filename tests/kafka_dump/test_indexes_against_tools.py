@@ -1,4 +1,4 @@
-"""Kafka's own tools and their imitation over the same damaged indexes, snapshots and transaction indexes."""
+"""Kafka's own tools and the imitation, run on the same damaged indexes, snapshots and transaction indexes."""
 
 import fcntl
 import random
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.kafka_dump.compared_files import IndexOptions
 from kforensics.kafka_dump.styles import STYLES
+from kforensics.kafka_dump.tool_options import IndexOptions
 from kforensics.parsers.format.checksums import crc32c
 from lab.golden.process import ToolProcess
 from lab.golden.tools import TOOLS, DumpTool
@@ -26,27 +26,27 @@ pytestmark = pytest.mark.java
 
 
 def damaged(dice: random.Random, data: bytes, width: int) -> bytes:
-    """Flip, cut, lengthen, overwrite or swap; now and then leave as it is."""
+    """Return data with up to four random errors: flipped bits, cut or added bytes, other numbers, a repeated entry."""
     content = bytearray(data)
     for _ in range(dice.choice((0, 1, 1, 2, 4))):
-        kind, at = dice.randrange(6), dice.randrange(len(content) + 1)
-        if kind == 0 and at < len(content):
-            content[at] ^= 1 << dice.randrange(8)
+        kind, position = dice.randrange(6), dice.randrange(len(content) + 1)
+        if kind == 0 and position < len(content):
+            content[position] ^= 1 << dice.randrange(8)
         elif kind == 1:
-            del content[at:]
+            del content[position:]
         elif kind == 2:
             content += bytes(dice.choice((1, 8, 12, 34, 46, 300)))
         elif kind == 3:
             content += dice.randbytes(dice.choice((1, 5, 8, 12)))
-        elif kind == 4 and at + 4 <= len(content):
-            content[at : at + 4] = struct.pack(">i", dice.choice(NUMBERS))
+        elif kind == 4 and position + 4 <= len(content):
+            content[position : position + 4] = struct.pack(">i", dice.choice(NUMBERS))
         elif kind == 5:
-            content[at:at] = content[:width]
+            content[position:position] = content[:width]
     return bytes(content)
 
 
 def segment(dice: random.Random, base: int) -> dict[str, bytes]:
-    """Make a log of a few batches with indexes that are nearly right."""
+    """Return a log of a few batches with indexes that are nearly right."""
     offsets = [base + 3 * n for n in range(dice.randrange(1, 7))]
     batches = [batch(offset, 3, kept=dice.choice((None, None, 0, 2))) for offset in offsets]
     positions = [sum(map(len, batches[:n])) for n in range(len(batches))]
@@ -96,17 +96,17 @@ def several_case(dice: random.Random) -> tuple[dict[str, bytes], list[str]]:
 
 
 def options(dice: random.Random) -> tuple[IndexOptions, list[str]]:
-    words: list[str] = []
+    arguments: list[str] = []
     verify, sanity, size = dice.random() < 0.2, dice.random() < 0.15, IndexOptions().max_message_size
     if dice.random() < 0.2:
         size = dice.choice((0, 17, 61, 100, 2**31 - 1))
-        words += ["--max-message-size", str(size)]
-    words += ["--verify-index-only"] * verify + ["--index-sanity-check"] * sanity
-    return IndexOptions(verify, sanity, size), words
+        arguments += ["--max-message-size", str(size)]
+    arguments += ["--verify-index-only"] * verify + ["--index-sanity-check"] * sanity
+    return IndexOptions(verify, sanity, size), arguments
 
 
 def provide(tool: DumpTool) -> None:
-    """Fetch and compile what a tool needs; one test process at a time, as all share the folder."""
+    """Download and compile a tool; one test process at a time, because they share the folder."""
     missing = [name for name in ("mvn", "javac") if shutil.which(name) is None]
     if missing:
         pytest.skip(f"{' and '.join(missing)} fetch and start Kafka's own tools, and are not installed here")
@@ -124,7 +124,7 @@ def test_damaged_files(
     tool: DumpTool,
     make: Callable[[random.Random], tuple[dict[str, bytes], list[str]]],
 ) -> None:
-    """Both streams and the exit code are the tool's, whatever the damage."""
+    """Both streams and the exit code equal those of the tool, whatever the damage."""
     provide(tool)
     monkeypatch.chdir(tmp_path)
     style = STYLES[tool.version.rpartition(".")[0]]
@@ -136,8 +136,8 @@ def test_damaged_files(
             for name, content in files.items():
                 (tmp_path / f"c{number}" / name).write_bytes(content)
             paths = [f"c{number}/{name}" for name in names]
-            chosen, words = options(dice)
-            # First, because the tool may make or trim an index.
-            got = run(paths, chosen, style, str(tmp_path))
-            told = process.run(("--files", ",".join(paths), *words))
-            assert got == (told.exit, told.stdout, told.stderr), (paths, words)
+            chosen, arguments = options(dice)
+            # The imitation runs first, because the tool may create or trim an index.
+            output = run(paths, chosen, style, str(tmp_path))
+            expected = process.run(("--files", ",".join(paths), *arguments))
+            assert output == (expected.exit, expected.stdout, expected.stderr), (paths, arguments)

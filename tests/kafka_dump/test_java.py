@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from kforensics.kafka_dump.java import (
     JavaError,
     hash_map_order,
-    java_text,
     scala_map_order,
     scala_set_order,
     string_hash,
     topic_partition_hash,
 )
+from kforensics.parsers.format.text_encoding import java_utf8
 from kforensics.parsers.messages.doubles import double_text
 
 
-def test_an_error_prints_its_lines_without_frames() -> None:
+def test_an_error_is_printed_without_stack_frames() -> None:
     error = JavaError("a.B", "why", JavaError("c.D", None, JavaError("e.F", "root")))
     assert error.stderr_lines() == [
         'Exception in thread "main" a.B: why',
@@ -41,12 +41,12 @@ def test_the_hash_of_a_partition_is_kafkas() -> None:
 
 
 def test_texts_are_javas() -> None:
-    assert java_text(b"\xed\xa0\x80a") == "\ufffda"
+    assert java_utf8(b"\xed\xa0\x80a") == "\ufffda"
     assert double_text(1e7) == "1.0E7"
 
 
-def test_a_hash_map_goes_by_bucket() -> None:
-    """A Java 17 machine printed this order of a map filled with `computeIfAbsent`."""
+def test_a_hash_map_is_iterated_by_bucket() -> None:
+    """A Java 17 VM printed this order for a map filled with `computeIfAbsent`."""
     keys = [f"/kafka/t-{number}/00000000000000000000.log" for number in range(14)]
     assert [key[9:].split("/")[0] for key in hash_map_order(keys)] == GOLDEN_HASH_MAP
 
@@ -59,12 +59,12 @@ def test_equal_hashes_keep_the_order_of_insertion() -> None:
     assert scala_set_order([[("x", 5), ("y", 5)]]) == ["x", "y"]
 
 
-def test_a_hash_map_lays_a_new_entry_before_the_others_of_its_bucket() -> None:
+def test_a_hash_map_inserts_a_new_entry_before_the_others_of_its_bucket() -> None:
     assert hash_map_order(["BB", "Aa", "BB"]) == ["Aa", "BB"]
 
 
 @given(keys=st.lists(st.text(max_size=4)), rng=st.randoms(use_true_random=False))
-def test_tables_lose_and_invent_nothing(keys: list[str], rng: random.Random) -> None:
+def test_tables_have_each_key_once(keys: list[str], rng: random.Random) -> None:
     for order in (hash_map_order, scala_map_order):
         assert sorted(order(keys)) == sorted(set(keys))
     groups = [[(key, string_hash(key)) for key in rng.sample(keys, rng.randrange(len(keys) + 1))] for _ in range(3)]

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.kafka_dump.compared_files import IndexOptions
 from kforensics.kafka_dump.snapshot_lines import plain_snapshot
-from kforensics.kafka_dump.styles import STYLES, Style
+from kforensics.kafka_dump.styles import STYLES, DumpStyle
+from kforensics.kafka_dump.tool_options import IndexOptions
 from kforensics.parsers.format.checksums import reference_crc32c
 from kforensics.parsers.format.rows import Damage
-from tests.kafka_dump.imitation import ALL_STYLES, Told, check_goldens, run
+from tests.kafka_dump.imitation import ALL_STYLES, ToolOutput, check_goldens, run
 
 ENTRIES = [(1000, 3, 2, 60, 9, 1700000000000, 5, 42), (7, 0, -1, -1, 0, 1, -1, -1)]
 
@@ -37,24 +37,24 @@ LINES["2.8"] = LINES["2.7"]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in a folder of its own."""
+    """Change to an empty folder."""
     monkeypatch.chdir(tmp_path)
 
 
-def dump(content: bytes, style: Style) -> Told:
+def dump(content: bytes, style: DumpStyle) -> ToolOutput:
     Path("60.snapshot").write_bytes(content)
     return run(["60.snapshot"], IndexOptions(), style, "/d")
 
 
 @pytest.mark.parametrize("style", ALL_STYLES, ids=lambda style: style.name)
-def test_goldens(sample_logs: Path, style: Style, record_property: Callable[[str, object], None]) -> None:
-    """Every golden run over snapshots is imitated to the byte."""
+def test_goldens(sample_logs: Path, style: DumpStyle, record_property: Callable[[str, object], None]) -> None:
+    """Every golden run over snapshots is imitated byte for byte."""
     record_property("runs", check_goldens(sample_logs, style, (".snapshot",)))
 
 
 @pytest.mark.parametrize("style", ALL_STYLES, ids=lambda style: style.name)
-def test_lines(style: Style) -> None:
-    """The line of a producer has three forms."""
+def test_lines(style: DumpStyle) -> None:
+    """The line of a producer has three formats."""
     assert dump(GOOD, style) == (0, "Dumping 60.snapshot\n" + LINES[style.name], "")
 
 
@@ -91,36 +91,36 @@ ENTRY = "Error reading field 'producer_entries': Error reading field '{}': java.
         ),
     ],
 )
-def test_schema_faults(content: bytes, new: str, old: str) -> None:
-    """From 4.0 on the version comes first and a short file is null; before, the field is named that did not fit."""
+def test_schema_errors(content: bytes, new: str, old: str) -> None:
+    """Since 4.0 the version is checked first and the error for a short file is null; before, it names the field."""
     assert dump(content, NEW) == (0, "Dumping 60.snapshot\n", f"{SCHEMA}{new}\n")
     assert dump(content, OLD) == (0, "Dumping 60.snapshot\n", f"{SCHEMA}{old}\n")
 
 
 def test_unknown_version_of_a_whole_file() -> None:
-    """Up to 3.9 this is no fault of the schema."""
-    told = "Snapshot contained an unknown file version 2\n"
-    assert dump(snapshot(version=2), OLD)[2] == told
-    assert dump(snapshot(version=2), NEW)[2] == SCHEMA + told
+    """Up to 3.9 this is not a schema error."""
+    error = "Snapshot contained an unknown file version 2\n"
+    assert dump(snapshot(version=2), OLD)[2] == error
+    assert dump(snapshot(version=2), NEW)[2] == SCHEMA + error
 
 
 @pytest.mark.parametrize("style", ALL_STYLES, ids=lambda style: style.name)
-def test_checksum(style: Style) -> None:
-    """The checksum covers everything to the end of the file, and no line is printed if it fails."""
-    status, text, told = dump(GOOD + b"\0", style)
+def test_checksum(style: DumpStyle) -> None:
+    """The checksum covers the file to its end, and no line is printed if it is wrong."""
+    status, text, error = dump(GOOD + b"\0", style)
     assert (status, text) == (0, "Dumping 60.snapshot\n")
-    assert told.startswith("Snapshot is corrupt (CRC is no longer valid). Stored crc: ")
+    assert error.startswith("Snapshot is corrupt (CRC is no longer valid). Stored crc: ")
     assert dump(snapshot(tail=b"12345"), style)[1].count("producerId") == 2
 
 
 def test_missing() -> None:
-    """A snapshot that is not there ends the run."""
+    """A missing snapshot ends the run."""
     error = 'Exception in thread "main" java.nio.file.NoSuchFileException: 60.snapshot\n'
     assert run(["60.snapshot"], IndexOptions(), NEW, "/d") == (1, "Dumping 60.snapshot\n", error)
 
 
-def test_plain_shows_what_is_there() -> None:
-    """The entries of a broken snapshot are printed, and the fault stands beside them."""
+def test_plain_prints_the_complete_entries() -> None:
+    """The complete entries of a truncated snapshot are printed, and the damage is reported."""
     Path("60.snapshot").write_bytes(GOOD[:-1])
     rows = list(plain_snapshot("60.snapshot"))
     assert [row for row in rows if isinstance(row, str)] == LINES["4.3"].splitlines(keepends=True)[:1]

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.kafka_dump.styles import PLAIN, STYLES, Style
+from kforensics.kafka_dump.styles import PLAIN_STYLE, STYLES, DumpStyle
 from kforensics.kafka_dump.summaries import Summaries
 from tests.kafka_dump.imitation import ALL_STYLES, SUFFIXES, check_goldens
 
@@ -12,20 +12,20 @@ S, J = STYLES["4.2"], STYLES["4.3"]
 
 @pytest.mark.parametrize("style", ALL_STYLES, ids=lambda style: style.name)
 def test_goldens_of_several_files(
-    sample_logs: Path, style: Style, record_property: Callable[[str, object], None]
+    sample_logs: Path, style: DumpStyle, record_property: Callable[[str, object], None]
 ) -> None:
-    """Every golden run over several indexes, their summaries included, is imitated to the byte."""
+    """Every golden run over several indexes, their summaries included, is imitated byte for byte."""
     record_property("runs", check_goldens(sample_logs, style, SUFFIXES, least_files=2))
 
 
-@pytest.mark.parametrize("style", [*ALL_STYLES, PLAIN, None], ids=lambda style: style.name if style else "none")
-def test_nothing_to_say(style: Style | None) -> None:
-    """Without a finding nothing is printed."""
+@pytest.mark.parametrize("style", [*ALL_STYLES, PLAIN_STYLE, None], ids=lambda style: style.name if style else "none")
+def test_empty_summaries(style: DumpStyle | None) -> None:
+    """Without entries nothing is printed."""
     assert Summaries("/d").lines(style) == []
 
 
-def test_order_of_kinds() -> None:
-    """Mismatches come before time indexes, and gaps last, whatever was found first."""
+def test_order_of_sections() -> None:
+    """Mismatches come before time indexes, and gaps last, in whatever order they were added."""
     summaries = Summaries("/d")
     summaries.gap("a.log", 3, 5)
     summaries.not_found("a.timeindex", 1, -1)
@@ -49,12 +49,12 @@ def test_order_of_kinds() -> None:
 
 
 def test_order_of_gaps() -> None:
-    """Scala prints the newest first, Java sorts and keeps one for each offset, the plain style keeps the order."""
+    """Scala prints the newest first, Java sorts and keeps one per offset, the plain style keeps the order."""
     summaries = Summaries("/d")
     for first, second in ((7, 9), (3, 5), (7, 11)):
         summaries.gap("a.log", first, second)
 
-    def pairs(style: Style | None) -> list[str]:
+    def pairs(style: DumpStyle | None) -> list[str]:
         return [line.strip() for line in summaries.lines(style)[1:]]
 
     assert pairs(S) == ["7 is followed by 11", "3 is followed by 5", "7 is followed by 9"]
@@ -67,20 +67,20 @@ def test_order_of_gaps() -> None:
     [("a", "/d/a"), ("./a//b/", "/d/./a/b"), ("../a", "/d/../a"), ("/a/b", "/a/b"), ("s3://b/a", "s3://b/a")],
 )
 def test_absolute(path: str, shown: str) -> None:
-    """Dots stay, doubled slashes go, as in java.io.File."""
+    """Dots are kept and doubled slashes removed, as in java.io.File."""
     assert Summaries("/d/").absolute(path) == shown
 
 
 PATHS = [f"/logs/t-0/{number:020}.index" for number in range(1000, 1013)]
 
 
-def files(summaries: Summaries, style: Style) -> list[str]:
-    """Return the files in the order in which they are named."""
+def files(summaries: Summaries, style: DumpStyle) -> list[str]:
+    """Return the files in the order of their headings."""
     return [line.partition(":")[2] for line in summaries.lines(style) if not line.startswith(" ")]
 
 
 def test_thirteen_files_make_javas_table_grow() -> None:
-    """ComputeIfAbsent does not grow it for the thirteenth file, but for the next pair, whosever that is."""
+    """ComputeIfAbsent does not grow it for the thirteenth file, but for the next pair of any file."""
     summaries = Summaries("/")
     for path in PATHS:
         summaries.mismatch(path, 1, 2)
@@ -91,7 +91,7 @@ def test_thirteen_files_make_javas_table_grow() -> None:
 
 
 def test_eleven_files_make_scalas_table_grow() -> None:
-    """A list of mismatches is put into it for every pair, and the next put makes it grow; one of timestamps is not."""
+    """Mismatches are put into it for every pair, so that the next pair makes it grow; timestamps are not."""
     summaries, times = Summaries("/"), Summaries("/")
     for path in PATHS[:11]:
         summaries.mismatch(path, 1, 2)
@@ -105,8 +105,8 @@ def test_eleven_files_make_scalas_table_grow() -> None:
     assert files(times, S) == before
 
 
-def test_places_that_two_files_share() -> None:
-    """In one place of the table Java has the later file first, Scala the smaller hash code."""
+def test_files_in_one_bucket() -> None:
+    """In one bucket Java has the later file first, Scala the smaller hash code."""
     summaries = Summaries("/")
     for path in ("/AaBB", "/BBAa", "/AaAa"):
         summaries.gap(path, 1, 3)

@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.kafka_dump.compared_files import IndexOptions
-from kforensics.kafka_dump.styles import STYLES, Style
+from kforensics.kafka_dump.index_lines import plain_time_index
+from kforensics.kafka_dump.styles import STYLES, DumpStyle
 from kforensics.kafka_dump.summaries import Summaries
-from kforensics.kafka_dump.time_index_lines import plain_time_index
+from kforensics.kafka_dump.tool_options import IndexOptions
 from kforensics.parsers.format.rows import Damage
-from tests.kafka_dump.imitation import ALL_STYLES, Told, check_goldens, run
+from tests.kafka_dump.imitation import ALL_STYLES, ToolOutput, check_goldens, run
 from tests.kafka_dump.segments import TIME, batch, index, time_index
 
 BATCHES = [batch(100), batch(103), batch(106)]
@@ -21,7 +21,7 @@ LINES = f"Dumping 100.timeindex\ntimestamp: {TIME + 105} offset: 105\ntimestamp:
 
 @pytest.fixture
 def segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in a folder with a log of three batches of three records, and its indexes."""
+    """Change to a folder with a log of three batches of three records, and its indexes."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "100.log").write_bytes(LOG)
     (tmp_path / "100.index").write_bytes(index((5, SIZE), (8, 2 * SIZE)))
@@ -29,7 +29,7 @@ def segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def dump(style: Style = J, options: IndexOptions | None = None) -> Told:
+def dump(style: DumpStyle = J, options: IndexOptions | None = None) -> ToolOutput:
     return run(["100.timeindex"], options or IndexOptions(), style, "/d")
 
 
@@ -41,14 +41,14 @@ def plain() -> tuple[list[str], list[Damage], list[str]]:
 
 
 @pytest.mark.parametrize("style", ALL_STYLES, ids=lambda style: style.name)
-def test_goldens(sample_logs: Path, style: Style, record_property: Callable[[str, object], None]) -> None:
-    """Every golden run over time indexes is imitated to the byte."""
+def test_goldens(sample_logs: Path, style: DumpStyle, record_property: Callable[[str, object], None]) -> None:
+    """Every golden run over time indexes is imitated byte for byte."""
     record_property("runs", check_goldens(sample_logs, style, (".timeindex",)))
 
 
 @pytest.mark.parametrize("style", ALL_STYLES, ids=lambda style: style.name)
-def test_entries(segment: Path, style: Style) -> None:
-    """An entry is a line."""
+def test_entries(segment: Path, style: DumpStyle) -> None:
+    """Every entry has a line."""
     assert dump(style) == (0, LINES, "")
     assert dump(style, IndexOptions(verify_only=True)) == (0, "Dumping 100.timeindex\n", "")
 
@@ -56,13 +56,13 @@ def test_entries(segment: Path, style: Style) -> None:
 def test_lost_offsets(segment: Path) -> None:
     """The offset must be the last of a batch; the heading names the file since 4.3."""
     (segment / "100.timeindex").write_bytes(time_index((TIME + 104, 4), (TIME + 109, 9)))
-    found = "Indexed offset: 104, found log offset: 105\nIndexed offset: 109, found log offset: -1\n"
-    assert dump(S)[2] == f"The following indexed offsets are not found in the log.\n{found}"
-    assert dump(J)[2] == f"The following indexed offsets are not found in :/d/100.timeindex\n{found}"
+    lines = "Indexed offset: 104, found log offset: 105\nIndexed offset: 109, found log offset: -1\n"
+    assert dump(S)[2] == f"The following indexed offsets are not found in the log.\n{lines}"
+    assert dump(J)[2] == f"The following indexed offsets are not found in :/d/100.timeindex\n{lines}"
 
 
 def test_wrong_times(segment: Path) -> None:
-    """The timestamp must be the largest of the batch's records, and later than the one before."""
+    """The timestamp must be the largest one of the batch's records, and later than the previous entry."""
     (segment / "100.timeindex").write_bytes(time_index((TIME + 108, 5), (TIME + 108, 8)))
     assert dump()[2] == (
         "Found timestamp mismatch in :/d/100.timeindex\n"
@@ -73,7 +73,7 @@ def test_wrong_times(segment: Path) -> None:
 
 
 def test_emptied_batch(segment: Path) -> None:
-    """A batch without records has the timestamp -1, also for the records before 1970 of another."""
+    """The timestamp of a batch is -1 if it has no records, or only records before 1970."""
     (segment / "100.log").write_bytes(batch(100, kept=0) + batch(103, time=-1000))
     (segment / "100.index").write_bytes(b"")
     (segment / "100.timeindex").write_bytes(time_index((TIME, 2), (TIME + 1, 5)))
@@ -81,20 +81,20 @@ def test_emptied_batch(segment: Path) -> None:
 
 
 @pytest.mark.parametrize(("style", "status"), [(S, 0), (J, 1)], ids=["4.2", "4.3"])
-def test_damage_behind_the_match(segment: Path, style: Style, status: int) -> None:
-    """The tool of 4.3 reads the log to its end before it looks for the offset."""
+def test_damage_after_the_match(segment: Path, style: DumpStyle, status: int) -> None:
+    """The tool of 4.3 reads the log to its end before it searches for the offset."""
     (segment / "100.log").write_bytes(LOG + bytes(18))
-    got = dump(style)
-    assert got[0] == status
+    output = dump(style)
+    assert output[0] == status
     if status:
-        assert got[1] == "Dumping 100.timeindex\n"
-        assert got[2].endswith("Found record size 0 smaller than minimum record overhead (14) in file /d/100.log.\n")
+        assert output[1] == "Dumping 100.timeindex\n"
+        assert output[2].endswith("Found record size 0 smaller than minimum record overhead (14) in file /d/100.log.\n")
     else:
-        assert got[1:] == (LINES, "")
+        assert output[1:] == (LINES, "")
 
 
 def test_index_entry_outside_the_log(segment: Path) -> None:
-    """The position comes from the offset index, as Kafka's search finds it: -1 is no memory of an earlier search."""
+    """The position comes from the offset index, by Kafka's search; -1 is not mistaken for an earlier search."""
     (segment / "100.index").write_bytes(index((5, -1)))
     error = f"Invalid position: -1 in read from FileRecords(size={len(LOG)}, file=/d/100.log, start=0, end=2147483647)"
     for style in (S, J):
@@ -102,23 +102,23 @@ def test_index_entry_outside_the_log(segment: Path) -> None:
 
 
 def test_missing_index(segment: Path) -> None:
-    """The offset index is opened before the time index, and not made."""
+    """The offset index is opened before the time index, and is not created."""
     (segment / "100.index").unlink()
     error = 'Exception in thread "main" java.lang.IllegalArgumentException: Invalid max index size: -1\n'
     assert dump() == (1, "Dumping 100.timeindex\n", error)
     assert not (segment / "100.index").exists()
 
 
-def test_first_zero_entry_is_believed(segment: Path) -> None:
-    """The tool invents an entry for an all-zero time index; the plain style does not."""
+def test_a_first_entry_of_zeros(segment: Path) -> None:
+    """The tool prints an entry for a time index of zeros only; the plain style does not."""
     (segment / "100.timeindex").write_bytes(bytes(24))
     assert dump()[1] == "Dumping 100.timeindex\ntimestamp: 0 offset: 100\n"
-    text, damage, told = plain()
-    assert (text, [row.reason for row in damage], told) == ([], ["zero-tail"], [])
+    text, damage, summary = plain()
+    assert (text, [row.reason for row in damage], summary) == ([], ["zero-tail"], [])
 
 
 def test_empty(segment: Path) -> None:
-    """Nothing is said of a time index without entries."""
+    """Nothing is printed for a time index without entries."""
     (segment / "100.timeindex").write_bytes(b"12345678901")
     assert dump() == (0, "Dumping 100.timeindex\n", "")
 
@@ -136,32 +136,32 @@ RAGGED = "found 25 bytes which is neither positive nor a multiple of 12"
     ],
 )
 def test_sanity_check(segment: Path, content: bytes, error: str, old_end: str) -> None:
-    """The three faults in the order in which Kafka looks for them; a zero tail is one of them."""
+    """The three errors in the order in which Kafka checks for them; a tail of zeros is one of them."""
     assert dump(J, IndexOptions(sanity_only=True))[1].endswith("\n100.timeindex passed sanity check.\n")
     (segment / "100.timeindex").write_bytes(content)
     name = "org.apache.kafka.storage.internals.log.CorruptIndexException"
-    said = (1, "Dumping 100.timeindex\n", f'Exception in thread "main" {name}: {error}\n')
-    assert dump(J, IndexOptions(sanity_only=True)) == said
+    expected = (1, "Dumping 100.timeindex\n", f'Exception in thread "main" {name}: {error}\n')
+    assert dump(J, IndexOptions(sanity_only=True)) == expected
     old = dump(STYLES["2.7"], IndexOptions(sanity_only=True))[2]
     assert old == f'Exception in thread "main" kafka.log.CorruptIndexException: {error}{old_end}\n'
 
 
 def test_plain_healthy(segment: Path) -> None:
-    """A record inside a batch was named by leaders up to 3.6 and is no mismatch."""
+    """Leaders up to 3.6 wrote the offset of a record inside a batch, which is not a mismatch."""
     (segment / "100.timeindex").write_bytes(time_index((TIME + 105, 4), (TIME + 108, 8)))
     assert plain()[1:] == ([], [])
 
 
 def test_plain_zero_tail(segment: Path) -> None:
-    """Zeros are damage of their own, and no entry."""
+    """Zeros are damage, not entries."""
     (segment / "100.timeindex").write_bytes(GOOD + bytes(24) + b"xy")
-    text, damage, told = plain()
+    text, damage, summary = plain()
     assert len(text) == 2
-    assert ([row.reason for row in damage], told) == (["zero-tail", "ragged"], [])
+    assert ([row.reason for row in damage], summary) == (["zero-tail", "ragged"], [])
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "heading"),
     [
         ((TIME + 99, 5), "Found timestamp mismatch in :/d/100.timeindex"),
         ((TIME + 106, 5), "Found timestamp mismatch in :/d/100.timeindex"),
@@ -169,14 +169,14 @@ def test_plain_zero_tail(segment: Path) -> None:
         ((TIME + 109, -1), "The following indexed offsets are not found in :/d/100.timeindex"),
     ],
 )
-def test_plain_reports_what_no_release_wrote(segment: Path, entry: tuple[int, int], told: str) -> None:
-    """The batch that holds the offset must have the timestamp."""
+def test_plain_reports_what_no_release_wrote(segment: Path, entry: tuple[int, int], heading: str) -> None:
+    """The batch with the offset must have the timestamp."""
     (segment / "100.timeindex").write_bytes(time_index(entry))
-    assert plain()[2][0] == told
+    assert plain()[2][0] == heading
 
 
-def test_plain_forgives_compaction(segment: Path) -> None:
-    """A batch that lost records may have lost the latest, but none can have become later."""
+def test_plain_allows_for_compaction(segment: Path) -> None:
+    """Compaction may have removed the latest record of a batch, but no record becomes later."""
     (segment / "100.log").write_bytes(batch(100, kept=1) + batch(103, kept=0) + BATCHES[2])
     (segment / "100.timeindex").write_bytes(time_index((TIME + 102, 2), (TIME + 105, 5)))
     assert plain()[2] == []
@@ -185,7 +185,7 @@ def test_plain_forgives_compaction(segment: Path) -> None:
 
 
 def test_plain_order(segment: Path) -> None:
-    """Timestamps that do not rise are told, and offsets that fall are still found."""
+    """Timestamps that do not rise are reported, and offsets that fall are still found."""
     (segment / "100.timeindex").write_bytes(time_index((TIME + 108, 8), (TIME + 105, 5)))
     assert plain()[2] == [
         "Found out of order timestamp in :/d/100.timeindex",

@@ -1,4 +1,4 @@
-"""Small batches, records and messages, built from the layouts that the package reads them with."""
+"""Builds small batches, records and messages with the layouts of the package."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import lz4.frame
 from backports import zstd
 
 from kforensics.parsers.format.checksums import crc32, crc32c
-from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.derived import fixed_layout
+from kforensics.parsers.format.integers import SizedBytes, VarInt
 from kforensics.parsers.format.layouts import BATCH_HEADER, LEGACY_HEADER_V0, LEGACY_HEADER_V1, RECORD, RECORD_HEADER
 from kforensics.parsers.format.rows import Batch, Damage, Header
-from kforensics.parsers.format.varint import SizedBytes, VarInt
 
-HEADER = fixed(BATCH_HEADER)
+HEADER = fixed_layout(BATCH_HEADER)
 LENGTH_END, CRC_START = HEADER.end_of("length"), HEADER.end_of("crc")
-LEGACY_CRC_START = fixed(LEGACY_HEADER_V0).end_of("crc")
+LEGACY_CRC_START = fixed_layout(LEGACY_HEADER_V0).end_of("crc")
 NOW = 1_700_000_000_000
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODECS = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
@@ -31,7 +31,7 @@ def varint(number: int) -> bytes:
 
 
 def sized(data: bytes | None) -> bytes:
-    """Return bytes behind their length."""
+    """Return length-prefixed bytes."""
     return bytes(SizedBytes.build(data))
 
 
@@ -44,7 +44,7 @@ def record(
     timestamp_delta: int = 0,
     **changed: int,
 ) -> bytes:
-    """Return a record of format 2; ``length`` and ``header_count`` may be given other than they are."""
+    """Return a record of format 2; ``length`` and ``header_count`` may be wrong on purpose."""
     fields: dict[str, Any] = {
         "length": 0,
         "attributes": 0,
@@ -60,7 +60,7 @@ def record(
 
 
 def compressed(codec: int, data: bytes, magic: int = 2) -> bytes:
-    """Return data as Kafka's clients compress them."""
+    """Return data compressed as by Kafka's clients."""
     match codec:
         case 1:
             return gzip.compress(data, mtime=0)
@@ -76,19 +76,19 @@ def compressed(codec: int, data: bytes, magic: int = 2) -> bytes:
 
 
 def sealed(batch: bytes) -> bytes:
-    """Return a batch of format 2 with the checksum of its bytes."""
+    """Return a batch of format 2 with a valid checksum."""
     return batch[: CRC_START - 4] + crc32c(batch[CRC_START:]).to_bytes(4, "big") + batch[CRC_START:]
 
 
 def batch(*records: bytes, base_offset: int = 0, codec: int = NONE, **changed: int) -> bytes:
-    """Return a batch of format 2 with a right checksum; any header field may be given other than it should be."""
+    """Return a batch of format 2 with a valid checksum; any header field may be wrong on purpose."""
     fields = {"attributes": codec, "last_offset_delta": max(0, len(records) - 1), "count": len(records)}
     payload = compressed(codec, b"".join(records))
     return batch_of(payload, **fields | {"base_offset": base_offset} | changed)
 
 
 def batch_of(payload: bytes, **changed: int) -> bytes:
-    """Return a batch of format 2 around bytes as they are, of no records unless ``count`` is given."""
+    """Return a batch of format 2 with these bytes as its records section; its count is 0 unless given."""
     fields = {
         "base_offset": 0,
         "length": HEADER.size - LENGTH_END + len(payload),
@@ -109,7 +109,7 @@ def batch_of(payload: bytes, **changed: int) -> bytes:
 
 
 def batches(count: int, *, codec: int = NONE, first: int = 0) -> list[bytes]:
-    """Return batches of two records each, of growing offsets and unlike contents."""
+    """Return batches of two records each, with increasing offsets and different contents."""
     return [
         batch(record(0, b"key-%d" % n, b"v" * (n % 7)), record(1, None, b"%d" % n * 3), base_offset=2 * n, codec=codec)
         for n in range(first, first + count)
@@ -126,7 +126,7 @@ def message(
     attributes: int = 0,
     crc: int | None = None,
 ) -> bytes:
-    """Return a message of format 0 or 1 with a right checksum unless one is given."""
+    """Return a message of format 0 or 1, with a valid checksum unless one is given."""
     layout = LEGACY_HEADER_V0 if magic == 0 else LEGACY_HEADER_V1
     fields = {"offset": offset, "size": 0, "crc": 0, "magic": magic, "attributes": attributes, "timestamp": timestamp}
     built = bytes(layout.build(fields)) + _sized32(key) + _sized32(value)
@@ -138,14 +138,14 @@ def message(
 def wrapper(
     *inner: bytes, codec: int = GZIP, magic: int = 1, offset: int = 0, value: bytes | None = None, **changed: int
 ) -> bytes:
-    """Return a compressed message with messages inside."""
+    """Return a compressed message that wraps messages."""
     value = compressed(codec, b"".join(inner), magic) if value is None else value
     attributes = changed.pop("attributes", codec)
     return message(offset, None, value, magic=magic, attributes=attributes, **changed)
 
 
 def wrapped_set(magic: int, codec: int, first: int, count: int = 3) -> bytes:
-    """Return a wrapper as a producer of its time wrote it: inner offsets absolute in format 0, relative in 1."""
+    """Return a wrapper as producers wrote it: inner offsets absolute in format 0, relative in format 1."""
     numbers = range(first, first + count) if magic == 0 else range(count)
     inner = [message(n, b"key-%d" % n, b"value-%d" % n, magic=magic) for n in numbers]
     return wrapper(*inner, codec=codec, magic=magic, offset=first + count - 1)
@@ -163,7 +163,7 @@ def legacy_segment(magic: int, codec: int = NONE) -> list[bytes]:
 
 
 def ranges(rows: Iterator[Batch | Damage]) -> list[tuple[int, int, str]]:
-    """Return what covers a log: (start, end, ``batch`` or the reason of the damage), damage inside batches left out."""
+    """Return the ranges of a log as (start, end, ``batch`` or damage reason), without damage inside batches."""
     return [
         (row.position, row.position + row.size, "batch") if isinstance(row, Batch) else (row.start, row.end, row.reason)
         for row in rows

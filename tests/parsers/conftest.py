@@ -1,12 +1,12 @@
-"""What the tests of the decoders share."""
+"""Fixtures of the decoder tests."""
 
 import pytest
 
-from tests.parsers.twins import PLAIN, REFERENCE, Decoder
+from tests.parsers.decoders import OPTIMISED, REFERENCE, Decoder
 
 
-@pytest.fixture(params=[PLAIN, REFERENCE], ids=lambda decoder: decoder.name)
+@pytest.fixture(params=[OPTIMISED, REFERENCE], ids=lambda decoder: decoder.name)
 def decode(request: pytest.FixtureRequest) -> Decoder:
-    """Return each of the twins in turn."""
+    """Return each decoder in turn."""
     decoder: Decoder = request.param
     return decoder

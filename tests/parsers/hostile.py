@@ -1,4 +1,4 @@
-"""Files made to cost time or memory. Run one in a process of its own: it says what it took."""
+"""Files made to cost time or memory. Each case runs in its own process, which prints the rows and the cost."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ import lz4.block
 from backports import zstd
 
 from kforensics.parsers.files.source import BytesSource, LocalSource, Source
-from kforensics.parsers.format.codecs import decompress
+from kforensics.parsers.format.decompression import decompress
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import walk
-from kforensics.parsers.log.log_rows import Place, batch_row, records_of
+from kforensics.parsers.log.log_rows import Place, batch_row, read_records
 from lab.places import ROOT
 from tests.parsers.builders import (
     GZIP,
@@ -41,29 +41,29 @@ from tests.parsers.builders import (
 )
 
 MB = 1 << 20
-# Far above what is needed and far below what an unbounded reader takes; the machine is shared.
+# Far above what is needed and far below what an unbounded reader takes, because the machine is shared.
 MOST_SECONDS = 60
 ADDRESS_SPACE = 4 << 30
 
 
-def _words(rows: Iterable[Any]) -> list[str]:
-    """Return the kinds of rows, each once and in order: ``Batch``, ``Record`` or the reason of damage."""
+def _row_kinds(rows: Iterable[Any]) -> list[str]:
+    """Return the kinds of rows without repetition, in order: ``Batch``, ``Record`` or a damage reason."""
     return list(dict.fromkeys(getattr(row, "reason", type(row).__name__) for row in rows))
 
 
 def _walked(source: Source) -> list[str]:
-    return _words(walk(source))
+    return _row_kinds(walk(source))
 
 
 class CountedSource(BytesSource):
-    """Counts the bytes it is asked for: work that does not depend on the machine."""
+    """Counts the requested bytes, a measure that does not depend on the machine."""
 
-    asked = 0
+    requested = 0
 
     def read(self, position: int, length: int) -> bytes:
         """Return the bytes of a range."""
         data = super().read(position, length)
-        CountedSource.asked += len(data)
+        CountedSource.requested += len(data)
         return data
 
 
@@ -82,7 +82,9 @@ def _stream(codec: int, make: Callable[[], bytes]) -> Callable[[], list[str]]:
 def _records(make: Callable[[], bytes]) -> Callable[[], list[str]]:
     def run() -> list[str]:
         source = BytesSource(make())
-        return _words(found for row in walk(source) if isinstance(row, Batch) for found in records_of(source, row))
+        return _row_kinds(
+            record for row in walk(source) if isinstance(row, Batch) for record in read_records(source, row)
+        )
 
     return run
 
@@ -96,8 +98,8 @@ def _rows_of_batches(make: Callable[[], bytes]) -> Callable[[], list[str]]:
     return run
 
 
-def _sparse(head: Callable[[], bytes], size: int, *, read_records: bool = False) -> Callable[[], list[str]]:
-    """Return the walk of a file that has a beginning and then holes."""
+def _sparse(head: Callable[[], bytes], size: int, *, with_records: bool = False) -> Callable[[], list[str]]:
+    """Return the walk over a file that is sparse after its beginning."""
 
     def run() -> list[str]:
         with tempfile.TemporaryDirectory() as folder:
@@ -105,16 +107,16 @@ def _sparse(head: Callable[[], bytes], size: int, *, read_records: bool = False)
             path.write_bytes(head())
             os.truncate(path, size)
             with LocalSource(path) as source:
-                if not read_records:
+                if not with_records:
                     return _walked(source)
                 (row,) = (row for row in walk(source) if isinstance(row, Batch))
-                return _words(records_of(source, row))
+                return _row_kinds(read_records(source, row))
 
     return run
 
 
 def _gzip_bomb() -> bytes:
-    """Return 1 GB of zeros: one deflate block, again and again."""
+    """Return 1 GB of zeros as one deflate block repeated many times."""
     writer = zlib.compressobj(9, wbits=-15)
     block = writer.compress(bytes(16 * MB)) + writer.flush(zlib.Z_FULL_FLUSH)
     return compressed(GZIP, b"")[:10] + block * 64
@@ -140,7 +142,7 @@ def _bomb_batch(codec: int, make: Callable[[], bytes]) -> Callable[[], bytes]:
 
 
 def _header_of(size: int, **fields: int) -> bytes:
-    """Return a header that claims a size, with a checksum that is wrong."""
+    """Return a header with this size and a wrong checksum."""
     return batch(length=size - 12, crc=5, **fields)
 
 
@@ -153,14 +155,14 @@ def _dice(weights: Iterable[int], size: int) -> bytes:
 
 
 def _flooded() -> bytes:
-    """Return the largest flood of headers that fits a batch of gzip."""
+    """Return the largest flood of headers that fits into a gzip batch."""
     count = 30 * MB
     body = b"\0\0\0\x01\x01" + varint(count) + b"\0\x01" * count
     return batch(varint(len(body)) + body, codec=GZIP, count=1)
 
 
 def _many_inner() -> bytes:
-    """Return a wrapper with some hundred thousand messages inside."""
+    """Return a wrapper of several hundred thousand messages."""
     block = b"".join(message(n, None, None, magic=0) for n in range(1000))
     writer = zlib.compressobj(1, wbits=31)
     value = b"".join(writer.compress(block) for _ in range(300)) + writer.flush()
@@ -183,7 +185,7 @@ CASES: dict[str, tuple[Callable[[], list[str]], list[str]]] = {
         _stream(ZSTD, lambda: bytes.fromhex("28b52ffd00a8") + b"\x01\0\0"),
         ["decompression", "0"],
     ),
-    # Streams of very many parts
+    # Streams with very many parts
     "gzip members": (_stream(GZIP, lambda: SMALL_DEFLATE * 200_000), ["whole", "0"]),
     "zstd frames": (_stream(ZSTD, lambda: b"\x50\x2a\x4d\x18\0\0\0\0" * 100_000), ["whole", "0"]),
     "snappy blocks": (_stream(SNAPPY, lambda: XERIAL + b"\0\0\0\x01\0" * 300_000), ["whole", "0"]),
@@ -191,17 +193,17 @@ CASES: dict[str, tuple[Callable[[], list[str]], list[str]]] = {
         _stream(LZ4, lambda: bytes.fromhex("04224d18607073") + b"\x01\0\0\0\0" * 300_000 + bytes(4)),
         ["whole", "0"],
     ),
-    # Batches that claim more than they hold
+    # Batches that claim more than they contain
     "bomb in a batch": (_records(_bomb_batch(ZSTD, _zstd_bomb)), ["record-structure"]),
     "largest count": (_records(lambda: batch_of(b"\0" * 7, count=2**31 - 1)), ["record-size"]),
     "largest count of nothing": (_records(lambda: batch_of(b"", count=2**31 - 1)), ["record-count"]),
     "flood of headers": (_records(_flooded), ["limit"]),
     "wrapper of very many": (_rows_of_batches(_many_inner), ["300000"]),
     "uncompressed batch of 512 MB": (
-        _sparse(lambda: _header_of(512 * MB, count=1) + varint(512 * MB - 70), 512 * MB, read_records=True),
+        _sparse(lambda: _header_of(512 * MB, count=1) + varint(512 * MB - 70), 512 * MB, with_records=True),
         ["limit"],
     ),
-    # Headers that claim more than there is, all to be summed
+    # Headers that claim more bytes than exist, all to be checksummed
     "old message of 512 MB": (
         _sparse(lambda: _old_header_of(512 * MB), 512 * MB + 90),
         ["Batch", "crc", "zero-tail"],
@@ -212,10 +214,10 @@ CASES: dict[str, tuple[Callable[[], list[str]], list[str]]] = {
     "zeros, ones and twos": (_log(lambda: b"\xff" * 9 + _dice([0, 0, 0, 0, 1, 2], 4 * MB)), ["length"]),
     "noise": (_log(lambda: b"\xff" * 9 + random.Random(1).randbytes(16 * MB)), ["length"]),  # noqa: S311 - dice
     "zeros": (_sparse(lambda: b"", 64 * MB), ["zero-tail"]),
-    "zeros behind a batch": (_sparse(lambda: GOOD, 64 * MB), ["Batch", "zero-tail"]),
+    "zeros after a batch": (_sparse(lambda: GOOD, 64 * MB), ["Batch", "zero-tail"]),
     "far headers": (_log(lambda: _header_of(4 * MB) * (8 * MB // 61)), ["crc"]),
     "far headers that overlap": (_log(lambda: _header_of(FAR)[:23] * (2 * MB // 23) + TAIL), ["crc"]),
-    # The same between sound batches, so that each is a damage of its own
+    # The same between valid batches, so that each is a separate damage
     "noise between batches": (_log(lambda: (b"\xee" * 20 + GOOD) * (2 * MB // 81)), ["length", "Batch"]),
     "far headers between batches": (_log(lambda: (_header_of(FAR) + GOOD) * 8000 + TAIL), ["crc", "Batch", "length"]),
     "wild headers between batches": (
@@ -238,23 +240,23 @@ CASES: dict[str, tuple[Callable[[], list[str]], list[str]]] = {
 
 
 def main(name: str) -> None:
-    """Run a case and print what came out, and by how many MB the process has grown beyond what the case is made of."""
+    """Run a case; print its rows and by how many MB the process grew beyond the input."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
-    import numpy as np  # loaded before the measure is taken
+    import numpy as np  # loaded before measuring
 
     assert np.__version__
     list(walk(BytesSource(b"\xee" * 99)))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.monotonic()
-    words = CASES[name][0]()
+    kinds = CASES[name][0]()
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
     seconds = round(time.monotonic() - start, 2)
-    answer = {"words": words, "grown": grown, "read": CountedSource.asked // MB, "seconds": seconds}
+    answer = {"kinds": kinds, "grown": grown, "read": CountedSource.requested // MB, "seconds": seconds}
     print(json.dumps(answer))  # noqa: T201 - the answer
 
 
 def measured(name: str) -> dict[str, Any]:
-    """Return what a case says of itself from a process of its own; fails if it does not end."""
+    """Return the printed result of a case, run in its own process; fail if it does not end."""
     program = f"import sys; sys.path.append({str(ROOT)!r}); from tests.parsers.hostile import main; main({name!r})"
     with tempfile.TemporaryDirectory() as folder:
         ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""What the tests of the small readers share: accounting for every byte, damaging files, and files too large to hold."""
+"""Helpers for reader tests: coverage of every byte, damaged files, and files too large for memory."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ Reader = Callable[[Source], Iterable[Any]]
 
 
 def rows_of(reader: Reader, data: bytes) -> list[Any]:
-    """Return the rows of a file, having checked that they account for every byte once and in order."""
+    """Return the rows of a file, after checking that they cover every byte once and in order."""
     rows = list(reader(BytesSource(data, "f")))
     check_cover(rows, len(data))
     return rows
@@ -41,7 +41,7 @@ def reasons(rows: Iterable[Any]) -> list[str]:
 
 @st.composite
 def mutated(draw: st.DrawFn, data: bytes) -> bytes:
-    """Draw a damaged form of a file: bytes changed, removed, put in, zeros or noise behind."""
+    """Draw a damaged form of a file: bytes changed, removed or inserted, zeros or noise appended."""
     content = bytearray(data)
     for _ in range(draw(st.integers(0, 4))):
         at = draw(st.integers(0, len(content)))
@@ -61,7 +61,7 @@ def mutated(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 class WideSource(BytesSource):
-    """A file of which only the beginning is kept and the rest is zeros; notes the largest read."""
+    """A file that is zeros except for its beginning; records the largest read."""
 
     def __init__(self, data: bytes, size: int) -> None:
         super().__init__(data, "wide")
@@ -75,7 +75,7 @@ class WideSource(BytesSource):
 
 
 class ShrunkSource(BytesSource):
-    """A file that has lost its end since it was opened."""
+    """A file that has been truncated since it was opened."""
 
     def __init__(self, data: bytes, size: int) -> None:
         super().__init__(data, "shrunk")

@@ -1,4 +1,4 @@
-"""One tree, each error with its facts, and all of them fit to be sent to another process."""
+"""The error hierarchy: base classes, messages, attributes, pickling."""
 
 from __future__ import annotations
 
@@ -38,29 +38,27 @@ examples = pytest.mark.parametrize(
 )
 
 
-def test_every_error_is_tried() -> None:
+def test_every_error_is_covered() -> None:
     assert {type(error).__name__ for error, *_ in EXAMPLES} == set(errors.__all__)
 
 
 @examples
-def test_an_error_is_ours_and_what_python_calls_it(error: KforensicsError, parent: type[Exception], text: str) -> None:
+def test_an_error_has_both_base_classes(error: KforensicsError, parent: type[Exception], text: str) -> None:
     assert isinstance(error, KforensicsError)
     assert isinstance(error, parent)
     assert str(error) == text
 
 
 @examples
-def test_an_error_survives_the_way_to_another_process(
-    error: KforensicsError, parent: type[Exception], text: str
-) -> None:
-    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301 - our own bytes
-        assert type(again) is type(error)
-        assert str(again) == text
-        assert vars(again) == vars(error)
+def test_an_error_can_be_pickled_and_copied(error: KforensicsError, parent: type[Exception], text: str) -> None:
+    for copied in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301 - our own bytes
+        assert type(copied) is type(error)
+        assert str(copied) == text
+        assert vars(copied) == vars(error)
 
 
 @pytest.mark.parametrize("kind", [InputError, InputMissingError, InputForbiddenError, InputKindError])
-def test_an_input_error_has_its_facts(kind: type[InputError]) -> None:
+def test_an_input_error_has_its_attributes(kind: type[InputError]) -> None:
     error = kind("s3://bucket/a.log", "it is gone")
     assert (error.path, error.why) == ("s3://bucket/a.log", "it is gone")
     assert not isinstance(error, FileNotFoundError) or kind is InputMissingError

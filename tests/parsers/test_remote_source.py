@@ -1,4 +1,4 @@
-"""Logs in an object store: what is said of them is what is said of the same files here, in few requests."""
+"""Logs in an object store: the same results as for local files, with few requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from kforensics.errors import InputError, InputForbiddenError, InputKindError, InputMissingError
 from kforensics.parsers.files import file_systems
 from kforensics.parsers.files.discover import FoundFile, Unreadable, discover
-from kforensics.parsers.files.read_ahead import PIECE
+from kforensics.parsers.files.remote_prefetch import REQUEST_BYTES
 from kforensics.parsers.files.source import RemoteSource, open_source
 from kforensics.parsers.files.window import Window
 from tests.command import SAMPLES, run
@@ -34,28 +34,28 @@ SIZE = 40 << 20
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    """Return a server for all tests of this module."""
+    """Return a store for all tests of this module."""
     with object_store(tmp_path_factory.mktemp("store")) as store:
         yield store
 
 
 @pytest.fixture
 def store(shared: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
-    """Return the server, which this process asks."""
+    """Return the store with this process configured to use it."""
     shared.use(monkeypatch)
     return shared
 
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
-    """Return a server that may be ended."""
+    """Return a store that the test may stop."""
     with object_store(tmp_path) as store:
         store.use(monkeypatch)
         yield store
 
 
-def twin(sample: str, store: ObjectStore, tmp_path: Path) -> tuple[str, str]:
-    """Return a sample as a local folder and as a URI; a store knows times in whole seconds."""
+def local_and_remote(sample: str, store: ObjectStore, tmp_path: Path) -> tuple[str, str]:
+    """Return a sample as a local folder and as a URI; a store has modification times in whole seconds."""
     here = tmp_path / sample
     shutil.copytree(SAMPLES / sample, here)
     for number, path in enumerate(sorted(here.rglob("*"))):
@@ -64,17 +64,17 @@ def twin(sample: str, store: ObjectStore, tmp_path: Path) -> tuple[str, str]:
 
 
 def leaks(store: ObjectStore, text: str) -> list[str]:
-    """Return which of the things that are nobody's business stand in a text."""
+    """Return the secrets that a text contains."""
     named = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL")
     secrets = [store.environment[name].removeprefix("http://") for name in named]
     return [secret for secret in secrets if secret in text]
 
 
-# The same answers -----------------------------------------------------------------------------------------------------
+# Same results -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("dump", "--print-data-log", "--format", "ndjson"),
         ("dump",),
@@ -85,20 +85,20 @@ def leaks(store: ObjectStore, text: str) -> list[str]:
     ids=" ".join,
 )
 @pytest.mark.parametrize("sample", CHOSEN)
-def test_a_command_says_of_objects_what_it_says_of_files(
-    sample: str, words: tuple[str, ...], store: ObjectStore, tmp_path: Path
+def test_a_command_prints_the_same_for_objects_as_for_files(
+    sample: str, arguments: tuple[str, ...], store: ObjectStore, tmp_path: Path
 ) -> None:
-    here, uri = twin(sample, store, tmp_path)
-    local, remote = run(*words, here), run(*words, uri)
+    here, uri = local_and_remote(sample, store, tmp_path)
+    local, remote = run(*arguments, here), run(*arguments, uri)
     assert len(local.lines) > 1
     assert remote.text.replace(uri, here) == local.text
     assert remote.err.replace(uri, here) == local.err
     assert remote.code == local.code
 
 
-def test_an_audit_keeps_neither_endpoint_nor_credentials(store: ObjectStore, tmp_path: Path) -> None:
-    """Nor does it need a copy of the process, which a store's client would not survive."""
-    here, uri = twin("classic-transaction", store, tmp_path)
+def test_an_audit_stores_neither_endpoint_nor_credentials(store: ObjectStore, tmp_path: Path) -> None:
+    """It does not fork either, which a store client would not survive."""
+    here, uri = local_and_remote("classic-transaction", store, tmp_path)
     output = tmp_path / "evidence"
     assert run("audit", "--as-of", AS_OF, "--checksums", "--processes", "2", "--output", output, uri).code == 0
     text = (output / "manifest.json").read_text()
@@ -106,11 +106,11 @@ def test_an_audit_keeps_neither_endpoint_nor_credentials(store: ObjectStore, tmp
     inputs = json.loads(text)["inputs"]
     assert run("audit", "--as-of", AS_OF, "--checksums", "--output", tmp_path / "other", here).code == 0
     local = json.loads((tmp_path / "other" / "manifest.json").read_text())["inputs"]
-    assert [one | {"path": one["path"].replace(uri, here)} for one in inputs] == local
+    assert [row | {"path": row["path"].replace(uri, here)} for row in inputs] == local
 
 
-def test_what_lies_in_a_bucket_is_found_in_two_calls(store: ObjectStore, tmp_path: Path) -> None:
-    here, uri = twin("transactions-v2", store, tmp_path)
+def test_a_bucket_is_listed_in_two_requests(store: ObjectStore, tmp_path: Path) -> None:
+    here, uri = local_and_remote("transactions-v2", store, tmp_path)
     before = len(store.requests())
     remote = list(discover([uri]))
     asked = Counter(store.requests()[before:])
@@ -118,7 +118,7 @@ def test_what_lies_in_a_bucket_is_found_in_two_calls(store: ObjectStore, tmp_pat
     assert repr(remote).replace(uri, here) == repr(local)
     assert len(local) > 100
     assert asked["s3_ListObjectsV2"] == 2
-    # Broker and topic ids are read from files: one request opens such a file and one reads it.
+    # Broker and topic ids are read from files: one request opens a file and one reads it.
     read = sum(1 for row in local if isinstance(row, FoundFile) and row.path.endswith((".metadata", ".properties")))
     assert asked["s3_GetObject"] == read
     assert asked["s3_HeadObject"] <= read + 1
@@ -127,8 +127,8 @@ def test_what_lies_in_a_bucket_is_found_in_two_calls(store: ObjectStore, tmp_pat
 @pytest.mark.parametrize(
     "below", ["", "broker-1", "broker-1/classic-0/", f"broker-1/classic-0/{BASE}.log", "*/c*/*.log", "**/*.log"]
 )
-def test_a_part_of_a_bucket_is_found_as_a_part_of_a_folder(below: str, store: ObjectStore, tmp_path: Path) -> None:
-    here, uri = twin("classic-transaction", store, tmp_path)
+def test_a_part_of_a_bucket_is_found_like_a_part_of_a_folder(below: str, store: ObjectStore, tmp_path: Path) -> None:
+    here, uri = local_and_remote("classic-transaction", store, tmp_path)
     local = list(discover([f"{here}/{below}".rstrip("/")]))
     remote = list(discover([f"{uri}/{below}".rstrip("/")]))
     assert len(local) == len([row for row in local if isinstance(row, FoundFile)]) > 0
@@ -140,19 +140,19 @@ def test_names_that_must_be_quoted(store: ObjectStore, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a b+c?.log").write_bytes(b"abc")
     store.put(folder)
-    (found,) = discover(["s3://logs/odd%20names%20%231%20100%25"])
-    assert found.path == "s3://logs/odd%20names%20%231%20100%25/a%20b%2Bc%3F.log"
-    with open_source(found.path) as source:
+    (file,) = discover(["s3://logs/odd%20names%20%231%20100%25"])
+    assert file.path == "s3://logs/odd%20names%20%231%20100%25/a%20b%2Bc%3F.log"
+    with open_source(file.path) as source:
         assert source.read(0, 9) == b"abc"
 
 
-# Reading --------------------------------------------------------------------------------------------------------------
+# Reading -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def large(shared: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, bytes]:
     """Return the URI of a large object, and its bytes."""
-    data = random.Random(3).randbytes(SIZE)  # noqa: S311 - bytes like any other
+    data = random.Random(3).randbytes(SIZE)  # noqa: S311 - test data
     path = tmp_path_factory.mktemp("large") / "large.log"
     path.write_bytes(data)
     return shared.put(path), data
@@ -167,12 +167,12 @@ def test_a_large_object_is_read_in_few_requests(store: ObjectStore, large: tuple
     assert b"".join(pieces) == data
     asked = Counter(store.requests()[before:])
     assert asked["s3_HeadObject"] == 1
-    assert asked["s3_GetObject"] <= SIZE // PIECE + 6
+    assert asked["s3_GetObject"] <= SIZE // REQUEST_BYTES + 6
 
 
-def test_an_object_is_read_into_memory_anywhere(store: ObjectStore, large: tuple[str, bytes]) -> None:
+def test_any_range_of_an_object_is_read_into_memory(store: ObjectStore, large: tuple[str, bytes]) -> None:
     uri, data = large
-    dice = random.Random(5)  # noqa: S311 - for places
+    dice = random.Random(5)  # noqa: S311 - positions
     with open_source(uri) as source:
         for _ in range(30):
             position, length = dice.randrange(SIZE + 100), dice.randrange(100_000)
@@ -182,9 +182,9 @@ def test_an_object_is_read_into_memory_anywhere(store: ObjectStore, large: tuple
             assert got == len(data[position : position + length])
 
 
-def test_files_beside_a_segment_are_fetched_once(store: ObjectStore, tmp_path: Path) -> None:
+def test_companion_files_of_a_segment_are_fetched_once(store: ObjectStore, tmp_path: Path) -> None:
     """However often they are opened."""
-    here, uri = twin("crash-before-recovery", store, tmp_path)
+    here, uri = local_and_remote("crash-before-recovery", store, tmp_path)
     folder = next(Path(here).glob("**/*.txnindex")).parent
     files = [path for path in sorted(folder.iterdir()) if path.name[:20].isdigit()]
     before = len(store.requests())
@@ -196,19 +196,19 @@ def test_files_beside_a_segment_are_fetched_once(store: ObjectStore, tmp_path: P
     asked = Counter(store.requests()[before:])
     assert len(files) == 4
     assert asked["s3_ListObjectsV2"] == 1
-    # The first is opened by itself, before anybody knows that there will be more.
+    # The first file is opened separately; prefetching begins with the second one.
     assert asked["s3_HeadObject"] <= len(list(folder.iterdir())) + 1
     assert asked["s3_GetObject"] <= asked["s3_HeadObject"]
 
 
-def test_who_looks_again_reads_what_is_there_now(store: ObjectStore, tmp_path: Path) -> None:
+def test_a_new_listing_reads_the_current_files(store: ObjectStore, tmp_path: Path) -> None:
     folder = tmp_path / "changing-0"
     folder.mkdir()
     for text in (b"one", b"twofold"):
         for suffix in ("log", "index", "timeindex"):
             (folder / f"{BASE}.{suffix}").write_bytes(text)
-        found = list(discover([store.put(folder)]))
-        assert [contents(row.path) for row in found] == [text] * 3
+        files = list(discover([store.put(folder)]))
+        assert [contents(row.path) for row in files] == [text] * 3
 
 
 def contents(uri: str) -> bytes:
@@ -216,42 +216,42 @@ def contents(uri: str) -> bytes:
         return source.read(0, source.size)
 
 
-def test_a_source_that_is_closed_says_so(store: ObjectStore, large: tuple[str, bytes]) -> None:
+def test_reading_a_closed_source_is_an_error(store: ObjectStore, large: tuple[str, bytes]) -> None:
     source = open_source(large[0])
     source.close()
     source.close()
-    with pytest.raises(InputError, match="reading at byte 0x5 failed: it is closed"):
+    with pytest.raises(InputError, match="reading at byte 0x5 failed: the file is closed"):
         source.read(5, 1)
 
 
-# What goes wrong ------------------------------------------------------------------------------------------------------
+# Errors ------------------------------------------------------------------------------------------------------
 
 
 def failing(uri: str) -> list[InputError]:
-    """Return what is said as a file is opened and as a folder is looked through; each must fail."""
+    """Return the errors of opening a URI and of discovering files under it; both must fail."""
     with pytest.raises(InputError) as opened:
         open_source(uri)
-    (found,) = discover([uri])
-    assert isinstance(found, Unreadable)
-    return [opened.value, InputError(found.path, found.why)]
+    (row,) = discover([uri])
+    assert isinstance(row, Unreadable)
+    return [opened.value, InputError(row.path, row.why)]
 
 
 def test_a_missing_key(store: ObjectStore) -> None:
-    opened, found = failing("s3://logs/nothing/here.log")
+    opened, discovered = failing("s3://logs/nothing/here.log")
     assert isinstance(opened, InputMissingError)
-    assert {str(opened), str(found)} == {"cannot read s3://logs/nothing/here.log: there is no such file"}
+    assert {str(opened), str(discovered)} == {"cannot read s3://logs/nothing/here.log: there is no such file"}
 
 
 def test_a_missing_bucket(store: ObjectStore) -> None:
-    opened, found = failing("s3://nobody/nothing/here.log")
+    opened, discovered = failing("s3://nobody/nothing/here.log")
     assert isinstance(opened, InputMissingError)
-    assert found.why == "there is no such bucket"
+    assert discovered.why == "there is no such bucket"
     assert run("lso", "s3://nobody/x").err == "cannot read s3://nobody/x: there is no such bucket\n"
 
 
-def test_a_folder_is_no_file(store: ObjectStore, tmp_path: Path) -> None:
-    """A store has no folders: nothing of that name is there to be opened."""
-    uri = twin("classic-transaction", store, tmp_path)[1]
+def test_a_folder_is_not_a_file(store: ObjectStore, tmp_path: Path) -> None:
+    """A store has no folders, so there is no object of that name to open."""
+    uri = local_and_remote("classic-transaction", store, tmp_path)[1]
     with pytest.raises(InputMissingError):
         RemoteSource(uri)
     with pytest.raises(InputKindError):
@@ -259,23 +259,23 @@ def test_a_folder_is_no_file(store: ObjectStore, tmp_path: Path) -> None:
 
 
 def test_wrong_credentials(store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    uri = twin("classic-transaction", store, tmp_path)[1]
+    uri = local_and_remote("classic-transaction", store, tmp_path)[1]
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-    opened, found = failing(f"{uri}/truth.json")
+    opened, discovered = failing(f"{uri}/truth.json")
     assert isinstance(opened, InputForbiddenError)
-    assert opened.why == found.why == file_systems.REFUSED
+    assert opened.why == discovered.why == file_systems.REFUSED_CREDENTIALS
     ended = run("audit", uri)
     assert ended.code == 3
-    assert ended.err.startswith(f"cannot read {uri}: {file_systems.REFUSED}\n")
+    assert ended.err.startswith(f"cannot read {uri}: {file_systems.REFUSED_CREDENTIALS}\n")
     assert leaks(store, ended.err) == []
 
 
 def test_an_unknown_user(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever name the server has for it, the sentence repeats no more of its answer than that."""
+    """The message repeats only the error name of the response."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
-    (found,) = discover(["s3://logs/x"])
-    assert isinstance(found, Unreadable)
-    assert found.why == "the store answers XAdminUserNotFound (HTTP status 404)"
+    (row,) = discover(["s3://logs/x"])
+    assert isinstance(row, Unreadable)
+    assert row.why == "the store answers XAdminUserNotFound (HTTP status 404)"
 
 
 @pytest.mark.parametrize(
@@ -283,44 +283,44 @@ def test_an_unknown_user(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) ->
 )
 @pytest.mark.parametrize("command", ["dump", "lso", "audit"])
 def test_credentials_and_settings_in_a_uri_are_refused_and_not_repeated(uri: str, command: str, tmp_path: Path) -> None:
-    """Other inputs would be read, and the command would stand in the manifest."""
+    """Otherwise other inputs would be read, and the command would be in the manifest."""
     output = ("--output", tmp_path / "evidence") if command == "audit" else ()
     ended = run(command, *output, SAMPLES / "classic-transaction", uri)
     assert (ended.code, ended.out) == (2, b"")
     (line,) = ended.err.splitlines()
-    assert line.startswith("kforensics: a URI of s3:// holds more than a place; credentials, endpoint and region come")
+    assert line.startswith("kforensics: s3:// URIs may contain only a location; credentials, endpoint and region come")
     assert not {"secret", "user", "host"} & set(line.replace(":", " ").replace("@", " ").split())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_endpoint_that_is_no_uri(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoint_that_is_not_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "localhost")
-    opened, found = failing("s3://logs/x")
-    assert opened.why == found.why == "AWS_ENDPOINT_URL holds no URL"
+    opened, discovered = failing("s3://logs/x")
+    assert opened.why == discovered.why == "AWS_ENDPOINT_URL is not a URL"
 
 
-def test_a_store_that_is_not_there_is_asked_once(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder has hundreds of files; one that could not be reached is enough to know."""
+def test_an_unreachable_store_is_contacted_once(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder has hundreds of files; one failed request is enough."""
     port = free_port()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
     asked = []
     system = file_systems.remote_system("s3://logs/x").system
     for _ in range(50):
         asked += [error.why for error in failing("s3://logs/x")]
-    assert set(asked) == {"the store cannot be reached: nobody answers there"}
+    assert set(asked) == {"the store cannot be reached: connection failed"}
     assert file_systems.remote_system("s3://logs/x").system is system
 
 
-def test_a_store_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch, store: ObjectStore) -> None:
-    monkeypatch.setattr(file_systems, "SILENT_SECONDS", 1)
+def test_a_store_that_does_not_respond_times_out(monkeypatch: pytest.MonkeyPatch, store: ObjectStore) -> None:
+    monkeypatch.setattr(file_systems, "REQUEST_SECONDS", 1)
     monkeypatch.setattr(file_systems, "ATTEMPTS", 2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        opened, found = failing("s3://logs/x")
-    assert opened.why == found.why == "the store cannot be reached: it does not answer in time"
+        opened, discovered = failing("s3://logs/x")
+    assert opened.why == discovered.why == "the store cannot be reached: timed out"
 
 
-def test_a_store_may_go_while_it_is_read_and_come_back(own: ObjectStore, tmp_path: Path) -> None:
+def test_a_store_that_stops_during_a_read(own: ObjectStore, tmp_path: Path) -> None:
     path = tmp_path / "large.log"
     path.write_bytes(bytes(SIZE))
     uri = own.put(path)
@@ -330,12 +330,12 @@ def test_a_store_may_go_while_it_is_read_and_come_back(own: ObjectStore, tmp_pat
         with pytest.raises(InputError) as caught:
             source.read(SIZE // 2, 100)
     assert str(caught.value) == (
-        f"cannot read {uri}: reading at byte {SIZE // 2:#x} failed: the store cannot be reached: nobody answers there"
+        f"cannot read {uri}: reading at byte {SIZE // 2:#x} failed: the store cannot be reached: connection failed"
     )
 
 
-def test_a_dump_whose_store_goes_ends_with_a_sentence(own: ObjectStore, tmp_path: Path) -> None:
-    """What was read is printed, as of a disk that breaks."""
+def test_a_dump_whose_store_stops_ends_with_an_error(own: ObjectStore, tmp_path: Path) -> None:
+    """Records read before are printed, as with a failing disk."""
     path = tmp_path / f"{BASE}.log"
     whole = b"".join(batches(200))
     path.write_bytes(whole * (SIZE // len(whole)))
@@ -351,4 +351,4 @@ def test_a_dump_whose_store_goes_ends_with_a_sentence(own: ObjectStore, tmp_path
     assert 1 < lines < SIZE // len(whole) * 200
     (line,) = said
     assert line.startswith(f"cannot read s3://logs/{BASE}.log: reading at byte 0x")
-    assert line.endswith("failed: the store cannot be reached: nobody answers there")
+    assert line.endswith("failed: the store cannot be reached: connection failed")

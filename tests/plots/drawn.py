@@ -1,4 +1,4 @@
-"""What a chart draws: the rows behind its marks."""
+"""The data of the marks of a chart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["all_rows", "layers"]
 
 
 def layers(chart: alt.TopLevelMixin) -> list[list[dict[str, Any]]]:
-    """Return the rows of each layer, the lowest first."""
+    """Return the rows of each layer, from bottom to top."""
     spec = chart.to_dict()
     shared = spec.get("data", {})
     names = [layer.get("data", shared)["name"] for layer in spec["layer"]]
@@ -18,5 +18,5 @@ def layers(chart: alt.TopLevelMixin) -> list[list[dict[str, Any]]]:
 
 
 def all_rows(chart: alt.TopLevelMixin) -> int:
-    """Return how many marks a chart has."""
+    """Return the number of marks of a chart."""
     return sum(map(len, layers(chart)))

@@ -1,4 +1,4 @@
-"""The matrix of transactions and partitions, against what live coordinators said."""
+"""The matrix of transactions and partitions, compared with live coordinators."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kforensics
-from kforensics.plots import MOST_MARKS, atomicity
+from kforensics.plots import MAX_MARKS, atomicity
 from tests.command import SAMPLES
 from tests.plots.drawn import all_rows, layers
 
@@ -22,31 +22,31 @@ def tables(request: pytest.FixtureRequest) -> Mapping[str, pa.Table]:
     return kforensics.audit(SAMPLES / request.param).tables
 
 
-def test_last_transactions_ended_as_their_coordinator_said(
+def test_last_transactions_have_the_outcome_of_the_coordinator(
     tables: Mapping[str, pa.Table], request: pytest.FixtureRequest
 ) -> None:
     scenario = request.node.callspec.params["tables"]
-    said = json.loads((SAMPLES / scenario / "truth.json").read_text())["transactions"]
+    described = json.loads((SAMPLES / scenario / "truth.json").read_text())["transactions"]
     table = tables["distributed_transactions"]
     seen = 0
-    for name, one in said.items():
+    for name, description in described.items():
         mine = table.filter(pc.equal(table["transactional_id"], name)).sort_by("offset")
-        if one["state"] not in STATES or not mine.num_rows:
+        if description["state"] not in STATES or not mine.num_rows:
             continue
         last = mine.slice(mine.num_rows - 1)
         (squares,) = layers(atomicity(last, tables["transactions"]))
-        assert {square["ended"] for square in squares} == STATES[one["state"]]
+        assert {square["outcome"] for square in squares} == STATES[description["state"]]
         assert {square["partition"] for square in squares} == set(last["partitions"][0].as_py().split(","))
         seen += 1
     assert seen > 5
 
 
-def test_every_square_agrees_with_what_was_decided(tables: Mapping[str, pa.Table]) -> None:
+def test_every_square_agrees_with_the_decision(tables: Mapping[str, pa.Table]) -> None:
     chart = atomicity(tables["distributed_transactions"], tables["transactions"])
     (squares,) = layers(chart)
-    assert all(square["ended"] == square["decided"] for square in squares)
-    assert squares[0]["ended"] == "open"
-    assert {square["atomic"] for square in squares if square["ended"] != "open"} == {"yes"}
+    assert all(square["outcome"] == square["decided"] for square in squares)
+    assert squares[0]["outcome"] == "open"
+    assert {square["atomic"] for square in squares if square["outcome"] != "open"} == {"yes"}
     assert len({square["transaction"] for square in squares}) == 30
 
 
@@ -79,32 +79,32 @@ END: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("row", "ends", "found"),
+    ("row", "ends", "outcomes"),
     [
         ({}, [END, {**END, "topic": "b", "marker_timestamp": 12}], ["committed", "committed"]),
         ({}, [END, {**END, "topic": "b", "outcome": "aborted"}], ["committed", "aborted"]),
         ({"missing_markers": 1}, [END], ["committed", "no marker"]),
         ({"empty_markers": 1}, [END], ["committed", "marker without data"]),
-        ({}, [END], ["committed", "no data on hand"]),
-        ({}, [END, {**END, "topic": "b", "marker_timestamp": 13}], ["committed", "no data on hand"]),
-        ({}, [END, {**END, "topic": "b", "marker_epoch": 1}], ["committed", "no data on hand"]),
+        ({}, [END], ["committed", "no data available"]),
+        ({}, [END, {**END, "topic": "b", "marker_timestamp": 13}], ["committed", "no data available"]),
+        ({}, [END, {**END, "topic": "b", "marker_epoch": 1}], ["committed", "no data available"]),
         ({"missing_markers": 1}, [END, {**END, "topic": "b", "outcome": "open"}], ["committed", "open"]),
         ({"partitions": None}, [END], []),
     ],
 )
-def test_a_square_says_what_its_partition_says(
-    row: dict[str, Any], ends: list[dict[str, Any]], found: list[str]
+def test_a_square_has_the_outcome_of_its_partition(
+    row: dict[str, Any], ends: list[dict[str, Any]], outcomes: list[str]
 ) -> None:
     chart = atomicity(pa.Table.from_pylist([ROW | row]), pa.Table.from_pylist(ends))
-    assert [square["ended"] for square in layers(chart)[0]] == found
+    assert [square["outcome"] for square in layers(chart)[0]] == outcomes
 
 
-def test_what_is_not_atomic_comes_first_and_the_rest_is_bounded() -> None:
+def test_transactions_that_are_not_atomic_come_first() -> None:
     many = ",".join(f"p-{at}" for at in range(100))
     rows = [ROW | {"offset": at, "partitions": many, "atomic": "no" if at == 500 else "yes"} for at in range(1000)]
     chart = atomicity(pa.Table.from_pylist(rows), pa.Table.from_pylist([END]))
     squares = layers(chart)[0]
     assert squares[0]["atomic"] == "no"
     assert len({square["transaction"] for square in squares}) == 30
-    assert all_rows(chart) <= MOST_MARKS
+    assert all_rows(chart) <= MAX_MARKS
     assert len(chart.to_dict()["title"]["subtitle"]) == 2

@@ -1,4 +1,4 @@
-"""Sizes of batches and what compression makes of them, against what consumers saw."""
+"""Batch sizes and compression, compared with what consumers received."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_every_byte_of_data_is_in_a_bar(log: kforensics.Opened) -> None:
         assert bar["bytes"] / bar["batches"] >= 61
 
 
-def test_bars_stand_in_order_of_size() -> None:
+def test_bars_are_sorted_by_size() -> None:
     sizes = [64, 127, 128, 5000]
     table = pa.table({"size": sizes, "compression_type": ["none", "none", None, "zstd"], "is_control": [False] * 4})
     chart = batch_sizes(table)
@@ -47,12 +47,12 @@ def test_bars_stand_in_order_of_size() -> None:
 
 
 @pytest.mark.parametrize("topic", ["append-time", "nulls", "grown", "codec-zstd"])
-def test_keys_and_values_are_those_consumers_saw(topic: str) -> None:
+def test_keys_and_values_have_the_size_that_consumers_received(topic: str) -> None:
     folders = sorted(RECORDS.glob(f"broker-1/{topic}-*"))
     log = kforensics.open(folders)
     (bars,) = layers(compression(log.batches, log.records))
     truth = json.loads((RECORDS / "truth.json").read_text())["topics"][topic]
-    seen = [record for said in truth.values() for record in said["read_uncommitted"]]
+    seen = [record for partition in truth.values() for record in partition["read_uncommitted"]]
     assert sum(bar["records"] for bar in bars) == len(seen)
     sizes = (len(record[name] or "") // 2 for record in seen for name in ("key", "value"))
     assert sum(bar["keys and values"] for bar in bars) == sum(sizes)
@@ -60,7 +60,7 @@ def test_keys_and_values_are_those_consumers_saw(topic: str) -> None:
     assert sum(bar["stored"] for bar in bars) == stored
 
 
-def test_nothing_is_an_empty_chart(log: kforensics.Opened) -> None:
+def test_no_batches_are_an_empty_chart(log: kforensics.Opened) -> None:
     none = log.batches.to_arrow().slice(0, 0)
     assert layers(batch_sizes(none)) == [[]]
     assert layers(compression(none, log.records)) == [[]]

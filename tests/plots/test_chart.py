@@ -1,4 +1,4 @@
-"""What all charts share."""
+"""The shared parts of charts."""
 
 import doctest
 
@@ -6,37 +6,44 @@ import pyarrow as pa
 import pytest
 
 from kforensics.plots import chart
-from kforensics.plots.chart import LONGEST, TAIL, array, harmless, table_of, tail
-from kforensics.plots.one_partition import Wanted
+from kforensics.plots.chart import (
+    MAX_TAIL_CHARACTERS,
+    MAX_TEXT_CHARACTERS,
+    column_numbers,
+    safe_tail,
+    safe_text,
+    to_table,
+)
+from kforensics.plots.partition_filter import PartitionFilter
 from tests.api.views.page import HOSTILE
 
 
 @pytest.mark.parametrize("text", [*HOSTILE.values(), "x" * 1000, "<" * 1000])
-def test_texts_are_short_and_harmless_and_stay_so(text: str) -> None:
-    for made, longest in ((harmless(text), LONGEST), (tail(text), TAIL)):
+def test_texts_are_short_and_safe(text: str) -> None:
+    for made, longest in ((safe_text(text), MAX_TEXT_CHARACTERS), (safe_tail(text), MAX_TAIL_CHARACTERS)):
         assert made.isprintable()
         assert not set("<>&") & set(made)
         assert len(made) <= longest + 1
-        assert harmless(made) == made
+        assert safe_text(made) == made
 
 
-def test_the_end_of_a_text_tells_it_from_others() -> None:
-    assert tail("x" * 80 + "-7") == "…" + "x" * 58 + "-7"
-    assert (tail("orders-7"), harmless("orders-7")) == ("orders-7", "orders-7")
+def test_the_end_of_a_text_is_kept() -> None:
+    assert safe_tail("x" * 80 + "-7") == "…" + "x" * 58 + "-7"
+    assert (safe_tail("orders-7"), safe_text("orders-7")) == ("orders-7", "orders-7")
 
 
-def test_nulls_become_a_number() -> None:
+def test_nulls_are_replaced_by_a_number() -> None:
     table = pa.table({"a": pa.chunked_array([[1, None], [3]], pa.int32())})
-    assert array(table, "a").tolist() == [1, -1, 3]
-    assert table_of(table) is table
+    assert column_numbers(table, "a").tolist() == [1, -1, 3]
+    assert to_table(table) is table
 
 
-def test_a_partition_is_picked_by_all_that_is_named() -> None:
+def test_a_partition_filter_applies_every_field() -> None:
     table = pa.table({"log_dir": ["/a", "/b", "/a"], "topic": ["t", "t", "u"], "partition": [0, 0, 1]})
-    assert Wanted("t", 0, "/b").of(table).num_rows == 1
-    assert Wanted(topic="u").of(table)["partition"].to_pylist() == [1]
-    assert Wanted("t").title("Sizes", Wanted("u").of(table)) == "Sizes: u-1"
+    assert PartitionFilter("t", 0, "/b").select(table).num_rows == 1
+    assert PartitionFilter(topic="u").select(table)["partition"].to_pylist() == [1]
+    assert PartitionFilter("t").title("Sizes", PartitionFilter("u").select(table)) == "Sizes: u-1"
 
 
-def test_examples() -> None:
+def test_doctests() -> None:
     assert doctest.testmod(chart).failed == 0

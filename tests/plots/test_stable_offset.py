@@ -1,4 +1,4 @@
-"""The last stable offset, as live brokers said it."""
+"""The last stable offset, compared with live brokers."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import pytest
 
 import kforensics
 from kforensics.errors import UsageError
-from kforensics.plots import MOST_MARKS, lso, lso_over_time
+from kforensics.plots import MAX_MARKS, lso, lso_over_time
 from tests.command import SAMPLES
 from tests.plots.drawn import all_rows, layers
 
@@ -26,34 +26,36 @@ def log() -> kforensics.Opened:
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_the_line_ends_where_the_broker_said(log: kforensics.Opened, topic: str) -> None:
-    said = TRUTH[topic]["0"]
+def test_the_line_ends_at_the_lso_of_the_broker(log: kforensics.Opened, topic: str) -> None:
+    truth = TRUTH[topic]["0"]
     ((diagonal,), steps) = layers(lso(log.lso_history, topic=topic))
-    assert (diagonal["x"], diagonal["x2"], diagonal["y2"]) == (0, said["latest"], said["latest"])
-    assert (steps[-1]["x2"], steps[-1]["y2"]) == (said["latest"], said["latest_read_committed"])
-    open_since = {one["current_transaction_start_offset"]: one["producer_id"] for one in said["producers"]}
-    holder = open_since.get(said["latest_read_committed"])
-    assert steps[-1]["held by"] == (
-        f"producer {holder}" if said["latest_read_committed"] < said["latest"] else "nobody"
+    assert (diagonal["x"], diagonal["x2"], diagonal["y2"]) == (0, truth["latest"], truth["latest"])
+    assert (steps[-1]["x2"], steps[-1]["y2"]) == (truth["latest"], truth["latest_read_committed"])
+    open_since = {
+        producer["current_transaction_start_offset"]: producer["producer_id"] for producer in truth["producers"]
+    }
+    blocker = open_since.get(truth["latest_read_committed"])
+    assert steps[-1]["blocked by"] == (
+        f"producer {blocker}" if truth["latest_read_committed"] < truth["latest"] else "nothing"
     )
-    assert steps[-1]["producer id"] == holder
+    assert steps[-1]["producer id"] == blocker
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_the_last_moment_is_what_the_broker_said(log: kforensics.Opened, topic: str) -> None:
-    said = TRUTH[topic]["0"]
+def test_the_last_point_is_the_lso_of_the_broker(log: kforensics.Opened, topic: str) -> None:
+    truth = TRUTH[topic]["0"]
     ends, stable, points = layers(lso_over_time(log.lso_history, log.batches, topic=topic))
     assert ends == stable == points
     assert (ends[-1]["log end offset"], ends[-1]["last stable offset"]) == (
-        said["latest"],
-        said["latest_read_committed"],
+        truth["latest"],
+        truth["latest_read_committed"],
     )
-    newest = max(record["timestamp"] for record in said["read_uncommitted"])
+    newest = max(record["timestamp"] for record in truth["read_uncommitted"])
     assert ends[-1]["time"] >= newest
     assert [row["time"] for row in ends] == sorted(row["time"] for row in ends)
 
 
-def test_several_partitions_are_no_chart(log: kforensics.Opened) -> None:
+def test_several_partitions_are_refused(log: kforensics.Opened) -> None:
     with pytest.raises(UsageError, match="name topic, partition or log_dir"):
         lso(log.lso_history)
     assert layers(lso(log.lso_history, topic="multi", partition=1))[1]
@@ -70,22 +72,22 @@ def _history(steps: Sequence[tuple[int, int, int, int | None]]) -> pa.Table:
     return pa.table(place | columns)
 
 
-def test_very_many_steps_are_few_marks_and_the_widest_stays() -> None:
+def test_many_steps_are_few_marks_with_the_widest() -> None:
     steps: list[tuple[int, int, int, int | None]] = [(0, 0, 0, None)]
     for at in range(0, 200_000, 2):
         steps += ((at + 1, at + 1, at, at % 1000), (at + 2, at + 2, at + 2, None))
     stuck = (200_001, 230_000, 200_000, 7)
     chart = lso(_history([*steps, stuck]))
-    assert all_rows(chart) <= MOST_MARKS
+    assert all_rows(chart) <= MAX_MARKS
     rows = layers(chart)[1]
     assert sum(row["steps"] for row in rows) == len(steps) + 1
-    assert {row["held by"] for row in rows} >= {"many in turn", "producer 7"}
+    assert {row["blocked by"] for row in rows} >= {"several producers", "producer 7"}
     assert (rows[-1]["x"], rows[-1]["x2"], rows[-1]["y2"]) == stuck[:3]
     assert all(one["x2"] < other["x"] for one, other in pairwise(rows))
 
 
-def test_a_million_batches_are_few_marks_and_the_largest_lag_stays() -> None:
-    """One batch somewhere is far behind, and for a millisecond only."""
+def test_a_million_batches_are_few_marks_with_the_largest_lag() -> None:
+    """The LSO lags far after one batch, for a millisecond."""
     count, odd = 1_000_000, 123_456
     history = [(0, odd, odd, None), (odd + 1, odd + 1, 5, 9), (odd + 2, count, count, None)]
     batches = pa.table(
@@ -98,15 +100,15 @@ def test_a_million_batches_are_few_marks_and_the_largest_lag_stays() -> None:
         }
     )
     chart = lso_over_time(_history(history), batches)
-    assert all_rows(chart) <= MOST_MARKS
+    assert all_rows(chart) <= MAX_MARKS
     rows = layers(chart)[0]
-    (lag,) = [row for row in rows if row["held by"] == "producer 9"]
+    (lag,) = [row for row in rows if row["blocked by"] == "producer 9"]
     assert (lag["log end offset"], lag["last stable offset"]) == (odd + 1, 5)
     assert rows[-1]["log end offset"] == count
 
 
-def test_only_those_that_hold_most_have_a_name() -> None:
+def test_only_the_producers_that_block_most_have_names() -> None:
     history = [(at * 100, at * 100 + (at if at < 12 else 99), at * 100, at) for at in range(20)]
     rows = layers(lso(_history(history)))[1]
-    assert {row["held by"] for row in rows} == {f"producer {at}" for at in range(12, 20)} | {"another producer"}
+    assert {row["blocked by"] for row in rows} == {f"producer {at}" for at in range(12, 20)} | {"another producer"}
     assert [row["producer id"] for row in rows] == list(range(20))

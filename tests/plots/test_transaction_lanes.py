@@ -1,4 +1,4 @@
-"""Transactions in lanes, against what consumers of live brokers saw."""
+"""Transactions in lanes, compared with consumers of live brokers."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 
 import kforensics
 from kforensics.errors import UsageError
-from kforensics.plots import MOST_MARKS, transactions
+from kforensics.plots import MAX_MARKS, transactions
 from tests.command import SAMPLES
 from tests.plots.drawn import all_rows, layers
 
@@ -25,21 +25,21 @@ def table() -> pa.Table:
 
 
 @pytest.mark.parametrize("topic", ["interleaved", "aborted", "committed", "open", "hanging"])
-def test_bars_hold_what_committed_readers_did_not_get(table: pa.Table, topic: str) -> None:
-    said = TRUTH[topic]["0"]
+def test_bars_have_the_records_hidden_from_read_committed_consumers(table: pa.Table, topic: str) -> None:
+    truth = TRUTH[topic]["0"]
     bars, ticks = layers(transactions(table, topic=topic))
-    seen = {record["offset"] for record in said["read_committed"]}
-    unseen = [one["offset"] for one in said["read_uncommitted"] if one["offset"] not in seen]
-    below = [offset for offset in unseen if offset < said["latest_read_committed"]]
-    aborted = [bar for bar in bars if bar["outcome"] == "aborted" and bar["end"] < said["latest_read_committed"]]
+    seen = {record["offset"] for record in truth["read_committed"]}
+    unseen = [record["offset"] for record in truth["read_uncommitted"] if record["offset"] not in seen]
+    below = [offset for offset in unseen if offset < truth["latest_read_committed"]]
+    aborted = [bar for bar in bars if bar["outcome"] == "aborted" and bar["end"] < truth["latest_read_committed"]]
     assert sum(bar["records"] for bar in aborted) == len(below)
     assert all(any(bar["start"] <= offset < bar["end"] for bar in aborted) for offset in below)
-    data = {record["offset"] for record in said["read_uncommitted"]}
+    data = {record["offset"] for record in truth["read_uncommitted"]}
     assert not data & {tick["end"] for tick in ticks}
     assert [bar for bar in bars if bar["outcome"] != "open"] == ticks
-    begun = {one["current_transaction_start_offset"] for one in said["producers"]} - {-1}
-    assert {bar["start"] for bar in bars if bar["outcome"] == "open"} == begun
-    assert all(bar["start"] < bar["end"] <= said["latest"] for bar in bars if bar["outcome"] == "open")
+    starts = {producer["current_transaction_start_offset"] for producer in truth["producers"]} - {-1}
+    assert {bar["start"] for bar in bars if bar["outcome"] == "open"} == starts
+    assert all(bar["start"] < bar["end"] <= truth["latest"] for bar in bars if bar["outcome"] == "open")
 
 
 def test_over_time_the_order_is_the_same(table: pa.Table) -> None:
@@ -51,14 +51,14 @@ def test_over_time_the_order_is_the_same(table: pa.Table) -> None:
     assert len(ticks) == len(bars)
 
 
-def test_by_what_else_is_an_error(table: pa.Table) -> None:
-    with pytest.raises(UsageError, match=re.escape("by='size' is none of offset, time")):
+def test_by_anything_else_is_refused(table: pa.Table) -> None:
+    with pytest.raises(UsageError, match=re.escape("by='size' is not one of offset, time")):
         transactions(table, by="size")
 
 
 def _table(count: int, producers: int, outcomes: list[str] | None = None) -> pa.Table:
     at = np.arange(count, dtype="i8") * 10
-    words = outcomes or ["committed"] * count
+    names = outcomes or ["committed"] * count
     return pa.table(
         {
             "log_dir": ["/d"] * count,
@@ -68,21 +68,21 @@ def _table(count: int, producers: int, outcomes: list[str] | None = None) -> pa.
             "first_offset": at,
             "last_offset": at + 8,
             "marker_offset": pa.array(
-                [None if word == "open" else int(offset) + 9 for offset, word in zip(at, words, strict=True)],
+                [None if name == "open" else int(offset) + 9 for offset, name in zip(at, names, strict=True)],
                 pa.int64(),
             ),
-            "outcome": words,
+            "outcome": names,
             "records": np.full(count, 9),
         }
     )
 
 
-def test_a_million_transactions_are_few_marks_and_open_ones_stay() -> None:
+def test_a_million_transactions_are_few_marks_with_all_open_ones() -> None:
     count, producers = 1_000_000, 1000
-    words = ["aborted" if at % 7 == 0 else "committed" for at in range(count)]
-    words[123_456] = words[-1] = "open"
-    chart = transactions(_table(count, producers, words))
-    assert all_rows(chart) <= 2 * MOST_MARKS
+    names = ["aborted" if at % 7 == 0 else "committed" for at in range(count)]
+    names[123_456] = names[-1] = "open"
+    chart = transactions(_table(count, producers, names))
+    assert all_rows(chart) <= 2 * MAX_MARKS
     bars = layers(chart)[0]
     assert sum(bar["transactions"] for bar in bars) == count
     assert sum(bar["records"] for bar in bars) == 9 * count
@@ -93,10 +93,10 @@ def test_a_million_transactions_are_few_marks_and_open_ones_stay() -> None:
     assert len({bar["producer"] for bar in bars}) == 30
     assert "971 others" in {bar["producer"] for bar in bars}
     assert {bar["producer"] for bar in bars if bar["outcome"] == "open"} == {"456", "999"}
-    assert "are drawn together" in chart.to_dict()["title"]["subtitle"][0]
+    assert "are merged with" in chart.to_dict()["title"]["subtitle"][0]
 
 
-def test_what_began_before_the_log_begins_with_it() -> None:
+def test_a_transaction_from_before_the_log_starts_with_it() -> None:
     table = _table(2, 1).append_column("first_timestamp", pa.array([None, 50], pa.int64()))
     table = table.append_column("last_timestamp", pa.array([20, 60])).append_column(
         "marker_timestamp", pa.array([30, 70])

@@ -1,4 +1,4 @@
-"""Rows for any table: ordinary ones, nulls, empty and extreme values, and what a hostile payload may hold."""
+"""Rows for any table: ordinary, null, empty and extreme values, and hostile payloads."""
 
 from typing import Any
 
@@ -32,14 +32,14 @@ LARGEST = {**EXTREME, **{name: -least - 1 for name, least in LEAST.items()}}
 
 
 def rows_of(table: Table) -> list[tuple[Any, ...]]:
-    """Return rows of every sort; the path is never null, as every table has it."""
+    """Return ordinary, empty, extreme and null rows; the path is never null."""
     rows = [tuple(values[column.type] for column in table.columns) for values in (ORDINARY, EMPTY, EXTREME, LARGEST)]
     nulls = tuple("t-0/0.log" if column.name == "path" else None for column in table.columns)
     return [*rows, nulls]
 
 
 def as_text(value: Any) -> Any:
-    """Return a value with its bytes as text, the way formats without bytes hold it."""
+    """Return a value with bytes as text, as in formats without bytes."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, list):

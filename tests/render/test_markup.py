@@ -1,4 +1,4 @@
-"""Nothing but our own elements comes out, whatever goes in."""
+"""Markup has only the elements of this package, whatever the text."""
 
 import pytest
 from hypothesis import given
@@ -8,8 +8,8 @@ from kforensics.render.markup import Markup, element, joined
 from tests.api.views.page import HOSTILE, assert_harmless
 
 
-def test_markup_nests_and_text_does_not() -> None:
-    made = element("p", element("b", "1 < 2"), " & <i>", title='"', style="color: red")
+def test_markup_is_kept_and_text_is_escaped() -> None:
+    made = element("p", element("b", "1 < 2"), " & <i>", style="color: red", title='"')
     assert made == '<p style="color: red" title="&quot;"><b>1 &lt; 2</b> &amp; &lt;i&gt;</p>'
     assert joined(made, "<") == made + "&lt;"
     assert isinstance(joined("a"), Markup)
@@ -17,13 +17,13 @@ def test_markup_nests_and_text_does_not() -> None:
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_text_stays_text(text: str) -> None:
-    found = assert_harmless(element("p", text, title=text))
-    assert found.elements == ["p"]
+    seen = assert_harmless(element("p", text, title=text))
+    assert seen.elements == ["p"]
 
 
 @given(st.text(), st.text())
 def test_any_text_stays_text(text: str, title: str) -> None:
-    found = assert_harmless(element("p", text, title=title))
-    assert found.elements == ["p"]
+    seen = assert_harmless(element("p", text, title=title))
+    assert seen.elements == ["p"]
     if text.isprintable():
-        assert "".join(found.texts) == text
+        assert "".join(seen.texts) == text

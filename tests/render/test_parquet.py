@@ -1,4 +1,4 @@
-"""What a reader of our Parquet files finds: the table's own types, in row groups, with statistics to look by."""
+"""Parquet files have the types of the table, row groups and statistics."""
 
 import io
 
@@ -17,7 +17,7 @@ RECORDS = TABLES["records"]
 
 
 def written(count: int) -> tuple[bytes, pa.Table]:
-    """Return a file of so many parts, in turns rows and columns, and the table they make."""
+    """Return a file of several parts, rows and record batches in turn, and the expected table."""
     out = io.BytesIO()
     writer = open_writer(Format.PARQUET, out)
     assert isinstance(writer, ColumnWriter)
@@ -32,8 +32,8 @@ def written(count: int) -> tuple[bytes, pa.Table]:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 20])
-def test_rows_and_columns_come_back_in_order(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row groups end anywhere; text is text for a reader, however it was written."""
+def test_rows_and_batches_are_read_back_in_order(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row groups may end anywhere; dictionary-encoded text is read as text."""
     monkeypatch.setattr(arrow, "GROUP_ROWS", 7)
     data, expected = written(count)
     table = pq.read_table(io.BytesIO(data))
@@ -42,7 +42,7 @@ def test_rows_and_columns_come_back_in_order(count: int, monkeypatch: pytest.Mon
     assert (pq.ParquetFile(io.BytesIO(data)).num_row_groups > 1) == (count == 20)
 
 
-def test_offsets_can_be_looked_for_by_statistics() -> None:
+def test_offsets_have_statistics() -> None:
     metadata = pq.read_metadata(io.BytesIO(written(2)[0]))
     columns = {metadata.row_group(0).column(index).path_in_schema: index for index in range(metadata.num_columns)}
     statistics = metadata.row_group(0).column(columns["offset"]).statistics

@@ -4,10 +4,10 @@ import pytest
 
 from kforensics.parsers.files.source import BytesSource
 from kforensics.render import streams
-from kforensics.render.streams import Meter, MeteredSource, TextSink, metered
+from kforensics.render.streams import MeteredSource, ProgressMeter, TextSink, progress_meter
 
 
-class _Counter(Meter):
+class _Counter(ProgressMeter):
     def __init__(self) -> None:
         self.counted = 0
 
@@ -15,7 +15,7 @@ class _Counter(Meter):
         self.counted += size
 
 
-def test_text_comes_in_order_and_in_blocks() -> None:
+def test_text_is_written_in_order_and_in_blocks() -> None:
     out = io.BytesIO()
     sink = TextSink(out)
     sink.write("a")
@@ -27,7 +27,7 @@ def test_text_comes_in_order_and_in_blocks() -> None:
     assert out.getvalue()[-3:] == "é?".encode()
 
 
-def test_bytes_read_twice_are_counted_once() -> None:
+def test_bytes_that_are_read_again_count_once() -> None:
     meter = _Counter()
     source = MeteredSource(BytesSource(bytes(100)), meter)
     for position, length in ((0, 10), (5, 10), (0, 5), (90, 50)):
@@ -35,15 +35,15 @@ def test_bytes_read_twice_are_counted_once() -> None:
     assert meter.counted == 100
 
 
-@pytest.mark.parametrize(("wanted", "shown"), [(False, False), (None, False), (True, True)], ids=str)
-def test_progress_is_shown_where_it_is_wanted(wanted: bool | None, shown: bool) -> None:
-    """Nobody looks at the standard error of a test."""
-    with metered(100, wanted=wanted) as meter:
-        assert (meter is not None) is shown
+@pytest.mark.parametrize(("show", "is_shown"), [(False, False), (None, False), (True, True)], ids=str)
+def test_progress_is_shown_on_request(show: bool | None, is_shown: bool) -> None:
+    """The standard error of a test is not a terminal."""
+    with progress_meter(100, show=show) as meter:
+        assert (meter is not None) is is_shown
 
 
 def test_short_work_shows_no_progress(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    with metered(100, wanted=True) as meter:
+    with progress_meter(100, show=True) as meter:
         assert meter
         meter.advance(50)
     assert capsys.readouterr().err == ""
@@ -52,10 +52,10 @@ def test_short_work_shows_no_progress(monkeypatch: pytest.MonkeyPatch, capsys: p
 def test_long_work_shows_progress_on_standard_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(streams, "PATIENCE", -1.0)
-    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes the stream for a terminal
+    monkeypatch.setattr(streams, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # makes rich treat the stream as a terminal
     monkeypatch.setenv("COLUMNS", "80")
-    with metered(100, wanted=True) as meter:
+    with progress_meter(100, show=True) as meter:
         assert meter
         meter.advance(100)
         meter.advance(0)

@@ -5,22 +5,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforensics.parsers.format.printable import printable
+from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.terminal import TerminalGuard, json_printable
 
 characters = st.characters(codec=None, exclude_categories=())
 
 
 @given(st.text(characters))
-def test_json_with_escapes_says_the_same(text: str) -> None:
+def test_escaped_json_is_equal(text: str) -> None:
     escaped = json_printable(json.dumps(text, ensure_ascii=False))
     assert json.loads(escaped) == text
     assert escaped.encode()
-    assert not any("\x7f" <= sign <= "\x9f" for sign in escaped)
+    assert not any("\x7f" <= character <= "\x9f" for character in escaped)
 
 
 @given(st.text(characters))
-def test_printable_text_is_one_line_of_visible_signs(text: str) -> None:
+def test_printable_text_is_one_line(text: str) -> None:
     assert printable(text).isprintable()
     if text.isprintable():
         assert printable(text) == text
@@ -39,7 +39,7 @@ def test_printable_text_is_one_line_of_visible_signs(text: str) -> None:
     ],
     ids=["tab", "csv", "overwrite", "escape", "c1", "direction", "letters"],
 )
-def test_a_terminal_cannot_be_acted_on(data: bytes, shown: bytes) -> None:
+def test_control_characters_are_escaped(data: bytes, shown: bytes) -> None:
     out = io.BytesIO()
     guard = TerminalGuard(out)
     guard.write(data)

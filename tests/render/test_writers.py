@@ -15,13 +15,13 @@ from tests.render.rows import as_text, rows_of
 
 ROWS_FORMATS = [each for each in Format if each is not Format.TEXT]
 every_table = pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
-every_format = pytest.mark.parametrize("wanted", ROWS_FORMATS, ids=str)
+every_format = pytest.mark.parametrize("output_format", ROWS_FORMATS, ids=str)
 
 
-def written(wanted: Format, *tables: tuple[Table, list[tuple[Any, ...]]]) -> bytes:
-    """Return what a writer makes of tables."""
+def written(output_format: Format, *tables: tuple[Table, list[tuple[Any, ...]]]) -> bytes:
+    """Return tables in a format."""
     out = io.BytesIO()
-    writer = open_writer(wanted, out)
+    writer = open_writer(output_format, out)
     for table, rows in tables:
         writer.write(table, rows)
     writer.close()
@@ -29,12 +29,12 @@ def written(wanted: Format, *tables: tuple[Table, list[tuple[Any, ...]]]) -> byt
 
 
 def objects(table: Table) -> list[dict[str, Any]]:
-    """Return the rows of a table as JSON has them."""
+    """Return the rows of a table as JSON objects."""
     return [dict(zip(table.names, map(as_text, row), strict=True)) for row in rows_of(table)]
 
 
 @every_table
-def test_csv_read_again_has_the_header_and_every_value(table: Table) -> None:
+def test_csv_round_trip(table: Table) -> None:
     text = written(Format.CSV, (table, rows_of(table))).decode()
     header, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     assert tuple(header) == table.names
@@ -56,27 +56,27 @@ def csv_text(value: Any) -> str:
             return str(value)
 
 
-def test_csv_tells_null_from_empty() -> None:
+def test_csv_distinguishes_null_from_empty() -> None:
     table = TABLES["properties"]
     row = (None, None, None, None, "path", "name", "")
     assert written(Format.CSV, (table, [row])).splitlines()[1] == b',,,,path,name,""'
 
 
 @every_table
-def test_json_read_again_is_what_was_written(table: Table) -> None:
+def test_json_round_trip(table: Table) -> None:
     read = json.loads(written(Format.JSON, (table, rows_of(table))))
     assert read == {"schema": "kforensics/1", "tables": {table.name: objects(table)}}
 
 
 @every_table
-def test_ndjson_read_again_is_what_was_written(table: Table) -> None:
+def test_ndjson_round_trip(table: Table) -> None:
     lines = written(Format.NDJSON, (table, rows_of(table))).decode().split("\n")
     assert lines.pop() == ""
     assert [json.loads(line) for line in lines] == [{"table": table.name, **row} for row in objects(table)]
 
 
 @every_table
-def test_parquet_and_arrow_read_again_are_what_was_written(table: Table) -> None:
+def test_parquet_and_arrow_round_trip(table: Table) -> None:
     from_parquet = pq.read_table(io.BytesIO(written(Format.PARQUET, (table, rows_of(table)))))
     from_arrow = pa.ipc.open_stream(written(Format.ARROW, (table, rows_of(table)))).read_all()
     assert from_parquet.schema.remove_metadata() == from_arrow.schema == arrow_schema(table.name)
@@ -85,7 +85,7 @@ def test_parquet_and_arrow_read_again_are_what_was_written(table: Table) -> None
 
 
 @every_table
-def test_table_shows_every_column_and_nothing_a_terminal_acts_on(table: Table) -> None:
+def test_table_format_shows_every_column_and_is_printable(table: Table) -> None:
     page = written(Format.TABLE, (table, rows_of(table))).decode()
     assert all(character.isprintable() for line in page.split("\n") for character in line)
     assert page.startswith(f"{table.name} ")
@@ -95,9 +95,9 @@ def test_table_shows_every_column_and_nothing_a_terminal_acts_on(table: Table) -
 
 @every_format
 @every_table
-def test_a_table_without_rows_is_whole_too(wanted: Format, table: Table) -> None:
-    content = written(wanted, (table, []))
-    match wanted:
+def test_a_table_without_rows_is_valid(output_format: Format, table: Table) -> None:
+    content = written(output_format, (table, []))
+    match output_format:
         case Format.TABLE:
             assert content == f"{table.name}: no rows\n".encode()
         case Format.JSON:
@@ -112,17 +112,17 @@ def test_a_table_without_rows_is_whole_too(wanted: Format, table: Table) -> None
             assert pa.ipc.open_stream(content).read_all().schema == arrow_schema(table.name)
 
 
-@pytest.mark.parametrize("wanted", ONE_TABLE, ids=str)
-def test_a_second_table_does_not_fit_and_the_sentence_says_what_to_do(wanted: Format) -> None:
+@pytest.mark.parametrize("output_format", ONE_TABLE, ids=str)
+def test_a_second_table_is_refused_with_advice(output_format: Format) -> None:
     tables = [TABLES["batches"], TABLES["properties"]]
     with pytest.raises(UsageError, match=r"rows of batches and properties do not fit .* --format json or ndjson"):
-        written(wanted, *((table, rows_of(table)) for table in tables))
+        written(output_format, *((table, rows_of(table)) for table in tables))
 
 
-@pytest.mark.parametrize("wanted", ONE_TABLE, ids=str)
-def test_an_empty_second_table_is_nothing_to_complain_about(wanted: Format) -> None:
+@pytest.mark.parametrize("output_format", ONE_TABLE, ids=str)
+def test_an_empty_second_table_is_ignored(output_format: Format) -> None:
     first = (TABLES["batches"], rows_of(TABLES["batches"]))
-    assert written(wanted, first, (TABLES["damage"], [])) == written(wanted, first)
+    assert written(output_format, first, (TABLES["damage"], [])) == written(output_format, first)
 
 
 def test_several_tables_in_one_document() -> None:
@@ -132,25 +132,25 @@ def test_several_tables_in_one_document() -> None:
     assert all(read[table.name] == objects(table) for table in TABLES.values())
 
 
-def test_json_stays_json_around_what_no_utf8_can_hold() -> None:
-    """File names that are no UTF-8 come from the system with lone surrogates."""
+def test_json_is_valid_with_names_that_are_not_utf8() -> None:
+    """Python represents file names that are not UTF-8 with lone surrogates."""
     name = b"t-0/\xff.log".decode(errors="surrogateescape")
     row = (None, None, None, None, name, "", "")
-    for wanted in (Format.JSON, Format.NDJSON):
-        content = written(wanted, (TABLES["properties"], [row]))
+    for output_format in (Format.JSON, Format.NDJSON):
+        content = written(output_format, (TABLES["properties"], [row]))
         assert json.loads(f"[{content.decode()}]")
         assert b"\\udcff" in content
 
 
-@pytest.mark.parametrize("wanted", [Format.CSV, Format.TABLE, Format.PARQUET, Format.ARROW], ids=str)
-def test_names_that_are_no_utf8_do_not_end_the_run(wanted: Format) -> None:
+@pytest.mark.parametrize("output_format", [Format.CSV, Format.TABLE, Format.PARQUET, Format.ARROW], ids=str)
+def test_names_that_are_not_utf8_can_be_written(output_format: Format) -> None:
     name = b"t-0/\xff.log".decode(errors="surrogateescape")
     row = (None, None, None, None, name, "a", "b")
-    assert b"dcff" in written(wanted, (TABLES["properties"], [row]))
+    assert b"dcff" in written(output_format, (TABLES["properties"], [row]))
 
 
 def test_rows_are_streamed() -> None:
-    """A writer takes rows as they come, so that a dump of any size fits into memory."""
+    """A writer consumes rows as it writes, so that a dump of any size fits into memory."""
     taken = 0
     table = TABLES["batches"]
     row = rows_of(table)[0]
@@ -168,15 +168,15 @@ def test_rows_are_streamed() -> None:
             self.first = self.first or taken
             return super().write(data)
 
-    for wanted in ROWS_FORMATS:
-        if wanted is Format.PARQUET:
-            continue  # a row group is one chunk; pyarrow writes behind it
+    for output_format in ROWS_FORMATS:
+        if output_format is Format.PARQUET:
+            continue  # pyarrow writes a row group when it is complete
         taken, out = 0, Watcher()
-        open_writer(wanted, out).write(table, rows())
+        open_writer(output_format, out).write(table, rows())
         assert taken == 20_000
         assert out.first < 10_000
 
 
-def test_text_is_no_format_of_rows() -> None:
+def test_text_is_not_a_format_for_rows() -> None:
     with pytest.raises(UsageError, match="choose one of table, json, ndjson, csv, parquet, arrow"):
         open_writer(Format.TEXT, io.BytesIO())

@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the store of an audit that found something in every section of a report but damage."""
+    """Return the store of an audit with rows in every section of a report except damage."""
     folder = tmp_path_factory.mktemp("report")
     return audited(folder, "transactions-v2", "replication", "duplicates", records=True, checksums=True)
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Return a headless Chromium; where none can be had the tests leave themselves out, and say what to do."""
+    """Return a headless Chromium; without one the tests are skipped with advice."""
     from playwright.sync_api import sync_playwright  # not all tests of this folder need it
 
-    words = ["/bin/sh", str(ROOT / "scripts" / "chromium.sh"), sys.executable]
-    found = subprocess.run(words, capture_output=True, text=True, check=False)
-    if found.returncode:
-        pytest.skip(found.stderr.strip().splitlines()[-1])
+    command = ["/bin/sh", str(ROOT / "scripts" / "chromium.sh"), sys.executable]
+    script = subprocess.run(command, capture_output=True, text=True, check=False)
+    if script.returncode:
+        pytest.skip(script.stderr.strip().splitlines()[-1])
     with sync_playwright() as started:
         # Containers have no namespaces for the sandbox, and nothing but our own pages is opened.
-        launched = started.chromium.launch(executable_path=found.stdout.strip(), args=["--no-sandbox"])
+        launched = started.chromium.launch(executable_path=script.stdout.strip(), args=["--no-sandbox"])
         yield launched
         launched.close()

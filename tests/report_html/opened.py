@@ -1,4 +1,4 @@
-"""A report as Chromium shows it, with everything noted that it should not do."""
+"""A report in Chromium, with a log of its messages and requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Opened", "opened"]
 
 WIDE, NARROW = (1280, 900), (380, 800)
-# Fires where a policy forbids something, which the console does not always say.
+# Logs policy violations, because the console does not always report them.
 WATCH = "addEventListener('securitypolicyviolation', (event) => console.error('policy', event.violatedDirective))"
 
 
@@ -26,29 +26,29 @@ class Opened:
 
     Attributes:
         page: the page.
-        said: what went to the console, and errors.
-        asked: addresses that were asked for, its own left out.
+        messages: console messages, dialogs and errors.
+        requests: requested addresses, except that of the report.
     """
 
     page: Page
-    said: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     def table(self, name: str) -> Locator:
-        """Return the place of a table."""
+        """Return the container of a table."""
         return self.page.locator(f"[data-table={name}]")
 
     def column(self, table: str, heading: str) -> list[str]:
-        """Return what a table shows in a column, row by row."""
+        """Return the texts of a column, row by row."""
         place = self.table(table)
         headings = place.locator("thead th").all_inner_texts()
         at = [text.strip() for text in headings].index(heading) + 1
         return place.locator(f"tbody tr > :nth-child({at})").all_inner_texts()
 
     def draw(self) -> None:
-        """Have all charts drawn, as for paper."""
+        """Draw all charts, as before printing."""
         self.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        # Not by a function: the page would have to compile it, which its policy forbids.
+        # Not by a function, which the page would have to compile against its policy.
         expect(self.page.locator("[data-chart][data-drawn]")).to_have_count(self.page.locator("[data-chart]").count())
 
 
@@ -56,26 +56,26 @@ class Opened:
 def opened(
     browser: Browser, report: Path, size: tuple[int, int] = WIDE, scheme: str = "light", **options: object
 ) -> Iterator[Opened]:
-    """Open a report, and close it again.
+    """Open a report in a browser.
 
     Args:
-        browser: in which.
-        report: the file.
-        size: of the window.
+        browser: the browser.
+        report: the HTML file.
+        size: width and height of the window.
         scheme: ``light`` or ``dark``.
-        options: of the context besides.
+        options: further options of the browser context.
     """
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, **options)  # type: ignore[arg-type]  # literals
     page = context.new_page()
-    found = Opened(page)
+    report_page = Opened(page)
     page.add_init_script(WATCH)
-    page.on("console", lambda message: found.said.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: found.said.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: found.said.append(f"dialog: {dialog.message}"))
+    page.on("console", lambda message: report_page.messages.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: report_page.messages.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: report_page.messages.append(f"dialog: {dialog.message}"))
     page.on("dialog", lambda dialog: dialog.dismiss())
-    page.on("request", lambda request: found.asked.append(request.url))
+    page.on("request", lambda request: report_page.requests.append(request.url))
     address = report.absolute().as_uri()
     page.goto(address)
-    found.asked.remove(address)
-    yield found
+    report_page.requests.remove(address)
+    yield report_page
     context.close()

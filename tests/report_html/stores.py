@@ -1,4 +1,4 @@
-"""Stores for reports: real audits of samples, and forged ones of any size and with any text in them."""
+"""Stores for reports: audits of samples, and generated ones of any size and with any text."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kforensics.parsers.tables.arrow import arrow_schema_of
 from tests.command import SAMPLES
 
 AS_OF_MS = 1_795_266_000_000
-# Values that a report knows the words of; everything else may be anything.
-WORDS = {
+# Columns whose values the report interprets; other columns may have any value.
+KNOWN_VALUES = {
     "severity": ("critical", "error", "warning", "info"),
     "verdict": ("critical", "clean", "unread"),
     "outcome": ("open", "aborted", "committed"),
@@ -40,18 +40,18 @@ def audited(folder: Path, *samples: str, **options: Any) -> Path:
 
 
 def plain(column: str, row: int) -> str:
-    """Return a text that is like those of a store."""
+    """Return an ordinary text."""
     return f"{column} {row}"
 
 
 def forged(folder: Path, rows: Mapping[str, int], texts: Texts = plain, *, parts: int = 1) -> Path:
-    """Return a store with so many rows in each table, all tables having some.
+    """Return a generated store with rows in every table.
 
     Args:
-        folder: where to make it.
-        rows: by table; others have three.
-        texts: gives the text of a column and row.
-        parts: into how many files each table is cut.
+        folder: parent folder of the store.
+        rows: number of rows by table; other tables have three.
+        texts: returns the text of a column and row.
+        parts: number of files of each table.
     """
     store = folder / "forged"
     counts = {name: rows.get(name, 3) for name in STORED}
@@ -65,8 +65,8 @@ def forged(folder: Path, rows: Mapping[str, int], texts: Texts = plain, *, parts
     return store
 
 
-def write_manifest(store: Path, **said: Any) -> None:
-    """Write a manifest that says some things otherwise than most do."""
+def write_manifest(store: Path, **overrides: Any) -> None:
+    """Write a manifest with some values overridden."""
     manifest = {
         "schema": "kforensics-store/1",
         "version": "0.1.0",
@@ -78,11 +78,11 @@ def write_manifest(store: Path, **said: Any) -> None:
         "seconds": {"examine": 1.5},
         "rows": {},
     }
-    (store / "manifest.json").write_text(json.dumps({**manifest, **said}), encoding="utf-8")
+    (store / "manifest.json").write_text(json.dumps({**manifest, **overrides}), encoding="utf-8")
 
 
 def _table(name: str, count: int, texts: Texts) -> pa.Table:
-    """Return rows; beyond some hundred they are the first ones again, with other places and offsets."""
+    """Return generated rows; those after the first 300 repeat them with other partitions and offsets."""
     schema = arrow_schema_of(STORED[name])
     few = min(count, 300)
     base = pa.table({field.name: _column(field, few, texts) for field in schema}, schema=schema)
@@ -96,9 +96,9 @@ def _table(name: str, count: int, texts: Texts) -> pa.Table:
 
 def _column(field: pa.Field, count: int, texts: Texts) -> pa.Array:
     numbers = range(count)
-    if field.name in WORDS:
-        words = WORDS[field.name]
-        return pa.array([words[row % len(words)] for row in numbers], field.type)
+    if field.name in KNOWN_VALUES:
+        values = KNOWN_VALUES[field.name]
+        return pa.array([values[row % len(values)] for row in numbers], field.type)
     if pa.types.is_string(field.type):
         return pa.array([texts(field.name, row) for row in numbers], field.type)
     if pa.types.is_binary(field.type):

@@ -1,4 +1,4 @@
-"""The report in a headless Chromium: quiet, without a network, usable by mouse and keyboard, readable at any width."""
+"""The report in a headless Chromium: quiet, offline, usable by mouse and keyboard, and readable at any width."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Contrast of WCAG 2.1, level AA, for text of any size.
 CONTRAST = 4.5
-# Gives the contrast of every element that has text of its own, with the first words of it.
+# Returns the contrast of every element with text of its own, and the start of the text.
 CONTRASTS = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const rgb = (color) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
@@ -33,7 +33,7 @@ CONTRASTS = """() => {
       const color = getComputedStyle(node).backgroundColor;
       if (rgb(color)[3] > 0) return color;
     }
-    throw new Error("nothing is behind the page");
+    throw new Error("the page has no background");
   };
   const own = (node) => [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
   const seen = new Map();
@@ -70,7 +70,7 @@ def test_it_opens_quietly_and_fits(
         page.screenshot(path=picture)
         assert picture.stat().st_size > 20_000
         assert page.evaluate("getComputedStyle(document.body).colorScheme || 'light dark'")
-        assert (shown.said, shown.asked) == ([], [])
+        assert (shown.messages, shown.requests) == ([], [])
 
 
 def test_a_table_sorts_by_a_click_and_by_the_keyboard(browser: Browser, report: Path) -> None:
@@ -91,10 +91,10 @@ def test_a_table_sorts_by_a_click_and_by_the_keyboard(browser: Browser, report: 
         other = shown.table("partitions").locator("thead th", has_text="verdict")
         other.locator("button").click()
         assert (other.get_attribute("aria-sort"), heading.get_attribute("aria-sort")) == ("ascending", None)
-        assert shown.said == []
+        assert shown.messages == []
 
 
-def test_names_sort_by_their_numbers_and_the_unknown_stays_last(browser: Browser, tmp_path: Path) -> None:
+def test_names_sort_by_number_and_nulls_stay_last(browser: Browser, tmp_path: Path) -> None:
     store = forged(tmp_path, {"transactions": 25})
     with opened(browser, kforensics.report(store, tmp_path / "report.html")) as shown:
         for _ in range(2):
@@ -104,7 +104,7 @@ def test_names_sort_by_their_numbers_and_the_unknown_stays_last(browser: Browser
         assert names[-1] == "topic 0-1"
 
 
-def test_a_table_filters_by_words(browser: Browser, report: Path) -> None:
+def test_a_table_filters_by_terms(browser: Browser, report: Path) -> None:
     with opened(browser, report) as shown:
         place = shown.table("partitions")
         status = place.locator("[role=status]")
@@ -114,7 +114,7 @@ def test_a_table_filters_by_words(browser: Browser, report: Path) -> None:
         names, verdicts = (shown.column("partitions", heading) for heading in ("topic-partition", "verdict"))
         assert names == ["open-0"]
         assert verdicts == ["critical"]
-        assert status.inner_text() == "1 of 1 rows that match shown"
+        assert status.inner_text() == "1 of 1 matching rows shown"
         place.get_by_label("Filter").fill("nothing has this")
         place.locator("tbody tr").wait_for(state="detached")
         place.get_by_label("Filter").fill("")
@@ -122,7 +122,7 @@ def test_a_table_filters_by_words(browser: Browser, report: Path) -> None:
         assert f"of {total} rows" in status.inner_text()
 
 
-def test_more_rows_are_shown_when_asked_for(browser: Browser, tmp_path: Path) -> None:
+def test_more_rows_are_shown_on_request(browser: Browser, tmp_path: Path) -> None:
     store = forged(tmp_path, {"transactions": 1500})
     with opened(browser, kforensics.report(store, tmp_path / "report.html")) as shown:
         place = shown.table("transactions")
@@ -132,7 +132,7 @@ def test_more_rows_are_shown_when_asked_for(browser: Browser, tmp_path: Path) ->
         assert place.locator("tbody tr").count() == 225
 
 
-def test_everything_can_be_reached_and_left_with_the_keyboard(browser: Browser, report: Path) -> None:
+def test_everything_is_reachable_by_keyboard(browser: Browser, report: Path) -> None:
     with opened(browser, report) as shown:
         page = shown.page
         page.keyboard.press("Tab")
@@ -167,14 +167,14 @@ def test_a_command_is_copied(browser: Browser, report: Path) -> None:
         assert command.startswith("kafka-transactions.sh --bootstrap-server <host:port> ")
 
 
-def test_paper_gets_the_charts_and_no_controls(browser: Browser, report: Path) -> None:
+def test_printing_shows_charts_and_no_controls(browser: Browser, report: Path) -> None:
     with opened(browser, report) as shown:
         shown.page.emulate_media(media="print")
         shown.draw()
         controls = "nav, .tools, button.copy, [data-table] > button"
         assert shown.page.locator(controls).locator("visible=true").count() == 0
         assert shown.page.locator("[data-chart] svg").first.is_visible()
-        assert shown.page.get_by_text("The last stable offset is 3, 6 below the log end offset 9").first.is_visible()
+        assert shown.page.get_by_text("LSO stuck at 3 (log end 9, 6 offsets hidden)").first.is_visible()
 
 
 def test_without_scripts_the_findings_can_be_read(browser: Browser, report: Path) -> None:
@@ -197,7 +197,7 @@ def _one_each(column: str, row: int) -> str:
 
 
 @pytest.mark.parametrize("texts", [_all_at_once, _one_each])
-def test_what_strangers_write_does_nothing(browser: Browser, texts: Callable[[str, int], str], tmp_path: Path) -> None:
+def test_untrusted_text_has_no_effect(browser: Browser, texts: Callable[[str, int], str], tmp_path: Path) -> None:
     """In every column of every table: as text in the page, in tables that are sorted and filtered, and in charts."""
     many = ("findings", "transactions", "distributed_transactions", "damage")
     store = forged(tmp_path, dict.fromkeys(many, 40), texts)
@@ -224,11 +224,11 @@ def test_what_strangers_write_does_nothing(browser: Browser, texts: Callable[[st
         )
         assert page.locator("script").count() == 3
         assert page.evaluate("[...document.querySelectorAll('a')].every((a) => a.getAttribute('href').startsWith('#'))")
-        assert (shown.said, shown.asked) == ([], [])
+        assert (shown.messages, shown.requests) == ([], [])
 
 
-def test_the_policy_stops_what_should_get_in_all_the_same(browser: Browser, report: Path, tmp_path: Path) -> None:
-    """A script that stood in the page would not run, nor would an image load: seen with a page that was broken into."""
+def test_the_policy_blocks_injected_markup(browser: Browser, report: Path, tmp_path: Path) -> None:
+    """In a page with injected markup, the script does not run and the image does not load."""
     evil = (
         "<script>document.title = 'broken'</script><img src='https://example.org/x.png' onerror='document.title = 1'>"
     )
@@ -237,5 +237,5 @@ def test_the_policy_stops_what_should_get_in_all_the_same(browser: Browser, repo
     with opened(browser, broken) as shown:
         shown.page.wait_for_timeout(200)
         assert shown.page.title().startswith("kforensics: ")
-        assert [said for said in shown.said if "script-src" in said]
-        assert [said for said in shown.said if "img-src" in said or "default-src" in said]
+        assert [message for message in shown.messages if "script-src" in message]
+        assert [message for message in shown.messages if "img-src" in message or "default-src" in message]

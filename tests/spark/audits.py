@@ -18,7 +18,7 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.layouts import OFFSET_INDEX_ENTRY
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import walk
-from kforensics.render.stored_tables import StoredTables
+from kforensics.render.evidence_store import StoredTables
 from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned
 from tests.command import ROOT, SAMPLES
 

@@ -21,23 +21,23 @@ __all__ = ["Cluster", "standalone_cluster"]
 PATIENCE = 60.0
 HOST = "127.0.0.1"
 # What lives for seconds is not worth being compiled well.
-BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_COMPILE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 DAEMON = {
     "SPARK_DAEMON_MEMORY": "256m",
     # The REST server would take a fixed port.
-    "SPARK_DAEMON_JAVA_OPTS": f"{BRIEF} -Dspark.master.rest.enabled=false",
-    "SPARK_LAUNCHER_OPTS": BRIEF,
+    "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_COMPILE} -Dspark.master.rest.enabled=false",
+    "SPARK_LAUNCHER_OPTS": QUICK_COMPILE,
     "SPARK_LOCAL_IP": HOST,
     "SPARK_NO_DAEMONIZE": "1",
 }
 # For a driver: it and its executors are found whatever the machine is called.
 DRIVER = {
     "spark.driver.bindAddress": HOST,
-    "spark.driver.extraJavaOptions": BRIEF,
+    "spark.driver.extraJavaOptions": QUICK_COMPILE,
     "spark.driver.host": HOST,
     "spark.driver.memory": "512m",
     "spark.executor.cores": "1",
-    "spark.executor.extraJavaOptions": BRIEF,
+    "spark.executor.extraJavaOptions": QUICK_COMPILE,
     "spark.executor.memory": "512m",
     "spark.ui.enabled": "false",
 }

@@ -13,13 +13,13 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-from kforensics.spark.java_options import BRIEF
+from kforensics.spark.quiet_logging import QUICK_COMPILE
 
 # What both ends of a local session need, whatever the machine is called.
 LOCAL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": BRIEF,
+    "spark.driver.extraJavaOptions": QUICK_COMPILE,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",

@@ -20,7 +20,7 @@ from kforensics.errors import InputError, UsageError
 from kforensics.render.staged_store import StagedStore
 from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned
 from tests.command import DAMAGED, SAMPLES, Ended, run, sentence
-from tests.forensics.events import NOW
+from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import forge
 from tests.spark.audits import AS_OF_MS, stored
 
@@ -160,14 +160,14 @@ def test_copies_taken_one_after_the_other_are_judged_as_in_process(tmp_path: Pat
     there = run("audit", "--engine", "spark", "--output", tmp_path / "there", tmp_path / "logs")
     assert there.lines == here.lines
     assert there.err.replace(str(tmp_path / "there"), str(tmp_path / "here")) == here.err
-    assert f"{tmp_path / 'logs' / 'broker-1'} is from 1:00:00 before" in here.err
+    assert f"{tmp_path / 'logs' / 'broker-1'} is from 1 h before" in here.err
     assert here.text.count("lso-stuck in broker-") == 1
     assert stored(tmp_path / "there") == stored(tmp_path / "here")
 
 
 @pytest.mark.spark
 def test_the_library_raises_what_the_command_says(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="name a folder for output"):
+    with pytest.raises(UsageError, match="name a folder as output"):
         kforensics.audit(LOGS, spark=spark)
     with pytest.raises(InputError, match=r"cannot read .*nowhere"):
         kforensics.audit(tmp_path / "nowhere", spark=spark, output=tmp_path / "store")
@@ -181,7 +181,7 @@ def test_an_output_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "mine").touch()
     says = sentence(run(*ON_SPARK, "--output", tmp_path / "store", LOGS))
-    assert f"{tmp_path / 'store'} is there already" in says
+    assert f"{tmp_path / 'store'} exists already" in says
     assert [path.name for path in tmp_path.rglob("*")] == ["store", "mine"]
 
 
@@ -217,19 +217,19 @@ def test_a_store_that_workers_cannot_write_is_a_sentence_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--engine", "flink"], "--engine 'flink' is none of process, spark"),
+        (["--engine", "flink"], "--engine 'flink' is not one of process, spark"),
         (["--master", "local[2]"], "--master is for --engine spark"),
         (["--conf", "spark.executor.memory=4g"], "--conf is for --engine spark"),
         (["--split-size", "64"], "--split-size is for --engine spark"),
         (["--engine", "process", "--master", "local[2]"], "--master is for --engine spark"),
         (["--engine", "spark", "--conf", "spark.executor.memory"], "write NAME=VALUE"),
         (["--engine", "spark", "--conf", "=4g"], "write NAME=VALUE"),
-        (["--engine", "spark", "--format", "json"], "leave --format out"),
-        (["--engine", "spark", "--processes", "2"], "--processes is for an audit in process"),
-        (["--engine", "spark", "--fail-on", "doom"], "--fail-on 'doom' is none of"),
-        (["--engine", "spark", "--as-of", "soon"], "--as-of 'soon' is no time"),
+        (["--engine", "spark", "--format", "json"], "leave out --format"),
+        (["--engine", "spark", "--processes", "2"], "--processes is for --engine process"),
+        (["--engine", "spark", "--fail-on", "doom"], "--fail-on 'doom' is not one of"),
+        (["--engine", "spark", "--as-of", "soon"], "--as-of 'soon' is not a time"),
         (["--output", "s3://bucket/store"], "--output s3://bucket/store is for --engine spark"),
-        (["--engine", "spark", "--output", f"{LOGS}/broker-1/store"], "would stand beside the evidence"),
+        (["--engine", "spark", "--output", f"{LOGS}/broker-1/store"], "would be among the evidence"),
     ],
     ids=" ".join,
 )
@@ -238,7 +238,7 @@ def test_words_that_make_no_sense_start_nothing(words: list[str], says: str) -> 
 
 
 def test_no_path_makes_no_sense() -> None:
-    assert "nothing to look at" in sentence(run(*ON_SPARK))
+    assert "there is no input; name log directories on storage" in sentence(run(*ON_SPARK))
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ AUDIT = ("audit", "--quiet", "--as-of", "2026-11-21T12:30", "--fail-on", "never"
 # Asks twice: what was compiled is kept.
 KERNELS = """
 import kforensics
-from kforensics.parsers.kernels.library import kernels
-found = [kernels(print), kernels(print, compiles=False)]
+from kforensics.parsers.kernels.library import load_kernels
+found = [load_kernels(print), load_kernels(print, compile_missing=False)]
 print(".zip" in kforensics.__file__, [one is not None for one in found])
 """
 COMPILING = "compiling the fast kernels for this processor, once; this takes some seconds"

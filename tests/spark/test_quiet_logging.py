@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.spark.java_options import OPTIONS, options_first
-from kforensics.spark.quiet_logging import Remarks
+from kforensics.spark.quiet_logging import OPTIONS, StartupOutput, options_first
 
 SAYS = "echo 'WARNING: Using incubator modules: jdk.incubator.vector' >&2; echo before >&2"
 STARTS, FAILS = f"{SAYS}; read line; echo after >&2", f"{SAYS}; exit 1"
@@ -46,7 +45,7 @@ def _waits_for(question: Callable[[], str], answer: str) -> None:
 
 def test_what_java_always_says_is_kept_away_and_all_else_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
     """While it starts and afterwards, as long as it lives."""
-    remarks = Remarks()
+    remarks = StartupOutput()
     with remarks.held():
         assert "log4j2.properties" in os.environ[OPTIONS]
         java = _started(STARTS)
@@ -60,7 +59,7 @@ def test_what_java_always_says_is_kept_away_and_all_else_passed_on(capfd: pytest
 
 
 def test_what_it_said_before_it_failed_is_kept_for_a_sentence(capfd: pytest.CaptureFixture[str]) -> None:
-    remarks = Remarks()
+    remarks = StartupOutput()
     with pytest.raises(OSError, match="it has ended"), remarks.held():
         _fail()
     assert remarks.text() == "before\n"
@@ -70,7 +69,7 @@ def test_what_it_said_before_it_failed_is_kept_for_a_sentence(capfd: pytest.Capt
 @pytest.mark.parametrize("own", ["log4j2.xml", "log4j2.properties"])
 def test_who_has_settings_of_his_own_hears_all(tmp_path: Path, own: str, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / own).touch()
-    with Remarks().held():
+    with StartupOutput().held():
         assert OPTIONS not in os.environ
         _started(FAILS).communicate()
     assert capfd.readouterr().err.splitlines()[1:] == ["before"]
@@ -78,7 +77,7 @@ def test_who_has_settings_of_his_own_hears_all(tmp_path: Path, own: str, capfd: 
 
 def test_options_of_the_user_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(OPTIONS, "-Xss4m")
-    with Remarks().held():
+    with StartupOutput().held():
         assert os.environ[OPTIONS].endswith(" -Xss4m")
     assert os.environ[OPTIONS] == "-Xss4m"
 

@@ -96,7 +96,7 @@ def test_names_that_are_no_utf_8_are_compared_as_they_are_shown(tmp_path: Path) 
     (shown,) = set(read("batches", tmp_path)["path"].to_pylist())
     condition = Condition("path", "equal", (shown,))
     wanted, works = planned("batches", tmp_path)
-    found = works[0].slices[0].found
+    found = works[0].slices[0].file
     assert "\\udcff" in shown
     assert may_hold([condition], "batches", found)
     assert read_of(wanted, works, [condition]).num_rows > 0

@@ -9,7 +9,7 @@ import pytest
 
 from kforensics.errors import UsageError
 from kforensics.forensics.partition.splits import SPLIT_SIZE
-from kforensics.parsers.log.selection import Range, Selection
+from kforensics.parsers.log.selection import HalfOpenRange, Selection
 from kforensics.parsers.tables.schemas import TABLES, Column
 from kforensics.spark.source.source_options import OPTIONS, Wanted, wanted_of
 from kforensics.spark.source.spark_schemas import chosen, ddl_of, ddl_type
@@ -59,7 +59,7 @@ def test_every_option_is_taken() -> None:
     wanted = wanted_of(given)
     assert wanted.table.names == ("key", "offset")
     assert (wanted.topics, wanted.partitions) == (frozenset({"orders", "bills"}), frozenset({1, 2}))
-    assert wanted.selection == Selection(Range(5, 7), Range(-1, 10), 9)
+    assert wanted.selection == Selection(HalfOpenRange(5, 7), HalfOpenRange(-1, 10), 9)
     assert (wanted.split_size, wanted.budget, wanted.push_filters) == (100, 1000, True)
     assert pickle.loads(pickle.dumps(wanted)) == wanted  # noqa: S301  # ours
 

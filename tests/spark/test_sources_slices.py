@@ -7,8 +7,8 @@ import pytest
 
 from kforensics.errors import InputError
 from kforensics.parsers.files.source import BytesSource
-from kforensics.spark.source.input_head import Head
 from kforensics.spark.source.input_slices import Work
+from kforensics.spark.source.source_reading import Head
 from tests.forensics.forge import cut, file_of, forge, patch, swap
 from tests.spark.source_tables import planned, read, read_of
 
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _names(works: list[Work]) -> list[int]:
-    return [int(Path(piece.found.path).stem) for work in works for piece in work.slices]
+    return [int(Path(piece.file.path).stem) for work in works for piece in work.slices]
 
 
 def _bytes(works: list[Work]) -> int:
@@ -47,7 +47,7 @@ def test_slices_of_a_segment_follow_one_another(folder: Path) -> None:
     _, works = planned("records", folder, split_size=1)
     assert len(works) == 40
     for segment in SEGMENTS:
-        pieces = [piece for work in works for piece in work.slices if piece.found.base_offset == segment]
+        pieces = [piece for work in works for piece in work.slices if piece.file.base_offset == segment]
         assert (pieces[0].start, pieces[-1].stop) == (0, None)
         assert [piece.start for piece in pieces[1:]] == [piece.stop for piece in pieces[:-1]]
 
@@ -167,6 +167,6 @@ def test_a_head_ends_where_it_is_told_to() -> None:
     target = bytearray(4)
     assert [head.read_into(position, memoryview(target)) for position in (0, 4, 6, 9)] == [4, 2, 0, 0]
     assert bytes(target) == b"4523"
-    assert head.hole_end(2) == 2
+    assert head.next_data(2) == 2
     head.close()
     assert source.read(9, 1) == b"9"

@@ -1,1 +1,1 @@
-"""How tables and batches show themselves in a notebook."""
+"""Notebook views of tables and batches."""

@@ -1,45 +1,54 @@
-"""A batch that shows its bytes field by field."""
+"""Shows a batch in a notebook: its bytes in hex, each in the colour of its field, and the fields with their values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
-from kforensics.api.views.hex_view import colour, hex_table, hex_text
-from kforensics.api.views.meanings import meaning
-from kforensics.api.views.table_view import CELL, TableSource, TableView
+from kforensics.api.views.field_meanings import field_meaning
+from kforensics.api.views.table_view import CELL_STYLE, TableSource, TableView, aligned_lines
+from kforensics.forensics.core.formatting import format_count
 from kforensics.parsers.files.source import open_source
-from kforensics.parsers.format.codecs import DEFAULT_BUDGET
+from kforensics.parsers.format.decompression import DEFAULT_BUDGET
 from kforensics.parsers.format.rows import Batch, Record
-from kforensics.parsers.log.field_bytes import FieldBytes, FieldGroup, TakenApart, taken_apart
-from kforensics.parsers.log.headers import batch_header, legacy_header
-from kforensics.parsers.log.log_rows import Place, record_row, records_of
+from kforensics.parsers.log.batch_headers import batch_header, legacy_header
+from kforensics.parsers.log.field_bytes import BatchBreakdown, FieldBytes, FieldGroup, batch_breakdown
+from kforensics.parsers.log.log_rows import Place, read_records, record_row
 from kforensics.parsers.tables.arrow import arrow_batches, arrow_table
 from kforensics.parsers.tables.schemas import TABLES
-from kforensics.render.cells import cell, widths
-from kforensics.render.formatting import amount
+from kforensics.render.cells import cell_text
 from kforensics.render.markup import Markup, element, joined
-from kforensics.render.values import shape
+from kforensics.render.payloads import row_converter
 
-__all__ = ["BatchView"]
-
-# Records that are taken apart, bytes shown of a batch, and of a field.
-RECORDS, BYTES, FIELD_BYTES = 10, 1024, 16
+# Number of records whose fields are shown, and bytes shown of a batch and of a field.
+MAX_RECORDS, MAX_BYTES, MAX_FIELD_BYTES = 10, 1024, 16
 HEADINGS = ("", "position", "field", "bytes", "value", "meaning")
-SWATCH = "padding: 0 0.5em"
-PLACE = ("broker_id", "log_dir", "topic", "partition")
+HEX_LINE_BYTES = 16
+# Pale enough for black text; neighbours differ in more than hue.
+FIELD_COLOURS = (
+    "#ffd6d6",
+    "#cfe8ff",
+    "#fff3b0",
+    "#d8f5d0",
+    "#e8d9ff",
+    "#ffe0bf",
+    "#c9f2ee",
+    "#f7cfe6",
+    "#e2e2e2",
+    "#dfe8b0",
+)
 
 
 class BatchView:
-    """A record batch of any format; its bytes are read when they are first asked for.
+    """A record batch of any format; its bytes are read on first access.
 
-    ``view["base_offset"]`` gives a column of its row in the table ``batches``.
+    ``view["base_offset"]`` returns a column of its row in the table ``batches``.
 
     Attributes:
-        row: that row.
-        budget: most bytes to decompress.
+        row: the row.
+        budget: maximum number of bytes to decompress.
     """
 
     def __init__(self, row: Mapping[str, Any], budget: int = DEFAULT_BUDGET) -> None:
@@ -66,98 +75,155 @@ class BatchView:
     @cached_property
     def groups(self) -> tuple[FieldGroup, ...]:
         """The fields of the header and of the first records, with names, positions, bytes and values."""
-        return self._apart.groups
+        return self._breakdown.groups
 
     @property
     def records(self) -> TableView:
-        """The records of this batch alone."""
-        statement, row = TABLES["records"], self.row
-        shaped = shape(statement, None, None)
-        place = Place(*(row[name] for name in PLACE))
+        """The records of this batch."""
+        table, row = TABLES["records"], self.row
+        convert = row_converter(table, None, None)
+        place = Place(*(row[name] for name in Place._fields))
 
         def rows() -> Iterator[Any]:
             with open_source(row["path"]) as source:
-                found = records_of(source, self._batch, self.budget)
-                kept = (one for one in found if isinstance(one, Record))
-                yield from (shaped(record_row(place, row["path"], self._batch, one)) for one in kept)
+                items = read_records(source, self._batch, self.budget)
+                records = (item for item in items if isinstance(item, Record))
+                yield from (convert(record_row(place, row["path"], self._batch, record)) for record in records)
 
         source = TableSource(
-            lambda count: arrow_table(statement, islice(rows(), count)),
-            lambda: arrow_batches(statement, rows()),
+            lambda count: arrow_table(table, islice(rows(), count)),
+            lambda: arrow_batches(table, rows()),
             row["size"],
         )
-        return TableView(statement, source)
+        return TableView(table, source)
 
     @cached_property
     def _batch(self) -> Batch:
-        read = legacy_header if self.row["magic"] in (0, 1) else batch_header
-        return read(self.data, self.row["position"])
+        read_header = legacy_header if self.row["magic"] in (0, 1) else batch_header
+        return read_header(self.data, self.row["position"])
 
     @cached_property
-    def _apart(self) -> TakenApart:
-        return taken_apart(self._batch, self.data, RECORDS, self.budget)
+    def _breakdown(self) -> BatchBreakdown:
+        return batch_breakdown(self._batch, self.data, MAX_RECORDS, self.budget)
 
     def __repr__(self) -> str:
-        lines = [self._title, *hex_text(self._stored, BYTES, len(self.data))]
-        if self._unpacked:
-            size = len(self._apart.unpacked)
-            lines += [f"decompressed: {amount(size, 'byte')}", *hex_text(self._unpacked, BYTES, size)]
+        lines = [self._title]
+        for heading, fields, size in self._byte_ranges:
+            lines += [*heading, *hex_text(fields, MAX_BYTES, size)]
         for group in self.groups:
-            lines += ["", group.title, *_aligned([list(_cells(self._batch, group, field)) for field in group.fields])]
+            lines += ["", group.title]
+            lines += aligned_lines([list(_cells(self._batch, group, field)) for field in group.fields])
         return "\n".join([*lines, *self._notes])
 
     def _repr_html_(self) -> Markup:
-        parts = [element("p", element("b", self._title)), hex_table(self._stored, BYTES, len(self.data))]
-        if self._unpacked:
-            size = len(self._apart.unpacked)
-            parts += [element("p", f"decompressed: {amount(size, 'byte')}"), hex_table(self._unpacked, BYTES, size)]
-        head = element("tr", *(element("th", name, style=CELL) for name in HEADINGS))
+        parts = [element("p", element("b", self._title))]
+        for heading, fields, size in self._byte_ranges:
+            parts += [*(element("p", line) for line in heading), hex_table(fields, MAX_BYTES, size)]
+        head = element("tr", *(element("th", name, style=CELL_STYLE) for name in HEADINGS))
         table = element("table", element("thead", head), element("tbody", *self._html_rows()))
         return element("div", *parts, table, *(element("p", note) for note in self._notes))
 
     def _html_rows(self) -> Iterator[Markup]:
-        coloured = {False: iter(range(len(self._stored))), True: iter(range(len(self._unpacked)))}
+        indexes = {
+            False: iter(range(len(self._fields(unpacked=False)))),
+            True: iter(range(len(self._fields(unpacked=True)))),
+        }
         for group in self.groups:
-            yield element("tr", element("td"), element("td", element("b", group.title), style=CELL))
+            yield element("tr", element("td"), element("td", element("b", group.title), style=CELL_STYLE))
             for field in group.fields:
-                swatch = element("td", style=f"{colour(next(coloured[group.unpacked]))}; {SWATCH}")
-                cells = (element("td", text, style=CELL, title=field.doc) for text in _cells(self._batch, group, field))
-                yield element("tr", swatch, joined(*cells))
+                colour = element("td", style=f"{field_style(next(indexes[group.unpacked]))}; padding: 0 0.5em")
+                texts = _cells(self._batch, group, field)
+                cells = (element("td", text, style=CELL_STYLE, title=field.doc or None) for text in texts)
+                yield element("tr", colour, joined(*cells))
 
     @property
-    def _stored(self) -> list[FieldBytes]:
-        return _fields(self.groups, unpacked=False)
+    def _byte_ranges(self) -> Iterator[tuple[list[str], list[FieldBytes], int]]:
+        """Heading, fields and size of the stored bytes and of the decompressed bytes."""
+        yield [], self._fields(unpacked=False), len(self.data)
+        if self._fields(unpacked=True):
+            size = len(self._breakdown.unpacked)
+            yield [f"decompressed: {format_count(size, 'byte')}"], self._fields(unpacked=True), size
 
-    @property
-    def _unpacked(self) -> list[FieldBytes]:
-        return _fields(self.groups, unpacked=True)
+    def _fields(self, *, unpacked: bool) -> list[FieldBytes]:
+        return [field for group in self.groups if group.unpacked is unpacked for field in group.fields]
 
     @property
     def _title(self) -> str:
         row = self.row
-        offsets = f"offsets {row['base_offset']} to {row['last_offset']}"
-        return f"batch at {row['position']:#x} of {cell('path', row['path'])}: {amount(row['size'], 'byte')}, {offsets}"
+        path, size = cell_text("path", row["path"]), format_count(row["size"], "byte")
+        return f"batch at {row['position']:#x} of {path}: {size}, offsets {row['base_offset']} to {row['last_offset']}"
 
     @property
-    def _notes(self) -> list[str]:
-        notes = [f"{self._apart.left_out} more records are not shown"] if self._apart.left_out else []
-        return [*notes, f"cannot be taken apart to the end: {self._apart.failure}"] if self._apart.failure else notes
-
-
-def _fields(groups: tuple[FieldGroup, ...], *, unpacked: bool) -> list[FieldBytes]:
-    return [field for group in groups if group.unpacked is unpacked for field in group.fields]
+    def _notes(self) -> Iterator[str]:
+        if self._breakdown.left_out:
+            yield f"{format_count(self._breakdown.left_out, 'more record')} not shown"
+        if self._breakdown.failure:
+            yield f"incomplete: {self._breakdown.failure}"
 
 
 def _cells(batch: Batch, group: FieldGroup, field: FieldBytes) -> Iterator[str]:
     """Yield position, name, bytes, value and meaning of a field."""
-    cut = field.data[:FIELD_BYTES].hex(" ")
+    data = field.data[:MAX_FIELD_BYTES].hex(" ")
     yield f"{field.position:#010x}"
     yield field.name
-    yield cut if len(field.data) <= FIELD_BYTES else f"{cut} … ({len(field.data)} bytes)"
+    yield data if len(field.data) <= MAX_FIELD_BYTES else f"{data} … ({len(field.data)} bytes)"
     yield str(field.value) if isinstance(field.value, int) else ""
-    yield meaning(batch, group, field)
+    yield field_meaning(batch, group, field)
 
 
-def _aligned(rows: list[list[str]]) -> Iterator[str]:
-    wide = widths(rows)
-    return ("  ".join(map(str.ljust, row, wide)).rstrip() for row in rows)
+def field_style(index: int) -> str:
+    """Return the CSS of the n-th field."""
+    return f"background: {FIELD_COLOURS[index % len(FIELD_COLOURS)]}; color: #111"
+
+
+def hex_table(fields: Sequence[FieldBytes], limit: int, size: int) -> Markup:
+    """Return the bytes of fields in hex and as characters, each with the name of its field.
+
+    Args:
+        fields: contiguous fields in byte order.
+        limit: number of bytes to show.
+        size: number of all bytes, including those after the fields.
+    """
+    lines = []
+    for position, runs in _hex_lines(fields, limit):
+        shown = sum(len(data) for _, data in runs)
+        hex_spans = (_span(fields, index, data.hex(" ")) for index, data in runs)
+        text_spans = (_span(fields, index, _characters(data)) for index, data in runs)
+        padding = "   " * (HEX_LINE_BYTES - shown)
+        lines.append(
+            joined(f"{position:08x}  ", Markup(" ".join(hex_spans)), f"{padding}  ", *text_spans, Markup("\n"))
+        )
+    return element("pre", *lines, *_more_bytes(fields, limit, size), style="line-height: 1.4")
+
+
+def hex_text(fields: Sequence[FieldBytes], limit: int, size: int) -> list[str]:
+    """Return the same as lines of text; see :func:`hex_table`."""
+    lines = []
+    for position, runs in _hex_lines(fields, limit):
+        data = b"".join(run for _, run in runs)
+        lines.append(f"{position:08x}  {data.hex(' '):<{3 * HEX_LINE_BYTES - 1}}  {_characters(data)}")
+    return [*lines, *_more_bytes(fields, limit, size)]
+
+
+def _hex_lines(fields: Sequence[FieldBytes], limit: int) -> Iterator[tuple[int, list[tuple[int, bytes]]]]:
+    """Yield lines of sixteen bytes: the position of the first byte, and runs of bytes with their field's index."""
+    all_bytes = ((index, value) for index, field in enumerate(fields) for value in field.data)
+    shown = list(islice(all_bytes, limit))
+    begin = fields[0].position if fields else 0
+    for start in range(0, len(shown), HEX_LINE_BYTES):
+        runs = groupby(shown[start : start + HEX_LINE_BYTES], key=lambda indexed: indexed[0])
+        yield begin + start, [(index, bytes(value for _, value in run)) for index, run in runs]
+
+
+def _span(fields: Sequence[FieldBytes], index: int, text: str) -> Markup:
+    return element("span", text, style=field_style(index), title=fields[index].name)
+
+
+def _characters(data: bytes) -> str:
+    """Return printable ASCII unchanged, and a dot for every other byte."""
+    return "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in data)
+
+
+def _more_bytes(fields: Sequence[FieldBytes], limit: int, size: int) -> list[str]:
+    left = size - min(sum(len(field.data) for field in fields), limit)
+    return [f"… and {format_count(left, 'more byte')}"] if left > 0 else []

@@ -1,4 +1,4 @@
-"""A table that is read when it is looked at: its first rows at once, all of it only if that is asked for."""
+"""Shows a table in a notebook: the first rows at once, all rows on request."""
 
 from __future__ import annotations
 
@@ -6,33 +6,32 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kforensics.forensics.core.formatting import format_count
 from kforensics.parsers.tables.schemas import Table
-from kforensics.render.cells import cell, detail, widths
-from kforensics.render.formatting import amount
-from kforensics.render.markup import Markup, element, joined
+from kforensics.render.cells import cell_text, cell_tooltip, column_widths
+from kforensics.render.markup import Markup, element
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["TableSource", "TableView"]
-
-ROWS = 10
-# Bytes under which counting the rows is no matter: the records of so much are read in a second or two.
-CHEAP = 32 << 20
-NEAR = 1000
-CELL = "text-align: left; white-space: pre; font-family: monospace; padding: 0 0.6em"
+SHOWN_ROWS = 10
+# Rows are counted for display only if no more than these bytes must be read, which takes a second or two.
+MAX_COUNTED_BYTES = 32 << 20
+# Rows before this index are read without the others.
+MAX_HEAD_INDEX = 1000
+CELL_STYLE = "text-align: left; white-space: pre; font-family: monospace; padding: 0 0.6em"
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
-    """Where the rows of a table come from.
+    """The source of the rows of a table.
 
     Attributes:
-        first: gives the first rows, and reads no more than they need.
-        stream: gives all, piece by piece.
-        size: bytes that have to be read for that.
+        first: returns the first rows, and reads no more than they need.
+        stream: yields all rows.
+        size: bytes to read for all rows.
     """
 
     first: Callable[[int], pa.Table]
@@ -40,50 +39,50 @@ class TableSource:
     size: int = 0
 
     @classmethod
-    def of_table(cls, made: Callable[[], pa.Table]) -> TableSource:
-        """Return the source of a table that comes as a whole.
+    def of_table(cls, read_table: Callable[[], pa.Table]) -> TableSource:
+        """Return the source of a table that is read as a whole.
 
         Args:
-            made: gives it, the same each time.
+            read_table: returns the table, the same one each time.
         """
-        return cls(lambda count: made().slice(0, count), lambda: iter(made().to_batches()))
+        return cls(lambda count: read_table().slice(0, count), lambda: iter(read_table().to_batches()))
 
 
 class TableView:
-    """A table that shows itself.
+    """A table that a notebook shows.
 
-    Iterating gives its rows as dictionaries, ``[n]`` gives one; neither keeps the others. Whatever takes the Arrow
-    PyCapsule interface (polars, DuckDB, pandas) takes it as it is.
+    Iterating yields rows as dictionaries, and ``[n]`` returns one; neither keeps the others in memory. Libraries that
+    support the Arrow PyCapsule interface (polars, DuckDB, pandas) accept the view itself.
 
     Attributes:
-        statement: name, columns and what they mean.
+        schema: name, columns and their descriptions.
     """
 
-    def __init__(self, statement: Table, source: TableSource) -> None:
-        self.statement = statement
+    def __init__(self, schema: Table, source: TableSource) -> None:
+        self.schema = schema
         self._source = source
         self._table: pa.Table | None = None
         self._count: int | None = None
 
     @property
     def columns(self) -> dict[str, str]:
-        """What each column means, by its name."""
-        return {column.name: column.doc for column in self.statement.columns}
+        """The description of each column by name."""
+        return {column.name: column.doc for column in self.schema.columns}
 
     def to_arrow(self) -> pa.Table:
-        """Return all of it as an Arrow table, which is kept.
+        """Return all rows as an Arrow table, which is kept.
 
         Raises:
             InputError: a file cannot be read.
         """
-        import pyarrow as pa  # who only opens a log must not pay for it
+        import pyarrow as pa  # opening a log does not need it
 
         if self._table is None:
             self._table = pa.Table.from_batches(self._source.stream(), self._source.first(0).schema)
         return self._table
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return all of it as a data frame; columns of whole numbers with nulls become floats, as in pandas.
+        """Return all rows as a data frame; as usual in pandas, integer columns with nulls become floats.
 
         Raises:
             InputError: a file cannot be read.
@@ -91,7 +90,7 @@ class TableView:
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
-    def head(self, count: int = ROWS) -> pa.Table:
+    def head(self, count: int = SHOWN_ROWS) -> pa.Table:
         """Return the first rows as an Arrow table, and read no more than they need.
 
         Raises:
@@ -104,8 +103,8 @@ class TableView:
 
     def __len__(self) -> int:
         if self._count is None:
-            known = self._table
-            self._count = sum(part.num_rows for part in self._source.stream()) if known is None else known.num_rows
+            table = self._table
+            self._count = sum(batch.num_rows for batch in self._source.stream()) if table is None else table.num_rows
         return self._count
 
     def __bool__(self) -> bool:
@@ -119,56 +118,69 @@ class TableView:
 
         Raises:
             IndexError: there is no such row.
-            TypeError: the index is no whole number.
+            TypeError: the index is not an integer.
         """
         if not isinstance(index, int):
-            raise TypeError("a row has a whole number; head(n) gives the first rows, to_arrow() all of them")
-        at = index if index >= 0 else len(self) + index
-        if at < 0:
-            raise IndexError(f"the table {self.statement.name} has no row {index}")
-        rows = (self.head(at + 1) if at < NEAR else self.to_arrow()).slice(at, 1).to_pylist()
+            raise TypeError("rows have integer indexes; head(n) returns the first rows, to_arrow() all of them")
+        position = index if index >= 0 else len(self) + index
+        if position < 0:
+            raise IndexError(f"the table {self.schema.name} has no row {index}")
+        table = self.head(position + 1) if position < MAX_HEAD_INDEX else self.to_arrow()
+        rows = table.slice(position, 1).to_pylist()
         if not rows:
-            raise IndexError(f"the table {self.statement.name} has no row {index}")
+            raise IndexError(f"the table {self.schema.name} has no row {index}")
         return rows[0]
 
     def __repr__(self) -> str:
-        shown, left_out = self._shown()
-        lines = [f"{self.statement.name}: {self._amount(shown.num_rows)}"]
+        shown, notes = self._shown()
+        lines = [f"{self.schema.name}: {self._row_count(shown.num_rows)}"]
         if shown.num_rows:
-            cells = [shown.column_names, *([cell(*item) for item in row.items()] for row in shown.to_pylist())]
-            wide = widths(cells)
-            lines += ("  ".join(map(str.ljust, row, wide)).rstrip() for row in cells)
-        return "\n".join([*lines, *left_out])
+            rows = ([cell_text(*item) for item in row.items()] for row in shown.to_pylist())
+            lines += aligned_lines([shown.column_names, *rows])
+        return "\n".join([*lines, *notes])
 
     def _repr_html_(self) -> Markup:
-        shown, left_out = self._shown()
+        shown, notes = self._shown()
         docs = self.columns
-        head = element("tr", *(element("th", name, style=CELL, title=docs[name]) for name in shown.column_names))
+        head = element("tr", *(element("th", name, style=CELL_STYLE, title=docs[name]) for name in shown.column_names))
         body = (
-            element("tr", *(element("td", cell(*item), style=CELL, title=detail(*item)) for item in row.items()))
+            element(
+                "tr",
+                *(
+                    element("td", cell_text(*item), style=CELL_STYLE, title=cell_tooltip(*item) or None)
+                    for item in row.items()
+                ),
+            )
             for row in shown.to_pylist()
         )
-        caption = element("p", element("b", self.statement.name), f": {self._amount(shown.num_rows)}")
-        notes = (element("p", line) for line in left_out)
+        caption = element("p", element("b", self.schema.name), f": {self._row_count(shown.num_rows)}")
         table = element("table", element("thead", head), element("tbody", *body))
-        return element("div", caption, joined(table) if shown.num_rows else "", *notes)
+        return element("div", caption, table if shown.num_rows else "", *(element("p", note) for note in notes))
 
     def _rows(self) -> Iterator[Row]:
-        parts = self._source.stream() if self._table is None else self._table.to_batches()
-        for part in parts:
-            yield from part.to_pylist()
+        batches = self._source.stream() if self._table is None else self._table.to_batches()
+        for batch in batches:
+            yield from batch.to_pylist()
 
     def _shown(self) -> tuple[pa.Table, list[str]]:
-        """Return the first rows without the columns that are null in all of them, and what to say of those."""
-        head = self.head(ROWS)
+        """Return the first rows without the columns that are null in all of them, and a note about those."""
+        head = self.head(SHOWN_ROWS)
         empty = [name for name in head.column_names if head.num_rows and head[name].null_count == head.num_rows]
-        kept = head.select([name for name in head.column_names if name not in empty])
-        return kept, [f"null in all of these rows: {', '.join(empty)}"] if empty else []
+        shown = head.select([name for name in head.column_names if name not in empty])
+        return shown, [f"null in all of these rows: {', '.join(empty)}"] if empty else []
 
-    def _amount(self, shown: int) -> str:
-        what = f"a row per {self.statement.row}"
-        if shown < ROWS:
-            return f"{amount(shown, 'row')}, {what}"
-        if self._source.size > CHEAP and self._count is None and self._table is None:
-            return f"{ROWS} rows or more, {what}; the first {ROWS}, and len() counts them all"
-        return f"{amount(len(self), 'row')}, {what}" + (f"; the first {ROWS}" if len(self) > ROWS else "")
+    def _row_count(self, shown: int) -> str:
+        row = f"one per {self.schema.row}"
+        if shown < SHOWN_ROWS:
+            return f"{format_count(shown, 'row')}, {row}"
+        if self._source.size > MAX_COUNTED_BYTES and self._count is None and self._table is None:
+            return f"{SHOWN_ROWS} rows or more, {row}; showing the first {SHOWN_ROWS}, len() counts all"
+        return f"{format_count(len(self), 'row')}, {row}" + (
+            f"; showing the first {SHOWN_ROWS}" if len(self) > SHOWN_ROWS else ""
+        )
+
+
+def aligned_lines(rows: list[list[str]]) -> Iterator[str]:
+    """Yield rows of text with their columns aligned."""
+    widths = column_widths(rows)
+    return ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

@@ -1,5 +1,5 @@
-"""What an audit judges across partitions: which belong to one cluster, what each adds, and what follows from all.
+"""Evaluate partitions, and what several partitions show together: clusters, copies of partitions, keys of topics.
 
-``forensics.cluster`` and ``forensics.replicas`` know what to look for; here stands how an audit comes to ask them, in
-one process or in tasks anywhere.
+``forensics.checks`` defines the checks. This package selects the partitions for each of them and collects the results,
+in one process or in tasks on several machines.
 """

@@ -1,137 +1,148 @@
-"""A partition whole, from what to look for in it to its judgement; where it cannot be read, the judgement says so."""
+"""Evaluate one partition, whole or from the summaries of its splits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeAlias
 
 from kforensics.errors import InputError
-from kforensics.forensics.audit.cluster_input import contributing
 from kforensics.forensics.audit.cluster_membership import Clusters
-from kforensics.forensics.audit.partition_result import Judgement, judge, noters_of, unread, with_records
-from kforensics.forensics.checks.partition_checks import GROUPS
-from kforensics.forensics.core.external_sort import Sorted, Sorting
+from kforensics.forensics.audit.deferred_verdicts import with_cluster_input
+from kforensics.forensics.audit.partition_result import (
+    PartitionResult,
+    evaluate_state,
+    unreadable_result,
+    with_records,
+)
+from kforensics.forensics.checks.check import collectors_of
+from kforensics.forensics.checks.partition_checks import CHECK_GROUPS
+from kforensics.forensics.core.external_sort import ExternalSort, SortedRows
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.examine import Examination
-from kforensics.forensics.partition.log_chunk import Joining, Split, Stretch, Task, stretches
+from kforensics.forensics.partition.examine import PartitionStateBuilder
+from kforensics.forensics.partition.log_chunk import ChunkJoiner, LogChunk, ReadTask, log_chunks
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.partition.partition_state import Case
-from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, sorting_by_marker
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.splits import SegmentSplit
+from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, sort_by_marker
 
-__all__ = ["Asked", "arrived", "departing", "finished", "judged_whole", "summarised", "task_of"]
-
-# Bytes of closed transactions of a split that travel themselves: several splits wait at a time.
-TRAVELLING = 4 << 20
-IntoRecords = Callable[[Case], Case]
+# Bytes of closed transactions that a split keeps in memory. More go to a file, because several splits wait at a time.
+CLOSED_MEMORY = 4 << 20
+AddRecords: TypeAlias = Callable[[PartitionState], PartitionState]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What to look for in partitions.
+class AuditScope:
+    """What to check in partitions.
 
     Attributes:
         rules: limits and the time of evaluation.
-        families: which findings, a name in ``families.GROUPS``.
-        watches_indexes: whether offset and time indexes are compared with the log.
-        records: whether records are decoded, checked and searched for what is there twice.
-        clusters: what is judged across partitions; None for nothing.
+        checks: which checks, a key of ``partition_checks.CHECK_GROUPS``.
+        watches_indexes: whether to compare the offset and time indexes with the log.
+        records: whether to decode the records, check them and search them for duplicates.
+        clusters: the clusters to evaluate across partitions; None for no evaluation across partitions.
     """
 
     rules: Rules
-    families: str = "all"
+    checks: str = "all"
     watches_indexes: bool = True
     records: bool = False
     clusters: Clusters | None = None
 
 
-def task_of(partition: Partition, asked: Asked, workers: int | None) -> Task:
-    """Return what to do with a partition.
+def read_task(partition: Partition, scope: AuditScope, workers: int | None) -> ReadTask:
+    """Return how to read a partition.
 
     Args:
         partition: its files.
-        asked: what to look for.
-        workers: threads that read, 0 for none beside the caller's, None for one per processor.
+        scope: what to check.
+        workers: number of reader threads: 0 to read in the calling thread, None for one per processor.
     """
-    return Task(partition, asked.rules, noters_of(GROUPS[asked.families]), asked.watches_indexes, workers)
+    return ReadTask(partition, scope.rules, collectors_of(CHECK_GROUPS[scope.checks]), scope.watches_indexes, workers)
 
 
-def judged_whole(partition: Partition, asked: Asked, workers: int | None) -> Judgement:
-    """Return what is to be said of a partition that is read from its beginning to its end.
+def evaluate_partition(partition: Partition, scope: AuditScope, workers: int | None) -> PartitionResult:
+    """Return the result of a partition, which is read from beginning to end.
 
     Args:
         partition: its files.
-        asked: what to look for.
-        workers: as for :func:`task_of`.
+        scope: what to check.
+        workers: number of reader threads: 0 to read in the calling thread, None for one per processor.
     """
-    task = task_of(partition, asked, workers)
-    examination = Examination(task)
+    task = read_task(partition, scope, workers)
+    builder = PartitionStateBuilder(task)
     try:
         for segment in range(len(partition.segments)):
-            examination.add(stretches(task, Split(segment)))
+            builder.add(log_chunks(task, SegmentSplit(segment)))
     except InputError as error:
-        return unread(partition.place, partition.folder, partition.size, str(error))
-    return finished(partition, asked, examination, None, partial(with_records, workers=workers))
+        return _unreadable(partition, error)
+    return finish_evaluation(partition, scope, builder, None, partial(with_records, workers=workers))
 
 
-def summarised(
-    partition: Partition, asked: Asked, split: Split, cuts: tuple[int, ...] | None = None
-) -> tuple[list[Stretch], Sorted, str | None]:
-    """Return the stretches of a split as they travel to another process here, or why it cannot be read.
+def summarize_split(
+    partition: Partition, scope: AuditScope, split: SegmentSplit, cuts: tuple[int, ...] | None = None
+) -> tuple[list[LogChunk], SortedRows, str | None]:
+    """Return the summary of a split, ready for serialization.
 
     Args:
         partition: its files.
-        asked: what to look for.
-        split: which part.
+        scope: what to check.
+        split: which part of the log.
         cuts: offsets at which to cut the log, None for those of the snapshots.
 
     Returns:
-        The stretches without their closed transactions, and these: very many go as a file.
+        The log chunks without their closed transactions, the closed transactions (very many are in a file), and why the
+        split cannot be read, None if it can.
     """
-    task, closed = replace(task_of(partition, asked, workers=0), cuts=cuts), sorting_by_marker(TRAVELLING)
-    joining = Joining(task)
+    task, closed = replace(read_task(partition, scope, workers=0), cuts=cuts), sort_by_marker(CLOSED_MEMORY)
+    joiner = ChunkJoiner(task)
     try:
-        for stretch in stretches(task, split):
-            joining.add(_without_closed(stretch, closed))
+        for log_chunk in log_chunks(task, split):
+            joiner.add(_move_closed(log_chunk, closed))
     except InputError as error:
         return [], closed.finish(), str(error)
-    found = [departing(_without_closed(stretch, closed)) for stretch in joining.found()]
-    return found, closed.finish(), None
+    chunks = [chunk_to_wire(_move_closed(log_chunk, closed)) for log_chunk in joiner.joined()]
+    return chunks, closed.finish(), None
 
 
-def _without_closed(stretch: Stretch, closed: Sorting) -> Stretch:
-    """Return a stretch without its closed transactions, which are taken."""
-    closed.add(stretch.rows.transactions)
-    return replace(stretch, rows=replace(stretch.rows, transactions=NO_TRANSACTIONS))
+def _move_closed(log_chunk: LogChunk, closed: ExternalSort) -> LogChunk:
+    """Move the closed transactions of a log chunk into ``closed``, and return the chunk without them."""
+    closed.add(log_chunk.rows.transactions)
+    return replace(log_chunk, rows=replace(log_chunk.rows, transactions=NO_TRANSACTIONS))
 
 
-def departing(stretch: Stretch) -> Stretch:
-    """Return a stretch as it travels: entries of indexes are read again where it arrives."""
-    return replace(stretch, evidence=stretch.evidence.without_entries())
+def chunk_to_wire(log_chunk: LogChunk) -> LogChunk:
+    """Return a log chunk for serialization, without index entries: the receiver reads them again."""
+    return replace(log_chunk, evidence=log_chunk.evidence.without_entries())
 
 
-def arrived(partition: Partition, stretch: Stretch) -> Stretch:
-    """Return a stretch that has travelled, as it was."""
-    return replace(stretch, evidence=stretch.evidence.with_entries(partition))
+def chunk_from_wire(partition: Partition, log_chunk: LogChunk) -> LogChunk:
+    """Return a deserialized log chunk with its index entries."""
+    return replace(log_chunk, evidence=log_chunk.evidence.with_entries(partition))
 
 
-def finished(
-    partition: Partition, asked: Asked, examination: Examination, failed: str | None, into_records: IntoRecords
-) -> Judgement:
-    """Return what is to be said of a partition all of whose stretches were taken.
+def finish_evaluation(
+    partition: Partition, scope: AuditScope, builder: PartitionStateBuilder, failed: str | None, add_records: AddRecords
+) -> PartitionResult:
+    """Return the result of a partition whose log chunks have all been added.
 
     Args:
         partition: its files.
-        asked: what to look for.
-        examination: has taken them.
-        failed: why one of them could not be read, None if all could.
-        into_records: looks into the records of a case, where that is asked for.
+        scope: what to check.
+        builder: has the log chunks.
+        failed: why a part of the log could not be read, None if all could.
+        add_records: adds the evidence of the records to a partition state; used if the scope includes records.
     """
     if failed:
-        return unread(partition.place, partition.folder, partition.size, failed)
+        return _unreadable(partition, failed)
     try:
-        case = examination.case()
-        found = judge(into_records(case) if asked.records else case, GROUPS[asked.families])
-        return found if asked.clusters is None else contributing(found, case, asked.clusters)
+        state = builder.state()
+        result = evaluate_state(add_records(state) if scope.records else state, CHECK_GROUPS[scope.checks])
+        return result if scope.clusters is None else with_cluster_input(result, state, scope.clusters)
     except InputError as error:
-        return unread(partition.place, partition.folder, partition.size, str(error))
+        return _unreadable(partition, error)
+
+
+def _unreadable(partition: Partition, why: object) -> PartitionResult:
+    return unreadable_result(partition.place, partition.folder, partition.size, str(why))

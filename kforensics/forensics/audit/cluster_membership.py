@@ -1,4 +1,4 @@
-"""Which cluster a partition belongs to, and what is to be judged there across partitions."""
+"""Find out which cluster each partition belongs to, and which clusters have logs of coordinators."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
 
-__all__ = ["Clusters", "Member"]
-
-# How the only cluster is called if no log directory says what it is.
+# Name of the only cluster if no log directory has a cluster id.
 NAMELESS = ""
+# Log directories by topic and topic id.
+TopicLogDirs: TypeAlias = dict[str, dict[str, set[str | None]]]
 
 
-class Member(NamedTuple):
-    """What tells of a partition where it belongs.
+class PartitionMembership(NamedTuple):
+    """The attributes of a partition that determine its cluster.
 
     Attributes:
-        cluster_id: from ``meta.properties`` beside it, as is the next but one.
-        log_dir: its log directory.
-        broker_id: its broker.
-        topic: its topic.
-        partition: its number.
-        topic_id: from ``partition.metadata``.
+        cluster_id: cluster id from ``meta.properties`` of the log directory.
+        log_dir: the log directory.
+        broker_id: broker id from ``meta.properties``.
+        topic: topic.
+        partition: partition number.
+        topic_id: topic id from ``partition.metadata``.
     """
 
     cluster_id: str | None
@@ -38,28 +38,28 @@ class Member(NamedTuple):
     topic_id: str | None
 
     @classmethod
-    def of(cls, partition: Partition) -> Member:
-        """Return what tells of a partition."""
+    def of(cls, partition: Partition) -> PartitionMembership:
+        """Return the attributes of a partition."""
         broker_id, log_dir, topic, number = partition.place
         return cls(partition.log_dir.cluster_id, log_dir, broker_id, topic, number, partition.topic_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """The clusters among some partitions; a small value that goes to every worker.
+    """The clusters of some partitions; small enough to send to every worker.
 
-    A log directory whose ``meta.properties`` names no cluster belongs to the only one there is. Where several are
-    named, nobody can tell to which, and it stands alone.
+    A log directory whose ``meta.properties`` has no cluster id belongs to the only cluster there is. If there are
+    several, its cluster is unknown, and it counts as a cluster of its own.
 
-    A cluster of which one broker has a partition twice, or a topic has two ids, was copied at several times, or cloned.
-    Then only log directories in the same folder belong together. A topic that was deleted and made again between the
-    copy of one broker and that of the next has two ids as well; but other topics of both have one.
+    If one broker has a partition twice, or a topic has two ids, the cluster was copied several times, or cloned. Then
+    only log directories in the same folder belong together. A topic that was deleted and recreated between the copies
+    of two brokers also has two ids, but then these brokers share the ids of other topics.
 
     Attributes:
-        ids: of all clusters, as ``meta.properties`` has them.
-        copied: those of which there are several copies.
-        coordinated: names of those with logs of transaction coordinators.
-        grouped: names of those with logs of group coordinators.
+        ids: ids of all clusters, from ``meta.properties``.
+        copied: ids of the clusters that have several copies.
+        coordinated: names of the clusters with logs of transaction coordinators.
+        grouped: names of the clusters with logs of group coordinators.
     """
 
     ids: frozenset[str] = frozenset()
@@ -70,47 +70,51 @@ class Clusters:
     @classmethod
     def of(cls, partitions: Iterable[Partition]) -> Clusters:
         """Return the clusters of partitions."""
-        return cls.of_members(map(Member.of, partitions))
+        return cls.of_members(map(PartitionMembership.of, partitions))
 
     @classmethod
-    def of_members(cls, members: Iterable[Member]) -> Clusters:
-        """Return the clusters of partitions of which no more is known than where they belong."""
-        found = list(members)
-        some = cls(frozenset(one.cluster_id for one in found if one.cluster_id is not None))
-        some = cls(some.ids, frozenset(some._copied(found)))
-        return cls(some.ids, some.copied, some._with(TRANSACTION_STATE, found), some._with(CONSUMER_OFFSETS, found))
+    def of_members(cls, members: Iterable[PartitionMembership]) -> Clusters:
+        """Return the clusters of partitions, given only the attributes that determine them."""
+        members = list(members)
+        clusters = cls(frozenset(member.cluster_id for member in members if member.cluster_id is not None))
+        clusters = cls(clusters.ids, frozenset(clusters._copied(members)))
+        coordinated = clusters._with_topic(TRANSACTION_STATE, members)
+        return cls(clusters.ids, clusters.copied, coordinated, clusters._with_topic(CONSUMER_OFFSETS, members))
 
-    def _copied(self, members: Iterable[Member]) -> Iterator[str]:
-        copies = Counter[tuple[str, int, str, int | None]]()
-        found = defaultdict[str, dict[str, dict[str, set[str | None]]]](lambda: defaultdict(lambda: defaultdict(set)))
-        for one in members:
-            cluster = self._called(one.cluster_id, one.log_dir)
-            if one.topic is not None and one.broker_id is not None:
-                copies[cluster, one.broker_id, one.topic, one.partition] += 1
-            if one.topic is not None and one.topic_id is not None:
-                found[cluster][one.topic][one.topic_id].add(one.log_dir)
-        yield from (cluster for (cluster, *_), count in copies.items() if count > 1)
-        yield from (cluster for cluster, topics in found.items() if _are_clones(topics))
+    def _copied(self, members: Iterable[PartitionMembership]) -> Iterator[str]:
+        replicas = Counter[tuple[str, int, str, int | None]]()
+        log_dirs = defaultdict[str, TopicLogDirs](lambda: defaultdict(lambda: defaultdict(set)))
+        for member in members:
+            cluster = self._uncopied_name(member.cluster_id, member.log_dir)
+            if member.topic is not None and member.broker_id is not None:
+                replicas[cluster, member.broker_id, member.topic, member.partition] += 1
+            if member.topic is not None and member.topic_id is not None:
+                log_dirs[cluster][member.topic][member.topic_id].add(member.log_dir)
+        yield from (cluster for (cluster, *_), count in replicas.items() if count > 1)
+        yield from (cluster for cluster, topics in log_dirs.items() if _are_clones(topics))
 
-    def _with(self, topic: str, members: Iterable[Member]) -> frozenset[str]:
-        return frozenset(self._name_of(one.cluster_id, one.log_dir) for one in members if one.topic == topic)
+    def _with_topic(self, topic: str, members: Iterable[PartitionMembership]) -> frozenset[str]:
+        with_topic = (member for member in members if member.topic == topic)
+        return frozenset(self._name_of(member.cluster_id, member.log_dir) for member in with_topic)
 
-    def has_copies(self, members: Iterable[Member]) -> bool:
-        """Return whether there may be several copies of a partition in a cluster."""
-        seen = Counter((self._name_of(one.cluster_id, one.log_dir), one.topic, one.partition) for one in members)
-        return any(count > 1 and topic is not None for (_, topic, _), count in seen.items())
+    def has_copies(self, members: Iterable[PartitionMembership]) -> bool:
+        """Return whether a cluster may have several copies of a partition."""
+        copies = Counter(
+            (self._name_of(member.cluster_id, member.log_dir), member.topic, member.partition) for member in members
+        )
+        return any(count > 1 and topic is not None for (_, topic, _), count in copies.items())
 
     def name_of(self, partition: Partition) -> str:
-        """Return what to call the cluster of a partition."""
+        """Return the name of the cluster of a partition."""
         return self._name_of(partition.log_dir.cluster_id, partition.place.log_dir)
 
     def _name_of(self, cluster_id: str | None, log_dir: str | None) -> str:
-        name = self._called(cluster_id, log_dir)
+        name = self._uncopied_name(cluster_id, log_dir)
         if name not in self.copied or log_dir is None:
             return name
         return f"{name} in {log_dir.rstrip('/').rpartition('/')[0]}"
 
-    def _called(self, cluster_id: str | None, log_dir: str | None) -> str:
+    def _uncopied_name(self, cluster_id: str | None, log_dir: str | None) -> str:
         if cluster_id is not None:
             return cluster_id
         if len(self.ids) > 1:
@@ -118,26 +122,26 @@ class Clusters:
         return next(iter(self.ids), NAMELESS)
 
     def number(self, name: str) -> int:
-        """Return the number of a cluster in which something is judged across partitions."""
-        return sorted(self.judged).index(name)
+        """Return the number of a cluster among those with cluster checks."""
+        return sorted(self.checked).index(name)
 
     @property
-    def judged(self) -> frozenset[str]:
-        """Names of the clusters in which there is anything to be judged across partitions."""
+    def checked(self) -> frozenset[str]:
+        """Names of the clusters with cluster checks: those that have logs of coordinators."""
         return self.coordinated | self.grouped
 
-    def is_judged(self, name: str) -> bool:
-        """Whether there is anything to be judged across the partitions of a cluster."""
-        return name in self.judged
+    def has_cluster_checks(self, name: str) -> bool:
+        """Return whether there are checks across the partitions of a cluster."""
+        return name in self.checked
 
 
 def _are_clones(topics: Mapping[str, Mapping[str, set[str | None]]]) -> bool:
-    """Return whether topics have several ids of which nothing tells that they are of the same cluster.
+    """Return whether topics have several ids, and no shared topic id shows that they belong to one cluster.
 
     Args:
-        topics: log directories by name and id of a topic.
+        topics: log directories by topic and topic id.
     """
-    alike = (ids.values() for ids in topics.values() if len(ids) == 1)
-    shared = {pair for (log_dirs,) in alike for pair in product(log_dirs, repeat=2)}
-    apart = (combinations(ids.values(), 2) for ids in topics.values() if len(ids) > 1)
-    return any(shared.isdisjoint(product(one, other)) for pairs in apart for one, other in pairs)
+    single_ids = (ids.values() for ids in topics.values() if len(ids) == 1)
+    shared = {pair for (log_dirs,) in single_ids for pair in product(log_dirs, repeat=2)}
+    several_ids = (combinations(ids.values(), 2) for ids in topics.values() if len(ids) > 1)
+    return any(shared.isdisjoint(product(left, right)) for pairs in several_ids for left, right in pairs)

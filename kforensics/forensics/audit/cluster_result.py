@@ -1,145 +1,143 @@
-"""The door to what spans partitions: coordinators and markers in, rows and findings out.
+"""Evaluate the transactions and consumer groups of a cluster: coordinators' logs and markers in, rows and findings out.
 
-Each coordinator partition becomes a ``History`` and each other partition ``Markers``, wherever its files lie; both
-travel, and hold some hundred bytes for each transaction. :func:`judge_cluster` joins them.
+Each coordinator partition becomes a ``History`` and every other partition ``PartitionMarkers``. Both take a few hundred
+bytes per transaction and can be serialized, so they may come from other machines. :func:`evaluate_cluster` joins them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 
-from kforensics.forensics.checks.cluster_checks import FAMILIES
-from kforensics.forensics.coordinators.cluster_evidence import Cluster, Placed
-from kforensics.forensics.coordinators.cluster_rows import id_rows, transaction_rows
-from kforensics.forensics.coordinators.consumer_groups.commit_outcomes import with_outcomes
-from kforensics.forensics.coordinators.consumer_groups.commits import Commits, commits_of
-from kforensics.forensics.coordinators.consumer_groups.group_rows import committed_rows
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.checks.cluster import CLUSTER_CHECKS
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding
+from kforensics.forensics.coordinators.cluster_rows import distributed_transaction_rows, id_rows
+from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_of
+from kforensics.forensics.coordinators.consumer_groups.commits import Commits
+from kforensics.forensics.coordinators.consumer_groups.group_rows import committed_rows, with_outcomes
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
-from kforensics.forensics.coordinators.partition_markers import Markers
-from kforensics.forensics.coordinators.record_rows import OffsetRows, StateRows
-from kforensics.forensics.coordinators.transactions.history import History, history_of
+from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.coordinators.record_rows import offset_commit_rows, state_record_rows
+from kforensics.forensics.coordinators.transactions.history import History
+from kforensics.forensics.coordinators.transactions.history_replay import history_of
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.partition_state import Case
-
-__all__ = [
-    "ClusterJudgement",
-    "best_replicas",
-    "coordinator_history",
-    "group_commits",
-    "is_coordinator",
-    "judge_cluster",
-    "judged",
-]
+from kforensics.forensics.partition.partition_state import PartitionState
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterJudgement:
-    """What is to be said of a cluster.
+class ClusterResult:
+    """The rows and findings of a cluster.
 
     Attributes:
-        rows: of ``transactional_ids`` and ``distributed_transactions``, some for each partition of a transaction
-            coordinator, and of ``committed_offsets``, some for each of a group coordinator.
-        findings: with their places, the worst first. Those whose code a family of ``forensics.families`` has stand for
-            the finding of that code with the same place and first offset, which knew nothing of the coordinator.
-        cluster: what was judged; ``refuting.is_refuted`` asks it for findings of a partition alone that are wrong.
+        rows: rows of ``transactional_ids`` and ``distributed_transactions`` for each partition of the transaction
+            coordinators, and of ``committed_offsets`` for each partition of the group coordinators.
+        findings: findings with their places, the worst first. A finding with a code of ``partition_checks`` replaces
+            the finding of the partition with the same code, place and first offset, which was made without the
+            coordinator.
+        cluster: the evaluated cluster; ``overrides.is_overridden`` uses it to find findings of partitions that the
+            coordinator proves wrong.
     """
 
     rows: tuple[Rows, ...]
-    findings: tuple[Placed, ...]
+    findings: tuple[PlacedFinding, ...]
     cluster: Cluster
 
 
-def is_coordinator(case: Case) -> bool:
-    """Whether a partition is one of ``__transaction_state``."""
-    return case.partition.place.topic == TRANSACTION_STATE
+def is_coordinator(state: PartitionState) -> bool:
+    """Return whether a partition belongs to ``__transaction_state``."""
+    return state.partition.place.topic == TRANSACTION_STATE
 
 
-def coordinator_history(case: Case, keep: Callable[[Rows], None] | None = None) -> History:
+def coordinator_history(state: PartitionState, add_rows: Callable[[Rows], None] | None = None) -> History:
     """Return the history of a coordinator's partition; its log is read once more.
 
     Args:
-        case: the partition, examined as any other one is.
-        keep: told of the rows of ``coordinator_transactions``, some thousand at a time, in the order of the log.
+        state: the partition.
+        add_rows: takes the rows of ``coordinator_transactions``, a few thousand at a time, in the order of the log.
 
     Raises:
         InputError: a segment cannot be read.
     """
-    if keep is None:
-        return history_of(case)
-    rows = StateRows(case.partition, keep)
-    history = history_of(case, rows.take)
-    rows.finish()
-    return history
+    if add_rows is None:
+        return history_of(state)
+    return history_of(state, lambda transitions: add_rows(state_record_rows(state.partition, transitions)))
 
 
-def group_commits(case: Case, keep: Callable[[Rows], None] | None = None) -> Commits:
-    """Return the offsets of groups in a partition of ``__consumer_offsets``; its log is read once more.
+def group_commits(state: PartitionState, add_rows: Callable[[Rows], None] | None = None) -> Commits:
+    """Return the offset commits in a partition of ``__consumer_offsets``; its log is read once more.
 
     Args:
-        case: the partition, examined as any other one is.
-        keep: told of the rows of ``group_offsets``, some thousand at a time, in the order of the log.
+        state: the partition.
+        add_rows: takes the rows of ``group_offsets``, a few thousand at a time, in the order of the log.
 
     Raises:
         InputError: a segment cannot be read.
         ValueError: it is a partition of another topic.
     """
-    if keep is None:
-        return commits_of(case)
-    rows = OffsetRows(case.partition, lambda found: keep(with_outcomes(case, found)))
-    commits = commits_of(case, rows.take)
-    rows.finish()
-    return commits
+    if add_rows is None:
+        return commits_of(state)
+    return commits_of(
+        state, lambda commits: add_rows(with_outcomes(state, offset_commit_rows(state.partition, commits)))
+    )
 
 
-def best_replicas(found: Iterable[Markers]) -> list[Markers]:
-    """Return for each partition the replica that knows most: which reaches furthest, then back furthest, then whole."""
-    best: dict[tuple[str, int], Markers] = {}
-    for markers in found:
+def best_replicas(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
+    """Return the most complete replica of each partition: by log end, then coverage, log start and offset gaps."""
+    best: dict[tuple[str, int], PartitionMarkers] = {}
+    for markers in replicas:
         other = best.get(markers.name)
-        if other is None or _reach(markers) > _reach(other):
+        if other is None or _completeness(markers) > _completeness(other):
             best[markers.name] = markers
     return list(best.values())
 
 
-def _reach(markers: Markers) -> tuple[int, int, int, int]:
-    return markers.log_end_offset, -markers.known_from, -markers.log_start_offset, -markers.holes
+def _completeness(markers: PartitionMarkers) -> tuple[int, int, int, int]:
+    return markers.log_end_offset, -markers.coverage_start, -markers.log_start_offset, -markers.offset_gaps
 
 
-def _best_histories(found: Iterable[History]) -> list[History]:
+def _best_histories(histories: Iterable[History]) -> list[History]:
     best: dict[int | None, History] = {}
-    for history in found:
+    for history in histories:
         other = best.get(history.place.partition)
-        if other is None or (history.known_to, history.records) > (other.known_to, other.records):
+        if other is None or (history.last_record_time, history.records) > (other.last_record_time, other.records):
             best[history.place.partition] = history
     return list(best.values())
 
 
-def judge_cluster(  # noqa: PLR0913  # what a cluster is made of
+def _best_commits(replicas: Iterable[Commits]) -> list[Commits]:
+    best: dict[int | None, Commits] = {}
+    for commits in replicas:
+        other = best.get(commits.place.partition)
+        if other is None or commits.log_end_offset > other.log_end_offset:
+            best[commits.place.partition] = commits
+    return list(best.values())
+
+
+def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
     histories: Iterable[History],
-    markers: Iterable[Markers],
+    markers: Iterable[PartitionMarkers],
     rules: Rules,
     *,
     commits: Iterable[Commits] = (),
     partition_count: int | None = None,
     offsets_partition_count: int | None = None,
-    families: Sequence[ModuleType] = FAMILIES,
-) -> ClusterJudgement:
-    """Return rows and findings about the transactions of a cluster.
+    checks: Sequence[Check[Cluster, PlacedFinding]] = CLUSTER_CHECKS,
+) -> ClusterResult:
+    """Return rows and findings about the transactions and consumer groups of a cluster.
 
-    Partitions that are listed by a transaction and not supplied are said to be unverifiable; of several replicas of a
-    partition the best is taken.
+    Of several replicas of a partition, the most complete one is used. A partition that a transaction lists and that is
+    not among the replicas is unverifiable.
 
     Args:
-        histories: of coordinator partitions, as :func:`coordinator_history` gives them.
-        markers: of all other partitions, ``__consumer_offsets`` included, as ``Markers.of`` gives them.
+        histories: histories of coordinator partitions, from :func:`coordinator_history`.
+        markers: markers of all other partitions, including ``__consumer_offsets``, from ``PartitionMarkers.of``.
         rules: limits and the time of evaluation.
-        commits: of the partitions of ``__consumer_offsets``, as :func:`group_commits` gives them.
-        partition_count: how many partitions ``__transaction_state`` has, None if nobody told.
-        offsets_partition_count: the same of ``__consumer_offsets``.
-        families: what to look for.
+        commits: offset commits of the partitions of ``__consumer_offsets``, from :func:`group_commits`.
+        partition_count: number of partitions of ``__transaction_state``, None if it is unknown.
+        offsets_partition_count: number of partitions of ``__consumer_offsets``, None if it is unknown.
+        checks: which checks to run.
     """
     cluster = Cluster.of(
         _best_histories(histories),
@@ -149,31 +147,12 @@ def judge_cluster(  # noqa: PLR0913  # what a cluster is made of
         partition_count=partition_count,
         offsets_partition_count=offsets_partition_count,
     )
-    return judged(cluster, families)
+    findings = [placed for check in checks for placed in check.findings(cluster)]
+    rows = (*id_rows(cluster), *distributed_transaction_rows(cluster), *committed_rows(cluster))
+    return ClusterResult(rows, tuple(sorted(findings, key=_rank)), cluster)
 
 
-def _best_commits(found: Iterable[Commits]) -> list[Commits]:
-    best: dict[int | None, Commits] = {}
-    for commits in found:
-        other = best.get(commits.place.partition)
-        if other is None or commits.log_end_offset > other.log_end_offset:
-            best[commits.place.partition] = commits
-    return list(best.values())
-
-
-def judged(cluster: Cluster, families: Sequence[ModuleType] = FAMILIES) -> ClusterJudgement:
-    """Return rows and findings about a cluster.
-
-    Args:
-        cluster: the cluster.
-        families: what to look for.
-    """
-    found = [placed for family in families for placed in family.findings(cluster)]
-    rows = (*id_rows(cluster), *transaction_rows(cluster), *committed_rows(cluster))
-    return ClusterJudgement(rows, tuple(sorted(found, key=_rank)), cluster)
-
-
-def _rank(placed: Placed) -> tuple[int, str, int, int, str]:
+def _rank(placed: PlacedFinding) -> tuple[int, str, int, int, str]:
     place, finding = placed
     first = -1 if finding.first_offset is None else finding.first_offset
     return -finding.severity, place.topic or "", place.partition or 0, first, finding.code.name

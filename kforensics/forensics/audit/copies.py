@@ -1,33 +1,36 @@
-"""Which copies of partitions an audit holds against each other, and what is said of them."""
+"""Compare the copies of partitions: select the copies within each cluster, and evaluate their differences."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from kforensics.errors import InputError
 from kforensics.forensics.audit.cluster_membership import Clusters
-from kforensics.forensics.audit.partition_result import Judgement
-from kforensics.forensics.audit.replica_result import compare_replicas
+from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.checks.replicas import REPLICA_CHECKS
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.metadata.elections import Election, elections_in
-from kforensics.forensics.metadata.topic_metadata import topics_in
+from kforensics.forensics.metadata.cluster_metadata import Election, elections_in, topics_in
 from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.partition.partition_rows import finding_rows, worst_severity
+from kforensics.forensics.replicas.comparison import Comparison, compare_copies
+from kforensics.forensics.replicas.comparison_rows import difference_rows, lineage_rows, lost_rows
 from kforensics.forensics.replicas.replica import replica_groups
+from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 from kforensics.parsers.log.log_rows import Place
-
-__all__ = ["Copies", "Elected", "compared_copies", "copies_among", "copies_of", "elected_in"]
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """The copies of one partition, and the elections of its leaders as far as they are known; it may travel.
+    """The copies of one partition, and the known leader elections; can be serialized.
 
     Attributes:
-        partitions: two or more, each of another broker.
-        elections: in their order.
+        partitions: two or more copies, each of another broker.
+        elections: the elections in their order.
     """
 
     partitions: tuple[Partition, ...]
@@ -35,20 +38,20 @@ class Copies:
 
     @property
     def size(self) -> int:
-        """Bytes of all of them."""
-        return sum(one.size for one in self.partitions)
+        """Bytes of all copies."""
+        return sum(partition.size for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
-class Elected:
-    """The elections of leaders of a partition, as a cluster's metadata has them; it may travel.
+class PartitionElections:
+    """The leader elections of a partition in the metadata of its cluster; can be serialized.
 
     Attributes:
         cluster: name of the cluster.
-        topic: name of the topic, None if the metadata on hand does not tell.
-        topic_id: its id.
-        partition: number of the partition.
-        elections: in their order.
+        topic: name of the topic, None if the available metadata does not have it.
+        topic_id: id of the topic.
+        partition: partition number.
+        elections: the elections in their order.
     """
 
     cluster: str
@@ -59,88 +62,167 @@ class Elected:
 
 
 def copies_among(partitions: Sequence[Partition], clusters: Clusters) -> Iterator[Copies]:
-    """Yield the copies that there are of the same partition, cluster by cluster.
+    """Yield the partitions that have several copies, cluster by cluster.
 
-    Of several copies of one broker, taken at several times, the newest stands for it.
+    If one broker has several copies, taken at different times, the newest one is used.
 
     Args:
         partitions: all partitions of some clusters.
         clusters: all clusters.
     """
-    for name, some in _by_cluster(partitions, clusters).items():
-        groups = _groups(some)
-        yield from _copies(name, groups, elected_in(some, clusters) if groups else ())
+    for name, members in _by_cluster(partitions, clusters).items():
+        groups = _groups(members)
+        yield from _copies(name, groups, partition_elections(members, clusters) if groups else ())
 
 
 def copies_of(
-    partitions: Iterable[Partition], clusters: Clusters, elected: Collection[Elected] = ()
+    partitions: Iterable[Partition], clusters: Clusters, elections: Collection[PartitionElections] = ()
 ) -> Iterator[Copies]:
-    """Yield what :func:`copies_among` does, of some partitions with all their copies.
+    """Yield the partitions that have several copies, with elections that are already known.
 
     Args:
-        partitions: of any clusters.
+        partitions: some partitions with all their copies.
         clusters: all clusters.
-        elected: the elections of these partitions, as far as they are known, and maybe others.
+        elections: the known elections of these partitions, and possibly of others.
     """
-    for name, some in _by_cluster(partitions, clusters).items():
-        yield from _copies(name, _groups(some), elected)
+    for name, members in _by_cluster(partitions, clusters).items():
+        yield from _copies(name, _groups(members), elections)
 
 
-def elected_in(partitions: Iterable[Partition], clusters: Clusters) -> Iterator[Elected]:
-    """Yield the elections that the metadata among some partitions tells of, cluster by cluster.
+def partition_elections(partitions: Iterable[Partition], clusters: Clusters) -> Iterator[PartitionElections]:
+    """Yield the elections in the metadata logs among some partitions, cluster by cluster.
 
     Args:
-        partitions: of any topics and clusters.
+        partitions: partitions of any topics and clusters.
         clusters: all clusters.
     """
-    for name, some in _by_cluster(partitions, clusters).items():
-        with suppress(InputError):  # who judges the metadata's own log says so
-            topics, found = topics_in(some), elections_in(some)
-            for (topic_id, number), elections in found.items():
+    for name, members in _by_cluster(partitions, clusters).items():
+        with suppress(InputError):  # the result of the metadata log itself reports this
+            topics = topics_in(members)
+            for (topic_id, number), elections in elections_in(members).items():
                 topic = topics.get(topic_id)
-                yield Elected(name, topic.name if topic else None, topic_id, number, elections)
+                yield PartitionElections(name, topic.name if topic else None, topic_id, number, elections)
 
 
 def _by_cluster(partitions: Iterable[Partition], clusters: Clusters) -> dict[str, list[Partition]]:
-    found: dict[str, list[Partition]] = defaultdict(list)
-    for one in partitions:
-        found[clusters.name_of(one)].append(one)
-    return found
+    by_cluster: dict[str, list[Partition]] = defaultdict(list)
+    for partition in partitions:
+        by_cluster[clusters.name_of(partition)].append(partition)
+    return by_cluster
 
 
 def _groups(partitions: Iterable[Partition]) -> list[tuple[Partition, ...]]:
     return [group for group in map(_newest, replica_groups(partitions)) if len(group) > 1]
 
 
-def _copies(cluster: str, groups: Iterable[tuple[Partition, ...]], elected: Iterable[Elected]) -> Iterator[Copies]:
-    known = {(one.topic_id, one.partition): one.elections for one in elected if one.cluster == cluster}
+def _copies(
+    cluster: str, groups: Iterable[tuple[Partition, ...]], elections: Iterable[PartitionElections]
+) -> Iterator[Copies]:
+    known = {(entry.topic_id, entry.partition): entry.elections for entry in elections if entry.cluster == cluster}
     for group in groups:
-        topic_id = next((one.topic_id for one in group if one.topic_id is not None), "")
+        topic_id = next((partition.topic_id for partition in group if partition.topic_id is not None), "")
         number = group[0].place.partition
         yield Copies(group, () if number is None else known.get((topic_id, number), ()))
 
 
 def _newest(copies: Sequence[Partition]) -> tuple[Partition, ...]:
-    """Return one copy of each broker; those of unknown brokers are told apart by their log directories."""
+    """Return the newest copy of each broker; the log directory distinguishes brokers without a known id."""
     newest: dict[int | str | None, Partition] = {}
-    for one in sorted(copies, key=lambda one: one.newest_mtime_ms or 0):
-        place = one.place
-        newest[place.log_dir if place.broker_id is None else place.broker_id] = one
-    return tuple(one for one in copies if one in newest.values())
+    for partition in sorted(copies, key=lambda partition: partition.newest_mtime_ms or 0):
+        place = partition.place
+        newest[place.log_dir if place.broker_id is None else place.broker_id] = partition
+    return tuple(partition for partition in copies if partition in newest.values())
 
 
-def compared_copies(copies: Copies, rules: Rules, workers: int | None) -> Judgement:
-    """Return what is said of the copies of a partition; what is wrong with each alone is said elsewhere.
+def evaluate_copies(copies: Copies, rules: Rules, workers: int | None) -> PartitionResult:
+    """Return the rows and findings of a comparison of copies, as a result that belongs to none of them.
 
     Args:
-        copies: of one partition.
+        copies: the copies of one partition.
         rules: limits and the time of evaluation.
-        workers: threads that read, 0 for none beside the caller's, None for one per processor.
+        workers: number of reader threads: 0 to read in the calling thread, None for one per processor.
     """
     place = copies.partitions[0].place
-    both = Place(None, None, place.topic, place.partition)
+    common = Place(None, None, place.topic, place.partition)
     try:
-        found = compare_replicas(copies.partitions, rules, copies.elections, workers=workers)
-    except InputError:
-        return Judgement(both, "", 0, is_counted=False)  # the copy that cannot be read has a verdict that says so
-    return Judgement(both, "", 0, found.rows, found.findings, is_counted=False)
+        result = compare_replicas(copies.partitions, rules, copies.elections, workers=workers)
+    except InputError:  # the result of the unreadable copy itself reports this
+        return PartitionResult(common, "", 0, is_counted=False)
+    return PartitionResult(common, "", 0, result.rows, result.findings, is_counted=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaResult:
+    """The rows and findings of a comparison of replicas.
+
+    Attributes:
+        place: topic and partition.
+        folders: folders of the replicas.
+        rows: rows by table, including ``findings``.
+        findings: the worst first.
+    """
+
+    place: Place
+    folders: tuple[str, ...]
+    rows: Mapping[str, Rows]
+    findings: tuple[Finding, ...]
+
+    @property
+    def worst(self) -> Severity | None:
+        """The worst severity, None if there are no findings."""
+        return worst_severity(self.findings)
+
+
+def compare_replicas(
+    partitions: Sequence[Partition],
+    rules: Rules,
+    elections: Sequence[Election] = (),
+    kernels: KernelPolicy = kernels_for,
+    workers: int | None = None,
+) -> ReplicaResult:
+    """Return rows and findings on the replicas of one partition.
+
+    Calls are independent of each other: partitions can be compared in several processes or on several machines, and the
+    arguments and the result can be serialized. :func:`.replica.replica_groups` groups copies by partition.
+
+    Args:
+        partitions: two or more copies of one partition.
+        rules: limits and the time of evaluation.
+        elections: its leader elections, from ``cluster_metadata.elections_in`` on the cluster's metadata; they
+            distinguish an unclean election from a tail that was never committed.
+        kernels: provides the compiled kernels.
+        workers: number of reader threads: 0 to read in the calling thread, None for one per processor.
+
+    Returns:
+        Rows of the tables of ``core.replica_tables`` and of ``findings``.
+
+    Raises:
+        InputError: a segment cannot be read.
+        ValueError: there are fewer than two copies.
+    """
+    if len(partitions) < 2:
+        raise ValueError("it takes two copies of a partition to compare")
+    comparison = compare_copies(partitions, rules, elections, kernels, workers)
+    findings = replica_findings(comparison)
+    return ReplicaResult(
+        place=comparison.place,
+        folders=tuple(replica.partition.folder for replica in comparison.replicas),
+        rows={
+            "replica_differences": difference_rows(comparison),
+            "leader_epoch_lineage": lineage_rows(comparison),
+            "lost_records": lost_rows(comparison),
+            "findings": finding_rows(comparison.place, findings),
+        },
+        findings=findings,
+    )
+
+
+def replica_findings(comparison: Comparison) -> tuple[Finding, ...]:
+    """Return the findings of all checks, the worst first, then in the order of the log."""
+    findings = [finding for check in REPLICA_CHECKS for finding in check.findings(comparison)]
+    return tuple(sorted(findings, key=_rank))
+
+
+def _rank(finding: Finding) -> tuple[int, int, str, str]:
+    first = finding.first_offset
+    return -finding.severity, -1 if first is None else first, finding.code.name, str(finding.evidence["replica"])

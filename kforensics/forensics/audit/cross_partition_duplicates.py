@@ -1,4 +1,4 @@
-"""What stands in several partitions of a topic: which partitions are searched, and what is said of what is found."""
+"""Find records that are in several partitions of a topic, and evaluate them."""
 
 from __future__ import annotations
 
@@ -7,85 +7,91 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from kforensics.forensics.audit.cluster_membership import Clusters
-from kforensics.forensics.audit.partition_result import Judgement, ranked
-from kforensics.forensics.audit.topic_keys import topics_among
-from kforensics.forensics.checks.topic_checks import TOPIC_FAMILIES
+from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.audit.topic_result import partitions_by_topic
+from kforensics.forensics.checks.check import ranked
+from kforensics.forensics.checks.topics import TOPIC_CHECKS
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.duplicates.cross_partition import AcrossCase
-from kforensics.forensics.duplicates.partition_duplicates import MEMORY
-from kforensics.forensics.duplicates.topic_pairs import MOST_PARTITIONS
-from kforensics.forensics.duplicates.topic_search import Search, Searched, across_partitions, number_of
+from kforensics.forensics.duplicates.cross_partition_pairs import MAX_TOPIC_PARTITIONS
+from kforensics.forensics.duplicates.partition_duplicates import DEFAULT_MEMORY
+from kforensics.forensics.duplicates.topic_search import (
+    CrossPartitionState,
+    PrepareSearch,
+    SearchedPartition,
+    partition_number,
+    search_topic,
+)
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_rows import finding_rows
 
-__all__ = ["across_in", "judged_across", "judged_duplicates", "searched_topics"]
 
+def topics_to_search(partitions: Iterable[Partition], clusters: Clusters) -> Iterator[tuple[Partition, ...]]:
+    """Yield the partitions of each topic that has several, one copy of each, by number.
 
-def searched_topics(partitions: Iterable[Partition], clusters: Clusters) -> Iterator[tuple[Partition, ...]]:
-    """Yield the partitions of each topic of which there are two or more, one copy of each, by number.
-
-    Of several copies that one is taken whose files reach furthest.
+    Of several copies, the one with the highest offset by its files is used.
 
     Args:
         partitions: all partitions of some topics.
         clusters: all clusters.
     """
-    for some in topics_among(partitions, clusters).values():
+    for members in partitions_by_topic(partitions, clusters).values():
         copies: dict[int, list[Partition]] = defaultdict(list)
-        for one in some:
-            if one.segments and number_of(one) < MOST_PARTITIONS:
-                copies[number_of(one)].append(one)
+        for partition in members:
+            if partition.segments and partition_number(partition) < MAX_TOPIC_PARTITIONS:
+                copies[partition_number(partition)].append(partition)
         if len(copies) > 1:
-            yield tuple(max(copies[number], key=_reach) for number in sorted(copies))
+            yield tuple(max(copies[number], key=_extent) for number in sorted(copies))
 
 
-def _reach(partition: Partition) -> tuple[int, int, int]:
+def _extent(partition: Partition) -> tuple[int, int, int]:
     last = partition.segments[-1]
     return last.base_offset or 0, last.size, -partition.first_offset
 
 
-def across_in(
-    partitions: Sequence[Partition], searched: Search, *, memory: int = MEMORY, workers: int | None = None
-) -> Iterator[AcrossCase]:
-    """Yield what partitions of a topic have that was written to others of it before.
+def cross_partition_states(
+    partitions: Sequence[Partition], prepare: PrepareSearch, *, memory: int = DEFAULT_MEMORY, workers: int | None = None
+) -> Iterator[CrossPartitionState]:
+    """Yield the records of each partition of a topic that were written to another one before.
 
     Args:
-        partitions: one copy of each, by number.
-        searched: examines one of them; may raise an InputError.
-        memory: bytes to work in, about.
-        workers: threads that read, 0 for none beside the caller's, None for one per processor.
+        partitions: one copy of each partition, by number.
+        prepare: examines a partition for the search; may raise an InputError.
+        memory: approximate bytes of memory to use.
+        workers: number of reader threads: 0 to read in the calling thread, None for one per processor.
     """
-    by_number = {number_of(one): one for one in partitions}
-    for one, runs in across_partitions(partitions, searched, memory=memory, workers=workers):
-        yield AcrossCase(one.place, one.folder, one.strict_from, runs, partial(_path, by_number))
+    by_number = {partition_number(partition): partition for partition in partitions}
+    for searched, runs in search_topic(partitions, prepare, memory=memory, workers=workers):
+        yield CrossPartitionState(
+            searched.place, searched.folder, searched.first_uncompacted_offset, runs, partial(_path, by_number)
+        )
 
 
 def _path(partitions: dict[int, Partition], number: int, segment: int) -> str:
     return partitions[number].segments[segment].path
 
 
-def judged_across(case: AcrossCase) -> Judgement:
-    """Return rows and findings on what a partition has that was written to others before."""
-    found = ranked(finding for family in TOPIC_FAMILIES for finding in family.findings(case))
-    rows = {"duplicates": case.rows(), **({"findings": finding_rows(case.place, found)} if found else {})}
-    return Judgement(case.place, case.folder, 0, rows, found, is_counted=False)
+def evaluate_cross_partition(state: CrossPartitionState) -> PartitionResult:
+    """Return rows and findings on the records of a partition that were written to another one before."""
+    findings = ranked(finding for check in TOPIC_CHECKS for finding in check.findings(state))
+    rows = {"duplicates": state.rows(), **({"findings": finding_rows(state.place, findings)} if findings else {})}
+    return PartitionResult(state.place, state.folder, 0, rows, findings, is_counted=False)
 
 
-def judged_duplicates(
+def evaluate_topic_duplicates(
     partitions: Sequence[Partition], clusters: Clusters, rules: Rules, workers: int | None
-) -> Iterator[Judgement]:
-    """Yield what is said of what stands in several partitions of topics.
+) -> Iterator[PartitionResult]:
+    """Yield the results on records that are in several partitions of a topic.
 
     Args:
         partitions: all partitions of some clusters.
         clusters: all clusters.
         rules: limits and the time of evaluation.
-        workers: as for :func:`across_in`.
+        workers: number of reader threads: 0 to read in the calling thread, None for one per processor.
     """
 
-    def searched(partition: Partition) -> Searched:
-        return Searched.of(examine(partition, rules), workers=workers)
+    def prepare(partition: Partition) -> SearchedPartition:
+        return SearchedPartition.of(examine(partition, rules), workers=workers)
 
-    for some in searched_topics(partitions, clusters):
-        yield from map(judged_across, across_in(some, searched, workers=workers))
+    for members in topics_to_search(partitions, clusters):
+        yield from map(evaluate_cross_partition, cross_partition_states(members, prepare, workers=workers))

@@ -1,104 +1,229 @@
-"""The verdicts that were put off, once all partitions of a cluster have added what they know."""
+"""Defer the findings of partitions that their cluster may change, and resolve them once all partitions are evaluated.
+
+A coordinator's log shows the outcome of transactions that look open or late in a partition alone. So each partition of
+a cluster with coordinators adds a :class:`ClusterInput`, and :func:`resolve_deferred` yields the final results.
+"""
 
 from __future__ import annotations
 
+import pickle
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from kforensics.forensics.audit.cluster_input import Contribution
-from kforensics.forensics.audit.cluster_result import ClusterJudgement, judge_cluster
-from kforensics.forensics.audit.partition_result import CLEAN, Judgement, ranked
+import numpy as np
+
+from kforensics.forensics.audit.cluster_membership import Clusters
+from kforensics.forensics.audit.cluster_result import (
+    ClusterResult,
+    coordinator_history,
+    evaluate_cluster,
+    group_commits,
+    is_coordinator,
+)
+from kforensics.forensics.audit.partition_result import CLEAN, PartitionResult
+from kforensics.forensics.checks.check import ranked
+from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
-from kforensics.forensics.coordinators.overrides import is_refuted
-from kforensics.forensics.coordinators.remedies import Advice
+from kforensics.forensics.coordinators.overrides import is_overridden
+from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.coordinators.remedies import CoordinatorRemedies
+from kforensics.forensics.coordinators.transactions.history import History
+from kforensics.forensics.core.cluster_tables import COORDINATOR_TRANSACTIONS, GROUP_OFFSETS
 from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.partition_files import order_of
-from kforensics.forensics.partition.partition_rows import finding_rows, worst
-from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
+from kforensics.forensics.core.spill_file import SpillFile
+from kforensics.forensics.metadata.cluster_metadata import topics_in
+from kforensics.forensics.partition.partition_files import partition_sort_key
+from kforensics.forensics.partition.partition_rows import finding_rows, worst_severity
+from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
+from kforensics.parsers.files.log_names import METADATA_TOPIC
+from kforensics.parsers.format.array_types import Column
 from kforensics.parsers.log.log_rows import Place
+from kforensics.parsers.tables.schemas import Table
 
-__all__ = ["settled"]
+# Tables whose rows the coordinators may still change.
+DEFERRED = ("partitions", "findings")
+COORDINATOR_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS)
+BYTE = np.dtype("u1")
 
 
-def settled(contributions: Iterable[Contribution], rules: Rules) -> Iterator[Judgement]:
-    """Yield the verdicts that were put off, cluster by cluster, and what is to be said of each cluster.
+@dataclass(frozen=True, slots=True)
+class ClusterInput:
+    """What a partition contributes to the evaluation of its cluster; can be serialized.
 
-    What coordinators prove wrong is gone from them, and what they know better stands in its place.
+    Attributes:
+        cluster: name of its cluster.
+        result: the result of the partition alone, with the deferred rows only.
+        markers: its transaction markers; None for a transaction coordinator's log.
+        history: what the transaction coordinator wrote, None for another partition.
+        commits: what the group coordinator wrote, None for another partition.
+        partition_counts: number of partitions by coordinator topic, if this is the log of the cluster's metadata.
+    """
+
+    cluster: str
+    result: PartitionResult
+    markers: PartitionMarkers | None = None
+    history: History | None = None
+    commits: Commits | None = None
+    partition_counts: Mapping[str, int] = field(default_factory=dict)
+
+
+def with_cluster_input(result: PartitionResult, state: PartitionState, clusters: Clusters) -> PartitionResult:
+    """Return the result of a partition with the input for its cluster, if the cluster has checks.
+
+    In this case the findings are deferred: only the cluster input has them, and the rows of DEFERRED.
 
     Args:
-        contributions: of all partitions of some clusters.
+        result: the result of the partition alone.
+        state: the partition; the log of a coordinator is read once more.
+        clusters: all clusters.
+
+    Raises:
+        InputError: a segment cannot be read.
+    """
+    cluster = clusters.name_of(state.partition)
+    if not clusters.has_cluster_checks(cluster):
+        return result
+    deferred = {name: rows for name, rows in result.rows.items() if name in DEFERRED}
+    final = {name: rows for name, rows in result.rows.items() if name not in DEFERRED}
+    cluster_input = ClusterInput(cluster, replace(result, rows=deferred, damage=()))
+    cluster_input, coordinator_rows = _completed(cluster_input, state, has_coordinators=cluster in clusters.coordinated)
+    rows = {**final, **coordinator_rows}
+    return replace(result, rows=rows, findings=(), stable=None, is_counted=False, cluster_input=cluster_input)
+
+
+def _completed(
+    cluster_input: ClusterInput, state: PartitionState, *, has_coordinators: bool
+) -> tuple[ClusterInput, Mapping[str, RowStream]]:
+    """Return a complete cluster input, and the rows of a coordinator's records by table."""
+    if is_coordinator(state):
+        spill = _RowSpill(COORDINATOR_TRANSACTIONS)
+        return replace(cluster_input, history=coordinator_history(state, spill.add)), spill.rows()
+    markers = PartitionMarkers.of(state)
+    if not has_coordinators:
+        markers = replace(markers, markers=markers.markers[:0])  # only transaction coordinators need them
+    cluster_input = replace(cluster_input, markers=markers, partition_counts=_partition_counts(state))
+    if state.partition.place.topic != CONSUMER_OFFSETS:
+        return cluster_input, {}
+    spill = _RowSpill(GROUP_OFFSETS)
+    return replace(cluster_input, commits=group_commits(state, spill.add)), spill.rows()
+
+
+def _partition_counts(state: PartitionState) -> dict[str, int]:
+    if state.partition.place.topic != METADATA_TOPIC:
+        return {}
+    topics = topics_in([state.partition]).values()
+    return {
+        topic.name: topic.partition_counts[-1].count
+        for topic in topics
+        if topic.name in COORDINATOR_TOPICS and topic.partition_counts
+    }
+
+
+class _RowSpill:
+    """Writes the rows of a table, which may be very many, to a temporary file."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._file: SpillFile | None = None
+        self._chunks: list[tuple[int, int]] = []
+
+    def add(self, rows: Rows) -> None:
+        """Write rows."""
+        self._file = self._file or SpillFile(BYTE)
+        data: Column = np.frombuffer(pickle.dumps(rows, pickle.HIGHEST_PROTOCOL), BYTE)
+        self._chunks.append((self._file.append(data), len(data)))
+
+    def rows(self) -> dict[str, RowStream]:
+        """Return all rows by the name of their table."""
+        return {self._table.name: RowStream(self._table, partial(_read, self._file, tuple(self._chunks)))}
+
+
+def _read(file: SpillFile | None, chunks: tuple[tuple[int, int], ...]) -> Iterator[Rows]:
+    if file is None:
+        return
+    for first, size in chunks:
+        rows: Rows = pickle.loads(file.read(first, size).data)  # noqa: S301  # this process wrote it
+        yield rows
+
+
+def resolve_deferred(cluster_inputs: Iterable[ClusterInput], rules: Rules) -> Iterator[PartitionResult]:
+    """Yield the final results of partitions, cluster by cluster, and the rows of each cluster.
+
+    Findings that a coordinator proves wrong are removed, and more precise findings of the cluster replace them.
+
+    Args:
+        cluster_inputs: the inputs of all partitions of some clusters.
         rules: limits and the time of evaluation.
     """
-    by_cluster: dict[str, list[Contribution]] = defaultdict(list)
-    for one in sorted(contributions, key=_order):  # whoever brought them
-        by_cluster[one.cluster].append(one)
-    for some in by_cluster.values():
-        yield from _settled(some, rules)
+    by_cluster: dict[str, list[ClusterInput]] = defaultdict(list)
+    for cluster_input in sorted(cluster_inputs, key=_order):  # tasks deliver them in any order
+        by_cluster[cluster_input.cluster].append(cluster_input)
+    for members in by_cluster.values():
+        yield from _resolved(members, rules)
 
 
-def _order(contribution: Contribution) -> tuple[str, str, int, str]:
-    return order_of(contribution.judgement.place, contribution.judgement.folder)
+def _order(cluster_input: ClusterInput) -> tuple[str, str, int, str]:
+    return partition_sort_key(cluster_input.result.place, cluster_input.result.folder)
 
 
-def _settled(contributions: Sequence[Contribution], rules: Rules) -> Iterator[Judgement]:
-    told = (one for one in contributions if one.partition_counts)
-    newest = max(told, key=lambda one: one.judgement.log_end_offset or 0, default=None)
+def _resolved(members: Sequence[ClusterInput], rules: Rules) -> Iterator[PartitionResult]:
+    metadata = (member for member in members if member.partition_counts)
+    newest = max(metadata, key=lambda member: member.result.log_end_offset or 0, default=None)
     counts = newest.partition_counts if newest else {}
-    found = judge_cluster(
-        (one.history for one in contributions if one.history),
-        (one.markers for one in contributions if one.markers),
+    cluster_result = evaluate_cluster(
+        (member.history for member in members if member.history),
+        (member.markers for member in members if member.markers),
         rules,
-        commits=(one.commits for one in contributions if one.commits),
+        commits=(member.commits for member in members if member.commits),
         partition_count=counts.get(TRANSACTION_STATE),
         offsets_partition_count=counts.get(CONSUMER_OFFSETS),
     )
-    known_better: dict[Place, list[Finding]] = defaultdict(list)
-    for place, finding in found.findings:
-        known_better[place].append(finding)
-    advice = Advice(found.cluster)
-    for one in contributions:
-        judgement = one.judgement
-        yield _revised(judgement, advice, known_better.get(judgement.place, ()))
-    yield _of_cluster(found)
+    by_place: dict[Place, list[Finding]] = defaultdict(list)
+    for place, finding in cluster_result.findings:
+        by_place[place].append(finding)
+    remedies = CoordinatorRemedies(cluster_result.cluster)
+    for member in members:
+        yield _revised(member.result, remedies, by_place.get(member.result.place, ()))
+    yield _rows_of_cluster(cluster_result)
 
 
-def _revised(judgement: Judgement, advice: Advice, known_better: Sequence[Finding]) -> Judgement:
-    """Return the verdict on a partition with all that its cluster knows."""
-    said = {(one.code.name, one.first_offset) for one in known_better}
-    alone = [
-        one
-        for one in judgement.findings
-        if (one.code.name, one.first_offset) not in said and not is_refuted(advice.cluster, judgement.place, one)
+def _revised(
+    result: PartitionResult, remedies: CoordinatorRemedies, cluster_findings: Sequence[Finding]
+) -> PartitionResult:
+    """Return the result of a partition with the findings that its cluster adds, replaces or removes."""
+    replaced = {(finding.code.name, finding.first_offset) for finding in cluster_findings}
+    retained = [
+        finding
+        for finding in result.findings
+        if (finding.code.name, finding.first_offset) not in replaced
+        and not is_overridden(remedies.cluster, result.place, finding)
     ]
-    findings = ranked(advice.given(judgement.place, one) for one in (*alone, *known_better))
-    if findings == judgement.findings:
-        return judgement
-    return replace(
-        judgement,
-        findings=findings,
-        rows={
-            "partitions": _card(judgement.rows["partitions"], findings),
-            "findings": finding_rows(judgement.place, findings),
-        },
-    )
+    findings = ranked(remedies.applied(result.place, finding) for finding in (*retained, *cluster_findings))
+    if findings == result.findings:
+        return result
+    rows = {
+        "partitions": _revised_summary(result.rows["partitions"], findings),
+        "findings": finding_rows(result.place, findings),
+    }
+    return replace(result, findings=findings, rows=rows)
 
 
-def _card(rows: Rows | RowStream, findings: Sequence[Finding]) -> Rows:
-    """Return the row of a partition with another verdict."""
-    (card,) = rows.parts()
-    bad = worst(findings)
-    verdict = {"verdict": CLEAN if bad is None else str(bad), "findings": len(findings)}
-    return replace(card, columns={**card.columns, **verdict})
+def _revised_summary(rows: Rows | RowStream, findings: Sequence[Finding]) -> Rows:
+    """Return the row of a partition with the verdict and the number of other findings."""
+    (summary,) = rows.parts()
+    worst = worst_severity(findings)
+    verdict = {"verdict": CLEAN if worst is None else str(worst), "findings": len(findings)}
+    return replace(summary, columns={**summary.columns, **verdict})
 
 
-def _of_cluster(found: ClusterJudgement) -> Judgement:
-    """Return the rows that are no partition's."""
+def _rows_of_cluster(cluster_result: ClusterResult) -> PartitionResult:
+    """Return the rows that do not belong to one partition."""
     by_table: dict[str, list[Rows]] = defaultdict(list)
-    for rows in found.rows:
+    for rows in cluster_result.rows:
         by_table[rows.table.name].append(rows)
-    streams = {name: RowStream(some[0].table, partial(iter, tuple(some))) for name, some in by_table.items()}
-    return Judgement(Place(None, None, None, None), "", 0, streams, is_counted=False)
+    streams = {name: RowStream(chunks[0].table, partial(iter, tuple(chunks))) for name, chunks in by_table.items()}
+    return PartitionResult(Place(None, None, None, None), "", 0, streams, is_counted=False)

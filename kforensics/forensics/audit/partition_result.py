@@ -1,92 +1,60 @@
-"""All checks of a partition, and everything an audit keeps of it."""
+"""Run all checks of a partition, and collect its findings and rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kforensics.forensics.core.findings import Code, Finding, Severity
-from kforensics.forensics.core.record_types import NO_TIME, Ending
+from kforensics.forensics.checks.check import Check, findings_of
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE
-from kforensics.forensics.duplicates.partition_duplicates import duplicate_rows, duplicates_of
-from kforensics.forensics.partition.log_summary import Noter
-from kforensics.forensics.partition.partition_rows import finding_rows, lso_rows, producer_rows, worst
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.duplicates.partition_duplicates import find_duplicates, partition_duplicate_rows
+from kforensics.forensics.partition.partition_rows import (
+    TransactionTables,
+    finding_rows,
+    lso_rows,
+    producer_rows,
+    worst_severity,
+)
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.record_evidence import record_evidence
 from kforensics.forensics.partition.stable_offset import StableOffset, stable_offset
-from kforensics.forensics.partition.transaction_store import Ledger
-from kforensics.forensics.partition.transaction_tables import TransactionTables
-from kforensics.forensics.sidecar.transaction_entries import index_records
+from kforensics.forensics.partition.transaction_store import TransactionStore
+from kforensics.forensics.sidecar.aborted_entries import index_records
 from kforensics.parsers.log.log_rows import Place, damage_row
 
 if TYPE_CHECKING:
-    from kforensics.forensics.audit.cluster_input import Contribution
+    from kforensics.forensics.audit.deferred_verdicts import ClusterInput
 
-__all__ = [
-    "CLEAN",
-    "Judgement",
-    "all_codes",
-    "findings_of",
-    "judge",
-    "noters_of",
-    "partition_rows",
-    "ranked",
-    "unread",
-    "with_records",
-]
 
 CLEAN = "clean"
 UNREAD = "unread"
 
 
-def all_codes(families: Sequence[ModuleType]) -> dict[str, Code]:
-    """Return the codes of some families by name."""
-    return {name: code for family in families for name, code in family.CODES.items()}
-
-
-def noters_of(families: Sequence[ModuleType]) -> tuple[Noter, ...]:
-    """Return what some families want to note as batches go by."""
-    return tuple(family.NOTER for family in families if hasattr(family, "NOTER"))
-
-
-def findings_of(case: Case, families: Sequence[ModuleType]) -> tuple[Finding, ...]:
-    """Return what some families find in a partition, the worst first, then in the order of the log."""
-    return ranked(finding for family in families for finding in family.findings(case))
-
-
-def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings on one partition, the worst first, then in the order of the log."""
-    return tuple(sorted(findings, key=_rank))
-
-
-def _rank(finding: Finding) -> tuple[int, int, str, int]:
-    first, producer = finding.first_offset, finding.producer_id
-    return -finding.severity, -1 if first is None else first, finding.code.name, -1 if producer is None else producer
-
-
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """What an audit keeps of a partition.
+class PartitionResult:
+    """The result of an audit for a partition.
 
     Attributes:
-        place: which partition.
-        folder: where its files lie.
+        place: the partition.
+        folder: folder of the partition.
         size: bytes of its segments.
-        rows: rows by table; those of which there may be very many are made when they are asked for.
+        rows: rows by table; very many rows are a stream, which creates them on demand.
         findings: the worst first.
-        stable: where its last stable offset is, None if it could not be read, as is the next one.
+        stable: its last stable offset; None if it cannot be read, as is the next attribute.
         log_end_offset: its log end offset.
-        why: why it could not be read, None if it could.
+        why: why it cannot be read, None if it can.
         damage: rows of the table ``damage``.
-        is_counted: whether this is the verdict on a partition, and not rows beside it or what several say together.
-        contribution: what the partition adds to its cluster, and its verdict that is put off until all have; None if
-            there is nothing to be judged across partitions.
+        is_counted: whether this is the final result of a partition; False for its rows while the findings are deferred,
+            and for results of several partitions.
+        cluster_input: what the partition contributes to its cluster, with its deferred findings; None if its cluster
+            has no checks.
     """
 
     place: Place
@@ -99,85 +67,89 @@ class Judgement:
     why: str | None = None
     damage: tuple[tuple[Any, ...], ...] = ()
     is_counted: bool = True
-    contribution: Contribution | None = None
+    cluster_input: ClusterInput | None = None
 
-    def only(self, table: str) -> Judgement:
-        """Return what is said without the rows of other tables."""
+    def only(self, table: str) -> PartitionResult:
+        """Return the result with the rows of one table only."""
         return replace(self, rows={table: self.rows[table]} if table in self.rows else {}, damage=())
 
     @property
     def worst(self) -> Severity | None:
-        """The worst severity, None where nothing was found."""
-        return worst(self.findings)
+        """The worst severity, None if there are no findings."""
+        return worst_severity(self.findings)
 
 
-def with_records(case: Case, workers: int | None) -> Case:
-    """Return a case to which its records have been looked into; the log is read once or twice more.
+def with_records(state: PartitionState, workers: int | None) -> PartitionState:
+    """Return a partition state with the evidence of its records; the log is read once or twice more.
 
     Args:
-        case: the partition.
-        workers: threads that read, 0 for none beside the caller's, None for one per processor.
+        state: the partition.
+        workers: number of reader threads: 0 to read in the calling thread, None for one per processor.
 
     Raises:
         InputError: a segment cannot be read.
     """
-    found = [np.empty(0, DUPLICATE), *duplicates_of(case, workers=workers)]
-    return replace(case, records=record_evidence(case.partition, workers=workers), duplicates=np.concatenate(found))
+    duplicates = np.concatenate([np.empty(0, DUPLICATE), *find_duplicates(state, workers=workers)])
+    return replace(state, records=record_evidence(state.partition, workers=workers), duplicates=duplicates)
 
 
-def judge(case: Case, families: Sequence[ModuleType]) -> Judgement:
-    """Return everything that is to be said of a partition.
+def evaluate_state(state: PartitionState, checks: Sequence[Check[PartitionState, Finding]]) -> PartitionResult:
+    """Return the result of a partition.
+
+    Args:
+        state: the partition.
+        checks: which checks to run.
 
     Raises:
         InputError: a file of the partition cannot be read.
     """
-    findings = findings_of(case, families)
-    stable = stable_offset(case)
-    place = case.partition.place
-    tables = TransactionTables.of(case)
-    return Judgement(
+    findings = findings_of(state, checks)
+    stable = stable_offset(state)
+    place = state.partition.place
+    tables = TransactionTables.of(state)
+    return PartitionResult(
         place=place,
-        folder=case.partition.folder,
-        size=case.partition.size,
+        folder=state.partition.folder,
+        size=state.partition.size,
         rows={
-            "partitions": partition_rows(case, stable, findings),
-            "lso": lso_rows(case, stable),
+            "partitions": _partition_row(state, stable, findings),
+            "lso": lso_rows(state, stable),
             "lso_history": tables.history(),
             "transactions": tables.transactions(),
-            "producers": producer_rows(case),
-            "aborted_transactions": tables.aborted(index_records(case.partition)),
+            "producers": producer_rows(state),
+            "aborted_transactions": tables.aborted(index_records(state.partition)),
             "findings": finding_rows(place, findings),
-            **({} if case.duplicates is None else {"duplicates": duplicate_rows(case, case.duplicates)}),
+            **({} if state.duplicates is None else {"duplicates": partition_duplicate_rows(state, state.duplicates)}),
         },
         findings=findings,
         stable=stable,
-        log_end_offset=case.log_end_offset,
+        log_end_offset=state.log_end_offset,
         damage=tuple(
-            damage_row(place, case.partition.segments[segment].path, found) for segment, found in case.log.damage
+            damage_row(place, state.partition.segments[segment].path, damage) for segment, damage in state.log.damage
         ),
     )
 
 
-def partition_rows(case: Case, stable: StableOffset, findings: Sequence[Finding]) -> Rows:
-    """Return the card of a partition: how large it is, what lies in it, what it costs and whether it is well."""
-    log, ledger = case.log, case.ledger
-    closed, aborted = len(ledger.closed), ledger.aborted
+def _partition_row(state: PartitionState, stable: StableOffset, findings: Sequence[Finding]) -> Rows:
+    """Return the row of ``partitions``: the verdict on a partition, its size, its contents and its overhead."""
+    log, transaction_store = state.log, state.transaction_store
+    closed, aborted = len(transaction_store.closed), transaction_store.aborted
     data_batches = log.batches - log.control_batches
-    transaction_records, transaction_ms = _on_average(ledger)
-    bad = worst(findings)
+    transaction_records, transaction_ms = _averages(transaction_store)
+    worst = worst_severity(findings)
     columns: dict[str, Any] = {
-        **case.partition.place._asdict(),
-        "verdict": CLEAN if bad is None else str(bad),
-        "segments": len(case.partition.segments),
+        **state.partition.place._asdict(),
+        "verdict": CLEAN if worst is None else str(worst),
+        "segments": len(state.partition.segments),
         "bytes": log.bytes,
         "batches": log.batches,
         "records": log.records,
         "first_offset": int(log.first.base_offset[0]) if log.batches else None,
-        "log_end_offset": case.log_end_offset,
+        "log_end_offset": state.log_end_offset,
         "last_stable_offset": stable.last_stable_offset,
         "newest_timestamp": log.newest_timestamp if log.newest_timestamp >= 0 else None,
-        "producers": len(case.producers),
-        "open_transactions": len(case.open_transactions),
+        "producers": len(state.producers),
+        "open_transactions": len(state.open_transactions),
         "committed": closed - aborted,
         "aborted": aborted,
         "control_batches": log.control_batches,
@@ -197,20 +169,20 @@ def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _on_average(ledger: Ledger) -> tuple[float | None, float | None]:
-    """Return the records of a transaction, and how long a closed one lasted in ms."""
-    records = lasted = timed = 0
-    for rows in ledger:
+def _averages(transaction_store: TransactionStore) -> tuple[float | None, float | None]:
+    """Return the average number of records of a transaction, and the average duration of a closed one in ms."""
+    records = duration_ms = timed = 0
+    for rows in transaction_store:
         records += int(rows["records"].sum())
-        known = (rows["ending"] != Ending.OPEN) & (rows["first_timestamp"] != NO_TIME)
+        known = (rows["outcome"] != TransactionOutcome.OPEN) & (rows["first_timestamp"] != NO_TIME)
         timed += int(known.sum())
-        lasted += int((rows["marker_timestamp"] - rows["first_timestamp"])[known].sum())
-    return _share(records, len(ledger)), _share(lasted, timed)
+        duration_ms += int((rows["marker_timestamp"] - rows["first_timestamp"])[known].sum())
+    return _share(records, len(transaction_store)), _share(duration_ms, timed)
 
 
-def unread(place: Place, folder: str, size: int, why: str) -> Judgement:
-    """Return what is said of a partition that could not be read."""
+def unreadable_result(place: Place, folder: str, size: int, why: str) -> PartitionResult:
+    """Return the result of a partition that cannot be read."""
     table = RESULTS["partitions"]
     columns: dict[str, Any] = dict.fromkeys(table.names)
     columns |= {**place._asdict(), "verdict": UNREAD, "read": why, "findings": 0}
-    return Judgement(place, folder, size, {"partitions": Rows(table, 1, columns)}, why=why)
+    return PartitionResult(place, folder, size, {"partitions": Rows(table, 1, columns)}, why=why)

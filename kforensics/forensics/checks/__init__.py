@@ -1,1 +1,1 @@
-"""What may be wrong with a log: a module for each family of findings, with its codes, notes and findings."""
+"""Checks: each one evaluates one aspect of the evidence and yields findings. ``all_checks`` lists all of them."""

@@ -1,21 +1,20 @@
-"""Every family of findings: on a partition alone, a cluster, copies of one partition, and the partitions of a topic."""
+"""Lists all checks: of partitions, clusters, replicas, keys, and topics."""
 
 from __future__ import annotations
 
-from types import ModuleType
+from typing import Any
 
-from kforensics.forensics.checks import cluster_checks as of_clusters
-from kforensics.forensics.checks import partition_checks
-from kforensics.forensics.checks.key_checks import KEY_FAMILIES
-from kforensics.forensics.checks.replica_checks import REPLICA_FAMILIES
-from kforensics.forensics.checks.topic_checks import TOPIC_FAMILIES
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.checks.cluster import CLUSTER_CHECKS
+from kforensics.forensics.checks.keys import KEY_CHECKS
+from kforensics.forensics.checks.partition_checks import PARTITION_CHECKS
+from kforensics.forensics.checks.replicas import REPLICA_CHECKS
+from kforensics.forensics.checks.topics import TOPIC_CHECKS
 
-__all__ = ["EVERY_FAMILY"]
-
-EVERY_FAMILY: tuple[ModuleType, ...] = (
-    *partition_checks.FAMILIES,
-    *of_clusters.FAMILIES,
-    *REPLICA_FAMILIES,
-    *KEY_FAMILIES,
-    *TOPIC_FAMILIES,
+ALL_CHECKS: tuple[Check[Any, Any], ...] = (
+    *PARTITION_CHECKS,
+    *CLUSTER_CHECKS,
+    *REPLICA_CHECKS,
+    *KEY_CHECKS,
+    *TOPIC_CHECKS,
 )

@@ -1,20 +1,19 @@
-"""All families of findings."""
+"""Lists the checks of one partition, and the groups of them that commands run."""
 
 from __future__ import annotations
 
-from types import ModuleType
-
+from kforensics.forensics.checks.blocking_checks import BLOCKING_CHECKS
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.checks.duplicate_checks import DUPLICATE_CHECKS
 from kforensics.forensics.checks.partition import (
     checkpoints,
     damage,
     duplicate_records,
     expired_producers,
-    last_stable_offset,
     leader_epochs,
     marker_batches,
     markers,
     offset_indexes,
-    open_transactions,
     producer_epochs,
     producer_sequences,
     read_committed,
@@ -28,39 +27,45 @@ from kforensics.forensics.checks.partition import (
     transaction_indexes,
     transactions,
 )
+from kforensics.forensics.core.findings import Finding
+from kforensics.forensics.partition.partition_state import PartitionState
 
-__all__ = ["FAMILIES", "GROUPS"]
+__all__ = ["CHECK_GROUPS", "PARTITION_CHECKS"]
 
-# Who holds the last stable offset.
-HOLDERS: tuple[ModuleType, ...] = (open_transactions, last_stable_offset)
-# What producers and coordinators wrote.
-WRITTEN: tuple[ModuleType, ...] = (
-    transactions,
-    markers,
-    marker_batches,
-    producer_epochs,
-    producer_sequences,
-    expired_producers,
+# Check what producers and coordinators wrote.
+WRITTEN: tuple[Check[PartitionState, Finding], ...] = (
+    transactions.CHECK,
+    markers.CHECK,
+    marker_batches.CHECK,
+    producer_epochs.CHECK,
+    producer_sequences.CHECK,
+    expired_producers.CHECK,
 )
-# Whether the log is whole, and the files beside it agree with it.
-EVIDENCE: tuple[ModuleType, ...] = (
-    damage,
-    structure,
-    segments,
-    offset_indexes,
-    time_indexes,
-    transaction_indexes,
-    read_committed,
-    snapshots,
-    snapshot_files,
-    leader_epochs,
-    checkpoints,
-    timestamps,
+# Check that the log is intact, and that indexes, snapshots and checkpoints agree with it.
+FILES: tuple[Check[PartitionState, Finding], ...] = (
+    damage.CHECK,
+    structure.CHECK,
+    segments.CHECK,
+    offset_indexes.CHECK,
+    time_indexes.CHECK,
+    transaction_indexes.CHECK,
+    read_committed.CHECK,
+    snapshots.CHECK,
+    snapshot_files.CHECK,
+    leader_epochs.CHECK,
+    checkpoints.CHECK,
+    timestamps.CHECK,
 )
-# What is there twice, by the batches and by the records.
-TWICE: tuple[ModuleType, ...] = (producer_sequences, duplicate_records)
-# What needs every record decoded.
-DECODED: tuple[ModuleType, ...] = (record_contents, duplicate_records)
-FAMILIES = (*HOLDERS, *WRITTEN, *EVIDENCE, *DECODED)
-# By what a command looks for.
-GROUPS = {"all": FAMILIES, "evidence": EVIDENCE, "holders": HOLDERS, "duplicates": TWICE}
+# Need every record decoded.
+DECODED: tuple[Check[PartitionState, Finding], ...] = (
+    record_contents.CHECK,
+    duplicate_records.CHECK,
+)
+PARTITION_CHECKS = (*BLOCKING_CHECKS, *WRITTEN, *FILES, *DECODED)
+# By the name that a command uses.
+CHECK_GROUPS = {
+    "all": PARTITION_CHECKS,
+    "evidence": FILES,
+    "blocking": BLOCKING_CHECKS,
+    "duplicates": DUPLICATE_CHECKS,
+}

@@ -1,5 +1,5 @@
-"""What the coordinators of transactions decided, and whether the partitions of the data say the same.
+"""Transactions and group offsets across partitions: the coordinators' logs compared with the data partitions.
 
-A partition alone is judged by ``forensics.checks``; here stands what needs ``__transaction_state`` or several
-partitions.
+``forensics.checks.partition`` evaluates a partition alone. This package handles what needs ``__transaction_state``,
+``__consumer_offsets`` or several partitions.
 """

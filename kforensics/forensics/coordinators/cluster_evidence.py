@@ -1,4 +1,4 @@
-"""All that checks of a cluster may look at, and where what they find stands."""
+"""The evidence on a cluster's transactions that its checks use, and the placing of their findings."""
 
 from __future__ import annotations
 
@@ -9,98 +9,96 @@ from typing import Any, NamedTuple
 
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.coordinators.coordinator_records import NONE, StateRecord, TopicPartition
-from kforensics.forensics.coordinators.partition_markers import Markers
-from kforensics.forensics.coordinators.transactions.histories import Coordinators
-from kforensics.forensics.coordinators.transactions.history import History
-from kforensics.forensics.coordinators.transactions.marker_join import Joined, joined
+from kforensics.forensics.coordinators.partition_markers import PartitionMarkers, TransactionMarkerArray
+from kforensics.forensics.coordinators.transactions.history import Coordinators, History
+from kforensics.forensics.coordinators.transactions.marker_join import MarkerJoin, join_markers
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
-from kforensics.forensics.core.record_types import Records
 from kforensics.forensics.core.reporting import MOST, Row
 from kforensics.forensics.core.rules import Rules
+from kforensics.parsers.format.array_types import Column, StructArray
 from kforensics.parsers.log.log_rows import Place
 
-__all__ = ["Cluster", "Placed", "each_placed", "mark_row", "rows_of", "written"]
+__all__ = ["Cluster", "PlacedFinding", "first_n_placed", "marker_row", "partition_name", "row_dicts"]
 
 
-class Placed(NamedTuple):
-    """A finding, and the partition it speaks of.
+class PlacedFinding(NamedTuple):
+    """A finding and the partition it concerns.
 
     Attributes:
-        place: that of a coordinator, or of the data.
-        finding: the finding; its path, position and offsets are in that partition.
+        place: a coordinator's partition or a data partition.
+        finding: the finding; its path, position and offsets refer to that partition.
     """
 
     place: Place
     finding: Finding
 
 
-@dataclass(frozen=True)  # no slots: what is asked for often is computed once
+@dataclass(frozen=True)  # no slots: cached properties need a __dict__
 class Cluster:
-    """What coordinators decided, and what the partitions have of it.
+    """What the coordinators decided, and what the partitions have of it.
 
     Attributes:
         rules: limits and the time of evaluation.
-        coordinators: what is known of transactions.
-        joined: transactions and markers, joined.
-        commits: what partitions of ``__consumer_offsets`` say of groups.
-        partition_count: how many partitions ``__transaction_state`` has, None if nobody told.
-        offsets_partition_count: the same of ``__consumer_offsets``.
+        coordinators: the histories of the transaction coordinators.
+        marker_join: their transactions joined with the markers of the partitions.
+        commits: the committed offsets in each partition of ``__consumer_offsets``.
+        partition_count: number of partitions of ``__transaction_state``, None if unknown.
+        offsets_partition_count: number of partitions of ``__consumer_offsets``, None if unknown.
     """
 
     rules: Rules
     coordinators: Coordinators
-    joined: Joined
+    marker_join: MarkerJoin
     commits: tuple[Commits, ...] = ()
     partition_count: int | None = None
     offsets_partition_count: int | None = None
 
     @classmethod
-    def of(  # noqa: PLR0913  # what a cluster is made of
+    def of(  # noqa: PLR0913  # what a cluster consists of
         cls,
         histories: Iterable[History],
-        markers: Iterable[Markers],
+        markers: Iterable[PartitionMarkers],
         rules: Rules,
         *,
         commits: Iterable[Commits] = (),
         partition_count: int | None = None,
         offsets_partition_count: int | None = None,
     ) -> Cluster:
-        """Return a cluster of which each partition is given once.
+        """Return a cluster; each of its partitions is given once.
 
         Args:
-            histories: of coordinator partitions.
-            markers: of data partitions.
+            histories: histories of the coordinator partitions.
+            markers: markers of the data partitions, those of ``__consumer_offsets`` included.
             rules: limits and the time of evaluation.
-            commits: of partitions of ``__consumer_offsets``, whose markers are given too.
-            partition_count: how many partitions ``__transaction_state`` has, None if nobody told.
-            offsets_partition_count: the same of ``__consumer_offsets``.
+            commits: committed offsets in the partitions of ``__consumer_offsets``.
+            partition_count: number of partitions of ``__transaction_state``, None if unknown.
+            offsets_partition_count: number of partitions of ``__consumer_offsets``, None if unknown.
         """
         coordinators = Coordinators.of(histories)
-        join = joined(coordinators, markers, rules)
-        return cls(rules, coordinators, join, tuple(commits), partition_count, offsets_partition_count)
+        marker_join = join_markers(coordinators, markers, rules)
+        return cls(rules, coordinators, marker_join, tuple(commits), partition_count, offsets_partition_count)
 
     @cached_property
-    def supplied(self) -> Mapping[TopicPartition, int]:
-        """The numbers of the data partitions of which a replica is on hand."""
-        return {markers.name: number for number, markers in self.joined.markers.items()}
+    def supplied_partitions(self) -> Mapping[TopicPartition, int]:
+        """The numbers of the data partitions that have a replica among the files."""
+        return {markers.name: number for number, markers in self.marker_join.by_partition.items()}
 
     @property
     def has_all_coordinators(self) -> bool:
-        """Whether every partition of ``__transaction_state`` is on hand, as far as anybody told how many there are."""
+        """Whether every partition of ``__transaction_state`` is available; False if their number is unknown."""
         count = self.partition_count
-        return count is not None and {history.place.partition for history in self.coordinators.histories} >= {
-            *range(count)
-        }
+        available = {history.place.partition for history in self.coordinators.histories}
+        return count is not None and available >= {*range(count)}
 
-    def at_record(self, coordinator: int, record: StateRecord, code: Code, message: str, **more: Any) -> Placed:
-        """Return a finding about a record of a coordinator.
+    def at_record(self, coordinator: int, record: StateRecord, code: Code, message: str, **more: Any) -> PlacedFinding:
+        """Return a finding about a record of a transaction coordinator.
 
         Args:
-            coordinator: number of its partition.
+            coordinator: number of the coordinator's partition.
             record: the record.
-            code: kind of the finding.
-            message: a sentence with the figures in it.
-            more: other attributes of a finding.
+            code: code of the finding.
+            message: message of the finding.
+            more: other attributes of the finding.
         """
         row = {
             "coordinator": coordinator,
@@ -111,24 +109,24 @@ class Cluster:
 
     def at_coordinator(
         self, row: Row, code: Code, message: str, *, producer: tuple[int, int] | None = None, **more: Any
-    ) -> Placed:
-        """Return a finding about a row that knows its ``coordinator``, ``segment``, ``position`` and ``offset``.
+    ) -> PlacedFinding:
+        """Return a finding about a row with the fields ``coordinator``, ``segment``, ``position`` and ``offset``.
 
         Args:
-            row: an instance, an id or a use.
-            code: kind of the finding.
-            message: a sentence with the figures in it.
-            producer: producer id and epoch it is about.
-            more: other attributes of a finding.
+            row: a transaction, a transactional id or the use of a producer id.
+            code: code of the finding.
+            message: message of the finding.
+            producer: producer id and epoch.
+            more: other attributes of the finding.
         """
         history = self.coordinators.histories[row["coordinator"]]
-        at: dict[str, Any] = {
+        location: dict[str, Any] = {
             "path": history.paths[row["segment"]],
             "position": row["position"],
             "first_offset": row["offset"],
             "last_offset": row["offset"],
         }
-        return Placed(history.place, _finding(code, message, producer, **at, **more))
+        return PlacedFinding(history.place, _finding(code, message, producer, **location, **more))
 
     def at_partition(  # noqa: PLR0913  # what a finding has
         self,
@@ -140,37 +138,37 @@ class Cluster:
         producer: tuple[int, int] | None = None,
         at: tuple[int, int] | None = None,
         **more: Any,
-    ) -> Placed:
-        """Return a finding in a data partition that was supplied.
+    ) -> PlacedFinding:
+        """Return a finding in a supplied data partition.
 
         Args:
-            partition: its number.
-            code: kind of the finding.
-            message: a sentence with the figures in it.
-            offsets: first and last offset it is about.
-            producer: producer id and epoch it is about.
+            partition: number of the partition.
+            code: code of the finding.
+            message: message of the finding.
+            offsets: first and last offset.
+            producer: producer id and epoch.
             at: number of the segment and position of the evidence.
-            more: other attributes of a finding.
+            more: other attributes of the finding.
         """
-        markers = self.joined.markers[partition]
+        markers = self.marker_join.by_partition[partition]
         first, last = offsets or (None, None)
         segment, position = at or (NONE, None)
-        where: dict[str, Any] = {
+        location: dict[str, Any] = {
             "path": markers.path(segment),
             "position": position,
             "first_offset": first,
             "last_offset": last,
         }
-        return Placed(markers.place, _finding(code, message, producer, **where, **more))
+        return PlacedFinding(markers.place, _finding(code, message, producer, **location, **more))
 
-    def at_mark(self, row: Row, code: Code, message: str, **more: Any) -> Placed:
+    def at_marker(self, row: Row, code: Code, message: str, **more: Any) -> PlacedFinding:
         """Return a finding about a marker.
 
         Args:
-            row: of MARK.
-            code: kind of the finding.
-            message: a sentence with the figures in it.
-            more: other attributes of a finding.
+            row: a TRANSACTION_MARKER record.
+            code: code of the finding.
+            message: message of the finding.
+            more: other attributes of the finding.
         """
         return self.at_partition(
             row["partition"],
@@ -191,39 +189,39 @@ class Cluster:
         *,
         producer: tuple[int, int] | None = None,
         **more: Any,
-    ) -> Placed:
+    ) -> PlacedFinding:
         """Return a finding about a record of a group.
 
         Args:
-            commits: of its partition.
+            commits: the commits of its partition.
             at: number of the segment, position of the batch and offset of the record.
-            code: kind of the finding.
-            message: a sentence with the figures in it.
-            producer: producer id and epoch it is about.
-            more: other attributes of a finding.
+            code: code of the finding.
+            message: message of the finding.
+            producer: producer id and epoch.
+            more: other attributes of the finding.
         """
         segment, position, offset = at
-        where: dict[str, Any] = {
+        location: dict[str, Any] = {
             "path": commits.paths[segment],
             "position": position,
             "first_offset": offset,
             "last_offset": offset,
         }
-        return Placed(commits.place, _finding(code, message, producer, **where, **more))
+        return PlacedFinding(commits.place, _finding(code, message, producer, **location, **more))
 
     def id_name(self, row: Row) -> str:
-        """Return the transactional id of a row that knows its number."""
+        """Return the transactional id of a row, from its number in the field ``id``."""
         return self.coordinators.names[row["id"]]
 
     def name(self, partition: int) -> str:
         """Return a partition by its number, as Kafka's tools write it."""
-        return written(self.joined.partitions[partition])
+        return partition_name(self.marker_join.partitions[partition])
 
 
-def written(partition: TopicPartition) -> str:
+def partition_name(partition: TopicPartition) -> str:
     """Return a partition as Kafka's tools write it.
 
-    >>> written(("payments", 3))
+    >>> partition_name(("payments", 3))
     'payments-3'
     """
     return f"{partition[0]}-{partition[1]}"
@@ -254,38 +252,38 @@ def _finding(  # noqa: PLR0913  # what a finding has
     )
 
 
-def mark_row(mark: Records) -> dict[str, int]:
-    """Return a MARK record as Python values by name."""
-    return {name: int(mark[name]) for name in mark.dtype.names or ()}
+def marker_row(marker: TransactionMarkerArray) -> dict[str, int]:
+    """Return one TRANSACTION_MARKER record as Python values by name."""
+    return {name: int(marker[name]) for name in marker.dtype.names or ()}
 
 
-def rows_of(records: Records, **more: Records) -> Iterator[dict[str, Any]]:
-    """Yield records as Python values by name.
+def row_dicts(rows: StructArray, **more: Column) -> Iterator[dict[str, Any]]:
+    """Yield rows as Python values by name.
 
     Args:
-        records: the records.
-        more: further columns, with a value for each record.
+        rows: the rows.
+        more: further columns, with a value for each row.
     """
-    names = (*(records.dtype.names or ()), *more)
+    names = (*(rows.dtype.names or ()), *more)
     columns = [
-        *(records[name].tolist() for name in records.dtype.names or ()),
-        *(one.tolist() for one in more.values()),
+        *(rows[name].tolist() for name in rows.dtype.names or ()),
+        *(column.tolist() for column in more.values()),
     ]
     return (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
 
 
-def each_placed(records: Records, tell: Callable[[Row], Placed], **more: Records) -> Iterator[Placed]:
-    """Yield a finding for each of the first records; the evidence of the last one says how many are ``left_out``.
+def first_n_placed(rows: StructArray, make: Callable[[Row], PlacedFinding], **more: Column) -> Iterator[PlacedFinding]:
+    """Yield a finding for each of the first rows; the evidence of the last one has the number of rows ``left_out``.
 
     Args:
-        records: in the order in which they are to be told.
-        tell: makes a finding of a record as Python values by name.
-        more: further columns, with a value for each record.
+        rows: rows in reporting order.
+        make: makes a finding of a row as Python values by name.
+        more: further columns, with a value for each row.
     """
-    left_out = len(records) - MOST
-    some = rows_of(records[:MOST], **{name: column[:MOST] for name, column in more.items()})
-    for count, row in enumerate(some, 1):
-        place, finding = tell(row)
+    left_out = len(rows) - MOST
+    first = row_dicts(rows[:MOST], **{name: column[:MOST] for name, column in more.items()})
+    for count, row in enumerate(first, 1):
+        place, finding = make(row)
         if left_out > 0 and count == MOST:
             finding = replace(finding, evidence={**finding.evidence, "left_out": left_out})
-        yield Placed(place, finding)
+        yield PlacedFinding(place, finding)

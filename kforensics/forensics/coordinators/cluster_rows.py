@@ -1,4 +1,4 @@
-"""Rows of what the records of coordinators amount to."""
+"""Rows of ``transactional_ids`` and ``distributed_transactions``."""
 
 from __future__ import annotations
 
@@ -8,145 +8,154 @@ from typing import Any
 import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
-from kforensics.forensics.coordinators.coordinator_records import NONE, State
-from kforensics.forensics.coordinators.record_rows import listed
-from kforensics.forensics.coordinators.transactions.transaction_partitions import Verdict
+from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, State
+from kforensics.forensics.coordinators.record_rows import partition_list
+from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
+from kforensics.forensics.coordinators.transactions.transaction_partitions import (
+    MarkerStatus,
+    TransactionPartitionArray,
+)
 from kforensics.forensics.core.cluster_tables import DISTRIBUTED_TRANSACTIONS, TRANSACTIONAL_IDS
-from kforensics.forensics.core.record_types import NO_TIME, Records
+from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.result_rows import Rows, Words, nullable
+from kforensics.parsers.format.array_types import IntArray, StructArray
+from kforensics.parsers.tables.schemas import Table
 
-__all__ = ["id_rows", "transaction_rows"]
+__all__ = ["distributed_transaction_rows", "id_rows"]
 
-STATES = tuple(str(state) for state in State)
-OUTCOMES = ("open", "committed", "aborted", "superseded")
+STATE_NAMES = tuple(str(state) for state in State)
+TRANSACTION_OUTCOMES = ("open", "committed", "aborted", "superseded")
 ATOMIC = ("yes", "no", "pending", "unverifiable")
-
-
-def id_rows(cluster: Cluster) -> Iterator[Rows]:
-    """Yield the ids of each coordinator partition, the one that was used last first."""
-    names = cluster.coordinators.names
-    ids = cluster.coordinators.ids
-    for number, mine in _by_coordinator(cluster, ids):
-        which = mine[np.argsort(-ids["last_time"][mine], kind="stable")]
-        found = ids[which]
-        gone = found["status"] == NONE
-        columns = {
-            "transactional_id": Words(which, names),
-            "state": Words(found["status"], STATES),
-            "removed": found["is_removed"],
-            **{name: nullable(found[name], gone) for name in ("producer_id", "producer_epoch", "transaction_version")},
-            "transaction_timeout_ms": nullable(found["timeout_ms"], gone),
-            "start_timestamp": nullable(found["start"], NO_TIME),
-            "partitions": _sets(cluster, np.where(found["status"] == State.EMPTY, NONE, found["partitions"])),
-            "first_timestamp": nullable(found["first_time"], NO_TIME),
-            "last_timestamp": nullable(found["last_time"], NO_TIME),
-            **{name: found[name] for name in ("inits", "transactions", "committed", "aborted")},
-            "producer_ids": found["producers"],
-            "exact": found["is_told"],
-        }
-        yield _placed(cluster, number, TRANSACTIONAL_IDS, found, columns)
-
-
-def _by_coordinator(cluster: Cluster, records: Records) -> Iterator[tuple[int, Records]]:
-    for number in range(len(cluster.coordinators.histories)):
-        which = np.flatnonzero(records["coordinator"] == number)
-        if len(which):
-            yield number, which
-
-
-def _sets(cluster: Cluster, numbers: Records) -> Words:
-    """Return sets of partitions as text, null for none and for the empty one."""
-    words = [listed(one) or "" for one in cluster.coordinators.sets]
-    empty = np.array([not word for word in words] + [True], bool)
-    return Words(np.where(empty[numbers], NONE, numbers), words)
-
-
-def _placed(cluster: Cluster, number: int, table: Any, found: Records, columns: dict[str, Any]) -> Rows:
-    history = cluster.coordinators.histories[number]
-    columns |= {
-        "path": Words(found["segment"], history.paths),
-        "position": found["position"],
-        "offset": found["offset"],
-    }
-    return Rows(table, len(found), {**history.place._asdict(), **columns})
-
-
-def transaction_rows(cluster: Cluster) -> Iterator[Rows]:
-    """Yield the transactions of each coordinator partition, in the order in which they were ended or left."""
-    instances, parts = cluster.coordinators.instances, cluster.joined.parts
-    names = cluster.coordinators.names
-    first, last = _marker_times(cluster)
-    for number, which in _by_coordinator(cluster, instances):
-        found = instances[which]
-        counts = _counts(parts, len(instances), which)
-        lengths = np.array([len(one) for one in cluster.coordinators.sets] + [0], "i4")
-        columns = {
-            "transactional_id": Words(found["id"], names),
-            "producer_id": found["producer_id"],
-            "producer_epoch": nullable(found["data_epoch"], NONE),
-            "marker_epoch": nullable(found["marker_epoch"], NONE),
-            "state": Words(found["status"], STATES),
-            "outcome": Words(_outcomes(found), OUTCOMES),
-            "transaction_version": found["transaction_version"],
-            "transaction_timeout_ms": found["timeout_ms"],
-            "start_timestamp": nullable(found["start"], NO_TIME),
-            "decided_timestamp": nullable(found["decided"], NO_TIME),
-            "first_marker_timestamp": nullable(first[which], first[which] == NEVER),
-            "last_marker_timestamp": nullable(last[which], NO_TIME),
-            "completed_timestamp": nullable(found["completed"], NO_TIME),
-            "partitions": _sets(cluster, found["partitions"]),
-            "partition_count": nullable(lengths[found["partitions"]], found["partitions"] == NONE),
-            **{name: count for name, count in counts.items() if name != "pending"},
-            "atomic": Words(_atomic(found, counts), ATOMIC),
-            "exact": np.bincount(parts["instance"][~parts["is_exact"]], minlength=len(instances))[which] == 0,
-        }
-        yield _placed(cluster, number, DISTRIBUTED_TRANSACTIONS, found, columns)
-
-
-NEVER = int(np.iinfo("i8").max)
+# The columns that count partitions, with the marker statuses that each counts.
 COUNTED = {
-    "markers": (Verdict.GOOD, Verdict.EMPTY),
-    "empty_markers": (Verdict.EMPTY,),
-    "missing_markers": (Verdict.MISSING,),
-    "contrary_markers": (Verdict.SPLIT,),
-    "unverifiable": (Verdict.UNCLEAR, Verdict.UNCOVERED, Verdict.UNSUPPLIED),
-    "pending": (Verdict.PENDING,),
+    "markers": (MarkerStatus.MATCHED, MarkerStatus.EMPTY),
+    "empty_markers": (MarkerStatus.EMPTY,),
+    "missing_markers": (MarkerStatus.MISSING,),
+    "contrary_markers": (MarkerStatus.SPLIT,),
+    "unverifiable": (MarkerStatus.AMBIGUOUS, MarkerStatus.NOT_COVERED, MarkerStatus.NOT_SUPPLIED),
+    "pending": (MarkerStatus.PENDING,),
 }
 
 
-def _counts(parts: Records, length: int, which: Records) -> dict[str, Records]:
-    """Return for some transactions of how many partitions each thing is to be said."""
+def id_rows(cluster: Cluster) -> Iterator[Rows]:
+    """Yield the transactional ids of each coordinator partition, the most recently used first."""
+    names = cluster.coordinators.names
+    ids = cluster.coordinators.ids
+    for coordinator, indexes in _by_coordinator(cluster, ids):
+        numbers = indexes[np.argsort(-ids["last_time"][indexes], kind="stable")]
+        rows = ids[numbers]
+        stateless = rows["status"] == NONE
+        listed = np.where(rows["status"] == State.EMPTY, NONE, rows["partitions"])
+        producer = ("producer_id", "producer_epoch", "transaction_version")
+        columns = {
+            "transactional_id": Words(numbers, names),
+            "state": Words(rows["status"], STATE_NAMES),
+            "removed": rows["is_removed"],
+            **{name: nullable(rows[name], stateless) for name in producer},
+            "transaction_timeout_ms": nullable(rows["timeout_ms"], stateless),
+            "start_timestamp": nullable(rows["start"], NO_TIME),
+            "partitions": _partition_lists(cluster, listed),
+            "first_timestamp": nullable(rows["first_time"], NO_TIME),
+            "last_timestamp": nullable(rows["last_time"], NO_TIME),
+            **{name: rows[name] for name in ("inits", "transactions", "committed", "aborted")},
+            "producer_ids": rows["producers"],
+            "exact": rows["history_complete"],
+        }
+        yield _placed(cluster, coordinator, TRANSACTIONAL_IDS, rows, columns)
+
+
+def _by_coordinator(cluster: Cluster, rows: StructArray) -> Iterator[tuple[int, IntArray]]:
+    """Yield the number of each coordinator with rows, and the indexes of its rows."""
+    for coordinator in range(len(cluster.coordinators.histories)):
+        indexes = np.flatnonzero(rows["coordinator"] == coordinator)
+        if len(indexes):
+            yield coordinator, indexes
+
+
+def _partition_lists(cluster: Cluster, numbers: IntArray) -> Words:
+    """Return sets of partitions as text, null for an unknown set and for the empty one."""
+    texts = [partition_list(partitions) or "" for partitions in cluster.coordinators.partition_sets]
+    empty = np.array([not text for text in texts] + [True], bool)
+    return Words(np.where(empty[numbers], NONE, numbers), texts)
+
+
+def _placed(cluster: Cluster, coordinator: int, table: Table, rows: StructArray, columns: dict[str, Any]) -> Rows:
+    history = cluster.coordinators.histories[coordinator]
+    columns |= {
+        "path": Words(rows["segment"], history.paths),
+        "position": rows["position"],
+        "offset": rows["offset"],
+    }
+    return Rows(table, len(rows), {**history.place._asdict(), **columns})
+
+
+def distributed_transaction_rows(cluster: Cluster) -> Iterator[Rows]:
+    """Yield the transactions of each coordinator partition, in the order in which they ended or were abandoned."""
+    transactions, listed = cluster.coordinators.transactions, cluster.marker_join.transaction_partitions
+    names = cluster.coordinators.names
+    lengths = np.array([len(partitions) for partitions in cluster.coordinators.partition_sets] + [0], "i4")
+    inexact = np.bincount(listed["transaction"][~listed["is_exact"]], minlength=len(transactions))
+    first, last = _marker_times(cluster)
+    for coordinator, indexes in _by_coordinator(cluster, transactions):
+        rows = transactions[indexes]
+        counts = _counts(listed, len(transactions), indexes)
+        columns = {
+            "transactional_id": Words(rows["id"], names),
+            "producer_id": rows["producer_id"],
+            "producer_epoch": nullable(rows["data_epoch"], NONE),
+            "marker_epoch": nullable(rows["marker_epoch"], NONE),
+            "state": Words(rows["status"], STATE_NAMES),
+            "outcome": Words(_outcomes(rows), TRANSACTION_OUTCOMES),
+            "transaction_version": rows["transaction_version"],
+            "transaction_timeout_ms": rows["timeout_ms"],
+            "start_timestamp": nullable(rows["start"], NO_TIME),
+            "decided_timestamp": nullable(rows["decided"], NO_TIME),
+            "first_marker_timestamp": nullable(first[indexes], first[indexes] == NEVER),
+            "last_marker_timestamp": nullable(last[indexes], NO_TIME),
+            "completed_timestamp": nullable(rows["completed"], NO_TIME),
+            "partitions": _partition_lists(cluster, rows["partitions"]),
+            "partition_count": nullable(lengths[rows["partitions"]], rows["partitions"] == NONE),
+            **{name: count for name, count in counts.items() if name != "pending"},
+            "atomic": Words(_atomic(rows, counts), ATOMIC),
+            "exact": inexact[indexes] == 0,
+        }
+        yield _placed(cluster, coordinator, DISTRIBUTED_TRANSACTIONS, rows, columns)
+
+
+def _counts(listed: TransactionPartitionArray, length: int, indexes: IntArray) -> dict[str, IntArray]:
+    """Return the number of partitions of some transactions, by column of ``COUNTED``."""
     return {
-        name: np.bincount(parts["instance"][np.isin(parts["verdict"], verdicts)], minlength=length)[which]
-        for name, verdicts in COUNTED.items()
+        name: np.bincount(listed["transaction"][np.isin(listed["marker_status"], statuses)], minlength=length)[indexes]
+        for name, statuses in COUNTED.items()
     }
 
 
-def _marker_times(cluster: Cluster) -> tuple[Records, Records]:
-    """Return for each transaction the time of its first marker on hand, and that of its last one."""
-    parts = cluster.joined.parts
-    parts = parts[parts["mark"] != NONE]
-    first = np.full(len(cluster.coordinators.instances), NEVER, "i8")
+def _marker_times(cluster: Cluster) -> tuple[IntArray, IntArray]:
+    """Return the times of the first and of the last available marker of each transaction."""
+    listed = cluster.marker_join.transaction_partitions
+    listed = listed[listed["marker"] != NONE]
+    first = np.full(len(cluster.coordinators.transactions), NEVER, "i8")
     last = np.full(len(first), NO_TIME, "i8")
-    if len(parts):
-        times = cluster.joined.marks["marker_timestamp"][parts["mark"]]
-        np.minimum.at(first, parts["instance"], times)
-        np.maximum.at(last, parts["instance"], times)
+    if len(listed):
+        times = cluster.marker_join.markers["marker_timestamp"][listed["marker"]]
+        np.minimum.at(first, listed["transaction"], times)
+        np.maximum.at(last, listed["transaction"], times)
     return first, last
 
 
-def _outcomes(instances: Records) -> Records:
-    committed = np.isin(instances["status"], (State.PREPARE_COMMIT, State.COMPLETE_COMMIT))
-    aborted = np.isin(instances["status"], (State.PREPARE_ABORT, State.COMPLETE_ABORT))
-    found: Records = np.select([instances["is_superseded"], committed, aborted], [3, 1, 2], 0)
-    return found
+def _outcomes(transactions: CoordinatorTransactionArray) -> IntArray:
+    """Return indexes into ``TRANSACTION_OUTCOMES``."""
+    committed = np.isin(transactions["status"], (State.PREPARE_COMMIT, State.COMPLETE_COMMIT))
+    aborted = np.isin(transactions["status"], (State.PREPARE_ABORT, State.COMPLETE_ABORT))
+    outcomes: IntArray = np.select([transactions["is_superseded"], committed, aborted], [3, 1, 2], 0)
+    return outcomes
 
 
-def _atomic(instances: Records, counts: dict[str, Records]) -> Records:
-    """Return whether each transaction ended the same everywhere; null while its end is not decided."""
+def _atomic(transactions: CoordinatorTransactionArray, counts: dict[str, IntArray]) -> IntArray:
+    """Return whether each transaction ended the same everywhere, as indexes into ``ATOMIC``; -1 while undecided."""
     wrong = (counts["missing_markers"] > 0) | (counts["contrary_markers"] > 0)
-    unknown = (counts["unverifiable"] > 0) | (instances["partitions"] == NONE)
-    undecided = (instances["marker_epoch"] == NONE) | (instances["is_superseded"] & ~wrong)
-    tests = [undecided, wrong, unknown, counts["pending"] > 0]
-    found: Records = np.select(tests, [NONE, 1, 3, 2], 0)
-    return found
+    unknown = (counts["unverifiable"] > 0) | (transactions["partitions"] == NONE)
+    undecided = (transactions["marker_epoch"] == NONE) | (transactions["is_superseded"] & ~wrong)
+    cases = [undecided, wrong, unknown, counts["pending"] > 0]
+    atomic: IntArray = np.select(cases, [NONE, 1, 3, 2], 0)
+    return atomic

@@ -1,36 +1,62 @@
-"""Records of ``__transaction_state`` as values, whatever version or release wrote them."""
+"""The records of ``__transaction_state`` as Python values, and the constants that the coordinators' modules share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from kforensics.forensics.core.record_types import NO_TIME
-from kforensics.forensics.partition.partition_files import Partition
-from kforensics.parsers.files.source import Source, open_source
-from kforensics.parsers.format.rows import Batch, Record
-from kforensics.parsers.log.batches import walk
-from kforensics.parsers.log.log_rows import records_of
 from kforensics.parsers.messages.internal_records import DecodedMessage, decode_record
 from kforensics.parsers.messages.registry import TRANSACTION_STATE
-from kforensics.parsers.messages.transaction import TRANSACTION_LOG_VALUE
+from kforensics.parsers.messages.transaction_log import TRANSACTION_LOG_VALUE
 
 __all__ = [
+    "ALWAYS",
+    "NEVER",
     "NONE",
+    "NO_VERSION",
     "TRANSACTION_STATE",
+    "VERSION_SIZE",
+    "RecordHeader",
+    "RecordPosition",
     "State",
     "StateRecord",
     "TopicPartition",
     "listed_partitions",
     "state_record",
-    "state_records",
 ]
 
+# Kafka's "none" for ids, epochs and timestamps; also the code of a missing name, list or marker.
 NONE = -1
+# A version where none can be read. Versions have 16 bits.
+NO_VERSION = 1 << 16
+# Bytes of the version at the start of a value, or of the type at the start of a key.
+VERSION_SIZE = 2
+# Times before and after all others.
+ALWAYS, NEVER = NO_TIME, int(np.iinfo("i8").max)
 TRANSACTION_LOG = "TransactionLog"
 
 TopicPartition: TypeAlias = tuple[str, int]
+
+
+class RecordPosition(NamedTuple):
+    """The position of a record in its partition: number of the segment, position of the batch, offset."""
+
+    segment: int
+    position: int
+    offset: int
+
+
+class RecordHeader(NamedTuple):
+    """What the batch says about a record; see :class:`StateRecord`."""
+
+    segment: int
+    position: int
+    offset: int
+    timestamp: int
+    leader_epoch: int
 
 
 class State(IntEnum):
@@ -50,12 +76,12 @@ class State(IntEnum):
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the end is decided and markers are on their way."""
+        """Whether the outcome is decided and the markers are being sent."""
         return self in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 
     @property
     def is_complete(self) -> bool:
-        """Whether every marker was acknowledged."""
+        """Whether every marker is acknowledged."""
         return self in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 
     @property
@@ -65,27 +91,27 @@ class State(IntEnum):
 
 
 class StateRecord(NamedTuple):
-    """A record of ``__transaction_state``; a tuple, for there may be many.
+    """A record of ``__transaction_state``; a tuple, because there may be many.
 
     Attributes:
         segment: number of the segment.
-        position: of its batch.
-        offset: of the record.
-        timestamp: of the record in ms, -1 if it has none.
-        leader_epoch: of its batch, which is the coordinator's epoch; -1 if there is none.
-        transactional_id: None where the key cannot be read.
-        is_tombstone: whether the id was removed here.
-        error: why it says nothing to a broker, None if it does.
-        version: of the value; None for a tombstone, or where it cannot be read, as are all that follow.
-        status: number of the state, which a broken record may have beyond those of :class:`State`.
+        position: position of the batch.
+        offset: offset of the record.
+        timestamp: timestamp of the record in ms, -1 if it has none.
+        leader_epoch: leader epoch of the batch, which is the coordinator epoch; -1 if there is none.
+        transactional_id: None if the key cannot be read.
+        is_tombstone: whether the record removes the id.
+        error: why a broker cannot use the record, None if it can.
+        version: version of the value. A tombstone or an unreadable value has None here and defaults from here on.
+        status: number of the state; a damaged record may have a number that is not a :class:`State`.
         producer_id: producer id.
-        producer_epoch: its epoch.
-        previous_producer_id: the id before this state; -1 if not written.
-        next_producer_id: the id that the end of this transaction will bring; -1 if none.
-        next_producer_epoch: declared since 4.1, written by no release yet; -1 if not written.
+        producer_epoch: producer epoch.
+        previous_producer_id: producer id before this state, -1 if not written.
+        next_producer_id: producer id that follows this transaction, -1 if none.
+        next_producer_epoch: declared since 4.1, not written by any release yet; -1 if not written.
         timeout_ms: transaction timeout.
-        transaction_version: of the client's request, 0 if not written.
-        partitions: in order; None if the list is null.
+        transaction_version: transaction version of the client's request, 0 if not written.
+        partitions: sorted; None if the list is null.
         last_update_ms: when the coordinator began to write this state.
         start_ms: when the transaction began, -1 if none has.
     """
@@ -113,7 +139,7 @@ class StateRecord(NamedTuple):
 
     @property
     def state(self) -> State | None:
-        """The state, None for a tombstone, a broken record and a number without meaning."""
+        """The state; None for a tombstone, a broken record and an unknown number."""
         return None if self.status is None else _STATES.get(self.status)
 
     @property
@@ -123,10 +149,10 @@ class StateRecord(NamedTuple):
 
     @property
     def time(self) -> int:
-        """When it was written in ms, NO_TIME where nothing tells.
+        """When the record was written in ms, NO_TIME if unknown.
 
-        Records of message format 0 have no timestamp; their own field does instead, but not that of a Complete state,
-        which is taken before the first marker is sent.
+        The records of message format 0 have no timestamp, so the update time in the value is used. That of a Complete
+        state is not: it is taken before the first marker is sent.
         """
         if self.timestamp >= 0:
             return self.timestamp
@@ -137,50 +163,18 @@ class StateRecord(NamedTuple):
 _STATES = {int(state): state for state in State}
 
 
-def state_records(partition: Partition) -> Iterator[StateRecord]:
-    """Yield the records of a coordinator's partition, in the order of its log.
-
-    Control batches, and batches whose checksum fails, are left out: a broker would not read them either.
-
-    Args:
-        partition: of ``__transaction_state``.
-
-    Raises:
-        InputError: a segment cannot be read.
-    """
-    for segment, found in enumerate(partition.segments):
-        with open_source(found.path) as source:
-            for batch in walk(source):
-                if isinstance(batch, Batch) and batch.crc_valid and not batch.is_control:
-                    yield from _of_batch(source, segment, batch)
-
-
-def _of_batch(source: Source, segment: int, batch: Batch) -> Iterator[StateRecord]:
-    epoch = NONE if batch.partition_leader_epoch is None else batch.partition_leader_epoch
-    for record in records_of(source, batch):
-        if isinstance(record, Record):
-            at = (segment, batch.position, record.offset, record.timestamp, epoch)
-            yield state_record(at, record.key, record.value)
-
-
-def state_record(at: tuple[int, int, int, int, int], key: bytes | None, value: bytes | None) -> StateRecord:
-    """Return a record as a value.
-
-    Args:
-        at: segment, position, offset, timestamp and leader epoch.
-        key: its key.
-        value: its value.
-    """
-    found = decode_record(TRANSACTION_STATE, key, value)
-    if found.key is None or found.type_name != TRANSACTION_LOG:
-        return StateRecord(*at, None, error=found.error or f"unknown record type {found.type_id}")
-    transactional_id = found.key["transactionalId"]
+def state_record(header: RecordHeader, key: bytes | None, value: bytes | None) -> StateRecord:
+    """Return a decoded record of ``__transaction_state``."""
+    message = decode_record(TRANSACTION_STATE, key, value)
+    if message.key is None or message.type_name != TRANSACTION_LOG:
+        return StateRecord(*header, None, error=message.error or f"unknown record type {message.type_id}")
+    transactional_id = message.key["transactionalId"]
     if value is None:
-        return StateRecord(*at, transactional_id, is_tombstone=True)
-    # Kafka passes over bytes behind the value, but refuses a version it does not know.
-    if found.value is None or found.version is None or not _is_known(found.version):
-        return StateRecord(*at, transactional_id, error=found.error)
-    return _decoded(at, transactional_id, found, found.value)
+        return StateRecord(*header, transactional_id, is_tombstone=True)
+    # Kafka ignores bytes after the value, but rejects an unknown version.
+    if message.value is None or message.version is None or not _is_known(message.version):
+        return StateRecord(*header, transactional_id, error=message.error)
+    return _decoded(header, transactional_id, message, message.value)
 
 
 def _is_known(version: int) -> bool:
@@ -188,12 +182,12 @@ def _is_known(version: int) -> bool:
 
 
 def _decoded(
-    at: tuple[int, int, int, int, int], transactional_id: str, found: DecodedMessage, value: dict[str, Any]
+    header: RecordHeader, transactional_id: str, message: DecodedMessage, value: dict[str, Any]
 ) -> StateRecord:
     return StateRecord(
-        *at,
+        *header,
         transactional_id,
-        version=found.version,
+        version=message.version,
         status=value["transactionStatus"],
         producer_id=value["producerId"],
         producer_epoch=value["producerEpoch"],
@@ -209,7 +203,7 @@ def _decoded(
 
 
 def listed_partitions(topics: list[dict[str, Any]] | None) -> tuple[TopicPartition, ...] | None:
-    """Return partitions in order, for a coordinator writes them in none; None for null."""
+    """Return the partitions of a transaction, sorted, because coordinators write them in any order; None for null."""
     if topics is None:
         return None
     return tuple(sorted({(topic["topic"], number) for topic in topics for number in topic["partitionIds"]}))

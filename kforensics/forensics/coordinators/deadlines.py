@@ -1,6 +1,6 @@
-"""Until when a coordinator lets a transaction go on, and whether that is over as of its copy.
+"""Which transactions their coordinators will still end, until when, and which are overdue or stuck.
 
-Rule: ``TransactionStateManager.timedOutTransactions`` for what is aborted, and when.
+Rule: ``TransactionStateManager.timedOutTransactions`` decides what is aborted and when.
 """
 
 from __future__ import annotations
@@ -8,53 +8,87 @@ from __future__ import annotations
 import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
-from kforensics.forensics.coordinators.coordinator_records import State
-from kforensics.forensics.coordinators.transactions.history import NEVER
-from kforensics.forensics.core.record_types import NO_TIME, Records
+from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, State
+from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["NO_TIMEOUT", "allowed_until", "is_overdue", "is_stuck", "told_until"]
+__all__ = [
+    "NO_TIMEOUT",
+    "has_unreadable_state",
+    "is_awaited",
+    "is_overdue",
+    "is_stuck",
+    "transaction_deadlines",
+]
 
-# What a producer of a two-phase commit has, whose transactions are never timed out (KIP-939).
+# The timeout of a producer in a two-phase commit, whose transactions never time out (KIP-939).
 NO_TIMEOUT = 2_147_483_647
 
 
-def told_until(cluster: Cluster) -> Records:
-    """Return until when each coordinator's log would tell an end: a running broker may have been copied before others.
+def is_awaited(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray, ids: IntArray) -> BoolArray:
+    """Return which open transactions their coordinators will end.
 
-    What was copied with it tells when that was.
+    Args:
+        cluster: the cluster.
+        partition: number of their partition.
+        open_transactions: OPEN_TRANSACTION records.
+        ids: number of the transactional id of each.
     """
-    taken: dict[str | None, int] = {}
-    for markers in cluster.joined.markers.values():
+    last = cluster.coordinators.ids[ids]
+    active = np.isin(last["status"], (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT))
+    name = cluster.marker_join.partitions[partition]
+    # An unknown set is -1, which indexes the False at the end.
+    lists_it = np.array([name in partitions for partitions in cluster.coordinators.partition_sets] + [False], bool)
+    same_producer = last["producer_id"] == open_transactions["producer_id"]
+    awaited: BoolArray = active & lists_it[last["partitions"]] & same_producer
+    return awaited
+
+
+def has_unreadable_state(cluster: Cluster, ids: IntArray) -> BoolArray:
+    """Return which ids, by number, have an unreadable last record or one with a state that is never written."""
+    last = cluster.coordinators.ids[ids]
+    lasting = (last["status"] != NONE) & (last["status"] <= State.COMPLETE_ABORT)
+    unreadable: BoolArray = ~lasting & ~last["is_removed"]
+    return unreadable
+
+
+def coordinator_log_ends(cluster: Cluster) -> IntArray:
+    """Return until when the log of each coordinator would show an end.
+
+    A running broker may have been copied before the others. The other partitions of its log directory show when.
+    """
+    copied_at: dict[str | None, int] = {}
+    for markers in cluster.marker_join.by_partition.values():
         log_dir = markers.place.log_dir
-        taken[log_dir] = max(markers.taken, taken.get(log_dir, NO_TIME))
-    times = [taken.get(history.place.log_dir, NEVER) for history in cluster.coordinators.histories]
-    until: Records = np.minimum(np.array(times, "i8"), cluster.rules.as_of_ms)
-    return until
+        copied_at[log_dir] = max(markers.copied_at, copied_at.get(log_dir, NO_TIME))
+    times = [copied_at.get(history.place.log_dir, NEVER) for history in cluster.coordinators.histories]
+    ends: IntArray = np.minimum(np.array(times, "i8"), cluster.rules.as_of_ms)
+    return ends
 
 
-def allowed_until(cluster: Cluster) -> Records:
-    """Return for each id until when its coordinator lets its last transaction go on, NEVER where it has no timeout."""
+def transaction_deadlines(cluster: Cluster) -> IntArray:
+    """Return the time at which the coordinator of each id aborts its last transaction, NEVER if it has no timeout."""
     ids, rules = cluster.coordinators.ids, cluster.rules
-    told = (ids["timeout_ms"] != NO_TIMEOUT) & (ids["start"] != NO_TIME)
-    allowed: Records = np.where(
-        told, ids["start"] + ids["timeout_ms"] + rules.abort_scan_ms + rules.clock_skew_ms, NEVER
+    has_deadline = (ids["timeout_ms"] != NO_TIMEOUT) & (ids["start"] != NO_TIME)
+    deadlines: IntArray = np.where(
+        has_deadline, ids["start"] + ids["timeout_ms"] + rules.abort_scan_ms + rules.clock_skew_ms, NEVER
     )
-    return allowed
+    return deadlines
 
 
-def is_overdue(cluster: Cluster) -> Records:
-    """Return for each id whether a transaction goes on beyond its timeout."""
+def is_overdue(cluster: Cluster) -> BoolArray:
+    """Return whether the transaction of each id is ongoing beyond its timeout."""
     ids = cluster.coordinators.ids
-    overdue: Records = (ids["status"] == State.ONGOING) & (
-        allowed_until(cluster) < told_until(cluster)[ids["coordinator"]]
-    )
+    expired = transaction_deadlines(cluster) < coordinator_log_ends(cluster)[ids["coordinator"]]
+    overdue: BoolArray = (ids["status"] == State.ONGOING) & expired
     return overdue
 
 
-def is_stuck(cluster: Cluster) -> Records:
-    """Return for each id whether the end of its transaction was decided long ago, and is not everywhere."""
+def is_stuck(cluster: Cluster) -> BoolArray:
+    """Return whether the outcome of each id's transaction was decided long ago and not all markers are acknowledged."""
     ids = cluster.coordinators.ids
     prepared = np.isin(ids["status"], (State.PREPARE_COMMIT, State.PREPARE_ABORT))
-    old = told_until(cluster)[ids["coordinator"]] - cluster.rules.max_txn_timeout_ms > ids["last_time"]
-    stuck: Records = prepared & old & (ids["last_time"] != NO_TIME)
+    longest_ago = coordinator_log_ends(cluster)[ids["coordinator"]] - cluster.rules.max_txn_timeout_ms
+    stuck: BoolArray = prepared & (longest_ago > ids["last_time"]) & (ids["last_time"] != NO_TIME)
     return stuck

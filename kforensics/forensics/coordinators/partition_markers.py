@@ -1,32 +1,39 @@
-"""What a data partition has to say of transactions that span several: its markers, and what is still open."""
+"""What a data partition contributes to the transactions of its cluster: its markers and its open transactions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
-from kforensics.forensics.coordinators.coordinator_records import NONE, TopicPartition
-from kforensics.forensics.coordinators.transactions.history import ALWAYS, NEVER
-from kforensics.forensics.core.record_arrays import joined_records, picked
-from kforensics.forensics.core.record_types import NO_TIME, Records
-from kforensics.forensics.partition.blocking_transactions import signs_of_hanging, silence_of
-from kforensics.forensics.partition.partition_state import Case, who_else_cleaned
+from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE, TopicPartition
+from kforensics.forensics.core.record_arrays import concat_rows, take_rows
+from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, TransactionArray
+from kforensics.forensics.partition.blocking_transactions import hanging_evidence, idle_times
+from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
+from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 from kforensics.parsers.log.log_rows import Place
 
-__all__ = ["MARK", "OPEN", "Markers"]
+__all__ = [
+    "OPEN_TRANSACTION",
+    "TRANSACTION_MARKER",
+    "OpenTransactionArray",
+    "PartitionMarkers",
+    "TransactionMarkerArray",
+]
 
-# A marker, and the data that it ended.
-MARK = np.dtype(
+# A marker and the data that it ended.
+TRANSACTION_MARKER = np.dtype(
     [
-        ("partition", "i4"),  # number of the partition, which whoever joins them gives
+        ("partition", "i4"),  # number of the partition, set by the join
         ("producer_id", "i8"),
         ("marker_offset", "i8"),
         ("marker_epoch", "i2"),
         ("coordinator_epoch", "i4"),
-        ("ending", "i1"),
+        ("outcome", "i1"),
         ("marker_timestamp", "i8"),
-        ("first_offset", "i8"),  # of the data; -1 if it ended none, as are the next three
+        ("first_offset", "i8"),  # of the data; this and the next three are -1 if it ended none
         ("last_offset", "i8"),
         ("lowest_epoch", "i2"),
         ("data_epoch", "i2"),  # the highest one
@@ -35,9 +42,9 @@ MARK = np.dtype(
         ("position", "i8"),
     ]
 )
-SAME = ("producer_id", "marker_offset", "marker_epoch", "coordinator_epoch", "ending", "marker_timestamp")
+MARKER_FIELDS = ("producer_id", "marker_offset", "marker_epoch", "coordinator_epoch", "outcome", "marker_timestamp")
 # A transaction without a marker.
-OPEN = np.dtype(
+OPEN_TRANSACTION = np.dtype(
     [
         ("producer_id", "i8"),
         ("producer_epoch", "i2"),
@@ -45,91 +52,98 @@ OPEN = np.dtype(
         ("first_offset", "i8"),
         ("last_offset", "i8"),
         ("first_timestamp", "i8"),
-        ("silence", "i8"),  # time since its last batch
-        ("behind_marker", "i8"),  # offset of the last marker of its producer before it; -1 if there is none
+        ("idle_ms", "i8"),  # time since its last batch
+        ("previous_marker", "i8"),  # offset of the last marker of its producer before it; -1 if there is none
         ("coordinator_epoch", "i4"),  # of that marker
         ("segment", "i4"),
         ("position", "i8"),
     ]
 )
-COVERED = ("producer_id", "producer_epoch", "lowest_epoch", "first_offset", "last_offset", "first_timestamp")
+TRANSACTION_FIELDS = (
+    *("producer_id", "producer_epoch", "lowest_epoch", "first_offset", "last_offset", "first_timestamp"),
+    *("segment", "position"),
+)
+TransactionMarkerArray: TypeAlias = StructArray
+OpenTransactionArray: TypeAlias = StructArray
 
 
 @dataclass(frozen=True, slots=True)
-class Markers:
-    """The ends of transactions in one partition, as far as its log on hand tells.
+class PartitionMarkers:
+    """The markers and open transactions of one partition, as far as its log is available.
 
     Attributes:
-        place: which partition.
-        paths: of its segments.
-        marks: MARK records, in the order of the log.
-        still_open: OPEN records, by first offset.
-        known_from: time from which every marker is on hand: ALWAYS, NEVER where any may be missing.
-        known_to: time of the last marker, of anybody.
-        whole_to: what is complete elsewhere since that time may have come here after the copy was taken; NEVER where
-            the broker had been stopped.
-        taken: when it was copied, as far as its files tell; NEVER where the broker had been stopped.
+        place: the partition.
+        paths: paths of its segments.
+        markers: TRANSACTION_MARKER records, in the order of the log.
+        open_transactions: OPEN_TRANSACTION records, by first offset.
+        coverage_start: time from which every marker is available: ALWAYS, or NEVER if any may be missing.
+        coverage_end: transactions completed elsewhere from this time on may have their markers here after the copy was
+            taken; NEVER if the broker was stopped.
+        last_marker_time: time of the last marker of any producer.
+        copied_at: when it was copied, judging by its files; NEVER if the broker was stopped.
         log_start_offset: its log start offset.
         log_end_offset: its log end offset.
-        has_append_times: whether all its timestamps are those of the append.
-        holes: places in its log at which offsets are missing.
-        is_broken: whether batches in its log cannot be read, which may be markers.
+        has_append_times: whether all its timestamps are append times.
+        offset_gaps: number of offset gaps in its log.
+        is_broken: whether its log has unreadable batches, which may be markers.
     """
 
     place: Place
     paths: tuple[str, ...]
-    marks: Records
-    still_open: Records
-    known_from: int = ALWAYS
-    known_to: int = NO_TIME
-    whole_to: int = NEVER
-    taken: int = NEVER
+    markers: TransactionMarkerArray
+    open_transactions: OpenTransactionArray
+    coverage_start: int = ALWAYS
+    last_marker_time: int = NO_TIME
+    coverage_end: int = NEVER
+    copied_at: int = NEVER
     log_start_offset: int = 0
     log_end_offset: int = 0
     has_append_times: bool = False
-    holes: int = 0
+    offset_gaps: int = 0
     is_broken: bool = False
 
     @classmethod
-    def of(cls, case: Case) -> Markers:
-        """Return what a partition has to say."""
-        marks = _marks(case)
-        times = marks["marker_timestamp"]
+    def of(cls, state: PartitionState) -> PartitionMarkers:
+        """Return the markers and open transactions of a partition."""
+        markers = _markers(state)
+        times = markers["marker_timestamp"]
         return cls(
-            place=case.partition.place,
-            paths=tuple(segment.path for segment in case.partition.segments),
-            marks=marks,
-            still_open=_still_open(case),
-            known_from=_known_from(case, marks),
-            known_to=int(times.max()) if len(times) else NO_TIME,
-            whole_to=_whole_to(case, marks),
-            taken=_taken(case),
-            log_start_offset=case.log_start_offset,
-            log_end_offset=case.log_end_offset,
-            has_append_times=case.log.timestamp_types == 2,
-            holes=case.log.holes,
-            is_broken=case.is_broken,
+            place=state.partition.place,
+            paths=tuple(segment.path for segment in state.partition.segments),
+            markers=markers,
+            open_transactions=_open_transactions(state),
+            coverage_start=_coverage_start(state, markers),
+            last_marker_time=int(times.max()) if len(times) else NO_TIME,
+            coverage_end=_coverage_end(state, markers),
+            copied_at=_copied_at(state),
+            log_start_offset=state.log_start_offset,
+            log_end_offset=state.log_end_offset,
+            has_append_times=state.log.timestamp_types == 2,
+            offset_gaps=state.log.offset_gaps,
+            is_broken=state.is_broken,
         )
 
     @property
     def last_stable_offset(self) -> int:
-        """The most it can be, once all of the log is replicated."""
-        holder = self.still_open["first_offset"][:1].tolist()
-        return max(self.log_start_offset, holder[0]) if holder else self.log_end_offset
+        """The last stable offset, if the whole log is replicated."""
+        blocking_transaction = self.open_transactions["first_offset"][:1].tolist()
+        return max(self.log_start_offset, blocking_transaction[0]) if blocking_transaction else self.log_end_offset
 
     @property
     def name(self) -> TopicPartition:
         """Topic and partition."""
         return self.place.topic or "", NONE if self.place.partition is None else self.place.partition
 
-    def begins_with(self, producer_ids: Records, epochs: Records) -> Records:
-        """Return with which producer ids and epochs data of a transaction begins; none where the log is broken."""
+    def begins_with(self, producer_ids: IntArray, epochs: IntArray) -> BoolArray:
+        """Return for which producer ids a transaction begins with the given epoch; none if the log is broken."""
         if self.is_broken:
             return np.zeros(len(epochs), bool)
-        ended = self.marks[self.marks["first_offset"] != NONE]
-        data = np.concatenate([_epochs(one["producer_id"], one["lowest_epoch"]) for one in (ended, self.still_open)])
-        data, wanted = np.sort(data), _epochs(producer_ids, epochs)
-        begins: Records = np.searchsorted(data, wanted, "right") > np.searchsorted(data, wanted)
+        ended = self.markers[self.markers["first_offset"] != NONE]
+        tables = (ended, self.open_transactions)
+        first_epochs = np.concatenate([_producer_epochs(rows["producer_id"], rows["lowest_epoch"]) for rows in tables])
+        first_epochs.sort()
+        wanted = _producer_epochs(producer_ids, epochs)
+        begins: BoolArray = np.searchsorted(first_epochs, wanted, "right") > np.searchsorted(first_epochs, wanted)
         return begins
 
     def path(self, segment: int) -> str | None:
@@ -137,86 +151,89 @@ class Markers:
         return self.paths[segment] if segment >= 0 else None
 
 
-def _epochs(producer_ids: Records, epochs: Records) -> Records:
-    """Return a number for each epoch of each producer; producer ids are counted from 0."""
-    found: Records = producer_ids.astype("i8") << 16 | epochs.astype("i8") & 0xFFFF
-    return found
+def _producer_epochs(producer_ids: IntArray, epochs: IntArray) -> IntArray:
+    """Return one number for each producer id and epoch; producer ids start at 0."""
+    numbers: IntArray = producer_ids.astype("i8") << 16 | epochs.astype("i8") & 0xFFFF
+    return numbers
 
 
-def _marks(case: Case) -> Records:
-    """Return all markers; the ledger gives those that ended something range by range."""
-    found = joined_records([*map(_of_transactions, case.ledger.closed), _empty(case.empty_markers)])
-    return picked(found, np.argsort(found["marker_offset"], kind="stable"))
+def _markers(state: PartitionState) -> TransactionMarkerArray:
+    """Return all markers. The transaction store yields those that ended data page by page."""
+    markers = concat_rows(
+        [*map(_markers_with_data, state.transaction_store.closed), _markers_without_data(state.empty_markers)]
+    )
+    return take_rows(markers, np.argsort(markers["marker_offset"], kind="stable"))
 
 
-def _of_transactions(closed: Records) -> Records:
-    found = _same(closed)
+def _markers_with_data(transactions: TransactionArray) -> TransactionMarkerArray:
+    markers = _common_fields(transactions)
     for name in ("first_offset", "last_offset", "lowest_epoch", "first_timestamp"):
-        found[name] = closed[name]
-    found["data_epoch"] = closed["highest_epoch"]
+        markers[name] = transactions[name]
+    markers["data_epoch"] = transactions["highest_epoch"]
     for name in ("segment", "position"):
-        found[name] = closed[f"marker_{name}"]
-    return found
+        markers[name] = transactions[f"marker_{name}"]
+    return markers
 
 
-def _empty(markers: Records) -> Records:
-    found = _same(markers)
+def _markers_without_data(empty_markers: EmptyMarkerArray) -> TransactionMarkerArray:
+    markers = _common_fields(empty_markers)
     for name in ("first_offset", "last_offset", "lowest_epoch", "data_epoch"):
-        found[name] = NONE
-    found["first_timestamp"] = NO_TIME
+        markers[name] = NONE
+    markers["first_timestamp"] = NO_TIME
     for name in ("segment", "position"):
-        found[name] = markers[name]
-    return found
+        markers[name] = empty_markers[name]
+    return markers
 
 
-def _same(records: Records) -> Records:
-    found = np.empty(len(records), MARK)
-    found["partition"] = NONE
-    for name in SAME:
-        found[name] = records[name]
-    return found
+def _common_fields(rows: StructArray) -> TransactionMarkerArray:
+    markers = np.empty(len(rows), TRANSACTION_MARKER)
+    markers["partition"] = NONE
+    for name in MARKER_FIELDS:
+        markers[name] = rows[name]
+    return markers
 
 
-def _known_from(case: Case, marks: Records) -> int:
-    """Markers tell the time: any that is younger than the first one that nothing can be missing behind is there.
+def _coverage_start(state: PartitionState, markers: TransactionMarkerArray) -> int:
+    """Return the time from which every marker is available.
 
-    Holes that no cleaner made do not hide a marker: it is gone from this copy. Those of a log that was fetched from a
-    leader after cleaning may be anywhere.
+    That is the time of the first marker from which on no record can be missing. An offset gap that no cleaner made does
+    not count: its markers are lost in this copy. In a log fetched from a leader that had compacted it, they may be
+    missing anywhere.
     """
-    if case.is_broken or (case.is_known_uncleaned and case.log.holes and who_else_cleaned(case)):
+    if state.is_broken or (state.is_known_uncleaned and state.log.offset_gaps and compacted_elsewhere(state)):
         return NEVER
-    if case.is_complete and case.strict_from == 0:
+    if state.is_complete and state.first_uncompacted_offset == 0:
         return ALWAYS
-    behind = marks["marker_timestamp"][marks["marker_offset"] >= case.strict_from]
-    return int(behind[0]) if len(behind) else NEVER
+    times = markers["marker_timestamp"][markers["marker_offset"] >= state.first_uncompacted_offset]
+    return int(times[0]) if len(times) else NEVER
 
 
-def _taken(case: Case) -> int:
-    """Return when the copy was taken: a running broker had gone on, one that had been stopped had not."""
-    if case.partition.log_dir.clean_shutdown:
+def _copied_at(state: PartitionState) -> int:
+    """Return when the copy was taken; NEVER if the broker was stopped, because then nothing followed."""
+    if state.partition.log_dir.clean_shutdown:
         return NEVER
-    newest, as_of_ms = case.partition.newest_mtime_ms, case.rules.as_of_ms
+    newest, as_of_ms = state.partition.newest_mtime_ms, state.rules.as_of_ms
     return as_of_ms if newest is None else min(newest, as_of_ms)
 
 
-def _whole_to(case: Case, marks: Records) -> int:
-    """Return since when what is complete elsewhere may have come after the copy was taken, NEVER if nothing came.
+def _coverage_end(state: PartitionState, markers: TransactionMarkerArray) -> int:
+    """Return the time from which markers may have been written after the copy was taken, NEVER if none can.
 
-    Brokers are copied one after the other, while they run. A marker of later, or files that are younger by more than a
-    transaction may last, prove that the copy is not too early.
+    Running brokers are copied one after the other. A later marker, or files younger by more than the longest
+    transaction, prove that the copy is not too early.
     """
-    rules, taken = case.rules, _taken(case)
-    newest = int(marks["marker_timestamp"].max(initial=NO_TIME))
-    return NEVER if taken == NEVER else max(newest - rules.clock_skew_ms, taken - rules.max_txn_timeout_ms)
+    rules, copied_at = state.rules, _copied_at(state)
+    newest = int(markers["marker_timestamp"].max(initial=NO_TIME))
+    return NEVER if copied_at == NEVER else max(newest - rules.clock_skew_ms, copied_at - rules.max_txn_timeout_ms)
 
 
-def _still_open(case: Case) -> Records:
-    found = case.open_transactions
-    still_open = np.empty(len(found), OPEN)
-    for name in (*COVERED, "segment", "position"):
-        still_open[name] = found[name]
-    still_open["silence"] = silence_of(case, found)[0]
-    signs = signs_of_hanging(case, found)
-    still_open["behind_marker"] = signs["marker_offset"]
-    still_open["coordinator_epoch"] = signs["coordinator_epoch"]
-    return still_open
+def _open_transactions(state: PartitionState) -> OpenTransactionArray:
+    transactions = state.open_transactions
+    rows = np.empty(len(transactions), OPEN_TRANSACTION)
+    for name in TRANSACTION_FIELDS:
+        rows[name] = transactions[name]
+    rows["idle_ms"] = idle_times(state, transactions)[0]
+    evidence = hanging_evidence(state, transactions)
+    rows["previous_marker"] = evidence["marker_offset"]
+    rows["coordinator_epoch"] = evidence["coordinator_epoch"]
+    return rows

@@ -1,4 +1,4 @@
-"""Records of any number put into an order in bounded memory, and given back range by range."""
+"""An external sort: any number of rows, sorted in bounded memory and read back page by page."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.core.record_arrays import copied, joined_records, owned, picked
-from kforensics.forensics.core.record_types import Records
-from kforensics.forensics.core.spill_file import RowFile
+from kforensics.forensics.core.record_arrays import concat_rows, copy_rows, own_rows, take_rows
+from kforensics.forensics.core.spill_file import SpillFile
+from kforensics.parsers.format.array_types import StructArray
 
-__all__ = ["RANGE", "ROOM", "Sorted", "Sorting"]
+__all__ = ["PAGE_SIZE", "ROOM", "ExternalSort", "SortedRows"]
 
-Key = Callable[[Records], Any]
+Key = Callable[[StructArray], Any]
 
-# Bytes of records that are kept in memory.
+# Bytes of rows to keep in memory.
 ROOM = 16 << 20
-# Records of a range: so many that numpy's own overhead does not show, and few enough to be held several times over.
-RANGE = 1 << 15
+# Rows of a page: enough to make NumPy's overhead negligible, and few enough to hold several pages at once.
+PAGE_SIZE = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Sorted records in the file.
+    """Sorted rows in the file.
 
     Attributes:
-        first: number of the first.
-        count: how many.
-        last_key: key of the last.
+        first: number of the first row.
+        count: number of rows.
+        last_key: key of the last row.
     """
 
     first: int
@@ -37,34 +37,34 @@ class _Piece:
     last_key: int
 
 
-class Sorting:
-    """Takes records in any order; those with the same key stay in the order they came in.
+class ExternalSort:
+    """Takes rows in any order; rows with equal keys keep the order in which they were added.
 
-    It is made for records that are nearly in order. Half of the room is for the newest, before which late ones may
-    come; what is older goes into a temporary file, piece by piece. What comes later still stays in memory, and only
-    where that is very much it is sorted into a file of its own, and all is merged in the end.
+    Optimised for rows that are nearly sorted. Half of the memory limit is for the newest rows, before which late ones
+    may still belong; older rows go to a temporary file, piece by piece. Late rows stay in memory. If there are very
+    many of them they become a sorted run of their own, and all runs are merged at the end.
 
     Args:
-        dtype: type of a record.
-        key: returns what to sort records by, an integer each.
-        room: bytes of records to keep in memory; sorting takes twice that for a moment.
-        size: records of a range, at most; but for late ones, which all fit into the room.
+        dtype: type of a row.
+        key: returns the integers to sort rows by.
+        room: bytes of rows to keep in memory; sorting takes twice that for a moment.
+        size: maximum number of rows of a page; late rows, which fit into memory, come on top.
     """
 
-    def __init__(self, dtype: np.dtype[Any], key: Key, room: int = ROOM, size: int = RANGE) -> None:
+    def __init__(self, dtype: np.dtype[Any], key: Key, room: int = ROOM, size: int = PAGE_SIZE) -> None:
         self._dtype, self._key, self._bytes, self._size = dtype, key, room, size
         self._room = max(room // dtype.itemsize, 4)
-        self._parts: list[Records] = []
+        self._parts: list[StructArray] = []
         self._pending = 0
-        self._file: RowFile | None = None
-        # In the file: what follows in order from its beginning, and what came too late for that.
+        self._file: SpillFile | None = None
+        # In the file: the pieces in order from its start, and runs of rows that arrived too late for those.
         self._pieces: list[_Piece] = []
         self._late: list[list[_Piece]] = []
 
-    def add(self, rows: Records) -> None:
-        """Take records; the array is kept."""
+    def add(self, rows: StructArray) -> None:
+        """Add rows; the array is kept."""
         for first in range(0, len(rows), self._room):
-            self._parts.append(owned(rows[first : first + self._room]))
+            self._parts.append(own_rows(rows[first : first + self._room]))
             self._pending += len(self._parts[-1])
             if self._pending > self._room:
                 self._write()
@@ -78,162 +78,164 @@ class Sorting:
         if late > self._room // 4:
             self._late.append(self._written(rows[:late]))
             late = 0
-        self._parts = [copied(rows[:late]), copied(rows[newest:])]
+        self._parts = [copy_rows(rows[:late]), copy_rows(rows[newest:])]
         self._pending = late + len(rows) - newest
 
-    def _in_order(self) -> Records:
-        rows = joined_records(self._parts) if self._parts else np.empty(0, self._dtype)
+    def _in_order(self) -> StructArray:
+        rows = concat_rows(self._parts) if self._parts else np.empty(0, self._dtype)
         self._parts, self._pending = [], 0
         return _ordered(rows, self._key)
 
-    def _written(self, rows: Records) -> list[_Piece]:
-        self._file = self._file or RowFile(self._dtype)
+    def _written(self, rows: StructArray) -> list[_Piece]:
+        self._file = self._file or SpillFile(self._dtype)
         pieces = []
         for first in range(0, len(rows), self._size):
-            some = rows[first : first + self._size]
-            pieces.append(_Piece(self._file.append(some), len(some), int(self._key(some[-1:])[0])))
+            piece = rows[first : first + self._size]
+            pieces.append(_Piece(self._file.append(piece), len(piece), int(self._key(piece[-1:])[0])))
         return pieces
 
-    def finish(self) -> Sorted:
-        """Return the records in order; no others may be added."""
+    def finish(self) -> SortedRows:
+        """Return the rows in order; no others can be added."""
         rest = self._in_order()
         if not self._late:
-            return Sorted(self._dtype, self._key, self._file, self._pieces, rest, self._size)
-        merged = Sorting(self._dtype, self._key, self._bytes, self._size)
+            return SortedRows(self._dtype, self._key, self._file, self._pieces, rest, self._size)
+        merged = ExternalSort(self._dtype, self._key, self._bytes, self._size)
         for rows in self._merged(rest):
             merged.add(rows)
         return merged.finish()
 
-    def _merged(self, rest: Records) -> Iterator[Records]:
-        """Yield all records in order, from runs that each are in order; of one key, the earlier run goes first."""
-        nothing = np.empty(0, self._dtype)
-        runs = [_Run(self._file, pieces, nothing) for pieces in (self._pieces, *self._late)]
+    def _merged(self, rest: StructArray) -> Iterator[StructArray]:
+        """Yield all rows in order, merged from sorted runs; for equal keys the earlier run comes first."""
+        no_rows = np.empty(0, self._dtype)
+        runs = [_Run(self._file, pieces, no_rows) for pieces in (self._pieces, *self._late)]
         runs.append(_Run(self._file, [], rest))
         block = max(self._room // (2 * len(runs)), 1)
         while True:
             for run in runs:
                 run.load(block)
             keys = [self._key(run.rows) for run in runs]
-            ends = [(int(key[-1]), at) for at, (run, key) in enumerate(zip(runs, keys, strict=True)) if run.goes_on]
+            ends = [
+                (int(key[-1]), number) for number, (run, key) in enumerate(zip(runs, keys, strict=True)) if run.has_more
+            ]
             if not ends:
-                yield _ordered(joined_records([run.rows for run in runs]), self._key)
+                yield _ordered(concat_rows([run.rows for run in runs]), self._key)
                 return
-            # Behind the first of these ends its run may go on with records that belong before what others have there.
-            bound, which = min(ends)
-            sides: Any = ["right" if at <= which else "left" for at in range(len(runs))]
+            # After the first of these ends, its run may continue with rows that belong before those of other runs.
+            bound, earliest = min(ends)
+            sides: Any = ["right" if number <= earliest else "left" for number in range(len(runs))]
             cuts = [int(np.searchsorted(key, bound, side)) for key, side in zip(keys, sides, strict=True)]
-            yield _ordered(joined_records([run.take(cut) for run, cut in zip(runs, cuts, strict=True)]), self._key)
+            yield _ordered(concat_rows([run.take(cut) for run, cut in zip(runs, cuts, strict=True)]), self._key)
 
 
 class _Run:
-    """Records in order, of which some are in memory.
+    """A sorted run, partly in memory.
 
     Attributes:
-        rows: those that are.
+        rows: the rows that are in memory.
     """
 
-    def __init__(self, file: RowFile | None, pieces: Sequence[_Piece], rows: Records) -> None:
+    def __init__(self, file: SpillFile | None, pieces: Sequence[_Piece], rows: StructArray) -> None:
         self._file, self._left = file, [(piece.first, piece.count) for piece in reversed(pieces)]
         self.rows = rows
 
     @property
-    def goes_on(self) -> bool:
-        """Whether there are more behind those in memory."""
+    def has_more(self) -> bool:
+        """Whether more rows follow those in memory."""
         return bool(self._left)
 
     def load(self, block: int) -> None:
-        """See to it that there are some in memory."""
+        """Read rows into memory if there are none."""
         if self._file is not None and self._left and not len(self.rows):
             first, count = self._left.pop()
             if count > block:
                 self._left.append((first + block, count - block))
             self.rows = self._file.read(first, min(count, block))
 
-    def take(self, count: int) -> Records:
-        """Return so many."""
+    def take(self, count: int) -> StructArray:
+        """Remove and return the first rows."""
         taken, self.rows = self.rows[:count], self.rows[count:]
         return taken
 
 
-def _ordered(rows: Records, key: Key) -> Records:
+def _ordered(rows: StructArray, key: Key) -> StructArray:
     keys = key(rows)
     if not (keys[1:] < keys[:-1]).any():
         return rows
-    return picked(rows, np.argsort(keys, kind="stable"))
+    return take_rows(rows, np.argsort(keys, kind="stable"))
 
 
-class Sorted:
-    """Records in order, in memory or in a temporary file, as ranges that may be read again and again.
+class SortedRows:
+    """Sorted rows, in memory or in a temporary file, as pages that can be read repeatedly.
 
     Args:
-        dtype: type of a record.
-        key: what they are sorted by.
+        dtype: type of a row.
+        key: returns the keys the rows are sorted by.
         file: holds the pieces.
-        pieces: records in the file, in order.
-        rest: records that are in memory, in order.
-        size: records of a range, at most; but for those in memory that stand between those of a piece.
+        pieces: the rows in the file, in order.
+        rest: the rows in memory, in order.
+        size: maximum number of rows of a page; rows in memory that belong between those of a piece come on top.
 
     Attributes:
-        last_keys: for each range the key of its last record.
+        last_keys: for each page the key of its last row.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917  # only Sorting makes it
+    def __init__(  # noqa: PLR0913, PLR0917  # only ExternalSort creates it
         self,
         dtype: np.dtype[Any],
         key: Key,
-        file: RowFile | None,
+        file: SpillFile | None,
         pieces: Sequence[_Piece],
-        rest: Records,
+        rest: StructArray,
         size: int,
     ) -> None:
         self._dtype, self._key, self._file, self._rest = dtype, key, file, rest
         keys = key(rest)
         ends = [piece.last_key for piece in pieces]
-        # A piece may begin with the key that the one before it ends with; what is in memory came later than both.
+        # A piece may start with the key that the previous one ends with; rows in memory were added after both.
         cuts = [0, *np.searchsorted(keys, ends).tolist()]
-        self._ranges = [(piece.first, piece.count, *cuts[at : at + 2]) for at, piece in enumerate(pieces)]
-        behind = range(cuts[-1], len(rest), size)
-        self._ranges += [(0, 0, first, min(first + size, len(rest))) for first in behind]
-        self.last_keys = np.array(ends + [int(keys[min(at + size, len(rest)) - 1]) for at in behind], "i8")
+        self._pages = [(piece.first, piece.count, *cuts[number : number + 2]) for number, piece in enumerate(pieces)]
+        starts = range(cuts[-1], len(rest), size)
+        self._pages += [(0, 0, first, min(first + size, len(rest))) for first in starts]
+        self.last_keys = np.array(ends + [int(keys[min(start + size, len(rest)) - 1]) for start in starts], "i8")
         self._count = len(rest) + sum(piece.count for piece in pieces)
 
     def __len__(self) -> int:
         return self._count
 
     @property
-    def ranges(self) -> int:
-        """How many ranges there are."""
-        return len(self._ranges)
+    def page_count(self) -> int:
+        """Number of pages."""
+        return len(self._pages)
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether none of the records are in a file."""
+        """Whether all rows are in memory."""
         return self._file is None
 
-    def read(self, number: int) -> Records:
-        """Return the records of a range."""
-        first, count, begin, end = self._ranges[number]
+    def read(self, number: int) -> StructArray:
+        """Return the rows of a page."""
+        first, count, begin, end = self._pages[number]
         others = self._rest[begin:end]
         if self._file is None or not count:
             return others
         rows = self._file.read(first, count)
-        return _ordered(joined_records([rows, others]), self._key) if end > begin else rows
+        return _ordered(concat_rows([rows, others]), self._key) if end > begin else rows
 
-    def __iter__(self) -> Iterator[Records]:
-        for number in range(self.ranges):
+    def __iter__(self) -> Iterator[StructArray]:
+        for number in range(self.page_count):
             yield self.read(number)
 
-    def between(self, first: int, last: int) -> Iterator[Records]:
-        """Yield the records with a key from the first to the last, this included, range by range."""
-        for number in range(int(np.searchsorted(self.last_keys, first)), self.ranges):
+    def between(self, first: int, last: int) -> Iterator[StructArray]:
+        """Yield the rows with a key from ``first`` to ``last``, inclusive, page by page."""
+        for number in range(int(np.searchsorted(self.last_keys, first)), self.page_count):
             rows = self.read(number)
             keys = self._key(rows)
             if keys[0] > last:
                 return
-            some = rows[np.searchsorted(keys, first) : np.searchsorted(keys, last, "right")]
-            if len(some):
-                yield some
+            matching = rows[np.searchsorted(keys, first) : np.searchsorted(keys, last, "right")]
+            if len(matching):
+                yield matching
 
-    def at(self, first: int, last: int) -> Records:
-        """Return the same in one array."""
-        return joined_records([np.empty(0, self._dtype), *self.between(first, last)])
+    def at(self, first: int, last: int) -> StructArray:
+        """Return the rows with a key from ``first`` to ``last``, inclusive, in one array."""
+        return concat_rows([np.empty(0, self._dtype), *self.between(first, last)])

@@ -1,4 +1,4 @@
-"""What a check says when it is not content: a code that stays the same, how bad it is, where, why, and what to do."""
+"""Findings: what a check found, with a stable code, severity, place, evidence and remedy."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
 
-__all__ = ["Code", "Exactness", "Finding", "Severity", "codes"]
-
-# Begin the lines of a code that only a reader with time wants.
-LABELS = ("why: ", "innocent: ")
+__all__ = ["Code", "Exactness", "Finding", "Severity", "by_name"]
 
 
 class Severity(IntEnum):
-    """How bad a finding is; larger is worse."""
+    """Severity of a finding; larger is worse."""
 
     INFO = 0
     WARNING = 1
@@ -38,14 +35,14 @@ class Code:
     """A kind of finding.
 
     Attributes:
-        name: its code, which never changes.
-        severity: how bad it is, unless a check knows better.
-        meaning: what it says, as a sentence.
-        remedy: what an operator does about it, as a sentence; ``{topic}``, ``{partition}``, ``{first_offset}``,
-            ``{producer_id}``, ``{path}`` and ``{transactional_id}`` stand for those of the finding. Empty where
-            there is nothing to be done.
-        why: how it comes about, and what it leads to, for the page on findings.
-        innocent: what else may look like it, and what to read off that.
+        name: its stable name.
+        severity: default severity; a check may choose another one.
+        meaning: what was found, as a sentence.
+        remedy: what an operator should do, as a sentence; ``{topic}``, ``{partition}``, ``{first_offset}``,
+            ``{producer_id}``, ``{path}`` and ``{transactional_id}`` are replaced by those of the finding. Empty if no
+            action is needed.
+        why: cause and consequences, for the page of findings.
+        benign: harmless causes that can look the same, and how to recognise them.
     """
 
     name: str
@@ -53,33 +50,12 @@ class Code:
     meaning: str
     remedy: str = ""
     why: str = ""
-    innocent: str = ""
+    benign: str = ""
 
 
-def codes(text: str) -> dict[str, Code]:
-    """Return the codes of a family by name.
-
-    Args:
-        text: a paragraph for each: ``code severity``, a line that says what it means, maybe one that says what to do,
-            and lines that begin with ``why:`` and ``innocent:``.
-
-    >>> code = codes('''
-    ... control-shell info
-    ... An empty control batch.
-    ... why: The cleaner empties a batch and keeps its header.
-    ... ''')["control-shell"]
-    >>> code.meaning, code.remedy, code.why
-    ('An empty control batch.', '', 'The cleaner empties a batch and keeps its header.')
-    """
-    return {code.name: code for code in map(_code, text.strip().split("\n\n"))}
-
-
-def _code(paragraph: str) -> Code:
-    head, *lines = paragraph.strip().splitlines()
-    name, severity = head.split()
-    sentences = [line for line in lines if not line.startswith(LABELS)]
-    labelled = dict(line.split(": ", 1) for line in lines if line.startswith(LABELS))
-    return Code(name, Severity[severity.upper()], *sentences, **labelled)
+def by_name(*codes: Code) -> dict[str, Code]:
+    """Return codes by name."""
+    return {code.name: code for code in codes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +63,20 @@ class Finding:
     """A finding in one partition.
 
     Attributes:
-        code: which kind.
-        message: what was found, as a sentence with the figures in it.
-        severity: how bad it is here.
-        first_offset: first offset it is about, None if it is about none.
-        last_offset: last one.
-        producer_id: whose batches it is about, None if nobody's in particular.
-        producer_epoch: their epoch.
+        code: its kind.
+        message: what was found, as a sentence with the values in it.
+        severity: its severity here.
+        first_offset: first offset concerned, None if no offset is.
+        last_offset: last offset concerned.
+        producer_id: producer concerned, None if no single producer is.
+        producer_epoch: epoch of the producer.
         path: file with the evidence.
-        position: byte position in it.
-        evidence: figures behind the message, as JSON has them.
+        position: byte position in the file.
+        evidence: the values that the message is based on, as JSON.
         exactness: how far it can be trusted.
-        benign: innocent explanations that were tested, each with the outcome, as a phrase.
-        cause: code of the finding it follows from, None if it stands for itself.
-        remedy: what to do about it, where more is known than the code says of all of its kind; None where not.
+        benign: benign explanations that were tested, each with the result, as a phrase.
+        cause: code of the finding that this one follows from, None if there is none.
+        remedy: what to do, if more is known than the remedy of the code says; None otherwise.
     """
 
     code: Code

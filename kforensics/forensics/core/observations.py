@@ -1,27 +1,40 @@
-"""What is noticed batch by batch, before anybody has weighed it: compact rows that travel and merge.
+"""Observations: compact, mergeable rows about batches that match a check's collector.
 
-A check notes what strikes it in a chunk of batches, or between neighbours, with numpy over whole columns. What may
-strike it in millions of batches is tallied, one row per kind and producer; the rest is listed. Once the whole partition
-is known the same check weighs the notes and makes findings of those that stand.
+A collector looks at a chunk of batches, or at neighbouring batches, with NumPy over whole columns. Kinds that can match
+millions of batches are aggregated, one row per kind and producer; the others are listed. Once the whole partition is
+known, the check decides which observations become findings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from kforensics.forensics.core.record_arrays import joined_records, picked
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.core.record_arrays import concat_rows, take_rows
+from kforensics.forensics.core.reporting import MOST
 from kforensics.parsers.columns.batch_columns import BatchColumns
+from kforensics.parsers.format.array_types import StructArray
 
-__all__ = ["NOTE", "Noticed", "noted", "of_kind", "together"]
+__all__ = [
+    "OBSERVATION",
+    "ObservationSum",
+    "Observed",
+    "batches",
+    "first_observations",
+    "merge_observations",
+    "observation_of_all",
+    "observations_of",
+    "observe",
+    "sum_observations",
+]
 
 
-class Noticed(IntEnum):
-    """Kinds of notes; the names are those of findings."""
+class Observed(IntEnum):
+    """Kinds of observations; the names match the codes of findings."""
 
     # Listed.
     OFFSET_NOT_MONOTONIC = 0
@@ -30,7 +43,7 @@ class Noticed(IntEnum):
     LEADER_EPOCH_REGRESSED = 3
     MARKER_TIMESTAMP_REGRESSED = 4
     BATCH_CRC_MISMATCH = 5
-    # Tallied: one row per kind and producer id, from here on.
+    # Aggregated: one row per kind and producer id, from here on.
     BATCH_MAGIC_OLD = 101
     BATCH_ATTRIBUTES_UNKNOWN = 102
     SEQ_COUNT_MISMATCH = 103
@@ -46,18 +59,18 @@ class Noticed(IntEnum):
     PRODUCER_EXPIRED_BY_TIMESTAMP = 113
 
 
-FIRST_TALLIED = 100
+FIRST_AGGREGATED = 100
 
-NOTE = np.dtype(
+OBSERVATION = np.dtype(
     [
         ("kind", "i2"),
         ("producer_id", "i8"),
         ("producer_epoch", "i2"),
-        ("first_offset", "i8"),  # of the first batch it was noticed at
+        ("first_offset", "i8"),  # of the first matching batch
         ("last_offset", "i8"),  # of the last one
         ("count", "i8"),  # batches
-        ("amount", "i8"),  # what there is to measure: the largest of a tally
-        ("previous", "i8"),  # what it was compared with
+        ("amount", "i8"),  # a measure of the kind; the largest one if aggregated
+        ("previous", "i8"),  # what the batch was compared with
         ("timestamp", "i8"),  # of the first batch
         ("segment", "i4"),
         ("position", "i8"),
@@ -65,61 +78,150 @@ NOTE = np.dtype(
 )
 
 
-def noted(
-    kind: Noticed, batches: BatchColumns, which: Any = slice(None), *, amount: Any = 0, previous: Any = -1
-) -> Records:
-    """Return a note for each of some batches.
+ObservationArray: TypeAlias = StructArray
+
+
+def observe(
+    kind: Observed, batches: BatchColumns, matches: Any = slice(None), *, amount: Any = 0, previous: Any = -1
+) -> ObservationArray:
+    """Return one observation for each matching batch.
 
     Args:
-        kind: what was noticed.
+        kind: what was observed.
         batches: a chunk.
-        which: mask or indexes of the batches that strike.
+        matches: mask or indexes of the matching batches.
         amount: a number for each batch of the chunk, or one for all.
-        previous: what it was compared with, likewise.
+        previous: what each batch was compared with; an array or one number.
     """
-    struck = batches[which]
-    notes = np.empty(len(struck), NOTE)
-    notes["kind"], notes["count"] = kind, 1
+    matching = batches[matches]
+    rows = np.empty(len(matching), OBSERVATION)
+    rows["kind"], rows["count"] = kind, 1
     for name in ("producer_id", "producer_epoch", "last_offset", "segment", "position"):
-        notes[name] = getattr(struck, name)
-    notes["first_offset"], notes["timestamp"] = struck.base_offset, struck.max_timestamp
+        rows[name] = getattr(matching, name)
+    rows["first_offset"], rows["timestamp"] = matching.base_offset, matching.max_timestamp
     for name, value in (("amount", amount), ("previous", previous)):
-        notes[name] = value[which] if isinstance(value, np.ndarray) else value
-    return notes
+        rows[name] = value[matches] if isinstance(value, np.ndarray) else value
+    return rows
 
 
-def together(notes: Sequence[Records]) -> Records:
-    """Return notes in the order of the log as one array, those to be tallied added up.
+def merge_observations(parts: Sequence[ObservationArray]) -> ObservationArray:
+    """Return observations as one array in log order, with the kinds to be aggregated added up.
 
     Args:
-        notes: of parts that follow one another.
+        parts: observations of consecutive parts of the log.
     """
-    some = [part for part in notes if len(part)]
-    if not some:
-        return np.empty(0, NOTE)
-    whole = some[0] if len(some) == 1 else np.concatenate(some)
-    tallied = whole["kind"] >= FIRST_TALLIED
-    if not tallied.any():
-        return whole
-    return joined_records([picked(whole, ~tallied), _tally(picked(whole, tallied))])
+    filled = [part for part in parts if len(part)]
+    if not filled:
+        return np.empty(0, OBSERVATION)
+    rows = filled[0] if len(filled) == 1 else np.concatenate(filled)
+    is_aggregated = rows["kind"] >= FIRST_AGGREGATED
+    if not is_aggregated.any():
+        return rows
+    return concat_rows([take_rows(rows, ~is_aggregated), _aggregated(take_rows(rows, is_aggregated))])
 
 
-def _tally(notes: Records) -> Records:
-    order = np.lexsort((np.arange(len(notes)), notes["producer_id"], notes["kind"]))
-    notes = picked(notes, order)
-    new = np.ones(len(notes), bool)
-    new[1:] = (notes["kind"][1:] != notes["kind"][:-1]) | (notes["producer_id"][1:] != notes["producer_id"][:-1])
-    starts = np.flatnonzero(new)
-    totals = picked(notes, starts)
-    totals["count"] = np.add.reduceat(notes["count"], starts)
-    totals["amount"] = np.maximum.reduceat(notes["amount"], starts)
-    totals["last_offset"] = np.maximum.reduceat(notes["last_offset"], starts)
+def _aggregated(rows: ObservationArray) -> ObservationArray:
+    order = np.lexsort((np.arange(len(rows)), rows["producer_id"], rows["kind"]))
+    rows = take_rows(rows, order)
+    is_first = np.ones(len(rows), bool)
+    is_first[1:] = (rows["kind"][1:] != rows["kind"][:-1]) | (rows["producer_id"][1:] != rows["producer_id"][:-1])
+    starts = np.flatnonzero(is_first)
+    totals = take_rows(rows, starts)
+    totals["count"] = np.add.reduceat(rows["count"], starts)
+    totals["amount"] = np.maximum.reduceat(rows["amount"], starts)
+    totals["last_offset"] = np.maximum.reduceat(rows["last_offset"], starts)
     return totals
 
 
-def of_kind(notes: Records, kind: Noticed) -> Records:
-    """Return the notes of one kind, in the order of the log."""
-    if not len(notes):  # as in most of very many small logs
-        return notes
-    found: Records = notes[notes["kind"] == kind]
-    return found.take(np.argsort(found["first_offset"], kind="stable"))
+def observations_of(rows: ObservationArray, kind: Observed) -> ObservationArray:
+    """Return the observations of one kind, in log order."""
+    if not len(rows):  # the common case when there are very many small logs
+        return rows
+    matching: ObservationArray = rows[rows["kind"] == kind]
+    return matching.take(np.argsort(matching["first_offset"], kind="stable"))
+
+
+def first_observations(kind: Observed, chunk: BatchColumns, matches: Any, *, previous: Any = -1) -> ObservationArray:
+    """Return observations of the first matching batches, as many as are reported; the last one counts the others too.
+
+    Args:
+        kind: what was observed.
+        chunk: the batches.
+        matches: mask of the matching batches, not all False.
+        previous: what each was compared with.
+    """
+    indexes = np.flatnonzero(matches)
+    rows = observe(kind, chunk, indexes[:MOST], previous=previous)
+    rows["count"][-1] += len(indexes) - len(rows)
+    return rows
+
+
+def observation_of_all(kind: Observed, chunk: BatchColumns, matches: Any, *, amount: Any = 0) -> ObservationArray:
+    """Return one observation for all matching batches, placed at the first of them.
+
+    Args:
+        kind: what was observed, one of the aggregated kinds.
+        chunk: the batches.
+        matches: mask of the matching batches, not all False.
+        amount: a number for each batch; the largest is kept.
+    """
+    indexes = np.flatnonzero(matches)
+    row = observe(kind, chunk, indexes[:1])
+    # No producer in particular, so that observations of other parts can be added to it.
+    row["producer_id"] = row["producer_epoch"] = -1
+    row["count"], row["last_offset"] = len(indexes), chunk.last_offset[indexes].max()
+    row["amount"] = amount[indexes].max() if isinstance(amount, np.ndarray) else amount
+    return row
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationSum:
+    """All observations of one kind in a partition, added up.
+
+    Attributes:
+        count: number of batches.
+        amount: the largest amount.
+        first_offset: first offset of the first batch.
+        last_offset: last offset of the last batch.
+        at: segment and position of the first batch.
+    """
+
+    count: int
+    amount: int
+    first_offset: int
+    last_offset: int
+    at: tuple[int, int]
+
+    @property
+    def offsets(self) -> tuple[int, int]:
+        """First and last offset."""
+        return self.first_offset, self.last_offset
+
+    def that(self, does: str, do: str) -> str:
+        """Return the start of a sentence about the batches, with the verb in singular or plural."""
+        if self.count == 1:
+            return f"1 batch, with offsets {self.first_offset} to {self.last_offset}, {does}"
+        return f"{self.count} batches between offsets {self.first_offset} and {self.last_offset} {do}"
+
+
+def sum_observations(observations: ObservationArray, kind: Observed) -> ObservationSum | None:
+    """Return the sum of all observations of a kind, None if there are none."""
+    rows = observations_of(observations, kind)
+    if not len(rows):
+        return None
+    return ObservationSum(
+        count=int(rows["count"].sum()),
+        amount=int(rows["amount"].max()),
+        first_offset=int(rows["first_offset"][0]),
+        last_offset=int(rows["last_offset"].max()),
+        at=(int(rows["segment"][0]), int(rows["position"][0])),
+    )
+
+
+def batches(count: int) -> str:
+    """Return a number of batches with its noun.
+
+    >>> batches(1), batches(2)
+    ('1 batch', '2 batches')
+    """
+    return "1 batch" if count == 1 else f"{count} batches"

@@ -1,7 +1,7 @@
-"""Records picked, placed, chosen and joined whole.
+"""Fast operations on structured arrays: select, assign, choose, concatenate, copy.
 
-Numpy goes through a record field by field, and through the rules of type promotion, wherever it is not told that both
-sides are of one type. As plain bytes of fixed size records move 15 to 60 times faster.
+NumPy copies structured arrays field by field and applies type promotion unless it knows that both sides have one type.
+Viewed as opaque bytes of a fixed size, rows move 15 to 60 times faster.
 """
 
 from __future__ import annotations
@@ -13,63 +13,63 @@ from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.core.record_types import Records
+from kforensics.parsers.format.array_types import BoolArray, StructArray
 
-__all__ = ["are_same", "chosen", "copied", "free_unused", "joined_records", "owned", "picked", "placed"]
-
-
-def picked(records: Records, at: Any) -> Records:
-    """Return some of the records, by indexes or by a mask."""
-    found: Records = _bare(records)[at].view(records.dtype)
-    return found
+__all__ = ["concat_rows", "copy_rows", "free_unused", "own_rows", "put_rows", "same_bytes", "take_rows", "where_rows"]
 
 
-def placed(records: Records, at: Any, values: Records) -> None:
-    """Put values in the place of some of the records, which are of the same type."""
-    _bare(records)[at] = _bare(values)
+def take_rows(rows: StructArray, indexes: Any) -> StructArray:
+    """Return some of the rows, by indexes or by a mask."""
+    selected: StructArray = _as_bytes(rows)[indexes].view(rows.dtype)
+    return selected
 
 
-def chosen(where: Records, one: Records, other: Records) -> Records:
-    """Return the records of ``one`` where a mask holds, else those of ``other``."""
-    return np.where(where, _bare(one), _bare(other)).view(one.dtype)
+def put_rows(rows: StructArray, indexes: Any, values: StructArray) -> None:
+    """Assign values to some of the rows; both have the same dtype."""
+    _as_bytes(rows)[indexes] = _as_bytes(values)
 
 
-def joined_records(parts: Sequence[Records]) -> Records:
-    """Return the records of all parts, of which there is at least one; all are of one type."""
-    found = [part for part in parts if len(part)]
-    if len(found) < 2:
-        return found[0] if found else parts[0]
-    return np.concatenate([_bare(part) for part in found]).view(parts[0].dtype)
+def where_rows(condition: BoolArray, rows: StructArray, others: StructArray) -> StructArray:
+    """Return ``rows`` where a condition is true, ``others`` elsewhere, as ``np.where`` does."""
+    return np.where(condition, _as_bytes(rows), _as_bytes(others)).view(rows.dtype)
 
 
-def copied(records: Records) -> Records:
-    """Return the records in an array of their own."""
-    return _bare(records).copy().view(records.dtype)
+def concat_rows(parts: Sequence[StructArray]) -> StructArray:
+    """Return the rows of all parts, at least one, concatenated; all have the same dtype."""
+    filled = [part for part in parts if len(part)]
+    if len(filled) < 2:
+        return filled[0] if filled else parts[0]
+    return np.concatenate([_as_bytes(part) for part in filled]).view(parts[0].dtype)
 
 
-def owned(records: Records) -> Records:
-    """Return the records, copied if they are part of an array that their being there would keep in memory."""
-    return copied(records) if getattr(records.base, "nbytes", 0) > records.nbytes else records
+def copy_rows(rows: StructArray) -> StructArray:
+    """Return a copy of the rows."""
+    return _as_bytes(rows).copy().view(rows.dtype)
 
 
-def are_same(one: Records, other: Records) -> bool:
-    """Whether records of one type, which has no gaps between its fields, are byte for byte the same."""
-    return len(one) == len(other) and one.tobytes() == other.tobytes()
+def own_rows(rows: StructArray) -> StructArray:
+    """Return the rows, copied if they are a view that would keep a larger array in memory."""
+    return copy_rows(rows) if getattr(rows.base, "nbytes", 0) > rows.nbytes else rows
+
+
+def same_bytes(rows: StructArray, others: StructArray) -> bool:
+    """Whether two arrays of one dtype without padding are equal byte for byte."""
+    return len(rows) == len(others) and rows.tobytes() == others.tobytes()
 
 
 def free_unused() -> None:
-    """Give memory that is free in the heap back to the system, where the C library (glibc) can.
+    """Return free heap memory to the operating system, if the C library (glibc) can.
 
-    Arrays of less than 32 MiB may come from the heap. What is kept for long lies there among what was needed on the
-    way, and holds all of that in memory: a third of what a million producers take.
+    Arrays of less than 32 MiB may come from the heap. Long-lived arrays lie there between short-lived ones and keep
+    their pages in memory: a third of what a million producers take.
     """
     trim = getattr(ctypes.pythonapi, "malloc_trim", None)
     if trim is not None:
         trim(ctypes.c_size_t(0))
 
 
-def _bare(records: Records) -> Records:
-    return records.view(_bytes_of_size(records.dtype.itemsize))
+def _as_bytes(rows: StructArray) -> StructArray:
+    return rows.view(_bytes_of_size(rows.dtype.itemsize))
 
 
 @cache

@@ -1,7 +1,7 @@
-"""What the replay of a partition gives, as numpy records: millions of transactions or producers need no object each.
+"""Record types of the replay as NumPy dtypes, so that millions of transactions or producers need no object each.
 
-Offsets, epochs, sequences and ids are Kafka's numbers, its own -1 ("none") included; timestamps are milliseconds since
-the epoch, NO_TIME where nothing tells one.
+Offsets, epochs, sequences and ids are Kafka's numbers, including its own -1 ("none"). Timestamps are milliseconds
+since the epoch, NO_TIME if unknown.
 """
 
 from __future__ import annotations
@@ -23,19 +23,31 @@ __all__ = [
     "RECENT_BATCHES",
     "TRANSACTION",
     "Anomaly",
-    "Ending",
-    "Records",
+    "Portable",
+    "TransactionOutcome",
 ]
 
-Records: TypeAlias = "npt.NDArray[Any]"
+
+class Portable:
+    """Base of frozen dataclasses with slots that are pickled as a call of their class with their fields.
+
+    The pickling support of ``dataclasses`` looks up all fields for each value it loads, which takes longer than
+    everything else together.
+    """
+
+    __slots__: tuple[str, ...] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple([getattr(self, name) for name in self.__slots__])
+
 
 NO_TIME = int(np.iinfo("i8").min)
 # ProducerStateEntry.NUM_BATCHES_TO_RETAIN.
 RECENT_BATCHES = 5
 
 
-class Ending(IntEnum):
-    """How a transaction ended in this partition; the first two are the numbers of the markers."""
+class TransactionOutcome(IntEnum):
+    """How a transaction ended in this partition; the first two values are Kafka's control record types."""
 
     ABORTED = 0
     COMMITTED = 1
@@ -43,9 +55,9 @@ class Ending(IntEnum):
 
 
 class Anomaly(IntEnum):
-    """What the replay of one producer meets that a leader with full knowledge of it would not have written.
+    """Events of one producer that a leader with full knowledge of its state would not have written.
 
-    The names are those of findings; ``forensics.checks`` weighs what may excuse each.
+    The names match the codes of findings; the checks decide which benign explanations apply.
     """
 
     SEQ_MISSING = 0
@@ -64,7 +76,7 @@ class Anomaly(IntEnum):
     PID_MIXED_MODES = 13
 
 
-# Where a batch stands: the number of its segment in the partition, and the byte in it.
+# Where a batch is: the number of its segment in the partition, and the byte position in it.
 _AT = [("segment", "i4"), ("position", "i8")]
 
 TRANSACTION = np.dtype(
@@ -75,18 +87,18 @@ TRANSACTION = np.dtype(
         ("highest_epoch", "i2"),
         ("first_offset", "i8"),
         ("last_offset", "i8"),  # of its data
-        ("marker_offset", "i8"),  # -1 while it is open, as are the next two
+        ("marker_offset", "i8"),  # -1 while open, as are the next two fields
         ("marker_epoch", "i2"),
         ("coordinator_epoch", "i4"),
-        ("ending", "i1"),
+        ("outcome", "i1"),
         ("batches", "i8"),
         ("records", "i8"),
         ("bytes", "i8"),
         ("first_timestamp", "i8"),  # smallest maximum timestamp of its batches; NO_TIME if some precede a snapshot
         ("last_timestamp", "i8"),
-        ("marker_timestamp", "i8"),  # NO_TIME while it is open
+        ("marker_timestamp", "i8"),  # NO_TIME while open
         ("first_offset_exact", "?"),
-        *_AT,  # of its first batch on hand; -1 where that precedes a snapshot
+        *_AT,  # of its first available batch; -1 if that precedes a snapshot
         ("marker_segment", "i4"),
         ("marker_position", "i8"),
     ]
@@ -97,9 +109,9 @@ EMPTY_MARKER = np.dtype(
         ("marker_offset", "i8"),
         ("marker_epoch", "i2"),
         ("coordinator_epoch", "i4"),
-        ("ending", "i1"),
+        ("outcome", "i1"),
         ("marker_timestamp", "i8"),
-        ("exact", "?"),  # False if it may have ended a transaction whose data stands before the log on hand
+        ("exact", "?"),  # False if it may have ended a transaction whose data precedes the available log
         *_AT,
     ]
 )
@@ -115,7 +127,7 @@ PRODUCER = np.dtype(
         ("coordinator_epoch", "i4"),
         ("current_txn_first_offset", "i8"),
         ("recent_count", "i1"),
-        ("recent", RECENT_BATCH, RECENT_BATCHES),  # oldest first; only the first ``recent_count`` mean something
+        ("recent", RECENT_BATCH, RECENT_BATCHES),  # oldest first; only the first ``recent_count`` are set
     ]
 )
 ANOMALY = np.dtype(
@@ -123,13 +135,19 @@ ANOMALY = np.dtype(
         ("kind", "i1"),
         ("producer_id", "i8"),
         ("producer_epoch", "i2"),
-        ("first_offset", "i8"),  # of the batch at which it shows
+        ("first_offset", "i8"),  # of the batch where it shows
         ("last_offset", "i8"),
-        ("amount", "i8"),  # records missing or written again; epochs fallen or risen; 0 where nothing is counted
+        ("amount", "i8"),  # records missing or repeated; epochs regressed or bumped; 0 if not counted
         ("timestamp", "i8"),
-        ("previous_offset", "i8"),  # last offset of the producer's event before it that it does not go with; -1 if none
+        ("previous_offset", "i8"),  # last offset of the producer's conflicting earlier event; -1 if none
         ("previous_timestamp", "i8"),
-        ("hole", "i8"),  # offsets that the log misses between the two
+        ("offset_gap", "i8"),  # offsets missing from the log between the two
         *_AT,
     ]
 )
+
+# Arrays of the record types above, for signatures; plain columns are IntArray and so on of parsers.format.array_types.
+TransactionArray: TypeAlias = "npt.NDArray[np.void]"
+EmptyMarkerArray: TypeAlias = "npt.NDArray[np.void]"
+ProducerArray: TypeAlias = "npt.NDArray[np.void]"
+AnomalyArray: TypeAlias = "npt.NDArray[np.void]"

@@ -1,4 +1,4 @@
-"""What checks measure against: Kafka's defaults where there are such, and the time at which they judge."""
+"""Limits that checks use, Kafka's defaults where Kafka has one, and the time of evaluation."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ class Rules:
     """Limits and the time of evaluation; all times in ms.
 
     Attributes:
-        as_of_ms: when the files were copied, as the user says or the newest of them tells; never the clock on the wall.
-        is_assumed: whether that is what the newest file tells. Then a copy of a running broker that was taken before is
-            judged as of that moment where it matters what may have come since.
+        as_of_ms: time of evaluation, when the files were copied: given by the user, or the newest modification time;
+            never the current time.
+        is_assumed: whether it is the newest modification time. Then an older copy of a running broker is evaluated as
+            of its own time wherever later events could matter.
         max_txn_timeout_ms: ``transaction.max.timeout.ms``.
-        late_buffer_ms: how much longer a broker waits before it calls a transaction late.
+        late_buffer_ms: how much longer a broker waits before it considers a transaction late.
         pid_expiry_ms: ``producer.id.expiration.ms``.
         abort_scan_ms: ``transaction.abort.timed.out.transaction.cleanup.interval.ms``.
-        clock_skew_ms: by how much clocks of brokers may differ.
-        ancient_ms: how much older than its neighbours a batch may be.
-        many_open_transactions: from how many at once it is worth a word.
-        many_segments: from how many segments a transaction spans it is worth a word.
-        near_exhaustion: producer epoch from which it is worth a word.
-        aborted_share: share of aborted transactions that is worth a word.
-        aborted_least: among at least so many.
-        new_producers_per_hour: from how many in a partition it is worth a word.
+        clock_skew_ms: maximum difference between the clocks of brokers.
+        ancient_ms: maximum age of a batch relative to its neighbours.
+        many_open_transactions: number of simultaneously open transactions that is reported.
+        many_segments: number of segments spanned by one transaction that is reported.
+        near_exhaustion: producer epoch from which exhaustion is reported.
+        aborted_share: share of aborted transactions that is reported.
+        aborted_least: minimum number of transactions for that share.
+        new_producers_per_hour: number of new producers in a partition per hour that is reported.
     """
 
     as_of_ms: int
@@ -48,5 +49,5 @@ class Rules:
 
     @property
     def late_ms(self) -> int:
-        """After how long without a batch Kafka calls an open transaction late."""
+        """Time without a batch after which Kafka considers an open transaction late."""
         return self.max_txn_timeout_ms + self.late_buffer_ms

@@ -1,4 +1,4 @@
-"""Records in a temporary file without a name, which may travel to another process."""
+"""Rows in an unnamed temporary file that other processes can read, too."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import IO, Any
 import numpy as np
 
 from kforensics.errors import UsageError
-from kforensics.forensics.core.record_types import Records
+from kforensics.parsers.format.array_types import StructArray
 
-__all__ = ["RowFile"]
+__all__ = ["SpillFile"]
 
 
-class RowFile:
-    """Records of one type in a temporary file.
+class SpillFile:
+    """Rows of one dtype in a temporary file.
 
-    The file has no name from the beginning, so nothing is left of it whatever ends this process. It lies where the
-    system keeps temporary files (``TMPDIR``), never beside the evidence. It is closed once nobody has the object.
+    The file is unlinked as soon as it is created, so nothing is left of it however the process ends. It is in the
+    system's folder for temporary files (``TMPDIR``), never beside the evidence. It is closed with the last reference.
 
-    Pickled on its way to another process, the file itself goes there, not what is in it.
+    Pickling sends the open file to the other process, not its content.
 
     Args:
-        dtype: type of a record.
-        file: a file that is there already.
+        dtype: type of a row.
+        file: an open file; None for a new one.
 
     Raises:
-        UsageError: nothing can be written where temporary files lie.
+        UsageError: the folder for temporary files is not writable.
     """
 
     def __init__(self, dtype: np.dtype[Any], file: IO[bytes] | None = None) -> None:
@@ -37,23 +37,23 @@ class RowFile:
         self._file = file or _opened()
         weakref.finalize(self, _close, self._file)
 
-    def append(self, rows: Records) -> int:
-        """Write records behind all others and return the number of the first.
+    def append(self, rows: StructArray) -> int:
+        """Write rows at the end of the file and return the number of the first.
 
         Raises:
-            UsageError: there is no room for them.
+            UsageError: the disk is full, or the file exceeds a limit.
         """
-        begun = self._file.seek(0, os.SEEK_END) // self._dtype.itemsize
+        first = self._file.seek(0, os.SEEK_END) // self._dtype.itemsize
         data = np.ascontiguousarray(rows).view("u1").data
         try:
             while data:
                 data = data[self._file.write(data) :]
         except OSError as error:
             raise _unusable(error) from error
-        return begun
+        return first
 
-    def read(self, first: int, count: int) -> Records:
-        """Return so many records from the one with a number on."""
+    def read(self, first: int, count: int) -> StructArray:
+        """Return ``count`` rows, starting with row number ``first``."""
         rows = np.empty(count, self._dtype)
         data = rows.view("u1").data
         self._file.seek(first * self._dtype.itemsize)
@@ -64,10 +64,14 @@ class RowFile:
             data = data[size:]
         return rows
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        from multiprocessing.reduction import DupFd  # only who has processes pays for it
+    def close(self) -> None:
+        """Close the file; its rows are gone."""
+        _close(self._file)
 
-        return _arrived, (self._dtype, DupFd(self._file.fileno()))
+    def __reduce__(self) -> tuple[Any, ...]:
+        from multiprocessing.reduction import DupFd  # imported only where processes are used
+
+        return _reopened, (self._dtype, DupFd(self._file.fileno()))
 
 
 def _opened() -> IO[bytes]:
@@ -79,16 +83,16 @@ def _opened() -> IO[bytes]:
 
 def _unusable(error: OSError) -> UsageError:
     return UsageError(
-        f"what does not fit into memory goes into a temporary file, and that cannot be written: {error.strerror}; "
-        "name a folder with room for it in the environment variable TMPDIR"
+        f"cannot write a temporary file for data that exceeds the memory limit: {error.strerror}; "
+        "set the environment variable TMPDIR to a folder with enough space"
     )
 
 
-def _arrived(dtype: np.dtype[Any], descriptor: Any) -> RowFile:
-    return RowFile(dtype, os.fdopen(descriptor.detach(), "r+b", buffering=0))
+def _reopened(dtype: np.dtype[Any], descriptor: Any) -> SpillFile:
+    return SpillFile(dtype, os.fdopen(descriptor.detach(), "r+b", buffering=0))
 
 
 def _close(file: IO[bytes]) -> None:
-    # What could not be written, on a full disk, is of no use any more.
+    # A failed write on a full disk may be reported again on close; the data is no longer needed.
     with suppress(OSError):
         file.close()

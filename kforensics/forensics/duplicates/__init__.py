@@ -1,1 +1,1 @@
-"""What is there twice: batches by their sequences, records by their contents."""
+"""Finds duplicates: batches with repeated sequences, and records of equal content."""

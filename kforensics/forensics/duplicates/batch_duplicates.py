@@ -1,32 +1,47 @@
-"""Batches that are there twice under the same producer id, epoch and sequences: what a broker must not let in.
+"""Finds batches with the producer id, epoch and sequences of an earlier batch, which a broker should have rejected.
 
-Only a producer whose sequences or epochs went back can have written a batch twice, and only in the sequences that it
-went back over. So the replay's anomalies tell which batches to look at, and memory grows with what was written twice.
+A producer can only have written such a batch if its sequences or its epoch regressed. The anomalies of the replay show
+where that happened, so only batches in the affected sequence ranges are compared, and memory grows with their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from kforensics.forensics.core.record_types import Anomaly, Records
-from kforensics.forensics.duplicates.batch_digests import DIGEST, batch_digests
-from kforensics.forensics.duplicates.content_entries import Reading
-from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE, Level, View, Why, joined_runs, run_starts
+from kforensics.forensics.core.record_types import Anomaly, AnomalyArray
+from kforensics.forensics.duplicates.duplicate_rows import (
+    DUPLICATE,
+    DuplicateArray,
+    DuplicateLevel,
+    DuplicateReason,
+    DuplicateView,
+    merge_runs,
+    run_starts,
+)
+from kforensics.forensics.duplicates.record_reader import RecordReader
+from kforensics.forensics.replay.neighbour_anomalies import SEQUENCE_COUNT
 from kforensics.parsers.columns.batch_columns import NO_CONTROL, BatchColumns
+from kforensics.parsers.columns.content_hash import mix_bits
+from kforensics.parsers.columns.hash_columns import HashColumns, hash_chunks
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 
-__all__ = ["sequence_duplicates"]
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
-Batches = Callable[[], Iterable[BatchColumns]]
+ComparedBatchArray: TypeAlias = "npt.NDArray[np.void]"
+RepeatedRangeArray: TypeAlias = "npt.NDArray[np.void]"
+DigestArray: TypeAlias = "npt.NDArray[np.void]"
+ReadBatches: TypeAlias = Callable[[], Iterable[BatchColumns]]
 
-# Sequences are a ring; in one partition they come again after as many offsets at least.
-RING_BITS, EPOCH_BITS = 31, 16
-RING = 1 << RING_BITS
-WENT_BACK = (Anomaly.SEQ_OVERLAP, Anomaly.SEQ_DUPLICATE_BATCH)
-# Behind these, what is written again need not stand out: sequences begin anew.
-EPOCH_FELL = (Anomaly.EPOCH_REGRESSED, Anomaly.MARKER_EPOCH_REGRESSED)
-_BATCH = [
+SEQUENCE_BITS, EPOCH_BITS = 31, 16
+SEQUENCE_REGRESSIONS = (Anomaly.SEQ_OVERLAP, Anomaly.SEQ_DUPLICATE_BATCH)
+# After these, repeated batches need not show as anomalies, because sequences start at 0 again.
+EPOCH_REGRESSIONS = (Anomaly.EPOCH_REGRESSED, Anomaly.MARKER_EPOCH_REGRESSED)
+_BATCH_COLUMNS = [
     ("producer_id", "i8"),
     ("producer_epoch", "i2"),
     ("base_sequence", "i4"),
@@ -39,166 +54,219 @@ _BATCH = [
     ("size", "i8"),
     ("max_timestamp", "i8"),
 ]
-# Also: the number of the batch among those of its producer and epoch that are looked at.
-BATCH = np.dtype([*_BATCH, ("is_hidden", "?"), ("turn", "i8")])
+# ``rank`` is the position of the batch in the order of producer, epoch and offset.
+COMPARED_BATCH = np.dtype([*_BATCH_COLUMNS, ("is_hidden", "?"), ("rank", "i8")])
 IDENTITY = ("producer_id", "producer_epoch", "base_sequence", "last_sequence")
-# Sequences that a producer went back over, the last one not included; they do not wrap.
-SPAN = np.dtype([("producer_id", "i8"), ("producer_epoch", "i2"), ("begin", "i8"), ("end", "i8")])
+# Sequences that a producer may have written again, ``end`` excluded; ranges do not wrap.
+REPEATED_RANGE = np.dtype([("producer_id", "i8"), ("producer_epoch", "i2"), ("begin", "i8"), ("end", "i8")])
+# 128 bits over the contents of all records of a batch.
+DIGEST = np.dtype([("low", "u8"), ("high", "u8"), ("records", "i8")])
+# A smaller gap between two batches is read along with them, in one range.
+READ_THROUGH = 1 << 20
 
 
-def sequence_duplicates(anomalies: Records, batches: Batches, reading: Reading) -> Records:
-    """Return DUPLICATE rows of level SEQUENCE, in the order of the second writings.
+def sequence_duplicates(anomalies: AnomalyArray, batches: ReadBatches, reader: RecordReader) -> DuplicateArray:
+    """Return the duplicates of level SEQUENCE, ordered by the offset of the later copy.
 
-    A batch is paired with the nearest earlier one of the same producer id, epoch, first and last sequence. Batches so
-    far apart that the sequences have gone round once are not the same.
+    Each batch is paired with the nearest earlier batch of the same producer id, epoch, first and last sequence, unless
+    the two are so many offsets apart that the sequences have wrapped around.
 
     Args:
-        anomalies: ANOMALY rows of the whole partition.
-        batches: reads its batches, in order; called twice.
-        reading: reads its records, to compare contents, and tells which ones a read_committed consumer gets.
+        anomalies: all anomalies of the partition.
+        batches: reads the batches of the partition in log order; called twice.
+        reader: reads the records, to compare contents, and knows which batches are hidden.
     """
-    back = anomalies[np.isin(anomalies["kind"], WENT_BACK)]
-    fell = np.unique(anomalies["producer_id"][np.isin(anomalies["kind"], EPOCH_FELL)])
-    if not len(back) and not len(fell):
+    regressions = anomalies[np.isin(anomalies["kind"], SEQUENCE_REGRESSIONS)]
+    epoch_regressed = np.unique(anomalies["producer_id"][np.isin(anomalies["kind"], EPOCH_REGRESSIONS)])
+    if not len(regressions) and not len(epoch_regressed):
         return np.empty(0, DUPLICATE)
-    spans = _spans(batches(), back, reading)
-    found = [_candidates(chunk, spans, fell, reading) for chunk in batches()]
-    first, second = _pairs(np.concatenate([np.empty(0, BATCH), *found]))
-    return _rows(first, second, _why(first, second, reading))
+    ranges = _sequence_ranges(batches(), regressions, reader)
+    candidates = [_candidates(chunk, ranges, epoch_regressed, reader) for chunk in batches()]
+    first, second = _pairs(np.concatenate([np.empty(0, COMPARED_BATCH), *candidates]))
+    return _duplicates(first, second, _reasons(first, second, reader))
 
 
-def _data(chunk: BatchColumns, which: Records, reading: Reading) -> Records:
-    """Return BATCH rows of the data batches among some of a chunk that have sequences."""
-    which = which & (chunk.control == NO_CONTROL) & (chunk.producer_id >= 0) & (chunk.base_sequence >= 0)
-    which &= chunk.crc_valid
-    rows = np.empty(int(np.count_nonzero(which)), BATCH)
-    for name, _ in _BATCH:
-        rows[name] = getattr(chunk, name)[which]
-    rows["is_hidden"] = reading.hides(chunk)[which]
+def _data_batches(chunk: BatchColumns, selected: BoolArray, reader: RecordReader) -> ComparedBatchArray:
+    """Return those of the selected batches that are valid data batches with sequences."""
+    selected = selected & (chunk.control == NO_CONTROL) & (chunk.producer_id >= 0) & (chunk.base_sequence >= 0)
+    selected &= chunk.crc_valid
+    rows = np.empty(int(np.count_nonzero(selected)), COMPARED_BATCH)
+    for name, _ in _BATCH_COLUMNS:
+        rows[name] = getattr(chunk, name)[selected]
+    rows["is_hidden"] = reader.hides(chunk)[selected]
     return rows
 
 
-def _spans(chunks: Iterable[BatchColumns], back: Records, reading: Reading) -> Records:
-    """Return the sequences that producers went back over: from a batch to behind the one before it."""
-    spans = [np.empty(0, SPAN)]
-    last = np.empty(0, BATCH)
-    producers, offsets = np.unique(back["producer_id"]), np.unique(back["first_offset"])
+def _sequence_ranges(
+    chunks: Iterable[BatchColumns], regressions: AnomalyArray, reader: RecordReader
+) -> RepeatedRangeArray:
+    """Return the sequences that producers may have written again: from a regressed batch to the end of the previous."""
+    ranges = [np.empty(0, REPEATED_RANGE)]
+    last = np.empty(0, COMPARED_BATCH)
+    producers, offsets = np.unique(regressions["producer_id"]), np.unique(regressions["first_offset"])
     for chunk in chunks:
-        rows = np.concatenate([last, _data(chunk, np.isin(chunk.producer_id, producers), reading)])
+        rows = np.concatenate([last, _data_batches(chunk, np.isin(chunk.producer_id, producers), reader)])
         rows = rows[np.argsort(rows["producer_id"], kind="stable")]
         changes = rows["producer_id"][1:] != rows["producer_id"][:-1]
-        before, after = rows[:-1][~changes], rows[1:][~changes]
-        suspect = np.isin(after["base_offset"], offsets)
-        spans.append(_without_wrap(_gone_back(before[suspect], after[suspect])))
+        previous, current = rows[:-1][~changes], rows[1:][~changes]
+        regressed = np.isin(current["base_offset"], offsets)
+        ranges.append(_without_wrap(_regressed_range(previous[regressed], current[regressed])))
         last = rows[np.append(changes, True)[: len(rows)]]
-    return np.concatenate(spans)
+    return np.concatenate(ranges)
 
 
-def _gone_back(before: Records, after: Records) -> Records:
-    """Return for neighbours of one producer the span from the second to the end of the first; it may wrap."""
-    spans = np.empty(len(after), SPAN)
+def _regressed_range(previous: ComparedBatchArray, current: ComparedBatchArray) -> RepeatedRangeArray:
+    """Return, for consecutive batches of one producer, the range from the current to the previous; it may wrap."""
+    ranges = np.empty(len(current), REPEATED_RANGE)
     for name in ("producer_id", "producer_epoch"):
-        spans[name] = after[name]
-    spans["begin"] = after["base_sequence"]
-    length = (before["last_sequence"].astype("i8") + 1 - after["base_sequence"]) % RING
-    spans["end"] = spans["begin"] + np.where(before["producer_epoch"] == after["producer_epoch"], length, RING // 2)
-    return spans
+        ranges[name] = current[name]
+    ranges["begin"] = current["base_sequence"]
+    length = (previous["last_sequence"].astype("i8") + 1 - current["base_sequence"]) % SEQUENCE_COUNT
+    is_same_epoch = previous["producer_epoch"] == current["producer_epoch"]
+    ranges["end"] = ranges["begin"] + np.where(is_same_epoch, length, SEQUENCE_COUNT // 2)
+    return ranges
 
 
-def _without_wrap(spans: Records) -> Records:
-    beyond = spans[spans["end"] > RING]
-    beyond["begin"], beyond["end"] = 0, beyond["end"] - RING
-    cut = spans.copy()
-    cut["end"] = np.minimum(cut["end"], RING)
-    return np.concatenate([cut, beyond])
+def _without_wrap(ranges: RepeatedRangeArray) -> RepeatedRangeArray:
+    wrapped = ranges[ranges["end"] > SEQUENCE_COUNT]
+    wrapped["begin"], wrapped["end"] = 0, wrapped["end"] - SEQUENCE_COUNT
+    cut = ranges.copy()
+    cut["end"] = np.minimum(cut["end"], SEQUENCE_COUNT)
+    return np.concatenate([cut, wrapped])
 
 
-def _candidates(chunk: BatchColumns, spans: Records, fell: Records, reading: Reading) -> Records:
-    """Return the batches of a chunk that may be there twice."""
-    rows = _data(chunk, np.isin(chunk.producer_id, np.concatenate([spans["producer_id"], fell])), reading)
-    return rows[np.isin(rows["producer_id"], fell) | _within(rows, spans)]
+def _candidates(
+    chunk: BatchColumns, ranges: RepeatedRangeArray, epoch_regressed: IntArray, reader: RecordReader
+) -> ComparedBatchArray:
+    """Return the batches of a chunk that may have a duplicate."""
+    rows = _data_batches(
+        chunk, np.isin(chunk.producer_id, np.concatenate([ranges["producer_id"], epoch_regressed])), reader
+    )
+    return rows[np.isin(rows["producer_id"], epoch_regressed) | _are_in_ranges(rows, ranges)]
 
 
-def _within(rows: Records, spans: Records) -> Records:
-    """Return which batches begin in a span of their producer and epoch."""
-    if not len(spans):
+def _are_in_ranges(rows: ComparedBatchArray, ranges: RepeatedRangeArray) -> BoolArray:
+    """Return which batches start in a range of their producer and epoch."""
+    if not len(ranges):
         return np.zeros(len(rows), bool)
-    producers = np.unique(spans["producer_id"])
-    begins, ends = (np.sort(_places(spans, spans[name], producers)) for name in ("begin", "end"))
-    places = _places(rows, rows["base_sequence"].astype("i8"), producers)
-    # Within a span more have begun than ended. The end of one is at most where the next producer's epoch begins.
-    begun = np.searchsorted(begins, places, side="right")
-    within: Records = begun > np.searchsorted(ends, places, side="right")
-    return within & np.isin(rows["producer_id"], producers)
+    producers = np.unique(ranges["producer_id"])
+    begins, ends = (np.sort(_sequence_keys(ranges, ranges[name], producers)) for name in ("begin", "end"))
+    keys = _sequence_keys(rows, rows["base_sequence"].astype("i8"), producers)
+    # Inside a range, more ranges have begun than ended. A range ends at most where the keys of the next epoch begin.
+    begun = np.searchsorted(begins, keys, side="right")
+    inside: BoolArray = begun > np.searchsorted(ends, keys, side="right")
+    return inside & np.isin(rows["producer_id"], producers)
 
 
-def _places(rows: Records, sequences: Records, producers: Records) -> Records:
-    """Return numbers in the order of producer, epoch and sequence."""
+def _sequence_keys(rows: StructArray, sequences: IntArray, producers: IntArray) -> IntArray:
+    """Return integers that sort by producer, epoch and sequence."""
     producer = np.searchsorted(producers, rows["producer_id"])
-    places: Records = ((producer << EPOCH_BITS) + rows["producer_epoch"].astype("i8") << RING_BITS) + sequences
-    return places
+    keys: IntArray = ((producer << EPOCH_BITS) + rows["producer_epoch"].astype("i8") << SEQUENCE_BITS) + sequences
+    return keys
 
 
-def _pairs(rows: Records) -> tuple[Records, Records]:
-    """Return batches and, for each, the nearest one before it of the same producer and sequences.
+def _pairs(rows: ComparedBatchArray) -> tuple[ComparedBatchArray, ComparedBatchArray]:
+    """Return the earlier and the later batch of each pair: nearest neighbours of the same identity.
 
-    Where a read_committed consumer gets the batch but not that one, there is another pair with the nearest one it gets.
+    If a read_committed consumer receives the later batch but not the earlier one, the later batch is also paired with
+    the nearest earlier one that the consumer receives.
     """
     rows = rows[np.lexsort([rows["producer_epoch"], rows["producer_id"]])]
-    rows["turn"] = np.arange(len(rows))
+    rows["rank"] = np.arange(len(rows))
     rows = rows[np.lexsort([rows[name] for name in reversed(IDENTITY)])]
     first, second = _neighbours(rows)
-    seen = _neighbours(rows[~rows["is_hidden"]])
-    # The others are neighbours among all of them too.
-    is_new = ~np.isin(seen[1]["base_offset"], second["base_offset"][~first["is_hidden"]])
-    return np.concatenate([first, seen[0][is_new]]), np.concatenate([second, seen[1][is_new]])
+    visible_first, visible_second = _neighbours(rows[~rows["is_hidden"]])
+    # The others are neighbours among all batches, too.
+    is_new = ~np.isin(visible_second["base_offset"], second["base_offset"][~first["is_hidden"]])
+    return np.concatenate([first, visible_first[is_new]]), np.concatenate([second, visible_second[is_new]])
 
 
-def _neighbours(rows: Records) -> tuple[Records, Records]:
+def _neighbours(rows: ComparedBatchArray) -> tuple[ComparedBatchArray, ComparedBatchArray]:
     first, second = rows[:-1], rows[1:]
-    same = second["base_offset"] - first["base_offset"] < RING
+    same = second["base_offset"] - first["base_offset"] < SEQUENCE_COUNT
     for name in IDENTITY:
         same &= first[name] == second[name]
     return first[same], second[same]
 
 
-def _why(first: Records, second: Records, reading: Reading) -> Records:
-    """Return what the contents of both say."""
-    digests = [_digests(rows, reading) for rows in (first, second)]
-    read = (digests[0]["records"] > 0) & (digests[1]["records"] > 0)
-    equal = read & (digests[0] == digests[1])
-    whole = read
+def _reasons(first: ComparedBatchArray, second: ComparedBatchArray, reader: RecordReader) -> IntArray:
+    """Return a DuplicateReason for each pair, from a comparison of the contents."""
+    first_digests, second_digests = _digests(first, reader), _digests(second, reader)
+    readable = (first_digests["records"] > 0) & (second_digests["records"] > 0)
+    equal = readable & (first_digests == second_digests)
+    complete = readable
     for rows in (first, second):
-        whole = whole & (rows["count"] == rows["last_offset"] - rows["base_offset"] + 1)
-    return np.select([equal, whole], [Why.SEQUENCE_AND_CONTENT, Why.SEQUENCE_NOT_CONTENT], Why.SEQUENCE_ALONE)
+        complete = complete & (rows["count"] == rows["last_offset"] - rows["base_offset"] + 1)
+    return np.select(
+        [equal, complete],
+        [DuplicateReason.SEQUENCE_AND_CONTENT, DuplicateReason.SEQUENCE_NOT_CONTENT],
+        DuplicateReason.SEQUENCE_ALONE,
+    )
 
 
-def _digests(rows: Records, reading: Reading) -> Records:
-    """Return DIGEST rows of batches; those that cannot be read have no records."""
-    found = np.zeros(len(rows), DIGEST)
-    for segment in np.unique(rows["segment"]):
-        which = rows["segment"] == segment
-        found[which] = batch_digests(
-            reading.paths[segment], rows["position"][which], rows["size"][which], reading.kernels, reading.workers
-        )
-    return found
-
-
-def _rows(first: Records, second: Records, why: Records) -> Records:
-    """Return one row for batches that follow one another in the sequences of a producer, both times."""
+def _duplicates(first: ComparedBatchArray, second: ComparedBatchArray, reasons: IntArray) -> DuplicateArray:
+    """Return one row per run of pairs that follow one another in the producer's sequences, on both sides."""
     rows = np.empty(len(first), DUPLICATE)
-    rows["level"], rows["why"], rows["records"] = Level.SEQUENCE, why, second["count"]
+    rows["level"], rows["why"], rows["records"] = DuplicateLevel.SEQUENCE, reasons, second["count"]
     for side, batch in (("first", first), ("second", second)):
         for name in ("segment", "position", "last_offset", "producer_id", "producer_epoch"):
             rows[f"{side}_{name}"] = batch[name]
         rows[f"{side}_offset"], rows[f"{side}_timestamp"] = batch["base_offset"], batch["max_timestamp"]
-    rows["view"] = np.where(first["is_hidden"] | second["is_hidden"], View.RAW, View.COMMITTED)
+    rows["view"] = np.where(first["is_hidden"] | second["is_hidden"], DuplicateView.RAW, DuplicateView.COMMITTED)
     if not len(rows):
         return rows
     order = np.lexsort([second["base_offset"], second["producer_epoch"], second["producer_id"], rows["view"]])
     rows, first, second = rows[order], first[order], second[order]
-    follows = (second["last_sequence"][:-1].astype("i8") + 1) % RING == second["base_sequence"][1:]
+    continues = (second["last_sequence"][:-1].astype("i8") + 1) % SEQUENCE_COUNT == second["base_sequence"][1:]
     for batch in (first, second):
-        follows &= batch["turn"][1:] == batch["turn"][:-1] + 1
-    joined = joined_runs(rows, run_starts(rows, follows))
-    return joined[np.argsort(joined["second_offset"], kind="stable")]
+        continues &= batch["rank"][1:] == batch["rank"][:-1] + 1
+    runs = merge_runs(rows, run_starts(rows, continues))
+    return runs[np.argsort(runs["second_offset"], kind="stable")]
+
+
+def _digests(rows: ComparedBatchArray, reader: RecordReader) -> DigestArray:
+    """Return the digest of each batch, with 0 records if the batch cannot be read."""
+    digests = np.zeros(len(rows), DIGEST)
+    for segment in np.unique(rows["segment"]):
+        selected = rows["segment"] == segment
+        batches = rows[selected]
+        digests[selected] = _segment_digests(reader, segment, batches["position"], batches["size"])
+    return digests
+
+
+def _segment_digests(reader: RecordReader, segment: int, positions: IntArray, sizes: IntArray) -> DigestArray:
+    """Return the digest of each of some batches of a segment, given in any order."""
+    begins, indexes = np.unique(positions, return_inverse=True)
+    digests = np.zeros(len(begins), DIGEST)
+    ends = np.zeros(len(begins), "i8")
+    ends[indexes] = positions + sizes
+    with open_source(reader.paths[segment]) as source:
+        for start, stop in _byte_ranges(begins, ends):
+            chunks = hash_chunks(source, _ignore_damage, reader.kernels, start=start, stop=stop, workers=reader.workers)
+            for columns in chunks:
+                nearest = np.minimum(np.searchsorted(begins, columns.position), len(begins) - 1)
+                wanted = begins[nearest] == columns.position
+                digests[nearest[wanted]] = _content_digests(columns)[wanted]
+    return digests[indexes]
+
+
+def _byte_ranges(begins: IntArray, ends: IntArray) -> Iterator[tuple[int, int]]:
+    """Yield byte ranges that contain all batches; batches close together share a range."""
+    gaps = np.flatnonzero(begins[1:] - ends[:-1] >= READ_THROUGH)
+    starts, stops = begins[np.append(0, gaps + 1)], ends[np.append(gaps, len(ends) - 1)]
+    yield from zip(starts.tolist(), stops.tolist(), strict=True)
+
+
+def _content_digests(columns: HashColumns) -> DigestArray:
+    """Return the sum of the record hashes of each batch, each hash mixed with the record's index in the batch."""
+    starts = np.cumsum(columns.records) - columns.records
+    index = np.arange(len(columns)) - np.repeat(starts, columns.records)
+    digests = np.empty(len(starts), DIGEST)
+    for name in ("low", "high"):
+        digests[name] = np.add.reduceat(mix_bits(getattr(columns, name) + mix_bits(index.astype("u8"))), starts)
+    digests["records"] = columns.records
+    return digests
+
+
+def _ignore_damage(_damage: object) -> None:
+    """Ignore damage: it was reported when the batches were read for the first time."""

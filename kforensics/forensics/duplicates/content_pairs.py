@@ -1,72 +1,86 @@
-"""Pairs of records of equal content, and what each pair looks like: a retry, another producer, a restore."""
+"""Pairs records of equal content within a partition, explains each pair, and joins consecutive pairs into runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from kforensics.forensics.core.record_arrays import joined_records, picked, placed
-from kforensics.forensics.core.record_types import Records
-from kforensics.forensics.duplicates.content_entries import ENTRY
-from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE, Level, View, Why, joined_runs, run_starts
-from kforensics.parsers.columns.hash_columns import EMPTY_RECORD, SOME_VALUE
+from kforensics.forensics.core.record_arrays import concat_rows, put_rows, take_rows
+from kforensics.forensics.duplicates.duplicate_rows import (
+    DUPLICATE,
+    DuplicateArray,
+    DuplicateLevel,
+    DuplicateReason,
+    DuplicateView,
+    merge_runs,
+    run_starts,
+)
+from kforensics.forensics.duplicates.record_reader import RECORD_ENTRY, RecordEntryArray
+from kforensics.forensics.replay.neighbour_anomalies import SEQUENCE_COUNT
+from kforensics.parsers.columns.hash_columns import EMPTY_RECORD, NON_EMPTY
+from kforensics.parsers.format.array_types import BoolArray, Column, IntArray
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = [
-    "PAIR",
-    "RUN",
-    "Window",
+    "CONTENT_PAIR",
+    "DUPLICATE_RUN",
+    "ContentPairArray",
+    "DuplicateRunArray",
+    "RetryWindow",
     "are_whole_batches",
-    "of_same_time",
-    "pairs_of",
-    "reasons_within",
-    "repeated",
-    "rows_of_runs",
-    "runs_of",
-    "together",
+    "as_duplicates",
+    "have_same_create_time",
+    "join_runs",
+    "pair_entries",
+    "pair_runs",
+    "partition_reasons",
+    "repeated_hashes",
 ]
 
-PAIR = np.dtype([("first", ENTRY), ("second", ENTRY)])
-# What may yet be joined with what follows. The ordinals are those of the first records, as is the hash; a run is varied
-# if not all its records say the same. The span is that of ordinals, which may have gaps.
-RUN = np.dtype(
+CONTENT_PAIR = np.dtype([("first", RECORD_ENTRY), ("second", RECORD_ENTRY)])
+ContentPairArray: TypeAlias = "npt.NDArray[np.void]"
+# A duplicate that may still be joined with its neighbours.
+DUPLICATE_RUN = np.dtype(
     [
         *((name, DUPLICATE[name]) for name in DUPLICATE.names or ()),
-        ("first", "i8"),
-        ("second", "i8"),
-        ("low", "u8"),
-        ("span", "i8"),
-        ("tells", "?"),
-        ("is_varied", "?"),
+        ("first", "i8"),  # ordinal of the first record
+        ("second", "i8"),  # ordinal of its later copy
+        ("low", "u8"),  # hash of the first record
+        ("span", "i8"),  # ordinals covered, including gaps
+        ("is_conclusive", "?"),  # see _are_conclusive
+        ("is_varied", "?"),  # whether its records differ in content
     ]
 )
-# Says what pairs have in common.
-Reasons = Callable[[Records, "Window"], Records]
-# A sequence comes again after so many records; in one partition that takes as many offsets.
-ALL_SEQUENCES = 1 << 31
+DuplicateRunArray: TypeAlias = "npt.NDArray[np.void]"
+# Returns a DuplicateReason for each pair.
+FindReasons: TypeAlias = Callable[[ContentPairArray, "RetryWindow"], IntArray]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """How soon after the first writing the second one may be a retry of the client.
+class RetryWindow:
+    """How close to the earlier copy the later copy must be to count as a retry of the client.
 
     Attributes:
-        offsets: the two are less apart than this.
-        milliseconds: the same of their timestamps.
+        offsets: the offsets of the two differ by less than this.
+        milliseconds: their timestamps differ by less than this.
     """
 
     offsets: int = 100_000
     milliseconds: int = 600_000
 
 
-def repeated(parts: Iterable[Records]) -> Iterator[Records]:
-    """Yield the hashes that occur twice or more in the parts of a bucket, some of them more than once.
+def repeated_hashes(parts: Iterable[IntArray]) -> Iterator[IntArray]:
+    """Yield the hashes that occur more than once in the parts of a bucket; a hash may be yielded repeatedly.
 
     Args:
-        parts: hashes; they are sorted in place.
+        parts: hashes; the arrays are sorted in place.
     """
-    seen: Records | None = None
+    seen: IntArray | None = None
     for part in parts:
         hashes = part if seen is None else np.concatenate([seen, part])
         hashes.sort()
@@ -75,108 +89,113 @@ def repeated(parts: Iterable[Records]) -> Iterator[Records]:
         seen = np.concatenate([hashes[:1], hashes[1:][~same]])
 
 
-def pairs_of(parts: Iterable[Records], window: Window) -> Iterator[Records]:
-    """Yield PAIR rows: each record that was written before, with the nearest earlier one.
+def pair_entries(parts: Iterable[RecordEntryArray], window: RetryWindow) -> Iterator[ContentPairArray]:
+    """Yield the pairs of a bucket: each record with the nearest earlier one of equal content.
 
-    Where a read_committed consumer gets the record but not that earlier one, there is another pair with the nearest
-    earlier one it gets. Of records without producer id, which alone a client writes twice as they are, the nearest
-    earlier one is preferred that also has the timestamp and the place in its batch, if it is in the window.
+    If a read_committed consumer receives the record but not the earlier one, the record is also paired with the nearest
+    earlier one that the consumer receives. Only records without a producer id are repeated unchanged by a retry. For
+    these, an earlier record within the window is preferred that has the same timestamp and the same index in its batch.
 
     Args:
-        parts: ENTRY rows in the order of the log; all that can be equal to one of them are among them.
-        window: see there.
+        parts: entries in log order; all entries with equal content are in the same bucket.
+        window: the limits of a retry.
     """
-    rows = np.empty(0, ENTRY)
+    rows = np.empty(0, RECORD_ENTRY)
     for part in parts:
-        carried = _carried(rows, window) if len(rows) else rows
-        rows = joined_records([carried, part])
-        earlier = _earlier(rows, window)
+        carried = _carried_over(rows, window) if len(rows) else rows
+        rows = concat_rows([carried, part])
+        earlier = _earlier_copies(rows, window)
         yield _pairs(rows, earlier, len(carried))
-        seen = np.flatnonzero(~rows["is_hidden"])
-        if len(seen) < len(rows):
-            of_seen = _earlier(picked(rows, seen), window)
-            other = np.full(len(rows), -1)
-            other[seen[of_seen >= 0]] = seen[of_seen[of_seen >= 0]]
-            other[other == earlier] = -1
-            yield _pairs(rows, other, len(carried))
+        visible = np.flatnonzero(~rows["is_hidden"])
+        if len(visible) < len(rows):
+            visible_earlier = _earlier_copies(take_rows(rows, visible), window)
+            has_earlier = visible_earlier >= 0
+            additional = np.full(len(rows), -1)
+            additional[visible[has_earlier]] = visible[visible_earlier[has_earlier]]
+            additional[additional == earlier] = -1
+            yield _pairs(rows, additional, len(carried))
 
 
-def _pairs(rows: Records, earlier: Records, begin: int) -> Records:
-    """Return rows from one on with those that ``earlier`` names, where it names any."""
-    found = np.flatnonzero(earlier >= 0)
-    found = found[found >= begin]
-    both = np.empty((len(found), 2), ENTRY)
-    placed(both[:, 0], slice(None), picked(rows, earlier[found]))
-    placed(both[:, 1], slice(None), picked(rows, found))
-    pairs = both.view(PAIR).reshape(-1)
-    left_out = _is_of_sequence(pairs)
-    return picked(pairs, ~left_out) if left_out.any() else pairs
+def _pairs(rows: RecordEntryArray, earlier: IntArray, start: int) -> ContentPairArray:
+    """Return the pairs of the rows from ``start`` on; ``earlier`` is the index of the earlier copy, -1 for none."""
+    later = np.flatnonzero(earlier >= 0)
+    later = later[later >= start]
+    sides = np.empty((len(later), 2), RECORD_ENTRY)
+    put_rows(sides[:, 0], slice(None), take_rows(rows, earlier[later]))
+    put_rows(sides[:, 1], slice(None), take_rows(rows, later))
+    pairs = sides.view(CONTENT_PAIR).reshape(-1)
+    excluded = _are_sequence_duplicates(pairs)
+    return take_rows(pairs, ~excluded) if excluded.any() else pairs
 
 
-def _carried(rows: Records, window: Window) -> Records:
-    """Return those of the rows that later ones may be paired with."""
-    order, same = _by(rows, "low", "high", "is_hidden")
+def _carried_over(rows: RecordEntryArray, window: RetryWindow) -> RecordEntryArray:
+    """Return the rows that rows of later parts may be paired with."""
+    order, same = _sorted_by(rows, "low", "high", "is_hidden")
     kept = np.zeros(len(rows), bool)
     kept[order[np.append(~same, True)]] = True
     kept |= (rows["producer_id"] < 0) & (rows["offset"] > rows["offset"].max() - window.offsets)
-    return picked(rows, kept)
+    return take_rows(rows, kept)
 
 
-def _by(rows: Records, *names: str) -> tuple[Records, Records]:
-    """Return the rows in the order of some columns, else of the log, and which are equal to the one behind them."""
+def _sorted_by(rows: RecordEntryArray, *names: str) -> tuple[IntArray, BoolArray]:
+    """Return the stable order of the rows by some columns, and which rows in it equal the row after them."""
     order = np.argsort(rows[names[0]], kind="stable")
-    same, *others = (_equal_neighbours(rows[name][order]) for name in names)
+    same, *others = (_equal_next(rows[name][order]) for name in names)
     if all((other | ~same).all() for other in others):
-        # Whatever is equal in the first column is so in all.
+        # Rows that are equal in the first column are equal in all columns.
         return order, same
     order = np.lexsort([rows[name] for name in reversed(names)])
-    return order, np.logical_and.reduce([_equal_neighbours(rows[name][order]) for name in names])
+    return order, np.logical_and.reduce([_equal_next(rows[name][order]) for name in names])
 
 
-def _equal_neighbours(column: Records) -> Records:
-    equal: Records = column[1:] == column[:-1]
+def _equal_next(column: Column) -> BoolArray:
+    equal: BoolArray = column[1:] == column[:-1]
     return equal
 
 
-def _earlier(rows: Records, window: Window) -> Records:
-    """Return for each row the index of the one it is paired with, -1 if there is none."""
+def _earlier_copies(rows: RecordEntryArray, window: RetryWindow) -> IntArray:
+    """Return for each row the index of the row it is paired with, -1 for none."""
     earlier = np.full(len(rows), -1)
-    order, same = _by(rows, "low", "high")
+    order, same = _sorted_by(rows, "low", "high")
     earlier[order[1:][same]] = order[:-1][same]
-    plain = np.flatnonzero(rows["producer_id"] < 0)
-    retries = picked(rows, plain)
-    retries["timestamp"][~retries["is_stamped"]] = -1
-    order, same = _by(retries, "low", "high", "timestamp", "index")
-    first, second = plain[order[:-1][same]], plain[order[1:][same]]
+    without_producer = np.flatnonzero(rows["producer_id"] < 0)
+    retries = take_rows(rows, without_producer)
+    retries["timestamp"][~retries["has_create_time"]] = -1
+    order, same = _sorted_by(retries, "low", "high", "timestamp", "index")
+    first, second = without_producer[order[:-1][same]], without_producer[order[1:][same]]
     near = rows["offset"][second] - rows["offset"][first] < window.offsets
     near &= np.abs(rows["timestamp"][second] - rows["timestamp"][first]) < window.milliseconds
     earlier[second[near]] = first[near]
     return earlier
 
 
-def _is_of_sequence(pairs: Records) -> Records:
-    """Return which pairs are records of one batch that was written twice under its sequence, see batch_duplicates."""
+def _are_sequence_duplicates(pairs: ContentPairArray) -> BoolArray:
+    """Return which pairs belong to two batches with the same sequences, which :mod:`.batch_duplicates` reports."""
     first, second = pairs["first"], pairs["second"]
-    same: Records = (first["producer_id"] >= 0) & (first["sequence"] >= 0)
+    same: BoolArray = (first["producer_id"] >= 0) & (first["sequence"] >= 0)
     for name in ("producer_id", "producer_epoch", "sequence", "index", "count"):
         same &= first[name] == second[name]
-    same &= second["offset"] - first["offset"] < ALL_SEQUENCES
+    # Further apart, the sequences have wrapped around.
+    same &= second["offset"] - first["offset"] < SEQUENCE_COUNT
     return same
 
 
-def runs_of(pairs: Records, window: Window, reasons: Reasons, gap: int = 0) -> Records:
-    """Return RUN rows.
+def pair_runs(
+    pairs: ContentPairArray, window: RetryWindow, find_reasons: FindReasons, max_gap: int = 0
+) -> DuplicateRunArray:
+    """Return the runs of pairs.
 
     Args:
-        pairs: all pairs of some batches, of the second writings.
-        window: see there.
-        reasons: returns why each of the pairs is one, as :func:`reasons_within` does.
-        gap: as for :func:`together`.
+        pairs: all pairs whose later copies are in some batches.
+        window: the limits of a retry.
+        find_reasons: returns the reason of each pair, for example :func:`partition_reasons`.
+        max_gap: see :func:`join_runs`.
     """
-    view = np.where(pairs["first"]["is_hidden"] | pairs["second"]["is_hidden"], View.RAW, View.COMMITTED)
+    is_hidden = pairs["first"]["is_hidden"] | pairs["second"]["is_hidden"]
+    view = np.where(is_hidden, DuplicateView.RAW, DuplicateView.COMMITTED)
     order = np.lexsort([pairs["second"]["ordinal"], view])
-    pairs = picked(pairs, order)
-    runs = np.empty(len(pairs), RUN)
+    pairs = take_rows(pairs, order)
+    runs = np.empty(len(pairs), DUPLICATE_RUN)
     for side in ("first", "second"):
         entry = pairs[side]
         for name in ("segment", "position", "offset", "timestamp", "producer_id", "producer_epoch"):
@@ -185,105 +204,110 @@ def runs_of(pairs: Records, window: Window, reasons: Reasons, gap: int = 0) -> R
         runs[side] = entry["ordinal"]
     runs["records"], runs["span"], runs["view"] = 1, 1, view[order]
     runs["low"], runs["is_varied"] = pairs["second"]["low"], False
-    runs["why"] = reasons(pairs, window)
-    is_retry = (runs["why"] >= Why.RETRY_SAME_TIME) & (runs["why"] <= Why.RETRY_NEXT_BATCH)
-    runs["level"] = np.where(is_retry, Level.CONTENT_RETRY, Level.CONTENT)
-    runs["tells"] = _tells(pairs)
-    return together(runs, gap)
+    reasons = find_reasons(pairs, window)
+    is_retry = (reasons >= DuplicateReason.RETRY_SAME_TIME) & (reasons <= DuplicateReason.RETRY_NEXT_BATCH)
+    runs["why"] = reasons
+    runs["level"] = np.where(is_retry, DuplicateLevel.CONTENT_RETRY, DuplicateLevel.CONTENT)
+    runs["is_conclusive"] = _are_conclusive(pairs)
+    return join_runs(runs, max_gap)
 
 
-def rows_of_runs(runs: Records) -> Records:
-    """Return RUN rows as DUPLICATE rows."""
+def as_duplicates(runs: DuplicateRunArray) -> DuplicateArray:
+    """Return runs as DUPLICATE rows."""
     rows = np.empty(len(runs), DUPLICATE)
     for name in DUPLICATE.names or ():
         rows[name] = runs[name]
     return rows
 
 
-def together(runs: Records, gap: int = 0) -> Records:
-    """Return RUN rows of which those that go on where another one ends are one with it, by view and second writing.
+def join_runs(runs: DuplicateRunArray, max_gap: int = 0) -> DuplicateRunArray:
+    """Join runs that continue one another, and return them ordered by view and later copy.
 
     Args:
-        runs: RUN rows in any order.
-        gap: so many records may be missing between them, as many of the first writing as of the second one.
+        runs: in any order.
+        max_gap: how many records may lie between two runs; both copies must have the same number there.
     """
     if not len(runs):
         return runs
-    runs = picked(runs, np.lexsort([runs["second"], runs["view"]]))
-    before, after = runs[:-1], runs[1:]
-    missing = after["second"] - before["second"] - before["span"]
-    follows = (missing >= 0) & (missing <= gap)
-    follows &= after["first"] - before["first"] - before["span"] == missing
-    starts = run_starts(runs, follows)
-    joined = joined_runs(runs, starts)
+    runs = take_rows(runs, np.lexsort([runs["second"], runs["view"]]))
+    previous, current = runs[:-1], runs[1:]
+    gap = current["second"] - previous["second"] - previous["span"]
+    continues = (gap >= 0) & (gap <= max_gap)
+    continues &= current["first"] - previous["first"] - previous["span"] == gap
+    starts = run_starts(runs, continues)
+    joined = merge_runs(runs, starts)
     last = runs[np.append(starts[1:], len(runs)) - 1]
     joined["span"] = last["second"] + last["span"] - joined["second"]
-    other = runs["low"] != np.repeat(joined["low"], np.diff(np.append(starts, len(runs))))
-    joined["tells"] = np.logical_or.reduceat(runs["tells"], starts)
-    joined["is_varied"] = np.logical_or.reduceat(runs["is_varied"] | other, starts)
+    differs = runs["low"] != np.repeat(joined["low"], np.diff(np.append(starts, len(runs))))
+    joined["is_conclusive"] = np.logical_or.reduceat(runs["is_conclusive"], starts)
+    joined["is_varied"] = np.logical_or.reduceat(runs["is_varied"] | differs, starts)
     return joined
 
 
-def of_same_time(pairs: Records) -> Records:
-    """Return which pairs have the same timestamp, and from the producer."""
+def have_same_create_time(pairs: ContentPairArray) -> BoolArray:
+    """Return which pairs have equal timestamps, both set by the producer."""
     first, second = pairs["first"], pairs["second"]
-    stamped = first["is_stamped"] & second["is_stamped"]
-    same: Records = stamped & (first["timestamp"] == second["timestamp"])
+    both = first["has_create_time"] & second["has_create_time"]
+    same: BoolArray = both & (first["timestamp"] == second["timestamp"])
     return same
 
 
-def _tells(pairs: Records) -> Records:
-    """Return which pairs say something by themselves; the others do so only among these.
+def _are_conclusive(pairs: ContentPairArray) -> BoolArray:
+    """Return which pairs are worth reporting on their own; the others are reported only in a run with such a pair.
 
-    Tombstones and empty values are the same again and again, for good reasons.
+    Equal tombstones and equal empty values are normal.
     """
     emptiness = pairs["second"]["emptiness"]
-    telling: Records = (emptiness == SOME_VALUE) | ((emptiness < EMPTY_RECORD) & of_same_time(pairs))
-    return telling
+    conclusive: BoolArray = (emptiness == NON_EMPTY) | ((emptiness < EMPTY_RECORD) & have_same_create_time(pairs))
+    return conclusive
 
 
-def reasons_within(pairs: Records, window: Window) -> Records:
-    """Return why each of the pairs in one partition is one; they are by view, in the order of the second writings."""
+def partition_reasons(pairs: ContentPairArray, window: RetryWindow) -> IntArray:
+    """Return a DuplicateReason for each pair of one partition.
+
+    Args:
+        pairs: ordered by view, then by the later copy.
+        window: the limits of a retry.
+    """
     first, second = pairs["first"], pairs["second"]
-    without = (first["producer_id"] < 0) & (second["producer_id"] < 0)
-    near = without & (first["batch"] != second["batch"])
+    without_producer = (first["producer_id"] < 0) & (second["producer_id"] < 0)
+    near = without_producer & (first["batch"] != second["batch"])
     near &= second["offset"] - first["offset"] < window.offsets
     near &= np.abs(second["timestamp"] - first["timestamp"]) < window.milliseconds
-    unstamped = near & ~first["is_stamped"] & ~second["is_stamped"]
-    same_epoch = first["producer_epoch"] == second["producer_epoch"]
+    near_append_time = near & ~first["has_create_time"] & ~second["has_create_time"]
     return np.select(
         [
-            near & of_same_time(pairs),
-            unstamped & are_whole_batches(pairs),
-            unstamped & (second["batch"] - first["batch"] == 1),
-            without,
+            near & have_same_create_time(pairs),
+            near_append_time & are_whole_batches(pairs),
+            near_append_time & (second["batch"] - first["batch"] == 1),
+            without_producer,
             first["producer_id"] != second["producer_id"],
-            ~same_epoch,
+            first["producer_epoch"] != second["producer_epoch"],
             (first["sequence"] == second["sequence"]) & (first["sequence"] >= 0),
         ],
         [
-            Why.RETRY_SAME_TIME,
-            Why.RETRY_WHOLE_BATCH,
-            Why.RETRY_NEXT_BATCH,
-            Why.NO_PRODUCER,
-            Why.OTHER_PRODUCER,
-            Why.OTHER_EPOCH,
-            Why.OTHER_BATCH,
+            DuplicateReason.RETRY_SAME_TIME,
+            DuplicateReason.RETRY_WHOLE_BATCH,
+            DuplicateReason.RETRY_NEXT_BATCH,
+            DuplicateReason.NO_PRODUCER,
+            DuplicateReason.OTHER_PRODUCER,
+            DuplicateReason.OTHER_EPOCH,
+            DuplicateReason.OTHER_BATCH,
         ],
-        Why.OTHER_SEQUENCE,
+        DuplicateReason.OTHER_SEQUENCE,
     )
 
 
-def are_whole_batches(pairs: Records) -> Records:
-    """Return which pairs belong to two batches that match record for record.
+def are_whole_batches(pairs: ContentPairArray) -> BoolArray:
+    """Return which pairs belong to two batches whose records match one by one.
 
     Args:
-        pairs: by view, in the order of the second writings.
+        pairs: ordered by view, then by the later copy.
     """
     first, second = pairs["first"], pairs["second"]
-    new = np.ones(len(pairs), bool)
-    new[1:] = (first["batch"][1:] != first["batch"][:-1]) | (second["batch"][1:] != second["batch"][:-1])
-    group = np.cumsum(new) - 1
+    is_new = np.ones(len(pairs), bool)
+    is_new[1:] = (first["batch"][1:] != first["batch"][:-1]) | (second["batch"][1:] != second["batch"][:-1])
+    group = np.cumsum(is_new) - 1
     aligned = np.bincount(group, first["index"] == second["index"])[group] if len(pairs) else group
-    whole: Records = (aligned == first["count"]) & (aligned == second["count"])
+    whole: BoolArray = (aligned == first["count"]) & (aligned == second["count"])
     return whole

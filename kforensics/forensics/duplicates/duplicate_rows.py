@@ -1,40 +1,59 @@
-"""What is found of records that were written twice, as numpy records."""
+"""The result of a search for duplicates as NumPy rows: levels, views, reasons, and runs of consecutive duplicates."""
 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from kforensics.forensics.core.record_arrays import picked
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.core.record_arrays import take_rows
+from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 
-__all__ = ["DUPLICATE", "LEVELS", "REASONS", "VIEWS", "Level", "View", "Why", "joined_runs", "run_starts"]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = [
+    "DUPLICATE",
+    "LEVEL_NAMES",
+    "REASON_NAMES",
+    "VIEW_NAMES",
+    "DuplicateArray",
+    "DuplicateLevel",
+    "DuplicateReason",
+    "DuplicateView",
+    "merge_runs",
+    "run_starts",
+]
 
 
-class Level(IntEnum):
-    """How two writings of the same are known as such."""
+class DuplicateLevel(IntEnum):
+    """How two copies are recognised as duplicates."""
 
     SEQUENCE = 0
     CONTENT_RETRY = 1
     CONTENT = 2
 
 
-LEVELS = {Level.SEQUENCE: "sequence", Level.CONTENT_RETRY: "content-retry", Level.CONTENT: "content"}
+LEVEL_NAMES = {
+    DuplicateLevel.SEQUENCE: "sequence",
+    DuplicateLevel.CONTENT_RETRY: "content-retry",
+    DuplicateLevel.CONTENT: "content",
+}
 
 
-class View(IntEnum):
-    """Who gets both writings: only who reads everything, or a read_committed consumer too."""
+class DuplicateView(IntEnum):
+    """Which consumers receive both copies: only read_uncommitted consumers, or read_committed consumers as well."""
 
     RAW = 0
     COMMITTED = 1
 
 
-VIEWS = {View.RAW: "raw", View.COMMITTED: "committed"}
+VIEW_NAMES = {DuplicateView.RAW: "raw", DuplicateView.COMMITTED: "committed"}
 
 
-class Why(IntEnum):
-    """What the two writings have in common, and what not."""
+class DuplicateReason(IntEnum):
+    """What the two copies have in common, and how they differ."""
 
     SEQUENCE_AND_CONTENT = 0
     SEQUENCE_NOT_CONTENT = 1
@@ -50,68 +69,70 @@ class Why(IntEnum):
     SAME_PRODUCER = 11
 
 
-REASONS = {
-    Why.SEQUENCE_AND_CONTENT: "same sequence, same content",
-    Why.SEQUENCE_NOT_CONTENT: "same sequence, different content",
-    Why.SEQUENCE_ALONE: "same sequence; the contents cannot be compared",
-    Why.RETRY_SAME_TIME: "same content and timestamp, soon after, without a producer id",
-    Why.RETRY_WHOLE_BATCH: "a whole batch of the same content, soon after, without a producer id",
-    Why.RETRY_NEXT_BATCH: "same content in the next batch, without a producer id",
-    Why.OTHER_PRODUCER: "same content from another producer id",
-    Why.OTHER_EPOCH: "same content from another epoch of the producer",
-    Why.OTHER_SEQUENCE: "same content from the same producer under another sequence",
-    Why.OTHER_BATCH: "same content and sequence in a batch that was cut otherwise",
-    Why.NO_PRODUCER: "same content without a producer id, at another time or far away",
-    Why.SAME_PRODUCER: "same content from the same producer",
+REASON_NAMES = {
+    DuplicateReason.SEQUENCE_AND_CONTENT: "same sequence, same content",
+    DuplicateReason.SEQUENCE_NOT_CONTENT: "same sequence, different content",
+    DuplicateReason.SEQUENCE_ALONE: "same sequence; the contents cannot be compared",
+    DuplicateReason.RETRY_SAME_TIME: "same content and timestamp, soon after, without a producer id",
+    DuplicateReason.RETRY_WHOLE_BATCH: "a whole batch of the same content, soon after, without a producer id",
+    DuplicateReason.RETRY_NEXT_BATCH: "same content in the next batch, without a producer id",
+    DuplicateReason.OTHER_PRODUCER: "same content from another producer id",
+    DuplicateReason.OTHER_EPOCH: "same content from another epoch of the producer",
+    DuplicateReason.OTHER_SEQUENCE: "same content from the same producer under another sequence",
+    DuplicateReason.OTHER_BATCH: "same content and sequence in a batch that was cut otherwise",
+    DuplicateReason.NO_PRODUCER: "same content without a producer id, at another time or far away",
+    DuplicateReason.SAME_PRODUCER: "same content from the same producer",
 }
 
 _SIDE = [
-    ("segment", "i4"),  # of the partition, counted from 0
+    ("segment", "i4"),  # index in the partition
     ("position", "i8"),  # of the batch
     ("offset", "i8"),  # of the first record
-    ("last_offset", "i8"),  # of the last one
-    ("timestamp", "i8"),  # of the first record; -1 if it has none; at level SEQUENCE the batch's maximum
+    ("last_offset", "i8"),  # of the last record
+    ("timestamp", "i8"),  # of the first record, -1 for none; at level SEQUENCE the maximum timestamp of the batch
     ("producer_id", "i8"),
     ("producer_epoch", "i2"),
 ]
-# One row for records that follow one another, and that were written before as records that follow one another. Those
-# may be of several producers, of which it names that of the first record; the later ones are of one.
+# A run: consecutive records (first_*) and their consecutive later copies (second_*). The later copies are from one
+# producer. The earlier ones may be from several; the row names the producer of the first record.
 DUPLICATE = np.dtype(
     [
         ("level", "i1"),
-        ("why", "i1"),
+        ("why", "i1"),  # a DuplicateReason
         ("view", "i1"),
         ("records", "i8"),
         *((f"first_{name}", kind) for name, kind in _SIDE),
         *((f"second_{name}", kind) for name, kind in _SIDE),
     ]
 )
-_SAME = ("level", "why", "view", "second_producer_id", "second_producer_epoch")
+DuplicateArray: TypeAlias = "npt.NDArray[np.void]"
+# Rows that differ in one of these fields never belong to the same run.
+_RUN_KEY = ("level", "why", "view", "second_producer_id", "second_producer_epoch")
 
 
-def run_starts(rows: Records, follows: Records) -> Records:
-    """Return where runs begin: rows alike but for places and earlier producers, each going on where the last one ends.
+def run_starts(rows: StructArray, continues: BoolArray) -> IntArray:
+    """Return the indexes of the rows that start a run.
 
     Args:
-        rows: at least one, of DUPLICATE or of a type that has more fields.
-        follows: whether a row goes on where the one before it ends, for all rows but the first.
+        rows: at least one row of DUPLICATE or of a dtype with more fields.
+        continues: for each row except the first, whether it starts where the row before it ends.
     """
-    same = follows.copy()
-    for name in _SAME:
+    same = continues.copy()
+    for name in _RUN_KEY:
         same &= rows[name][1:] == rows[name][:-1]
     return np.flatnonzero(np.concatenate([[True], ~same]))
 
 
-def joined_runs(rows: Records, starts: Records) -> Records:
-    """Return one row for each run: the values of its first row, but with all its records and its last offsets.
+def merge_runs(rows: StructArray, starts: IntArray) -> StructArray:
+    """Return one row per run: its first row, with the records of the whole run and the last offsets of its last row.
 
     Args:
-        rows: as for :func:`run_starts`.
-        starts: what that returned.
+        rows: the argument of :func:`run_starts`.
+        starts: the result of :func:`run_starts`.
     """
-    joined = picked(rows, starts)
-    joined["records"] = np.add.reduceat(rows["records"], starts)
-    ends = np.append(starts[1:], len(rows)) - 1
+    merged = take_rows(rows, starts)
+    merged["records"] = np.add.reduceat(rows["records"], starts)
+    last_rows = np.append(starts[1:], len(rows)) - 1
     for name in ("first_last_offset", "second_last_offset"):
-        joined[name] = rows[name][ends]
-    return joined
+        merged[name] = rows[name][last_rows]
+    return merged

@@ -1,4 +1,4 @@
-"""What a partition holds twice: batches by their sequences, records by their contents."""
+"""Finds the duplicates within a partition: batches with repeated sequences, and records of equal content."""
 
 from __future__ import annotations
 
@@ -7,109 +7,132 @@ from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.core.record_types import Ending, Records
+from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.core.result_rows import Rows, Words
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.duplicates.batch_duplicates import sequence_duplicates
-from kforensics.forensics.duplicates.content import content_duplicates
-from kforensics.forensics.duplicates.content_entries import Reading, hidden_intervals
-from kforensics.forensics.duplicates.duplicate_rows import LEVELS, REASONS, VIEWS, Level, View, Why
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.duplicates.content_duplicates import DEFAULT_MEMORY, content_duplicates
+from kforensics.forensics.duplicates.duplicate_rows import (
+    LEVEL_NAMES,
+    REASON_NAMES,
+    VIEW_NAMES,
+    DuplicateArray,
+    DuplicateLevel,
+    DuplicateReason,
+    DuplicateView,
+)
+from kforensics.forensics.duplicates.record_reader import RecordReader, hidden_transactions
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.timeline import last_stable_offsets
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
-from kforensics.parsers.kernels.policy import Choice, kernels_for
+from kforensics.parsers.format.array_types import StructArray
+from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 from kforensics.parsers.log.log_rows import Place
 
-__all__ = ["MEMORY", "batch_duplicates_of", "duplicate_rows", "duplicates_of", "reading_of", "table_rows"]
+__all__ = [
+    "DEFAULT_MEMORY",
+    "duplicate_table_rows",
+    "find_batch_duplicates",
+    "find_duplicates",
+    "partition_duplicate_rows",
+    "partition_reader",
+]
 
-# Bytes that the search for records may take before it goes to temporary files.
-MEMORY = 256 << 20
-SAME = ("offset", "timestamp", "producer_id", "producer_epoch", "position")
+# Columns of the table that DUPLICATE has for both copies.
+SIDE_COLUMNS = ("offset", "timestamp", "producer_id", "producer_epoch", "position")
 
 
-def duplicates_of(
-    case: Case, *, memory: int = MEMORY, kernels: Choice = kernels_for, workers: int | None = None
-) -> Iterator[Records]:
-    """Yield DUPLICATE records: batches with the same sequences, then records with the same contents.
+def find_duplicates(
+    state: PartitionState,
+    *,
+    memory: int = DEFAULT_MEMORY,
+    kernels: KernelPolicy = kernels_for,
+    workers: int | None = None,
+) -> Iterator[DuplicateArray]:
+    """Yield the duplicates of a partition: batches with repeated sequences, then records of equal content.
 
     Args:
-        case: the partition; its log is read once or twice more.
-        memory: bytes that may be held before temporary files are used.
-        kernels: gives the compiled kernels.
-        workers: threads that read, 0 for none beside the caller's, None for one per processor.
+        state: the partition, whose log is read once or twice more.
+        memory: bytes of memory before temporary files are used.
+        kernels: loads the compiled kernels.
+        workers: threads that read ahead, 0 for none, None for one per processor.
 
     Raises:
         InputError: a segment cannot be read.
     """
-    reading = reading_of(case, kernels, workers)
-    yield from batch_duplicates_of(case, reading)
-    yield from content_duplicates(reading, _ignored, memory=memory)
+    reader = partition_reader(state, kernels, workers)
+    yield from find_batch_duplicates(state, reader)
+    yield from content_duplicates(reader, _ignore_record_damage, memory=memory)
 
 
-def reading_of(case: Case, kernels: Choice = kernels_for, workers: int | None = None) -> Reading:
-    """Return how to read the records of a partition.
+def partition_reader(
+    state: PartitionState, kernels: KernelPolicy = kernels_for, workers: int | None = None
+) -> RecordReader:
+    """Return a reader for the records of a partition.
 
     Args:
-        case: the partition.
-        kernels: gives the compiled kernels.
-        workers: as for :func:`duplicates_of`.
+        state: the partition.
+        kernels: loads the compiled kernels.
+        workers: threads that read ahead, 0 for none, None for one per processor.
     """
-    offsets, _ = last_stable_offsets(case.ledger, case.log_start_offset, np.array([case.log_end_offset]))
-    uncommitted = (hidden_intervals(rows[rows["ending"] != Ending.COMMITTED]) for rows in case.ledger)
-    hidden = np.concatenate([hidden_intervals(None), *uncommitted])
-    paths = [segment.path for segment in case.partition.segments]
-    return Reading(paths, hidden, int(offsets[0]), kernels, workers)
+    offsets, _ = last_stable_offsets(state.transaction_store, state.log_start_offset, np.array([state.log_end_offset]))
+    uncommitted = (
+        hidden_transactions(rows[rows["outcome"] != TransactionOutcome.COMMITTED]) for rows in state.transaction_store
+    )
+    hidden = np.concatenate([hidden_transactions(None), *uncommitted])
+    paths = [segment.path for segment in state.partition.segments]
+    return RecordReader(paths, hidden, int(offsets[0]), kernels, workers)
 
 
-def batch_duplicates_of(case: Case, reading: Reading) -> Iterator[Records]:
-    """Yield DUPLICATE records of batches with the same sequences; the log is read for them only if the replay met any.
+def find_batch_duplicates(state: PartitionState, reader: RecordReader) -> Iterator[DuplicateArray]:
+    """Yield the duplicate batches of a partition; its log is read again only if the replay produced anomalies.
 
     Raises:
         InputError: a segment cannot be read.
     """
-    if case.judges_sequences and len(case.anomalies):
-        yield sequence_duplicates(case.anomalies, lambda: _batches(case, reading.kernels, reading.workers), reading)
+    if state.checks_sequences and len(state.anomalies):
+        yield sequence_duplicates(state.anomalies, lambda: _batches(state, reader.kernels, reader.workers), reader)
 
 
-def _batches(case: Case, kernels: Choice, workers: int | None) -> Iterator[BatchColumns]:
-    for number, segment in enumerate(case.partition.segments):
+def _batches(state: PartitionState, kernels: KernelPolicy, workers: int | None) -> Iterator[BatchColumns]:
+    for number, segment in enumerate(state.partition.segments):
         with open_source(segment.path) as source:
-            yield from batch_chunks(source, number, _unheard, kernels, workers=workers)
+            yield from batch_chunks(source, number, _ignore_batch_damage, kernels, workers=workers)
 
 
-def _ignored(_segment: int, _damage: object) -> None:
-    """Damage was told of when the log was read for the first time."""
+def _ignore_record_damage(_segment: int, _damage: object) -> None:
+    """Ignore damage: it was reported when the log was read for the first time."""
 
 
-def _unheard(_damage: object) -> None:
-    """As above."""
+def _ignore_batch_damage(_damage: object) -> None:
+    """Ignore damage: it was reported when the log was read for the first time."""
 
 
-def duplicate_rows(case: Case, found: Records) -> Rows:
-    """Return DUPLICATE records as rows of the table."""
-    paths = [segment.path for segment in case.partition.segments]
-    words = {f"{side}_path": Words(found[f"{side}_segment"], paths) for side in ("first", "second")}
-    return table_rows(case.partition.place, found, {**words, "first_partition": None})
+def partition_duplicate_rows(state: PartitionState, duplicates: DuplicateArray) -> Rows:
+    """Return the duplicates of a partition as rows of the table ``duplicates``."""
+    paths = [segment.path for segment in state.partition.segments]
+    columns = {f"{side}_path": Words(duplicates[f"{side}_segment"], paths) for side in ("first", "second")}
+    return duplicate_table_rows(state.partition.place, duplicates, {**columns, "first_partition": None})
 
 
-def table_rows(place: Place, found: Records, others: Mapping[str, Any]) -> Rows:
-    """Return DUPLICATE records as rows of the table.
+def duplicate_table_rows(place: Place, duplicates: StructArray, other_columns: Mapping[str, Any]) -> Rows:
+    """Return duplicates as rows of the table ``duplicates``.
 
     Args:
-        place: the partition with the second writings.
-        found: records that have at least the fields of DUPLICATE.
-        others: the columns that are not in them.
+        place: the partition with the later copies.
+        duplicates: rows with at least the fields of DUPLICATE.
+        other_columns: the columns that are not among these fields.
     """
     columns = {
         **place._asdict(),
-        "level": Words(found["level"], [LEVELS[level] for level in Level]),
-        "view": Words(found["view"], [VIEWS[view] for view in View]),
-        "why": Words(found["why"], [REASONS[why] for why in Why]),
-        "records": found["records"],
-        **others,
+        "level": Words(duplicates["level"], [LEVEL_NAMES[level] for level in DuplicateLevel]),
+        "view": Words(duplicates["view"], [VIEW_NAMES[view] for view in DuplicateView]),
+        "why": Words(duplicates["why"], [REASON_NAMES[reason] for reason in DuplicateReason]),
+        "records": duplicates["records"],
+        **other_columns,
     }
     for side in ("first", "second"):
-        columns |= {f"{side}_{name}": found[f"{side}_{name}"] for name in SAME}
-    return Rows(RESULTS["duplicates"], len(found), columns)
+        columns |= {f"{side}_{name}": duplicates[f"{side}_{name}"] for name in SIDE_COLUMNS}
+    return Rows(RESULTS["duplicates"], len(duplicates), columns)

@@ -1,7 +1,8 @@
-"""Records of a topic that stand in several of its partitions with the same key, value and headers, in bounded memory.
+"""Finds records whose key, value and headers equal those of a record in another partition of the topic.
 
-As within a partition (see :mod:`.content`): all logs are read once for hashes alone. Only partitions that have a hash
-which another one has, too, are read once more, and what is known of those records goes into buckets.
+Like the search within a partition (:mod:`.content_duplicates`), it works in bounded memory. The first pass reads only
+the hashes of all partitions. The second pass reads only partitions that share a hash with another partition, and groups
+the entries of the shared records into buckets.
 """
 
 from __future__ import annotations
@@ -12,225 +13,287 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from typing import TypeAlias
 
 import numpy as np
 
 from kforensics.errors import InputError
-from kforensics.forensics.core.hash_buckets import Spill
-from kforensics.forensics.core.record_arrays import joined_records, picked
-from kforensics.forensics.core.record_types import Records
-from kforensics.forensics.duplicates.content import (
-    BUCKET_BITS,
-    MEMORY,
-    SHARES,
-    first_bits,
-    mark,
-    marked,
-    pair_buckets,
-    runs_in,
-    table_for,
+from kforensics.forensics.core.hash_buckets import HashBuckets
+from kforensics.forensics.core.record_arrays import concat_rows, take_rows
+from kforensics.forensics.core.result_rows import Rows, Words
+from kforensics.forensics.duplicates.content_duplicates import (
+    DEFAULT_MEMORY,
+    MEMORY_SHARES,
+    HashFilter,
+    buckets_by_hash,
+    pair_bucket_count,
+    runs_of_buckets,
 )
-from kforensics.forensics.duplicates.content_entries import ENTRY, Reading, entries, hidden_intervals
-from kforensics.forensics.duplicates.content_pairs import PAIR, RUN, Window, runs_of
-from kforensics.forensics.duplicates.partition_duplicates import reading_of
-from kforensics.forensics.duplicates.topic_pairs import (
-    GAP,
-    HASHED,
-    hashed,
-    numbers_of,
-    pairs_across,
-    places_of,
-    reasons_across,
-    shared,
-    telling_entries,
-    within_topic,
+from kforensics.forensics.duplicates.content_pairs import (
+    CONTENT_PAIR,
+    DUPLICATE_RUN,
+    ContentPairArray,
+    DuplicateRunArray,
+    RetryWindow,
+    pair_runs,
+)
+from kforensics.forensics.duplicates.cross_partition_pairs import (
+    HASH_COUNT,
+    MAX_RUN_GAP,
+    HashCountArray,
+    capped_entries,
+    cross_partition_pairs,
+    cross_partition_reasons,
+    hash_counts,
+    partition_numbers,
+    partition_ordinals,
+    shared_hashes,
+    to_topic_ordinals,
+)
+from kforensics.forensics.duplicates.partition_duplicates import duplicate_table_rows, partition_reader
+from kforensics.forensics.duplicates.record_reader import (
+    RECORD_ENTRY,
+    RecordEntryArray,
+    RecordReader,
+    hidden_transactions,
+    record_entries,
 )
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.partition.partition_state import Case
-from kforensics.parsers.kernels.policy import Choice, kernels_for
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.format.array_types import BoolArray, IntArray
+from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 from kforensics.parsers.log.log_rows import Place
 
 __all__ = [
-    "Parts",
-    "Searched",
-    "across_partitions",
-    "entries_of",
-    "hashes_of",
-    "number_of",
-    "pairs_in",
+    "CrossPartitionState",
+    "PrepareSearch",
+    "SearchedPartition",
+    "pair_bucket",
+    "partition_hash_counts",
+    "partition_number",
     "runs_by_partition",
+    "search_topic",
+    "topic_entries",
 ]
+
+# Bits of the segment index in a combined number of partition and segment.
+SEGMENT_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
-    """A partition whose records may stand in others, too; it may travel.
+class SearchedPartition:
+    """A partition whose records may have copies in other partitions; it can be pickled.
 
     Attributes:
         place: broker, log directory, topic and partition.
-        folder: where its files lie.
-        reading: its log, and what a read_committed consumer gets of it.
-        strict_from: offset from which batches stand as the leader wrote them.
+        folder: the folder of its files.
+        reader: reads its records, and knows which are hidden.
+        first_uncompacted_offset: offset from which batches are as the leader wrote them.
     """
 
     place: Place
     folder: str
-    reading: Reading
-    strict_from: int
+    reader: RecordReader
+    first_uncompacted_offset: int
 
     @classmethod
-    def of(cls, case: Case, kernels: Choice = kernels_for, workers: int | None = None) -> Searched:
-        """Return the partition of a case.
+    def of(
+        cls, state: PartitionState, kernels: KernelPolicy = kernels_for, workers: int | None = None
+    ) -> SearchedPartition:
+        """Return the partition that a state describes.
 
         Args:
-            case: that.
-            kernels: gives the compiled kernels.
-            workers: threads that read, 0 for none beside the caller's, None for one per processor.
+            state: the state.
+            kernels: loads the compiled kernels.
+            workers: threads that read ahead, 0 for none, None for one per processor.
         """
-        reading = reading_of(case, kernels, workers)
-        return cls(case.partition.place, case.partition.folder, reading, case.strict_from)
+        reader = partition_reader(state, kernels, workers)
+        return cls(state.partition.place, state.partition.folder, reader, state.first_uncompacted_offset)
 
 
-Search = Callable[[Partition], Searched]
-IsWanted = Callable[[Records], Records]
+@dataclass(frozen=True, slots=True)
+class CrossPartitionState:
+    """The records of a partition that are later copies of records in other partitions of the topic.
+
+    Attributes:
+        place: the partition.
+        folder: the folder of its files.
+        first_uncompacted_offset: offset from which batches are as the leader wrote them.
+        runs: DUPLICATE_RUN rows, by view and later copy.
+        path_of: returns the path of a segment, given a partition number and the index of the segment.
+    """
+
+    place: Place
+    folder: str
+    first_uncompacted_offset: int
+    runs: DuplicateRunArray
+    path_of: Callable[[int, int], str]
+
+    @property
+    def number(self) -> int:
+        """Number of the partition."""
+        return self.place.partition or 0
+
+    def rows(self) -> Rows:
+        """Return the runs as rows of the table ``duplicates``."""
+        paths = {f"{side}_path": self._paths(side) for side in ("first", "second")}
+        other_columns = {**paths, "first_partition": partition_numbers(self.runs["first"])}
+        return duplicate_table_rows(self.place, self.runs, other_columns)
+
+    def _paths(self, side: str) -> Words:
+        segments = (partition_numbers(self.runs[side]) << SEGMENT_BITS) + self.runs[f"{side}_segment"]
+        distinct, codes = np.unique(segments, return_inverse=True)
+        mask = (1 << SEGMENT_BITS) - 1
+        return Words(codes, [self.path_of(number >> SEGMENT_BITS, number & mask) for number in distinct.tolist()])
 
 
-def number_of(partition: Partition) -> int:
-    """Return the number of a partition that has one."""
+# Examines a partition; may raise an InputError.
+PrepareSearch: TypeAlias = Callable[[Partition], SearchedPartition]
+SelectHashes: TypeAlias = Callable[[IntArray], BoolArray]
+
+
+def partition_number(partition: Partition) -> int:
+    """Return the number of a partition, 0 if it is unknown."""
     return partition.place.partition or 0
 
 
-def across_partitions(
+def search_topic(
     partitions: Sequence[Partition],
-    searched: Search,
+    prepare: PrepareSearch,
     *,
-    memory: int = MEMORY,
-    kernels: Choice = kernels_for,
+    memory: int = DEFAULT_MEMORY,
+    kernels: KernelPolicy = kernels_for,
     workers: int | None = None,
-) -> Iterator[tuple[Searched, Records]]:
-    """Yield partitions of a topic with RUN rows of what was written to others before, in the order of their numbers.
+) -> Iterator[tuple[SearchedPartition, DuplicateRunArray]]:
+    """Yield the partitions that have later copies of records in other partitions, by number, with those runs.
 
-    What cannot be read is left out: the verdict on its partition says so.
+    Partitions that cannot be read are left out; their own results report the error.
 
     Args:
-        partitions: one copy of each, two or more, with numbers below ``topic_pairs.MOST_PARTITIONS``.
-        searched: examines one of them; may raise an InputError.
-        memory: bytes to work in, about.
-        kernels: gives the compiled kernels.
-        workers: as for :meth:`Searched.of`.
+        partitions: one copy of each partition of the topic; at least two, with numbers below MAX_TOPIC_PARTITIONS.
+        prepare: examines a partition.
+        memory: approximate bytes of memory before temporary files are used.
+        kernels: loads the compiled kernels.
+        workers: threads that read ahead, 0 for none, None for one per processor.
     """
-    table, wanted = _shared_table(partitions, memory, kernels, workers)
-    room, found = memory // SHARES, _Found()
-    with Spill(ENTRY, room, 1 << BUCKET_BITS, lambda rows: first_bits(rows["low"], BUCKET_BITS)) as kept:
-        for partition in (one for one in partitions if number_of(one) in wanted):
-            for rows in found.entries(partition, searched, partial(marked, table)):
-                kept.add(rows)
-        del table
-        parts = Parts(found.records, found.batches, pair_buckets(kept.rows, room))
-        with Spill(PAIR, room, parts.many, parts.of) as pairs:
-            for bucket in kept.buckets():
-                pairs.add(pairs_in(bucket))
-            for number, runs in runs_by_partition(pairs.buckets()):
-                yield found.searched[number], runs
+    shared, numbers = _shared_filter(partitions, memory, kernels, workers)
+    limit, second_pass = memory // MEMORY_SHARES, _SecondPass(prepare)
+    with buckets_by_hash(RECORD_ENTRY, limit, "low") as by_hash:
+        for partition in partitions:
+            if partition_number(partition) in numbers:
+                for rows in second_pass.entries(partition, shared.matches):
+                    by_hash.add(rows)
+        del shared
+        pair_buckets = PairBuckets(second_pass.records, second_pass.batches, pair_bucket_count(by_hash.rows, limit))
+        with HashBuckets(CONTENT_PAIR, limit, pair_buckets.count, pair_buckets.bucket_of) as by_batch:
+            for bucket in by_hash.buckets():
+                by_batch.add(pair_bucket(bucket))
+            for number, runs in runs_by_partition(by_batch.buckets()):
+                yield second_pass.searched[number], runs
 
 
-class _Found:
-    """Counts what is looked at twice.
+class _SecondPass:
+    """Reads the entries of partitions, and counts them.
+
+    Args:
+        prepare: examines a partition.
 
     Attributes:
-        searched: partitions by number, as are the next two.
-        records: how many of their records.
-        batches: how many batches they have, up to the last one with such a record.
+        searched: the partitions read, by number.
+        records: by partition number, how many entries were read.
+        batches: by partition number, how many batches there are up to the last entry.
     """
 
-    def __init__(self) -> None:
-        self.searched: dict[int, Searched] = {}
+    def __init__(self, prepare: PrepareSearch) -> None:
+        self._prepare = prepare
+        self.searched: dict[int, SearchedPartition] = {}
         self.records: Counter[int] = Counter()
         self.batches: dict[int, int] = {}
 
-    def entries(self, partition: Partition, searched: Search, is_wanted: IsWanted) -> Iterator[Records]:
-        """Yield the ENTRY rows of a partition, as far as it can be read."""
-        number = number_of(partition)
+    def entries(self, partition: Partition, select: SelectHashes) -> Iterator[RecordEntryArray]:
+        """Yield the selected entries of a partition, as far as it can be read."""
+        number = partition_number(partition)
         with suppress(InputError):
-            self.searched[number] = searched(partition)
-            for rows in entries_of(self.searched[number], is_wanted):
+            self.searched[number] = self._prepare(partition)
+            for rows in topic_entries(self.searched[number], select):
                 self.records[number] += len(rows)
-                self.batches[number] = int(places_of(rows["batch"][-1:])[0]) + 1
+                self.batches[number] = int(partition_ordinals(rows["batch"][-1:])[0]) + 1
                 yield rows
 
 
-def _shared_table(
-    partitions: Sequence[Partition], memory: int, kernels: Choice, workers: int | None
-) -> tuple[Records, set[int]]:
-    """Return a table of the hashes that several partitions have, and the numbers of these."""
-    wanted: set[int] = set()
-    with Spill(HASHED, memory // SHARES, 1 << BUCKET_BITS, lambda rows: first_bits(rows["low"], BUCKET_BITS)) as hashes:
+def _shared_filter(
+    partitions: Sequence[Partition], memory: int, kernels: KernelPolicy, workers: int | None
+) -> tuple[HashFilter, set[int]]:
+    """Return a filter of the hashes that several partitions have, and the numbers of these partitions."""
+    numbers: set[int] = set()
+    with buckets_by_hash(HASH_COUNT, memory // MEMORY_SHARES, "low") as by_hash:
         for partition in partitions:
             paths = [segment.path for segment in partition.segments]
-            for rows in hashes_of(paths, number_of(partition), kernels, workers):
-                hashes.add(rows)
-        table = table_for(hashes.rows, memory)
-        for bucket in hashes.buckets():
-            found = shared(joined_records([np.empty(0, HASHED), *bucket]))
-            mark(table, found["low"])
-            wanted.update(np.unique(found["partition"]).tolist())
-    return table, wanted
+            for rows in partition_hash_counts(paths, partition_number(partition), kernels, workers):
+                by_hash.add(rows)
+        shared = HashFilter(by_hash.rows, memory)
+        for bucket in by_hash.buckets():
+            rows = shared_hashes(concat_rows([np.empty(0, HASH_COUNT), *bucket]))
+            shared.add(rows["low"])
+            numbers.update(np.unique(rows["partition"]).tolist())
+    return shared, numbers
 
 
-def hashes_of(
-    paths: Sequence[str], number: int, kernels: Choice = kernels_for, workers: int | None = None
-) -> Iterator[Records]:
-    """Yield HASHED rows of some segments of a partition, as far as they can be read.
+def partition_hash_counts(
+    paths: Sequence[str], number: int, kernels: KernelPolicy = kernels_for, workers: int | None = None
+) -> Iterator[HashCountArray]:
+    """Yield the hash counts of some segments of a partition, as far as they can be read.
 
     Args:
         paths: the segments.
-        number: of the partition.
-        kernels: gives the compiled kernels.
-        workers: as for :meth:`Searched.of`.
+        number: number of the partition.
+        kernels: loads the compiled kernels.
+        workers: threads that read ahead, 0 for none, None for one per processor.
     """
     with suppress(InputError):
-        for chunk in Reading(paths, hidden_intervals(None), None, kernels, workers).chunks(_say_nothing):
-            yield hashed(chunk.columns.low, number)
+        for chunk in RecordReader(paths, hidden_transactions(None), None, kernels, workers).chunks(_ignore_damage):
+            yield hash_counts(chunk.columns.low, number)
 
 
-def entries_of(one: Searched, is_wanted: IsWanted) -> Iterator[Records]:
-    """Yield ENTRY rows of some records of a partition, with ordinals of the topic.
+def topic_entries(searched: SearchedPartition, select: SelectHashes) -> Iterator[RecordEntryArray]:
+    """Yield the entries of some records of a partition, with topic ordinals.
 
     Args:
-        one: the partition.
-        is_wanted: returns which records to take, by their hashes.
+        searched: the partition.
+        select: returns which records to take, given their hashes.
 
     Raises:
         InputError: a segment cannot be read.
     """
-    for chunk in one.reading.chunks(_say_nothing):
-        wanted = is_wanted(chunk.columns.low)
-        if wanted.any():
-            yield within_topic(entries(chunk, wanted, one.reading), one.place.partition or 0)
+    for chunk in searched.reader.chunks(_ignore_damage):
+        selected = select(chunk.columns.low)
+        if selected.any():
+            entries = record_entries(chunk, selected, searched.reader)
+            yield to_topic_ordinals(entries, searched.place.partition or 0)
 
 
-def pairs_in(parts: Iterable[Records]) -> Records:
-    """Return the PAIR rows of a bucket.
+def pair_bucket(parts: Iterable[RecordEntryArray]) -> ContentPairArray:
+    """Return the pairs of a bucket.
 
     Args:
-        parts: ENTRY rows with ordinals of the topic; all of some contents are among them.
+        parts: entries with topic ordinals, including all entries of the contents in the bucket.
     """
-    known = np.empty(0, ENTRY)
+    entries = np.empty(0, RECORD_ENTRY)
     for part in parts:
-        known = telling_entries(joined_records([known, part]))
-    return pairs_across(known)
+        entries = capped_entries(concat_rows([entries, part]))
+    return cross_partition_pairs(entries)
 
 
-class Parts:
-    """Says in which part of a topic a pair belongs: parts are in the order of the second writings, and cut no batch.
+class PairBuckets:
+    """Assigns pairs to buckets that are in the order of the later copies and never split a batch.
 
     Args:
-        records: how many ENTRY rows there are, by the number of the partition.
-        batches: how many batches these partitions have.
-        least: how many parts there should be, about.
+        records: number of entries, by partition number.
+        batches: number of batches, by partition number.
+        least: approximate number of buckets wanted.
 
     Attributes:
-        many: how many there are.
+        count: number of buckets.
     """
 
     def __init__(self, records: Mapping[int, int], batches: Mapping[int, int], least: int) -> None:
@@ -239,39 +302,39 @@ class Parts:
         self._batches = np.array([batches[number] for number in numbers], "i8")
         self._counts = np.array([-(-least * records[number] // total) for number in numbers], "i8").clip(1)
         self._starts = np.cumsum(self._counts) - self._counts
-        self.many = max(int(self._counts.sum()), 1)
+        self.count = max(int(self._counts.sum()), 1)
 
-    def of(self, pairs: Records) -> Records:
-        """Return the part of each pair."""
+    def bucket_of(self, pairs: ContentPairArray) -> IntArray:
+        """Return the bucket of each pair."""
         batch = pairs["second"]["batch"]
-        at = np.searchsorted(self._numbers, numbers_of(batch))
-        count = self._counts[at]
-        part = (places_of(batch) * (count / np.maximum(self._batches[at], 1))).astype("i8")
-        found: Records = self._starts[at] + np.minimum(part, count - 1)
-        return found
+        index = np.searchsorted(self._numbers, partition_numbers(batch))
+        count = self._counts[index]
+        part = (partition_ordinals(batch) * (count / np.maximum(self._batches[index], 1))).astype("i8")
+        buckets: IntArray = self._starts[index] + np.minimum(part, count - 1)
+        return buckets
 
 
-def runs_by_partition(buckets: Iterable[Iterable[Records]]) -> Iterator[tuple[int, Records]]:
-    """Yield the numbers of partitions with the RUN rows of what was written to others before.
+def runs_by_partition(buckets: Iterable[Iterable[ContentPairArray]]) -> Iterator[tuple[int, DuplicateRunArray]]:
+    """Yield the runs of later copies in each partition, with the partition number.
 
     Args:
-        buckets: PAIR rows, in parts as :class:`Parts` has them, or all of them in one.
+        buckets: the pairs, in buckets as :class:`PairBuckets` assigns them or all in one.
     """
-    made = partial(runs_of, window=Window(), reasons=reasons_across, gap=GAP)
-    for number, some in groupby(_by_partition(buckets), lambda one: one[0]):
-        parts = runs_in(([pairs] for _, pairs in some), made, GAP)
-        runs = joined_records([np.empty(0, RUN), *parts])
+    to_runs = partial(pair_runs, window=RetryWindow(), find_reasons=cross_partition_reasons, max_gap=MAX_RUN_GAP)
+    for number, numbered_pairs in groupby(_by_partition(buckets), lambda numbered: numbered[0]):
+        parts = runs_of_buckets(([pairs] for _, pairs in numbered_pairs), to_runs, MAX_RUN_GAP)
+        runs = concat_rows([np.empty(0, DUPLICATE_RUN), *parts])
         if len(runs):
-            yield number, picked(runs, np.lexsort([runs["second"], runs["view"]]))
+            yield number, take_rows(runs, np.lexsort([runs["second"], runs["view"]]))
 
 
-def _by_partition(buckets: Iterable[Iterable[Records]]) -> Iterator[tuple[int, Records]]:
+def _by_partition(buckets: Iterable[Iterable[ContentPairArray]]) -> Iterator[tuple[int, ContentPairArray]]:
     for bucket in buckets:
-        pairs = joined_records([np.empty(0, PAIR), *bucket])
-        numbers = numbers_of(pairs["second"]["ordinal"])
+        pairs = concat_rows([np.empty(0, CONTENT_PAIR), *bucket])
+        numbers = partition_numbers(pairs["second"]["ordinal"])
         for number in np.unique(numbers).tolist():
-            yield number, picked(pairs, numbers == number)
+            yield number, take_rows(pairs, numbers == number)
 
 
-def _say_nothing(_segment: int, _damage: object) -> None:
-    """The damage has been told of."""
+def _ignore_damage(_segment: int, _damage: object) -> None:
+    """Ignore damage: it is reported when the partition is examined."""

@@ -1,1 +1,1 @@
-"""The story of one offset, one producer or one transactional id."""
+"""Explain what happened to one offset, one producer or one transactional id, with the evidence."""

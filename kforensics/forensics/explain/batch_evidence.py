@@ -1,23 +1,21 @@
-"""What other files and other batches say of a batch: transaction indexes, snapshots, the same sequences elsewhere."""
+"""Find evidence about a batch: its transaction index entry, the next snapshot, and batches of the same sequences."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from kforensics.errors import InputError
-from kforensics.forensics.core.record_types import Anomaly, Records
-from kforensics.forensics.explain.lookup import every_batch, stored_batch
+from kforensics.forensics.core.record_types import Anomaly
+from kforensics.forensics.explain.lookup import stored_batch, stored_batches
 from kforensics.forensics.explain.offset_story import AbortedEntry, StoredBatch
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.snapshot_records import snapshot_records
 from kforensics.parsers.files.source import open_source
-from kforensics.parsers.kernels.policy import Choice, kernels_for
-from kforensics.parsers.state.transaction_index import TransactionIndexEntry, read_transaction_index
+from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
+from kforensics.parsers.state.indexes import TransactionIndexEntry, read_transaction_index
 
-__all__ = ["aborted_entry", "batches_of_same_sequence", "next_snapshot"]
-
-# A producer whose sequences or epochs never went back has written nothing twice under the same sequence.
-WENT_BACK = (
+# A producer can only write a sequence twice if its sequence or its epoch regressed.
+REGRESSIONS = (
     Anomaly.SEQ_OVERLAP,
     Anomaly.SEQ_DUPLICATE_BATCH,
     Anomaly.EPOCH_REGRESSED,
@@ -25,80 +23,88 @@ WENT_BACK = (
 )
 
 
-def aborted_entry(case: Case, producer_id: int, offset: int, segment: int) -> tuple[AbortedEntry | None, bool | None]:
-    """Return the entry that hides data of a producer at an offset, and whether there is one.
+def aborted_entry(
+    state: PartitionState, producer_id: int, offset: int, segment: int
+) -> tuple[AbortedEntry | None, bool | None]:
+    """Return the index entry that hides data of a producer at an offset, and whether there is one.
 
-    The second is None where an index that could hold it is not on hand or cannot be read.
+    The second value is None if the index is not available or cannot be read.
 
     Args:
-        case: the partition.
-        producer_id: whose data it is.
+        state: the partition.
+        producer_id: the producer that wrote the data.
         offset: last offset of a batch.
-        segment: number of the segment that holds the marker.
+        segment: number of the segment that contains the marker.
     """
-    base = case.partition.segments[segment].base_offset or 0
-    found = case.partition.transaction_indexes.get(base)
-    if found is None:
-        # A broker makes the file with the first entry. Where the other indexes are not on hand, none was copied.
-        copied = base in case.partition.indexes or base in case.partition.time_indexes
+    base = state.partition.segments[segment].base_offset or 0
+    index = state.partition.transaction_indexes.get(base)
+    if index is None:
+        # A broker creates the file with the first entry. If the other indexes are missing too, none was copied.
+        copied = base in state.partition.indexes or base in state.partition.time_indexes
         return None, False if copied else None
     try:
-        with open_source(found.path) as source:
-            rows = [row for row in read_transaction_index(source) if isinstance(row, TransactionIndexEntry)]
+        with open_source(index.path) as source:
+            entries = [row for row in read_transaction_index(source) if isinstance(row, TransactionIndexEntry)]
     except InputError:
         return None, None
-    for row in rows:
-        if row.producer_id == producer_id and row.first_offset <= offset <= row.last_offset:
-            return AbortedEntry(found.path, row.position, row.first_offset, row.last_offset), True
+    for entry in entries:
+        if entry.producer_id == producer_id and entry.first_offset <= offset <= entry.last_offset:
+            return AbortedEntry(index.path, entry.position, entry.first_offset, entry.last_offset), True
     return None, False
 
 
-def next_snapshot(case: Case, offset: int, producer_id: int) -> tuple[str, Records | None] | None:
-    """Return the first snapshot behind an offset and what it says of a producer; None if there is none to be read.
+def next_snapshot(state: PartitionState, offset: int, producer_id: int) -> tuple[str, np.void | None] | None:
+    """Return the path of the first snapshot after an offset, and the PRODUCER record of a producer in it.
 
     Args:
-        case: the partition.
+        state: the partition.
         offset: the offset.
         producer_id: the producer.
+
+    Returns:
+        None if there is no producer, or no readable snapshot. The record is None if the snapshot has no entry for the
+        producer.
     """
-    behind = [at for at in case.partition.snapshots if at > offset]
-    if producer_id < 0 or not behind:
+    later = [snapshot_offset for snapshot_offset in state.partition.snapshots if snapshot_offset > offset]
+    if producer_id < 0 or not later:
         return None
-    path = case.partition.snapshots[min(behind)].path
-    found = snapshot_records(path, ignores_tail=True)
-    if found is None:
+    path = state.partition.snapshots[min(later)].path
+    producers = snapshot_records(path, ignores_tail=True)
+    if producers is None:
         return None
-    mine = found[found["producer_id"] == producer_id]
-    return path, mine[-1] if len(mine) else None
+    entries = producers[producers["producer_id"] == producer_id]
+    return path, entries[-1] if len(entries) else None
 
 
-def batches_of_same_sequence(case: Case, batch: StoredBatch, kernels: Choice = kernels_for) -> tuple[StoredBatch, ...]:
-    """Return other batches of the same producer, epoch, first and last sequence, in the order of the log.
+def batches_of_same_sequence(
+    state: PartitionState, batch: StoredBatch, kernels: KernelPolicy = kernels_for
+) -> tuple[StoredBatch, ...]:
+    """Return other batches with the same producer, epoch, first and last sequence, in the order of the log.
 
-    The log is read again only where the replay has shown that the producer went back in its sequences.
+    The log is read again only if the replay found that the producer's sequence or epoch regressed.
 
     Args:
-        case: the partition.
+        state: the partition.
         batch: the batch.
-        kernels: gives the compiled kernels.
+        kernels: provides the compiled kernels.
 
     Raises:
         InputError: a segment cannot be read again.
     """
     header = batch.header
-    if batch.producer_id < 0 or (header.base_sequence or 0) < 0 or header.is_control or not case.judges_sequences:
+    if batch.producer_id < 0 or (header.base_sequence or 0) < 0 or header.is_control or not state.checks_sequences:
         return ()
-    mine = case.anomalies[case.anomalies["producer_id"] == batch.producer_id]
-    if not np.isin(mine["kind"], WENT_BACK).any():
+    anomalies = state.anomalies[state.anomalies["producer_id"] == batch.producer_id]
+    if not np.isin(anomalies["kind"], REGRESSIONS).any():
         return ()
-    found: list[StoredBatch] = []
-    for chunk in every_batch(case, kernels):
+    matches: list[StoredBatch] = []
+    for chunk in stored_batches(state, kernels):
         same = chunk.producer_id == batch.producer_id
         for name in ("producer_epoch", "base_sequence", "last_sequence"):
             same &= getattr(chunk, name) == getattr(header, name)
         same &= (chunk.segment != batch.segment) | (chunk.position != header.position)
-        found += [
-            stored_batch(case, int(chunk.segment[at]), int(chunk.position[at]), int(chunk.size[at]))
-            for at in np.flatnonzero(same)
+        matches += [
+            stored_batch(state, int(chunk.segment[row]), int(chunk.position[row]), int(chunk.size[row]))
+            for row in np.flatnonzero(same)
         ]
-    return tuple(found)
+    return tuple(matches)

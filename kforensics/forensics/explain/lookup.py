@@ -1,6 +1,6 @@
-"""Finds the batch of an offset in a log that was examined, and its records; of the log only one chunk is read again.
+"""Find the batch that contains an offset, and its records; only one chunk of the log is read again.
 
-Rule: a broker gives a consumer the first batch that ends at the offset or behind it (``LogSegment.read``).
+Rule: a broker returns the first batch whose last offset is at or after the fetch offset (``LogSegment.read``).
 """
 
 from __future__ import annotations
@@ -12,42 +12,40 @@ import numpy as np
 
 from kforensics.errors import InputError
 from kforensics.forensics.explain.offset_story import StoredBatch
-from kforensics.forensics.partition.partition_state import Case
-from kforensics.parsers.columns.batch_columns import BatchColumns, joined
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.columns.batch_columns import BatchColumns, concat_batches
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch, Damage, Record
-from kforensics.parsers.kernels.policy import Choice, kernels_for
+from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 from kforensics.parsers.log.batches import walk
-from kforensics.parsers.log.log_rows import records_of
+from kforensics.parsers.log.log_rows import read_records
 
-__all__ = ["BatchLookup", "Found", "Records", "every_batch", "stored_batch"]
-
-CHANGED = "it has changed while it was read; copy it and ask again"
+CHANGED = "it changed while it was read; copy it and try again"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Where an offset is in a log.
+class OffsetPosition:
+    """Where an offset is among the batches that were read.
 
     Attributes:
-        at: index of the batch that spans it among the batches that were read, None if none does.
-        before: index of the last batch in front of it, None if there is none.
-        after: index of the batch behind it, None if there is none.
+        spanning: index of the batch that spans it, None if none does.
+        before: index of the last batch before it, None if there is none.
+        after: index of the next batch if none spans it, else None.
     """
 
-    at: int | None
+    spanning: int | None
     before: int | None
     after: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class DecodedBatch:
     """The records of a batch.
 
     Attributes:
-        by_offset: those that can be read.
-        damage: why the others cannot, None if there are none.
+        by_offset: the readable records.
+        damage: why the others are unreadable, None if all can be read.
     """
 
     by_offset: dict[int, Record]
@@ -55,95 +53,100 @@ class Records:
 
 
 class BatchLookup:
-    """Finds batches by offset, and remembers the chunk and the batch it looked at last.
+    """Finds batches by offset, and caches the last chunks and the last batch.
 
     Args:
-        case: the partition.
-        kernels: gives the compiled kernels.
+        state: the partition.
+        kernels: provides the compiled kernels.
     """
 
-    def __init__(self, case: Case, kernels: Choice = kernels_for) -> None:
-        self._case, self._kernels = case, kernels
-        self._firsts = case.log.marks["base_offset"]
+    def __init__(self, state: PartitionState, kernels: KernelPolicy = kernels_for) -> None:
+        self._state, self._kernels = state, kernels
+        self._chunk_offsets = state.log.chunk_starts["base_offset"]
         self._chunks: dict[int, BatchColumns] = {}
         self._batch: StoredBatch | None = None
-        self._records = Records({})
+        self._decoded = DecodedBatch({})
 
-    def find(self, offset: int) -> tuple[Found, BatchColumns]:
-        """Return where an offset is, and the batches that this speaks of.
+    def find(self, offset: int) -> tuple[OffsetPosition, BatchColumns]:
+        """Return the position of an offset, and the batches that it refers to.
 
         Args:
-            offset: between the first and the last one in the log.
+            offset: an offset from the first to the last one in the log.
 
         Raises:
             InputError: a segment cannot be read again.
         """
-        number = max(0, int(np.searchsorted(self._firsts, offset, "right")) - 1)
-        batches = self._read(number)
-        # The batch behind a hole may be the first one of the next chunk. Whatever the order of the others, that begins
-        # behind the offset, for the search ended between the two.
-        if batches.last_offset.max() < offset and number + 1 < len(self._firsts):
-            batches = joined([batches, self._read(number + 1)])
-        found = _found(batches, offset)
-        if found.at is not None and not batches.exact[found.at] and self._settle(batches, found.at):
-            found = _found(batches, offset)
-        return found, batches
+        number = max(0, int(np.searchsorted(self._chunk_offsets, offset, "right")) - 1)
+        batches = self._chunk(number)
+        # The batch after an offset gap may be the first one of the next chunk. That one begins after the offset, even
+        # if the chunks are out of order, because the search ended between the two.
+        if batches.last_offset.max() < offset and number + 1 < len(self._chunk_offsets):
+            batches = concat_batches([batches, self._chunk(number + 1)])
+        position = _position(batches, offset)
+        if position.spanning is None or batches.exact[position.spanning]:
+            return position, batches
+        if self._complete(batches, position.spanning):
+            position = _position(batches, offset)
+        return position, batches
 
-    def _settle(self, batches: BatchColumns, at: int) -> bool:
-        """Fill in where a compressed entry of format 0 or 1 begins, which its records tell; whether they did."""
-        header = self.batch(batches, at).header
+    def _complete(self, batches: BatchColumns, index: int) -> bool:
+        """Set the first offset of a compressed entry of format 0 or 1 from its records; return whether that worked."""
+        header = self.batch(batches, index).header
         if header.base_offset is None:
             return False
-        batches.base_offset[at], batches.count[at], batches.exact[at] = header.base_offset, header.count, True
+        batches.base_offset[index], batches.count[index], batches.exact[index] = header.base_offset, header.count, True
         return True
 
-    def _read(self, number: int) -> BatchColumns:
+    def _chunk(self, number: int) -> BatchColumns:
         if number not in self._chunks:
-            # Who asks for offset after offset comes to the next chunk soon, and never back to the one before.
-            self._chunks = {one: self._chunks[one] for one in self._chunks if one == number - 1}
-            self._chunks[number] = self._chunk_at(number)
+            # A caller that asks for ascending offsets needs the next chunk soon, and never an earlier one again.
+            self._chunks = {cached: self._chunks[cached] for cached in self._chunks if cached == number - 1}
+            self._chunks[number] = self._read_chunk(number)
         return self._chunks[number]
 
-    def _chunk_at(self, number: int) -> BatchColumns:
-        marks = self._case.log.marks
-        mark, following = marks[number], marks[number + 1 : number + 2]
-        same = len(following) and following["segment"][0] == mark["segment"]
-        stop = int(following["position"][0]) if same else None
-        segment = int(mark["segment"])
-        with open_source(self._case.partition.segments[segment].path) as source:
-            chunks = batch_chunks(source, segment, _told_before, self._kernels, start=int(mark["position"]), stop=stop)
-            found = joined([*chunks])
-        if not len(found):
-            raise InputError(self._case.partition.segments[segment].path, CHANGED)
-        return found
+    def _read_chunk(self, number: int) -> BatchColumns:
+        starts = self._state.log.chunk_starts
+        start, following = starts[number], starts[number + 1 : number + 2]
+        same_segment = len(following) and following["segment"][0] == start["segment"]
+        stop = int(following["position"][0]) if same_segment else None
+        segment = int(start["segment"])
+        path = self._state.partition.segments[segment].path
+        with open_source(path) as source:
+            chunks = batch_chunks(
+                source, segment, _already_reported, self._kernels, start=int(start["position"]), stop=stop
+            )
+            batches = concat_batches([*chunks])
+        if not len(batches):
+            raise InputError(path, CHANGED)
+        return batches
 
-    def batch(self, batches: BatchColumns, at: int) -> StoredBatch:
-        """Return one of the batches that were found.
+    def batch(self, batches: BatchColumns, index: int) -> StoredBatch:
+        """Return one of the batches that :meth:`find` returned.
 
         Raises:
             InputError: its segment cannot be read again.
         """
-        segment, position = int(batches.segment[at]), int(batches.position[at])
-        same = self._batch is not None and (self._batch.segment, self._batch.header.position) == (segment, position)
-        if self._batch is None or not same:
-            stored = stored_batch(self._case, segment, position, int(batches.size[at]))
-            self._records = _records(stored)
-            self._batch = _with_extent(stored, self._records)
+        segment, position = int(batches.segment[index]), int(batches.position[index])
+        cached = self._batch is not None and (self._batch.segment, self._batch.header.position) == (segment, position)
+        if self._batch is None or not cached:
+            batch = stored_batch(self._state, segment, position, int(batches.size[index]))
+            self._decoded = _decoded(batch)
+            self._batch = _with_extent(batch, self._decoded)
         return self._batch
 
-    def records(self) -> Records:
-        """Return the records of the batch that was asked for last."""
-        return self._records
+    def decoded(self) -> DecodedBatch:
+        """Return the records of the batch that :meth:`batch` returned last."""
+        return self._decoded
 
 
-def _found(batches: BatchColumns, offset: int) -> Found:
-    reaches = np.flatnonzero(batches.last_offset >= offset)
-    at = int(reaches[0]) if len(reaches) else None
-    before = _before(batches, offset, len(batches) if at is None else at)
-    # A compressed entry of format 0 or 1 tells only its last offset: what is in front of it may be inside.
-    if at is not None and (batches.base_offset[at] <= offset or not batches.exact[at]):
-        return Found(at, before, None)
-    return Found(None, before, at)
+def _position(batches: BatchColumns, offset: int) -> OffsetPosition:
+    ends_after = np.flatnonzero(batches.last_offset >= offset)
+    index = int(ends_after[0]) if len(ends_after) else None
+    before = _before(batches, offset, len(batches) if index is None else index)
+    # A compressed entry of format 0 or 1 has only its last offset: it may contain any lower offset.
+    if index is not None and (batches.base_offset[index] <= offset or not batches.exact[index]):
+        return OffsetPosition(index, before, None)
+    return OffsetPosition(None, before, index)
 
 
 def _before(batches: BatchColumns, offset: int, end: int) -> int | None:
@@ -151,13 +154,13 @@ def _before(batches: BatchColumns, offset: int, end: int) -> int | None:
     return int(lower[-1]) if len(lower) else None
 
 
-def stored_batch(case: Case, segment: int, position: int, size: int) -> StoredBatch:
-    """Return a batch by where it stands.
+def stored_batch(state: PartitionState, segment: int, position: int, size: int) -> StoredBatch:
+    """Return the batch at a position.
 
     Raises:
-        InputError: its segment cannot be read again, or has changed meanwhile.
+        InputError: its segment cannot be read again, or has changed since.
     """
-    path = case.partition.segments[segment].path
+    path = state.partition.segments[segment].path
     with open_source(path) as source:
         header = next(iter(walk(source, position, position + size)), None)
     if not isinstance(header, Batch):
@@ -165,34 +168,34 @@ def stored_batch(case: Case, segment: int, position: int, size: int) -> StoredBa
     return StoredBatch(path, segment, header)
 
 
-def _records(batch: StoredBatch) -> Records:
-    found: dict[int, Record] = {}
+def _decoded(batch: StoredBatch) -> DecodedBatch:
+    records: dict[int, Record] = {}
     with open_source(batch.path) as source:
-        for row in records_of(source, batch.header):
+        for row in read_records(source, batch.header):
             if isinstance(row, Damage):
-                return Records(found, row)
-            found.setdefault(row.offset, row)
-    return Records(found)
+                return DecodedBatch(records, row)
+            records.setdefault(row.offset, row)
+    return DecodedBatch(records)
 
 
-def _with_extent(batch: StoredBatch, records: Records) -> StoredBatch:
-    """Return a batch with first offset and count, which those of format 0 or 1 do not tell if they are compressed."""
-    if batch.header.base_offset is not None or records.damage is not None or not records.by_offset:
+def _with_extent(batch: StoredBatch, decoded: DecodedBatch) -> StoredBatch:
+    """Return a batch with first offset and count; a compressed entry of format 0 or 1 has them in its records only."""
+    if batch.header.base_offset is not None or decoded.damage is not None or not decoded.by_offset:
         return batch
-    header = replace(batch.header, base_offset=min(records.by_offset), count=len(records.by_offset))
+    header = replace(batch.header, base_offset=min(decoded.by_offset), count=len(decoded.by_offset))
     return replace(batch, header=header)
 
 
-def every_batch(case: Case, kernels: Choice = kernels_for) -> Iterator[BatchColumns]:
+def stored_batches(state: PartitionState, kernels: KernelPolicy = kernels_for) -> Iterator[BatchColumns]:
     """Yield all batches of a partition, chunk by chunk; its log is read again.
 
     Raises:
         InputError: a segment cannot be read.
     """
-    for number, segment in enumerate(case.partition.segments):
+    for number, segment in enumerate(state.partition.segments):
         with open_source(segment.path) as source:
-            yield from batch_chunks(source, number, _told_before, kernels)
+            yield from batch_chunks(source, number, _already_reported, kernels)
 
 
-def _told_before(_damage: object) -> None:
-    """Damage was told of when the log was read for the first time."""
+def _already_reported(_damage: object) -> None:
+    """Ignore damage: it was reported when the log was read for the first time."""

@@ -1,4 +1,4 @@
-"""Tells the story of offsets of a partition whose log was examined."""
+"""Explain the offsets of a partition: which consumers receive the record, or why there is none."""
 
 from __future__ import annotations
 
@@ -8,198 +8,212 @@ from typing import Any
 import numpy as np
 
 from kforensics.forensics.core.findings import Exactness
-from kforensics.forensics.core.record_types import Ending
+from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.explain.batch_evidence import aborted_entry, batches_of_same_sequence, next_snapshot
 from kforensics.forensics.explain.lookup import BatchLookup
 from kforensics.forensics.explain.missing_records import (
     Reason,
-    Unnamed,
-    hole_around,
+    UnlistedSegments,
+    offset_gap_around,
     out_of_bounds,
     why_no_batch,
     why_no_record,
 )
-from kforensics.forensics.explain.offset_story import Fate, LogBounds, OffsetStory, StoredBatch
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.explain.offset_story import LogBounds, OffsetStory, RecordStatus, StoredBatch
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.timeline import last_stable_offsets
-from kforensics.parsers.format.control import control_of
+from kforensics.parsers.format.control_records import control_fields
 from kforensics.parsers.format.rows import Record
-from kforensics.parsers.kernels.policy import Choice, kernels_for
-
-__all__ = ["OffsetExplainer", "bounds_of"]
+from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 
 NEVER = int(np.iinfo("i8").max)
 MARKERS = ("COMMIT", "ABORT")
 
 
-def bounds_of(case: Case, high_watermark: int | None = None) -> LogBounds:
-    """Return between which offsets consumers of a partition are served.
+def bounds_of(state: PartitionState, high_watermark: int | None = None) -> LogBounds:
+    """Return the offsets between which consumers of a partition are served.
 
     Args:
-        case: the partition.
-        high_watermark: None for the log end offset; one outside the log is moved to the nearer end.
+        state: the partition.
+        high_watermark: None for the log end offset; a value outside the log is moved to the nearer end.
     """
-    asked = case.log_end_offset if high_watermark is None else high_watermark
-    end = min(max(asked, case.log_start_offset), case.log_end_offset)
-    (stable,), holders = last_stable_offsets(case.ledger, case.log_start_offset, np.array([end]))
+    given = state.log_end_offset if high_watermark is None else high_watermark
+    end = min(max(given, state.log_start_offset), state.log_end_offset)
+    (last_stable,), blocking = last_stable_offsets(state.transaction_store, state.log_start_offset, np.array([end]))
     return LogBounds(
-        log_start_offset=case.log_start_offset,
-        last_stable_offset=int(stable),
+        log_start_offset=state.log_start_offset,
+        last_stable_offset=int(last_stable),
         high_watermark=end,
-        log_end_offset=case.log_end_offset,
-        exact=case.exact_from is not None and end >= case.exact_from and not case.is_broken,
-        at_checkpoint=case.high_watermark,
-        holder=holders[0] if holders["batches"][0] >= 0 else None,
+        log_end_offset=state.log_end_offset,
+        exact=state.exact_from is not None and end >= state.exact_from and not state.is_broken,
+        checkpointed_high_watermark=state.high_watermark,
+        blocking_transaction=blocking[0] if blocking["batches"][0] >= 0 else None,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Context:
-    """What is the same for all records of a batch."""
+class _BatchContext:
+    """A batch, and the evidence that all of its records share: fields of OffsetStory by name."""
 
     batch: StoredBatch
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
 class OffsetExplainer:
-    """Tells of one offset after the other; the log is not replayed again, and of one batch only records are decoded.
+    """Explains the offsets of a partition, one by one.
+
+    The log is not replayed again, and the records of only one batch are decoded for an offset.
 
     Args:
-        case: the partition.
-        high_watermark: for which one; None for the log end offset.
-        kernels: gives the compiled kernels.
+        state: the partition.
+        high_watermark: the high watermark at which to evaluate; None for the log end offset.
+        kernels: provides the compiled kernels.
     """
 
-    def __init__(self, case: Case, high_watermark: int | None = None, kernels: Choice = kernels_for) -> None:
-        self._case, self._kernels = case, kernels
-        self._bounds = bounds_of(case, high_watermark)
-        self._lookup, self._unnamed = BatchLookup(case, kernels), Unnamed(case)
-        self._context: _Context | None = None
+    def __init__(
+        self, state: PartitionState, high_watermark: int | None = None, kernels: KernelPolicy = kernels_for
+    ) -> None:
+        self._state, self._kernels = state, kernels
+        self._bounds = bounds_of(state, high_watermark)
+        self._lookup, self._unlisted = BatchLookup(state, kernels), UnlistedSegments(state)
+        self._context: _BatchContext | None = None
 
     def story(self, offset: int) -> OffsetStory:
-        """Return the story of an offset.
+        """Return the explanation of an offset.
 
         Raises:
             InputError: a segment cannot be read again.
         """
-        outside = out_of_bounds(self._case, offset)
-        first = int(self._case.log.first.base_offset[0]) if self._case.log.batches else NEVER
-        if outside is not None and (outside.fate is not Fate.DELETED or offset < first):
-            return self._told(offset, self._unnamed.reason(offset) or outside)
-        found, batches = self._lookup.find(offset)
-        if found.at is None:
-            unnamed = self._unnamed.reason(offset)
-            reason = outside or unnamed or why_no_batch(self._case, offset, found, batches)
-            around = self._around(offset) if reason.fate is Fate.COMPACTED else ()
-            return self._told(offset, reason, hole=hole_around(self._case, found, batches), around=around)
-        context = self._of_batch(self._lookup.batch(batches, found.at))
-        record = self._lookup.records().by_offset.get(offset)
-        more = {**context.evidence, "batch": context.batch, "record": record}
+        outside = out_of_bounds(self._state, offset)
+        first = int(self._state.log.first.base_offset[0]) if self._state.log.batches else NEVER
+        if outside is not None and (outside.status is not RecordStatus.DELETED or offset < first):
+            return self._story(offset, self._unlisted.reason(offset) or outside)
+        position, batches = self._lookup.find(offset)
+        if position.spanning is None:
+            unlisted = self._unlisted.reason(offset)
+            reason = outside or unlisted or why_no_batch(self._state, offset, position, batches)
+            aborted = self._overlapping_aborted(offset) if reason.status is RecordStatus.COMPACTED else ()
+            offset_gap = offset_gap_around(self._state, position, batches)
+            return self._story(offset, reason, offset_gap=offset_gap, overlapping_aborted=aborted)
+        context = self._context_of(self._lookup.batch(batches, position.spanning))
+        record = self._lookup.decoded().by_offset.get(offset)
+        fields = {**context.evidence, "batch": context.batch, "record": record}
         if record is not None and context.batch.header.is_control:
-            more["control"] = control_of(record)
-        return self._told(offset, outside or self._reason(offset, context, record), **more)
+            fields["control"] = control_fields(record)
+        return self._story(offset, outside or self._reason(offset, context, record), **fields)
 
-    def _told(self, offset: int, reason: Reason, **more: Any) -> OffsetStory:
-        partition = self._case.partition
-        about = (partition.place, partition.folder, offset, reason.fate, reason.exactness, reason.why, self._bounds)
-        return OffsetStory(*about, **more, paths=tuple(segment.path for segment in partition.segments))
+    def _story(self, offset: int, reason: Reason, **fields: Any) -> OffsetStory:
+        partition = self._state.partition
+        return OffsetStory(
+            place=partition.place,
+            folder=partition.folder,
+            offset=offset,
+            status=reason.status,
+            exactness=reason.exactness,
+            why=reason.why,
+            bounds=self._bounds,
+            **fields,
+            paths=tuple(segment.path for segment in partition.segments),
+        )
 
-    def _around(self, offset: int) -> tuple[Any, ...]:
-        found = []
-        for rows in self._case.ledger.since(offset):
-            spans = (rows["first_offset"] <= offset) & (offset < rows["marker_offset"])
-            found += [*rows[spans & (rows["ending"] == Ending.ABORTED)]]
-        return tuple(found)
+    def _overlapping_aborted(self, offset: int) -> tuple[np.void, ...]:
+        aborted: list[np.void] = []
+        for rows in self._state.transaction_store.since(offset):
+            overlaps = (rows["first_offset"] <= offset) & (offset < rows["marker_offset"])
+            aborted += [*rows[overlaps & (rows["outcome"] == TransactionOutcome.ABORTED)]]
+        return tuple(aborted)
 
-    def _of_batch(self, batch: StoredBatch) -> _Context:
+    def _context_of(self, batch: StoredBatch) -> _BatchContext:
         if self._context is None or self._context.batch is not batch:
-            self._context = _Context(batch, self._evidence(batch))
+            self._context = _BatchContext(batch, self._evidence(batch))
         return self._context
 
     def _evidence(self, batch: StoredBatch) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "snapshot": next_snapshot(self._case, batch.header.last_offset, batch.producer_id),
-            "same_sequence": batches_of_same_sequence(self._case, batch, self._kernels),
+        evidence: dict[str, Any] = {
+            "snapshot": next_snapshot(self._state, batch.header.last_offset, batch.producer_id),
+            "same_sequence": batches_of_same_sequence(self._state, batch, self._kernels),
         }
-        # An emptied marker ends nothing (``ProducerAppendInfo.append``).
+        # An emptied marker does not end a transaction (``ProducerAppendInfo.append``).
         if not batch.header.is_transactional or (batch.header.is_control and not batch.header.count):
-            return found
+            return evidence
         transaction = self._transaction(batch)
-        if transaction is not None and transaction["ending"] != Ending.OPEN:
-            at = batch.header.last_offset, int(transaction["marker_segment"])
-            found["entry"], found["indexed"] = aborted_entry(self._case, batch.producer_id, *at)
-        return {**found, "transaction": transaction}
+        if transaction is not None and transaction["outcome"] != TransactionOutcome.OPEN:
+            segment = int(transaction["marker_segment"])
+            entry = aborted_entry(self._state, batch.producer_id, batch.header.last_offset, segment)
+            evidence["entry"], evidence["indexed"] = entry
+        return {**evidence, "transaction": transaction}
 
-    def _transaction(self, batch: StoredBatch) -> Any:
-        """Return the transaction of a batch, as a TRANSACTION record: that of its producer which ends next."""
-        for rows in self._case.ledger.since(batch.base_offset):
-            ends = np.where(rows["ending"] == Ending.OPEN, NEVER, rows["marker_offset"])
-            mine = (rows["producer_id"] == batch.producer_id) & (rows["first_offset"] <= batch.header.last_offset)
-            mine &= ends >= batch.base_offset
-            which = np.flatnonzero(mine)
-            if len(which):
-                return rows[which[0]]
+    def _transaction(self, batch: StoredBatch) -> np.void | None:
+        """Return the transaction of a batch, as a TRANSACTION record: the one of its producer that ends next."""
+        for rows in self._state.transaction_store.since(batch.base_offset):
+            ends = np.where(rows["outcome"] == TransactionOutcome.OPEN, NEVER, rows["marker_offset"])
+            matches = (rows["producer_id"] == batch.producer_id) & (rows["first_offset"] <= batch.header.last_offset)
+            indexes = np.flatnonzero(matches & (ends >= batch.base_offset))
+            if len(indexes):
+                transaction: np.void = rows[indexes[0]]
+                return transaction
         return None
 
-    def _reason(self, offset: int, context: _Context, record: Record | None) -> Reason:
+    def _reason(self, offset: int, context: _BatchContext, record: Record | None) -> Reason:
         batch = context.batch
-        if record is None or not batch.header.crc_valid:
-            if record is not None:
-                why = (
-                    "the checksum of its batch does not hold, and a consumer stops at it; it is told as it stands there"
-                )
-                return Reason(Fate.DAMAGED, why)
-            return why_no_record(self._case, offset, batch, self._lookup.records().damage)
+        if record is None:
+            return why_no_record(self._state, offset, batch, self._lookup.decoded().damage)
+        if not batch.header.crc_valid:
+            why = "the CRC of its batch does not match, and consumers stop there; the record is shown as it is stored"
+            return Reason(RecordStatus.DAMAGED, why)
         if batch.header.is_control:
-            return Reason(Fate.CONTROL, _control(record, context.evidence.get("transaction")))
+            return Reason(RecordStatus.CONTROL, _control(record, context.evidence.get("transaction")))
         if offset >= self._bounds.high_watermark:
             why = f"it is not below the high watermark {self._bounds.high_watermark}"
-            return Reason(Fate.NOT_REPLICATED, why)
+            return Reason(RecordStatus.NOT_REPLICATED, why)
         return self._visibility(offset, context)
 
-    def _visibility(self, offset: int, context: _Context) -> Reason:
-        exactness = Exactness.APPROXIMATE if self._case.is_broken else Exactness.EXACT
-        outcome, why = "is in no transaction", ""
+    def _visibility(self, offset: int, context: _BatchContext) -> Reason:
+        exactness = Exactness.APPROXIMATE if self._state.is_broken else Exactness.EXACT
+        membership = "it is not in a transaction"
         if context.batch.header.is_transactional:
-            fate, outcome = _fate(context, self._bounds.high_watermark)
-            if fate is not Fate.VISIBLE:
-                return Reason(fate, outcome, exactness)
-            outcome = f"is in {outcome}"
+            status, outcome = _outcome(context, self._bounds.high_watermark)
+            if status is not RecordStatus.VISIBLE:
+                return Reason(status, outcome, exactness)
+            membership = f"it is in {outcome}"
         if offset >= self._bounds.last_stable_offset:
-            why = f"it {outcome}, but it is not below the last stable offset {self._bounds.last_stable_offset}"
-            return Reason(Fate.HELD_BACK, f"{why}{_held(self._bounds.holder)}", exactness)
-        known = self._bounds.exact
-        why = "" if known else "; it would be hidden if something from before the log on hand were still open"
-        return Reason(Fate.VISIBLE, f"it {outcome}{why}", exactness if known else Exactness.APPROXIMATE)
+            limit = f"the last stable offset {self._bounds.last_stable_offset}{_blocked(self._bounds)}"
+            return Reason(RecordStatus.HELD_BACK, f"{membership}, but it is not below {limit}", exactness)
+        if self._bounds.exact:
+            return Reason(RecordStatus.VISIBLE, membership, exactness)
+        doubt = "it would be hidden if a transaction from before the available log were still open"
+        return Reason(RecordStatus.VISIBLE, f"{membership}; {doubt}", Exactness.APPROXIMATE)
 
 
-def _control(record: Record, transaction: Any) -> str:
-    kind, _ = control_of(record)
-    if kind not in MARKERS:
-        return f"it is a control record, {kind}"
+def _control(record: Record, transaction: np.void | None) -> str:
+    control_type, _ = control_fields(record)
+    if control_type not in MARKERS:
+        return f"it is a control record of type {control_type}"
     if transaction is None:
-        return f"it is a marker, {kind}, and ended nothing that is on hand"
-    who = f"producer {transaction['producer_id']}"
-    return f"it is the marker, {kind}, of the transaction of {who} from offset {transaction['first_offset']} on"
+        return f"it is a {control_type} marker that ended no available data"
+    producer = f"producer {transaction['producer_id']}"
+    return f"it is the {control_type} marker of the transaction of {producer} from offset {transaction['first_offset']}"
 
 
-def _fate(context: _Context, high_watermark: int) -> tuple[Fate, str]:
-    """Return what the marker of its transaction makes of a batch, and the transaction in words."""
-    found, producer_id = context.evidence["transaction"], context.batch.producer_id
-    if found is None:
-        return Fate.UNDECIDED, f"its transaction of producer {producer_id} is not on hand"
-    name = f"transaction of producer {producer_id} from offset {found['first_offset']} on"
-    marker = int(found["marker_offset"])
-    if found["ending"] == Ending.OPEN:
-        return Fate.UNDECIDED, f"the {name} is open"
+def _outcome(context: _BatchContext, high_watermark: int) -> tuple[RecordStatus, str]:
+    """Return the status that the outcome of its transaction gives a batch, and the reason."""
+    transaction, producer_id = context.evidence["transaction"], context.batch.producer_id
+    if transaction is None:
+        return RecordStatus.UNDECIDED, f"its transaction of producer {producer_id} is not available"
+    name = f"the transaction of producer {producer_id} from offset {transaction['first_offset']}"
+    marker = int(transaction["marker_offset"])
+    if transaction["outcome"] == TransactionOutcome.OPEN:
+        return RecordStatus.UNDECIDED, f"{name} is open"
     if marker >= high_watermark:
-        return Fate.UNDECIDED, f"the marker of the {name}, at offset {marker}, is not replicated yet"
-    if found["ending"] == Ending.ABORTED:
-        return Fate.ABORTED, f"the {name} was aborted by the marker at offset {marker}"
-    return Fate.VISIBLE, f"the {name}, which the marker at offset {marker} committed"
+        return RecordStatus.UNDECIDED, f"the marker of {name} is at offset {marker}, which is not replicated yet"
+    if transaction["outcome"] == TransactionOutcome.ABORTED:
+        return RecordStatus.ABORTED, f"{name} was aborted by the marker at offset {marker}"
+    return RecordStatus.VISIBLE, f"{name}, which was committed by the marker at offset {marker}"
 
 
-def _held(holder: Any) -> str:
-    if holder is None:
+def _blocked(bounds: LogBounds) -> str:
+    transaction = bounds.blocking_transaction
+    if transaction is None:
         return ""
-    return f": the transaction of producer {holder['producer_id']} from offset {holder['first_offset']} on holds it"
+    first = transaction["first_offset"]
+    return f", which is blocked by the transaction of producer {transaction['producer_id']} from offset {first}"

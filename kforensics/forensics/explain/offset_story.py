@@ -1,60 +1,61 @@
-"""What is to be said of one offset: what became of it, who gets it, and the evidence."""
+"""The explanation of one offset: its status, which consumers receive the record, and the evidence."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kforensics.forensics.core.findings import Exactness
-from kforensics.forensics.core.record_types import Records
 from kforensics.parsers.format.rows import Batch, Record
 from kforensics.parsers.log.log_rows import Place
 
-__all__ = ["AbortedEntry", "Fate", "Hole", "LogBounds", "OffsetStory", "StoredBatch"]
+if TYPE_CHECKING:
+    import numpy as np
 
 
-class Fate(StrEnum):
-    """What became of an offset."""
+class RecordStatus(StrEnum):
+    """What happened to the record of an offset."""
 
     VISIBLE = "visible"
     ABORTED = "aborted"  # its transaction was aborted
-    UNDECIDED = "undecided"  # its transaction is open, or not on hand
-    HELD_BACK = "held-back"  # it is decided, and waits for the last stable offset behind an open transaction
-    NOT_REPLICATED = "not-replicated"  # it is at the high watermark that was asked for, or behind it
-    CONTROL = "control"  # a marker or another control record, which no application is given
+    UNDECIDED = "undecided"  # its transaction is open, or not available
+    HELD_BACK = "held-back"  # not in an open transaction, but at or above the last stable offset
+    NOT_REPLICATED = "not-replicated"  # at or above the given high watermark
+    CONTROL = "control"  # a marker or another control record, which applications never receive
     DELETED = "deleted"  # below the log start offset: by retention or DeleteRecords
-    COMPACTED = "compacted"  # the cleaner took it
-    NOT_IN_BATCH = "not-in-batch"  # its batch spans it and holds no such record, and no cleaner was there
-    LOST = "lost"  # no batch spans it, and no cleaner was there
-    DAMAGED = "damaged"  # it lay in bytes that cannot be read
-    NOT_ON_HAND = "not-on-hand"  # the log begins before the files on hand do
-    BEYOND_END = "beyond-end"  # not written, as far as the log on hand goes
+    COMPACTED = "compacted"  # removed by the log cleaner
+    NOT_IN_BATCH = "not-in-batch"  # its batch spans the offset without the record, and was not compacted
+    LOST = "lost"  # no batch spans the offset, and the log was not compacted there
+    DAMAGED = "damaged"  # in bytes that cannot be read
+    NOT_ON_HAND = "not-on-hand"  # in the log, but not in the available files
+    BEYOND_END = "beyond-end"  # at or above the log end offset
 
     @property
     def is_data(self) -> bool:
-        """Whether a record of a user stands there that a read_uncommitted consumer is given."""
-        return self in (Fate.VISIBLE, Fate.ABORTED, Fate.UNDECIDED, Fate.HELD_BACK)
+        """Whether the offset has a user's record that read_uncommitted consumers receive."""
+        return self in (RecordStatus.VISIBLE, RecordStatus.ABORTED, RecordStatus.UNDECIDED, RecordStatus.HELD_BACK)
 
     @property
     def is_loss(self) -> bool:
-        """Whether a record should stand there, and does not or cannot be read."""
-        return self in (Fate.NOT_IN_BATCH, Fate.LOST, Fate.DAMAGED)
+        """Whether the offset should have a record that is missing or unreadable."""
+        return self in (RecordStatus.NOT_IN_BATCH, RecordStatus.LOST, RecordStatus.DAMAGED)
 
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """Between which offsets consumers are served.
+    """The offsets between which consumers are served.
 
     Attributes:
-        log_start_offset: the first one they may see.
-        last_stable_offset: where a read_committed consumer ends; the largest it can be, if it is not exact.
-        high_watermark: where all end: the log end offset, unless another one was asked for.
-        log_end_offset: behind the last batch.
-        exact: whether nothing from before the log on hand, or from bytes that cannot be read, can hold the last stable
-            offset back further.
-        at_checkpoint: high watermark of the checkpoint, up to five seconds old; None if there is none.
-        holder: TRANSACTION record of the transaction that holds the last stable offset, None if none does.
+        log_start_offset: first offset that consumers can read.
+        last_stable_offset: end for read_committed consumers; an upper bound if it is not exact.
+        high_watermark: end for all consumers: the log end offset, unless another one was given.
+        log_end_offset: offset after the last batch.
+        exact: whether no transaction from before the available log, or from unreadable bytes, can lower the last
+            stable offset further.
+        checkpointed_high_watermark: high watermark of the checkpoint, up to five seconds old; None if there is none.
+        blocking_transaction: TRANSACTION record of the transaction that blocks the last stable offset, None if none
+            does.
     """
 
     log_start_offset: int
@@ -62,18 +63,18 @@ class LogBounds:
     high_watermark: int
     log_end_offset: int
     exact: bool
-    at_checkpoint: int | None = None
-    holder: Any = None
+    checkpointed_high_watermark: int | None = None
+    blocking_transaction: np.void | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """A batch and where it stands.
+    """A batch and its location.
 
     Attributes:
-        path: its segment.
-        segment: number of that in the partition.
-        header: what it says of itself.
+        path: path of its segment.
+        segment: number of the segment in the partition.
+        header: its decoded header.
     """
 
     path: str
@@ -82,7 +83,7 @@ class StoredBatch:
 
     @property
     def base_offset(self) -> int:
-        """First offset; the last one where a compressed entry of format 0 or 1 does not tell the first."""
+        """First offset; the last one for a compressed entry of format 0 or 1 whose records are unreadable."""
         return self.header.last_offset if self.header.base_offset is None else self.header.base_offset
 
     @property
@@ -91,21 +92,21 @@ class StoredBatch:
         return -1 if self.header.producer_id is None else self.header.producer_id
 
     @property
-    def is_thinned(self) -> bool:
-        """Whether it holds fewer records than offsets."""
+    def is_partially_compacted(self) -> bool:
+        """Whether it contains fewer records than it spans offsets."""
         count = self.header.count
         return count is not None and count < self.header.last_offset - self.base_offset + 1
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
-    """Offsets that no batch spans.
+class OffsetGap:
+    """A range of offsets that no batch spans.
 
     Attributes:
-        first_offset: the first of them.
-        last_offset: the last one.
-        segment: number of the segment behind them.
-        is_between_segments: whether they lie where one segment ends and the next one begins.
+        first_offset: first missing offset.
+        last_offset: last missing offset.
+        segment: number of the segment that contains the next batch.
+        is_between_segments: whether the batches on both sides are in different segments.
     """
 
     first_offset: int
@@ -116,13 +117,13 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class AbortedEntry:
-    """Where a transaction index names a transaction as aborted.
+    """An entry of a transaction index, which lists an aborted transaction.
 
     Attributes:
-        path: the index.
-        position: of the entry.
-        first_offset: first offset it gives.
-        last_offset: offset of the ABORT marker it gives.
+        path: path of the index.
+        position: byte position of the entry.
+        first_offset: first offset of the transaction.
+        last_offset: offset of the ABORT marker.
     """
 
     path: str
@@ -133,71 +134,76 @@ class AbortedEntry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OffsetStory:
-    """The story of an offset.
+    """The explanation of an offset.
 
     Attributes:
         place: its partition.
-        folder: where that lies.
+        folder: folder of the partition.
         offset: the offset.
-        fate: what became of it.
-        exactness: how far that can be trusted.
-        why: half a sentence that says why.
-        bounds: between which offsets consumers are served.
+        status: what happened to it.
+        exactness: how reliable the status is.
+        why: the reason, as a clause.
+        bounds: the offsets between which consumers are served.
         batch: the batch that spans it, None if none does.
         record: the record, None if there is none.
-        control: type of a control record and, of a marker, the coordinator epoch; None for both otherwise.
-        transaction: TRANSACTION record: the one it belongs to, or ended; None if there is none.
-        entry: what names that one as aborted in the transaction index, None if nothing does.
-        indexed: whether something does; None where it was not looked for, or the index is not on hand.
-        snapshot: path of the snapshot next behind it, and what that says of the producer as a PRODUCER record, None if
-            it does not know it; None where there is no snapshot, or no producer.
-        hole: offsets around it that no batch spans, None if one does.
-        same_sequence: batches of the same producer, epoch and sequences.
-        around: TRANSACTION records of aborted transactions in whose range a compacted offset lies: the cleaner takes
-            what was aborted first.
-        paths: of the segments.
+        control: type of a control record and, for a marker, the coordinator epoch; None for both otherwise.
+        transaction: TRANSACTION record of the transaction that it belongs to or ended; None if there is none.
+        entry: entry of the transaction index that lists this transaction as aborted, None if there is none.
+        indexed: whether there is such an entry; None if this does not apply, or the index is not available.
+        snapshot: path of the next snapshot after it, and the PRODUCER record of the producer there, None if the
+            snapshot has no entry for the producer; None without a snapshot or a producer.
+        offset_gap: the offset gap that it is in, None if a batch spans it.
+        same_sequence: other batches with the same producer, epoch and sequences.
+        overlapping_aborted: TRANSACTION records of aborted transactions whose range contains a compacted offset: the
+            cleaner removes aborted data first.
+        paths: paths of the segments.
     """
 
     place: Place
     folder: str
     offset: int
-    fate: Fate
+    status: RecordStatus
     exactness: Exactness
     why: str
     bounds: LogBounds
     batch: StoredBatch | None = None
     record: Record | None = None
     control: tuple[str | None, int | None] = (None, None)
-    transaction: Any = None
+    transaction: np.void | None = None
     entry: AbortedEntry | None = None
     indexed: bool | None = None
-    snapshot: tuple[str, Records | None] | None = None
-    hole: Hole | None = None
+    snapshot: tuple[str, np.void | None] | None = None
+    offset_gap: OffsetGap | None = None
     same_sequence: tuple[StoredBatch, ...] = ()
-    around: tuple[Any, ...] = ()
+    overlapping_aborted: tuple[np.void, ...] = ()
     paths: tuple[str, ...] = ()
 
     @property
     def read_uncommitted(self) -> bool | None:
-        """Whether a consumer that reads everything is given the record; None if nothing on hand tells."""
-        return None if self.fate is Fate.NOT_ON_HAND else self.fate.is_data
+        """Whether read_uncommitted consumers receive the record; None if the available files do not show it."""
+        return None if self.status is RecordStatus.NOT_ON_HAND else self.status.is_data
 
     @property
     def read_committed(self) -> bool | None:
-        """Whether a read_committed consumer is given the record; None if nothing on hand tells.
+        """Whether read_committed consumers receive the record; None if the available files do not show it.
 
-        Of what was aborted it knows by the transaction index alone: without an entry it is given that as well.
+        These consumers learn about aborted transactions from the transaction index only, so they also receive aborted
+        data that the index does not list.
         """
-        if self.fate is Fate.NOT_ON_HAND:
+        if self.status is RecordStatus.NOT_ON_HAND:
             return None
-        return self.is_shown_by_index or (self.fate is Fate.VISIBLE and not self.is_hidden_by_index)
+        return self.is_shown_by_index or (self.status is RecordStatus.VISIBLE and not self.is_hidden_by_index)
 
     @property
     def is_shown_by_index(self) -> bool:
-        """Whether aborted data is given to read_committed consumers because the index does not name it."""
-        return self.fate is Fate.ABORTED and self.indexed is False and self.offset < self.bounds.last_stable_offset
+        """Whether read_committed consumers receive aborted data because the index does not list it."""
+        return (
+            self.status is RecordStatus.ABORTED
+            and self.indexed is False
+            and self.offset < self.bounds.last_stable_offset
+        )
 
     @property
     def is_hidden_by_index(self) -> bool:
-        """Whether committed data is kept from read_committed consumers because the index names it."""
-        return self.fate is Fate.VISIBLE and self.indexed is True
+        """Whether read_committed consumers do not receive committed data because the index lists it as aborted."""
+        return self.status is RecordStatus.VISIBLE and self.indexed is True

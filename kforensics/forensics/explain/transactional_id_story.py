@@ -1,65 +1,54 @@
-"""Tells the story of a transactional id from what its coordinator wrote and what the partitions have of it."""
+"""Explain a transactional id: what its coordinator wrote, and which markers and open data its partitions have."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from kforensics.forensics.coordinators.cluster_evidence import Cluster, rows_of
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, row_dicts
 from kforensics.forensics.coordinators.coordinator_records import NONE, State, TopicPartition
 from kforensics.forensics.coordinators.partition_of import DEFAULT_PARTITIONS, java_hashes
 from kforensics.forensics.coordinators.transactions.history import History
-from kforensics.forensics.coordinators.transactions.transaction_partitions import Verdict
+from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.parsers.log.log_rows import Place
 
-__all__ = [
-    "UNDECIDED",
-    "WORDS",
-    "Part",
-    "Stray",
-    "TransactionOfId",
-    "TransactionalIdStory",
-    "coordinator_partition",
-    "partitions_of_id",
-    "transactional_id_story",
-]
-
-Row = Mapping[str, Any]
-# What a partition says of a transaction, in words.
-WORDS = {
-    Verdict.GOOD: "marked",
-    Verdict.EMPTY: "marked-without-data",
-    Verdict.PENDING: "awaited",
-    Verdict.UNSENT: "not-sent",
-    Verdict.MISSING: "missing",
-    Verdict.SPLIT: "contrary",
-    Verdict.UNCLEAR: "unclear",
-    Verdict.UNCOVERED: "not-covered",
-    Verdict.UNSUPPLIED: "not-on-hand",
+# A structured record as Python values by field name.
+RecordFields: TypeAlias = Mapping[str, Any]
+MARKER_VERDICTS = {
+    MarkerStatus.MATCHED: "marked",
+    MarkerStatus.EMPTY: "marked-without-data",
+    MarkerStatus.PENDING: "awaited",
+    MarkerStatus.UNSENT: "not-sent",
+    MarkerStatus.MISSING: "missing",
+    MarkerStatus.SPLIT: "contrary",
+    MarkerStatus.AMBIGUOUS: "unclear",
+    MarkerStatus.NOT_COVERED: "not-covered",
+    MarkerStatus.NOT_SUPPLIED: "not-on-hand",
 }
+# The verdict while the coordinator has not decided the outcome.
 UNDECIDED = "undecided"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A partition of a transaction.
+class PartitionOfTransaction:
+    """A partition that a transaction lists.
 
     Attributes:
         partition: topic and partition.
-        place: where it lies, None if it is not on hand.
-        verdict: what it says of the transaction, a word of WORDS; ``undecided`` while there is no end.
-        marker: MARK record by name: the marker, None if there is none.
-        path: segment that holds the marker.
-        open_from: first offset of data of the producer that is still open there, None if none is.
+        place: the replica, None if none is available.
+        verdict: whether it has the marker, a value of MARKER_VERDICTS; ``undecided`` without a decision.
+        marker: fields of its TRANSACTION_MARKER record, None if there is none.
+        path: path of the segment that contains the marker.
+        open_from: first offset of open data of the producer, None if there is none.
     """
 
     partition: TopicPartition
     place: Place | None
     verdict: str
-    marker: Row | None = None
+    marker: RecordFields | None = None
     path: str | None = None
     open_from: int | None = None
 
@@ -69,34 +58,35 @@ class TransactionOfId:
     """A transaction of a transactional id.
 
     Attributes:
-        facts: INSTANCE record by name.
-        path: segment of the record that decided it, or of its last one.
-        parts: its partitions.
+        facts: fields of its COORDINATOR_TRANSACTION record.
+        path: path of the segment with the record of the decision, or with its last record.
+        partitions: the partitions that it lists.
     """
 
-    facts: Row
+    facts: RecordFields
     path: str
-    parts: tuple[Part, ...]
+    partitions: tuple[PartitionOfTransaction, ...]
 
     @property
     def state(self) -> str:
         """Its last state, by Kafka's name."""
         return str(State(self.facts["status"]))
 
-    def partitions(self, *verdicts: str) -> list[str]:
-        """Return its partitions of some verdicts, as Kafka's tools write them."""
-        return [f"{part.partition[0]}-{part.partition[1]}" for part in self.parts if part.verdict in verdicts]
+    def partition_names(self, *verdicts: str) -> list[str]:
+        """Return the partitions with one of the verdicts, as ``topic-number``."""
+        names = (listed.partition for listed in self.partitions if listed.verdict in verdicts)
+        return [f"{topic}-{number}" for topic, number in names]
 
 
 @dataclass(frozen=True, slots=True)
-class Stray:
-    """Data of an id's producer that is open where the coordinator knows of no transaction that goes on.
+class OrphanedTransaction:
+    """Open data of the producer of a transactional id, for which the coordinator has no ongoing transaction.
 
     Attributes:
         partition: topic and partition.
-        place: where it lies.
-        producer_id: whose it is.
-        first_offset: the first of it.
+        place: the replica.
+        producer_id: the producer that wrote the data.
+        first_offset: first offset of the data.
     """
 
     partition: TopicPartition
@@ -107,25 +97,25 @@ class Stray:
 
 @dataclass(frozen=True, slots=True)
 class TransactionalIdStory:
-    """The story of a transactional id.
+    """The explanation of a transactional id.
 
     Attributes:
-        transactional_id: the id.
+        transactional_id: the transactional id.
         place: the coordinator's partition.
-        facts: TRANSACTIONAL_ID record by name.
-        path: segment of its last record.
-        producer_ids: all it has had, as far as records on hand tell.
-        transactions: its transactions, in the order in which they were ended or left.
-        strays: what hangs of it in its partitions.
+        facts: fields of its TRANSACTIONAL_ID record.
+        path: path of the segment that contains its last record.
+        producer_ids: all its producer ids in the available records.
+        transactions: its transactions, in the order in which they were ended or abandoned.
+        orphaned: its open data without an ongoing transaction.
     """
 
     transactional_id: str
     place: Place
-    facts: Row
+    facts: RecordFields
     path: str
     producer_ids: tuple[int, ...]
     transactions: tuple[TransactionOfId, ...]
-    strays: tuple[Stray, ...] = ()
+    orphaned: tuple[OrphanedTransaction, ...] = ()
 
     @property
     def state(self) -> str | None:
@@ -134,7 +124,7 @@ class TransactionalIdStory:
 
 
 def coordinator_partition(transactional_id: str, partition_count: int = DEFAULT_PARTITIONS) -> int:
-    """Return which partition of ``__transaction_state`` holds an id.
+    """Return the partition of ``__transaction_state`` that a transactional id belongs to.
 
     >>> coordinator_partition("id-a")
     47
@@ -143,30 +133,30 @@ def coordinator_partition(transactional_id: str, partition_count: int = DEFAULT_
 
 
 def partitions_of_id(history: History, transactional_id: str) -> set[TopicPartition]:
-    """Return all partitions that transactions of an id have listed; none if the history does not know it."""
+    """Return all partitions that the transactions of an id list; none if the history does not have the id."""
     if transactional_id not in history.names:
         return set()
     number = list(history.names).index(transactional_id)
-    numbers = np.unique(history.instances["partitions"][history.instances["id"] == number]).tolist()
-    return {name for one in numbers if one >= 0 for name in history.sets[one]}
+    sets = np.unique(history.transactions["partitions"][history.transactions["id"] == number]).tolist()
+    return {partition for set_number in sets if set_number >= 0 for partition in history.partition_sets[set_number]}
 
 
 def transactional_id_story(cluster: Cluster, transactional_id: str) -> TransactionalIdStory | None:
-    """Return the story of a transactional id, None if no coordinator on hand knows it.
+    """Return the explanation of a transactional id, None if no available coordinator has it.
 
     Args:
-        cluster: the coordinators and the partitions on hand.
-        transactional_id: the id.
+        cluster: the available coordinators and partitions.
+        transactional_id: the transactional id.
     """
     coordinators = cluster.coordinators
     if transactional_id not in coordinators.names:
         return None
     number = list(coordinators.names).index(transactional_id)
-    (facts,) = rows_of(coordinators.ids[number : number + 1])
+    (facts,) = row_dicts(coordinators.ids[number : number + 1])
     history = coordinators.histories[facts["coordinator"]]
-    mine = np.flatnonzero(coordinators.instances["id"] == number)
-    producer_ids = tuple(coordinators.uses["producer_id"][coordinators.uses["id"] == number].tolist())
-    transactions = tuple(_transaction(cluster, int(index), history) for index in mine)
+    indexes = np.flatnonzero(coordinators.transactions["id"] == number)
+    producer_ids = tuple(coordinators.producer_ids["producer_id"][coordinators.producer_ids["id"] == number].tolist())
+    transactions = tuple(_transaction(cluster, int(index), history) for index in indexes)
     return TransactionalIdStory(
         transactional_id,
         history.place,
@@ -174,54 +164,58 @@ def transactional_id_story(cluster: Cluster, transactional_id: str) -> Transacti
         history.paths[facts["segment"]],
         producer_ids,
         transactions,
-        tuple(_strays(cluster, producer_ids, transactions)),
+        tuple(_orphaned(cluster, producer_ids, transactions)),
     )
 
 
-def _strays(cluster: Cluster, producer_ids: Sequence[int], transactions: Sequence[TransactionOfId]) -> Iterator[Stray]:
-    known = {
-        (part.partition, part.open_from)
-        for one in transactions
-        for part in one.parts
-        if part.verdict in (UNDECIDED, WORDS[Verdict.PENDING])
+def _orphaned(
+    cluster: Cluster, producer_ids: Sequence[int], transactions: Sequence[TransactionOfId]
+) -> Iterator[OrphanedTransaction]:
+    ongoing = {
+        (listed.partition, listed.open_from)
+        for transaction in transactions
+        for listed in transaction.partitions
+        if listed.verdict in (UNDECIDED, MARKER_VERDICTS[MarkerStatus.PENDING])
     }
-    for markers in cluster.joined.markers.values():
-        still_open = markers.still_open[np.isin(markers.still_open["producer_id"], producer_ids)]
-        for row in rows_of(still_open):
-            if (markers.name, row["first_offset"]) not in known:
-                yield Stray(markers.name, markers.place, row["producer_id"], row["first_offset"])
+    for markers in cluster.marker_join.by_partition.values():
+        still_open = markers.open_transactions[np.isin(markers.open_transactions["producer_id"], producer_ids)]
+        for row in row_dicts(still_open):
+            if (markers.name, row["first_offset"]) not in ongoing:
+                yield OrphanedTransaction(markers.name, markers.place, row["producer_id"], row["first_offset"])
 
 
 def _transaction(cluster: Cluster, index: int, history: History) -> TransactionOfId:
-    (facts,) = rows_of(cluster.coordinators.instances[index : index + 1])
-    decided = facts["marker_epoch"] != NONE
-    parts = _decided(cluster, index) if decided else _undecided(cluster, facts)
-    return TransactionOfId(facts, history.paths[facts["segment"]], tuple(parts))
+    (facts,) = row_dicts(cluster.coordinators.transactions[index : index + 1])
+    is_decided = facts["marker_epoch"] != NONE
+    partitions = _decided(cluster, index) if is_decided else _undecided(cluster, facts)
+    return TransactionOfId(facts, history.paths[facts["segment"]], tuple(partitions))
 
 
-def _decided(cluster: Cluster, index: int) -> Iterator[Part]:
-    found = cluster.joined
-    (producer_id,) = cluster.coordinators.instances["producer_id"][index : index + 1].tolist()
-    for part in rows_of(found.parts[found.parts["instance"] == index]):
-        number, verdict = part["partition"], WORDS[Verdict(part["verdict"])]
-        markers = found.markers.get(number)
-        if markers is None or part["mark"] == NONE:
+def _decided(cluster: Cluster, index: int) -> Iterator[PartitionOfTransaction]:
+    join = cluster.marker_join
+    (producer_id,) = cluster.coordinators.transactions["producer_id"][index : index + 1].tolist()
+    for row in row_dicts(join.transaction_partitions[join.transaction_partitions["transaction"] == index]):
+        number, verdict = row["partition"], MARKER_VERDICTS[MarkerStatus(row["marker_status"])]
+        replica = join.by_partition.get(number)
+        if replica is None or row["marker"] == NONE:
             yield _without_marker(cluster, number, verdict, producer_id)
             continue
-        (mark,) = rows_of(found.marks[part["mark"] : part["mark"] + 1])
-        yield Part(found.partitions[number], markers.place, verdict, mark, markers.path(mark["segment"]))
+        (marker,) = row_dicts(join.markers[row["marker"] : row["marker"] + 1])
+        path = replica.path(marker["segment"])
+        yield PartitionOfTransaction(join.partitions[number], replica.place, verdict, marker, path)
 
 
-def _undecided(cluster: Cluster, facts: Row) -> Iterator[Part]:
-    names: Sequence[TopicPartition] = cluster.joined.partitions
-    for name in cluster.coordinators.listed(facts["partitions"]):
-        yield _without_marker(cluster, names.index(name), UNDECIDED, facts["producer_id"])
+def _undecided(cluster: Cluster, facts: RecordFields) -> Iterator[PartitionOfTransaction]:
+    partitions: Sequence[TopicPartition] = cluster.marker_join.partitions
+    for partition in cluster.coordinators.listed(facts["partitions"]):
+        yield _without_marker(cluster, partitions.index(partition), UNDECIDED, facts["producer_id"])
 
 
-def _without_marker(cluster: Cluster, number: int, verdict: str, producer_id: int) -> Part:
-    markers, name = cluster.joined.markers.get(number), cluster.joined.partitions[number]
-    if markers is None:
-        return Part(name, None, verdict)
-    still_open = markers.still_open
-    firsts = still_open["first_offset"][still_open["producer_id"] == producer_id].tolist()
-    return Part(name, markers.place, verdict, open_from=firsts[0] if firsts else None)
+def _without_marker(cluster: Cluster, number: int, verdict: str, producer_id: int) -> PartitionOfTransaction:
+    join = cluster.marker_join
+    replica, partition = join.by_partition.get(number), join.partitions[number]
+    if replica is None:
+        return PartitionOfTransaction(partition, None, verdict)
+    still_open = replica.open_transactions
+    offsets = still_open["first_offset"][still_open["producer_id"] == producer_id].tolist()
+    return PartitionOfTransaction(partition, replica.place, verdict, open_from=offsets[0] if offsets else None)

@@ -1,1 +1,1 @@
-"""Where the keys of a topic lie, and whether its producers put them where Kafka's default partitioner would."""
+"""The keys of a topic: the partitions they are in, and whether these match Kafka's default partitioner."""

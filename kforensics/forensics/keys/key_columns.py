@@ -1,122 +1,169 @@
-"""Records of a segment with their keys as bytes, chunk by chunk, without an object for each."""
+"""Reads the keys of a segment as columns, chunk by chunk, and single keys by their location."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.keys.key_rows import SEGMENT_SPAN
 from kforensics.forensics.keys.murmur2 import WORD, KeyBytes
 from kforensics.forensics.keys.record_sizes import header_sizes
-from kforensics.parsers.columns.arrow_columns import columns_of
+from kforensics.parsers.columns.arrow_columns import read_arrow_columns
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import open_source
-from kforensics.parsers.kernels.policy import Choice
+from kforensics.parsers.format.array_types import BoolArray, IntArray
+from kforensics.parsers.format.rows import Batch, Record
+from kforensics.parsers.kernels.policy import KernelPolicy
+from kforensics.parsers.log.batches import LogWalk
+from kforensics.parsers.log.log_rows import read_records
 from kforensics.parsers.tables.arrow import chunked
-from kforensics.parsers.tables.file_rows import Reading, file_rows
+from kforensics.parsers.tables.file_rows import ReadOptions, file_rows
 from kforensics.parsers.tables.schemas import TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["KeyColumns", "key_columns"]
+NUMERIC_COLUMNS = ("batch_position", "offset", "timestamp", "key_size", "value_size")
+COLUMNS = (*NUMERIC_COLUMNS, "key", "headers")
+COLUMN_INDEXES = [TABLES["records"].names.index(name) for name in COLUMNS]
 
-NUMBERS = ("batch_position", "offset", "timestamp", "key_size", "value_size")
-WANTED = (*NUMBERS, "key", "headers")
-PLACES = [TABLES["records"].names.index(name) for name in WANTED]
+
+@dataclass(frozen=True, slots=True)
+class RecordLocation:
+    """Where a record is.
+
+    Attributes:
+        path: path of its segment.
+        position: byte position of its batch.
+        offset: its offset.
+    """
+
+    path: str
+    position: int
+    offset: int
+
+    @classmethod
+    def of(cls, paths: Sequence[str], first_position: int, offset: int) -> RecordLocation:
+        """Return the location of the first record of a KEY_ROW.
+
+        Args:
+            paths: segments of the partition.
+            first_position: the field of that name: segment and position.
+            offset: offset of the record.
+        """
+        segment, position = divmod(first_position, SEGMENT_SPAN)
+        return cls(paths[segment], position, offset)
+
+
+def read_key(location: RecordLocation) -> bytes | None:
+    """Return the key of a record, None if it has none or is no longer there.
+
+    Raises:
+        InputError: the segment cannot be read.
+    """
+    with open_source(location.path) as source:
+        batch = next(iter(LogWalk(source, location.position).step()), None)
+        if not isinstance(batch, Batch):
+            return None
+        for row in read_records(source, batch):
+            if isinstance(row, Record) and row.offset == location.offset:
+                return row.key
+        return None
 
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """Records in the order of the bytes, one number for each.
+    """Columns of records in file order, one element of each column per record.
 
     Attributes:
-        position: byte position of the record's batch.
-        offset: its offset.
-        timestamp: its timestamp in ms, -1 if it has none.
-        key_size: bytes of its key, -1 if that is null.
-        value_size: bytes of its value, -1 if that is null.
-        header_size: bytes that its headers take, the number of them included.
+        position: byte position of the batch.
+        offset: offset of the record.
+        timestamp: timestamp in ms, -1 without one.
+        key_size: size of the key in bytes, -1 for null.
+        value_size: size of the value in bytes, -1 for null.
+        header_size: size of the headers in bytes, including the header count.
         keys: the keys; a null key has no bytes.
     """
 
-    position: Records
-    offset: Records
-    timestamp: Records
-    key_size: Records
-    value_size: Records
-    header_size: Records
+    position: IntArray
+    offset: IntArray
+    timestamp: IntArray
+    key_size: IntArray
+    value_size: IntArray
+    header_size: IntArray
     keys: KeyBytes
 
     def __len__(self) -> int:
         return len(self.offset)
 
-    def taken(self, which: Records) -> KeyColumns:
-        """Return some of the records, by their indexes or by a mask."""
+    def take(self, selected: IntArray | BoolArray) -> KeyColumns:
+        """Return some of the records, by indexes or by a mask."""
         return KeyColumns(
-            self.position[which],
-            self.offset[which],
-            self.timestamp[which],
-            self.key_size[which],
-            self.value_size[which],
-            self.header_size[which],
-            self.keys.taken(which),
+            self.position[selected],
+            self.offset[selected],
+            self.timestamp[selected],
+            self.key_size[selected],
+            self.value_size[selected],
+            self.header_size[selected],
+            self.keys.take(selected),
         )
 
 
-def key_columns(found: FoundFile, reading: Reading, kernels: Choice, workers: int | None) -> Iterator[KeyColumns]:
-    """Yield the records of a range of a segment, those of control batches and damaged ones too.
+def read_key_columns(
+    segment: FoundFile, reading: ReadOptions, kernels: KernelPolicy, workers: int | None
+) -> Iterator[KeyColumns]:
+    """Yield the records of a byte range of a segment, including those of control batches and damaged batches.
 
     Args:
-        found: the segment.
-        reading: which range.
-        kernels: gives the compiled kernels, if reading so many bytes is worth it.
-        workers: threads that read, 0 for none beside the caller's, None for one per processor.
+        segment: the segment.
+        reading: the byte range.
+        kernels: returns the compiled kernels if they pay off for that many bytes.
+        workers: number of reading threads, 0 to read in the calling thread, None for one per processor.
 
     Raises:
         InputError: the segment cannot be read.
     """
-    with open_source(found.path) as source:
-        supply = kernels((source.size if reading.stop is None else reading.stop) - reading.start)
-        if supply is None:
-            yield from _of_rows(file_rows(found, source, reading, _say_nothing))
+    with open_source(segment.path) as source:
+        compiled = kernels((source.size if reading.stop is None else reading.stop) - reading.start)
+        if compiled is None:
+            yield from _from_rows(file_rows(segment, source, reading, _ignore_damage))
             return
-        reading = replace(reading, columns=frozenset(WANTED))
-        for item in columns_of(found, source, reading, _say_nothing, supply, workers=workers):
+        reading = replace(reading, columns=frozenset(COLUMNS))
+        for item in read_arrow_columns(segment, source, reading, _ignore_damage, compiled, workers=workers):
             if isinstance(item, Iterator):
-                yield from _of_rows(item)
+                yield from _from_rows(item)
             elif item.num_rows:
-                yield _of_arrow(*(item.column(name) for name in WANTED))
+                yield _from_arrow(*(item.column(name) for name in COLUMNS))
 
 
-def _of_rows(rows: Iterator[tuple[Any, ...]]) -> Iterator[KeyColumns]:
-    import pyarrow as pa  # only who asks for keys pays for it
+def _from_rows(rows: Iterator[tuple[Any, ...]]) -> Iterator[KeyColumns]:
+    import pyarrow as pa  # slow to import, and only needed for keys
 
-    kinds = {"key": pa.binary(), "headers": pa.map_(pa.binary(), pa.binary())}
+    types = {"key": pa.binary(), "headers": pa.map_(pa.binary(), pa.binary())}
     for chunk in chunked(rows):
-        columns = zip(*([row[at] for at in PLACES] for row in chunk), strict=True)
-        arrays = (pa.array(column, kinds.get(name, pa.int64())) for name, column in zip(WANTED, columns, strict=True))
-        yield _of_arrow(*arrays)
+        columns = zip(*([row[index] for index in COLUMN_INDEXES] for row in chunk), strict=True)
+        arrays = (pa.array(column, types.get(name, pa.int64())) for name, column in zip(COLUMNS, columns, strict=True))
+        yield _from_arrow(*arrays)
 
 
-def _of_arrow(*columns: pa.Array) -> KeyColumns:
-    *numbers, keys, headers = columns
-    position, offset, timestamp, key_size, value_size = (one.to_numpy().astype("i8") for one in numbers)
+def _from_arrow(*columns: pa.Array) -> KeyColumns:
+    *numeric, keys, headers = columns
+    position, offset, timestamp, key_size, value_size = (column.to_numpy().astype("i8") for column in numeric)
     return KeyColumns(position, offset, timestamp, key_size, value_size, header_sizes(headers), _key_bytes(keys))
 
 
 def _key_bytes(keys: pa.Array) -> KeyBytes:
-    _, ends, held = keys.buffers()
+    _, ends, buffer = keys.buffers()
     bounds = np.frombuffer(ends, "i4", len(keys) + 1, 4 * keys.offset).astype("i8")
     first, last = int(bounds[0]), int(bounds[-1])
     data = np.zeros(last - first + 2 * WORD, "u1")
     if last > first:
-        data[: last - first] = np.frombuffer(held, "u1", last - first, first)
+        data[: last - first] = np.frombuffer(buffer, "u1", last - first, first)
     return KeyBytes(data, bounds[:-1] - first, np.diff(bounds))
 
 
-def _say_nothing(_damage: object) -> None:
-    """Damage was told of when the case was made."""
+def _ignore_damage(_damage: object) -> None:
+    """Ignore damage: it was reported when the partition was examined."""

@@ -1,54 +1,58 @@
-"""Keys and the partitions they lie in: those of some keys of all partitions at once."""
+"""Finds the partitions of each key of a topic, and why a key is in several.
+
+Works on all keys at once or on shares of them, with all partitions of a key in the same share.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from kforensics.forensics.core.record_arrays import joined_records, picked
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.reporting import MOST
-from kforensics.forensics.keys.key_rows import HIGHEST, KEY, LATER, LOWEST
-from kforensics.forensics.keys.partitioner_fit import Placing
+from kforensics.forensics.keys.key_rows import HIGHEST, KEY_ROW, LOWEST, NO_MINIMUM, KeyRowArray
+from kforensics.forensics.keys.partitioner_fit import PartitionerFit
+from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = [
-    "ASTRAY",
-    "BOUND",
-    "FAMILIAR_MS",
-    "LYING",
-    "MANY",
-    "PAIR",
-    "WRITER",
-    "Apart",
-    "Lying",
-    "lying",
-    "lying_rows",
+    "METADATA_MAX_AGE_MS",
+    "MULTIPLE_PRODUCERS",
+    "KeyLocationArray",
+    "KeyLocations",
+    "SplitKeyCause",
+    "locate_keys",
+    "location_rows",
 ]
 
-# A producer asks for the partitions of a topic this often, in ms: ``metadata.max.age.ms``.
-FAMILIAR_MS = 300_000
-ASTRAY = -1
-# Producer of what several have written.
-MANY = -2
-LYING = np.dtype(
+# Default of the producer's ``metadata.max.age.ms``: it refreshes the partition count at least this often.
+METADATA_MAX_AGE_MS = 300_000
+# Generation of a key that no partition count explains.
+MISPLACED = -1
+# Producer id of a row for the records of several producers.
+MULTIPLE_PRODUCERS = -2
+# A generation is the index of a partition count in PartitionerFit.counts.
+KEY_LOCATION = np.dtype(
     [
-        *((name, KEY[name]) for name in KEY.names or ()),
+        *((name, KEY_ROW[name]) for name in KEY_ROW.names or ()),
         ("partition", "i4"),
-        ("oldest", "i2"),  # number of the oldest count the place is right with, ASTRAY if there is none
-        ("era", "i2"),  # of the newest one
+        ("oldest_generation", "i2"),  # first generation in which the key belongs here, MISPLACED if none
+        ("newest_generation", "i2"),  # last one
     ]
 )
-PAIR = np.dtype([("kind", "i1"), ("first", LYING), ("second", LYING)])
-PAIR_COUNT = np.dtype(
+KEY_PAIR = np.dtype([("cause", "i1"), ("first", KEY_LOCATION), ("second", KEY_LOCATION)])
+KEY_PAIR_COUNT = np.dtype(
     [
-        ("kind", "i1"),
+        ("cause", "i1"),
         ("first", "i4"),
         ("second", "i4"),
-        ("era", "i2"),  # number of the count that brought the key to the second
+        ("generation", "i2"),  # the one that brought the key to the second partition
         ("keys", "i8"),
         ("records", "i8"),
     ]
@@ -59,263 +63,269 @@ WRITER = np.dtype(
         ("producer_id", "i8"),
         ("keys", "i8"),
         ("records", "i8"),
-        ("astray_keys", "i8"),  # that lie where no count of the topic would have them
+        ("astray_keys", "i8"),  # misplaced: in the wrong partition by every partition count of the topic
         ("astray_records", "i8"),
-        ("late_keys", "i8"),  # that were still written where an earlier count would have them
-        ("first_offset", "i8"),  # of the astray and late ones, LATER if there are none, as are the next two
-        ("first_place", "i8"),
+        ("late_keys", "i8"),  # still written by the old partition count after the growth
+        ("first_offset", "i8"),  # of these two kinds of keys, NO_MINIMUM if there are none; so are the next fields
+        ("first_position", "i8"),
         ("late_timestamp", "i8"),  # latest one of the late keys, -1 if there are none
-        ("last_mark", "i8"),
+        ("last_tagged_offset", "i8"),
     ]
 )
 WRITER_SUMS = ("keys", "records", "astray_keys", "astray_records", "late_keys")
-BOUND = np.dtype(
+GROWTH_BOUND = np.dtype(
     [
         ("partition", "i4"),
-        ("step", "i2"),  # growth from the count of this number to the next one
-        ("old_offset", "i8"),  # last record that only an earlier count has here, -1 if there is none
+        ("step", "i2"),  # growth from the generation of this number to the next one
+        ("old_offset", "i8"),  # last record that only an earlier count explains, -1 if there is none
         ("old_timestamp", "i8"),
-        ("new_offset", "i8"),  # first record that only a later count has here, LATER if there is none
+        ("new_offset", "i8"),  # first record that only a later count explains, NO_MINIMUM if there is none
         ("new_timestamp", "i8"),
     ]
 )
+KeyLocationArray: TypeAlias = "npt.NDArray[np.void]"
+KeyPairArray: TypeAlias = "npt.NDArray[np.void]"
+KeyPairCountArray: TypeAlias = "npt.NDArray[np.void]"
+WriterArray: TypeAlias = "npt.NDArray[np.void]"
+GrowthBoundArray: TypeAlias = "npt.NDArray[np.void]"
 
 
-class Apart(IntEnum):
-    """Why a key lies in two partitions."""
+class SplitKeyCause(IntEnum):
+    """Why a key is in two partitions."""
 
-    # The topic grew between the two, and nothing was written to the first afterwards.
+    # The topic grew in between, and nothing was written to the first partition afterwards.
     GROWN = 0
-    # The topic grew, and somebody who had not heard of it yet wrote to the first for some minutes more.
+    # The topic grew, and a producer with stale metadata wrote to the first partition for some minutes more.
     LATE = 1
     STRAY = 2
-    # The newest record of the key is a tombstone, and does not delete the value in the other partition.
+    # The newest record of the key is a tombstone, which does not delete the value in the other partition.
     TOMBSTONE = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Lying:
-    """Where some keys lie; those of several shares of all keys are merged.
+class KeyLocations:
+    """The partitions of some keys of a topic.
 
     Attributes:
-        keys: how many there are.
-        twice: how many of them lie in more than one partition.
-        writers: WRITER rows, by partition and producer.
-        partitions: WRITER rows, by partition, whoever wrote the keys.
-        bounds: BOUND rows, by partition and step.
-        counts: PAIR_COUNT rows.
-        pairs: PAIR rows, the first ones of each kind, by identity.
+        keys: number of keys.
+        split_count: number of keys in more than one partition.
+        writers: WRITERs by partition and producer.
+        partitions: WRITERs by partition, with the keys of all producers.
+        bounds: GROWTH_BOUNDs by partition and step.
+        counts: KEY_PAIR_COUNTs.
+        pairs: the first KEY_PAIRs of each cause, by identity.
     """
 
     keys: int
-    twice: int
-    writers: Records
-    partitions: Records
-    bounds: Records
-    counts: Records
-    pairs: Records
+    split_count: int
+    writers: WriterArray
+    partitions: WriterArray
+    bounds: GrowthBoundArray
+    counts: KeyPairCountArray
+    pairs: KeyPairArray
 
-    def merged(self, other: Lying) -> Lying:
-        """Return where the keys of both shares lie."""
-        return Lying(
+    def merged(self, other: KeyLocations) -> KeyLocations:
+        """Return the locations of the keys of both shares."""
+        return KeyLocations(
             self.keys + other.keys,
-            self.twice + other.twice,
-            _writers(joined_records([self.writers, other.writers])),
-            _writers(joined_records([self.partitions, other.partitions])),
-            _bounds(joined_records([self.bounds, other.bounds])),
-            _counts(joined_records([self.counts, other.counts])),
-            _first_of_kinds(joined_records([self.pairs, other.pairs])),
+            self.split_count + other.split_count,
+            _merged_writers(concat_rows([self.writers, other.writers])),
+            _merged_writers(concat_rows([self.partitions, other.partitions])),
+            _merged_bounds(concat_rows([self.bounds, other.bounds])),
+            _merged_counts(concat_rows([self.counts, other.counts])),
+            _first_of_causes(concat_rows([self.pairs, other.pairs])),
         )
 
 
-def lying_rows(rows: Iterable[tuple[int, Records]], placing: Placing) -> Records:
-    """Return LYING rows.
+def location_rows(rows: Iterable[tuple[int, KeyRowArray]], fit: PartitionerFit) -> KeyLocationArray:
+    """Return KEY_LOCATIONs.
 
     Args:
-        rows: numbers of partitions, each with KEY rows.
-        placing: the partition counts by which they were placed.
+        rows: partition numbers, each with KEY_ROWs.
+        fit: the partition counts of the topic.
     """
-    parts = [np.empty(0, LYING)]
+    parts = [np.empty(0, KEY_LOCATION)]
     for partition, keys in rows:
-        found = np.empty(len(keys), LYING)
-        for name in KEY.names or ():
-            found[name] = keys[name]
-        found["partition"] = partition
-        parts.append(found)
-    every = joined_records(parts)
-    every["oldest"], every["era"] = placing.eras(every["murmur"], every["partition"])
-    return every
+        located = np.empty(len(keys), KEY_LOCATION)
+        for name in KEY_ROW.names or ():
+            located[name] = keys[name]
+        located["partition"] = partition
+        parts.append(located)
+    joined = concat_rows(parts)
+    joined["oldest_generation"], joined["newest_generation"] = fit.generations(joined["murmur"], joined["partition"])
+    return joined
 
 
-def lying(rows: Records, placing: Placing, grown_ms: int | None, *, tombstones: bool) -> Lying:
-    """Return where keys lie.
+def locate_keys(rows: KeyLocationArray, fit: PartitionerFit, grown_ms: int | None, *, tombstones: bool) -> KeyLocations:
+    """Return the locations of keys.
 
     Args:
-        rows: LYING, those of a key in all partitions.
-        placing: as for :func:`lying_rows`.
-        grown_ms: when the topic had its last count, None if it never grew or nobody knows.
-        tombstones: whether tombstones are to delete values, as in a compacted topic.
+        rows: KEY_LOCATIONs, those of a key in all partitions.
+        fit: the partition counts of the topic.
+        grown_ms: when the topic got its current partition count, None if it never grew or the time is unknown.
+        tombstones: whether tombstones delete values, as in a compacted topic.
     """
     keys = _by_partition(rows)
     begins = np.append(True, _differ(keys, "identity", "murmur"))[: len(keys)]
     key = np.cumsum(begins) - 1
-    shared = np.bincount(key)[key] > 1 if len(keys) else begins
-    pairs = _pairs(picked(keys, shared), key[shared], placing, tombstones=tombstones)
-    return Lying(
+    is_split = np.bincount(key)[key] > 1 if len(keys) else begins
+    pairs = _pairs(take_rows(keys, is_split), key[is_split], fit, tombstones=tombstones)
+    return KeyLocations(
         int(begins.sum()),
-        int((begins & shared).sum()),
-        _writers(_written(rows, placing, grown_ms)),
-        _writers(_anyones(_written(keys, placing, grown_ms))),
-        _bounds(_bounding(rows, placing)),
-        _counts(_counting(pairs)),
-        _first_of_kinds(pairs),
+        int((begins & is_split).sum()),
+        _merged_writers(_writers(rows, fit, grown_ms)),
+        _merged_writers(_without_producers(_writers(keys, fit, grown_ms))),
+        _merged_bounds(_bounds(rows, fit)),
+        _merged_counts(_pair_counts(pairs)),
+        _first_of_causes(pairs),
     )
 
 
-def _differ(rows: Records, *names: str) -> Records:
-    """Return for each row but the first whether it is unlike the one before it."""
-    unlike: Records = np.logical_or.reduce([rows[name][1:] != rows[name][:-1] for name in names])
-    return unlike
+def _differ(rows: StructArray, *names: str) -> BoolArray:
+    """Return for each row but the first whether it differs from the previous one."""
+    differs: BoolArray = np.logical_or.reduce([rows[name][1:] != rows[name][:-1] for name in names])
+    return differs
 
 
-def _reduced(rows: Records, names: tuple[str, ...], ways: Sequence[tuple[Any, Iterable[str]]]) -> Records:
-    """Return rows by some fields, those that are equal in them as one."""
+def _reduced(rows: StructArray, names: tuple[str, ...], reductions: Sequence[tuple[Any, Iterable[str]]]) -> StructArray:
+    """Return one row for all rows that are equal in some fields, with other fields reduced by ufuncs."""
     if not len(rows):
         return rows
-    rows = picked(rows, np.lexsort([rows[name] for name in reversed(names)]))
+    rows = take_rows(rows, np.lexsort([rows[name] for name in reversed(names)]))
     starts = np.flatnonzero(np.append(True, _differ(rows, *names)))
-    found = picked(rows, starts)
-    for reduce, fields in ways:
+    reduced = take_rows(rows, starts)
+    for ufunc, fields in reductions:
         for name in fields:
-            found[name] = reduce.reduceat(rows[name], starts)
-    return found
+            reduced[name] = ufunc.reduceat(rows[name], starts)
+    return reduced
 
 
-def _by_partition(rows: Records) -> Records:
-    """Return a row for each key and partition, whoever wrote it."""
+def _by_partition(rows: KeyLocationArray) -> KeyLocationArray:
+    """Return one row per key and partition, for all producers together."""
     names = ("identity", "murmur", "partition")
     lowest = _reduced(rows, names, ((np.add, ("records",)), (np.minimum, (*LOWEST, "producer_id"))))
     highest = _reduced(rows, names, ((np.maximum, (*HIGHEST, "producer_id")),))
-    lowest["producer_id"][lowest["producer_id"] != highest["producer_id"]] = MANY
+    lowest["producer_id"][lowest["producer_id"] != highest["producer_id"]] = MULTIPLE_PRODUCERS
     for name in HIGHEST:
         lowest[name] = highest[name]
     return lowest
 
 
-def _written(rows: Records, placing: Placing, grown_ms: int | None) -> Records:
-    found = np.zeros(len(rows), WRITER)
+def _writers(rows: KeyLocationArray, fit: PartitionerFit, grown_ms: int | None) -> WriterArray:
+    writers = np.zeros(len(rows), WRITER)
     for name in ("partition", "producer_id", "records"):
-        found[name] = rows[name]
-    astray, newest = rows["era"] == ASTRAY, len(placing.counts) - 1
-    late = ~astray & (rows["era"] < newest) & (grown_ms is not None)
+        writers[name] = rows[name]
+    misplaced, newest = rows["newest_generation"] == MISPLACED, len(fit.counts) - 1
+    late = ~misplaced & (rows["newest_generation"] < newest) & (grown_ms is not None)
     late &= rows["last_timestamp"] > (grown_ms or 0)
-    found["keys"], found["astray_keys"], found["late_keys"] = 1, astray, late
-    found["astray_records"] = np.where(astray, rows["records"], 0)
-    for name, nothing in (("first_offset", LATER), ("first_place", LATER), ("last_mark", -1)):
-        found[name] = np.where(astray | late, rows[name], nothing)
-    found["late_timestamp"] = np.where(late, rows["last_timestamp"], -1)
-    return found
+    writers["keys"], writers["astray_keys"], writers["late_keys"] = 1, misplaced, late
+    writers["astray_records"] = np.where(misplaced, rows["records"], 0)
+    for name, missing in (("first_offset", NO_MINIMUM), ("first_position", NO_MINIMUM), ("last_tagged_offset", -1)):
+        writers[name] = np.where(misplaced | late, rows[name], missing)
+    writers["late_timestamp"] = np.where(late, rows["last_timestamp"], -1)
+    return writers
 
 
-def _anyones(rows: Records) -> Records:
-    rows["producer_id"] = MANY
+def _without_producers(rows: WriterArray) -> WriterArray:
+    rows["producer_id"] = MULTIPLE_PRODUCERS
     return rows
 
 
-def _writers(rows: Records) -> Records:
-    ways = (
+def _merged_writers(rows: WriterArray) -> WriterArray:
+    reductions = (
         (np.add, WRITER_SUMS),
-        (np.minimum, ("first_offset", "first_place")),
-        (np.maximum, ("late_timestamp", "last_mark")),
+        (np.minimum, ("first_offset", "first_position")),
+        (np.maximum, ("late_timestamp", "last_tagged_offset")),
     )
-    return _reduced(rows, ("partition", "producer_id"), ways)
+    return _reduced(rows, ("partition", "producer_id"), reductions)
 
 
-def _bounding(rows: Records, placing: Placing) -> Records:
-    parts = [np.empty(0, BOUND)]
-    for step in range(len(placing.counts) - 1):
-        old = (rows["era"] >= 0) & (rows["era"] <= step)
-        new = (rows["era"] > step) & (rows["oldest"] > step)
-        some = rows[old | new]
-        found, is_old = np.empty(len(some), BOUND), old[old | new]
-        found["partition"], found["step"] = some["partition"], step
-        found["old_offset"] = np.where(is_old, some["last_mark"] >> 1, -1)
-        found["old_timestamp"] = np.where(is_old, some["last_timestamp"], -1)
-        found["new_offset"] = np.where(is_old, LATER, some["first_offset"])
-        found["new_timestamp"] = np.where(is_old, LATER, some["first_timestamp"])
-        parts.append(found)
-    return joined_records(parts)
+def _bounds(rows: KeyLocationArray, fit: PartitionerFit) -> GrowthBoundArray:
+    parts = [np.empty(0, GROWTH_BOUND)]
+    for step in range(len(fit.counts) - 1):
+        old = (rows["newest_generation"] >= 0) & (rows["newest_generation"] <= step)
+        new = (rows["newest_generation"] > step) & (rows["oldest_generation"] > step)
+        decisive = rows[old | new]
+        bounds, is_old = np.empty(len(decisive), GROWTH_BOUND), old[old | new]
+        bounds["partition"], bounds["step"] = decisive["partition"], step
+        bounds["old_offset"] = np.where(is_old, decisive["last_tagged_offset"] >> 1, -1)
+        bounds["old_timestamp"] = np.where(is_old, decisive["last_timestamp"], -1)
+        bounds["new_offset"] = np.where(is_old, NO_MINIMUM, decisive["first_offset"])
+        bounds["new_timestamp"] = np.where(is_old, NO_MINIMUM, decisive["first_timestamp"])
+        parts.append(bounds)
+    return concat_rows(parts)
 
 
-def _bounds(rows: Records) -> Records:
-    ways = ((np.maximum, ("old_offset", "old_timestamp")), (np.minimum, ("new_offset", "new_timestamp")))
-    return _reduced(rows, ("partition", "step"), ways)
+def _merged_bounds(rows: GrowthBoundArray) -> GrowthBoundArray:
+    reductions = ((np.maximum, ("old_offset", "old_timestamp")), (np.minimum, ("new_offset", "new_timestamp")))
+    return _reduced(rows, ("partition", "step"), reductions)
 
 
-def _pairs(rows: Records, key: Records, placing: Placing, *, tombstones: bool) -> Records:
-    """Return each two partitions of a key that follow one another in time, and where a tombstone misses a value.
+def _pairs(rows: KeyLocationArray, key: IntArray, fit: PartitionerFit, *, tombstones: bool) -> KeyPairArray:
+    """Return the consecutive partitions of each key, and the tombstones that do not delete a value.
 
     Args:
-        rows: a row for each partition of keys that lie in several.
-        key: number of the key of each.
-        placing: as above.
-        tombstones: as above.
+        rows: KEY_LOCATIONs of keys in several partitions, one per key and partition.
+        key: number of the key of each row.
+        fit: the partition counts of the topic.
+        tombstones: whether tombstones delete values.
     """
-    order = np.lexsort([rows["first_timestamp"], rows["oldest"], key])
-    rows, key = picked(rows, order), key[order]
-    follows = np.flatnonzero(key[1:] == key[:-1])
-    found = np.empty(len(follows), PAIR)
-    found["first"], found["second"] = rows[follows], rows[follows + 1]
-    found["kind"] = _kinds(found["first"], found["second"], placing)
-    return joined_records([found, _missed(rows, key)]) if tombstones else found
+    order = np.lexsort([rows["first_timestamp"], rows["oldest_generation"], key])
+    rows, key = take_rows(rows, order), key[order]
+    first = np.flatnonzero(key[1:] == key[:-1])
+    pairs = np.empty(len(first), KEY_PAIR)
+    pairs["first"], pairs["second"] = rows[first], rows[first + 1]
+    pairs["cause"] = _causes(pairs["first"], pairs["second"], fit)
+    return concat_rows([pairs, _ineffective_tombstones(rows, key)]) if tombstones else pairs
 
 
-def _kinds(first: Records, second: Records, placing: Placing) -> Records:
-    goes_by_count = (first["oldest"] >= 0) & (second["era"] > first["oldest"]) & (placing.follows is not False)
+def _causes(first: KeyLocationArray, second: KeyLocationArray, fit: PartitionerFit) -> IntArray:
+    fits_growth = first["oldest_generation"] >= 0
+    fits_growth &= (second["newest_generation"] > first["oldest_generation"]) & (fit.uses_default is not False)
     overlap = first["last_timestamp"] - second["first_timestamp"]
-    # Nothing speaks against it where times are missing.
-    known = (first["last_timestamp"] >= 0) & (second["first_timestamp"] != LATER)
+    # Without timestamps nothing contradicts the growth.
+    known = (first["last_timestamp"] >= 0) & (second["first_timestamp"] != NO_MINIMUM)
     in_order = ~known | (overlap <= 0)
-    # With a third count the key may have come back to where it lay once: then the one time lies inside the other.
-    in_order |= second["oldest"] < first["era"]
-    grown = goes_by_count & in_order
-    late = goes_by_count & ~in_order & (overlap <= FAMILIAR_MS)
-    return np.select([grown, late], [Apart.GROWN, Apart.LATE], Apart.STRAY)
+    # A third partition count may return a key to an earlier partition: its times then enclose those of the other.
+    in_order |= second["oldest_generation"] < first["newest_generation"]
+    grown = fits_growth & in_order
+    late = fits_growth & ~in_order & (overlap <= METADATA_MAX_AGE_MS)
+    return np.select([grown, late], [SplitKeyCause.GROWN, SplitKeyCause.LATE], SplitKeyCause.STRAY)
 
 
-def _missed(rows: Records, key: Records) -> Records:
-    """Return values of keys whose newest record is a tombstone in another partition."""
+def _ineffective_tombstones(rows: KeyLocationArray, key: IntArray) -> KeyPairArray:
+    """Return pairs of a value and a newer tombstone of the same key in another partition, the newest record of it."""
     order = np.lexsort([rows["last_timestamp"], key])
-    rows, key = picked(rows, order), key[order]
+    rows, key = take_rows(rows, order), key[order]
     last = np.flatnonzero(np.append(key[1:] != key[:-1], True)[: len(key)])
     newest = last[np.searchsorted(key[last], key)]
-    is_tombstone = rows["last_mark"] & 1 == 1
-    earlier = (rows["last_timestamp"] >= 0) & (rows["last_timestamp"] < rows["last_timestamp"][newest])
-    which = np.flatnonzero(is_tombstone[newest] & ~is_tombstone & earlier)
-    found = np.empty(len(which), PAIR)
-    found["kind"], found["first"], found["second"] = Apart.TOMBSTONE, rows[which], rows[newest[which]]
-    return found
+    is_tombstone = rows["last_tagged_offset"] & 1 == 1
+    is_earlier = (rows["last_timestamp"] >= 0) & (rows["last_timestamp"] < rows["last_timestamp"][newest])
+    values = np.flatnonzero(is_tombstone[newest] & ~is_tombstone & is_earlier)
+    pairs = np.empty(len(values), KEY_PAIR)
+    pairs["cause"], pairs["first"], pairs["second"] = SplitKeyCause.TOMBSTONE, rows[values], rows[newest[values]]
+    return pairs
 
 
-def _counting(pairs: Records) -> Records:
-    found = np.empty(len(pairs), PAIR_COUNT)
-    found["kind"], found["keys"] = pairs["kind"], 1
-    found["first"], found["second"] = pairs["first"]["partition"], pairs["second"]["partition"]
-    found["records"] = pairs["first"]["records"] + pairs["second"]["records"]
-    # The first count behind that of the first partition with which the second one is right.
-    oldest, newest = (pairs["second"][name] for name in ("oldest", "era"))
-    found["era"] = np.where(oldest > pairs["first"]["oldest"], oldest, newest)
-    return found
+def _pair_counts(pairs: KeyPairArray) -> KeyPairCountArray:
+    counts = np.empty(len(pairs), KEY_PAIR_COUNT)
+    counts["cause"], counts["keys"] = pairs["cause"], 1
+    counts["first"], counts["second"] = pairs["first"]["partition"], pairs["second"]["partition"]
+    counts["records"] = pairs["first"]["records"] + pairs["second"]["records"]
+    # The first generation after that of the first partition in which the key belongs to the second one.
+    oldest, newest = (pairs["second"][name] for name in ("oldest_generation", "newest_generation"))
+    counts["generation"] = np.where(oldest > pairs["first"]["oldest_generation"], oldest, newest)
+    return counts
 
 
-def _counts(rows: Records) -> Records:
-    return _reduced(rows, ("kind", "first", "second", "era"), ((np.add, ("keys", "records")),))
+def _merged_counts(rows: KeyPairCountArray) -> KeyPairCountArray:
+    return _reduced(rows, ("cause", "first", "second", "generation"), ((np.add, ("keys", "records")),))
 
 
-def _first_of_kinds(pairs: Records) -> Records:
-    """Return the first pairs of each kind, as many as are told."""
+def _first_of_causes(pairs: KeyPairArray) -> KeyPairArray:
+    """Return the first pairs of each cause, as many as are reported."""
     parts = [pairs[:0]]
-    for kind in Apart:
-        some = pairs[pairs["kind"] == kind]
-        parts.append(picked(some, np.argsort(some["first"]["identity"], kind="stable")[:MOST]))
-    return joined_records(parts)
+    for cause in SplitKeyCause:
+        of_cause = pairs[pairs["cause"] == cause]
+        parts.append(take_rows(of_cause, np.argsort(of_cause["first"]["identity"], kind="stable")[:MOST]))
+    return concat_rows(parts)

@@ -1,4 +1,4 @@
-"""From the keys of a topic to the rows of their tables."""
+"""Builds the table rows of a topic's keys: partitions, split keys and producer batches."""
 
 from __future__ import annotations
 
@@ -8,109 +8,110 @@ from typing import Any
 import numpy as np
 
 from kforensics.forensics.core.key_tables import KEY_RESULTS
-from kforensics.forensics.core.record_arrays import joined_records
+from kforensics.forensics.core.record_arrays import concat_rows
 from kforensics.forensics.core.reporting import Row
 from kforensics.forensics.core.result_rows import Rows
-from kforensics.forensics.keys.key_bytes import Where
-from kforensics.forensics.keys.key_locations import MANY, Apart
-from kforensics.forensics.keys.key_rows import LATER
+from kforensics.forensics.keys.key_locations import MULTIPLE_PRODUCERS, SplitKeyCause
+from kforensics.forensics.keys.key_rows import NO_MINIMUM
 from kforensics.forensics.keys.key_summary import KeySummary
-from kforensics.forensics.keys.producer_batches import PRODUCER_BATCHES, by_producer
-from kforensics.forensics.keys.topic_keys import KeyApart, TopicKeys, rows_of
+from kforensics.forensics.keys.producer_batches import PRODUCER_BATCHES, totals_by_producer
+from kforensics.forensics.keys.topic_keys import SplitKey, TopicKeys, rows_as_dicts
 from kforensics.forensics.keys.writing_styles import styles_of
 
-__all__ = ["apart_rows", "partition_rows", "producer_rows"]
+__all__ = ["key_partition_rows", "producer_batch_rows", "split_key_rows"]
 
 PARTITIONERS = {True: "default", False: "other", None: None}
-ROLES = {Apart.TOMBSTONE: ("value", "tombstone")}
+ROLES = {SplitKeyCause.TOMBSTONE: ("value", "tombstone")}
 BOUNDS = ("last_old_offset", "last_old_timestamp", "first_new_offset", "first_new_timestamp")
 
 
-def partition_rows(topic: TopicKeys) -> Rows:
-    """Return a row for each partition on hand."""
+def key_partition_rows(topic: TopicKeys) -> Rows:
+    """Return one row for each available partition."""
     return _rows("key_partitions", [_partition(topic, summary) for summary in topic.summaries])
 
 
 def _partition(topic: TopicKeys, summary: KeySummary) -> dict[str, Any]:
-    placing, number = topic.placing, summary.number
-    earlier = " ".join(map(str, placing.numbers[:-1]))
-    keys = topic.lying.partitions[topic.lying.partitions["partition"] == number]
-    apart = topic.pair_counts(Apart.GROWN, Apart.LATE, Apart.STRAY)
+    fit, number = topic.fit, summary.number
+    earlier = " ".join(map(str, fit.numbers[:-1]))
+    keys = topic.locations.partitions[topic.locations.partitions["partition"] == number]
+    pairs = topic.pair_counts(SplitKeyCause.GROWN, SplitKeyCause.LATE, SplitKeyCause.STRAY)
     return {
         **summary.place._asdict(),
         "folder": summary.folder,
-        "partition_count": placing.count,
-        "count_source": str(placing.source),
+        "partition_count": fit.count,
+        "count_source": str(fit.source),
         "earlier_counts": earlier or None,
-        "partitioner": PARTITIONERS[placing.follows],
+        "partitioner": PARTITIONERS[fit.uses_default],
         "records": summary.counts.records,
         "keyless_records": summary.counts.keyless,
         "hidden_records": summary.counts.hidden,
         "unread_batches": summary.counts.unread,
         **{name: int(keys[name].sum()) for name in ("keys", "astray_keys", "late_keys")},
-        "keys_apart": sum(row["keys"] for row in apart if number in {row["first"], row["second"]}),
+        "keys_apart": sum(row["keys"] for row in pairs if number in {row["first"], row["second"]}),
         **_bounds(topic, number),
     }
 
 
 def _bounds(topic: TopicKeys, number: int) -> dict[str, int | None]:
-    """Return where the keys of a partition begin to go by today's count."""
-    mine = topic.lying.bounds
-    mine = mine[(mine["partition"] == number) & (mine["step"] == len(topic.placing.counts) - 2)]
-    found: dict[str, int | None] = dict.fromkeys(BOUNDS)
-    for row in rows_of(mine):
+    """Return where the keys of a partition begin to follow the current partition count."""
+    rows = topic.locations.bounds
+    rows = rows[(rows["partition"] == number) & (rows["step"] == len(topic.fit.counts) - 2)]
+    bounds: dict[str, int | None] = dict.fromkeys(BOUNDS)
+    for row in rows_as_dicts(rows):
         values = (row["old_offset"], row["old_timestamp"], row["new_offset"], row["new_timestamp"])
-        found = {name: None if value in {-1, LATER} else value for name, value in zip(BOUNDS, values, strict=True)}
-    return found
+        bounds = {
+            name: None if value in {-1, NO_MINIMUM} else value for name, value in zip(BOUNDS, values, strict=True)
+        }
+    return bounds
 
 
-def apart_rows(topic: TopicKeys) -> Rows:
-    """Return two rows for each two partitions of a key; of very many keys of a kind the first thousand."""
-    rows = (row for one in topic.apart for row in _both(topic, one))
+def split_key_rows(topic: TopicKeys) -> Rows:
+    """Return two rows for each pair of partitions of a split key, for at most a thousand keys per cause."""
+    rows = (row for split_key in topic.split_keys for row in _both_sides(topic, split_key))
     return _rows("keys_apart", list(rows))
 
 
-def _both(topic: TopicKeys, one: KeyApart) -> Iterator[dict[str, Any]]:
-    sides = ((one.first, one.second), (one.second, one.first))
-    for role, (mine, other) in zip(ROLES.get(one.kind, ("earlier", "later")), sides, strict=True):
-        yield _side(topic, one, role, mine, other)
+def _both_sides(topic: TopicKeys, split_key: SplitKey) -> Iterator[dict[str, Any]]:
+    sides = ((split_key.first, split_key.second), (split_key.second, split_key.first))
+    roles = ROLES.get(split_key.cause, ("earlier", "later"))
+    for role, (own, other) in zip(roles, sides, strict=True):
+        yield _side(topic, split_key, role, own, other)
 
 
-def _side(topic: TopicKeys, one: KeyApart, role: str, mine: Row, other: Row) -> dict[str, Any]:
-    summary = topic.by_number[mine["partition"]]
-    where = Where.of(summary.paths, mine["first_place"], mine["first_offset"])
+def _side(topic: TopicKeys, split_key: SplitKey, role: str, own: Row, other: Row) -> dict[str, Any]:
+    summary = topic.by_number[own["partition"]]
+    location = topic.location(own)
     return {
         **summary.place._asdict(),
         "folder": summary.folder,
-        "key": one.key,
-        "hash": mine["murmur"],
-        "expected_partition": mine["murmur"] % topic.placing.count,
-        "why": one.kind.name.lower(),
+        "key": split_key.key,
+        "hash": own["murmur"],
+        "expected_partition": own["murmur"] % topic.fit.count,
+        "why": split_key.cause.name.lower(),
         "other_partition": other["partition"],
         "role": role,
-        "records": mine["records"],
-        "first_offset": mine["first_offset"],
-        "last_offset": mine["last_mark"] >> 1,
-        "tombstone": bool(mine["last_mark"] & 1),
-        "first_timestamp": None if mine["first_timestamp"] == LATER else mine["first_timestamp"],
-        "last_timestamp": None if mine["last_timestamp"] < 0 else mine["last_timestamp"],
-        "producer_id": None if mine["producer_id"] == MANY else mine["producer_id"],
-        "path": where.path,
-        "position": where.position,
+        "records": own["records"],
+        "first_offset": own["first_offset"],
+        "last_offset": own["last_tagged_offset"] >> 1,
+        "tombstone": bool(own["last_tagged_offset"] & 1),
+        "first_timestamp": None if own["first_timestamp"] == NO_MINIMUM else own["first_timestamp"],
+        "last_timestamp": None if own["last_timestamp"] < 0 else own["last_timestamp"],
+        "producer_id": None if own["producer_id"] == MULTIPLE_PRODUCERS else own["producer_id"],
+        "path": location.path,
+        "position": location.position,
     }
 
 
-def producer_rows(topic: TopicKeys) -> Rows:
-    """Return a row for each producer id in each partition."""
-    by_key = topic.placing.follows is not False
-    styles = styles_of(topic.summaries, topic.placing.count, by_key=by_key)
-    every = by_producer(
-        joined_records([np.empty(0, PRODUCER_BATCHES), *(summary.producers for summary in topic.summaries)])
-    )
-    largest = dict(zip(every["producer_id"].tolist(), every["most_bytes"].tolist(), strict=True))
+def producer_batch_rows(topic: TopicKeys) -> Rows:
+    """Return one row for each producer id in each partition."""
+    by_key = topic.fit.uses_default is not False
+    styles = styles_of(topic.summaries, topic.fit.count, by_key=by_key)
+    producers = (summary.producers for summary in topic.summaries)
+    totals = totals_by_producer(concat_rows([np.empty(0, PRODUCER_BATCHES), *producers]))
+    largest = dict(zip(totals["producer_id"].tolist(), totals["most_bytes"].tolist(), strict=True))
     rows = []
     for summary in topic.summaries:
-        for row in rows_of(summary.producers):
+        for row in rows_as_dicts(summary.producers):
             style = styles.get(row["producer_id"])
             place = {**summary.place._asdict(), "folder": summary.folder}
             rows.append({**place, "style": None if style is None else str(style), **_batches(row, largest)})
@@ -125,7 +126,7 @@ def _batches(row: Row, largest: dict[int, int]) -> dict[str, Any]:
         "records_per_batch": row["records"] / batches,
         "fill": row["bytes"] / batches / largest[producer_id],
         "compression_ratio": row["plain_bytes"] / row["stored_bytes"] if row["stored_bytes"] else None,
-        "first_timestamp": None if row["first_timestamp"] == LATER else row["first_timestamp"],
+        "first_timestamp": None if row["first_timestamp"] == NO_MINIMUM else row["first_timestamp"],
         "last_timestamp": None if row["last_timestamp"] < 0 else row["last_timestamp"],
     }
 

@@ -1,4 +1,4 @@
-"""The hash by which Kafka's default partitioner places a key, of many keys at once.
+"""Hashes many keys at once with murmur2, the hash of Kafka's default partitioner.
 
 Rule: ``Utils.murmur2`` and ``BuiltInPartitioner.partitionForKey``: ``toPositive(murmur2(key)) % partitions``.
 """
@@ -9,70 +9,68 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kforensics.forensics.core.record_types import Records
-from kforensics.parsers.columns.content_hash import mixed
-
-__all__ = ["KeyBytes", "keys_of", "murmur2"]
+from kforensics.parsers.columns.content_hash import mix_bits
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 
 SEED, MULTIPLIER = 0x9747B28C, 0x5BD1E995
 POSITIVE, ALL_32, ALL_64 = 0x7FFFFFFF, (1 << 32) - 1, (1 << 64) - 1
-# Of the second hash, which only tells keys apart: an odd number without a pattern, the golden ratio's.
-OTHER, OTHER_SHIFT = 0x9E3779B97F4A7C15, 29
+# Of the second hash, which only identifies keys: an odd number without a pattern, from the golden ratio.
+IDENTITY_MULTIPLIER, IDENTITY_SHIFT = 0x9E3779B97F4A7C15, 29
 WORD = 4
-# Fewer keys than this are gone through one by one: numpy would cost more than it saves on the rest of long keys.
+# Fewer keys than this are hashed one by one: for the rest of a few long keys numpy costs more than it saves.
 FEW = 8
 MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], "u4")
 
 
 @dataclass(frozen=True, slots=True)
 class KeyBytes:
-    """Keys, one for each row.
+    """Keys as slices of one buffer.
 
     Attributes:
-        data: bytes with all keys in them, and eight more behind the last one.
-        starts: where each key begins.
-        sizes: bytes of each.
+        data: the bytes of all keys, and eight more after the last one.
+        starts: start of each key.
+        sizes: size of each key in bytes.
     """
 
-    data: Records
-    starts: Records
-    sizes: Records
+    data: IntArray
+    starts: IntArray
+    sizes: IntArray
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def taken(self, which: Records) -> KeyBytes:
-        """Return some of the keys, by their indexes or by a mask."""
-        return KeyBytes(self.data, self.starts[which], self.sizes[which])
+    def take(self, selected: IntArray | BoolArray) -> KeyBytes:
+        """Return some of the keys, by indexes or by a mask."""
+        return KeyBytes(self.data, self.starts[selected], self.sizes[selected])
 
 
-def keys_of(keys: list[bytes]) -> KeyBytes:
-    """Return keys in the form in which they are hashed."""
+def pack_keys(keys: list[bytes]) -> KeyBytes:
+    """Return keys packed into one buffer."""
     sizes = np.array([len(key) for key in keys], "i8")
     data = np.frombuffer(b"".join(keys) + bytes(2 * WORD), "u1")
     return KeyBytes(data, np.cumsum(sizes) - sizes, sizes)
 
 
-def murmur2(keys: KeyBytes) -> tuple[Records, Records]:
-    """Return Kafka's hash of each key, made positive as the partitioner does, and another one of 64 bits.
+def murmur2(keys: KeyBytes) -> tuple[IntArray, IntArray]:
+    """Return Kafka's hash of each key, made positive as in the partitioner, and an independent 64-bit hash.
 
-    >>> hashes, _ = murmur2(keys_of([b"21", b"foobar"]))
-    >>> (hashes - (1 << 31)).tolist()  # Kafka's own test has -973932308 and -790332482
+    >>> hashes, _ = murmur2(pack_keys([b"21", b"foobar"]))
+    >>> (hashes - (1 << 31)).tolist()  # Kafka's own test expects -973932308 and -790332482
     [-973932308, -790332482]
     """
     order = np.argsort(-(keys.sizes // WORD), kind="stable")
-    state = _State(keys, order)
-    state.run()
-    first, second = state.finished()
-    hashes, others = np.empty(len(keys), "i8"), np.empty(len(keys), "i8")
-    hashes[order], others[order] = first & np.uint32(POSITIVE), second.view("i8")
-    return hashes, others
+    state = _HashState(keys, order)
+    state.add_words()
+    first, second = state.finish()
+    hashes, identities = np.empty(len(keys), "i8"), np.empty(len(keys), "i8")
+    hashes[order], identities[order] = first & np.uint32(POSITIVE), second.view("i8")
+    return hashes, identities
 
 
-class _State:
-    """Both hashes of keys, the longest key first, as word after word goes in."""
+class _HashState:
+    """Both hashes of all keys, the longest key first, while their words are added."""
 
-    def __init__(self, keys: KeyBytes, order: Records) -> None:
+    def __init__(self, keys: KeyBytes, order: IntArray) -> None:
         # A word may begin at any byte.
         self._words = np.ndarray(len(keys.data) - WORD + 1, "<u4", keys.data, 0, (1,))
         self._starts, self._sizes = keys.starts[order], keys.sizes[order]
@@ -80,48 +78,48 @@ class _State:
         self._first = np.uint32(SEED) ^ self._sizes.astype("u4")
         self._second = self._sizes.astype("u8")
 
-    def run(self) -> None:
-        """Take all whole words."""
+    def add_words(self) -> None:
+        """Add all complete words."""
         longest = int(self._counts[0]) if len(self._counts) else 0
         ends = np.searchsorted(-self._counts, -np.arange(longest), "left").tolist()
         for word, active in enumerate(ends):
             if active < FEW:
                 for row in range(active):
-                    self._rest(row, word)
+                    self._add_rest(row, word)
                 return
-            self._take(self._words[self._starts[:active] + WORD * word], active)
+            self._add(self._words[self._starts[:active] + WORD * word], active)
 
-    def _take(self, words: Records, active: int) -> None:
+    def _add(self, words: IntArray, active: int) -> None:
         first, second = self._first[:active], self._second[:active]
         first *= np.uint32(MULTIPLIER)
         first ^= _scrambled(words)
         second ^= words
-        second *= np.uint64(OTHER)
-        second ^= second >> np.uint64(OTHER_SHIFT)
+        second *= np.uint64(IDENTITY_MULTIPLIER)
+        second ^= second >> np.uint64(IDENTITY_SHIFT)
 
-    def _rest(self, row: int, begin: int) -> None:
-        """Take the words of one key from one on, in plain Python: each step needs the one before it."""
+    def _add_rest(self, row: int, begin: int) -> None:
+        """Add the words of one key from number ``begin`` on, in pure Python: each step needs the previous one."""
         start = int(self._starts[row])
         words = self._words[start + WORD * begin : start + WORD * int(self._counts[row]) : WORD]
         first, second = int(self._first[row]), int(self._second[row])
         for word, scrambled in zip(words.tolist(), _scrambled(words).tolist(), strict=True):
             first = (first * MULTIPLIER & ALL_32) ^ scrambled
-            second = (second ^ word) * OTHER & ALL_64
-            second ^= second >> OTHER_SHIFT
+            second = (second ^ word) * IDENTITY_MULTIPLIER & ALL_64
+            second ^= second >> IDENTITY_SHIFT
         self._first[row], self._second[row] = first, second
 
-    def finished(self) -> tuple[Records, Records]:
-        """Return both, once the bytes behind the last whole words are in too."""
+    def finish(self) -> tuple[IntArray, IntArray]:
+        """Add the bytes after the last complete words, and return both hashes."""
         left = self._sizes % WORD
         tails = self._words[self._starts + WORD * self._counts] & MASKS[left]
         first = np.where(left > 0, (self._first ^ tails) * np.uint32(MULTIPLIER), self._first)
         first ^= first >> np.uint32(13)
         first *= np.uint32(MULTIPLIER)
         first ^= first >> np.uint32(15)
-        return first, mixed((self._second ^ tails) * np.uint64(OTHER))
+        return first, mix_bits((self._second ^ tails) * np.uint64(IDENTITY_MULTIPLIER))
 
 
-def _scrambled(words: Records) -> Records:
+def _scrambled(words: IntArray) -> IntArray:
     scrambled = words * np.uint32(MULTIPLIER)
     scrambled ^= scrambled >> np.uint32(24)
     scrambled *= np.uint32(MULTIPLIER)

@@ -1,6 +1,6 @@
-"""Which partition counts explain where the keys of a topic lie.
+"""Finds the partition counts that explain in which partitions the keys of a topic are.
 
-A key that the default partitioner has placed lies in partition ``murmur2(key) mod count``, with the count of its time.
+The default partitioner puts a key into partition ``murmur2(key) mod count``, with the partition count of that time.
 """
 
 from __future__ import annotations
@@ -12,198 +12,200 @@ from itertools import chain
 
 import numpy as np
 
-from kforensics.forensics.core.record_types import Records
 from kforensics.forensics.keys.key_summary import SAMPLE, KeySummary
-from kforensics.forensics.metadata.topic_metadata import PartitionCount, TopicMetadata
-from kforensics.parsers.columns.content_hash import mixed
+from kforensics.forensics.metadata.cluster_metadata import PartitionCount, TopicMetadata
+from kforensics.parsers.columns.content_hash import mix_bits
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["CountSource", "Placing", "Sample", "placing_of", "sample_of"]
+__all__ = ["CountSource", "KeySample", "PartitionerFit", "fit_partitioner", "sample_keys"]
 
-# A count that nobody told is looked for up to here.
-MOST_PARTITIONS = 1_024
-# A count that nobody told must explain this share of all keys; counts before it this share of the others, over what
-# chance would give. Fewer keys tell nothing.
+# Largest partition count to try if it is unknown.
+MAX_PARTITIONS = 1_024
+# An unknown partition count must explain this share of all keys; earlier counts must explain this share of the others,
+# more than expected by chance. Fewer keys than LEAST_KEYS prove nothing.
 EXPLAINED, EXPLAINED_BEFORE, LEAST_KEYS = 0.9, 0.7, 8
-# Of two that are found together each must explain this share of them alone.
+# If two counts are found together, each must be the only explanation of this share of keys.
 NEEDED = 0.2
-# Below this share, over what chance would give, the keys follow another rule.
-FOLLOWED = 0.5
-DICE = 1 << 12
-# Where one count before does not do, two are looked for, up to so many partitions and by so many keys.
-MOST_TWICE, LOOKED_AT = 64, 512
+# With a smaller share of matching keys, corrected for chance, the partitioner is another one.
+MATCHING = 0.5
+# Random hashes from which the matches by chance are counted.
+RANDOM_HASHES = 1 << 12
+# If one earlier count is not enough, pairs of counts up to this one are tried, with this number of keys.
+MAX_OF_PAIR, PAIR_SAMPLE = 64, 512
 
 
 class CountSource(StrEnum):
-    """Who says how many partitions a topic has."""
+    """Where the partition count of a topic comes from."""
 
     GIVEN = "given"
     METADATA = "metadata"
-    # Keys lie as with more partitions than are here.
+    # The keys match a larger count than there are partitions available.
     KEYS = "keys"
-    # The highest partition on hand; there may be more.
+    # The highest available partition number plus 1; the topic may have more.
     PARTITIONS = "partitions"
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class KeySample:
     """Some keys of a topic.
 
     Attributes:
-        murmur: Kafka's hash of each.
-        partition: where it lies.
+        murmur: Kafka's hash of each key.
+        partition: its partition.
     """
 
-    murmur: Records
-    partition: Records
+    murmur: IntArray
+    partition: IntArray
 
-    def fits(self, count: int) -> Records:
-        """Return which of them lie where they do with so many partitions."""
-        found: Records = self.murmur % count == self.partition
-        return found
+    def fits(self, count: int) -> BoolArray:
+        """Return which keys are in the right partition with this partition count."""
+        is_right: BoolArray = self.murmur % count == self.partition
+        return is_right
 
-    def taken(self, which: Records) -> Sample:
-        """Return some of them."""
-        return Sample(self.murmur[which], self.partition[which])
+    def take(self, selected: IntArray | BoolArray) -> KeySample:
+        """Return some of the keys, by indexes or by a mask."""
+        return KeySample(self.murmur[selected], self.partition[selected])
 
 
 @dataclass(frozen=True, slots=True)
-class Placing:
-    """How the keys of a topic were placed, as far as their places tell.
+class PartitionerFit:
+    """How well the default partitioner explains where the keys of a topic are.
 
     Attributes:
-        counts: partition counts, the oldest first; the last one is today's.
-        source: who says so.
-        follows: whether the default partitioner placed most keys, None if that cannot be told: with one partition every
-            key is right, and a few that are not may be anything.
-        share: of the keys that lie where one of the counts would have them.
-        by_chance: what that share would be if they lay anywhere.
-        keys: how many were looked at.
+        counts: the partition counts, oldest first; the last one is the current one.
+        source: where the current count comes from.
+        uses_default: whether the default partitioner placed most keys. None if unknown: with one partition every key
+            matches, and a few keys that do not match prove nothing.
+        share: share of keys that match one of the counts.
+        by_chance: share that would match by chance.
+        keys: number of keys in the sample.
     """
 
     counts: tuple[PartitionCount, ...]
     source: CountSource
-    follows: bool | None
+    uses_default: bool | None
     share: float
     by_chance: float
     keys: int
 
     @property
     def count(self) -> int:
-        """How many partitions there are today."""
+        """The current partition count."""
         return self.counts[-1].count
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The counts alone."""
-        return tuple(one.count for one in self.counts)
+        """The partition counts as plain numbers."""
+        return tuple(count.count for count in self.counts)
 
     @property
     def has_grown(self) -> bool:
-        """Whether there were fewer once."""
+        """Whether the topic had fewer partitions before."""
         return len(self.counts) > 1
 
-    def eras(self, murmur: Records, partition: Records) -> tuple[Records, Records]:
-        """Return for each key the numbers of the oldest and the newest count it is right with, -1 if with none."""
+    def generations(self, murmur: IntArray, partition: IntArray) -> tuple[IntArray, IntArray]:
+        """Return for each key the indexes of the oldest and the newest count that it matches, -1 if none."""
         oldest, newest = np.full(len(murmur), -1), np.full(len(murmur), -1)
-        for number, count in enumerate(self.numbers):
+        for generation, count in enumerate(self.numbers):
             is_right = murmur % count == partition
-            newest[is_right] = number
-            oldest[is_right & (oldest < 0)] = number
+            newest[is_right] = generation
+            oldest[is_right & (oldest < 0)] = generation
         return oldest, newest
 
 
-def sample_of(summaries: Sequence[KeySummary]) -> Sample:
-    """Return some keys of each partition, as good as drawn by lot."""
-    some = [(summary.number, summary.keys.lowest(SAMPLE)) for summary in summaries]
-    murmur = np.concatenate([np.empty(0, "i8"), *(rows["murmur"] for _, rows in some)])
-    numbers = [np.full(len(rows), number) for number, rows in some]
-    return Sample(murmur, np.concatenate([np.empty(0, "i8"), *numbers]))
+def sample_keys(summaries: Sequence[KeySummary]) -> KeySample:
+    """Return a random sample of the keys of each partition."""
+    samples = [(summary.number, summary.keys.lowest(SAMPLE)) for summary in summaries]
+    murmur = np.concatenate([np.empty(0, "i8"), *(rows["murmur"] for _, rows in samples)])
+    numbers = [np.full(len(rows), number) for number, rows in samples]
+    return KeySample(murmur, np.concatenate([np.empty(0, "i8"), *numbers]))
 
 
-def placing_of(
-    sample: Sample, supplied: Sequence[int], given: int | None = None, metadata: TopicMetadata | None = None
-) -> Placing:
-    """Return which partition counts explain where keys lie.
+def fit_partitioner(
+    sample: KeySample, available: Sequence[int], given: int | None = None, metadata: TopicMetadata | None = None
+) -> PartitionerFit:
+    """Return the partition counts that explain where keys are.
 
     Args:
         sample: some keys of the topic.
-        supplied: numbers of the partitions on hand, one at least.
-        given: how many partitions there are today, as the user says; None if nobody does.
-        metadata: what the cluster's metadata says, None if it is not there.
+        available: numbers of the available partitions, at least one.
+        given: current partition count from the user, None without one.
+        metadata: the topic in the cluster metadata, None if that is not available.
     """
-    counts, source = _told(supplied, given, metadata)
+    counts, source = _known_counts(available, given, metadata)
     if source is CountSource.PARTITIONS:
-        larger = _larger(sample, counts[-1].count)
+        larger = _larger_count(sample, counts[-1].count)
         counts, source = ((PartitionCount(larger),), CountSource.KEYS) if larger else (counts, source)
     if len(counts) == 1 and source is not CountSource.METADATA:
-        counts = (*_earlier(sample, supplied, counts[0].count), *counts)
-    right = np.logical_or.reduce([sample.fits(one.count) for one in counts])
-    share = float(right.mean()) if len(right) else 0.0
-    chance = _chance(supplied, [one.count for one in counts])
-    return Placing(counts, source, _follows(share, chance, len(right)), share, chance, len(right))
+        counts = (*_earlier_counts(sample, available, counts[0].count), *counts)
+    matches = np.logical_or.reduce([sample.fits(count.count) for count in counts])
+    share = float(matches.mean()) if len(matches) else 0.0
+    by_chance = _share_by_chance(available, [count.count for count in counts])
+    uses_default = _uses_default(share, by_chance, len(matches))
+    return PartitionerFit(counts, source, uses_default, share, by_chance, len(matches))
 
 
-def _follows(share: float, chance: float, keys: int) -> bool | None:
-    if not keys or chance == 1:
+def _uses_default(share: float, by_chance: float, keys: int) -> bool | None:
+    if not keys or by_chance == 1:
         return None
-    if (share - chance) / (1 - chance) >= FOLLOWED:
+    if (share - by_chance) / (1 - by_chance) >= MATCHING:
         return True
     return None if keys < LEAST_KEYS else False
 
 
-def _told(
-    supplied: Sequence[int], given: int | None, metadata: TopicMetadata | None
+def _known_counts(
+    available: Sequence[int], given: int | None, metadata: TopicMetadata | None
 ) -> tuple[tuple[PartitionCount, ...], CountSource]:
     if metadata is not None and metadata.partition_counts and given in (None, metadata.partition_counts[-1].count):
         return metadata.partition_counts, CountSource.METADATA
     if given is not None:
         return (PartitionCount(given),), CountSource.GIVEN
-    return (PartitionCount(max(supplied) + 1),), CountSource.PARTITIONS
+    return (PartitionCount(max(available) + 1),), CountSource.PARTITIONS
 
 
-def _larger(sample: Sample, least: int) -> int | None:
-    """Return the largest count that nearly all keys go with, None if that is no more than there must be."""
+def _larger_count(sample: KeySample, least: int) -> int | None:
+    """Return the largest count above ``least`` that nearly all keys match, None without one."""
     if len(sample.murmur) < LEAST_KEYS:
         return None
-    every = range(MOST_PARTITIONS, least, -1)
-    return next((count for count in every if sample.fits(count).mean() >= EXPLAINED), None)
+    candidates = range(MAX_PARTITIONS, least, -1)
+    return next((count for count in candidates if sample.fits(count).mean() >= EXPLAINED), None)
 
 
-def _earlier(sample: Sample, supplied: Sequence[int], count: int) -> list[PartitionCount]:
-    """Return the counts before one that explain the keys which it does not, the oldest first."""
-    other = np.flatnonzero(~sample.fits(count))
-    # Of every partition some: they come one after the other.
-    left = sample.taken(other[:: len(other) // LOOKED_AT + 1])
-    found: set[int] = set()
-    while len(left.murmur) >= LEAST_KEYS and (more := _explaining(left, supplied, count)):
-        found.update(more)
-        left = left.taken(~np.logical_or.reduce([left.fits(older) for older in more]))
-    return [PartitionCount(older) for older in sorted(found)]
+def _earlier_counts(sample: KeySample, available: Sequence[int], count: int) -> list[PartitionCount]:
+    """Return the earlier counts that explain the keys that do not match the current one, oldest first."""
+    unexplained = np.flatnonzero(~sample.fits(count))
+    # The sample is ordered by partition: a stride takes some keys of each.
+    left = sample.take(unexplained[:: len(unexplained) // PAIR_SAMPLE + 1])
+    earlier: set[int] = set()
+    while len(left.murmur) >= LEAST_KEYS and (explaining := _explaining_counts(left, available, count)):
+        earlier.update(explaining)
+        left = left.take(~np.logical_or.reduce([left.fits(older) for older in explaining]))
+    return [PartitionCount(older) for older in sorted(earlier)]
 
 
-def _explaining(left: Sample, supplied: Sequence[int], count: int) -> tuple[int, ...]:
-    """Return the largest count below one that explains most of some keys; else two that do; else none."""
-    below = range(min(count, MOST_PARTITIONS) - 1, 0, -1)
+def _explaining_counts(left: KeySample, available: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return the largest count below ``count`` that explains most of the keys; else two counts that do; else none."""
+    below = range(min(count, MAX_PARTITIONS) - 1, 0, -1)
     fits = {older: left.fits(older) for older in below}
-    pairs = ((older, newer) for newer in below[-MOST_TWICE:] for older in range(newer - 1, 0, -1))
-    choices = chain(((older,) for older in below), pairs)
-    return next((counts for counts in choices if _explain(supplied, fits, *counts)), ())
+    pairs = ((older, newer) for newer in below[-MAX_OF_PAIR:] for older in range(newer - 1, 0, -1))
+    candidates = chain(((older,) for older in below), pairs)
+    return next((counts for counts in candidates if _explain(available, fits, *counts)), ())
 
 
-def _explain(supplied: Sequence[int], fits: Mapping[int, Records], *counts: int) -> bool:
-    """Whether most keys go with one of some counts, over what chance would give, and each is needed for many."""
-    fitting = [fits[count] for count in counts]
-    together = np.add.reduce(fitting, dtype="i8")
-    alone = min(int((one & (together == 1)).sum()) for one in fitting)
-    # Where two counts agree, which they may often do, this is more than chance.
-    by_chance = sum(sum(number < count for number in supplied) / count for count in counts) / len(supplied)
-    share = float((together > 0).mean())
-    is_needed = alone >= max(LEAST_KEYS, NEEDED * len(together))
+def _explain(available: Sequence[int], fits: Mapping[int, BoolArray], *counts: int) -> bool:
+    """Whether most keys match one of some counts, more than by chance, and many keys need each of the counts."""
+    matches = [fits[count] for count in counts]
+    matching_counts = np.add.reduce(matches, dtype="i8")
+    alone = min(int((matched & (matching_counts == 1)).sum()) for matched in matches)
+    # An upper bound: both counts often match the same partition.
+    by_chance = sum(sum(number < count for number in available) / count for count in counts) / len(available)
+    share = float((matching_counts > 0).mean())
+    is_needed = alone >= max(LEAST_KEYS, NEEDED * len(matching_counts))
     return is_needed and by_chance < 1 and (share - by_chance) / (1 - by_chance) >= EXPLAINED_BEFORE
 
 
-def _chance(supplied: Sequence[int], counts: Sequence[int]) -> float:
-    """Return the share of keys that would lie right if each lay anywhere, with any hash."""
-    thrown = (mixed(np.arange(DICE, dtype="u8")) >> np.uint64(33)).astype("i8")
-    right = [np.logical_or.reduce([thrown % count == number for count in counts]).mean() for number in set(supplied)]
-    return float(np.mean(right))
+def _share_by_chance(available: Sequence[int], counts: Sequence[int]) -> float:
+    """Return the share of keys that would match if each were in a random partition."""
+    hashes = (mix_bits(np.arange(RANDOM_HASHES, dtype="u8")) >> np.uint64(33)).astype("i8")
+    shares = [np.logical_or.reduce([hashes % count == number for count in counts]).mean() for number in set(available)]
+    return float(np.mean(shares))

@@ -1,15 +1,23 @@
-"""How each producer fills its batches, and when it wrote to this partition."""
+"""How each producer fills its batches, and when it wrote to a partition."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from kforensics.forensics.core.record_arrays import joined_records, picked
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.core.record_arrays import concat_rows, take_rows
+from kforensics.forensics.keys.key_columns import KeyColumns
+from kforensics.forensics.keys.key_rows import NO_MINIMUM
+from kforensics.forensics.keys.record_sizes import record_sizes
+from kforensics.parsers.columns.batch_columns import BatchColumns
+from kforensics.parsers.format.array_types import IntArray
+from kforensics.parsers.format.rows import CODEC_MASK
+from kforensics.parsers.log.records import HEADER_SIZE
 
-__all__ = ["MOMENT", "MOMENTS", "PRODUCER_BATCHES", "BatchTotals", "by_producer"]
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 PRODUCER_BATCHES = np.dtype(
     [
@@ -17,61 +25,121 @@ PRODUCER_BATCHES = np.dtype(
         ("batches", "i8"),
         ("records", "i8"),
         ("keyless", "i8"),
-        ("bytes", "i8"),  # of the batches, as they are stored
-        ("most_records", "i8"),  # in a batch
-        ("most_bytes", "i8"),  # of a batch
-        ("plain_bytes", "i8"),  # of the records of whole batches, before they were compressed
-        ("stored_bytes", "i8"),  # of the same, as they are stored
-        ("first_timestamp", "i8"),  # LATER if no record has any
+        ("bytes", "i8"),  # stored size of the batches
+        ("most_records", "i8"),  # in one batch
+        ("most_bytes", "i8"),  # of one batch
+        ("plain_bytes", "i8"),  # uncompressed size of the records of completely read batches
+        ("stored_bytes", "i8"),  # stored size of the same records
+        ("first_timestamp", "i8"),  # NO_MINIMUM if no record has a timestamp
         ("last_timestamp", "i8"),
     ]
 )
 SUMS = ("batches", "records", "keyless", "bytes", "plain_bytes", "stored_bytes")
 HIGHEST = ("most_records", "most_bytes", "last_timestamp")
-# When a batch was written: by that it can be told in which order a producer went from partition to partition.
-MOMENT = np.dtype([("producer_id", "i8"), ("first_timestamp", "i8"), ("last_timestamp", "i8"), ("records", "i8")])
-# Batches of a partition whose times are kept, the first ones with a producer id.
-MOMENTS = 1 << 14
+# When a batch was written: shows in which order a producer moved from partition to partition.
+BATCH_TIME = np.dtype([("producer_id", "i8"), ("first_timestamp", "i8"), ("last_timestamp", "i8"), ("records", "i8")])
+ProducerBatchesArray: TypeAlias = "npt.NDArray[np.void]"
+BatchTimeArray: TypeAlias = "npt.NDArray[np.void]"
+# The times of the first batches with a producer id are kept, up to this number per partition.
+MAX_BATCH_TIMES = 1 << 14
 
 
 @dataclass(slots=True)
 class BatchTotals:
-    """Adds up batches.
+    """Sums of batches by producer.
 
     Attributes:
         producers: PRODUCER_BATCHES, by producer id.
-        moments: MOMENT rows of the first batches.
+        batch_times: BATCH_TIMEs of the first batches.
     """
 
-    producers: Records
-    moments: Records
+    producers: ProducerBatchesArray
+    batch_times: BatchTimeArray
 
     @classmethod
     def empty(cls) -> BatchTotals:
         """Return the totals of no batches."""
-        return cls(np.empty(0, PRODUCER_BATCHES), np.empty(0, MOMENT))
+        return cls(np.empty(0, PRODUCER_BATCHES), np.empty(0, BATCH_TIME))
 
-    def add(self, batches: Records) -> None:
-        """Add PRODUCER_BATCHES, one for each batch, in the order of the log."""
-        self.producers = by_producer(joined_records([self.producers, by_producer(batches)]))
-        room = MOMENTS - len(self.moments)
-        with_id = np.flatnonzero((batches["producer_id"] >= 0) & (batches["last_timestamp"] >= 0))[:room]
-        moments = np.empty(len(with_id), MOMENT)
-        for name in MOMENT.names or ():
-            moments[name] = batches[name][with_id]
-        self.moments = joined_records([self.moments, moments])
+    def add(self, batches: ProducerBatchesArray) -> None:
+        """Add PRODUCER_BATCHES, one per batch, in log order."""
+        self.producers = totals_by_producer(concat_rows([self.producers, totals_by_producer(batches)]))
+        free = MAX_BATCH_TIMES - len(self.batch_times)
+        with_id = np.flatnonzero((batches["producer_id"] >= 0) & (batches["last_timestamp"] >= 0))[:free]
+        batch_times = np.empty(len(with_id), BATCH_TIME)
+        for name in BATCH_TIME.names or ():
+            batch_times[name] = batches[name][with_id]
+        self.batch_times = concat_rows([self.batch_times, batch_times])
 
 
-def by_producer(rows: Records) -> Records:
-    """Return PRODUCER_BATCHES of which those of one producer are one, by producer id."""
+def totals_by_producer(rows: ProducerBatchesArray) -> ProducerBatchesArray:
+    """Return one row for all PRODUCER_BATCHES of a producer, by producer id."""
     if not len(rows):
         return rows
-    rows = picked(rows, np.argsort(rows["producer_id"], kind="stable"))
+    rows = take_rows(rows, np.argsort(rows["producer_id"], kind="stable"))
     starts = np.flatnonzero(np.append(True, rows["producer_id"][1:] != rows["producer_id"][:-1]))
-    found = picked(rows, starts)
+    totals = take_rows(rows, starts)
     for name in SUMS:
-        found[name] = np.add.reduceat(rows[name], starts)
+        totals[name] = np.add.reduceat(rows[name], starts)
     for name in HIGHEST:
-        found[name] = np.maximum.reduceat(rows[name], starts)
-    found["first_timestamp"] = np.minimum.reduceat(rows["first_timestamp"], starts)
-    return found
+        totals[name] = np.maximum.reduceat(rows[name], starts)
+    totals["first_timestamp"] = np.minimum.reduceat(rows["first_timestamp"], starts)
+    return totals
+
+
+class BatchSizes:
+    """Sums of the records of each batch of a split.
+
+    Attributes:
+        read_records: number of records read of each batch.
+    """
+
+    def __init__(self, batches: BatchColumns) -> None:
+        self._batches = batches
+        self.read_records, self._keyless, self._plain = (np.zeros(len(batches), "i8") for _ in range(3))
+        self._first_timestamp = np.full(len(batches), NO_MINIMUM)
+        self._last_timestamp = np.full(len(batches), -1)
+        self._is_compressed = batches.attributes & CODEC_MASK != 0
+
+    def add(self, columns: KeyColumns, batch: IntArray) -> None:
+        """Add records, at least one, each with the index of its batch."""
+        starts = np.flatnonzero(np.append(True, batch[1:] != batch[:-1]))
+        indexes = batch[starts]
+        self.read_records[indexes] += np.diff(np.append(starts, len(batch)))
+        self._keyless[indexes] += np.add.reduceat((columns.key_size < 0).astype("i8"), starts)
+        first = np.where(columns.timestamp < 0, NO_MINIMUM, columns.timestamp)
+        self._first_timestamp[indexes] = np.minimum(self._first_timestamp[indexes], np.minimum.reduceat(first, starts))
+        self._last_timestamp[indexes] = np.maximum(
+            self._last_timestamp[indexes], np.maximum.reduceat(columns.timestamp, starts)
+        )
+        if self._is_compressed[indexes].any():
+            self._plain[indexes] += np.add.reduceat(self._plain_sizes(columns, batch, starts), starts)
+
+    def _plain_sizes(self, columns: KeyColumns, batch: IntArray, starts: IntArray) -> IntArray:
+        # If the batch began in an earlier chunk, its base timestamp is slightly off.
+        base = np.repeat(columns.timestamp[starts], np.diff(np.append(starts, len(batch))))
+        return record_sizes(
+            columns.key_size,
+            columns.value_size,
+            columns.header_size,
+            columns.offset - self._batches.base_offset[batch],
+            columns.timestamp - base,
+            self._batches.magic[batch],
+        )
+
+    def finish(self) -> ProducerBatchesArray:
+        """Return PRODUCER_BATCHES, one for each batch with records."""
+        batches, filled = self._batches, np.flatnonzero(self.read_records)
+        rows = np.zeros(len(filled), PRODUCER_BATCHES)
+        rows["producer_id"], rows["batches"] = batches.producer_id[filled], 1
+        rows["records"], rows["keyless"] = self.read_records[filled], self._keyless[filled]
+        rows["bytes"] = rows["most_bytes"] = batches.size[filled]
+        rows["most_records"] = self.read_records[filled]
+        rows["first_timestamp"] = self._first_timestamp[filled]
+        rows["last_timestamp"] = self._last_timestamp[filled]
+        is_complete = self.read_records[filled] >= batches.count[filled]
+        stored = batches.size[filled] - HEADER_SIZE
+        rows["stored_bytes"] = np.where(is_complete, stored, 0)
+        rows["plain_bytes"] = np.where(is_complete, np.where(self._is_compressed, self._plain, 0)[filled], 0)
+        rows["plain_bytes"] += np.where(is_complete & ~self._is_compressed[filled], stored, 0)
+        return rows

@@ -1,4 +1,4 @@
-"""All that checks may look at of the keys of a topic, once those of its partitions were joined."""
+"""The keys of a topic, joined from its partitions: everything that the checks of keys evaluate."""
 
 from __future__ import annotations
 
@@ -10,35 +10,41 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
-from kforensics.forensics.core.record_types import Records
 from kforensics.forensics.core.reporting import Row
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.keys.key_bytes import Where, key_at
-from kforensics.forensics.keys.key_locations import Apart, Lying, lying, lying_rows
-from kforensics.forensics.keys.key_rows import KEY
-from kforensics.forensics.keys.key_summary import Counts, KeySummary
-from kforensics.forensics.keys.partitioner_fit import CountSource, Placing, placing_of, sample_of
-from kforensics.forensics.metadata.topic_metadata import TopicMetadata
+from kforensics.forensics.keys.key_columns import RecordLocation, read_key
+from kforensics.forensics.keys.key_locations import (
+    KeyLocations,
+    KeyPairArray,
+    SplitKeyCause,
+    locate_keys,
+    location_rows,
+)
+from kforensics.forensics.keys.key_rows import KEY_ROW, KeyRowArray
+from kforensics.forensics.keys.key_summary import KeyCounts, KeySummary
+from kforensics.forensics.keys.partitioner_fit import CountSource, PartitionerFit, fit_partitioner, sample_keys
+from kforensics.forensics.metadata.cluster_metadata import TopicMetadata
+from kforensics.parsers.format.array_types import StructArray
 from kforensics.parsers.log.log_rows import Place
 
 __all__ = [
-    "KeyApart",
-    "Placed",
+    "KeyFinding",
+    "SplitKey",
     "TopicKeys",
+    "assemble_topic_keys",
     "is_compacted",
-    "joined_keys",
-    "lying_in",
-    "placing_by",
-    "rows_of",
-    "told_keys",
+    "join_topic_keys",
+    "locate_share",
+    "rows_as_dicts",
+    "topic_fit",
 ]
 
-# Rows of all partitions that are joined at a time; they are held some times over.
+# Bytes of rows of all partitions to join at a time; peak memory is several times this.
 SHARE_BYTES = 16 << 20
 
 
-class Placed(NamedTuple):
-    """A finding, and the partition it speaks of.
+class KeyFinding(NamedTuple):
+    """A finding and the partition it is about.
 
     Attributes:
         place: the partition.
@@ -50,119 +56,119 @@ class Placed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class KeyApart:
+class SplitKey:
     """A key in two partitions.
 
     Attributes:
-        kind: why.
-        key: the key, None where it cannot be read any more.
-        first: LYING row of the earlier one, or of the value, as Python values by name.
-        second: of the later one, or of the tombstone.
+        cause: why it is in both.
+        key: the key, None if it is no longer readable.
+        first: the earlier KEY_LOCATION, or that of the value, as Python values by name.
+        second: the later one, or that of the tombstone.
     """
 
-    kind: Apart
+    cause: SplitKeyCause
     key: bytes | None
     first: Row
     second: Row
 
 
-@dataclass(frozen=True)  # no slots: what is asked for often is computed once
+@dataclass(frozen=True)  # no slots: cached properties need a __dict__
 class TopicKeys:
     """The keys of a topic.
 
     Attributes:
         rules: limits and the time of evaluation.
-        summaries: of its partitions on hand, by number.
-        placing: how many partitions there were, and whether keys lie accordingly.
-        lying: where they lie.
-        apart: the first keys of each kind that lie in two partitions.
+        summaries: its available partitions, by number.
+        fit: its partition counts, and whether the keys match them.
+        locations: the partitions of its keys.
+        split_keys: the first keys of each cause that are in two partitions.
         is_compacted: whether tombstones delete values.
     """
 
     rules: Rules
     summaries: tuple[KeySummary, ...]
-    placing: Placing
-    lying: Lying
-    apart: tuple[KeyApart, ...]
+    fit: PartitionerFit
+    locations: KeyLocations
+    split_keys: tuple[SplitKey, ...]
     is_compacted: bool
 
     @property
     def name(self) -> str:
-        """The topic."""
+        """The name of the topic."""
         return self.summaries[0].place.topic or self.summaries[0].folder
 
     @cached_property
     def by_number(self) -> Mapping[int, KeySummary]:
-        """The summaries by the number of the partition."""
+        """The summaries by partition number."""
         return {summary.number: summary for summary in self.summaries}
 
     @cached_property
-    def counts(self) -> Counts:
-        """Records of all partitions together."""
-        return sum((summary.counts for summary in self.summaries), Counts())
+    def counts(self) -> KeyCounts:
+        """Numbers of records of all partitions together."""
+        return sum((summary.counts for summary in self.summaries), KeyCounts())
 
     @property
     def grown_ms(self) -> int | None:
-        """When the topic had its last count, None if it never grew or nobody knows."""
-        return grown_ms_of(self.placing)
+        """When the topic got its current partition count, None if it never grew or the time is unknown."""
+        return grown_ms_of(self.fit)
 
     @property
     def knows_growth(self) -> bool:
-        """Whether the cluster's metadata tells of each growth."""
-        return self.placing.source is CountSource.METADATA
+        """Whether the cluster metadata contains every change of the partition count."""
+        return self.fit.source is CountSource.METADATA
 
     @property
     def exactness(self) -> Exactness:
-        """How far it can be trusted what follows from the number of partitions."""
-        told = self.placing.source in {CountSource.GIVEN, CountSource.METADATA}
-        return Exactness.EXACT if told and not self.counts.unread else Exactness.APPROXIMATE
+        """Exactness of findings that depend on the partition count."""
+        is_known = self.fit.source in {CountSource.GIVEN, CountSource.METADATA}
+        return Exactness.EXACT if is_known and not self.counts.unread else Exactness.APPROXIMATE
 
-    def pair_counts(self, *kinds: Apart) -> Iterator[Row]:
-        """Yield how many keys of some kinds lie in each two partitions."""
-        rows = self.lying.counts
-        yield from rows_of(rows[np.isin(rows["kind"], kinds)])
+    def pair_counts(self, *causes: SplitKeyCause) -> Iterator[Row]:
+        """Yield the number of split keys with one of these causes, for each pair of partitions."""
+        rows = self.locations.counts
+        yield from rows_as_dicts(rows[np.isin(rows["cause"], causes)])
 
-    def examples(self, kind: Apart, first: int, second: int) -> list[KeyApart]:
-        """Return keys of a kind that lie in two partitions."""
-        places = first, second
+    def examples(self, cause: SplitKeyCause, first: int, second: int) -> list[SplitKey]:
+        """Return split keys with this cause in these two partitions."""
+        partitions = first, second
         return [
-            one
-            for one in self.apart
-            if one.kind is kind and (one.first["partition"], one.second["partition"]) == places
+            split_key
+            for split_key in self.split_keys
+            if split_key.cause is cause and (split_key.first["partition"], split_key.second["partition"]) == partitions
         ]
 
-    def finding(  # noqa: PLR0913  # what a finding has
+    def finding(  # noqa: PLR0913  # the fields of a finding
         self,
         partition: int,
         code: Code,
         message: str,
         *,
         severity: Severity | None = None,
-        at: Where | None = None,
+        at: RecordLocation | None = None,
         offsets: tuple[int, int] | None = None,
         producer_id: int | None = None,
         evidence: dict[str, object] | None = None,
         exactness: Exactness = Exactness.EXACT,
         benign: tuple[str, ...] = (),
         cause: str | None = None,
-    ) -> Placed:
+    ) -> KeyFinding:
         """Return a finding in a partition.
 
         Args:
-            partition: its number.
-            code: its kind.
-            message: a sentence with the figures in it.
-            severity: None for that of the code.
-            at: the record that shows it.
-            offsets: first and last offset it is about.
-            producer_id: whose records it is about.
-            evidence: figures, as JSON has them.
-            exactness: how far it can be trusted.
-            benign: innocent explanations that were tested.
-            cause: code of the finding it follows from.
+            partition: number of the partition.
+            code: code of the finding.
+            message: a sentence that contains the values.
+            severity: its severity, None for that of the code.
+            at: location of the record that shows it.
+            offsets: its first and last offset.
+            producer_id: id of the producer whose records it is about.
+            evidence: its values for JSON.
+            exactness: how reliable it is.
+            benign: tested benign causes.
+            cause: code of the finding that explains it.
         """
         first, last = offsets or (None, None)
-        found = Finding(
+        finding = Finding(
             code=code,
             message=message,
             severity=code.severity if severity is None else severity,
@@ -176,118 +182,124 @@ class TopicKeys:
             benign=benign,
             cause=cause,
         )
-        return Placed(self.by_number[partition].place, found)
+        return KeyFinding(self.by_number[partition].place, finding)
 
-    def where(self, row: Row) -> Where:
-        """Return where the first record of a row stands."""
-        return Where.of(self.by_number[row["partition"]].paths, row["first_place"], row["first_offset"])
-
-
-def rows_of(records: Records) -> Iterator[dict[str, Any]]:
-    """Yield records as Python values by name."""
-    names = records.dtype.names or ()
-    return (dict(zip(names, values, strict=True)) for values in records.tolist())
+    def location(self, row: Row) -> RecordLocation:
+        """Return the location of the first record of a row."""
+        paths = self.by_number[row["partition"]].paths
+        return RecordLocation.of(paths, row["first_position"], row["first_offset"])
 
 
-def grown_ms_of(placing: Placing) -> int | None:
-    """Return when a topic had its last count, None if it never grew or nobody knows."""
-    return placing.counts[-1].from_ms if placing.has_grown else None
+def rows_as_dicts(rows: StructArray) -> Iterator[dict[str, Any]]:
+    """Yield rows as Python values by field name."""
+    names = rows.dtype.names or ()
+    return (dict(zip(names, values, strict=True)) for values in rows.tolist())
 
 
-def joined_keys(
+def grown_ms_of(fit: PartitionerFit) -> int | None:
+    """Return when a topic got its current partition count, None if it never grew or the time is unknown."""
+    return fit.counts[-1].from_ms if fit.has_grown else None
+
+
+def join_topic_keys(
     summaries: Sequence[KeySummary],
     rules: Rules,
     partition_count: int | None = None,
     metadata: TopicMetadata | None = None,
 ) -> TopicKeys:
-    """Return where the keys of a topic lie.
+    """Return the keys of a topic, joined share by share.
 
-    It goes through the keys share by share. Where the summaries are far away, so may the tasks be that do the same:
-    each takes ``KeySummary.share`` of all partitions to :func:`lying_in`; of ``KeySummary.light`` and what they return,
-    merged, :func:`told_keys` makes the whole.
+    Where the summaries are on other machines, tasks there can do the same: each passes ``KeySummary.share`` of all
+    partitions to :func:`locate_share`; :func:`assemble_topic_keys` builds the result from ``KeySummary.sampled`` and
+    the merged locations.
 
     Args:
-        summaries: of its partitions, one of each.
+        summaries: one for each partition.
         rules: limits and the time of evaluation.
-        partition_count: how many partitions there are today, None if nobody says.
-        metadata: what the cluster's metadata says of the topic, None if it is not there.
+        partition_count: current partition count, None if unknown.
+        metadata: the topic in the cluster metadata, None if that is not available.
 
     Raises:
         InputError: a segment cannot be read.
     """
-    placing = placing_by(summaries, partition_count, metadata)
+    fit = topic_fit(summaries, partition_count, metadata)
     tombstones = is_compacted(summaries, metadata)
-    shares = sum(len(one.keys) for one in summaries) * KEY.itemsize // SHARE_BYTES + 1
+    shares = sum(len(summary.keys) for summary in summaries) * KEY_ROW.itemsize // SHARE_BYTES + 1
     parts = (
-        lying_in([(one.number, one.share(share, shares)) for one in summaries], placing, tombstones=tombstones)
+        locate_share(
+            [(summary.number, summary.share(share, shares)) for summary in summaries], fit, tombstones=tombstones
+        )
         for share in range(shares)
     )
-    found = next(parts)
+    locations = next(parts)
     for part in parts:
-        found = found.merged(part)
-    return told_keys(summaries, rules, placing, found, metadata)
+        locations = locations.merged(part)
+    return assemble_topic_keys(summaries, rules, fit, locations, metadata)
 
 
-def placing_by(
+def topic_fit(
     summaries: Sequence[KeySummary], partition_count: int | None = None, metadata: TopicMetadata | None = None
-) -> Placing:
-    """Return how the keys of a topic were placed; light summaries will do.
+) -> PartitionerFit:
+    """Return the partition counts of a topic, and whether its keys match them.
 
     Args:
-        summaries: of its partitions, one of each.
-        partition_count: as for :func:`joined_keys`, as is the next one.
-        metadata: see there.
+        summaries: one for each partition; sampled ones are enough.
+        partition_count: current partition count, None if unknown.
+        metadata: the topic in the cluster metadata, None if that is not available.
     """
-    return placing_of(sample_of(summaries), [one.number for one in summaries], partition_count, metadata)
+    numbers = [summary.number for summary in summaries]
+    return fit_partitioner(sample_keys(summaries), numbers, partition_count, metadata)
 
 
 def is_compacted(summaries: Sequence[KeySummary], metadata: TopicMetadata | None) -> bool:
-    """Whether tombstones delete values: a cleaner has been here, or the topic's own policy says so."""
-    return any(one.is_compacted for one in summaries) or bool(metadata and metadata.is_compacted)
+    """Whether tombstones delete values: the log cleaner has run, or the topic's own cleanup policy is ``compact``."""
+    return any(summary.is_compacted for summary in summaries) or bool(metadata and metadata.is_compacted)
 
 
-def lying_in(rows: Iterable[tuple[int, Records]], placing: Placing, *, tombstones: bool) -> Lying:
-    """Return where some keys lie.
+def locate_share(rows: Iterable[tuple[int, KeyRowArray]], fit: PartitionerFit, *, tombstones: bool) -> KeyLocations:
+    """Return the locations of one share of the keys of a topic.
 
     Args:
-        rows: numbers of the partitions, each with its KEY rows of one share of all keys.
-        placing: of the whole topic.
-        tombstones: whether they delete values.
+        rows: partition numbers, each with its KEY_ROWs of the share.
+        fit: the partition counts of the topic.
+        tombstones: whether tombstones delete values.
     """
-    return lying(lying_rows(rows, placing), placing, grown_ms_of(placing), tombstones=tombstones)
+    return locate_keys(location_rows(rows, fit), fit, grown_ms_of(fit), tombstones=tombstones)
 
 
-def told_keys(
+def assemble_topic_keys(
     summaries: Sequence[KeySummary],
     rules: Rules,
-    placing: Placing,
-    found: Lying,
+    fit: PartitionerFit,
+    locations: KeyLocations,
     metadata: TopicMetadata | None = None,
 ) -> TopicKeys:
-    """Return the keys of a topic, those that are told of with their bytes; light summaries will do.
+    """Return the keys of a topic; reads the bytes of the split keys to report.
 
     Args:
-        summaries: of its partitions, one of each.
+        summaries: one for each partition; sampled ones are enough.
         rules: limits and the time of evaluation.
-        placing: how the keys were placed.
-        found: where they lie.
-        metadata: as for :func:`joined_keys`.
+        fit: the partition counts of the topic.
+        locations: the partitions of all its keys.
+        metadata: the topic in the cluster metadata, None if that is not available.
 
     Raises:
         InputError: a segment cannot be read.
     """
-    ordered = tuple(sorted(summaries, key=lambda one: one.number))
-    told = tuple(_read(ordered, found.pairs))
-    return TopicKeys(rules, ordered, placing, found, told, is_compacted(ordered, metadata))
+    ordered = tuple(sorted(summaries, key=lambda summary: summary.number))
+    split_keys = tuple(_read_split_keys(ordered, locations.pairs))
+    return TopicKeys(rules, ordered, fit, locations, split_keys, is_compacted(ordered, metadata))
 
 
-def _read(summaries: Sequence[KeySummary], pairs: Records) -> Iterator[KeyApart]:
-    """Yield pairs with the bytes of their keys; two keys that only share their hashes are no pair."""
-    paths = {one.number: one.paths for one in summaries}
-    for kind, first, second in pairs.tolist():
-        one, other = (dict(zip(pairs.dtype["first"].names or (), row, strict=True)) for row in (first, second))
-        keys = [
-            key_at(Where.of(paths[row["partition"]], row["first_place"], row["first_offset"])) for row in (one, other)
-        ]
-        if keys[0] == keys[1] or None in keys:
-            yield KeyApart(Apart(kind), keys[0] if keys[1] is None else keys[1], one, other)
+def _read_split_keys(summaries: Sequence[KeySummary], pairs: KeyPairArray) -> Iterator[SplitKey]:
+    """Yield pairs with the bytes of their keys; different keys with the same hashes are left out."""
+    paths = {summary.number: summary.paths for summary in summaries}
+    names = pairs.dtype["first"].names or ()
+    for cause, *sides in pairs.tolist():
+        first, second = (dict(zip(names, values, strict=True)) for values in sides)
+        first_key, second_key = (
+            read_key(RecordLocation.of(paths[row["partition"]], row["first_position"], row["first_offset"]))
+            for row in (first, second)
+        )
+        if first_key == second_key or first_key is None or second_key is None:
+            yield SplitKey(SplitKeyCause(cause), first_key if second_key is None else second_key, first, second)

@@ -1,32 +1,35 @@
-"""How a producer goes from partition to partition with records that have no key, or whose key does not matter.
+"""Finds how each producer chooses partitions for records without a key, or if the key does not determine the partition.
 
-A sticky partitioner fills a batch of one partition and goes on to another one (KIP-480, KIP-794): what it writes to one
-does not overlap in time with what it writes to another. A round-robin one writes a record here, the next one there: its
-batches come in the order of the partitions, or overlap.
+A sticky partitioner (KIP-480, KIP-794) fills a batch of one partition and then moves to another one, so its batches in
+different partitions do not overlap in time. A round-robin partitioner writes each record to the next partition: its
+batches follow the order of the partitions, or overlap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from kforensics.forensics.core.record_arrays import joined_records, picked
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.keys.key_summary import KeySummary
-from kforensics.forensics.keys.producer_batches import MOMENT, PRODUCER_BATCHES, by_producer
+from kforensics.forensics.keys.producer_batches import BATCH_TIME, PRODUCER_BATCHES, totals_by_producer
+from kforensics.parsers.format.array_types import BoolArray
 
-__all__ = ["Style", "styles_of"]
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
-# Fewer batches, or times at which it went elsewhere, tell nothing.
+# Fewer batches, or half as many moves to another partition, prove nothing.
 LEAST = 6
-# Share of batches that must speak for a style.
+# Share of batches that must match a style.
 MOSTLY = 0.7
-SITED = np.dtype([*((name, MOMENT[name]) for name in MOMENT.names or ()), ("partition", "i4")])
+PARTITION_BATCH_TIME = np.dtype([*((name, BATCH_TIME[name]) for name in BATCH_TIME.names or ()), ("partition", "i4")])
+PartitionBatchTimeArray: TypeAlias = "npt.NDArray[np.void]"
 
 
-class Style(StrEnum):
+class WritingStyle(StrEnum):
     """How a producer chooses partitions."""
 
     KEYED = "keyed"
@@ -34,67 +37,68 @@ class Style(StrEnum):
     ROUND_ROBIN = "round-robin"
 
 
-def styles_of(summaries: Sequence[KeySummary], count: int, *, by_key: bool) -> dict[int, Style]:
-    """Return the style of each producer of which it can be told.
+def styles_of(summaries: Sequence[KeySummary], count: int, *, by_key: bool) -> dict[int, WritingStyle]:
+    """Return the style of each producer whose batches show one.
 
     Args:
-        summaries: of all partitions of a topic.
-        count: how many partitions it has.
-        by_key: whether records with keys are placed by them.
+        summaries: all partitions of a topic.
+        count: its partition count.
+        by_key: whether keys determine the partition.
     """
-    totals = by_producer(joined_records([np.empty(0, PRODUCER_BATCHES), *(one.producers for one in summaries)]))
+    producers = (summary.producers for summary in summaries)
+    totals = totals_by_producer(concat_rows([np.empty(0, PRODUCER_BATCHES), *producers]))
     keyed = totals["producer_id"][2 * totals["keyless"] < totals["records"]]
-    found = dict.fromkeys(keyed.tolist(), Style.KEYED) if by_key else {}
+    styles = dict.fromkeys(keyed.tolist(), WritingStyle.KEYED) if by_key else {}
     for producer_id, batches in _by_producer(summaries):
-        if producer_id not in found and (style := _style(batches, count)):
-            found[producer_id] = style
-    return found
+        if producer_id not in styles and (style := _style(batches, count)):
+            styles[producer_id] = style
+    return styles
 
 
-def _by_producer(summaries: Sequence[KeySummary]) -> Iterator[tuple[int, Records]]:
-    """Yield the batches of each producer in the order of time."""
-    parts = [np.empty(0, SITED)]
+def _by_producer(summaries: Sequence[KeySummary]) -> Iterator[tuple[int, PartitionBatchTimeArray]]:
+    """Yield the batches of each producer in time order."""
+    parts = [np.empty(0, PARTITION_BATCH_TIME)]
     for summary in summaries:
-        sited = np.empty(len(summary.moments), SITED)
-        for name in MOMENT.names or ():
-            sited[name] = summary.moments[name]
-        sited["partition"] = summary.number
-        parts.append(sited)
-    rows = joined_records(parts)
+        batches = np.empty(len(summary.batch_times), PARTITION_BATCH_TIME)
+        for name in BATCH_TIME.names or ():
+            batches[name] = summary.batch_times[name]
+        batches["partition"] = summary.number
+        parts.append(batches)
+    rows = concat_rows(parts)
     names = ("last_timestamp", "first_timestamp", "producer_id")
-    rows = picked(rows, np.lexsort([rows["partition"], *(rows[name] for name in names)]))
-    for some in np.split(rows, np.flatnonzero(np.diff(rows["producer_id"])) + 1):
-        if len(some):
-            yield int(some["producer_id"][0]), some
+    rows = take_rows(rows, np.lexsort([rows["partition"], *(rows[name] for name in names)]))
+    for batches in np.split(rows, np.flatnonzero(np.diff(rows["producer_id"])) + 1):
+        if len(batches):
+            yield int(batches["producer_id"][0]), batches
 
 
-def _style(batches: Records, count: int) -> Style | None:
-    """Return the style of a producer by its batches, in the order of time."""
+def _style(batches: PartitionBatchTimeArray, count: int) -> WritingStyle | None:
+    """Return the style of a producer from its batches in time order, None if they show none."""
     before, after = batches[:-1], batches[1:]
-    goes_on = before["partition"] != after["partition"]
-    if len(batches) < LEAST or goes_on.sum() < LEAST // 2:
+    moves = before["partition"] != after["partition"]
+    if len(batches) < LEAST or moves.sum() < LEAST // 2:
         return None
-    # When all that was written before this batch was through, to whatever partition.
+    # Last timestamp of all earlier batches, whatever their partition.
     latest = np.maximum.accumulate(before["last_timestamp"])
-    overlaps = (after["first_timestamp"] < latest) & goes_on
+    overlaps = (after["first_timestamp"] < latest) & moves
     steps = (before["partition"] + 1) % count == after["partition"]
     goes_round = count > 2 and steps.sum() > MOSTLY * len(after)
-    if goes_round or overlaps.sum() > MOSTLY * goes_on.sum() or _is_even(batches, after["first_timestamp"] > latest):
-        return Style.ROUND_ROBIN
-    apart = (after["first_timestamp"] > latest) & goes_on
-    return Style.STICKY if apart.sum() > MOSTLY * goes_on.sum() else None
+    if goes_round or overlaps.sum() > MOSTLY * moves.sum() or _is_even(batches, after["first_timestamp"] > latest):
+        return WritingStyle.ROUND_ROBIN
+    follow_each_other = (after["first_timestamp"] > latest) & moves
+    return WritingStyle.STICKY if follow_each_other.sum() > MOSTLY * moves.sum() else None
 
 
-def _is_even(batches: Records, begins: Records) -> bool:
-    """Whether each time as many records went to every partition.
+def _is_even(batches: PartitionBatchTimeArray, begins_period: BoolArray) -> bool:
+    """Whether every partition got the same number of records in most periods of overlapping batches.
 
     Args:
-        batches: of a producer, in the order of time.
-        begins: whether another time begins with a batch, for each but the first.
+        batches: batches of a producer in time order.
+        begins_period: for each batch but the first, whether it starts after all earlier ones have ended.
     """
-    times = np.cumsum(np.append(True, begins)) - 1
+    periods = np.cumsum(np.append(True, begins_period)) - 1
     numbers, partition = np.unique(batches["partition"], return_inverse=True)
-    counts = np.zeros((times[-1] + 1, len(numbers)), "i8")
-    np.add.at(counts, (times, partition), batches["records"])
-    even = (counts.min(axis=1) > 0) & (np.ptp(counts, axis=1) <= 1)
-    return bool(even[times].mean() > MOSTLY)
+    counts = np.zeros((periods[-1] + 1, len(numbers)), "i8")
+    np.add.at(counts, (periods, partition), batches["records"])
+    is_even = (counts.min(axis=1) > 0) & (np.ptp(counts, axis=1) <= 1)
+    return bool(is_even[periods].mean() > MOSTLY)

@@ -1,1 +1,1 @@
-"""What the cluster's metadata log says of topics and leaders."""
+"""What the metadata log of the cluster records about topics and leader elections."""

@@ -1,1 +1,1 @@
-"""One partition read once: its files, chunks, summary, transactions, timeline and last stable offset."""
+"""One partition, read once: its files, log chunks, summary, transactions, timeline and last stable offset."""

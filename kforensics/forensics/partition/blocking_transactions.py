@@ -1,120 +1,133 @@
-"""Open transactions: how long they have been silent, what speaks for a hanging one, what the oldest holds back."""
+"""Open transactions: how long they have been idle, what suggests that they hang, and what the oldest one blocks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from kforensics.forensics.core.observations import Noticed, of_kind
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.core.observations import Observed, observations_of
+from kforensics.forensics.core.record_types import TransactionArray
 from kforensics.forensics.partition.marker_times import marker_times
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import NOTHING, last_before, markers_before
+from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 
-__all__ = ["SIGN", "Wait", "signs_of_hanging", "silence_of", "since"]
+__all__ = [
+    "HANGING_EVIDENCE",
+    "BlockedTransactions",
+    "HangingEvidenceArray",
+    "elapsed_since",
+    "hanging_evidence",
+    "idle_times",
+]
 
-BEYOND = np.iinfo("i8").max
-SIGN = np.dtype(
+MAX_OFFSET = np.iinfo("i8").max
+HANGING_EVIDENCE = np.dtype(
     [
-        ("behind_marker", "?"),  # a marker stands before it that may have ended what was of its epoch
+        ("after_marker", "?"),  # the data follows a marker that may have ended everything of its epoch
         ("marker_cleaned", "?"),
-        ("marker_offset", "i8"),  # of the last marker of the producer before the data; NOTHING if there is none
+        ("marker_offset", "i8"),  # of the producer's last marker before the data; NOTHING if there is none
         ("marker_epoch", "i2"),  # the highest one before the data
         ("coordinator_epoch", "i4"),
     ]
 )
+HangingEvidenceArray: TypeAlias = StructArray
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """What the oldest open transaction holds back.
+class BlockedTransactions:
+    """What the oldest open transaction blocks.
 
     Attributes:
-        offset: the last stable offset, if all of the log is replicated.
-        holder: first offset of the transaction.
-        ended: transactions that have a marker, and data at the last stable offset or behind it.
-        open: further open transactions.
+        offset: the last stable offset, if the whole log is replicated.
+        blocking_transaction: first offset of the oldest open transaction.
+        ended: transactions that have a marker, and data at or after the last stable offset.
+        open: other open transactions.
     """
 
     offset: int
-    holder: int
+    blocking_transaction: int
     ended: int
     open: int
 
     @classmethod
-    def of(cls, case: Case) -> Wait | None:
-        """Return what waits in a partition, None if nothing does."""
-        found = case.open_transactions
-        if not len(found):
+    def of(cls, state: PartitionState) -> BlockedTransactions | None:
+        """Return what is blocked in a partition, or None if nothing is."""
+        open_transactions = state.open_transactions
+        if not len(open_transactions):
             return None
-        holder = int(found["first_offset"][0])
-        offset = max(holder, case.log_start_offset)
-        if offset >= case.log_end_offset:
+        blocking_transaction = int(open_transactions["first_offset"][0])
+        offset = max(blocking_transaction, state.log_start_offset)
+        if offset >= state.log_end_offset:
             return None
-        waiting = sum(int((rows["last_offset"] >= offset).sum()) for rows in case.ledger.since(offset))
-        opened = int((found["last_offset"] >= offset).sum())
-        return cls(offset, holder, waiting - opened, len(found) - 1)
+        blocked = sum(int((rows["last_offset"] >= offset).sum()) for rows in state.transaction_store.since(offset))
+        blocked_open = int((open_transactions["last_offset"] >= offset).sum())
+        return cls(offset, blocking_transaction, blocked - blocked_open, len(open_transactions) - 1)
 
     def __str__(self) -> str:
-        return f"{self.ended} ended and {self.open} other open transactions wait behind it"
+        return f"{self.ended} ended and {self.open} other open transactions are blocked"
 
 
-def since(case: Case, timestamps: Any) -> Any:
-    """Return how long ago something was, as far as the copy of a partition can know of silence.
+def elapsed_since(state: PartitionState, timestamps: Any) -> Any:
+    """Return how many ms have passed since some timestamps, as far as the copy of a partition can show.
 
-    A copy that was taken before the time of evaluation does not know what came since. But where the user says as of
-    when to judge, nothing has.
+    A copy taken before the time of evaluation does not contain what was written after it was taken. If the user sets
+    the time of evaluation explicitly, the log counts as complete up to that time.
 
     Args:
-        case: the partition.
-        timestamps: a time in ms, or several.
+        state: the partition.
+        timestamps: one timestamp in ms, or an array of them.
     """
-    rules, taken = case.rules, case.partition.taken_ms
+    rules, copied = state.rules, state.partition.taken_ms
     ages = rules.as_of_ms - timestamps
-    if not rules.is_assumed or taken is None or taken >= rules.as_of_ms:
+    if not rules.is_assumed or copied is None or copied >= rules.as_of_ms:
         return ages
-    # A file may have been written to between the look at its time and the copying of its bytes.
-    return np.minimum(ages, np.maximum(taken - timestamps, 0))
+    # A file may have been written to after its modification time was read and before its bytes were copied.
+    return np.minimum(ages, np.maximum(copied - timestamps, 0))
 
 
-def silence_of(case: Case, found: Records) -> tuple[Records, Records]:
-    """Return for how long each transaction has had no batch, and whether a marker before its last one tells that.
+def idle_times(state: PartitionState, transactions: TransactionArray) -> tuple[IntArray, BoolArray]:
+    """Return the idle time of each transaction, and whether it follows from a marker rather than from its own batches.
 
-    A client may write timestamps of long ago. Its last batch is no older than the marker of anybody that stands
-    before it. Like a broker, this takes a batch without timestamp for a young one.
+    A client may write timestamps that are long past, but the last batch of a transaction is no older than any marker
+    before it in the log. A batch without a timestamp counts as new, as it does for a broker.
     """
-    own = np.where(found["last_timestamp"] > 0, found["last_timestamp"], case.rules.as_of_ms)
-    told = marker_times(case, found["last_offset"])
-    implied = told > own + case.rules.clock_skew_ms
-    return since(case, np.where(implied, told, own)), implied
+    own = np.where(transactions["last_timestamp"] > 0, transactions["last_timestamp"], state.rules.as_of_ms)
+    marker = marker_times(state, transactions["last_offset"])
+    implied = marker > own + state.rules.clock_skew_ms
+    return elapsed_since(state, np.where(implied, marker, own)), implied
 
 
-def signs_of_hanging(case: Case, transactions: Records) -> Records:
-    """Return as SIGN records what the log has to say for transactions that nobody will end.
+def hanging_evidence(state: PartitionState, transactions: TransactionArray) -> HangingEvidenceArray:
+    """Return the evidence in the log that no coordinator will end a transaction.
 
     Args:
-        case: the partition.
-        transactions: open ones.
+        state: the partition.
+        transactions: open transactions.
+
+    Returns:
+        One HANGING_EVIDENCE record per transaction.
     """
-    ids = transactions["producer_id"]
-    before = markers_before(case, ids, transactions["first_offset"])
-    signs = np.empty(len(transactions), SIGN)
+    before = markers_before(state, transactions["producer_id"], transactions["first_offset"])
+    evidence = np.empty(len(transactions), HANGING_EVIDENCE)
     epoch = transactions["lowest_epoch"]
-    # A marker that raised the epoch makes room for the next transaction; one that did not may have come too early.
-    same = (before["data_epoch"] == epoch) & (before["marker_epoch"] == epoch)
-    signs["behind_marker"] = (before["marker_offset"] != NOTHING) & ((before["highest_epoch"] > epoch) | same)
-    signs["marker_cleaned"] = _markers_cleaned(case, transactions)
-    signs["marker_offset"], signs["marker_epoch"] = before["marker_offset"], before["highest_epoch"]
-    signs["coordinator_epoch"] = before["coordinator_epoch"]
-    return signs
+    # A marker that bumped the epoch makes room for the next transaction; one that did not may have come too early.
+    same_epoch = (before["data_epoch"] == epoch) & (before["marker_epoch"] == epoch)
+    has_marker = before["marker_offset"] != NOTHING
+    evidence["after_marker"] = has_marker & ((before["highest_epoch"] > epoch) | same_epoch)
+    evidence["marker_cleaned"] = _markers_cleaned(state, transactions)
+    evidence["marker_offset"], evidence["marker_epoch"] = before["marker_offset"], before["highest_epoch"]
+    evidence["coordinator_epoch"] = before["coordinator_epoch"]
+    return evidence
 
 
-def _markers_cleaned(case: Case, found: Records) -> Records:
-    """Return whether an empty control batch of the same producer stands behind the data of each transaction."""
-    shells = of_kind(case.log.notes, Noticed.CONTROL_SHELL)
-    at = last_before(shells["producer_id"], shells["last_offset"], found["producer_id"], np.full(len(found), BEYOND))
-    last = np.append(shells["last_offset"], NOTHING)[at]
-    cleaned: Records = last > found["last_offset"]
+def _markers_cleaned(state: PartitionState, transactions: TransactionArray) -> BoolArray:
+    """Return whether the data of each transaction is followed by an empty control batch of the same producer."""
+    empty = observations_of(state.log.observations, Observed.CONTROL_SHELL)
+    log_end = np.full(len(transactions), MAX_OFFSET)
+    rows = last_before(empty["producer_id"], empty["last_offset"], transactions["producer_id"], log_end)
+    last_empty = np.append(empty["last_offset"], NOTHING)[rows]
+    cleaned: BoolArray = last_empty > transactions["last_offset"]
     return cleaned

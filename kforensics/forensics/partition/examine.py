@@ -1,108 +1,112 @@
-"""From the stretches of a partition's log to all that checks may look at."""
+"""Read the log of a partition once and build the state that checks evaluate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.core.record_types import ProducerArray, TransactionArray
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.index_evidence import IndexFaults
-from kforensics.forensics.partition.log_chunk import Gathering, Split, Stretch, Task, stretches
-from kforensics.forensics.partition.log_summary import Noter
+from kforensics.forensics.partition.log_chunk import ChunkMerger, LogChunk, ReadTask, log_chunks
+from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.partition.partition_state import Case
-from kforensics.forensics.partition.snapshot_records import as_loaded, snapshot_records
-from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, Ledger, sorting_by_marker
-from kforensics.forensics.replay.replay_types import EMPTY, UNKNOWN, Boundary, BoundaryKind
-from kforensics.forensics.replay.summary import Final, Folding, Rows, joined_rows
-from kforensics.parsers.kernels.policy import Choice, kernels_for
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.snapshot_records import latest_entries, snapshot_records
+from kforensics.forensics.partition.splits import SegmentSplit
+from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore, sort_by_marker
+from kforensics.forensics.replay.boundary import EMPTY, UNKNOWN, Boundary, BoundaryKind
+from kforensics.forensics.replay.finalising import FinalReplay
+from kforensics.forensics.replay.incremental_replay import IncrementalReplay
+from kforensics.forensics.replay.replay_rows import ReplayRows, joined_rows
+from kforensics.parsers.format.array_types import IntArray
+from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 
-__all__ = ["Examination", "boundary_of", "examine", "producers_below"]
+__all__ = ["PartitionStateBuilder", "boundary_of", "examine", "producers_below"]
 
 
 def examine(
     partition: Partition,
     rules: Rules,
-    noters: Sequence[Noter] = (),
-    kernels: Choice = kernels_for,
+    collectors: Sequence[Collector] = (),
+    kernels: KernelPolicy = kernels_for,
     *,
     watches_indexes: bool = False,
-) -> Case:
-    """Return what the log of a partition amounts to; it is read once, in this process.
+) -> PartitionState:
+    """Return the state of a partition, whose log is read once, in this process.
 
     Args:
         partition: its files.
         rules: limits and the time of evaluation.
-        noters: what checks want to note as batches go by.
-        kernels: gives the compiled kernels.
+        collectors: what checks observe while the batches are read.
+        kernels: provides the compiled kernels.
         watches_indexes: whether offset and time indexes are compared with the log.
 
     Raises:
         InputError: a segment cannot be read.
     """
-    task = Task(partition, rules, noters, watches_indexes, kernels=kernels)
-    examination = Examination(task)
+    task = ReadTask(partition, rules, collectors, watches_indexes, kernels=kernels)
+    builder = PartitionStateBuilder(task)
     for segment in range(len(partition.segments)):
-        examination.add(stretches(task, Split(segment)))
-    return examination.case()
+        builder.add(log_chunks(task, SegmentSplit(segment)))
+    return builder.state()
 
 
-class Examination:
-    """Takes the stretches of a partition in the order of its log and makes a case of them.
+class PartitionStateBuilder:
+    """Takes the chunks of a partition in log order and builds its state.
 
-    Where the head of the log is missing, what stands before the first snapshot on hand is replayed without knowing what
-    was open; from the snapshot on everything is known.
+    If the start of the log is missing, the part before the first available snapshot is replayed without knowing which
+    transactions were open; from the snapshot on, everything is known.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: ReadTask) -> None:
         self._task = task
-        self._gathering = Gathering(task)
+        self._merger = ChunkMerger(task)
         self._boundary: Boundary | None = None
-        self._before: list[Rows] = []
-        self._closed = sorting_by_marker()
+        self._before: list[ReplayRows] = []
+        self._closed = sort_by_marker()
         self._passed: set[int] = set()
-        self._producers_at: dict[int, Records] = {}
+        self._producers_at: dict[int, ProducerArray] = {}
 
-    def add(self, found: Iterable[Stretch]) -> None:
-        """Take the stretches behind those before."""
-        for stretch in found:
-            if self._boundary is None and stretch.log.batches:
-                self._boundary = boundary_of(self._task.partition, int(stretch.log.first.base_offset[0]))
-            for offset in stretch.cuts:
+    def add(self, chunks: Iterable[LogChunk]) -> None:
+        """Add the next chunks of the log."""
+        for log_chunk in chunks:
+            if self._boundary is None and log_chunk.log.batches:
+                self._boundary = boundary_of(self._task.partition, int(log_chunk.log.first.base_offset[0]))
+            for offset in log_chunk.cuts:
                 if offset not in self._passed and self._boundary is not None:
                     self._passed.add(offset)
                     self._at_snapshot(offset, self._boundary)
-            self._gathering.add(stretch)
+            self._merger.add(log_chunk)
             self._take_closed()
 
-    def add_closed(self, parts: Iterable[Records]) -> None:
-        """Take closed transactions that stretches would have brought along; before or behind these is the same."""
+    def add_closed(self, parts: Iterable[TransactionArray]) -> None:
+        """Add closed transactions that were removed from chunks; the order does not matter."""
         for transactions in parts:
             self._closed.add(transactions)
 
-    def case(self) -> Case:
-        """Return all that checks may look at, once every stretch was taken; no other may follow."""
-        partition, log = self._task.partition, self._gathering.log()
+    def state(self) -> PartitionState:
+        """Return the state of the partition, once all chunks have been added; no chunk may be added after."""
+        partition, log = self._task.partition, self._merger.log()
         end = int(log.last.last_offset[0]) + 1 if log.batches else partition.first_offset
         boundary = self._boundary or boundary_of(partition, None)
         if boundary.kind is BoundaryKind.UNKNOWN and end in partition.snapshots:
             self._at_snapshot(end, boundary)
             boundary = self._boundary or boundary
-        final = self._ended(boundary, consume=True)
+        final = self._final_without_closed(boundary, consume=True)
         self._producers_at |= {
             offset: final.producers for offset in partition.snapshots if offset >= end and offset > boundary.offset
         }
         index_faults = self._index_faults(log.segments["segment"])
-        others = joined_rows([*self._before, *self._gathering.producers.row_parts(), final.rows]).in_order()
-        # What a million producers take must not be held twice.
-        self._gathering, self._before = Gathering(self._task), []
-        return Case(
+        others = joined_rows([*self._before, *self._merger.producers.row_parts(), final.rows]).in_order()
+        # Release this memory first: with a million producers it must not be needed twice.
+        self._merger, self._before = ChunkMerger(self._task), []
+        return PartitionState(
             partition=partition,
             rules=self._task.rules,
             log=log,
             boundary=boundary,
-            ledger=Ledger(self._closed.finish(), final.open_transactions),
+            transaction_store=TransactionStore(self._closed.finish(), final.open_transactions),
             empty_markers=others.empty_markers,
             producers=final.producers,
             anomalies=others.anomalies,
@@ -111,42 +115,42 @@ class Examination:
             index_faults=index_faults,
         )
 
-    def _index_faults(self, seen: Records) -> IndexFaults | None:
+    def _index_faults(self, segments: IntArray) -> IndexFaults | None:
         if not self._task.watches_indexes:
             return None
-        return self._gathering.evidence.finish(self._task.partition, set(seen.tolist()))
+        return self._merger.evidence.finish(self._task.partition, set(segments.tolist()))
 
-    def _final(self, boundary: Boundary, *, consume: bool = False) -> Final:
-        return self._gathering.producers.final(boundary, consume=consume)
+    def _final(self, boundary: Boundary, *, consume: bool = False) -> FinalReplay:
+        return self._merger.producers.final(boundary, consume=consume)
 
-    def _ended(self, boundary: Boundary, *, consume: bool = False) -> Final:
-        """Return what ``_final`` does, but for the closed transactions, which are taken."""
+    def _final_without_closed(self, boundary: Boundary, *, consume: bool = False) -> FinalReplay:
+        """Return the final replay without its closed transactions, which move to the transaction store."""
         final = self._final(boundary, consume=consume)
         self._take_closed()
         self._closed.add(final.rows.transactions)
         return replace(final, rows=replace(final.rows, transactions=NO_TRANSACTIONS))
 
     def _take_closed(self) -> None:
-        for transactions in self._gathering.producers.take_transactions():
+        for transactions in self._merger.producers.take_transactions():
             self._closed.add(transactions)
 
     def _at_snapshot(self, offset: int, boundary: Boundary) -> None:
         if offset <= boundary.offset or offset < self._task.partition.first_offset:
             return
-        if boundary.kind is BoundaryKind.UNKNOWN and (known := _snapshot(self._task.partition, offset)):
-            final = self._ended(boundary)
+        if boundary.kind is BoundaryKind.UNKNOWN and (known := _snapshot_boundary(self._task.partition, offset)):
+            final = self._final_without_closed(boundary)
             self._producers_at[offset] = final.producers
-            self._before += [self._gathering.producers.rows(), final.rows]
-            self._gathering.producers = Folding(sequences=self._task.judges_sequences)
+            self._before += [self._merger.producers.rows(), final.rows]
+            self._merger.producers = IncrementalReplay(sequences=self._task.checks_sequences)
             self._boundary = known
             return
         self._producers_at[offset] = self._final(boundary).producers
 
 
 def boundary_of(partition: Partition, first_offset: int | None) -> Boundary:
-    """Return what is known of the log before its first batch on hand.
+    """Return what is known of the log before its first available batch.
 
-    A snapshot from before the first segment does not tell what happened between the two, and a broker does not load it.
+    A snapshot from before the first segment does not show what happened between the two, and a broker does not load it.
 
     Args:
         partition: its files.
@@ -158,37 +162,37 @@ def boundary_of(partition: Partition, first_offset: int | None) -> Boundary:
     usable = [offset for offset in partition.snapshots if base is not None and base <= offset]
     for offset in sorted(usable, reverse=True):
         if first_offset is None or offset <= first_offset:
-            found = _snapshot(partition, offset)
-            if found:
-                return found
+            boundary = _snapshot_boundary(partition, offset)
+            if boundary:
+                return boundary
     return UNKNOWN
 
 
-def _snapshot(partition: Partition, offset: int) -> Boundary | None:
-    """Return what a snapshot says, None if its entries cannot be trusted."""
-    found = snapshot_records(partition.snapshots[offset].path, ignores_tail=True)
-    return None if found is None else Boundary(BoundaryKind.SNAPSHOT, offset, records=as_loaded(found))
+def _snapshot_boundary(partition: Partition, offset: int) -> Boundary | None:
+    """Return the boundary that a snapshot describes, None if its entries cannot be trusted."""
+    producers = snapshot_records(partition.snapshots[offset].path, ignores_tail=True)
+    return None if producers is None else Boundary(BoundaryKind.SNAPSHOT, offset, latest_entries(producers))
 
 
-def producers_below(case: Case, offset: int, kernels: Choice = kernels_for) -> Records:
+def producers_below(state: PartitionState, offset: int, kernels: KernelPolicy = kernels_for) -> ProducerArray:
     """Return the producers after all batches that begin below an offset, as PRODUCER records; the log is read again.
 
     Raises:
         InputError: a segment cannot be read.
     """
-    task = Task(case.partition, case.rules, kernels=kernels, cuts=(case.boundary.offset, offset))
-    gathering, begun = Gathering(task), False
-    for stretch in _until(task, offset):
-        # What a snapshot knows already is not replayed.
-        if case.boundary.offset in stretch.cuts and not begun:
-            gathering, begun = Gathering(task), True
-        gathering.add(stretch)
-    return gathering.producers.final(case.boundary, consume=True).producers
+    task = ReadTask(state.partition, state.rules, kernels=kernels, cuts=(state.boundary.offset, offset))
+    merger, begun = ChunkMerger(task), False
+    for log_chunk in _chunks_until(task, offset):
+        # Do not replay what the snapshot already contains.
+        if state.boundary.offset in log_chunk.cuts and not begun:
+            merger, begun = ChunkMerger(task), True
+        merger.add(log_chunk)
+    return merger.producers.final(state.boundary, consume=True).producers
 
 
-def _until(task: Task, offset: int) -> Iterator[Stretch]:
+def _chunks_until(task: ReadTask, offset: int) -> Iterator[LogChunk]:
     for segment in range(len(task.partition.segments)):
-        for stretch in stretches(task, Split(segment)):
-            if offset in stretch.cuts:
+        for log_chunk in log_chunks(task, SegmentSplit(segment)):
+            if offset in log_chunk.cuts:
                 return
-            yield stretch
+            yield log_chunk

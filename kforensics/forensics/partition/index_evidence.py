@@ -1,7 +1,7 @@
-"""Checks the offset and time indexes of a partition while its log is read: evidence that merges in any grouping.
+"""Check the offset and time indexes of a partition while its log is read: evidence that merges in any grouping.
 
-A segment's entries are kept, with a byte of marks each, until all of the segment has been seen; then only what is wrong
-is left of them. So a job holds the indexes of one or two segments, however long the log.
+The entries of a segment are kept, with a byte of flags each, until the whole segment has been seen; after that only
+the faults remain. So a job keeps the indexes of one or two segments in memory, however long the log is.
 """
 
 from __future__ import annotations
@@ -13,21 +13,29 @@ from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.core.portable import Portable
-from kforensics.forensics.core.record_arrays import joined_records
-from kforensics.forensics.core.record_types import NO_TIME, Records
-from kforensics.forensics.partition.index_entries import FAULT, IndexEntries, offset_index_entries, time_index_entries
-from kforensics.forensics.partition.offset_index_evidence import offset_index_faults, offset_index_marks
+from kforensics.forensics.core.record_arrays import concat_rows
+from kforensics.forensics.core.record_types import NO_TIME, Portable
+from kforensics.forensics.partition.index_entries import (
+    INDEX_FAULT,
+    IndexEntries,
+    IndexFaultArray,
+    offset_index_entries,
+    time_index_entries,
+)
+from kforensics.forensics.partition.index_entry_faults import (
+    offset_entry_flags,
+    offset_index_faults,
+    time_entry_flags,
+    time_index_faults,
+    with_larger_before,
+)
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.partition.time_index_evidence import seen, time_index_faults, time_index_marks
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.files.discover import FoundFile
 
-__all__ = ["MOST", "NO_EVIDENCE", "IndexEvidence", "IndexFaults", "IndexWatch"]
-
-# Faults to keep of each family in a partition: the first ones in the order of the log.
-MOST = 1000
-FAMILIES = 3
+# Faults of each category to keep per partition: the first ones in log order.
+MAX_INDEX_FAULTS = 1000
+CATEGORIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +43,15 @@ class IndexFaults:
     """What is wrong with the indexes of a partition.
 
     Attributes:
-        corrupt: FAULT rows of offset indexes that are none; the first MOST, as are the next two.
-        misfits: of entries of offset indexes that do not fit the log.
-        times: of time indexes.
-        counts: how many of each there are.
+        corrupt: INDEX_FAULT rows of invalid offset indexes, the first MAX_INDEX_FAULTS.
+        misfits: the same for entries of offset indexes that do not match the log.
+        times: the same for time indexes.
+        counts: total number of faults in each of the three categories.
     """
 
-    corrupt: Records
-    misfits: Records
-    times: Records
+    corrupt: IndexFaultArray
+    misfits: IndexFaultArray
+    times: IndexFaultArray
     counts: tuple[int, int, int]
 
 
@@ -51,19 +59,19 @@ NO_ENTRIES = IndexEntries()
 
 
 @dataclass(frozen=True, slots=True)
-class _Segment(Portable):
+class _SegmentEvidence(Portable):
     """What has been seen of one segment.
 
     Attributes:
         number: its number in the partition.
         log_size: bytes of the ``.log``.
-        is_closed: whether it is not the last one.
+        is_closed: whether it is not the last segment.
         offsets: entries of its offset index.
         times: entries of its time index.
-        offset_marks: a byte for each entry.
-        time_marks: likewise.
-        covered: bytes of batches.
-        end: position behind the last batch.
+        offset_flags: a byte for each entry of the offset index.
+        time_flags: a byte for each entry of the time index.
+        covered: bytes of batches seen.
+        end: position after the last batch.
         largest: largest timestamp.
     """
 
@@ -72,44 +80,44 @@ class _Segment(Portable):
     is_closed: bool
     offsets: IndexEntries
     times: IndexEntries
-    offset_marks: Any
-    time_marks: Any
+    offset_flags: Any
+    time_flags: Any
     covered: int = 0
     end: int = 0
     largest: int = NO_TIME
 
     @classmethod
-    def of(cls, partition: Partition, number: int) -> _Segment:
-        """Return a segment of which nothing has been seen yet, its indexes read."""
+    def of(cls, partition: Partition, number: int) -> _SegmentEvidence:
+        """Return the evidence of a segment before any of its batches have been seen, with its indexes read."""
         log = partition.segments[number]
         base, is_closed = log.base_offset or 0, number < len(partition.segments) - 1
         return _unseen(log, partition.indexes.get(base), partition.time_indexes.get(base), number, is_closed)
 
-    def without_entries(self) -> _Segment:
-        """Return what travels: the entries are read again where it arrives."""
+    def without_entries(self) -> _SegmentEvidence:
+        """Return what is sent to another process, which reads the entries again."""
         return replace(self, offsets=NO_ENTRIES, times=NO_ENTRIES)
 
-    def with_entries(self, of: _Segment) -> _Segment:
-        """Return this with the entries of the same segment."""
-        return replace(self, offsets=of.offsets, times=of.times)
+    def with_entries(self, source: _SegmentEvidence) -> _SegmentEvidence:
+        """Return this evidence with the entries from other evidence of the same segment."""
+        return replace(self, offsets=source.offsets, times=source.times)
 
-    def with_batches(self, batches: BatchColumns) -> _Segment:
-        """Return what a chunk of its batches alone says."""
+    def with_batches(self, batches: BatchColumns) -> _SegmentEvidence:
+        """Return the evidence of one chunk of its batches alone."""
         return replace(
             self,
-            offset_marks=offset_index_marks(self.offsets, batches),
-            time_marks=time_index_marks(self.times, batches),
+            offset_flags=offset_entry_flags(self.offsets, batches),
+            time_flags=time_entry_flags(self.times, batches),
             covered=int(batches.size.sum()),
             end=int(batches.position[-1] + batches.size[-1]),
             largest=int(batches.max_timestamp.max()),
         )
 
-    def merged(self, after: _Segment) -> _Segment:
-        """Return what this part and the one behind it say together."""
+    def merged(self, after: _SegmentEvidence) -> _SegmentEvidence:
+        """Return the evidence of this part and the one after it."""
         return replace(
             self,
-            offset_marks=self.offset_marks | after.offset_marks,
-            time_marks=self.time_marks | seen(self.times, after.time_marks, self.largest),
+            offset_flags=self.offset_flags | after.offset_flags,
+            time_flags=self.time_flags | with_larger_before(self.times, after.time_flags, self.largest),
             covered=self.covered + after.covered,
             end=max(self.end, after.end),
             largest=max(self.largest, after.largest),
@@ -117,125 +125,126 @@ class _Segment(Portable):
 
     @property
     def is_complete(self) -> bool:
-        """Whether all bytes of the log have been seen; one that is damaged never is."""
+        """Whether all bytes of the log have been seen; never true for a damaged log."""
         return self.covered >= self.log_size
 
-    def faults(self) -> tuple[Records, Records, Records]:
-        """Return what is wrong, by family, once nothing more of the segment will come."""
+    def faults(self) -> tuple[IndexFaultArray, IndexFaultArray, IndexFaultArray]:
+        """Return the faults by category, once no more batches of the segment follow."""
         is_whole = self.covered >= self.end
-        misfits = offset_index_faults(self.offsets, self.offset_marks, self.number, self.end, is_whole=is_whole)
+        misfits = offset_index_faults(self.offsets, self.offset_flags, self.number, self.end, is_whole=is_whole)
         times = time_index_faults(
-            self.times, self.time_marks, self.number, self.largest, is_closed=self.is_closed, is_whole=is_whole
+            self.times, self.time_flags, self.number, self.largest, is_closed=self.is_closed, is_whole=is_whole
         )
-        return self.offsets.faults, misfits, joined_records([self.times.faults, times])
+        return self.offsets.faults, misfits, concat_rows([self.times.faults, times])
 
 
-# Splits of a segment come one after the other, and each wants its indexes.
+# Splits of a segment are read one after the other, and each needs the segment's indexes.
 @lru_cache(maxsize=2)
 def _unseen(
     log: FoundFile, index: FoundFile | None, time_index: FoundFile | None, number: int, is_closed: bool
-) -> _Segment:
+) -> _SegmentEvidence:
     offsets = offset_index_entries(index, number, is_closed=is_closed)
     times = time_index_entries(time_index, number, is_closed=is_closed)
-    unmarked = np.zeros(len(offsets), np.uint8), np.zeros(len(times), np.uint8)
-    return _Segment(number, log.size, is_closed, offsets, times, *unmarked)
+    no_flags = np.zeros(len(offsets), np.uint8), np.zeros(len(times), np.uint8)
+    return _SegmentEvidence(number, log.size, is_closed, offsets, times, *no_flags)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexEvidence(Portable):
-    """What a part of a partition's log says of its indexes.
+    """What a part of a partition's log shows about its indexes.
 
     Attributes:
-        segments: those of which more may come, in the order of the log.
-        faults: FAULT rows of the others, by family; the first MOST of each.
-        counts: how many faults of each family the others have.
+        segments: evidence of the segments whose batches may continue in other parts, in log order.
+        faults: INDEX_FAULT rows of the other segments by category, the first MAX_INDEX_FAULTS of each.
+        counts: total number of faults of the other segments by category.
     """
 
-    segments: tuple[_Segment, ...] = ()
-    faults: tuple[Records, ...] = field(default_factory=partial(tuple, [np.empty(0, FAULT)] * FAMILIES))
-    counts: tuple[int, ...] = (0,) * FAMILIES
+    segments: tuple[_SegmentEvidence, ...] = ()
+    faults: tuple[IndexFaultArray, ...] = field(default_factory=partial(tuple, [np.empty(0, INDEX_FAULT)] * CATEGORIES))
+    counts: tuple[int, ...] = (0,) * CATEGORIES
 
     def merged(self, after: IndexEvidence) -> IndexEvidence:
-        """Return the evidence of two parts, of which the other one follows this one in the log."""
+        """Return the evidence of this part and the one that follows it in the log."""
         left, right = self.segments, after.segments
         if left and right and left[-1].number == right[0].number:
             left, right = (*left[:-1], left[-1].merged(right[0])), right[1:]
         segments = left + right
-        # Between two segments of the part none can be that has more to come.
-        done = [one for one in segments if one.is_complete] + [one for one in segments[1:-1] if not one.is_complete]
-        numbers = {one.number for one in done}
+        # Segments between the first and the last one of the part cannot continue in other parts.
+        done = [segment for segment in segments if segment.is_complete]
+        done += [segment for segment in segments[1:-1] if not segment.is_complete]
+        numbers = {segment.number for segment in done}
         return IndexEvidence(
-            tuple(one for one in segments if one.number not in numbers),
-            *_together([(self.faults, self.counts), (after.faults, after.counts), *map(_weighed, done)]),
+            tuple(segment for segment in segments if segment.number not in numbers),
+            *_combined([(self.faults, self.counts), (after.faults, after.counts), *map(_counted_faults, done)]),
         )
 
     def without_entries(self) -> IndexEvidence:
-        """Return the evidence as it travels from one process to another."""
-        return replace(self, segments=tuple(one.without_entries() for one in self.segments))
+        """Return the evidence as it is sent from one process to another."""
+        return replace(self, segments=tuple(segment.without_entries() for segment in self.segments))
 
     def with_entries(self, partition: Partition) -> IndexEvidence:
-        """Return evidence that has travelled, with the entries of the indexes read again."""
-        arrived = (one.with_entries(_Segment.of(partition, one.number)) for one in self.segments)
-        return replace(self, segments=tuple(arrived))
+        """Return evidence received from another process, with the entries of the indexes read again."""
+        from_wire = (segment.with_entries(_SegmentEvidence.of(partition, segment.number)) for segment in self.segments)
+        return replace(self, segments=tuple(from_wire))
 
     def finish(self, partition: Partition, seen_segments: Collection[int]) -> IndexFaults:
-        """Return what is wrong, once all parts are merged.
+        """Return the faults, once all parts are merged.
 
         Args:
             partition: its files.
             seen_segments: numbers of the segments that have batches; the indexes of the others are read now.
         """
-        empty = [_Segment.of(partition, n) for n in range(len(partition.segments)) if n not in seen_segments]
-        faults, counts = _together([(self.faults, self.counts), *map(_weighed, (*self.segments, *empty))])
+        unseen = [_SegmentEvidence.of(partition, n) for n in range(len(partition.segments)) if n not in seen_segments]
+        faults, counts = _combined([(self.faults, self.counts), *map(_counted_faults, (*self.segments, *unseen))])
         return IndexFaults(faults[0], faults[1], faults[2], (counts[0], counts[1], counts[2]))
 
 
 NO_EVIDENCE = IndexEvidence()
 
-Weighed = tuple[tuple[Records, ...], tuple[int, ...]]
+CountedFaults = tuple[tuple[IndexFaultArray, ...], tuple[int, ...]]
 
 
-def _weighed(segment: _Segment) -> Weighed:
+def _counted_faults(segment: _SegmentEvidence) -> CountedFaults:
     faults = segment.faults()
     return faults, tuple(map(len, faults))
 
 
-def _together(parts: Iterable[Weighed]) -> Weighed:
-    """Return faults of several parts by family and in order, the first MOST of each, and how many there are."""
+def _combined(parts: Iterable[CountedFaults]) -> CountedFaults:
+    """Return the faults of several parts by category in log order, the first ones of each, and their counts."""
     parts = list(parts)
-    faults = [joined_records([part[0][family] for part in parts]) for family in range(FAMILIES)]
-    counts = [sum(part[1][family] for part in parts) for family in range(FAMILIES)]
-    return tuple(_first(rows) for rows in faults), tuple(counts)
+    faults = [concat_rows([part[0][category] for part in parts]) for category in range(CATEGORIES)]
+    counts = [sum(part[1][category] for part in parts) for category in range(CATEGORIES)]
+    return tuple(_first_faults(rows) for rows in faults), tuple(counts)
 
 
-def _first(rows: Records) -> Records:
-    if len(rows) < 2:  # as in nearly all partitions, of which there may be very many
+def _first_faults(rows: IndexFaultArray) -> IndexFaultArray:
+    if len(rows) < 2:  # the usual case; there may be very many partitions
         return rows
     order = np.lexsort((rows["fault"], rows["position"], rows["segment"]))
-    first: Records = rows[order[:MOST]]
+    first: IndexFaultArray = rows[order[:MAX_INDEX_FAULTS]]
     return first
 
 
 class IndexWatch:
-    """Looks at the batches of a partition as they go by, chunk after chunk.
+    """Collects index evidence from the batches of a partition, chunk after chunk.
 
     Args:
         partition: its files.
 
     Attributes:
-        evidence: what they say so far of the indexes.
+        evidence: the evidence so far.
     """
 
     def __init__(self, partition: Partition) -> None:
         self.evidence = NO_EVIDENCE
         self._partition = partition
-        self._segment: _Segment | None = None
+        self._segment: _SegmentEvidence | None = None
 
     def see(self, batches: BatchColumns) -> None:
-        """Take the next chunk, which is of one segment."""
+        """Take the next chunk, whose batches are all in one segment."""
         if not len(batches):
             return
         number = int(batches.segment[0])
         if self._segment is None or self._segment.number != number:
-            self._segment = _Segment.of(self._partition, number)
+            self._segment = _SegmentEvidence.of(self._partition, number)
         self.evidence = self.evidence.merged(IndexEvidence((self._segment.with_batches(batches),)))

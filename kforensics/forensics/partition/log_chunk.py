@@ -1,6 +1,7 @@
-"""Stretches of a partition's log, summarised wherever they are read, and put together in order.
+"""Chunks of a partition's log, summarised wherever they are read, and merged in log order.
 
-A log is cut where a snapshot was taken, so that the state there can be compared with it, and where workers share it.
+A log is cut at the offsets of its snapshots, so that the state there can be compared with them, and where several
+workers share a segment.
 """
 
 from __future__ import annotations
@@ -10,94 +11,81 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kforensics.forensics.core.portable import Portable
+from kforensics.forensics.core.record_types import Portable
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.index_evidence import NO_EVIDENCE, IndexEvidence, IndexWatch
-from kforensics.forensics.partition.log_summary import LogSummary, Noter, log_summary, merged_logs
-from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.replay.summary import Folding, Rows, Summary, summarise
+from kforensics.forensics.partition.log_summary import Collector, LogSummary, log_summary, merged_logs
+from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
+from kforensics.forensics.partition.splits import SegmentSplit
+from kforensics.forensics.replay.incremental_replay import IncrementalReplay
+from kforensics.forensics.replay.replay_rows import ReplayRows
+from kforensics.forensics.replay.summarising import summarise
+from kforensics.forensics.replay.summary import ReplaySummary
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Damage
-from kforensics.parsers.kernels.policy import Choice, kernels_for
-from kforensics.parsers.log.batches import InFull
+from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
+from kforensics.parsers.log.batches import DamageContext
 
-__all__ = ["Gathering", "Joining", "Split", "Stretch", "Task", "stretches"]
-
-CONSUMER_OFFSETS = "__consumer_offsets"
+__all__ = ["ChunkJoiner", "ChunkMerger", "LogChunk", "ReadTask", "log_chunks"]
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """A range of a segment.
-
-    Attributes:
-        segment: its number in the partition.
-        start: position of a batch.
-        stop: position behind the last batch, None for the end of the file.
-    """
-
-    segment: int
-    start: int = 0
-    stop: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What to do with a partition.
+class ReadTask:
+    """How to read and summarise a partition.
 
     Attributes:
         partition: its files.
         rules: limits and the time of evaluation.
-        noters: what checks want to note as batches go by.
+        collectors: what checks observe while the batches are read.
         watches_indexes: whether offset and time indexes are compared with the log.
-        workers: threads that read, 0 for none beside the caller's, None for one per processor.
-        kernels: gives the compiled kernels.
-        cuts: offsets at which to cut the log, None for those of the snapshots.
+        workers: number of reader threads, 0 for the caller's thread only, None for one per processor.
+        kernels: provides the compiled kernels.
+        cuts: offsets at which to cut the log, None for the offsets of the snapshots.
     """
 
     partition: Partition
     rules: Rules
-    noters: Sequence[Noter] = ()
+    collectors: Sequence[Collector] = ()
     watches_indexes: bool = False
     workers: int | None = None
-    kernels: Choice = kernels_for
+    kernels: KernelPolicy = kernels_for
     cuts: tuple[int, ...] | None = None
 
     @property
     def offsets(self) -> list[int]:
-        """Offsets at which the log is cut: those given, else those of the snapshots."""
+        """Offsets at which the log is cut: the given ones, else those of the snapshots."""
         return sorted(self.partition.snapshots if self.cuts is None else self.cuts)
 
     @property
-    def judges_sequences(self) -> bool:
-        """Whether sequences mean anything: the group coordinator begins each of its batches at 0."""
+    def checks_sequences(self) -> bool:
+        """Whether sequence numbers are meaningful: the group coordinator starts each of its batches at 0."""
         return self.partition.place.topic != CONSUMER_OFFSETS
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch(Portable):
-    """What a stretch of the log says.
+class LogChunk(Portable):
+    """A chunk of the log, summarised.
 
     Attributes:
-        cuts: offsets, mostly of snapshots, at which the log was cut before it; it is the first stretch with batches at
-            or behind them, unless one of another split is.
-        log: all its batches together.
+        cuts: offsets, usually of snapshots, at which the log was cut before the chunk. It is the first chunk of its
+            split with batches at or after them; the first such chunk of an earlier split takes precedence.
+        log: summary of its batches.
         producers: summary of its producers.
-        rows: what is certain whatever stands before it.
-        evidence: what it says of the indexes.
+        rows: replay results that are certain, whatever precedes the chunk.
+        evidence: what it shows about the indexes.
     """
 
     cuts: tuple[int, ...]
     log: LogSummary
-    producers: Summary
-    rows: Rows
+    producers: ReplaySummary
+    rows: ReplayRows
     evidence: IndexEvidence = NO_EVIDENCE
 
 
-def stretches(task: Task, split: Split) -> Iterator[Stretch]:
-    """Yield the stretches of a split, chunk by chunk.
+def log_chunks(task: ReadTask, split: SegmentSplit) -> Iterator[LogChunk]:
+    """Yield the chunks of a split.
 
     Raises:
         InputError: the segment cannot be read.
@@ -106,82 +94,85 @@ def stretches(task: Task, split: Split) -> Iterator[Stretch]:
     watch = IndexWatch(task.partition) if task.watches_indexes else None
     cuts = task.offsets
     with open_source(task.partition.segments[split.segment].path) as source:
-        in_full = InFull(source)
+        context = DamageContext(source)
 
-        def report(found: Damage) -> None:
-            damage.append(in_full.damage(found, split.stop))
+        def report(damaged: Damage) -> None:
+            damage.append(context.damage(damaged, split.stop))
 
         chunks = batch_chunks(
             source, split.segment, report, task.kernels, start=split.start, stop=split.stop, workers=task.workers
         )
         for chunk in chunks:
             for passed, piece in _pieces(chunk, cuts):
-                yield _stretch(task, passed, piece, _taken(damage, split.segment), watch)
+                yield _chunk(task, passed, piece, _taken(damage, split.segment), watch)
     if damage:
-        yield _stretch(task, (), None, _taken(damage, split.segment), None)
+        yield _chunk(task, (), None, _taken(damage, split.segment), None)
 
 
 def _taken(damage: list[Damage], segment: int) -> tuple[tuple[int, Damage], ...]:
-    found = tuple((segment, row) for row in damage)
+    numbered = tuple((segment, row) for row in damage)
     damage.clear()
-    return found
+    return numbered
 
 
 def _pieces(chunk: BatchColumns, cuts: list[int]) -> Iterator[tuple[tuple[int, ...], BatchColumns]]:
-    """Yield the parts of a chunk between cuts, each with those that were passed before it.
+    """Yield the parts of a chunk between cuts, each with the cuts that were passed before it.
 
-    A snapshot holds the state after all batches that end below its offset.
+    A snapshot contains the state after all batches that end below its offset.
     """
     start: int = 0
     passed: tuple[int, ...] = ()
     while cuts:
-        behind = np.flatnonzero(chunk.base_offset[start:] >= cuts[0])
-        if not len(behind):
+        after = np.flatnonzero(chunk.base_offset[start:] >= cuts[0])
+        if not len(after):
             break
-        at = start + int(behind[0])
-        if at > start:
-            yield passed, chunk[start:at]
-            start, passed = at, ()
+        row = start + int(after[0])
+        if row > start:
+            yield passed, chunk[start:row]
+            start, passed = row, ()
         passed = (*passed, cuts.pop(0))
     yield passed, chunk[start:]
 
 
-def _stretch(
-    task: Task,
+def _chunk(
+    task: ReadTask,
     cuts: tuple[int, ...],
     batches: BatchColumns | None,
     damage: tuple[tuple[int, Damage], ...],
     watch: IndexWatch | None,
-) -> Stretch:
+) -> LogChunk:
     if batches is None:
-        return Stretch(cuts, replace(LogSummary.empty(), damage=damage), Summary.empty(), Rows.of())
-    log = replace(log_summary(batches, task.rules, task.noters), damage=damage)
-    producers, rows = summarise(batches, sequences=task.judges_sequences)
+        return LogChunk(cuts, replace(LogSummary.empty(), damage=damage), ReplaySummary.empty(), ReplayRows.of())
+    log = replace(log_summary(batches, task.rules, task.collectors), damage=damage)
+    producers, rows = summarise(batches, sequences=task.checks_sequences)
     evidence = NO_EVIDENCE
     if watch:
         watch.see(batches)
         evidence, watch.evidence = watch.evidence, NO_EVIDENCE
-    return Stretch(cuts, log, producers, rows, evidence)
+    return LogChunk(cuts, log, producers, rows, evidence)
 
 
-class Gathering:
-    """Puts stretches together as they come in the order of the log.
+class ChunkMerger:
+    """Merges chunks as they arrive in log order.
 
-    Summaries of the log are merged as a binary counter carries, so that the time for it does not grow with the square
-    of their number.
+    Log summaries are merged like the carries of a binary counter, so that the time is not quadratic in their number.
+
+    Attributes:
+        evidence: index evidence so far.
+        producers: the replay so far.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: ReadTask) -> None:
         self._task = task
         self._logs: list[tuple[int, LogSummary]] = []
         self.evidence = NO_EVIDENCE
-        self.producers = Folding(sequences=task.judges_sequences)
+        self.producers = IncrementalReplay(sequences=task.checks_sequences)
 
-    def add(self, stretch: Stretch) -> None:
-        """Take the stretch behind those before."""
-        self.producers.add_summary(stretch.producers, stretch.rows)
-        self.evidence = self.evidence.merged(stretch.evidence)
-        self._logs.append((1, stretch.log))
+    def add(self, log_chunk: LogChunk) -> None:
+        """Add the next chunk of the log."""
+        self.producers.add_summary(log_chunk.producers, log_chunk.rows)
+        self.evidence = self.evidence.merged(log_chunk.evidence)
+        self._logs.append((1, log_chunk.log))
         while len(self._logs) > 1 and self._logs[-2][0] <= self._logs[-1][0]:
             self._merge_last()
 
@@ -191,35 +182,39 @@ class Gathering:
             self._merge_last()
         return self._logs[0][1] if self._logs else LogSummary.empty()
 
+    def merged_chunk(self, cuts: tuple[int, ...]) -> LogChunk:
+        """Return all chunks so far as one.
+
+        Args:
+            cuts: offsets at which the log was cut before the first of them.
+        """
+        return LogChunk(cuts, self.log(), self.producers.summary(), self.producers.rows(), self.evidence)
+
     def _merge_last(self) -> None:
-        (some, left), (more, right) = self._logs[-2:]
-        self._logs[-2:] = [(some + more, merged_logs(left, right, self._task.rules, self._task.noters))]
+        (left_count, left), (right_count, right) = self._logs[-2:]
+        merged = merged_logs(left, right, self._task.rules, self._task.collectors)
+        self._logs[-2:] = [(left_count + right_count, merged)]
 
 
-class Joining:
-    """Joins stretches, as they come in the order of the log, between which it was not cut."""
+class ChunkJoiner:
+    """Joins chunks, as they arrive in log order, into one chunk per cut."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: ReadTask) -> None:
         self._task = task
-        self._done: list[Stretch] = []
-        self._gathering, self._cuts = Gathering(task), tuple[int, ...]()
+        self._done: list[LogChunk] = []
+        self._merger, self._cuts = ChunkMerger(task), tuple[int, ...]()
         self._passed: set[int] = set()
 
-    def add(self, stretch: Stretch) -> None:
-        """Take the stretch behind those before."""
-        # Of a split the first stretch names the cuts of the splits before it too.
-        ahead = tuple(cut for cut in stretch.cuts if cut not in self._passed)
-        if ahead:
-            self._passed.update(ahead)
-            self._done.append(_as_stretch(self._gathering, self._cuts))
-            self._gathering, self._cuts = Gathering(self._task), ahead
-        self._gathering.add(stretch)
+    def add(self, log_chunk: LogChunk) -> None:
+        """Add the next chunk of the log."""
+        # The first chunk of a split also names cuts that earlier splits have passed.
+        new_cuts = tuple(cut for cut in log_chunk.cuts if cut not in self._passed)
+        if new_cuts:
+            self._passed.update(new_cuts)
+            self._done.append(self._merger.merged_chunk(self._cuts))
+            self._merger, self._cuts = ChunkMerger(self._task), new_cuts
+        self._merger.add(log_chunk)
 
-    def found(self) -> list[Stretch]:
-        """Return one stretch for each cut, and one for what stands before the first; no other may be added."""
-        return [*self._done, _as_stretch(self._gathering, self._cuts)]
-
-
-def _as_stretch(gathering: Gathering, cuts: tuple[int, ...]) -> Stretch:
-    producers = gathering.producers
-    return Stretch(cuts, gathering.log(), producers.summary(), producers.rows(), gathering.evidence)
+    def joined(self) -> list[LogChunk]:
+        """Return one chunk per cut, preceded by one for the log before the first cut; no chunk may be added after."""
+        return [*self._done, self._merger.merged_chunk(self._cuts)]

@@ -1,4 +1,4 @@
-"""When the broker wrote what stands somewhere in a log, as far as markers tell."""
+"""When the broker wrote what is at some offset of a log, as far as the timestamps of transaction markers show."""
 
 from __future__ import annotations
 
@@ -6,112 +6,124 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from kforensics.forensics.core.record_arrays import joined_records, picked
-from kforensics.forensics.core.record_types import NO_TIME, Records
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.core.record_arrays import concat_rows, take_rows
+from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, TransactionArray
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["marker_ranges", "marker_times", "newest_marker_times", "with_marker_times"]
+__all__ = ["marker_pages", "marker_times", "newest_marker_times", "with_marker_times"]
 
 
-def marker_ranges(case: Case, *, back: bool = False) -> Iterator[tuple[Records, Records]]:
-    """Yield the ranges of the ledger with the markers among theirs that ended nothing; at least one.
+def marker_pages(
+    state: PartitionState, *, reverse: bool = False
+) -> Iterator[tuple[TransactionArray, EmptyMarkerArray]]:
+    """Yield the pages of closed transactions, each with the empty markers among their markers; at least one page.
 
-    What stands behind the last range is with that one.
+    Empty markers after the last page come with that page.
 
     Args:
-        case: the partition.
-        back: whether to begin with the last.
+        state: the partition.
+        reverse: whether to begin with the last page.
 
     Yields:
-        TRANSACTION and EMPTY_MARKER records, both in the order of markers.
+        TRANSACTION and EMPTY_MARKER records, both in the order of their markers.
     """
-    closed, empty = case.ledger.closed, case.empty_markers
-    cuts = [0, *np.searchsorted(empty["marker_offset"], closed.last_keys[:-1], "right").tolist(), len(empty)]
-    numbers = range(max(closed.ranges, 1))
-    for number in reversed(numbers) if back else numbers:
-        rows = closed.read(number) if closed.ranges else NO_TRANSACTIONS
-        yield rows, empty[cuts[number] : cuts[number + 1]]
+    closed, empty = state.transaction_store.closed, state.empty_markers
+    edges = [0, *np.searchsorted(empty["marker_offset"], closed.last_keys[:-1], "right").tolist(), len(empty)]
+    numbers = range(max(closed.page_count, 1))
+    for number in reversed(numbers) if reverse else numbers:
+        rows = closed.read(number) if closed.page_count else NO_TRANSACTIONS
+        yield rows, empty[edges[number] : edges[number + 1]]
 
 
-def marker_times(case: Case, offsets: Records) -> Records:
-    """Return the time of the last marker of anybody below each offset, NO_TIME where there is none.
+def marker_times(state: PartitionState, offsets: IntArray) -> IntArray:
+    """Return the timestamp of the last marker of any producer below each offset, NO_TIME where there is none.
 
-    What stands behind it is no older, whatever timestamp a client gave it.
+    Whatever follows that marker is no older, even if a client gave it an earlier timestamp.
     """
-    return _times_before(case, offsets, lambda _, times: times)
+    return _times_before(state, offsets, lambda _, times: times)
 
 
-def newest_marker_times(case: Case, offsets: Records, latest_ms: int) -> Records:
-    """Return the newest time that a marker below each offset has, NO_TIME where there is none.
+def newest_marker_times(state: PartitionState, offsets: IntArray, latest_ms: int) -> IntArray:
+    """Return the newest timestamp of the markers below each offset, NO_TIME where there is none.
 
     Args:
-        case: the partition.
-        offsets: of the log.
-        latest_ms: what is later than this is no time to go by.
+        state: the partition.
+        offsets: offsets in the log.
+        latest_ms: later timestamps are ignored as implausible.
     """
 
-    def newest(before: int, times: Records) -> Records:
+    def newest(before: int, times: IntArray) -> IntArray:
         return np.maximum.accumulate(np.append(before, np.where(times <= latest_ms, times, NO_TIME)))[1:]
 
-    return _times_before(case, offsets, newest)
+    return _times_before(state, offsets, newest)
 
 
-def _times_before(case: Case, offsets: Records, told: Callable[[int, Records], Records]) -> Records:
-    """Return what is told at the last marker below each offset, of what was told before and of the markers' times."""
+def _times_before(state: PartitionState, offsets: IntArray, combine: Callable[[int, IntArray], IntArray]) -> IntArray:
+    """Return the combined time at the last marker below each offset.
+
+    Args:
+        state: the partition.
+        offsets: offsets in the log.
+        combine: takes the combined time before a page and the timestamps of the page's markers; returns the combined
+            time at each of these markers.
+    """
     if not len(offsets):
         return np.zeros(0, "i8")
     order = np.argsort(offsets)
-    asked, times, before = offsets[order], np.full(len(offsets), NO_TIME), NO_TIME
+    ascending, times, before = offsets[order], np.full(len(offsets), NO_TIME), NO_TIME
     done = 0
-    for closed, empty in marker_ranges(case):
-        places, moments = _moments(closed, empty)
-        if len(places):
-            known = np.append(before, told(before, moments))
-            behind = int(np.searchsorted(asked, places[-1], "right"))
-            times[done:behind] = known[np.searchsorted(places, asked[done:behind])]
-            done, before = behind, int(known[-1])
+    for closed, empty in marker_pages(state):
+        marker_offsets, timestamps = _markers_by_offset(closed, empty)
+        if len(marker_offsets):
+            combined = np.append(before, combine(before, timestamps))
+            end = int(np.searchsorted(ascending, marker_offsets[-1], "right"))
+            times[done:end] = combined[np.searchsorted(marker_offsets, ascending[done:end])]
+            done, before = end, int(combined[-1])
     times[done:] = before
-    found: Records = np.empty(len(offsets), "i8")
-    found[order] = times
-    return found
+    unsorted: IntArray = np.empty(len(offsets), "i8")
+    unsorted[order] = times
+    return unsorted
 
 
-def _moments(closed: Records, empty: Records) -> tuple[Records, Records]:
-    """Return offsets and times of markers, in their order.
+def _markers_by_offset(closed: TransactionArray, empty: EmptyMarkerArray) -> tuple[IntArray, IntArray]:
+    """Return the offsets and timestamps of markers, sorted by offset.
 
     Args:
         closed: TRANSACTION records in the order of their markers.
-        empty: EMPTY_MARKER records likewise.
+        empty: EMPTY_MARKER records in the order of their markers.
     """
     if not len(empty):
         return closed["marker_offset"], closed["marker_timestamp"]
-    sources = (closed, empty)
-    places, times = (np.concatenate([one[name] for one in sources]) for name in ("marker_offset", "marker_timestamp"))
-    order = np.argsort(places, kind="stable")
-    return places[order], times[order]
+    offsets, times = (
+        np.concatenate([markers[name] for markers in (closed, empty)]) for name in ("marker_offset", "marker_timestamp")
+    )
+    order = np.argsort(offsets, kind="stable")
+    return offsets[order], times[order]
 
 
 def with_marker_times(
-    case: Case, offset: str, wanted: Callable[[Records], Records]
-) -> Iterator[tuple[Records, Records]]:
-    """Yield closed transactions with the time of the last marker of anybody below one of their offsets.
+    state: PartitionState, offset: str, selected: Callable[[TransactionArray], BoolArray]
+) -> Iterator[tuple[TransactionArray, IntArray]]:
+    """Yield closed transactions with the time of the last marker of any producer below one of their offsets.
 
-    The log is gone through from its end: no more wait for their marker than were open at once.
+    The log is read from its end, so that no more transactions are kept until their marker appears than were open at
+    the same time.
 
     Args:
-        case: the partition.
-        offset: field with the offset.
-        wanted: returns which transactions of a range are asked about.
+        state: the partition.
+        offset: name of the TRANSACTION field that contains the offset.
+        selected: returns the mask of the transactions of a page to yield.
 
     Yields:
-        TRANSACTION records in no order, and times, NO_TIME where there is none.
+        TRANSACTION records in no particular order, and timestamps, NO_TIME where there is no marker.
     """
-    waiting = NO_TRANSACTIONS
-    for closed, empty in marker_ranges(case, back=True):
-        asked = joined_records([picked(closed, wanted(closed)), waiting])
-        places, times = _moments(closed, empty)
-        at = np.searchsorted(places, asked[offset]) - 1
-        yield picked(asked, at >= 0), times[at[at >= 0]]
-        waiting = picked(asked, at < 0)
-    yield waiting, np.full(len(waiting), NO_TIME)
+    unresolved = NO_TRANSACTIONS
+    for closed, empty in marker_pages(state, reverse=True):
+        rows = concat_rows([take_rows(closed, selected(closed)), unresolved])
+        marker_offsets, times = _markers_by_offset(closed, empty)
+        markers = np.searchsorted(marker_offsets, rows[offset]) - 1
+        yield take_rows(rows, markers >= 0), times[markers[markers >= 0]]
+        unresolved = take_rows(rows, markers < 0)
+    yield unresolved, np.full(len(unresolved), NO_TIME)

@@ -1,4 +1,4 @@
-"""The files of a partition, as they lie in one log directory of one broker."""
+"""The files of a partition in one log directory of one broker, and what that directory's own files say about it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from kforensics.parsers.state.text_checkpoint import OffsetCheckpointEntry, read
 
 __all__ = [
     "CLEANER",
+    "CONSUMER_OFFSETS",
     "HIGH_WATERMARK",
     "LOG_START",
     "RECOVERY_POINT",
     "LogDir",
     "Partition",
-    "order_of",
+    "partition_sort_key",
     "partitions_of",
 ]
 
@@ -31,6 +32,7 @@ RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
 CLEANER = "cleaner-offset-checkpoint"
+CONSUMER_OFFSETS = "__consumer_offsets"
 ROOT_FILES = {
     **dict.fromkeys((RECOVERY_POINT, HIGH_WATERMARK, LOG_START, CLEANER), "offset-checkpoint"),
     ".kafka_cleanshutdown": "clean-shutdown",
@@ -40,17 +42,17 @@ ROOT_FILES = {
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """What the files of a log directory say of all its partitions.
+    """What the files of a log directory say about all its partitions.
 
     Attributes:
         path: the directory.
-        checkpoints: by the name of a checkpoint file the offsets by topic and partition; a file that is not there, or
-            that Kafka would refuse, has no entry.
-        damaged: checkpoint files that cannot be read, or that Kafka would refuse, and why.
-        clean_shutdown: whether the broker left the file that says so.
-        cluster_id: from ``meta.properties``; None without that file, or if it names no cluster.
-        written_ms: when the newest checkpoint was written; None without one. A broker that runs writes that of the high
-            watermarks every five seconds, whatever happens (``ReplicaManager.checkpointHighWatermarks``).
+        checkpoints: offsets by topic and partition, by the name of the checkpoint file; a file that is missing, or that
+            Kafka would reject, has no entry.
+        damaged: checkpoint files that cannot be read, or that Kafka would reject, and why.
+        clean_shutdown: whether the broker left the marker file of a clean shutdown.
+        cluster_id: from ``meta.properties``; None without that file, or if it has no cluster id.
+        written_ms: when the newest checkpoint was written; None without one. A running broker writes the checkpoint of
+            the high watermarks every five seconds in any case (``ReplicaManager.checkpointHighWatermarks``).
     """
 
     path: str | None
@@ -66,16 +68,16 @@ class Partition:
     """The live files of a partition.
 
     Attributes:
-        place: broker, log directory, topic and partition, as far as they can be told.
-        folder: where the files lie.
+        place: broker, log directory, topic and partition, as far as they are known.
+        folder: folder of the files.
         log_dir: the log directory.
-        segments: the ``.log`` files, by base offset.
-        indexes: ``.index`` by base offset, as are the next two.
-        time_indexes: ``.timeindex``.
-        transaction_indexes: ``.txnindex``.
-        snapshots: ``.snapshot`` by offset.
+        segments: the ``.log`` files, sorted by base offset.
+        indexes: ``.index`` files by base offset.
+        time_indexes: ``.timeindex`` files by base offset.
+        transaction_indexes: ``.txnindex`` files by base offset.
+        snapshots: ``.snapshot`` files by offset.
         leader_epochs: ``leader-epoch-checkpoint``, None if there is none.
-        others: files of another state (``deleted``, ``cleaned``, ``swap``, …) and kind.
+        others: files in another state (``deleted``, ``cleaned``, ``swap``, …) or of another kind.
         topic_id: from ``partition.metadata``.
     """
 
@@ -93,32 +95,32 @@ class Partition:
 
     @property
     def name(self) -> str:
-        """Topic and partition as Kafka's tools write them, the folder where they are not known."""
+        """Topic and partition as Kafka's tools write them, or the folder if they are unknown."""
         topic, partition = self.place.topic, self.place.partition
         return f"{topic}-{partition}" if topic is not None and partition is not None else self.folder
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """Size of all segments in bytes."""
         return sum(segment.size for segment in self.segments)
 
     @property
     def newest_mtime_ms(self) -> int | None:
-        """When the newest of its files was last written to."""
+        """Modification time of the newest of its segments, transaction indexes and snapshots."""
         files = (*self.segments, *self.transaction_indexes.values(), *self.snapshots.values())
-        return max((found.mtime_ms for found in files if found.mtime_ms is not None), default=None)
+        return max((file.mtime_ms for file in files if file.mtime_ms is not None), default=None)
 
     @property
     def taken_ms(self) -> int | None:
-        """When it was copied from a broker that was running, or crashed; None where that cannot be told.
+        """When it was copied from a running or crashed broker; None if that is unknown.
 
-        Where the broker had been stopped in order nothing has come since, whenever it was copied.
+        After a clean shutdown the log does not change any more, so the time of the copy does not matter.
         """
         written = None if self.log_dir.clean_shutdown else self.log_dir.written_ms
         return written if written is None else max(written, self.newest_mtime_ms or written)
 
     def checkpoint(self, name: str) -> int | None:
-        """Return the partition's offset in a checkpoint file of the log directory, None if it has none."""
+        """Return the partition's offset in a checkpoint file of the log directory, None if it has none there."""
         topic, partition = self.place.topic, self.place.partition
         if topic is None or partition is None:
             return None
@@ -131,32 +133,35 @@ class Partition:
 
 
 def partitions_of(files: Iterable[FoundFile]) -> list[Partition]:
-    """Return the partitions that have a live log among the files, by log directory, topic and number.
+    """Return the partitions that have a live log among some files, sorted by log directory, topic and number.
 
     Args:
-        files: as discovered, those of a log directory itself included.
+        files: discovered files, including those of the log directories themselves.
     """
     by_folder: dict[str, list[FoundFile]] = {}
-    roots: dict[str | None, list[FoundFile]] = {}
-    for found in files:
-        if found.topic is None and found.kind in ROOT_FILES.values():
-            roots.setdefault(found.log_dir, []).append(found)
+    by_log_dir: dict[str | None, list[FoundFile]] = {}
+    for file in files:
+        if file.topic is None and file.kind in ROOT_FILES.values():
+            by_log_dir.setdefault(file.log_dir, []).append(file)
         else:
-            by_folder.setdefault(_folder(found), []).append(found)
-    named = {some[0].log_dir for some in by_folder.values()} - set(roots)
-    roots |= {path: list(_beside(path)) for path in named if path is not None}
-    log_dirs = {path: _log_dir(path, some) for path, some in roots.items()}
-    found_in = (_partition(folder, some, log_dirs) for folder, some in by_folder.items())
-    return sorted((one for one in found_in if one.segments), key=lambda one: order_of(one.place, one.folder))
+            by_folder.setdefault(_folder(file), []).append(file)
+    unlisted = {members[0].log_dir for members in by_folder.values()} - set(by_log_dir)
+    by_log_dir |= {path: list(_root_files(path)) for path in unlisted if path is not None}
+    log_dirs = {path: _log_dir(path, members) for path, members in by_log_dir.items()}
+    partitions = (_partition(folder, members, log_dirs) for folder, members in by_folder.items())
+    return sorted(
+        (partition for partition in partitions if partition.segments),
+        key=lambda partition: partition_sort_key(partition.place, partition.folder),
+    )
 
 
-def _beside(log_dir: str) -> Iterator[FoundFile]:
-    """Yield the files of a log directory that speak of its partitions, where only a partition's folder was named."""
+def _root_files(log_dir: str) -> Iterator[FoundFile]:
+    """Yield the files of a log directory that describe its partitions, if only a partition's folder was named."""
     folders = folders_of(log_dir)
     for name, kind in ROOT_FILES.items():
-        found = _root_file(log_dir, folders.join(log_dir, name), kind)
-        if found:
-            yield found
+        file = _root_file(log_dir, folders.join(log_dir, name), kind)
+        if file:
+            yield file
 
 
 def _root_file(log_dir: str, path: str, kind: str) -> FoundFile | None:
@@ -166,29 +171,29 @@ def _root_file(log_dir: str, path: str, kind: str) -> FoundFile | None:
     except InputMissingError:
         return None
     except InputError:
-        return FoundFile(path, kind, 0, log_dir=log_dir)  # reading it will fail again, and say why
+        return FoundFile(path, kind, 0, log_dir=log_dir)  # reading it fails again and reports the error
 
 
-def order_of(place: Place, folder: str) -> tuple[str, str, int, str]:
-    """Return by what partitions are ordered: log directory, topic, number.
+def partition_sort_key(place: Place, folder: str) -> tuple[str, str, int, str]:
+    """Return the key that sorts partitions by log directory, topic and number.
 
     Args:
         place: of a partition.
-        folder: where its files lie.
+        folder: folder of its files.
     """
     return place.log_dir or "", place.topic or "", -1 if place.partition is None else place.partition, folder
 
 
-def _folder(found: FoundFile) -> str:
-    return found.path.removesuffix(file_name(found.path)).rstrip("/") or "."
+def _folder(file: FoundFile) -> str:
+    return file.path.removesuffix(file_name(file.path)).rstrip("/") or "."
 
 
 def _partition(folder: str, files: list[FoundFile], log_dirs: Mapping[str | None, LogDir]) -> Partition:
     first = files[0]
-    live = [found for found in files if found.state == "live"]
+    live = [file for file in files if file.state == "live"]
 
     def by_offset(kind: str) -> dict[int, FoundFile]:
-        return {found.base_offset: found for found in live if found.kind == kind and found.base_offset is not None}
+        return {file.base_offset: file for file in live if file.kind == kind and file.base_offset is not None}
 
     known = ("log", "index", "timeindex", "txnindex", "snapshot", "leader-epoch-checkpoint", "partition-metadata")
     return Partition(
@@ -200,8 +205,8 @@ def _partition(folder: str, files: list[FoundFile], log_dirs: Mapping[str | None
         time_indexes=by_offset("timeindex"),
         transaction_indexes=by_offset("txnindex"),
         snapshots=by_offset("snapshot"),
-        leader_epochs=next((found for found in live if found.kind == "leader-epoch-checkpoint"), None),
-        others=tuple(found for found in files if found.state != "live" or found.kind not in known),
+        leader_epochs=next((file for file in live if file.kind == "leader-epoch-checkpoint"), None),
+        others=tuple(file for file in files if file.state != "live" or file.kind not in known),
         topic_id=first.topic_id,
     )
 
@@ -209,38 +214,38 @@ def _partition(folder: str, files: list[FoundFile], log_dirs: Mapping[str | None
 def _log_dir(path: str | None, files: list[FoundFile]) -> LogDir:
     checkpoints: dict[str, dict[tuple[str, int], int]] = {}
     damaged: dict[str, str] = {}
-    for found in files:
-        if found.kind != "offset-checkpoint" or found.state != "live":
+    for file in files:
+        if file.kind != "offset-checkpoint" or file.state != "live":
             continue
-        name = file_name(found.path)
+        name = file_name(file.path)
         try:
-            checkpoints[name] = _offsets(found)
+            checkpoints[name] = _offsets(file)
         except (ValueError, InputError) as error:
             damaged[name] = str(error)
-    clean = any(found.kind == "clean-shutdown" for found in files)
+    clean = any(file.kind == "clean-shutdown" for file in files)
     return LogDir(path, checkpoints, damaged, clean, _cluster_id(files), _written(files))
 
 
 def _written(files: Iterable[FoundFile]) -> int | None:
-    checkpoints = (found for found in files if found.kind == "offset-checkpoint" and found.state == "live")
-    return max((found.mtime_ms for found in checkpoints if found.mtime_ms is not None), default=None)
+    checkpoints = (file for file in files if file.kind == "offset-checkpoint" and file.state == "live")
+    return max((file.mtime_ms for file in checkpoints if file.mtime_ms is not None), default=None)
 
 
 def _cluster_id(files: Iterable[FoundFile]) -> str | None:
-    for found in files:
-        if found.kind == "meta-properties":
-            with suppress(InputError), open_source(found.path) as source:
+    for file in files:
+        if file.kind == "meta-properties":
+            with suppress(InputError), open_source(file.path) as source:
                 return meta_properties(read_meta_properties(source)).cluster_id
     return None
 
 
-def _offsets(found: FoundFile) -> dict[tuple[str, int], int]:
+def _offsets(file: FoundFile) -> dict[tuple[str, int], int]:
     """Return the offsets in a checkpoint file.
 
     Raises:
-        ValueError: Kafka would refuse the file.
+        ValueError: Kafka would reject the file.
     """
-    with open_source(found.path) as source:
+    with open_source(file.path) as source:
         rows = list(read_offset_checkpoint(source))
     faults = [row.detail for row in rows if isinstance(row, Damage)]
     if faults:

@@ -1,112 +1,135 @@
-"""From a case to the rows of the tables of verdicts."""
+"""Rows of the result tables of a partition: producers, last stable offset, findings and transactions.
+
+Tables with about one row per transaction are made page by page, because there may be very many transactions.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from shlex import quote
 from typing import Any
 
 import numpy as np
 
+from kforensics.forensics.core.external_sort import SortedRows
 from kforensics.forensics.core.findings import Finding, Severity
-from kforensics.forensics.core.record_types import Ending, Records
-from kforensics.forensics.core.result_rows import Lists, Rows
+from kforensics.forensics.core.record_types import NO_TIME, ProducerArray, TransactionArray, TransactionOutcome
+from kforensics.forensics.core.result_rows import Lists, Rows, RowStream, Words, nullable
+from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.tables import RESULTS
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.stable_offset import StableOffset
-from kforensics.forensics.partition.transaction_tables import durations
+from kforensics.forensics.partition.timeline import ExpectedAbortedEntryArray, expected_aborted_entries, lso_steps
+from kforensics.forensics.partition.transaction_store import TransactionStore
+from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 from kforensics.parsers.log.log_rows import Place
 
-__all__ = ["finding_rows", "lso_rows", "producer_rows", "remedy", "worst"]
+__all__ = [
+    "TransactionTables",
+    "durations",
+    "finding_rows",
+    "lso_rows",
+    "producer_rows",
+    "remedy_text",
+    "worst_severity",
+]
+
+NONE = -1
+OUTCOMES = ("aborted", "committed", "open")
+PRODUCER_COLUMNS = (
+    *("producer_id", "producer_epoch", "last_sequence", "last_offset", "last_timestamp", "coordinator_epoch"),
+    "current_txn_first_offset",
+)
+SNAPSHOT_FIELDS = (
+    *("producer_epoch", "last_sequence", "last_offset", "offset_delta", "last_timestamp", "coordinator_epoch"),
+    "current_txn_first_offset",
+)
+PRODUCER_TOTALS = ("transactions", "aborted", "records", "bytes", "transaction_ms")
+TRANSACTION_COLUMNS = (
+    *("producer_id", "producer_epoch", "first_offset", "last_offset", "batches", "records", "bytes", "last_timestamp"),
+    "first_offset_exact",
+)
+FINDING_COLUMNS = (
+    *("first_offset", "last_offset", "producer_id", "producer_epoch", "path", "position", "message", "cause"),
+)
 
 
 def _rows(place: Place, name: str, length: int, columns: dict[str, Any]) -> Rows:
     return Rows(RESULTS[name], length, {**place._asdict(), **columns})
 
 
-def _same(records: Records, names: Iterable[str]) -> dict[str, Any]:
-    return {name: records[name] for name in names}
+def _columns(rows: StructArray, names: Iterable[str]) -> dict[str, Any]:
+    return {name: rows[name] for name in names}
 
 
-def producer_rows(case: Case, producers: Records | None = None, snapshot: Records | None = None) -> Rows:
+def producer_rows(
+    state: PartitionState, producers: ProducerArray | None = None, snapshot: ProducerArray | None = None
+) -> Rows:
     """Return the producers at the end of the log, or at an earlier offset.
 
     Args:
-        case: the partition.
-        producers: their state, None for that at the end of the log.
-        snapshot: what the snapshot at the same offset says, PRODUCER records too; None if there is none.
+        state: the partition.
+        producers: PRODUCER records at the earlier offset, None for those at the end of the log.
+        snapshot: PRODUCER records in the snapshot at the same offset, None if there is none.
     """
-    found = case.producers if producers is None else producers
-    columns = _same(
-        found,
-        (
-            *("producer_id", "producer_epoch", "last_sequence", "last_offset", "last_timestamp", "coordinator_epoch"),
-            "current_txn_first_offset",
-        ),
-    )
+    rows = state.producers if producers is None else producers
+    columns = _columns(rows, PRODUCER_COLUMNS)
     columns |= {
-        "recent_batches": Lists(found["recent"], found["recent_count"]),
-        # Behind its first marker on hand a producer is known exactly.
-        "exact": (found["coordinator_epoch"] >= 0) | (case.exact_from is not None and not case.is_broken),
-        "expired": (found["current_txn_first_offset"] < 0)
-        & (case.rules.as_of_ms - found["last_timestamp"] >= case.rules.pid_expiry_ms),
-        "in_snapshot": None if snapshot is None else _agrees(found, snapshot),
-        **_costs(case, found["producer_id"]),
+        "recent_batches": Lists(rows["recent"], rows["recent_count"]),
+        # After its first available marker a producer is known exactly.
+        "exact": (rows["coordinator_epoch"] >= 0) | (state.exact_from is not None and not state.is_broken),
+        "expired": (rows["current_txn_first_offset"] < 0)
+        & (state.rules.as_of_ms - rows["last_timestamp"] >= state.rules.pid_expiry_ms),
+        "in_snapshot": None if snapshot is None else _agrees(rows, snapshot),
+        **_totals(state, rows["producer_id"]),
     }
-    return _rows(case.partition.place, "producers", len(found), columns)
+    return _rows(state.partition.place, "producers", len(rows), columns)
 
 
-STATE = (
-    *("producer_epoch", "last_sequence", "last_offset", "offset_delta", "last_timestamp", "coordinator_epoch"),
-    "current_txn_first_offset",
-)
-
-
-def _agrees(producers: Records, snapshot: Records) -> Any:
-    """Return for each producer whether a snapshot has it with the same state."""
+def _agrees(producers: ProducerArray, snapshot: ProducerArray) -> BoolArray:
+    """Return for each producer whether a snapshot contains it with the same state."""
     if not len(snapshot):
         return np.zeros(len(producers), bool)
     order = np.argsort(snapshot["producer_id"], kind="stable")
-    at = np.searchsorted(snapshot["producer_id"], producers["producer_id"], sorter=order)
-    other = snapshot[order[np.minimum(at, len(snapshot) - 1)]]
-    same = other["producer_id"] == producers["producer_id"]
-    for name in STATE:
-        same &= other[name] == producers[name]
+    ranks = np.searchsorted(snapshot["producer_id"], producers["producer_id"], sorter=order)
+    stored = snapshot[order[np.minimum(ranks, len(snapshot) - 1)]]
+    same: BoolArray = stored["producer_id"] == producers["producer_id"]
+    for name in SNAPSHOT_FIELDS:
+        same &= stored[name] == producers[name]
     return same
 
 
-COSTS = ("transactions", "aborted", "records", "bytes", "transaction_ms")
-
-
-def _costs(case: Case, producer_ids: Any) -> dict[str, Any]:
-    """Return what the transactions of producers amount to."""
-    sums = {name: np.zeros(len(producer_ids), "i8") for name in COSTS}
-    for rows in case.ledger if len(producer_ids) else ():
-        at = np.searchsorted(producer_ids, rows["producer_id"])
-        at[at >= len(producer_ids)] = 0
-        known = producer_ids[at] == rows["producer_id"]
-        at, found = at[known], rows[known]
-        closed = found["ending"] != Ending.OPEN
+def _totals(state: PartitionState, producer_ids: IntArray) -> dict[str, Any]:
+    """Return the totals of the transactions of each producer."""
+    sums = {name: np.zeros(len(producer_ids), "i8") for name in PRODUCER_TOTALS}
+    for page in state.transaction_store if len(producer_ids) else ():
+        indexes = np.searchsorted(producer_ids, page["producer_id"])
+        indexes[indexes >= len(producer_ids)] = 0
+        known = producer_ids[indexes] == page["producer_id"]
+        indexes, transactions = indexes[known], page[known]
+        closed = transactions["outcome"] != TransactionOutcome.OPEN
         weights = {
-            "transactions": np.ones(len(found), "i8"),
-            "aborted": (found["ending"] == Ending.ABORTED).astype("i8"),
-            "records": found["records"],
-            "bytes": found["bytes"],
-            "transaction_ms": np.where(closed, durations(case.rules, found), 0),
+            "transactions": np.ones(len(transactions), "i8"),
+            "aborted": (transactions["outcome"] == TransactionOutcome.ABORTED).astype("i8"),
+            "records": transactions["records"],
+            "bytes": transactions["bytes"],
+            "transaction_ms": np.where(closed, durations(state.rules, transactions), 0),
         }
-        for name in COSTS:
-            np.add.at(sums[name], at, weights[name])
+        for name in PRODUCER_TOTALS:
+            np.add.at(sums[name], indexes, weights[name])
     return sums
 
 
-def lso_rows(case: Case, stable: StableOffset) -> Rows:
+def lso_rows(state: PartitionState, stable: StableOffset) -> Rows:
     """Return where the last stable offset of a partition is."""
-    holder = stable.holder
-    high_watermark = case.high_watermark
+    blocking_transaction = stable.blocking_transaction
+    high_watermark = state.high_watermark
     columns = {
-        "log_start_offset": case.log_start_offset,
-        "log_end_offset": case.log_end_offset,
+        "log_start_offset": state.log_start_offset,
+        "log_end_offset": state.log_end_offset,
         "high_watermark": high_watermark,
         "high_watermark_source": "log end" if high_watermark is None else "checkpoint",
         "last_stable_offset": stable.last_stable_offset,
@@ -118,60 +141,169 @@ def lso_rows(case: Case, stable: StableOffset) -> Rows:
         "first_offset": None,
         "last_timestamp": None,
         "age_ms": None,
-        "open_transactions": len(case.open_transactions),
+        "open_transactions": len(state.open_transactions),
         "hidden_records": stable.hidden_records,
         "hidden_bytes": stable.hidden_bytes,
     }
-    if holder is not None:
+    if blocking_transaction is not None:
         for name in ("producer_id", "producer_epoch", "first_offset", "last_timestamp"):
-            columns[name] = int(holder[name])
-        columns["age_ms"] = stable.silent_ms
-    return _rows(case.partition.place, "lso", 1, columns)
+            columns[name] = int(blocking_transaction[name])
+        columns["age_ms"] = stable.idle_ms
+    return _rows(state.partition.place, "lso", 1, columns)
 
 
 def finding_rows(place: Place, findings: Sequence[Finding]) -> Rows:
-    """Return findings of a partition."""
-    columns = {
-        name: [getattr(found, name) for found in findings]
-        for name in (
-            "first_offset",
-            "last_offset",
-            "producer_id",
-            "producer_epoch",
-            "path",
-            "position",
-            "message",
-            "cause",
-        )
-    }
+    """Return the findings of a partition."""
+    columns = {name: [getattr(finding, name) for finding in findings] for name in FINDING_COLUMNS}
     columns |= {
-        "code": [found.code.name for found in findings],
-        "severity": [str(found.severity) for found in findings],
-        "evidence": [json.dumps(found.evidence, default=int) for found in findings],
-        "exactness": [str(found.exactness) for found in findings],
-        "benign": ["; ".join(found.benign) or None for found in findings],
-        "remedy": [remedy(place, found) for found in findings],
+        "code": [finding.code.name for finding in findings],
+        "severity": [str(finding.severity) for finding in findings],
+        "evidence": [json.dumps(finding.evidence, default=int) for finding in findings],
+        "exactness": [str(finding.exactness) for finding in findings],
+        "benign": ["; ".join(finding.benign) or None for finding in findings],
+        "remedy": [remedy_text(place, finding) for finding in findings],
     }
     return _rows(place, "findings", len(findings), columns)
 
 
-def remedy(place: Place, found: Finding) -> str | None:
-    """Return what to do about a finding, with its own figures in the words."""
-    text = found.code.remedy if found.remedy is None else found.remedy
-    transactional_id = found.evidence.get("transactional_id")
+def remedy_text(place: Place, finding: Finding) -> str | None:
+    """Return the remedy of a finding with the finding's own values filled in, None if it has no remedy."""
+    text = finding.code.remedy if finding.remedy is None else finding.remedy
+    transactional_id = finding.evidence.get("transactional_id")
     for name, value in {
         "topic": place.topic,
         "partition": place.partition,
-        "first_offset": found.first_offset,
-        "producer_id": found.producer_id,
-        "producer_epoch": found.producer_epoch,
-        "path": found.path,
+        "first_offset": finding.first_offset,
+        "producer_id": finding.producer_id,
+        "producer_epoch": finding.producer_epoch,
+        "path": finding.path,
         "transactional_id": None if transactional_id is None else quote(transactional_id),
     }.items():
         text = text.replace(f"{{{name}}}", f"<{name}>" if value is None else str(value))
     return text or None
 
 
-def worst(findings: Iterable[Finding]) -> Severity | None:
-    """Return the worst severity, None where nothing was found."""
-    return max((found.severity for found in findings), default=None)
+def worst_severity(findings: Iterable[Finding]) -> Severity | None:
+    """Return the worst severity of some findings, None if there are none."""
+    return max((finding.severity for finding in findings), default=None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TransactionTables:
+    """What the tables of transactions are made of; a small value that may be sent to another process.
+
+    The closed transactions are sent as the path of their file.
+
+    Attributes:
+        place: the partition.
+        paths: paths of its segments.
+        rules: limits and the time of evaluation.
+        transaction_store: its transactions.
+        log_start_offset: first offset that is visible to consumers.
+        log_end_offset: offset after the last batch.
+        lso_exact_from: high watermark from which no transaction from before the available log can block the last stable
+            offset; None if there is none.
+        exact_from: the same, as far as the boundary of the log shows.
+    """
+
+    place: Place
+    paths: tuple[str, ...]
+    rules: Rules
+    transaction_store: TransactionStore
+    log_start_offset: int
+    log_end_offset: int
+    lso_exact_from: int | None
+    exact_from: int | None
+
+    @classmethod
+    def of(cls, state: PartitionState) -> TransactionTables:
+        """Return the tables of a partition."""
+        return cls(
+            state.partition.place,
+            tuple(segment.path for segment in state.partition.segments),
+            state.rules,
+            state.transaction_store,
+            state.log_start_offset,
+            state.log_end_offset,
+            None if state.is_broken else state.exact_from,
+            state.exact_from,
+        )
+
+    def transactions(self, selected: Iterable[TransactionArray] | None = None) -> RowStream:
+        """Return transactions, all of them if none are given, as parts that can be iterated more than once."""
+        parts = self.transaction_store if selected is None else selected
+        return RowStream(RESULTS["transactions"], partial(_each, self._transactions, parts))
+
+    def history(self) -> RowStream:
+        """Return the steps of the last stable offset as the high watermark moves from the log start to the log end."""
+        return RowStream(RESULTS["lso_history"], self._steps)
+
+    def aborted(self, indexed: SortedRows | None) -> RowStream:
+        """Return the aborted transactions, and what the transaction indexes contain of them.
+
+        Args:
+            indexed: entries of all indexes sorted by last offset, as ``index_records`` returns them; None if one of the
+                indexes cannot be read.
+        """
+        return RowStream(RESULTS["aborted_transactions"], partial(self._aborted, indexed))
+
+    def _transactions(self, transactions: TransactionArray) -> Rows:
+        is_open = transactions["outcome"] == TransactionOutcome.OPEN
+        columns = _columns(transactions, TRANSACTION_COLUMNS)
+        columns |= {
+            name: nullable(transactions[name], is_open)
+            for name in ("marker_offset", "marker_epoch", "coordinator_epoch")
+        }
+        no_start = transactions["first_timestamp"] == NO_TIME
+        columns |= {
+            "outcome": Words(transactions["outcome"], OUTCOMES),
+            "first_timestamp": nullable(transactions["first_timestamp"], NO_TIME),
+            "marker_timestamp": nullable(transactions["marker_timestamp"], NO_TIME),
+            "duration_ms": nullable(durations(self.rules, transactions), no_start),
+            "path": Words(transactions["segment"], self.paths),
+            "position": nullable(transactions["position"], NONE),
+        }
+        return _rows(self.place, "transactions", len(transactions), columns)
+
+    def _steps(self) -> Iterator[Rows]:
+        for steps in lso_steps(self.transaction_store, self.log_start_offset, self.log_end_offset):
+            columns = _columns(steps, ("from_high_watermark", "to_high_watermark", "last_stable_offset"))
+            columns["producer_id"] = nullable(steps["producer_id"], ~steps["is_blocked"])
+            is_known = self.lso_exact_from is not None
+            columns["exact"] = is_known & (steps["from_high_watermark"] >= (self.lso_exact_from or 0))
+            yield _rows(self.place, "lso_history", len(steps), columns)
+
+    def _aborted(self, indexed: SortedRows | None) -> Iterator[Rows]:
+        for expected in expected_aborted_entries(self.transaction_store, self.exact_from):
+            columns = _columns(expected, ("producer_id", "first_offset", "last_offset", "last_stable_offset"))
+            columns["exact"] = expected["first_offset_exact"]
+            columns |= {"indexed": None, "indexed_last_stable_offset": None}
+            if indexed is not None:
+                near = indexed.at(int(expected["last_offset"][0]), int(expected["last_offset"][-1]))
+                is_indexed, rows = _matches(expected, near)
+                values = near["last_stable_offset"][rows] if len(near) else np.zeros(len(expected), "i8")
+                columns |= {"indexed": is_indexed, "indexed_last_stable_offset": nullable(values, ~is_indexed)}
+            yield _rows(self.place, "aborted_transactions", len(expected), columns)
+
+
+def _each(to_rows: Callable[[TransactionArray], Rows], parts: Iterable[TransactionArray]) -> Iterator[Rows]:
+    return map(to_rows, parts)
+
+
+def _matches(expected: ExpectedAbortedEntryArray, indexed: StructArray) -> tuple[BoolArray, IntArray]:
+    """Return for each expected entry whether an index has it, and the row of that entry."""
+    if not len(indexed):
+        return np.zeros(len(expected), bool), np.zeros(len(expected), int)
+    rows = np.minimum(np.searchsorted(indexed["last_offset"], expected["last_offset"]), len(indexed) - 1)
+    entries = indexed[rows]
+    same = (entries["last_offset"] == expected["last_offset"]) & (entries["producer_id"] == expected["producer_id"])
+    return same, rows
+
+
+def durations(rules: Rules, transactions: TransactionArray) -> IntArray:
+    """Return the durations of transactions in ms; for open ones, up to the time of evaluation."""
+    is_open = transactions["outcome"] == TransactionOutcome.OPEN
+    ends = np.where(is_open, rules.as_of_ms, transactions["marker_timestamp"])
+    firsts = np.where(transactions["first_timestamp"] == NO_TIME, ends, transactions["first_timestamp"])
+    elapsed: IntArray = ends - firsts
+    return elapsed

@@ -1,75 +1,83 @@
-"""All that checks may look at of one partition, once its whole log has been read."""
+"""The state of a partition after its whole log has been read: everything that checks may evaluate."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kforensics.forensics.core.aggregation import sum_of
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
-from kforensics.forensics.core.observations import Noticed
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.core.observations import Observed, sum_observations
+from kforensics.forensics.core.record_types import AnomalyArray, EmptyMarkerArray, ProducerArray, TransactionArray
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.log_summary import LogSummary
-from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, Partition
-from kforensics.forensics.partition.record_evidence import RecordEvidence
-from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, Ledger
-from kforensics.forensics.replay.replay_types import Boundary, BoundaryKind
+from kforensics.forensics.partition.partition_files import (
+    CLEANER,
+    CONSUMER_OFFSETS,
+    HIGH_WATERMARK,
+    LOG_START,
+    Partition,
+)
+from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore
+from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
+from kforensics.parsers.format.array_types import StructArray
 
-__all__ = ["COMPACTED", "CONSUMER_OFFSETS", "Case", "who_else_cleaned"]
+if TYPE_CHECKING:
+    from kforensics.forensics.partition.record_evidence import RecordEvidence
 
-CONSUMER_OFFSETS = "__consumer_offsets"
-# Internal topics that the broker always compacts.
+__all__ = ["COMPACTED", "CONSUMER_OFFSETS", "PartitionState", "compacted_elsewhere"]
+
+# Internal topics that brokers always compact.
 COMPACTED = (CONSUMER_OFFSETS, "__transaction_state")
 
 
-@dataclass(frozen=True)  # no slots: what is asked for often is computed once
-class Case:
-    """A partition, what its batches amount to, and what else is known of it.
+@dataclass(frozen=True)  # no slots: cached properties
+class PartitionState:
+    """A partition, the results of reading its log, and what else is known about it.
 
     Attributes:
         partition: its files.
         rules: limits and the time of evaluation.
-        log: all its batches together.
+        log: summary of all its batches.
         boundary: what is known of the log before them.
-        ledger: transactions, of which the closed ones need not fit into memory.
-        empty_markers: markers that closed nothing.
-        producers: at the end of the log, by producer id.
-        anomalies: what the replay met, in the order of the log.
+        transaction_store: its transactions; the closed ones need not fit into memory.
+        empty_markers: EMPTY_MARKER records of markers that ended no transaction.
+        producers: PRODUCER records at the end of the log, sorted by producer id.
+        anomalies: ANOMALY records of the replay, in log order.
         exact_from: high watermark from which the last stable offset is exact; None if it never is.
         producers_at: by the offset of a snapshot, the producers after all batches below that offset.
-        index_faults: what is wrong with offset and time indexes, None if they were not looked at.
-        records: what its records say, None if they were not decoded.
-        duplicates: DUPLICATE records of what is there twice, None if nobody looked for it.
+        index_faults: faults of offset and time indexes, None if they were not checked.
+        records: evidence from decoded records, None if records were not decoded.
+        duplicates: DUPLICATE records, None if duplicates were not searched for.
     """
 
     partition: Partition
     rules: Rules
     log: LogSummary
     boundary: Boundary
-    ledger: Ledger
-    empty_markers: Records
-    producers: Records
-    anomalies: Records
+    transaction_store: TransactionStore
+    empty_markers: EmptyMarkerArray
+    producers: ProducerArray
+    anomalies: AnomalyArray
     exact_from: int | None = 0
-    producers_at: Mapping[int, Records] = field(default_factory=dict)
+    producers_at: Mapping[int, ProducerArray] = field(default_factory=dict)
     index_faults: IndexFaults | None = None
     records: RecordEvidence | None = None
-    duplicates: Records | None = None
+    duplicates: StructArray | None = None
 
     @cached_property
     def log_start_offset(self) -> int:
-        """First offset that consumers may see: the checkpoint's, but not below the first segment nor behind the end."""
+        """First offset visible to consumers: the checkpointed one, moved into the range of the log if it is outside."""
         start = max(self.partition.checkpoint(LOG_START) or 0, self.partition.first_offset)
         return min(start, self.log_end_offset) if self.log.batches else start
 
     @cached_property
     def log_end_offset(self) -> int:
-        """Offset behind the last batch; where there is none, the log start offset."""
+        """Offset after the last batch, or the log start offset if there is none."""
         if not self.log.batches:
             last = self.partition.segments[-1].base_offset if self.partition.segments else None
             return max(self.log_start_offset, last or 0)
@@ -77,21 +85,21 @@ class Case:
 
     @property
     def high_watermark(self) -> int | None:
-        """The checkpoint's, which may be some seconds old."""
+        """High watermark from the checkpoint, which may be some seconds old."""
         return self.partition.checkpoint(HIGH_WATERMARK)
 
     @property
     def first_dirty_offset(self) -> int | None:
-        """How far the cleaner came, None if it never cleaned this partition as far as its checkpoint tells."""
+        """First dirty offset from the cleaner's checkpoint, None if the checkpoint does not list this partition."""
         return self.partition.checkpoint(CLEANER)
 
     @cached_property
-    def strict_from(self) -> int:
-        """Offset from which batches stand as the leader wrote them.
+    def first_uncompacted_offset(self) -> int:
+        """Offset from which batches are as the leader wrote them.
 
-        In a log directory whose cleaner checkpoint does not name the partition that is all of it. Else it is what
-        lies behind the cleaner's first dirty segment, and behind the last batch that shows cleaning. Where the broker
-        was running it is the active segment alone: the cleaner may have gone on after its checkpoint was copied.
+        In a log directory whose cleaner checkpoint does not list the partition, that is the whole log. Otherwise it is
+        the part after the cleaner's first dirty segment and after the last batch that shows compaction. If the broker
+        was running, it is the active segment only: the cleaner may have continued after its checkpoint was copied.
         """
         if self.is_known_uncleaned:
             return 0
@@ -104,46 +112,46 @@ class Case:
 
     @property
     def is_known_uncleaned(self) -> bool:
-        """Whether the cleaner's checkpoint is there and does not name the partition."""
+        """Whether the cleaner's checkpoint exists and does not list the partition."""
         return CLEANER in self.partition.log_dir.checkpoints and self.first_dirty_offset is None
 
     @cached_property
     def is_broken(self) -> bool:
-        """Whether batches are missing that stood in the log: what was in them could have changed everything.
+        """Whether batches of the log were lost; their content could have changed any result.
 
-        What a crash or a live copy leaves at the end of the last segment was no batch yet.
+        What a crash or a live copy leaves at the end of the last segment had not become a batch yet.
         """
         last = len(self.partition.segments) - 1
         return any(
-            found.inside_batch is None and not (segment == last and found.next_good_position is None)
-            for segment, found in self.log.damage
+            damage.inside_batch is None and not (segment == last and damage.next_good_position is None)
+            for segment, damage in self.log.damage
         )
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing stood before the first batch on hand."""
+        """Whether no batch is missing before the first available one."""
         return self.boundary.kind is BoundaryKind.EMPTY
 
     @property
-    def open_transactions(self) -> Records:
-        """Transactions without a marker, by first offset."""
-        return self.ledger.opened
+    def open_transactions(self) -> TransactionArray:
+        """Transactions without a marker, sorted by first offset."""
+        return self.transaction_store.opened
 
     @property
-    def transactions(self) -> Records:
+    def transactions(self) -> TransactionArray:
         """All transactions in one array: closed ones in the order of their markers, then open ones by first offset.
 
-        For logs that are known to be small; of others see ``ledger``.
+        Only for logs that are known to be small; otherwise use ``transaction_store``.
         """
-        return np.concatenate([NO_TRANSACTIONS, *self.ledger])
+        return np.concatenate([NO_TRANSACTIONS, *self.transaction_store])
 
     @property
-    def judges_sequences(self) -> bool:
-        """Whether sequences mean anything: the group coordinator begins each of its batches at 0."""
+    def checks_sequences(self) -> bool:
+        """Whether sequence numbers are meaningful: the group coordinator starts each of its batches at 0."""
         return self.partition.place.topic != CONSUMER_OFFSETS
 
     def path(self, segment: int) -> str | None:
-        """Return the path of a segment by its number; None for -1, what precedes the log on hand."""
+        """Return the path of a segment by its number; None for -1, the part before the available log."""
         return self.partition.segments[segment].path if segment >= 0 else None
 
     def finding(  # noqa: PLR0913  # what a finding has
@@ -163,16 +171,16 @@ class Case:
         """Return a finding in this partition.
 
         Args:
-            code: its kind.
-            message: a sentence with the figures in it.
-            severity: None for that of the code.
+            code: its code.
+            message: a sentence with the relevant values.
+            severity: None for the severity of the code.
             at: number of the segment and position of the evidence.
-            offsets: first and last offset it is about.
-            producer: producer id and epoch it is about.
-            evidence: figures, as JSON has them.
-            exactness: how far it can be trusted.
-            benign: innocent explanations that were tested.
-            cause: code of the finding it follows from.
+            offsets: first and last offset concerned.
+            producer: producer id and epoch concerned.
+            evidence: values as JSON represents them.
+            exactness: how reliable the finding is.
+            benign: benign causes that were tested.
+            cause: code of the finding that explains this one.
         """
         first, last = offsets or (None, None)
         producer_id, producer_epoch = producer or (None, None)
@@ -193,14 +201,15 @@ class Case:
         )
 
 
-def who_else_cleaned(case: Case) -> str | None:
-    """Return what speaks for a log that was cleaned elsewhere, as half a sentence; None if nothing does.
+def compacted_elsewhere(state: PartitionState) -> str | None:
+    """Return the evidence that the log was compacted on another broker, as half a sentence; None if there is none.
 
-    A replica fetches what its leader has, cleaned or not, and its own checkpoint does not know.
+    A replica fetches the leader's log, compacted or not, and its own cleaner checkpoint does not record that.
     """
-    thinned = sum_of(case.log.notes, Noticed.SEQ_COUNT_MISMATCH)
-    if case.partition.place.topic in COMPACTED:
+    partially_compacted = sum_observations(state.log.observations, Observed.SEQ_COUNT_MISMATCH)
+    if state.partition.place.topic in COMPACTED:
         return "the topic is compacted"
-    if case.log.holes and thinned and thinned.amount < 0:
-        return f"{case.log.holes} offsets are missing, and {thinned.that('holds', 'hold')} fewer records than offsets"
+    if state.log.offset_gaps and partially_compacted and partially_compacted.amount < 0:
+        batches = partially_compacted.that("holds", "hold")
+        return f"{state.log.offset_gaps} offsets are missing, and {batches} fewer records than offsets"
     return None

@@ -1,6 +1,6 @@
-"""What the records of a partition say of their batches: evidence of parts of a log, which merges in their order.
+"""Evidence from the decoded records of a partition, which merges in log order.
 
-Headers alone tell most of what is to be found. For this every record is decoded, in one more pass over the log.
+Batch headers are enough for most checks. For these, every record is decoded in one more pass over the log.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from kforensics.forensics.core.record_types import Records
-from kforensics.forensics.partition.log_chunk import Split
 from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.partition.splits import SegmentSplit
 from kforensics.parsers.columns.hash_columns import HashColumns, hash_chunks
 from kforensics.parsers.files.source import Source, open_source
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT, Batch, Damage
-from kforensics.parsers.kernels.policy import Choice, kernels_for
-from kforensics.parsers.log.batches import Walk
+from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
+from kforensics.parsers.log.batches import LogWalk
 
 __all__ = [
-    "MOST",
-    "OFFSETS",
-    "Broken",
-    "First",
-    "Keyless",
-    "Mistimed",
-    "Place",
+    "MAX_BATCHES",
+    "RECORD_OFFSETS",
+    "BatchLocation",
+    "BrokenBatch",
+    "FirstN",
+    "KeylessSummary",
+    "MistimedBatch",
     "RecordEvidence",
-    "evidence_of",
-    "looked_through",
+    "iter_hash_chunks",
     "record_evidence",
+    "split_evidence",
 ]
 
-# Batches of each kind to keep: the first ones in the order of the log.
-MOST = 1_000
-# What is wrong with records that can be read, among the reasons of damage.
-OFFSETS = "record-offsets"
-# Damage inside a batch that says nothing of its records: of the header, or of the copying.
+# Batches of each kind to keep: the first ones in log order.
+MAX_BATCHES = 1_000
+# The reason of damage for records that can be decoded but have wrong offsets.
+RECORD_OFFSETS = "record-offsets"
+# Damage inside a batch that says nothing about its records: damage to the header, or from copying the file.
 NOT_OF_RECORDS = ("crc", "magic", "shrunk")
 FIRST_WITH_DELTAS = 2
 NO_TIMESTAMP = -1
@@ -48,14 +48,14 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a batch stands.
+class BatchLocation:
+    """Where a batch is.
 
     Attributes:
         segment: number of the segment.
-        position: of the batch.
-        first_offset: of the batch; the last one where its format does not tell.
-        last_offset: of the batch.
+        position: position of the batch in it.
+        first_offset: first offset of the batch, or the last one if its format does not store the first.
+        last_offset: last offset of the batch.
         producer_id: -1 if there is none.
         producer_epoch: -1 if there is none.
     """
@@ -69,97 +69,97 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
-    """A batch whose checksum holds and whose records are not as they must be.
+class BrokenBatch:
+    """A batch whose checksum is valid but whose records are not.
 
     Attributes:
-        place: where it stands.
-        reason: one of the words for damage, or OFFSETS.
+        place: where the batch is.
+        reason: one of the reasons for damage, or RECORD_OFFSETS.
         detail: a sentence, or Kafka's own message.
     """
 
-    place: Place
+    place: BatchLocation
     reason: str
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
-class Mistimed:
+class MistimedBatch:
     """A batch whose header has another largest timestamp than its records.
 
     Attributes:
-        place: where it stands.
-        max_timestamp: that of the header, in ms.
-        latest: that of the records, in ms.
+        place: where the batch is.
+        max_timestamp: largest timestamp according to the header, in ms.
+        latest: largest timestamp of the records, in ms.
     """
 
-    place: Place
+    place: BatchLocation
     max_timestamp: int
     latest: int
 
 
 @dataclass(frozen=True, slots=True)
-class Keyless:
-    """Records whose key is null.
+class KeylessSummary:
+    """The records whose key is null.
 
     Attributes:
-        count: how many there are.
-        first: the batch of the first one, None if there is none.
-        first_offset: of the first one.
-        last_offset: of the last one.
+        count: number of these records.
+        first: batch of the first one, None if there is none.
+        first_offset: offset of the first one.
+        last_offset: offset of the last one.
     """
 
     count: int = 0
-    first: Place | None = None
+    first: BatchLocation | None = None
     first_offset: int = -1
     last_offset: int = -1
 
-    def merged(self, after: Keyless) -> Keyless:
-        """Return those of two parts, of which the other one follows this one in the log."""
+    def merged(self, after: KeylessSummary) -> KeylessSummary:
+        """Return the summary of this part and the one that follows it in the log."""
         if not (self.count and after.count):
             return self if self.count else after
-        return Keyless(self.count + after.count, self.first, self.first_offset, after.last_offset)
+        return KeylessSummary(self.count + after.count, self.first, self.first_offset, after.last_offset)
 
 
 @dataclass(frozen=True, slots=True)
-class First(Generic[Item]):
-    """The first ones of a kind.
+class FirstN(Generic[Item]):
+    """The first items of a kind, and how many there are in total.
 
     Attributes:
-        items: the first MOST, in the order of the log.
-        count: how many there are in all.
+        items: the first MAX_BATCHES, in log order.
+        count: total number.
     """
 
     items: tuple[Item, ...] = ()
     count: int = 0
 
-    def merged(self, after: First[Item]) -> First[Item]:
-        """Return those of two parts, of which the other one follows this one in the log."""
+    def merged(self, after: FirstN[Item]) -> FirstN[Item]:
+        """Return the items of this part and the one that follows it in the log."""
         if not after.count:
             return self
-        return First((*self.items, *after.items)[:MOST], self.count + after.count)
+        return FirstN((*self.items, *after.items)[:MAX_BATCHES], self.count + after.count)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordEvidence:
-    """What the records of a part of a log say; no larger than its first few findings.
+    """What the records of a part of a log show; its size is bounded.
 
-    Control batches, and batches whose checksum fails, are left out.
+    Control batches, and batches whose checksum is invalid, are ignored.
 
     Attributes:
-        records: how many could be read.
-        broken: batches whose records cannot be read, or have offsets that do not ascend or lie outside the batch.
+        records: number of records that could be decoded.
+        broken: batches whose records cannot be decoded, or whose record offsets do not ascend or are outside the batch.
         mistimed: batches whose header has another largest timestamp than their records.
-        keyless: records without key.
+        keyless: records without a key.
     """
 
     records: int = 0
-    broken: First[Broken] = field(default_factory=First)
-    mistimed: First[Mistimed] = field(default_factory=First)
-    keyless: Keyless = field(default_factory=Keyless)
+    broken: FirstN[BrokenBatch] = field(default_factory=FirstN)
+    mistimed: FirstN[MistimedBatch] = field(default_factory=FirstN)
+    keyless: KeylessSummary = field(default_factory=KeylessSummary)
 
     def merged(self, after: RecordEvidence) -> RecordEvidence:
-        """Return the evidence of two parts, of which the other one follows this one in the log."""
+        """Return the evidence of this part and the one that follows it in the log."""
         return RecordEvidence(
             self.records + after.records,
             self.broken.merged(after.broken),
@@ -168,186 +168,187 @@ class RecordEvidence:
         )
 
 
-def record_evidence(partition: Partition, kernels: Choice = kernels_for, workers: int | None = None) -> RecordEvidence:
-    """Return what the records of a partition say; its log is read once.
+def record_evidence(
+    partition: Partition, kernels: KernelPolicy = kernels_for, workers: int | None = None
+) -> RecordEvidence:
+    """Return the evidence from the records of a partition; its log is read once.
 
     Args:
         partition: its files.
-        kernels: gives the compiled kernels, if reading so many bytes is worth it.
-        workers: threads that read, 0 for none beside the caller's, None for one per processor.
+        kernels: provides the compiled kernels, if the size of the data justifies them.
+        workers: number of reader threads, 0 for the caller's thread only, None for one per processor.
 
     Raises:
         InputError: a segment cannot be read.
     """
-    found = RecordEvidence()
+    merged = RecordEvidence()
     for segment in range(len(partition.segments)):
-        found = found.merged(evidence_of(partition, Split(segment), kernels, workers))
-    return found
+        merged = merged.merged(split_evidence(partition, SegmentSplit(segment), kernels, workers))
+    return merged
 
 
-def evidence_of(
-    partition: Partition, split: Split, kernels: Choice = kernels_for, workers: int | None = None
+def split_evidence(
+    partition: Partition, split: SegmentSplit, kernels: KernelPolicy = kernels_for, workers: int | None = None
 ) -> RecordEvidence:
-    """Return what the records of a range of a segment say.
+    """Return the evidence from the records of a split.
 
     Args:
         partition: its files.
-        split: the range.
-        kernels: as for :func:`record_evidence`, as is the next one.
-        workers: see there.
+        split: a range of a segment.
+        kernels: provides the compiled kernels, if the size of the data justifies them.
+        workers: number of reader threads, 0 for the caller's thread only, None for one per processor.
 
     Raises:
         InputError: the segment cannot be read.
     """
-    found = RecordEvidence()
-    for _, evidence in looked_through(partition, split, kernels, workers):
-        found = found.merged(evidence)
-    return found
+    merged = RecordEvidence()
+    for _, evidence in iter_hash_chunks(partition, split, kernels, workers):
+        merged = merged.merged(evidence)
+    return merged
 
 
-def looked_through(
-    partition: Partition, split: Split, kernels: Choice = kernels_for, workers: int | None = None
+def iter_hash_chunks(
+    partition: Partition, split: SegmentSplit, kernels: KernelPolicy = kernels_for, workers: int | None = None
 ) -> Iterator[tuple[HashColumns | None, RecordEvidence]]:
-    """Yield the data records of a range of a segment, chunk by chunk, with what they say; at last, what is behind them.
+    """Yield the data records of a split chunk by chunk, each with its evidence; finally, the evidence after them.
 
     Args:
         partition: its files.
-        split: the range.
-        kernels: as for :func:`record_evidence`, as is the next one.
-        workers: see there.
+        split: a range of a segment.
+        kernels: provides the compiled kernels, if the size of the data justifies them.
+        workers: number of reader threads, 0 for the caller's thread only, None for one per processor.
 
     Raises:
         InputError: the segment cannot be read.
     """
     with open_source(partition.segments[split.segment].path) as source:
-        damage = _BrokenBatches(source, split.segment)
-        chunks = hash_chunks(source, damage.take, kernels, start=split.start, stop=split.stop, workers=workers)
+        broken = _BrokenBatches(source, split.segment)
+        chunks = hash_chunks(source, broken.add, kernels, start=split.start, stop=split.stop, workers=workers)
         for columns in chunks:
-            yield columns, _of_chunk(columns, split.segment, damage.taken())
-    yield None, RecordEvidence(broken=damage.taken())
+            yield columns, _chunk_evidence(columns, split.segment, broken.take())
+    yield None, RecordEvidence(broken=broken.take())
 
 
 class _BrokenBatches:
-    """Takes damage as it is met, and keeps what it says of records."""
+    """Collects damage as it is reported, and keeps what concerns records."""
 
     def __init__(self, source: Source, segment: int) -> None:
         self._source, self._segment = source, segment
-        self._found: list[Broken] = []
+        self._items: list[BrokenBatch] = []
         self._count = 0
 
-    def take(self, damage: Damage) -> None:
-        """Take what is wrong with a batch, or with the bytes between two."""
+    def add(self, damage: Damage) -> None:
+        """Add damage of a batch, or of the bytes between two batches."""
         if damage.inside_batch is None or damage.reason in NOT_OF_RECORDS:
             return
         self._count += 1
-        if len(self._found) < MOST:
-            place = _place_at(self._source, self._segment, damage.inside_batch)
-            self._found += [Broken(place, damage.reason, damage.detail)] if place else []
+        if len(self._items) < MAX_BATCHES:
+            location = _location_at(self._source, self._segment, damage.inside_batch)
+            self._items += [BrokenBatch(location, damage.reason, damage.detail)] if location else []
 
-    def taken(self) -> First[Broken]:
-        """Return what was taken since this was last asked for."""
-        found = First(tuple(self._found), self._count)
-        self._found, self._count = [], 0
-        return found
+    def take(self) -> FirstN[BrokenBatch]:
+        """Return what was added since the last call."""
+        taken = FirstN(tuple(self._items), self._count)
+        self._items, self._count = [], 0
+        return taken
 
 
-def _place_at(source: Source, segment: int, position: int) -> Place | None:
-    batch = next(iter(Walk(source, position).step()), None)
+def _location_at(source: Source, segment: int, position: int) -> BatchLocation | None:
+    batch = next(iter(LogWalk(source, position).step()), None)
     if not isinstance(batch, Batch):
-        return None  # the file has changed since
+        return None  # the file has changed in the meantime
     first_offset = batch.last_offset if batch.base_offset is None else batch.base_offset
     producer = (-1 if number is None else number for number in (batch.producer_id, batch.producer_epoch))
-    return Place(segment, position, first_offset, batch.last_offset, *producer)
+    return BatchLocation(segment, position, first_offset, batch.last_offset, *producer)
 
 
-def _of_chunk(columns: HashColumns, segment: int, unread: First[Broken]) -> RecordEvidence:
+def _chunk_evidence(columns: HashColumns, segment: int, undecoded: FirstN[BrokenBatch]) -> RecordEvidence:
     ends = np.cumsum(columns.records)
     starts = ends - columns.records
     return RecordEvidence(
         len(columns),
-        _in_order(unread, _misplaced(columns, segment, starts, ends)),
+        _by_position(undecoded, _with_wrong_offsets(columns, segment, starts, ends)),
         _mistimed(columns, segment, starts),
         _keyless(columns, segment, ends),
     )
 
 
-def _in_order(one: First[Broken], other: First[Broken]) -> First[Broken]:
-    """Return the batches of the same chunk together."""
-    if not (one.count and other.count):
-        return one if one.count else other
-    items = sorted((*one.items, *other.items), key=lambda broken: broken.place.position)
-    return First(tuple(items[:MOST]), one.count + other.count)
+def _by_position(left: FirstN[BrokenBatch], right: FirstN[BrokenBatch]) -> FirstN[BrokenBatch]:
+    """Return broken batches of the same chunk together, sorted by position."""
+    if not (left.count and right.count):
+        return left if left.count else right
+    items = sorted((*left.items, *right.items), key=lambda broken: broken.place.position)
+    return FirstN(tuple(items[:MAX_BATCHES]), left.count + right.count)
 
 
-def _misplaced(columns: HashColumns, segment: int, starts: Records, ends: Records) -> First[Broken]:
-    """Return the batches of which the offsets of records do not ascend, or lie outside.
+def _with_wrong_offsets(columns: HashColumns, segment: int, starts: IntArray, ends: IntArray) -> FirstN[BrokenBatch]:
+    """Return the batches whose record offsets do not ascend or are outside the batch.
 
-    Only format 2 has offsets that nothing else follows from. Differences within a batch are right even where offsets
-    go round.
+    Only format 2 stores an offset for each record. Differences within a batch are correct even if offsets overflow.
     """
     steps = np.diff(columns.offset)
     steps[ends[:-1] - 1] = 1
-    fall = steps <= 0
+    not_ascending = steps <= 0
     base = columns.base_offset
     outside = columns.offset[starts] - base < 0
     outside |= columns.offset[ends - 1] - base > columns.last_offset - base
-    falls = np.zeros(len(base), bool)
-    if fall.any():
-        falls[np.searchsorted(ends, np.flatnonzero(fall), side="right")] = True
-    wrong = (falls | outside) & (columns.magic >= FIRST_WITH_DELTAS)
+    unordered = np.zeros(len(base), bool)
+    if not_ascending.any():
+        unordered[np.searchsorted(ends, np.flatnonzero(not_ascending), side="right")] = True
+    wrong = (unordered | outside) & (columns.magic >= FIRST_WITH_DELTAS)
     if not wrong.any():
-        return First()
+        return FirstN()
     items = (
-        Broken(place, OFFSETS, _of_offsets(place, falls=bool(falls[batch])))
-        for batch, place in _places(columns, segment, wrong)
+        BrokenBatch(location, RECORD_OFFSETS, _offsets_detail(location, is_unordered=bool(unordered[batch])))
+        for batch, location in _locations(columns, segment, wrong)
     )
-    return _first(items, wrong)
+    return _first_n(items, wrong)
 
 
-def _of_offsets(place: Place, *, falls: bool) -> str:
-    if falls:
+def _offsets_detail(location: BatchLocation, *, is_unordered: bool) -> str:
+    if is_unordered:
         return "the offsets of its records do not ascend"
-    return f"its records have offsets that are not from {place.first_offset} to {place.last_offset}"
+    return f"its records have offsets that are not from {location.first_offset} to {location.last_offset}"
 
 
-def _mistimed(columns: HashColumns, segment: int, starts: Records) -> First[Mistimed]:
-    """Return the batches whose records say another largest timestamp.
+def _mistimed(columns: HashColumns, segment: int, starts: IntArray) -> FirstN[MistimedBatch]:
+    """Return the batches whose records have another largest timestamp than the header.
 
-    Records with log append time take that of the header. The cleaner takes it anew from those it leaves. A wrapper of
-    format 1 may hold messages of format 0, which have no timestamps (KAFKA-4298).
+    With log append time, records have the timestamp of the header. The cleaner recomputes the header's timestamp from
+    the records that remain. A wrapper of format 1 may contain messages of format 0, without timestamps (KAFKA-4298).
     """
     latest = np.maximum.reduceat(columns.timestamp, starts)
     wrong = latest != columns.max_timestamp
     if not wrong.any():
-        return First()
+        return FirstN()
     wrong &= (columns.is_whole != 0) & (columns.attributes & LOG_APPEND_TIME_BIT == 0)
     wrong &= (columns.magic >= FIRST_WITH_DELTAS) | ((columns.magic == 1) & (latest != NO_TIMESTAMP))
     items = (
-        Mistimed(place, int(columns.max_timestamp[batch]), int(latest[batch]))
-        for batch, place in _places(columns, segment, wrong)
+        MistimedBatch(location, int(columns.max_timestamp[batch]), int(latest[batch]))
+        for batch, location in _locations(columns, segment, wrong)
     )
-    return _first(items, wrong)
+    return _first_n(items, wrong)
 
 
-def _keyless(columns: HashColumns, segment: int, ends: Records) -> Keyless:
+def _keyless(columns: HashColumns, segment: int, ends: IntArray) -> KeylessSummary:
     count = int(columns.is_keyless.sum())
     if not count:
-        return Keyless()
+        return KeylessSummary()
     first = int(columns.is_keyless.argmax())
     last = len(columns) - 1 - int(columns.is_keyless[::-1].argmax())
-    place = _place(columns, segment, int(np.searchsorted(ends, first, side="right")))
-    return Keyless(count, place, int(columns.offset[first]), int(columns.offset[last]))
+    location = _location(columns, segment, int(np.searchsorted(ends, first, side="right")))
+    return KeylessSummary(count, location, int(columns.offset[first]), int(columns.offset[last]))
 
 
-def _first(items: Iterable[Item], which: Records) -> First[Item]:
-    return First(tuple(islice(items, MOST)), int(np.count_nonzero(which)))
+def _first_n(items: Iterable[Item], mask: BoolArray) -> FirstN[Item]:
+    return FirstN(tuple(islice(items, MAX_BATCHES)), int(np.count_nonzero(mask)))
 
 
-def _places(columns: HashColumns, segment: int, which: Records) -> Iterator[tuple[int, Place]]:
-    for batch in np.flatnonzero(which)[:MOST].tolist():
-        yield batch, _place(columns, segment, batch)
+def _locations(columns: HashColumns, segment: int, mask: BoolArray) -> Iterator[tuple[int, BatchLocation]]:
+    for batch in np.flatnonzero(mask)[:MAX_BATCHES].tolist():
+        yield batch, _location(columns, segment, batch)
 
 
-def _place(columns: HashColumns, segment: int, batch: int) -> Place:
+def _location(columns: HashColumns, segment: int, batch: int) -> BatchLocation:
     names = ("position", "base_offset", "last_offset", "producer_id", "producer_epoch")
-    return Place(segment, *(int(getattr(columns, name)[batch]) for name in names))
+    return BatchLocation(segment, *(int(getattr(columns, name)[batch]) for name in names))

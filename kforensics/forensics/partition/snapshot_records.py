@@ -1,28 +1,29 @@
-"""A ``.snapshot`` as PRODUCER records: with a million producers, an object for each would take too much memory."""
+"""A producer snapshot as PRODUCER records: an object per producer would take too much memory for a million of them."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from kforensics.errors import InputError
-from kforensics.forensics.core.record_types import NO_TIME, PRODUCER, Records
+from kforensics.forensics.core.record_types import NO_TIME, PRODUCER, ProducerArray
 from kforensics.parsers.files.source import BytesSource, open_source
+from kforensics.parsers.format.array_types import StructArray
 from kforensics.parsers.state.producer_snapshot import ENTRY, HEADER, VERSION, snapshot_crc
 
-__all__ = ["as_loaded", "snapshot_records"]
+__all__ = ["latest_entries", "snapshot_records"]
 
-SAME = ("producer_id", "producer_epoch", "last_sequence", "last_offset", "offset_delta", "coordinator_epoch")
+ENTRY_FIELDS = ("producer_id", "producer_epoch", "last_sequence", "last_offset", "offset_delta", "coordinator_epoch")
 
 
-def snapshot_records(path: str, *, ignores_tail: bool = False) -> Records | None:
-    """Return the producers in a snapshot, sorted by id; None if a broker would refuse the file.
+def snapshot_records(path: str, *, ignores_tail: bool = False) -> ProducerArray | None:
+    """Return the producers in a snapshot, sorted by id; None if a broker would reject the file.
 
     Rule: ``ProducerStateManager.readSnapshot``.
 
     Args:
-        path: of the snapshot.
-        ignores_tail: take a file too behind whose entries stands the rest of an older, longer one. A broker refuses it,
-            for the checksum is to cover all of it; what the entries say is as good as ever.
+        path: path of the snapshot.
+        ignores_tail: also accept a file whose entries are followed by the rest of an older, longer one. A broker
+            rejects it, because the checksum must cover the whole file; its entries are nevertheless valid.
     """
     try:
         with open_source(path) as source:
@@ -33,28 +34,28 @@ def snapshot_records(path: str, *, ignores_tail: bool = False) -> Records | None
         return None
     version, crc, count = HEADER.unpack_from(data)
     end = HEADER.size + max(count, 0) * ENTRY.size
-    sound = version == VERSION and count >= 0 and (len(data) == end or (ignores_tail and len(data) > end))
-    if not sound or crc != snapshot_crc(BytesSource(data), end):
+    is_sound = version == VERSION and count >= 0 and (len(data) == end or (ignores_tail and len(data) > end))
+    if not is_sound or crc != snapshot_crc(BytesSource(data), end):
         return None
-    return _records(np.frombuffer(data, ENTRY.dtype, count, HEADER.size))
+    return _producers(np.frombuffer(data, ENTRY.dtype, count, HEADER.size))
 
 
-def _records(entries: Records) -> Records:
-    records = np.zeros(len(entries), PRODUCER)
-    for name in (*SAME, "current_txn_first_offset"):
-        records[name] = entries[name]
-    records["last_timestamp"] = entries["timestamp"]
-    recent = records["recent"]
+def _producers(entries: StructArray) -> ProducerArray:
+    producers = np.zeros(len(entries), PRODUCER)
+    for name in (*ENTRY_FIELDS, "current_txn_first_offset"):
+        producers[name] = entries[name]
+    producers["last_timestamp"] = entries["timestamp"]
+    recent = producers["recent"]
     recent["last_sequence"], recent["last_offset"], recent["timestamp"] = -1, -1, NO_TIME
-    has_batch = records["last_offset"] >= 0
-    records["recent_count"] = has_batch
+    has_batch = producers["last_offset"] >= 0
+    producers["recent_count"] = has_batch
     for name in ("last_sequence", "last_offset", "offset_delta"):
         recent[name][has_batch, 0] = entries[name][has_batch]
     recent["timestamp"][has_batch, 0] = entries["timestamp"][has_batch]
-    return records.take(np.argsort(records["producer_id"], kind="stable"))
+    return producers.take(np.argsort(producers["producer_id"], kind="stable"))
 
 
-def as_loaded(records: Records) -> Records:
-    """Return the producers of a snapshot as a broker has them then: of several entries for one, the last."""
-    last = np.append(records["producer_id"][1:] != records["producer_id"][:-1], [True])[: len(records)]
-    return records.compress(last)
+def latest_entries(producers: ProducerArray) -> ProducerArray:
+    """Return the producers of a snapshot as a broker loads them: of several entries for a producer, the last one."""
+    is_last = np.append(producers["producer_id"][1:] != producers["producer_id"][:-1], [True])[: len(producers)]
+    return producers.compress(is_last)

@@ -1,4 +1,4 @@
-"""Where the last stable offset of a partition is, who holds it, and what lies behind it.
+"""Where the last stable offset of a partition is, which transaction blocks it, and how much data it hides.
 
 Rule: ``UnifiedLog.fetchLastStableOffsetMetadata`` and ``maybeIncrementFirstUnstableOffset``.
 """
@@ -10,29 +10,29 @@ from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.partition.blocking_transactions import since
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.partition.blocking_transactions import elapsed_since
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.timeline import last_stable_offsets
 from kforensics.parsers.columns.batch_columns import NO_CONTROL
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
-from kforensics.parsers.kernels.policy import Choice, kernels_for
+from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 
 __all__ = ["StableOffset", "stable_offset"]
 
 
 @dataclass(frozen=True, slots=True)
 class StableOffset:
-    """The last stable offset.
+    """The last stable offset of a partition.
 
     Attributes:
-        high_watermark: for which high watermark; the log end offset unless another was asked for.
-        last_stable_offset: that offset; the largest it can be, if it is not exact.
+        high_watermark: the high watermark it is computed for; by default the log end offset.
+        last_stable_offset: the last stable offset; if it is not exact, the largest it can be.
         lowest: the smallest it can be.
-        at_checkpoint: the same at the high watermark of the checkpoint; None if there is none.
-        holder: TRANSACTION record of the transaction that holds it back, None if none does.
-        silent_ms: how long ago that one's last batch was, None likewise.
-        hidden_records: records of users from there up to the log end offset.
+        at_checkpoint: the last stable offset at the checkpointed high watermark; None without a checkpoint.
+        blocking_transaction: TRANSACTION record of the transaction that blocks it, None if none does.
+        idle_ms: time since the last batch of that transaction, None if no transaction blocks it.
+        hidden_records: data records from the last stable offset to the log end.
         hidden_bytes: bytes of the batches there.
     """
 
@@ -40,73 +40,77 @@ class StableOffset:
     last_stable_offset: int
     lowest: int
     at_checkpoint: int | None
-    holder: Any
-    silent_ms: int | None
+    blocking_transaction: Any
+    idle_ms: int | None
     hidden_records: int
     hidden_bytes: int
 
     @property
     def exact(self) -> bool:
-        """Whether nothing from before the log on hand can hold it back further."""
+        """Whether no transaction from before the available log can block it at a lower offset."""
         return self.lowest == self.last_stable_offset
 
 
-def stable_offset(case: Case, high_watermark: int | None = None, kernels: Choice = kernels_for) -> StableOffset:
+def stable_offset(
+    state: PartitionState, high_watermark: int | None = None, kernels: KernelPolicy = kernels_for
+) -> StableOffset:
     """Return where the last stable offset of a partition is.
 
     Args:
-        case: the partition.
-        high_watermark: None for the log end offset: all that is on disk is replicated. One outside the log is moved to
-            the nearer end, as ``UnifiedLog.updateHighWatermark`` does.
-        kernels: gives the compiled kernels.
+        state: the partition.
+        high_watermark: None for the log end offset, as if all that is on disk were replicated. A value outside the log
+            is moved to the nearer end, as in ``UnifiedLog.updateHighWatermark``.
+        kernels: provides the compiled kernels.
 
     Raises:
         InputError: a segment cannot be read again.
     """
-    end = _within(case, high_watermark)
-    checkpoint = case.high_watermark
-    asked = [end] if checkpoint is None else [end, _within(case, checkpoint)]
-    offsets, holders = last_stable_offsets(case.ledger, case.log_start_offset, np.array(asked))
+    end = _clamped(state, high_watermark)
+    checkpoint = state.high_watermark
+    high_watermarks = [end] if checkpoint is None else [end, _clamped(state, checkpoint)]
+    offsets, blocking_transactions = last_stable_offsets(
+        state.transaction_store, state.log_start_offset, np.array(high_watermarks)
+    )
     offset = int(offsets[0])
-    holder = holders[0] if holders["batches"][0] >= 0 else None
-    known = case.exact_from is not None and end >= case.exact_from and not case.is_broken
-    records, size = _behind(case, offset, kernels) if offset < case.log_end_offset else (0, 0)
+    blocking = blocking_transactions[0] if blocking_transactions["batches"][0] >= 0 else None
+    known = state.exact_from is not None and end >= state.exact_from and not state.is_broken
+    records, size = _hidden(state, offset, kernels) if offset < state.log_end_offset else (0, 0)
     return StableOffset(
         high_watermark=end,
         last_stable_offset=offset,
-        lowest=offset if known else min(offset, case.log_start_offset),
+        lowest=offset if known else min(offset, state.log_start_offset),
         at_checkpoint=None if checkpoint is None else int(offsets[1]),
-        holder=holder,
-        silent_ms=None if holder is None else int(since(case, int(holder["last_timestamp"]))),
+        blocking_transaction=blocking,
+        idle_ms=None if blocking is None else int(elapsed_since(state, int(blocking["last_timestamp"]))),
         hidden_records=records,
         hidden_bytes=size,
     )
 
 
-def _within(case: Case, high_watermark: int | None) -> int:
+def _clamped(state: PartitionState, high_watermark: int | None) -> int:
     if high_watermark is None:
-        return case.log_end_offset
-    return min(max(high_watermark, case.log_start_offset), case.log_end_offset)
+        return state.log_end_offset
+    return min(max(high_watermark, state.log_start_offset), state.log_end_offset)
 
 
-def _behind(case: Case, offset: int, kernels: Choice) -> tuple[int, int]:
-    """Return records and bytes of the batches that end at an offset or behind it.
+def _hidden(state: PartitionState, offset: int, kernels: KernelPolicy) -> tuple[int, int]:
+    """Return the records and bytes of the batches that end at or after an offset.
 
-    Only the chunk in which the offset lies is read once more.
+    Only the chunk that contains the offset is read again.
     """
-    marks = case.log.marks
-    at = max(0, int(np.searchsorted(marks["base_offset"], offset, "right")) - 1)
-    mark, following = marks[at], marks[at + 1 : at + 2]
-    same = len(following) and following["segment"][0] == mark["segment"]
-    stop = int(following["position"][0]) if same else None
-    records, size = int(mark["records_before"]), int(mark["bytes_before"])
-    with open_source(case.partition.segments[mark["segment"]].path) as source:
-        for chunk in batch_chunks(source, 0, _ignored, kernels, start=int(mark["position"]), stop=stop):
+    starts = state.log.chunk_starts
+    number = max(0, int(np.searchsorted(starts["base_offset"], offset, "right")) - 1)
+    chunk_start, following = starts[number], starts[number + 1 : number + 2]
+    same_segment = len(following) and following["segment"][0] == chunk_start["segment"]
+    stop = int(following["position"][0]) if same_segment else None
+    records, size = int(chunk_start["records_before"]), int(chunk_start["bytes_before"])
+    with open_source(state.partition.segments[chunk_start["segment"]].path) as source:
+        for chunk in batch_chunks(source, 0, _ignored, kernels, start=int(chunk_start["position"]), stop=stop):
             before = chunk.last_offset < offset
             records += int(chunk.count[before & (chunk.control == NO_CONTROL)].sum())
             size += int(chunk.size[before].sum())
-    return case.log.records - records, case.log.bytes - size
+    return state.log.records - records, state.log.bytes - size
 
 
 def _ignored(_damage: object) -> None:
-    """Damage was told of when the log was read for the first time."""
+    """Ignore damage: it was reported when the log was read for the first time."""

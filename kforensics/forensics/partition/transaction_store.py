@@ -1,9 +1,9 @@
-"""The transactions of a partition, of which the closed ones need not fit into memory.
+"""The transactions of a partition, kept page by page so that closed ones need not fit into memory.
 
-They come in *ranges*: closed transactions in the order of their markers, so many at a time, then the open ones. What
-is to be known of the transactions that end behind a range is small. Whatever of them holds the last stable offset in
-the range is the one with the smallest first offset, and the next data of somebody else is that one or the first of
-another producer. These two *follow* the range and stand for all behind it.
+A *page* holds a fixed number of closed transactions in the order of their markers; the last page holds the open ones.
+Little has to be known about the transactions that end after a page. Only the one with the smallest first offset can
+block the last stable offset within the page. The next data of another producer belongs either to that transaction or
+to the earliest one of another producer. These two represent all transactions after the page.
 """
 
 from __future__ import annotations
@@ -15,130 +15,135 @@ from operator import itemgetter
 
 import numpy as np
 
-from kforensics.forensics.core.external_sort import RANGE, ROOM, Sorted, Sorting
-from kforensics.forensics.core.record_arrays import joined_records, picked
-from kforensics.forensics.core.record_types import TRANSACTION, Ending, Records
+from kforensics.forensics.core.external_sort import PAGE_SIZE, ROOM, ExternalSort, SortedRows
+from kforensics.forensics.core.record_arrays import concat_rows, take_rows
+from kforensics.forensics.core.record_types import TRANSACTION, TransactionArray, TransactionOutcome
 
-__all__ = ["NO_TRANSACTIONS", "Ledger", "Span", "ledger_of", "sorting_by_marker"]
+__all__ = ["NO_TRANSACTIONS", "TransactionPage", "TransactionStore", "sort_by_marker", "transaction_store_of"]
 
 NONE = -1
 NO_TRANSACTIONS = np.empty(0, TRANSACTION)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Span:
-    """A range of transactions, and what stands for all that end behind it.
+class TransactionPage:
+    """A page of transactions, and what represents all transactions that end after it.
 
     Attributes:
-        after: marker offset of the last transaction before the range, -1 if there is none.
-        upto: that of its last one; None behind the last marker, where the open transactions are.
-        rows: TRANSACTION records.
-        following: two records at most: of those behind, the one with the smallest first offset, and the one of another
-            producer with the smallest.
+        after: marker offset of the last transaction before the page, -1 if there is none.
+        upto: marker offset of the last transaction in the page; None for the page of open transactions.
+        rows: TRANSACTION records of the page.
+        following: at most two TRANSACTION records from after the page: the one with the smallest first offset, and
+            the one of another producer with the smallest first offset.
     """
 
     after: int
     upto: int | None
-    rows: Records
-    following: Records
+    rows: TransactionArray
+    following: TransactionArray
 
     @property
-    def both(self) -> Records:
-        """The range and what follows it."""
-        return joined_records([self.rows, self.following])
+    def with_following(self) -> TransactionArray:
+        """The page together with the transactions that represent those after it."""
+        return concat_rows([self.rows, self.following])
 
 
-@dataclass(frozen=True, eq=False)  # no slots: what is asked for often is computed once
-class Ledger:
+@dataclass(frozen=True, eq=False)  # no slots: cached properties
+class TransactionStore:
     """The transactions of a partition.
 
     Attributes:
-        closed: TRANSACTION records with a marker, by its offset.
-        opened: those without, by first offset.
+        closed: TRANSACTION records with a marker, sorted by marker offset.
+        opened: TRANSACTION records without a marker, sorted by first offset.
     """
 
-    closed: Sorted
-    opened: Records
+    closed: SortedRows
+    opened: TransactionArray
 
     def __len__(self) -> int:
         return len(self.closed) + len(self.opened)
 
-    def __iter__(self) -> Iterator[Records]:
-        """Yield all of them: the ranges, then the open ones, if there are any."""
+    def __iter__(self) -> Iterator[TransactionArray]:
+        """Yield all transactions: the closed ones page by page, then the open ones, if there are any."""
         yield from self.closed
         if len(self.opened):
             yield self.opened
 
-    def since(self, offset: int) -> Iterator[Records]:
-        """Yield all that have no marker below an offset, and some that have, as the whole ledger does."""
-        for number in range(int(np.searchsorted(self.closed.last_keys, offset)), self.closed.ranges):
+    def since(self, offset: int) -> Iterator[TransactionArray]:
+        """Yield, page by page, at least all transactions that have no marker below an offset.
+
+        The first page may also contain transactions whose marker is below the offset.
+        """
+        for number in range(int(np.searchsorted(self.closed.last_keys, offset)), self.closed.page_count):
             yield self.closed.read(number)
         yield self.opened
 
-    def spans(self) -> Iterator[Span]:
-        """Yield the ranges with what follows them, and then the open transactions, even if there are none."""
+    def pages(self) -> Iterator[TransactionPage]:
+        """Yield the pages of closed transactions, then one page of open transactions, even if there are none."""
         ends = [NONE, *self.closed.last_keys.tolist()]
         for number, rows in enumerate(self.closed):
-            yield Span(ends[number], ends[number + 1], rows, self._following[number])
-        yield Span(ends[-1], None, self.opened, NO_TRANSACTIONS)
+            yield TransactionPage(ends[number], ends[number + 1], rows, self._following[number])
+        yield TransactionPage(ends[-1], None, self.opened, NO_TRANSACTIONS)
 
-    def earliest(self, number: int) -> int:
-        """Return the smallest first offset of a range."""
+    def earliest_first_offset(self, number: int) -> int:
+        """Return the smallest first offset in a page."""
         return self._earliest[number]
 
     @cached_property
-    def _seen_from_behind(self) -> tuple[list[Records], list[int]]:
-        """What follows each range, and the smallest first offset in it."""
+    def _read_backwards(self) -> tuple[list[TransactionArray], list[int]]:
+        """For each page, what represents the transactions after it, and the smallest first offset in it."""
         following, earliest = [_first_two(self.opened)], list[int]()
-        for number in range(self.closed.ranges - 1, -1, -1):
+        for number in range(self.closed.page_count - 1, -1, -1):
             rows = self.closed.read(number)
             earliest.append(int(rows["first_offset"].min()))
-            following.append(_first_two(joined_records([_first_two(rows), following[-1]])))
+            following.append(_first_two(concat_rows([_first_two(rows), following[-1]])))
         return following[-2::-1], earliest[::-1]
 
     @cached_property
     def aborted(self) -> int:
-        """How many closed transactions were aborted."""
-        return sum(int((rows["ending"] == Ending.ABORTED).sum()) for rows in self.closed)
+        """Number of closed transactions that were aborted."""
+        return sum(int((rows["outcome"] == TransactionOutcome.ABORTED).sum()) for rows in self.closed)
 
     @property
-    def _following(self) -> list[Records]:
-        return self._seen_from_behind[0]
+    def _following(self) -> list[TransactionArray]:
+        return self._read_backwards[0]
 
     @property
     def _earliest(self) -> list[int]:
-        return self._seen_from_behind[1]
+        return self._read_backwards[1]
 
 
-def _first_two(rows: Records) -> Records:
-    """Return the record with the smallest first offset, and that of another producer with the smallest."""
+def _first_two(rows: TransactionArray) -> TransactionArray:
+    """Return the record with the smallest first offset, and the one of another producer with the smallest."""
     if len(rows) < 2:
         return rows
     first = int(rows["first_offset"].argmin())
     others = np.flatnonzero(rows["producer_id"] != rows["producer_id"][first])
     second = others[rows["first_offset"][others].argmin()] if len(others) else first
-    return picked(rows, np.unique([first, second]))
+    return take_rows(rows, np.unique([first, second]))
 
 
-def sorting_by_marker(room: int = ROOM, size: int = RANGE) -> Sorting:
-    """Return what takes closed transactions in any order.
+def sort_by_marker(memory_limit: int = ROOM, page_size: int = PAGE_SIZE) -> ExternalSort:
+    """Return a sort by marker offset that takes closed transactions in any order.
 
     Args:
-        room: bytes of them to keep in memory.
-        size: transactions of a range.
+        memory_limit: bytes of transactions to keep in memory.
+        page_size: transactions per page.
     """
-    return Sorting(TRANSACTION, itemgetter("marker_offset"), room, size)
+    return ExternalSort(TRANSACTION, itemgetter("marker_offset"), memory_limit, page_size)
 
 
-def ledger_of(transactions: Records, room: int = ROOM, size: int = RANGE) -> Ledger:
-    """Return a ledger of TRANSACTION records that are all there, in any order.
+def transaction_store_of(
+    transactions: TransactionArray, memory_limit: int = ROOM, page_size: int = PAGE_SIZE
+) -> TransactionStore:
+    """Return a store of TRANSACTION records that are all in memory, in any order.
 
     Args:
         transactions: closed and open ones.
-        room: bytes of closed transactions to keep in memory.
-        size: transactions of a range.
+        memory_limit: bytes of closed transactions to keep in memory.
+        page_size: transactions per page.
     """
-    is_open = transactions["ending"] == Ending.OPEN
-    closed, opened = sorting_by_marker(room, size), picked(transactions, is_open)
-    closed.add(picked(transactions, ~is_open))
-    return Ledger(closed.finish(), picked(opened, np.argsort(opened["first_offset"], kind="stable")))
+    is_open = transactions["outcome"] == TransactionOutcome.OPEN
+    closed, opened = sort_by_marker(memory_limit, page_size), take_rows(transactions, is_open)
+    closed.add(take_rows(transactions, ~is_open))
+    return TransactionStore(closed.finish(), take_rows(opened, np.argsort(opened["first_offset"], kind="stable")))

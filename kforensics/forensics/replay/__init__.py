@@ -1,1 +1,1 @@
-"""The replay of a partition: producers, transactions and the last stable offset, from batches in any pieces."""
+"""Replays batches into producers, transactions and anomalies; a log can be cut anywhere and its chunks merged."""

@@ -1,4 +1,4 @@
-"""What the records of producers on both sides of a seam say of each other."""
+"""Merges and compares the producers of two adjacent chunks at the chunk boundary."""
 
 from __future__ import annotations
 
@@ -6,251 +6,257 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kforensics.forensics.core.record_arrays import chosen, joined_records, picked, placed
-from kforensics.forensics.core.record_types import RECENT_BATCH, RECENT_BATCHES, Anomaly, Records
-from kforensics.forensics.replay.open_spans import product
-from kforensics.forensics.replay.replay_rows import Rows
-from kforensics.forensics.replay.row_building import (
-    NO_PENDING,
-    NO_ROWS,
+from kforensics.forensics.core.record_arrays import concat_rows, put_rows, take_rows, where_rows
+from kforensics.forensics.core.record_types import RECENT_BATCH, RECENT_BATCHES, Anomaly, AnomalyArray
+from kforensics.forensics.replay.neighbour_anomalies import (
+    NO_ANOMALY,
+    are_sequence_anomalies,
+    compare_batches,
+    expected_sequences,
+)
+from kforensics.forensics.replay.replay_rows import (
+    NO_ANOMALIES,
+    NO_UNRESOLVED,
+    ReplayRows,
     anomaly_rows,
     closed_rows,
-    duplicate_rows,
-    pending_rows,
+    unresolved_anomalies,
 )
-from kforensics.forensics.replay.sequence_rules import NOTHING, compared, expected_sequence, sequence_kinds
+from kforensics.forensics.replay.resolution import resolve_overlaps
+from kforensics.forensics.replay.summary import (
+    NONE,
+    OpenSpanArray,
+    PreviousEventArray,
+    ProducerSummaryArray,
+    UnresolvedArray,
+    last_sequences,
+    last_spans,
+)
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["Seam", "end_regions", "last_sequences", "twins"]
+__all__ = ["ChunkBoundary"]
 
 
 @dataclass(frozen=True, slots=True)
-class Seam:
-    """Producers that both stretches know.
+class ChunkBoundary:
+    """The producers with events in both of two adjacent chunks.
 
     Attributes:
-        left: their PRODUCER_SUMMARY records in the stretch before the seam.
-        right: those in the stretch behind it, of the same producers, with holes counted from the beginning of the left.
-        sequences: whether sequences mean anything in the topic.
+        left: the producers in the chunk before the boundary.
+        right: the same producers in the chunk after it, with offset gaps counted from the start of the left chunk.
+        sequences: whether sequences are checked in this topic.
     """
 
-    left: Records
-    right: Records
+    left: ProducerSummaryArray
+    right: ProducerSummaryArray
     sequences: bool
 
-    def joined(self) -> Records:
-        """Return PRODUCER_SUMMARY records of both stretches together."""
+    def merged(self) -> ProducerSummaryArray:
+        """Return the producers of both chunks together."""
         left, right = self.left, self.right
-        found: Records = left.copy()
-        self._join_ends(found)
-        for name in ("has_data", "has_transactional", "has_other", "has_marker"):
-            found[name] = left[name] | right[name]
-        for name in ("ends_with_marker", "end_epoch"):
-            found[name] = right[name]
-        _take(found, right, right["has_data"], "last_data")
-        _take(found, right, right["has_marker"], "last_marker", "last_coordinator_epoch", "last_ending")
-        _take(found, right, ~left["has_data"], "first")
-        _take(found, right, ~left["has_marker"], "first_marker")
-        self._join_lead(found)
-        self._join_regions(found)
-        self._join_recent(found)
-        return found
+        merged: ProducerSummaryArray = left.copy()
+        self._merge_ends(merged)
+        for name in ("has_data", "has_transactional", "has_non_transactional", "has_marker"):
+            merged[name] = left[name] | right[name]
+        for name in ("ends_with_marker", "last_epoch"):
+            merged[name] = right[name]
+        _take(merged, right, right["has_data"], "last_data")
+        _take(merged, right, right["has_marker"], "last_marker", "last_coordinator_epoch", "last_outcome")
+        _take(merged, right, ~left["has_data"], "first_batch")
+        _take(merged, right, ~left["has_marker"], "first_marker")
+        self._merge_leading_markers(merged)
+        self._merge_spans(merged)
+        self._merge_recent(merged)
+        return merged
 
-    def closed(self) -> Rows:
-        """Return the transactions that begin before the seam and end behind it."""
-        at = np.flatnonzero(self.left["has_marker"] & self.right["has_marker"])
-        if not len(at):
-            return Rows.of()
-        left, right = picked(self.left, at), picked(self.right, at)
-        return closed_rows(left["producer_id"], product(left["tail"], right["head"]), right["first_marker"])
+    def closed(self) -> ReplayRows:
+        """Return the transactions that start before the boundary and end after it."""
+        indexes = np.flatnonzero(self.left["has_marker"] & self.right["has_marker"])
+        if not len(indexes):
+            return ReplayRows.of()
+        left, right = take_rows(self.left, indexes), take_rows(self.right, indexes)
+        spans = _join_spans(left["last_span"], right["first_span"])
+        return closed_rows(left["producer_id"], spans, right["first_marker"])
 
-    def anomalies(self) -> tuple[Records, Records]:
-        """Return ANOMALY records of what does not go together, and PENDING records of what may not."""
-        certain, waiting = zip(self._of_sequence(), self._of_modes(), self._of_markers(), strict=True)
-        return joined_records(certain), joined_records(waiting)
+    def anomalies(self) -> tuple[AnomalyArray, UnresolvedArray]:
+        """Return the certain and the unresolved anomalies at the boundary."""
+        parts = (self._batch_anomalies(), self._mode_anomalies(), (self._marker_anomalies(), NO_UNRESOLVED))
+        certain, unresolved = zip(*parts, strict=True)
+        return concat_rows(certain), concat_rows(unresolved)
 
-    def _join_ends(self, found: Records) -> None:
+    def _merge_ends(self, merged: ProducerSummaryArray) -> None:
         left, right = self.left, self.right
-        found["is_uniform"] &= right["is_uniform"] & self._goes_on()
-        mixed = left["is_mixed"] | right["is_mixed"] | (end_regions(left)["begun"] & right["has_other"])
-        found["is_mixed"] = np.where(right["has_marker"], right["is_mixed"], mixed)
+        merged["is_uniform"] &= right["is_uniform"] & self._epoch_continues()
+        becomes_mixed = last_spans(left)["has_transaction"] & right["has_non_transactional"]
+        is_mixed = left["is_mixed"] | right["is_mixed"] | becomes_mixed
+        merged["is_mixed"] = np.where(right["has_marker"], right["is_mixed"], is_mixed)
 
-    def _goes_on(self) -> Records:
-        """Whether the first event behind the seam has the epoch of the last one before it."""
-        agrees: Records = self.left["end_epoch"] == start_epochs(self.right)
-        return agrees
+    def _epoch_continues(self) -> BoolArray:
+        """Return whether the first event after the boundary has the epoch of the last event before it."""
+        right = self.right
+        batch_epoch, marker_epoch = right["first_batch"]["producer_epoch"], right["first_marker"]["producer_epoch"]
+        continues: BoolArray = self.left["last_epoch"] == np.where(
+            right["starts_with_marker"], marker_epoch, batch_epoch
+        )
+        return continues
 
-    def _join_lead(self, found: Records) -> None:
-        """Put the markers before the first batch together where the left stretch has no batch."""
-        longer = ~self.left["has_data"] & self.right["starts_with_marker"]
-        uniform = self.left["lead_is_uniform"] & self.right["lead_is_uniform"] & self._goes_on()
-        found["lead_is_uniform"] = np.where(longer, uniform, self.left["lead_is_uniform"])
-        _take(found, self.right, longer, "lead", "lead_epoch")
+    def _merge_leading_markers(self, merged: ProducerSummaryArray) -> None:
+        """Merge the markers before the first batch, of producers without data in the left chunk."""
+        extends = ~self.left["has_data"] & self.right["starts_with_marker"]
+        uniform = self.left["leading_is_uniform"] & self.right["leading_is_uniform"] & self._epoch_continues()
+        merged["leading_is_uniform"] = np.where(extends, uniform, self.left["leading_is_uniform"])
+        _take(merged, self.right, extends, "leading_marker", "leading_epoch")
 
-    def _join_regions(self, found: Records) -> None:
+    def _merge_spans(self, merged: ProducerSummaryArray) -> None:
         left, right = self.left, self.right
-        touching = product(end_regions(left), right["head"])
-        placed(found["head"], slice(None), chosen(left["has_marker"], left["head"], touching))
-        placed(found["tail"], slice(None), chosen(left["has_marker"], touching, left["tail"]))
-        _take(found, right, right["has_marker"], "tail")
+        across = _join_spans(last_spans(left), right["first_span"])
+        put_rows(merged["first_span"], slice(None), where_rows(left["has_marker"], left["first_span"], across))
+        put_rows(merged["last_span"], slice(None), where_rows(left["has_marker"], across, left["last_span"]))
+        _take(merged, right, right["has_marker"], "last_span")
 
-    def _join_recent(self, found: Records) -> None:
-        """Keep the last batches of the last epoch; it may have begun before the seam."""
-        _take(found, self.right, np.ones(len(found), "?"), "recent", "recent_count")
-        at = np.flatnonzero(self.right["is_uniform"] & self._goes_on() & (self.left["recent_count"] > 0))
-        if len(at):
-            left, right = picked(self.left, at), picked(self.right, at)
-            before, behind = left["recent_count"][:, None], right["recent_count"][:, None]
-            count = np.minimum(before + behind, RECENT_BATCHES)
-            slot = np.arange(RECENT_BATCHES)
-            wanted = before + behind - count + slot
-            wanted += np.where(wanted < before, 0, RECENT_BATCHES - before)
-            both = np.empty((len(at), 2 * RECENT_BATCHES), RECENT_BATCH)
-            placed(both, np.s_[:, :RECENT_BATCHES], left["recent"])
-            placed(both, np.s_[:, RECENT_BATCHES:], right["recent"])
-            recent = picked(both, (np.arange(len(at))[:, None], np.minimum(wanted, 2 * RECENT_BATCHES - 1)))
-            placed(recent, slot >= count, np.zeros(1, RECENT_BATCH))
-            placed(found["recent"], at, recent)
-            found["recent_count"][at] = count[:, 0]
+    def _merge_recent(self, merged: ProducerSummaryArray) -> None:
+        """Keep the recent batches of the last epoch, which may have started before the boundary."""
+        _take(merged, self.right, np.ones(len(merged), "?"), "recent", "recent_count")
+        indexes = np.flatnonzero(self.right["is_uniform"] & self._epoch_continues() & (self.left["recent_count"] > 0))
+        if len(indexes):
+            left, right = take_rows(self.left, indexes), take_rows(self.right, indexes)
+            left_count, right_count = left["recent_count"][:, None], right["recent_count"][:, None]
+            count = np.minimum(left_count + right_count, RECENT_BATCHES)
+            slots = np.arange(RECENT_BATCHES)
+            source = left_count + right_count - count + slots
+            source += np.where(source < left_count, 0, RECENT_BATCHES - left_count)
+            both = np.empty((len(indexes), 2 * RECENT_BATCHES), RECENT_BATCH)
+            put_rows(both, np.s_[:, :RECENT_BATCHES], left["recent"])
+            put_rows(both, np.s_[:, RECENT_BATCHES:], right["recent"])
+            recent = take_rows(both, (np.arange(len(indexes))[:, None], np.minimum(source, 2 * RECENT_BATCHES - 1)))
+            put_rows(recent, slots >= count, np.zeros(1, RECENT_BATCH))
+            put_rows(merged["recent"], indexes, recent)
+            merged["recent_count"][indexes] = count[:, 0]
 
-    def _last_event(self) -> Records:
-        """Return SEEN records of the last events before the seam."""
-        return chosen(self.left["ends_with_marker"], self.left["last_marker"], self.left["last_data"])
+    def _last_events(self) -> PreviousEventArray:
+        """Return the last event of each producer before the boundary."""
+        return where_rows(self.left["ends_with_marker"], self.left["last_marker"], self.left["last_data"])
 
-    def _of_sequence(self) -> tuple[Records, Records]:
-        """Compare the first batch behind the seam with what stands before it, markers in between included."""
-        first = self.right["first"]
+    def _batch_anomalies(self) -> tuple[AnomalyArray, UnresolvedArray]:
+        """Compare the first batch after the boundary with the events before it, including markers in between."""
+        first = self.right["first_batch"]
         epoch, expected = self._expected()
-        odd = (first["producer_epoch"] != epoch) | (first["base_sequence"] != expected)
-        # Without a batch before the seam the markers there say nothing yet of sequences: the check waits.
-        at = np.flatnonzero(odd & self.left["has_data"] & self.right["has_data"])
-        if not len(at):
-            return NO_ROWS, NO_PENDING
-        return Seam(picked(self.left, at), picked(self.right, at), sequences=self.sequences).compared_sequences()
+        differs = (first["producer_epoch"] != epoch) | (first["base_sequence"] != expected)
+        # Markers alone do not determine the sequence: without a batch in the left chunk, the comparison waits.
+        suspects = np.flatnonzero(differs & self.left["has_data"] & self.right["has_data"])
+        if not len(suspects):
+            return NO_ANOMALIES, NO_UNRESOLVED
+        left, right = take_rows(self.left, suspects), take_rows(self.right, suspects)
+        return ChunkBoundary(left, right, sequences=self.sequences).compared_batches()
 
-    def _expected(self) -> tuple[Records, Records]:
-        """Return the epoch and the sequence with which the first batch behind the seam should begin."""
-        epoch = np.where(self.right["starts_with_marker"], self.right["lead_epoch"], self.left["end_epoch"])
-        return epoch, np.where(self._keeps_recent(), expected_sequence(last_sequences(self.left)), 0)
+    def _expected(self) -> tuple[IntArray, IntArray]:
+        """Return the epoch and the sequence with which the first batch after the boundary should start."""
+        epoch = np.where(self.right["starts_with_marker"], self.right["leading_epoch"], self.left["last_epoch"])
+        return epoch, np.where(self._keeps_recent(), expected_sequences(last_sequences(self.left)), 0)
 
-    def _keeps_recent(self) -> Records:
-        """Whether the recent batches before the seam are still those at the first batch behind it."""
-        markers_agree = self.right["lead_is_uniform"] & self._goes_on()
-        kept: Records = (self.left["recent_count"] > 0) & (~self.right["starts_with_marker"] | markers_agree)
+    def _keeps_recent(self) -> BoolArray:
+        """Return whether the recent batches of the left chunk are still recent at the first batch of the right one."""
+        markers_agree = self.right["leading_is_uniform"] & self._epoch_continues()
+        kept: BoolArray = (self.left["recent_count"] > 0) & (~self.right["starts_with_marker"] | markers_agree)
         return kept
 
-    def compared_sequences(self) -> tuple[Records, Records]:
-        """Return ANOMALY and PENDING records of first batches, all of which have a batch before the seam."""
-        left, right, first = self.left, self.right, self.right["first"]
+    def compared_batches(self) -> tuple[AnomalyArray, UnresolvedArray]:
+        """Return the anomalies of first batches; all producers have data on both sides of the boundary."""
+        left, right, first = self.left, self.right, self.right["first_batch"]
         epoch, expected = self._expected()
-        kind, amount = compared(
+        kind, amount = compare_batches(
             first["producer_epoch"], first["base_sequence"], epoch, expected, sequences=self.sequences
         )
-        last_event = chosen(right["starts_with_marker"], right["lead"], self._last_event())
-        neighbour = chosen(self._keeps_recent() & sequence_kinds(kind), left["last_data"], last_event)
-        rows = anomaly_rows(kind, left["producer_id"], first, neighbour, amount)
-        back = self._keeps_recent() & (kind == Anomaly.SEQ_OVERLAP)
-        last_sequence = expected_sequence(first["base_sequence"].astype("i8") + first["offset_delta"] - 1)
-        certain, waiting = twins(pending_rows(picked(rows, back), last_sequence[back]), picked(left, back))
-        return joined_records([picked(rows, ~back & (kind != NOTHING)), certain]), waiting
+        last_events = where_rows(right["starts_with_marker"], right["leading_marker"], self._last_events())
+        previous = where_rows(self._keeps_recent() & are_sequence_anomalies(kind), left["last_data"], last_events)
+        rows = anomaly_rows(kind, left["producer_id"], first, previous, amount)
+        overlaps = self._keeps_recent() & (kind == Anomaly.SEQ_OVERLAP)
+        last_sequence = expected_sequences(first["base_sequence"].astype("i8") + first["offset_delta"] - 1)
+        certain, unresolved = resolve_overlaps(
+            unresolved_anomalies(take_rows(rows, overlaps), last_sequence[overlaps]), take_rows(left, overlaps)
+        )
+        return concat_rows([take_rows(rows, ~overlaps & (kind != NO_ANOMALY)), certain]), unresolved
 
     def _rows(
-        self, kind: Anomaly, where: Records, event: str, neighbour: Records, amount: Records | int = 0
-    ) -> Records:
-        """Return ANOMALY records of events behind the seam where a mask holds, which is seldom."""
-        (at,) = where.nonzero()
-        if not len(at):
-            return NO_ROWS
-        counted = amount if isinstance(amount, int) else amount[at]
-        events = picked(self.right[event], at)
-        return anomaly_rows(kind, self.left["producer_id"][at], events, picked(neighbour, at), counted)
+        self,
+        kind: Anomaly,
+        mask: BoolArray,
+        event: str,
+        previous: PreviousEventArray,
+        amount: IntArray | int = 0,
+    ) -> AnomalyArray:
+        """Return anomalies at the ``event`` of the producers in a mask, which is seldom set."""
+        (indexes,) = mask.nonzero()
+        if not len(indexes):
+            return NO_ANOMALIES
+        amounts = amount if isinstance(amount, int) else amount[indexes]
+        events = take_rows(self.right[event], indexes)
+        return anomaly_rows(kind, self.left["producer_id"][indexes], events, take_rows(previous, indexes), amounts)
 
-    def _of_modes(self) -> tuple[Records, Records]:
-        """Compare transactional data with other data."""
-        left, right, first = self.left, self.right, self.right["first"]
-        region, neighbour = end_regions(left), left["last_data"]
-        touches = region["begun"] & right["has_data"] & ~right["starts_with_marker"]
-        risen = first["producer_epoch"].astype("i8") - region["producer_epoch"]
-        bumps = touches & first["is_transactional"] & (risen > 0)
-        inside = touches & ~first["is_transactional"] & ~left["is_mixed"]
-        one_mode = (left["has_transactional"] != left["has_other"]) & right["has_data"]
-        second = one_mode & (left["has_other"] == first["is_transactional"])
+    def _mode_anomalies(self) -> tuple[AnomalyArray, UnresolvedArray]:
+        """Compare transactional with non-transactional data."""
+        left, right, first = self.left, self.right, self.right["first_batch"]
+        span, previous = last_spans(left), left["last_data"]
+        adjacent = span["has_transaction"] & right["has_data"] & ~right["starts_with_marker"]
+        bump = first["producer_epoch"].astype("i8") - span["producer_epoch"]
+        bumped = adjacent & first["is_transactional"] & (bump > 0)
+        inside = adjacent & ~first["is_transactional"] & ~left["is_mixed"]
+        has_one_mode = (left["has_transactional"] != left["has_non_transactional"]) & right["has_data"]
+        second_mode = has_one_mode & (left["has_non_transactional"] == first["is_transactional"])
         certain = [
-            self._rows(Anomaly.EPOCH_BUMP_WITHOUT_MARKER, bumps, "first", neighbour, risen),
-            self._rows(Anomaly.TXN_NONTXN_INSIDE, inside & left["has_marker"], "first", neighbour),
+            self._rows(Anomaly.EPOCH_BUMP_WITHOUT_MARKER, bumped, "first_batch", previous, bump),
+            self._rows(Anomaly.TXN_NONTXN_INSIDE, inside & left["has_marker"], "first_batch", previous),
         ]
-        waiting = [
-            self._rows(Anomaly.TXN_NONTXN_INSIDE, inside & ~left["has_marker"], "first", neighbour),
-            self._rows(Anomaly.PID_MIXED_MODES, second, "first", neighbour),
+        unresolved = [
+            self._rows(Anomaly.TXN_NONTXN_INSIDE, inside & ~left["has_marker"], "first_batch", previous),
+            self._rows(Anomaly.PID_MIXED_MODES, second_mode, "first_batch", previous),
         ]
-        return joined_records(certain), pending_rows(joined_records(waiting))
+        return concat_rows(certain), unresolved_anomalies(concat_rows(unresolved))
 
-    def _of_markers(self) -> tuple[Records, Records]:
-        """Compare the first marker behind the seam with the last event and the last marker before it."""
+    def _marker_anomalies(self) -> AnomalyArray:
+        """Compare the first marker after the boundary with the last event and the last marker before it."""
         left, right, marker = self.left, self.right, self.right["first_marker"]
         if not right["has_marker"].any():
-            return NO_ROWS, NO_PENDING
-        starts, last_event = right["starts_with_marker"], self._last_event()
-        fallen = left["end_epoch"].astype("i8") - marker["producer_epoch"]
-        again = starts & left["ends_with_marker"] & (fallen == 0) & (left["last_ending"] != NOTHING)
-        same = left["last_ending"] == marker["ending"]
-        lower = left["last_coordinator_epoch"].astype("i8") - marker["coordinator_epoch"]
-        regressed = left["has_marker"] & right["has_marker"] & (lower > 0)
-        event = "first_marker"
-        rows = [
-            self._rows(Anomaly.MARKER_EPOCH_REGRESSED, starts & (fallen > 0), event, last_event, fallen),
-            self._rows(Anomaly.MARKER_DUPLICATE, again & same, event, last_event),
-            self._rows(Anomaly.MARKER_CONFLICT, again & ~same, event, last_event),
-            self._rows(Anomaly.MARKER_COORDINATOR_EPOCH_REGRESSED, regressed, event, left["last_marker"], lower),
-        ]
-        return joined_records(rows), NO_PENDING
+            return NO_ANOMALIES
+        starts, last_events = right["starts_with_marker"], self._last_events()
+        drop = left["last_epoch"].astype("i8") - marker["producer_epoch"]
+        repeated = starts & left["ends_with_marker"] & (drop == 0) & (left["last_outcome"] != NONE)
+        same_outcome = left["last_outcome"] == marker["outcome"]
+        coordinator_drop = left["last_coordinator_epoch"].astype("i8") - marker["coordinator_epoch"]
+        regressed = left["has_marker"] & right["has_marker"] & (coordinator_drop > 0)
+        event, last_marker = "first_marker", left["last_marker"]
+        return concat_rows(
+            [
+                self._rows(Anomaly.MARKER_EPOCH_REGRESSED, starts & (drop > 0), event, last_events, drop),
+                self._rows(Anomaly.MARKER_DUPLICATE, repeated & same_outcome, event, last_events),
+                self._rows(Anomaly.MARKER_CONFLICT, repeated & ~same_outcome, event, last_events),
+                self._rows(Anomaly.MARKER_COORDINATOR_EPOCH_REGRESSED, regressed, event, last_marker, coordinator_drop),
+            ]
+        )
 
 
-def start_epochs(producers: Records) -> Records:
-    """Return the epoch of the first event of each producer."""
-    first, marker = producers["first"]["producer_epoch"], producers["first_marker"]["producer_epoch"]
-    return np.where(producers["starts_with_marker"], marker, first)
+def _join_spans(left: OpenSpanArray, right: OpenSpanArray) -> OpenSpanArray:
+    """Return each span of ``left`` extended by the span of ``right`` that follows it.
 
-
-def end_regions(producers: Records) -> Records:
-    """Return the REGION records behind the last markers; of producers without marker, all there is."""
-    return chosen(producers["has_marker"], producers["tail"], producers["head"])
-
-
-def last_sequences(producers: Records) -> Records:
-    """Return the last sequence of each producer's recent batches, -1 where there are none."""
-    newest = np.maximum(producers["recent_count"] - 1, 0)
-    sequence = producers["recent"]["last_sequence"][np.arange(len(producers)), newest]
-    return np.where(producers["recent_count"] > 0, sequence, NOTHING)
-
-
-def twins(pending: Records, left: Records) -> tuple[Records, Records]:
-    """Return what PENDING records of overlaps become, and those of them that still wait.
-
-    A batch was written twice if it equals one of the last five of its epoch, of which some stand before the seam.
-
-    Args:
-        pending: the overlaps, whose epoch has been the same since the seam.
-        left: PRODUCER_SUMMARY records of their producers before the seam.
+    A new epoch does not start another transaction. A span without a transaction adds nothing.
     """
-    if not len(pending):
-        return NO_ROWS, NO_PENDING
-    rows, window = pending["row"].copy(), pending["compared"].astype("i8")
-    recent, count = left["recent"], left["recent_count"].astype("i8")
-    goes_on = left["end_epoch"] == rows["producer_epoch"]
-    undecided = np.ones(len(rows), "?")
-    delta = rows["last_offset"] - rows["first_offset"]
-    for back in range(1, RECENT_BATCHES + 1):
-        slot = picked(recent, (np.arange(len(rows)), np.maximum(count - back, 0)))
-        inside = goes_on & (back <= count) & (window + back <= RECENT_BATCHES) & undecided
-        twin = inside & (slot["last_sequence"] == pending["last_sequence"]) & (slot["offset_delta"] == delta)
-        placed(rows, twin, duplicate_rows(picked(rows, twin), picked(slot, twin)))
-        undecided &= ~twin
-    undecided &= goes_on & left["is_uniform"] & (window + count < RECENT_BATCHES)
-    waiting = pending_rows(picked(rows, undecided), pending["last_sequence"][undecided], (window + count)[undecided])
-    return picked(rows, ~undecided), waiting
+    joined = where_rows(left["has_transaction"], left, right)
+    both = np.flatnonzero(left["has_transaction"] & right["has_transaction"])
+    if len(both):
+        extended, extension = take_rows(left, both), take_rows(right, both)
+        extended["producer_epoch"], extended["last_offset"] = extension["producer_epoch"], extension["last_offset"]
+        for name in ("batches", "records", "bytes"):
+            extended[name] += extension[name]
+        for name in ("lowest_epoch", "first_timestamp"):
+            extended[name] = np.minimum(extended[name], extension[name])
+        for name in ("highest_epoch", "last_timestamp"):
+            extended[name] = np.maximum(extended[name], extension[name])
+        put_rows(joined, both, extended)
+    return joined
 
 
-def _take(found: Records, right: Records, where: Records, *names: str) -> None:
-    (at,) = where.nonzero()
-    for name in names if len(at) else ():
-        placed(found[name], at, picked(right[name], at))
+def _take(merged: ProducerSummaryArray, right: ProducerSummaryArray, mask: BoolArray, *names: str) -> None:
+    """Copy fields from the right chunk where a mask is set."""
+    (indexes,) = mask.nonzero()
+    for name in names if len(indexes) else ():
+        put_rows(merged[name], indexes, take_rows(right[name], indexes))

@@ -1,4 +1,4 @@
-"""What a log says once it is known what stands before it."""
+"""Completes the replay of a log with what is known about the log before its first batch."""
 
 from __future__ import annotations
 
@@ -7,225 +7,231 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kforensics.forensics.core.record_arrays import free_unused, joined_records, picked, placed
-from kforensics.forensics.core.record_types import NO_TIME, PRODUCER, RECENT_BATCH, RECENT_BATCHES, Anomaly, Records
-from kforensics.forensics.replay.chunk_boundary import end_regions, last_sequences
-from kforensics.forensics.replay.merging import STEP, cells, merge, taken
-from kforensics.forensics.replay.replay_rows import NO_TRANSACTIONS, Rows, joined_rows
-from kforensics.forensics.replay.replay_types import Boundary, BoundaryKind, Producer
-from kforensics.forensics.replay.row_building import NO_ROWS, anomaly_rows, closed_rows, open_rows
-from kforensics.forensics.replay.sequence_rules import NOTHING, compared
-from kforensics.forensics.replay.summary_record import PRODUCER_SUMMARY, Summary
+from kforensics.forensics.core.record_arrays import concat_rows, free_unused, put_rows, take_rows
+from kforensics.forensics.core.record_types import (
+    NO_TIME,
+    PRODUCER,
+    RECENT_BATCH,
+    RECENT_BATCHES,
+    Anomaly,
+    AnomalyArray,
+    ProducerArray,
+    TransactionArray,
+)
+from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
+from kforensics.forensics.replay.merging import STEP_SIZE, aligned_blocks, consume_blocks, merge
+from kforensics.forensics.replay.neighbour_anomalies import NO_ANOMALY, compare_batches
+from kforensics.forensics.replay.replay_rows import (
+    NO_ANOMALIES,
+    NO_TRANSACTIONS,
+    ReplayRows,
+    anomaly_rows,
+    closed_rows,
+    joined_rows,
+    open_rows,
+)
+from kforensics.forensics.replay.summary import (
+    NONE,
+    PRODUCER_SUMMARY,
+    ProducerSummaryArray,
+    ReplaySummary,
+    last_sequences,
+    last_spans,
+)
+from kforensics.parsers.format.array_types import BoolArray, StructArray
 
-__all__ = ["Final", "finalise", "finalise_blocks"]
-
-NONE = -1
+__all__ = ["FinalReplay", "finalise", "finalise_blocks"]
 
 
 @dataclass(frozen=True, slots=True)
-class Final:
-    """What a replay from a boundary adds to the rows that were certain without it.
+class FinalReplay:
+    """What a replay from a boundary adds to the rows that are certain without it.
 
     Attributes:
         rows: the rows that became certain.
-        open_transactions: TRANSACTION records, by first offset.
-        producers: PRODUCER records, by producer id.
+        open_transactions: the open transactions, by first offset.
+        producers: the state of the producers, by producer id.
     """
 
-    rows: Rows
-    open_transactions: Records
-    producers: Records
+    rows: ReplayRows
+    open_transactions: TransactionArray
+    producers: ProducerArray
 
 
-def finalise(summary: Summary, boundary: Boundary) -> Final:
-    """Return what a log says of its producers; the summary can be merged on.
+def finalise(summary: ReplaySummary, boundary: Boundary) -> FinalReplay:
+    """Return the final rows and state of a log. The summary stays valid and can still be merged.
 
     Args:
-        summary: of all batches from the boundary on, to the end or to the offset where the state is wanted.
-        boundary: what is known of the log before them.
+        summary: of all batches from the boundary to the end of the log, or to the offset of the wanted state.
+        boundary: what is known about the log before them.
     """
     return finalise_blocks([summary], boundary)
 
 
-def finalise_blocks(blocks: list[Summary], boundary: Boundary, size: int = STEP) -> Final:
-    """Return the same of a summary in blocks; the list ends empty.
+def finalise_blocks(blocks: list[ReplaySummary], boundary: Boundary, size: int = STEP_SIZE) -> FinalReplay:
+    """Return what :func:`finalise` returns for a summary in blocks, and empty the list.
 
     Args:
-        blocks: of all batches from the boundary on, at least one.
-        boundary: what is known of the log before them.
-        size: of how many producers to speak at once, about.
+        blocks: the summary of all batches from the boundary on, in at least one block.
+        boundary: what is known about the log before them.
+        size: approximate number of producers to process at once.
     """
-    known = known_producers(boundary)
-    # Producers of both are counted twice, but room that nobody writes to is no memory.
-    producers = np.empty(len(known) + sum(len(block.producers) for block in blocks), PRODUCER)
-    parts, count = [], 0
-    for before, behind in cells(_boundary_blocks(boundary, known, size), taken(blocks, size)):
-        whole, seam_rows = merge(before, behind)
-        if len(whole.producers):
-            placed(producers, slice(count, count + len(whole.producers)), _producers(whole.producers))
-        count += len(whole.producers)
-        parts.append(_part(before, whole, seam_rows, boundary.kind))
+    # Producers that are in both are counted twice, but pages that are never written to take no memory.
+    count = len(boundary.producers) + sum(len(block.producers) for block in blocks)
+    producers = np.empty(count, PRODUCER)
+    parts, end = [], 0
+    for before, block in aligned_blocks(_boundary_blocks(boundary, size), consume_blocks(blocks, size)):
+        merged, boundary_rows = merge(before, block)
+        start, end = end, end + len(merged.producers)
+        if len(merged.producers):
+            put_rows(producers, slice(start, end), _final_producers(merged.producers))
+        parts.append(_final_rows(before, merged, boundary_rows, boundary.kind))
     if len(parts) > 1:
         free_unused()
-    rows, opened = joined_rows([part[0] for part in parts]), joined_records([part[1] for part in parts])
+    rows, open_transactions = joined_rows([part[0] for part in parts]), concat_rows([part[1] for part in parts])
     if len(parts) > 1:
         parts.clear()
         free_unused()
-    return Final(rows, _sorted_by(opened, "first_offset"), producers[:count])
+    return FinalReplay(rows, _sorted_by(open_transactions, "first_offset"), producers[:end])
 
 
-def _part(before: Summary, whole: Summary, seam_rows: Rows, kind: BoundaryKind) -> tuple[Rows, Records]:
-    """Return the rows that become certain of some producers, and their open transactions."""
-    if not len(whole.producers):
-        return Rows.of(), NO_TRANSACTIONS
-    known = kind is not BoundaryKind.UNKNOWN
-    fresh = np.ones(len(whole.producers), "?")
-    fresh[np.searchsorted(whole.producers["producer_id"], before.producers["producer_id"])] = False
+def _final_rows(
+    before: ReplaySummary, merged: ReplaySummary, boundary_rows: ReplayRows, kind: BoundaryKind
+) -> tuple[ReplayRows, TransactionArray]:
+    """Return the rows that become certain for a block of producers, and their open transactions."""
+    if not len(merged.producers):
+        return ReplayRows.of(), NO_TRANSACTIONS
+    is_exact = kind is not BoundaryKind.UNKNOWN
+    is_new = np.ones(len(merged.producers), "?")
+    is_new[np.searchsorted(merged.producers["producer_id"], before.producers["producer_id"])] = False
     rows = [
-        seam_rows,
-        _first_regions(whole, fresh, known=known),
-        Rows.of(anomalies=_first_batches(whole, fresh, kind)),
-        Rows.of(anomalies=whole.pending["row"]),
+        boundary_rows,
+        _close_first_spans(merged.producers, is_new, is_exact=is_exact),
+        ReplayRows.of(anomalies=_first_batch_anomalies(merged, is_new, kind)),
+        ReplayRows.of(anomalies=merged.unresolved["anomaly"]),
     ]
-    return joined_rows(rows), _open(whole, known=known)
+    return joined_rows(rows), _open_transactions(merged.producers, is_exact=is_exact)
 
 
-def _first_regions(whole: Summary, fresh: Records, *, known: bool) -> Rows:
-    """Return what the first markers of producers end that nothing was known of before."""
-    at = np.flatnonzero(fresh & whole.producers["has_marker"])
-    if not len(at):
-        return Rows.of()
-    head, marker = (picked(whole.producers[name], at) for name in ("head", "first_marker"))
-    return closed_rows(whole.producers["producer_id"][at], head, marker, exact=known)
+def _close_first_spans(producers: ProducerSummaryArray, is_new: BoolArray, *, is_exact: bool) -> ReplayRows:
+    """Return the rows of the first marker of each producer that is new after the boundary."""
+    indexes = np.flatnonzero(is_new & producers["has_marker"])
+    if not len(indexes):
+        return ReplayRows.of()
+    spans, markers = (take_rows(producers[name], indexes) for name in ("first_span", "first_marker"))
+    return closed_rows(producers["producer_id"][indexes], spans, markers, exact=is_exact)
 
 
-def known_producers(boundary: Boundary) -> Records:
-    """Return the producers of a boundary as PRODUCER records, by producer id."""
-    if boundary.records is not None:
-        known: Records = boundary.records
-        return known
-    found = {producer.producer_id: producer for producer in boundary.producers}
-    known = np.zeros(len(found), PRODUCER)
-    for record, producer_id in zip(known, sorted(found), strict=True):
-        _tell(record, found[producer_id])
-    return known
-
-
-def _tell(record: np.void, producer: Producer) -> None:
-    for name in record.dtype.names or ():
-        if not name.startswith("recent"):
-            record[name] = getattr(producer, name)
-    record["recent_count"] = len(producer.recent)
-    for at, one in enumerate(producer.recent):
-        record["recent"][at] = (one.last_sequence, one.last_offset, one.offset_delta, one.timestamp)
-
-
-def _boundary_blocks(boundary: Boundary, known: Records, size: int) -> Iterator[Summary]:
-    """Yield a boundary as the summary of what stands before it, in blocks."""
+def _boundary_blocks(boundary: Boundary, size: int) -> Iterator[ReplaySummary]:
+    """Yield a boundary as the summary of the log before it, in blocks."""
     if boundary.kind is not BoundaryKind.SNAPSHOT:
-        yield Summary.empty()
+        yield ReplaySummary.empty()
         return
-    for first in range(0, max(1, len(known)), size):
-        yield _snapshot_summary(boundary.offset, known[first : first + size])
+    for first in range(0, max(1, len(boundary.producers)), size):
+        yield _snapshot_summary(boundary.offset, boundary.producers[first : first + size])
 
 
-def _snapshot_summary(offset: int, known: Records) -> Summary:
+def _snapshot_summary(offset: int, snapshot: ProducerArray) -> ReplaySummary:
     """Return a snapshot, or some of its producers, as a summary.
 
-    A snapshot tells the state of a producer, not whether its last event was a marker. Its element ends with a marker of
-    unknown kind, behind which the open transaction stands, and knows batches whether or not it lists one.
+    A snapshot has the state of a producer, but does not show whether its last event was a marker. So each producer gets
+    a last marker of unknown outcome, followed by its open transaction, and counts as having data even if the snapshot
+    lists no batch.
     """
-    producers = np.zeros(len(known), PRODUCER_SUMMARY)
-    producers["producer_id"], producers["end_epoch"] = known["producer_id"], known["producer_epoch"]
+    producers = np.zeros(len(snapshot), PRODUCER_SUMMARY)
+    producers["producer_id"], producers["last_epoch"] = snapshot["producer_id"], snapshot["producer_epoch"]
     for name in ("has_data", "has_marker", "ends_with_marker"):
         producers[name] = True
     last = producers["last_marker"]
-    last["offset"], last["timestamp"] = NONE, known["last_timestamp"]
-    producers["last_coordinator_epoch"], producers["last_ending"] = known["coordinator_epoch"], NOTHING
-    _tell_recent(producers, known)
-    _tell_open(producers, known)
-    return Summary(producers=producers, last_offset=offset - 1)
+    last["offset"], last["timestamp"] = NONE, snapshot["last_timestamp"]
+    producers["last_coordinator_epoch"], producers["last_outcome"] = snapshot["coordinator_epoch"], NONE
+    _set_recent(producers, snapshot)
+    _set_open_transactions(producers, snapshot)
+    return ReplaySummary(producers=producers, last_offset=offset - 1)
 
 
-def _tell_recent(producers: Records, known: Records) -> None:
+def _set_recent(producers: ProducerSummaryArray, snapshot: ProducerArray) -> None:
+    """Set the recent batches and the last data batch."""
     producers["last_data"] = producers["last_marker"]
-    counts = known["recent_count"]
-    producers["recent_count"], producers["recent"] = counts, known["recent"]
+    counts = snapshot["recent_count"]
+    producers["recent_count"], producers["recent"] = counts, snapshot["recent"]
     producers["recent"][np.arange(RECENT_BATCHES) >= counts[:, None]] = np.zeros((), RECENT_BATCH)
-    at = np.flatnonzero(counts)
-    newest, last = known["recent"][at, counts[at] - 1], producers["last_data"]
-    last["offset"][at], last["timestamp"][at] = newest["last_offset"], newest["timestamp"]
+    indexes = np.flatnonzero(counts)
+    newest, last = snapshot["recent"][indexes, counts[indexes] - 1], producers["last_data"]
+    last["offset"][indexes], last["timestamp"][indexes] = newest["last_offset"], newest["timestamp"]
 
 
-def _tell_open(producers: Records, known: Records) -> None:
-    """Fill in the open transactions of a snapshot, with nothing counted of what stands before the snapshot."""
-    at = np.flatnonzero(known["current_txn_first_offset"] >= 0)
-    producers["has_transactional"][at] = True
-    region, told = producers["tail"], known[at]
-    region["begun"][at] = True
+def _set_open_transactions(producers: ProducerSummaryArray, snapshot: ProducerArray) -> None:
+    """Set the last spans to the open transactions of a snapshot, without their batches before the snapshot."""
+    indexes = np.flatnonzero(snapshot["current_txn_first_offset"] >= 0)
+    producers["has_transactional"][indexes] = True
+    spans, states = producers["last_span"], snapshot[indexes]
+    spans["has_transaction"][indexes] = True
     for name in ("producer_epoch", "lowest_epoch", "highest_epoch"):
-        region[name][at] = told["producer_epoch"]
-    region["first_offset"][at], region["last_offset"][at] = told["current_txn_first_offset"], told["last_offset"]
-    region["first_timestamp"][at], region["last_timestamp"][at] = NO_TIME, told["last_timestamp"]
-    region["segment"][at] = region["position"][at] = NONE
+        spans[name][indexes] = states["producer_epoch"]
+    spans["first_offset"][indexes] = states["current_txn_first_offset"]
+    spans["last_offset"][indexes] = states["last_offset"]
+    spans["first_timestamp"][indexes], spans["last_timestamp"][indexes] = NO_TIME, states["last_timestamp"]
+    spans["segment"][indexes] = spans["position"][indexes] = NONE
 
 
-def _first_batches(whole: Summary, fresh: Records, kind: BoundaryKind) -> Records:
-    """Return ANOMALY records of first batches: none has a batch before it that it could be compared with."""
-    fresh = fresh & whole.producers["has_data"]
-    starts_with_marker = whole.producers["starts_with_marker"]
-    found = [NO_ROWS]
-    if len(led := np.flatnonzero(fresh & starts_with_marker)):
-        found.append(_behind_markers(picked(whole.producers, led), kind, sequences=whole.sequences))
-    if kind is BoundaryKind.EMPTY and whole.sequences:
-        at = np.flatnonzero(fresh & ~starts_with_marker & (whole.producers["first"]["base_sequence"] > 0))
-        first = picked(whole.producers["first"], at)
-        found.append(anomaly_rows(Anomaly.SEQ_FIRST_NONZERO, whole.producers["producer_id"][at], first))
-    return joined_records(found)
+def _first_batch_anomalies(merged: ReplaySummary, is_new: BoolArray, kind: BoundaryKind) -> AnomalyArray:
+    """Return the anomalies of first batches that have no earlier batch to be compared with."""
+    has_first_batch = is_new & merged.producers["has_data"]
+    starts_with_marker = merged.producers["starts_with_marker"]
+    parts = [NO_ANOMALIES]
+    if len(after_markers := np.flatnonzero(has_first_batch & starts_with_marker)):
+        producers = take_rows(merged.producers, after_markers)
+        parts.append(_anomalies_after_markers(producers, kind, sequences=merged.sequences))
+    if kind is BoundaryKind.EMPTY and merged.sequences:
+        is_nonzero = merged.producers["first_batch"]["base_sequence"] > 0
+        indexes = np.flatnonzero(has_first_batch & ~starts_with_marker & is_nonzero)
+        first = take_rows(merged.producers["first_batch"], indexes)
+        parts.append(anomaly_rows(Anomaly.SEQ_FIRST_NONZERO, merged.producers["producer_id"][indexes], first))
+    return concat_rows(parts)
 
 
-def _behind_markers(led: Records, kind: BoundaryKind, *, sequences: bool) -> Records:
-    """Return ANOMALY records of first batches that have nothing but markers before them."""
-    first, expected = led["first"], np.zeros(len(led), "i8")
-    which, amount = compared(
-        first["producer_epoch"], first["base_sequence"], led["lead_epoch"], expected, sequences=sequences
-    )
-    odd = which != NOTHING
+def _anomalies_after_markers(producers: ProducerSummaryArray, kind: BoundaryKind, *, sequences: bool) -> AnomalyArray:
+    """Return the anomalies of first batches that have only markers before them."""
+    first, expected = producers["first_batch"], np.zeros(len(producers), "i8")
+    epoch, leading_epoch = first["producer_epoch"], producers["leading_epoch"]
+    kinds, amount = compare_batches(epoch, first["base_sequence"], leading_epoch, expected, sequences=sequences)
+    is_anomaly = kinds != NO_ANOMALY
     if kind is BoundaryKind.UNKNOWN:
-        # Markers of one epoch leave sequences as they were, and that nobody knows.
-        odd &= (first["producer_epoch"] != led["lead_epoch"]) | ~led["lead_is_uniform"]
-    rows = anomaly_rows(which, led["producer_id"], first, led["lead"], amount)
-    return picked(rows, odd)
+        # Markers of one epoch do not reset the sequence, which is unknown before them.
+        is_anomaly &= (epoch != leading_epoch) | ~producers["leading_is_uniform"]
+    rows = anomaly_rows(kinds, producers["producer_id"], first, producers["leading_marker"], amount)
+    return take_rows(rows, is_anomaly)
 
 
-def _open(whole: Summary, *, known: bool) -> Records:
-    region = end_regions(whole.producers)
-    at = np.flatnonzero(region["begun"])
-    if not len(at):
+def _open_transactions(producers: ProducerSummaryArray, *, is_exact: bool) -> TransactionArray:
+    spans = last_spans(producers)
+    indexes = np.flatnonzero(spans["has_transaction"])
+    if not len(indexes):
         return NO_TRANSACTIONS
-    exact = whole.producers["has_marker"][at] | known
-    return open_rows(whole.producers["producer_id"][at], picked(region, at), exact)
+    exact = producers["has_marker"][indexes] | is_exact
+    return open_rows(producers["producer_id"][indexes], take_rows(spans, indexes), exact)
 
 
-def _sorted_by(records: Records, name: str) -> Records:
-    keys = records[name]
+def _sorted_by(rows: StructArray, name: str) -> StructArray:
+    keys = rows[name]
     if not (keys[1:] < keys[:-1]).any():
-        return records
-    return picked(records, np.argsort(keys, kind="stable"))
+        return rows
+    return take_rows(rows, np.argsort(keys, kind="stable"))
 
 
-def _producers(found: Records) -> Records:
-    """Return PRODUCER records, as a replica would keep them."""
-    rows = np.zeros(len(found), PRODUCER)
-    rows["producer_id"], rows["producer_epoch"] = found["producer_id"], found["end_epoch"]
-    rows["last_sequence"] = last_sequences(found)
-    rows["recent_count"], rows["recent"] = found["recent_count"], found["recent"]
-    newest = found["recent"][np.arange(len(found)), np.maximum(found["recent_count"] - 1, 0)]
+def _final_producers(producers: ProducerSummaryArray) -> ProducerArray:
+    """Return the state of producers as a replica keeps it."""
+    rows = np.zeros(len(producers), PRODUCER)
+    rows["producer_id"], rows["producer_epoch"] = producers["producer_id"], producers["last_epoch"]
+    rows["last_sequence"] = last_sequences(producers)
+    rows["recent_count"], rows["recent"] = producers["recent_count"], producers["recent"]
+    newest = producers["recent"][np.arange(len(producers)), np.maximum(producers["recent_count"] - 1, 0)]
     rows["offset_delta"] = newest["offset_delta"]
-    rows["last_offset"] = np.where(found["recent_count"] > 0, newest["last_offset"], NONE)
-    last = np.where(found["ends_with_marker"], found["last_marker"]["timestamp"], found["last_data"]["timestamp"])
-    rows["last_timestamp"] = last
-    rows["coordinator_epoch"] = np.where(found["has_marker"], found["last_coordinator_epoch"], NONE)
-    region = end_regions(found)
-    rows["current_txn_first_offset"] = np.where(region["begun"], region["first_offset"], NONE)
+    rows["last_offset"] = np.where(producers["recent_count"] > 0, newest["last_offset"], NONE)
+    marker_timestamp, data_timestamp = producers["last_marker"]["timestamp"], producers["last_data"]["timestamp"]
+    rows["last_timestamp"] = np.where(producers["ends_with_marker"], marker_timestamp, data_timestamp)
+    rows["coordinator_epoch"] = np.where(producers["has_marker"], producers["last_coordinator_epoch"], NONE)
+    spans = last_spans(producers)
+    rows["current_txn_first_offset"] = np.where(spans["has_transaction"], spans["first_offset"], NONE)
     return rows

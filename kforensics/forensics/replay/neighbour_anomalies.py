@@ -1,6 +1,6 @@
-"""Anomalies between adjacent events of a chunk: the columns' side of ``neighbours``.
+"""Anomalies between adjacent events of a producer: the rules, and their application to all events of a chunk at once.
 
-Each function returns rows that are certain and PENDING records that need what stands before the chunk.
+``tests/reference/neighbours.py`` defines the same rules for one event at a time.
 """
 
 from __future__ import annotations
@@ -9,49 +9,107 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kforensics.forensics.core.record_arrays import joined_records, picked, placed
-from kforensics.forensics.core.record_types import ANOMALY, RECENT_BATCHES, Anomaly, Records
-from kforensics.forensics.replay.open_spans import Regions
-from kforensics.forensics.replay.producer_events import Events, edges
-from kforensics.forensics.replay.row_building import NO_PENDING, NO_ROWS, anomaly_rows, duplicate_rows, pending_rows
-from kforensics.forensics.replay.sequence_rules import NOTHING, compared, expected_sequence, sequence_kinds
-from kforensics.forensics.replay.summary_record import PENDING
+from kforensics.forensics.core.record_arrays import concat_rows, put_rows, take_rows
+from kforensics.forensics.core.record_types import ANOMALY, RECENT_BATCHES, Anomaly, AnomalyArray
+from kforensics.forensics.replay.producer_events import OpenSpans, ProducerEvents, run_edges
+from kforensics.forensics.replay.replay_rows import (
+    NO_ANOMALIES,
+    NO_UNRESOLVED,
+    anomaly_rows,
+    as_duplicate_batches,
+    unresolved_anomalies,
+)
+from kforensics.forensics.replay.summary import UNRESOLVED, UnresolvedArray
+from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 
-__all__ = ["Neighbours"]
+__all__ = [
+    "NO_ANOMALY",
+    "SEQUENCE_COUNT",
+    "ChunkNeighbours",
+    "are_sequence_anomalies",
+    "compare_batches",
+    "expected_sequences",
+]
+
+NO_ANOMALY = -1
+# DefaultRecordBatch.incrementSequence: sequences wrap around after 2^31.
+SEQUENCE_COUNT = 1 << 31
+# A design decision: a sequence more than half the range ahead of the expected one counts as before it.
+HALF_RANGE = 1 << 30
+
+SEQUENCE_ANOMALIES = (Anomaly.SEQ_GAP, Anomaly.SEQ_OVERLAP, Anomaly.SEQ_DUPLICATE_BATCH)
+
+
+def expected_sequences(last_sequence: IntArray) -> IntArray:
+    """Return the sequence that follows each last sequence; 0 follows -1 (none)."""
+    return (last_sequence + 1) & (SEQUENCE_COUNT - 1)
+
+
+def are_sequence_anomalies(kinds: IntArray) -> BoolArray:
+    """Return which kinds of anomalies compare sequences rather than epochs."""
+    return np.isin(kinds, SEQUENCE_ANOMALIES)
+
+
+def compare_batches(
+    epoch: IntArray, sequence: IntArray, known_epoch: IntArray, expected: IntArray, *, sequences: bool
+) -> tuple[IntArray, IntArray]:
+    """Return the kind of anomaly of each batch, NO_ANOMALY for none, and its amount.
+
+    A batch reported as SEQ_OVERLAP may still turn out to be a duplicate batch.
+
+    Args:
+        epoch: producer epochs of the batches.
+        sequence: first sequences of the batches.
+        known_epoch: epochs of the producers before the batches.
+        expected: the sequences at which the batches should start.
+        sequences: whether sequences are checked in this topic.
+    """
+    bump = epoch.astype("i8") - known_epoch
+    ahead = (sequence.astype("i8") - expected) % SEQUENCE_COUNT
+    is_gap, is_same_epoch = ahead < HALF_RANGE, bump == 0
+    kind = np.where(is_gap, Anomaly.SEQ_GAP, Anomaly.SEQ_OVERLAP)
+    amount = np.where(is_gap, ahead, SEQUENCE_COUNT - ahead)
+    if not is_same_epoch.all():
+        epoch_kind = np.where(bump < 0, Anomaly.EPOCH_REGRESSED, Anomaly.EPOCH_BUMP_NONZERO_SEQ)
+        kind, amount = np.where(is_same_epoch, kind, epoch_kind), np.where(is_same_epoch, amount, abs(bump))
+    kind[(sequence < 0) | (is_same_epoch & (ahead == 0)) | ((bump > 0) & (sequence == 0))] = NO_ANOMALY
+    if not sequences:
+        kind[kind != Anomaly.EPOCH_REGRESSED] = NO_ANOMALY
+    return kind, amount
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
-    """The events of a chunk with what their comparison needs.
+class ChunkNeighbours:
+    """The events of a chunk with the indexes needed to compare neighbours.
 
     Attributes:
         events: the events.
-        regions: their regions.
-        data: which events are data, as indexes.
-        markers: which are markers.
-        epoch_run: for each event the number of the run of events of one producer and one epoch that it is in.
-        starts: the first event of each producer.
-        ends: the last event of each producer.
+        open_spans: their open spans.
+        data: indexes of the data batches among the events.
+        markers: indexes of the markers.
+        epoch_run: for each event, the number of its run of events with the same producer and epoch.
+        starts: index of the first event of each producer.
+        ends: index of the last event of each producer.
     """
 
-    events: Events
-    regions: Regions
-    data: Records
-    markers: Records
-    epoch_run: Records
-    starts: Records
-    ends: Records
+    events: ProducerEvents
+    open_spans: OpenSpans
+    data: IntArray
+    markers: IntArray
+    epoch_run: IntArray
+    starts: IntArray
+    ends: IntArray
 
     @classmethod
-    def of(cls, events: Events, regions: Regions) -> Neighbours:
-        """Return the events of a chunk, ready to be compared."""
-        starts, ends = edges(events.producer_id)
+    def of(cls, events: ProducerEvents) -> ChunkNeighbours:
+        """Return the neighbours among the events of a chunk."""
+        starts, ends = run_edges(events.producer_id)
         begins = np.ones(len(events), "?")
         begins[1:] = events.producer_epoch[1:] != events.producer_epoch[:-1]
         begins[starts] = True
         return cls(
             events=events,
-            regions=regions,
+            open_spans=OpenSpans.of(events),
             data=np.flatnonzero(~events.is_marker),
             markers=np.flatnonzero(events.is_marker),
             epoch_run=np.cumsum(begins, dtype="i4"),
@@ -59,140 +117,161 @@ class Neighbours:
             ends=ends,
         )
 
-    def anomalies(self, *, sequences: bool) -> tuple[Records, Records]:
-        """Return ANOMALY records and PENDING records of the chunk."""
-        found = [*self._of_batches(sequences=sequences), *self._of_modes(), *self._of_markers()]
-        rows = [each for each in found if each.dtype == ANOMALY]
-        pending = [each for each in found if each.dtype == PENDING]
-        return joined_records([NO_ROWS, *rows]), joined_records([NO_PENDING, *pending])
+    def anomalies(self, *, sequences: bool) -> tuple[AnomalyArray, UnresolvedArray]:
+        """Return the certain and the unresolved anomalies of the chunk."""
+        parts = [*self._batch_anomalies(sequences=sequences), *self._mode_anomalies(), *self._marker_anomalies()]
+        certain = [part for part in parts if part.dtype == ANOMALY]
+        unresolved = [part for part in parts if part.dtype == UNRESOLVED]
+        return concat_rows([NO_ANOMALIES, *certain]), concat_rows([NO_UNRESOLVED, *unresolved])
 
-    def _row(
-        self, kind: Anomaly | Records, at: Records, neighbour: Records | None = None, amount: Records | int = 0
-    ) -> Records:
-        if not len(at):
-            return NO_ROWS
-        event = self.events.markers(at) if self.events.is_marker[at[0]] else self.events.batches(at)
-        seen = None if neighbour is None else self.events.seen(neighbour)
-        return anomaly_rows(kind, self.events.producer_id[at], event, seen, amount)
-
-    def _of_batches(self, *, sequences: bool) -> list[Records]:
-        """Return what the epochs and sequences of batches say of each other."""
-        events, here, before = self.events, self.data[1:], self.data[:-1]
-        sequence = events.column("base_sequence", self.data)
-        odd = events.producer_epoch[here] != events.producer_epoch[here - 1]
-        if sequences:
-            expected = expected_sequence(events.column("last_sequence", before))
-            if len(self.markers):
-                expected[self.epoch_run[here - 1] != self.epoch_run[before]] = 0
-            odd |= sequence[1:] != expected
-        odd &= events.producer_id[here] == events.producer_id[before]
-        found = []
-        if sequences and (missing := np.flatnonzero(sequence < 0)).size:
-            found.append(self._row(Anomaly.SEQ_MISSING, self.data[missing]))
-        if (at := np.flatnonzero(odd) + 1).size:
-            found += self._compared(at, sequence, sequences=sequences)
-        return found
-
-    def _compared(self, at: Records, sequence: Records, *, sequences: bool) -> list[Records]:
-        """Return the anomalies among batches that may be some; ``at`` counts in ``data``."""
-        events, here, before = self.events, self.data[at], self.data[at - 1]
-        goes_on = self.epoch_run[here - 1] == self.epoch_run[before]
-        expected = np.where(goes_on, expected_sequence(events.column("last_sequence", before)), 0)
-        kind, amount = compared(
-            events.producer_epoch[here], sequence[at], events.producer_epoch[here - 1], expected, sequences=sequences
-        )
-        neighbour = np.where(goes_on & sequence_kinds(kind), before, here - 1)
-        plain = (kind != NOTHING) & (kind != Anomaly.SEQ_OVERLAP)
-        back = kind == Anomaly.SEQ_OVERLAP
-        found = [self._row(kind[plain], here[plain], neighbour[plain], amount[plain])]
-        if back.any():
-            rows = self._row(Anomaly.SEQ_OVERLAP, here[back], neighbour[back], amount[back])
-            found += self._written_again(at[back], rows)
-        return found
-
-    def _written_again(self, at: Records, rows: Records) -> list[Records]:
-        """Return the overlaps with those made duplicates that have a twin among the recent batches."""
-        here = self.data[at]
-        batch = self.events.recent(here)
-        undecided = np.ones(len(at), "?")
-        window = np.zeros(len(at), "i1")
-        for back in range(1, RECENT_BATCHES + 1):
-            there = self.data[np.maximum(at - back, 0)]
-            inside = (at >= back) & (self.epoch_run[there] == self.epoch_run[here])
-            window += inside
-            other = self.events.recent(there)
-            twin = inside & undecided & (other["last_sequence"] == batch["last_sequence"])
-            twin &= other["offset_delta"] == batch["offset_delta"]
-            placed(rows, twin, duplicate_rows(picked(rows, twin), picked(other, twin)))
-            undecided &= ~twin
-        start = self.starts[np.searchsorted(self.starts, here, "right") - 1]
-        # What stands before the chunk may belong to the recent batches too.
-        undecided &= (window < RECENT_BATCHES) & (self.epoch_run[start] == self.epoch_run[here])
-        pending = pending_rows(picked(rows, undecided), batch["last_sequence"][undecided], window[undecided])
-        return [picked(rows, ~undecided), pending]
-
-    def _of_modes(self) -> list[Records]:
-        """Return what transactional data and other data say of each other."""
-        events, regions = self.events, self.regions
-        inside = regions.transactional
-        if not len(inside):
-            return []
-        here, before = inside[1:], inside[:-1]
-        risen = events.producer_epoch[here].astype("i8") - events.producer_epoch[before]
-        odd = (risen > 0) & (regions.number[here] == regions.number[before])
-        found = [self._row(Anomaly.EPOCH_BUMP_WITHOUT_MARKER, here[odd], here[odd] - 1, risen[odd])]
-        if len(inside) < len(self.data):
-            at = self.mixed()
-            rows = self._row(Anomaly.TXN_NONTXN_INSIDE, at, at - 1)
-            start = self.starts[np.searchsorted(self.starts, at, "right") - 1]
-            waits = regions.number[at] == regions.number[start]
-            found += [picked(rows, ~waits), pending_rows(picked(rows, waits)), self._second_modes()]
-        return found
-
-    def mixed(self) -> Records:
-        """Return the first other data behind transactional data in each region, as indexes of events."""
-        events, number = self.events, self.regions.number
-        inside = self.regions.transactional
-        other = self.data[~events.is_transactional[self.data]]
-        if not len(inside) or not len(other):
+    def first_mixed(self) -> IntArray:
+        """Return the index of the first non-transactional batch after transactional data in each span that has one."""
+        events, number = self.events, self.open_spans.number
+        transactional = self.open_spans.transactional
+        non_transactional = self.data[~events.is_transactional[self.data]]
+        if not len(transactional) or not len(non_transactional):
             return np.zeros(0, "i8")
-        behind = np.cumsum(events.is_transactional)[other]
-        mixed = other[(behind > 0) & (number[inside[behind - 1]] == number[other])]
-        first: Records = mixed[edges(number[mixed])[0]]
+        preceding = np.cumsum(events.is_transactional)[non_transactional]
+        in_span = (preceding > 0) & (number[transactional[preceding - 1]] == number[non_transactional])
+        mixed = non_transactional[in_span]
+        first: IntArray = mixed[run_edges(number[mixed])[0]]
         return first
 
-    def _second_modes(self) -> Records:
-        """Return PENDING records of the first batches of the mode that a producer shows second."""
+    def _rows(
+        self,
+        kind: Anomaly | IntArray,
+        indexes: IntArray,
+        previous: IntArray | None = None,
+        amount: IntArray | int = 0,
+    ) -> AnomalyArray:
+        """Return anomalies at some events, all of them batches or all markers; ``previous`` are indexes, too."""
+        if not len(indexes):
+            return NO_ANOMALIES
         events = self.events
-        other = self.data[~events.is_transactional[self.data]]
-        first_of = [each[edges(events.producer_id[each])[0]] for each in (self.regions.transactional, other)]
-        ids, others = (events.producer_id[each] for each in first_of)
-        _, one, two = np.intersect1d(ids, others, assume_unique=True, return_indices=True)
-        at = np.maximum(first_of[0][one], first_of[1][two])
-        before = self.data[np.searchsorted(self.data, at) - 1]
-        return pending_rows(self._row(Anomaly.PID_MIXED_MODES, at, before))
+        records = events.markers(indexes) if events.is_marker[indexes[0]] else events.first_batches(indexes)
+        previous_events = None if previous is None else events.previous_events(previous)
+        return anomaly_rows(kind, events.producer_id[indexes], records, previous_events, amount)
 
-    def _of_markers(self) -> list[Records]:
-        """Return what markers say of the event before them, and of each other."""
-        events, every = self.events, self.markers
-        if not len(every):
-            return []
-        later = every[every > 0]
-        later = later[events.producer_id[later] == events.producer_id[later - 1]]
-        fallen = events.producer_epoch[later - 1].astype("i8") - events.producer_epoch[later]
-        odd = fallen > 0
-        found = [self._row(Anomaly.MARKER_EPOCH_REGRESSED, later[odd], later[odd] - 1, fallen[odd])]
-        here, before = every[1:], every[:-1]
-        same = events.producer_id[here] == events.producer_id[before]
-        here, before = here[same], before[same]
-        coordinator, ending = (
-            (events.column(name, here).astype("i8"), events.column(name, before))
-            for name in ("coordinator_epoch", "control")
+    def _batch_anomalies(self, *, sequences: bool) -> list[StructArray]:
+        """Return anomalies of epochs and sequences of data batches."""
+        events, current, previous = self.events, self.data[1:], self.data[:-1]
+        sequence = events.column("base_sequence", self.data)
+        differs = events.producer_epoch[current] != events.producer_epoch[current - 1]
+        if sequences:
+            expected = expected_sequences(events.column("last_sequence", previous))
+            if len(self.markers):
+                expected[self.epoch_run[current - 1] != self.epoch_run[previous]] = 0
+            differs |= sequence[1:] != expected
+        differs &= events.producer_id[current] == events.producer_id[previous]
+        parts = []
+        if sequences and (missing := np.flatnonzero(sequence < 0)).size:
+            parts.append(self._rows(Anomaly.SEQ_MISSING, self.data[missing]))
+        if (suspects := np.flatnonzero(differs) + 1).size:
+            parts += self._compared_batches(suspects, sequence, sequences=sequences)
+        return parts
+
+    def _compared_batches(self, suspects: IntArray, sequence: IntArray, *, sequences: bool) -> list[StructArray]:
+        """Return the anomalies among batches that may be anomalous; ``suspects`` are indexes in ``data``."""
+        events, current, previous = self.events, self.data[suspects], self.data[suspects - 1]
+        continues = self.epoch_run[current - 1] == self.epoch_run[previous]
+        expected = np.where(continues, expected_sequences(events.column("last_sequence", previous)), 0)
+        known_epoch = events.producer_epoch[current - 1]
+        kind, amount = compare_batches(
+            events.producer_epoch[current], sequence[suspects], known_epoch, expected, sequences=sequences
         )
-        fallen = coordinator[1] - coordinator[0]
-        odd = fallen > 0
-        found.append(self._row(Anomaly.MARKER_COORDINATOR_EPOCH_REGRESSED, here[odd], before[odd], fallen[odd]))
-        again = (here - before == 1) & (self.epoch_run[here] == self.epoch_run[before])
-        kind = np.where(ending[0] == ending[1], Anomaly.MARKER_DUPLICATE, Anomaly.MARKER_CONFLICT)
-        found.append(self._row(kind[again], here[again], before[again]))
-        return found
+        neighbour = np.where(continues & are_sequence_anomalies(kind), previous, current - 1)
+        overlaps = kind == Anomaly.SEQ_OVERLAP
+        others = (kind != NO_ANOMALY) & ~overlaps
+        parts = [self._rows(kind[others], current[others], neighbour[others], amount[others])]
+        if overlaps.any():
+            rows = self._rows(Anomaly.SEQ_OVERLAP, current[overlaps], neighbour[overlaps], amount[overlaps])
+            parts += self._compared_overlaps(suspects[overlaps], rows)
+        return parts
+
+    def _compared_overlaps(self, indexes: IntArray, rows: AnomalyArray) -> list[StructArray]:
+        """Return overlaps, as duplicate batches where one of the recent batches is the same.
+
+        ``indexes`` are those of the overlapping batches in ``data``.
+        """
+        current = self.data[indexes]
+        batch = self.events.recent_batches(current)
+        undecided = np.ones(len(indexes), "?")
+        compared = np.zeros(len(indexes), "i1")
+        for distance in range(1, RECENT_BATCHES + 1):
+            earlier = self.data[np.maximum(indexes - distance, 0)]
+            is_recent = (indexes >= distance) & (self.epoch_run[earlier] == self.epoch_run[current])
+            compared += is_recent
+            recent = self.events.recent_batches(earlier)
+            same = is_recent & undecided & (recent["last_sequence"] == batch["last_sequence"])
+            same &= recent["offset_delta"] == batch["offset_delta"]
+            put_rows(rows, same, as_duplicate_batches(take_rows(rows, same), take_rows(recent, same)))
+            undecided &= ~same
+        start = self.starts[np.searchsorted(self.starts, current, "right") - 1]
+        # Batches before the chunk may be among the recent ones as well.
+        undecided &= (compared < RECENT_BATCHES) & (self.epoch_run[start] == self.epoch_run[current])
+        last_sequence = batch["last_sequence"][undecided]
+        unresolved = unresolved_anomalies(take_rows(rows, undecided), last_sequence, compared[undecided])
+        return [take_rows(rows, ~undecided), unresolved]
+
+    def _mode_anomalies(self) -> list[StructArray]:
+        """Return anomalies between transactional and non-transactional data."""
+        events, open_spans = self.events, self.open_spans
+        transactional = open_spans.transactional
+        if not len(transactional):
+            return []
+        current, previous = transactional[1:], transactional[:-1]
+        bump = events.producer_epoch[current].astype("i8") - events.producer_epoch[previous]
+        bumped = (bump > 0) & (open_spans.number[current] == open_spans.number[previous])
+        parts = [self._rows(Anomaly.EPOCH_BUMP_WITHOUT_MARKER, current[bumped], current[bumped] - 1, bump[bumped])]
+        if len(transactional) < len(self.data):
+            mixed = self.first_mixed()
+            rows = self._rows(Anomaly.TXN_NONTXN_INSIDE, mixed, mixed - 1)
+            start = self.starts[np.searchsorted(self.starts, mixed, "right") - 1]
+            in_first_span = open_spans.number[mixed] == open_spans.number[start]
+            parts += [take_rows(rows, ~in_first_span), unresolved_anomalies(take_rows(rows, in_first_span))]
+            parts.append(self._second_modes())
+        return parts
+
+    def _second_modes(self) -> UnresolvedArray:
+        """Return the first batch of the second mode of each producer with transactional and other data."""
+        events = self.events
+        transactional = self._first_of_producers(self.open_spans.transactional)
+        non_transactional = self._first_of_producers(self.data[~events.is_transactional[self.data]])
+        _, indexes, other_indexes = np.intersect1d(
+            events.producer_id[transactional],
+            events.producer_id[non_transactional],
+            assume_unique=True,
+            return_indices=True,
+        )
+        second = np.maximum(transactional[indexes], non_transactional[other_indexes])
+        previous = self.data[np.searchsorted(self.data, second) - 1]
+        return unresolved_anomalies(self._rows(Anomaly.PID_MIXED_MODES, second, previous))
+
+    def _first_of_producers(self, indexes: IntArray) -> IntArray:
+        """Return the first of some events of each producer."""
+        first: IntArray = indexes[run_edges(self.events.producer_id[indexes])[0]]
+        return first
+
+    def _marker_anomalies(self) -> list[StructArray]:
+        """Return anomalies between markers and the events before them."""
+        events, markers = self.events, self.markers
+        if not len(markers):
+            return []
+        following = markers[markers > 0]
+        following = following[events.producer_id[following] == events.producer_id[following - 1]]
+        drop = events.producer_epoch[following - 1].astype("i8") - events.producer_epoch[following]
+        regressed = following[drop > 0]
+        parts = [self._rows(Anomaly.MARKER_EPOCH_REGRESSED, regressed, regressed - 1, drop[drop > 0])]
+        current, previous = markers[1:], markers[:-1]
+        same_producer = events.producer_id[current] == events.producer_id[previous]
+        current, previous = current[same_producer], previous[same_producer]
+        drop = events.column("coordinator_epoch", previous) - events.column("coordinator_epoch", current).astype("i8")
+        lower = drop > 0
+        parts.append(
+            self._rows(Anomaly.MARKER_COORDINATOR_EPOCH_REGRESSED, current[lower], previous[lower], drop[lower])
+        )
+        repeated = (current - previous == 1) & (self.epoch_run[current] == self.epoch_run[previous])
+        same_outcome = events.column("control", current) == events.column("control", previous)
+        kind = np.where(same_outcome, Anomaly.MARKER_DUPLICATE, Anomaly.MARKER_CONFLICT)
+        parts.append(self._rows(kind[repeated], current[repeated], previous[repeated]))
+        return parts

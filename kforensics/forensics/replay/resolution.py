@@ -1,65 +1,102 @@
-"""What becomes of anomalies that waited for what stands before their stretch."""
+"""Resolves the unresolved anomalies of a chunk once the chunk before it is known."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from kforensics.forensics.core.record_arrays import joined_records, picked
-from kforensics.forensics.core.record_types import Anomaly, Records
-from kforensics.forensics.replay.chunk_boundary import end_regions, twins
-from kforensics.forensics.replay.summary_record import Summary
+from kforensics.forensics.core.record_arrays import concat_rows, put_rows, take_rows
+from kforensics.forensics.core.record_types import RECENT_BATCHES, Anomaly, AnomalyArray
+from kforensics.forensics.replay.replay_rows import (
+    NO_ANOMALIES,
+    NO_UNRESOLVED,
+    as_duplicate_batches,
+    unresolved_anomalies,
+)
+from kforensics.forensics.replay.summary import ProducerSummaryArray, ReplaySummary, UnresolvedArray, last_spans
 
-__all__ = ["settled"]
+__all__ = ["resolve_anomalies", "resolve_overlaps"]
 
 
-def settled(left: Records, right: Summary) -> tuple[Records, Records]:
-    """Return ANOMALY records of what a stretch makes certain behind it, and PENDING records of what still waits.
+def resolve_anomalies(left: ProducerSummaryArray, right: ReplaySummary) -> tuple[AnomalyArray, UnresolvedArray]:
+    """Return the anomalies that become certain when two chunks are merged, and those that stay unresolved.
 
     Args:
-        left: PRODUCER_SUMMARY records of the stretch.
-        right: the one behind it, whose pending anomalies are looked at.
+        left: the producers of the first chunk.
+        right: the summary of the second chunk, with the unresolved anomalies.
     """
-    pending, ids = right.pending, left["producer_id"]
-    if not len(pending) or not len(ids):
-        return pending["row"][:0], pending
-    wanted = pending["row"]["producer_id"]
-    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-    known = ids[at] == wanted
-    here, before = picked(pending, known), picked(left, at[known])
-    behind = picked(right.producers, np.searchsorted(right.producers["producer_id"], wanted[known]))
-    kind = here["row"]["kind"]
-    of_kind = [kind == one for one in (Anomaly.SEQ_OVERLAP, Anomaly.TXN_NONTXN_INSIDE, Anomaly.PID_MIXED_MODES)]
+    unresolved, ids = right.unresolved, left["producer_id"]
+    if not len(unresolved) or not len(ids):
+        return unresolved["anomaly"][:0], unresolved
+    producer_id = unresolved["anomaly"]["producer_id"]
+    index = np.minimum(np.searchsorted(ids, producer_id), len(ids) - 1)
+    in_left = ids[index] == producer_id
+    known, before = take_rows(unresolved, in_left), take_rows(left, index[in_left])
+    after = take_rows(right.producers, np.searchsorted(right.producers["producer_id"], producer_id[in_left]))
+    kind = known["anomaly"]["kind"]
+    is_overlap, is_mixed = kind == Anomaly.SEQ_OVERLAP, kind == Anomaly.TXN_NONTXN_INSIDE
+    is_second_mode = kind == Anomaly.PID_MIXED_MODES
     parts = [
-        rule(picked(here, which), picked(before, which), picked(behind, which))
-        for rule, which in zip((_overlaps, _mixed_regions, _second_modes), of_kind, strict=True)
+        resolve_overlaps(take_rows(known, is_overlap), take_rows(before, is_overlap)),
+        _resolve_mixed_spans(take_rows(known, is_mixed), take_rows(before, is_mixed), take_rows(after, is_mixed)),
+        _resolve_second_modes(
+            take_rows(known, is_second_mode), take_rows(before, is_second_mode), take_rows(after, is_second_mode)
+        ),
     ]
-    certain = joined_records([part[0] for part in parts])
-    return certain, joined_records([picked(pending, ~known), *(part[1] for part in parts)])
+    certain = concat_rows([part[0] for part in parts])
+    return certain, concat_rows([take_rows(unresolved, ~in_left), *(part[1] for part in parts)])
 
 
-def _overlaps(pending: Records, left: Records, right: Records) -> tuple[Records, Records]:
-    del right
-    return twins(pending, left)
+def resolve_overlaps(unresolved: UnresolvedArray, left: ProducerSummaryArray) -> tuple[AnomalyArray, UnresolvedArray]:
+    """Return what becomes certain of overlaps, and those that stay unresolved.
 
+    An overlap is a duplicate batch if it equals one of the last five batches of its epoch. Some of these are before the
+    chunk boundary.
 
-def _mixed_regions(pending: Records, left: Records, right: Records) -> tuple[Records, Records]:
-    """Keep what is the first other data in its region: not if the region is mixed before it."""
-    begun = end_regions(left)["begun"]
-    earlier = left["is_mixed"] | (begun & ~right["first"]["is_transactional"])
-    sure = left["has_marker"]
-    return picked(pending["row"], ~earlier & sure), picked(pending, ~earlier & ~sure)
-
-
-def _second_modes(pending: Records, left: Records, right: Records) -> tuple[Records, Records]:
-    """Keep what is the producer's first batch of the second mode: not if that shows before it.
-
-    If it is transactional, the first such in its region, then its epoch may be the one that rises.
+    Args:
+        unresolved: SEQ_OVERLAP anomalies; between the chunk boundary and each of them, the epoch does not change.
+        left: their producers before the chunk boundary.
     """
-    earlier = np.where(right["first"]["is_transactional"], left["has_other"], left["has_transactional"])
-    region = end_regions(left)
-    risen = pending["row"]["producer_epoch"].astype("i8") - region["producer_epoch"]
-    begins = right["head"]["begun"] & ~right["first"]["is_transactional"]
-    bumps = region["begun"] & begins & (risen > 0)
-    rows = picked(pending["row"], bumps)
-    rows["kind"], rows["amount"] = Anomaly.EPOCH_BUMP_WITHOUT_MARKER, risen[bumps]
-    return rows, picked(pending, ~earlier)
+    if not len(unresolved):
+        return NO_ANOMALIES, NO_UNRESOLVED
+    rows, compared = unresolved["anomaly"].copy(), unresolved["compared"].astype("i8")
+    recent, count = left["recent"], left["recent_count"].astype("i8")
+    continues = left["last_epoch"] == rows["producer_epoch"]
+    undecided = np.ones(len(rows), "?")
+    delta = rows["last_offset"] - rows["first_offset"]
+    for distance in range(1, RECENT_BATCHES + 1):
+        batch = take_rows(recent, (np.arange(len(rows)), np.maximum(count - distance, 0)))
+        is_recent = continues & (distance <= count) & (compared + distance <= RECENT_BATCHES) & undecided
+        same = is_recent & (batch["last_sequence"] == unresolved["last_sequence"]) & (batch["offset_delta"] == delta)
+        put_rows(rows, same, as_duplicate_batches(take_rows(rows, same), take_rows(batch, same)))
+        undecided &= ~same
+    undecided &= continues & left["is_uniform"] & (compared + count < RECENT_BATCHES)
+    last_sequence, compared = unresolved["last_sequence"][undecided], (compared + count)[undecided]
+    return take_rows(rows, ~undecided), unresolved_anomalies(take_rows(rows, undecided), last_sequence, compared)
+
+
+def _resolve_mixed_spans(
+    unresolved: UnresolvedArray, left: ProducerSummaryArray, right: ProducerSummaryArray
+) -> tuple[AnomalyArray, UnresolvedArray]:
+    """Keep an anomaly only if it is at the first non-transactional batch after transactional data in its span."""
+    has_transaction = last_spans(left)["has_transaction"]
+    is_later = left["is_mixed"] | (has_transaction & ~right["first_batch"]["is_transactional"])
+    certain = left["has_marker"]
+    return take_rows(unresolved["anomaly"], ~is_later & certain), take_rows(unresolved, ~is_later & ~certain)
+
+
+def _resolve_second_modes(
+    unresolved: UnresolvedArray, left: ProducerSummaryArray, right: ProducerSummaryArray
+) -> tuple[AnomalyArray, UnresolvedArray]:
+    """Keep an anomaly only if it is at the first batch of the second mode of its producer.
+
+    If that batch is transactional, it is the first such batch of its span, so its epoch may be the one that is bumped.
+    """
+    first_is_transactional = right["first_batch"]["is_transactional"]
+    is_later = np.where(first_is_transactional, left["has_non_transactional"], left["has_transactional"])
+    span = last_spans(left)
+    bump = unresolved["anomaly"]["producer_epoch"].astype("i8") - span["producer_epoch"]
+    starts_transaction = right["first_span"]["has_transaction"] & ~first_is_transactional
+    bumped = span["has_transaction"] & starts_transaction & (bump > 0)
+    rows = take_rows(unresolved["anomaly"], bumped)
+    rows["kind"], rows["amount"] = Anomaly.EPOCH_BUMP_WITHOUT_MARKER, bump[bumped]
+    return rows, take_rows(unresolved, ~is_later)

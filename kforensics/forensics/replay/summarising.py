@@ -1,140 +1,145 @@
-"""The summary of a chunk of batches, without a loop over batches or producers."""
+"""Summarises a chunk of batches, with NumPy operations over all batches and producers at once."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from kforensics.forensics.core.record_arrays import picked, placed
-from kforensics.forensics.core.record_types import RECENT_BATCHES, Records
-from kforensics.forensics.replay.neighbour_anomalies import Neighbours
-from kforensics.forensics.replay.open_spans import Regions
-from kforensics.forensics.replay.producer_events import Events, edges, holes_before
-from kforensics.forensics.replay.replay_rows import Rows, joined_rows
-from kforensics.forensics.replay.row_building import closed_rows
-from kforensics.forensics.replay.summary_record import PRODUCER_SUMMARY, Summary, sorted_pending
+from kforensics.forensics.core.record_arrays import put_rows, take_rows
+from kforensics.forensics.core.record_types import RECENT_BATCHES
+from kforensics.forensics.replay.neighbour_anomalies import ChunkNeighbours
+from kforensics.forensics.replay.producer_events import ProducerEvents, offset_gaps_before, run_edges
+from kforensics.forensics.replay.replay_rows import ReplayRows, closed_rows, joined_rows
+from kforensics.forensics.replay.summary import (
+    PRODUCER_SUMMARY,
+    ProducerSummaryArray,
+    ReplaySummary,
+    sorted_unresolved,
+)
 from kforensics.parsers.columns.batch_columns import BatchColumns
+from kforensics.parsers.format.array_types import IntArray
 
 __all__ = ["summarise"]
 
 
-def summarise(batches: BatchColumns, *, sequences: bool = True) -> tuple[Summary, Rows]:
-    """Return what a stretch of a log says of its producers, and the rows that are certain whatever stands around it.
+def summarise(batches: BatchColumns, *, sequences: bool = True) -> tuple[ReplaySummary, ReplayRows]:
+    """Return the summary of a log chunk, and the rows that are certain whatever comes before and after the chunk.
 
     Args:
-        batches: adjacent batches of a partition, in the order of the log.
-        sequences: False for ``__consumer_offsets``, where coordinators start every batch at 0.
+        batches: adjacent batches of a partition, in log order.
+        sequences: False for ``__consumer_offsets``, where coordinators start every batch at sequence 0.
     """
     if not len(batches):
-        return Summary(sequences=sequences), Rows.of()
-    holes = holes_before(batches)
-    events = Events.of(batches, holes)
-    regions = Regions.of(events)
-    neighbours = Neighbours.of(events, regions)
+        return ReplaySummary(sequences=sequences), ReplayRows.of()
+    offset_gaps = offset_gaps_before(batches)
+    neighbours = ChunkNeighbours.of(ProducerEvents.of(batches, offset_gaps))
     producers = np.zeros(len(neighbours.starts), PRODUCER_SUMMARY)
-    producers["producer_id"] = events.producer_id[neighbours.starts]
-    closed = Rows.of()
+    producers["producer_id"] = neighbours.events.producer_id[neighbours.starts]
+    closed = ReplayRows.of()
     if len(producers):
-        _tell_ends(producers, neighbours)
-        _tell_data(producers, neighbours)
-        closed = _tell_markers(producers, neighbours)
-        _tell_lead(producers, neighbours)
-    anomalies, pending = neighbours.anomalies(sequences=sequences)
-    summary = Summary(
+        _set_ends(producers, neighbours)
+        _set_data(producers, neighbours)
+        closed = _set_markers(producers, neighbours)
+        _set_leading_markers(producers, neighbours)
+    anomalies, unresolved = neighbours.anomalies(sequences=sequences)
+    summary = ReplaySummary(
         producers=producers,
-        pending=sorted_pending(pending),
+        unresolved=sorted_unresolved(unresolved),
         first_offset=int(batches.base_offset[0]) if batches.exact[0] else None,
         last_offset=int(batches.last_offset[-1]),
         batches=len(batches),
-        holes=int(holes[-1]),
+        offset_gaps=int(offset_gaps[-1]),
         sequences=sequences,
     )
-    return summary, joined_rows([closed, Rows.of(anomalies=anomalies)])
+    return summary, joined_rows([closed, ReplayRows.of(anomalies=anomalies)])
 
 
-def _tell_ends(producers: Records, neighbours: Neighbours) -> None:
-    """Fill in what the first and the last event of each producer say, and its last region."""
+def _set_ends(producers: ProducerSummaryArray, neighbours: ChunkNeighbours) -> None:
+    """Set the fields of the first and the last event, and of the last span."""
     events, run, starts, ends = neighbours.events, neighbours.epoch_run, neighbours.starts, neighbours.ends
     producers["starts_with_marker"] = events.is_marker[starts]
     producers["ends_with_marker"] = events.is_marker[ends]
-    producers["end_epoch"] = events.producer_epoch[ends]
+    producers["last_epoch"] = events.producer_epoch[ends]
     producers["is_uniform"] = run[starts] == run[ends]
-    if len(mixed := neighbours.mixed()):
-        number = neighbours.regions.number
+    if len(mixed := neighbours.first_mixed()):
+        number = neighbours.open_spans.number
         producers["is_mixed"] = np.isin(number[ends], number[mixed]) & ~events.is_marker[ends]
 
 
-def _tell_data(producers: Records, neighbours: Neighbours) -> None:
-    """Fill in what the data of each producer says, transactions excepted."""
+def _set_data(producers: ProducerSummaryArray, neighbours: ChunkNeighbours) -> None:
+    """Set the fields of the data batches, except for the spans."""
     events, data = neighbours.events, neighbours.data
-    first, last = edges(events.producer_id[data])
-    which = _which(producers, events.producer_id[data[first]])
-    producers["has_data"][which] = True
-    placed(producers["first"], which, events.batches(data[first]))
-    placed(producers["last_data"], which, events.seen(data[last]))
-    transactional = events.is_transactional[data].astype("i8")
+    first, last = run_edges(events.producer_id[data])
+    indexes = _indexes(producers, events.producer_id[data[first]])
+    producers["has_data"][indexes] = True
+    put_rows(producers["first_batch"], indexes, events.first_batches(data[first]))
+    put_rows(producers["last_data"], indexes, events.previous_events(data[last]))
+    is_transactional = events.is_transactional[data].astype("i8")
     if len(data):
-        count = np.add.reduceat(transactional, first)
-        producers["has_transactional"][which] = count > 0
-        producers["has_other"][which] = count <= last - first
-    _tell_recent(producers, which, neighbours, first, last)
+        count = np.add.reduceat(is_transactional, first)
+        producers["has_transactional"][indexes] = count > 0
+        producers["has_non_transactional"][indexes] = count <= last - first
+    _set_recent(producers, indexes, neighbours, first, last)
 
 
-def _tell_recent(producers: Records, which: Records, neighbours: Neighbours, first: Records, last: Records) -> None:
-    """Fill in the last batches of the last epoch, which a marker may have begun.
+def _set_recent(
+    producers: ProducerSummaryArray, indexes: IntArray, neighbours: ChunkNeighbours, first: IntArray, last: IntArray
+) -> None:
+    """Set the recent batches: the last ones of the last epoch, which may have started with a marker.
 
-    ``first`` and ``last`` count in the data.
+    ``first`` and ``last`` are indexes in ``neighbours.data``.
     """
     data, run = neighbours.data, neighbours.epoch_run
-    back = last[:, None] - np.arange(RECENT_BATCHES)
-    ends = run[neighbours.ends[which]]
-    counts = (back >= first[:, None]) & (run[data[np.maximum(back, 0)]] == ends[:, None])
-    count = counts.sum(axis=1)
     slots = np.arange(RECENT_BATCHES)
-    at = np.minimum(last[:, None] - count[:, None] + 1 + slots, last[:, None])
-    recent = neighbours.events.recent(data[np.maximum(at, 0)])
-    placed(recent, slots >= count[:, None], np.zeros(1, recent.dtype))
-    producers["recent_count"][which] = count
-    placed(producers["recent"], which, recent)
+    backwards = last[:, None] - slots
+    last_run = run[neighbours.ends[indexes]]
+    is_recent = (backwards >= first[:, None]) & (run[data[np.maximum(backwards, 0)]] == last_run[:, None])
+    count = is_recent.sum(axis=1)
+    forwards = np.minimum(last[:, None] - count[:, None] + 1 + slots, last[:, None])
+    recent = neighbours.events.recent_batches(data[np.maximum(forwards, 0)])
+    put_rows(recent, slots >= count[:, None], np.zeros(1, recent.dtype))
+    producers["recent_count"][indexes] = count
+    put_rows(producers["recent"], indexes, recent)
 
 
-def _tell_markers(producers: Records, neighbours: Neighbours) -> Rows:
-    """Fill in the first and last marker of each producer and the regions outside them; return what is closed between.
+def _set_markers(producers: ProducerSummaryArray, neighbours: ChunkNeighbours) -> ReplayRows:
+    """Set the first and last marker and the spans outside them; return the rows of the spans between markers.
 
-    Of ``r0 m1 r1 m2 ... mk rk``, ``r0 m1`` and ``rk`` stay open to what stands around the chunk.
+    Of ``s0 m1 s1 m2 ... mk sk``, ``s0 m1`` and ``sk`` stay unresolved.
     """
-    events, regions, at = neighbours.events, neighbours.regions, neighbours.markers
-    ids = events.producer_id[at]
-    first, last = edges(ids)
-    which = _which(producers, ids[first])
-    marker = events.markers(at)
-    producers["has_marker"][which] = True
-    placed(producers["first_marker"], which, picked(marker, first))
-    placed(producers["last_marker"], which, events.seen(at[last]))
-    producers["last_coordinator_epoch"][which] = marker["coordinator_epoch"][last]
-    producers["last_ending"][which] = marker["ending"][last]
-    producers["head"] = regions.find(regions.number[neighbours.starts])
-    open_end = producers["has_marker"] & ~producers["ends_with_marker"]
-    tails = regions.find(regions.number[neighbours.ends[open_end]])
-    placed(producers["tail"], open_end, tails)
-    later = np.ones(len(at), "?")
-    later[first] = False
-    return closed_rows(ids[later], regions.find(regions.number[at[later]]), picked(marker, later))
+    events, open_spans, indexes = neighbours.events, neighbours.open_spans, neighbours.markers
+    ids = events.producer_id[indexes]
+    first, last = run_edges(ids)
+    with_marker = _indexes(producers, ids[first])
+    markers = events.markers(indexes)
+    producers["has_marker"][with_marker] = True
+    put_rows(producers["first_marker"], with_marker, take_rows(markers, first))
+    put_rows(producers["last_marker"], with_marker, events.previous_events(indexes[last]))
+    producers["last_coordinator_epoch"][with_marker] = markers["coordinator_epoch"][last]
+    producers["last_outcome"][with_marker] = markers["outcome"][last]
+    producers["first_span"] = open_spans.find(open_spans.number[neighbours.starts])
+    has_last_span = producers["has_marker"] & ~producers["ends_with_marker"]
+    last_spans = open_spans.find(open_spans.number[neighbours.ends[has_last_span]])
+    put_rows(producers["last_span"], has_last_span, last_spans)
+    is_later = np.ones(len(indexes), "?")
+    is_later[first] = False
+    spans = open_spans.find(open_spans.number[indexes[is_later]])
+    return closed_rows(ids[is_later], spans, take_rows(markers, is_later))
 
 
-def _tell_lead(producers: Records, neighbours: Neighbours) -> None:
-    """Fill in the markers before the first batch of each producer."""
-    which = np.flatnonzero(producers["starts_with_marker"])
-    if not len(which):
+def _set_leading_markers(producers: ProducerSummaryArray, neighbours: ChunkNeighbours) -> None:
+    """Set the fields of the markers before the first batch."""
+    indexes = np.flatnonzero(producers["starts_with_marker"])
+    if not len(indexes):
         return
-    events, data, starts = neighbours.events, neighbours.data, neighbours.starts[which]
-    last = neighbours.ends[which]
-    has_data = producers["has_data"][which]
+    events, data, starts = neighbours.events, neighbours.data, neighbours.starts[indexes]
+    last = neighbours.ends[indexes]
+    has_data = producers["has_data"][indexes]
     last[has_data] = data[np.searchsorted(data, starts[has_data])] - 1
-    placed(producers["lead"], which, events.seen(last))
-    producers["lead_epoch"][which] = events.producer_epoch[last]
-    producers["lead_is_uniform"][which] = neighbours.epoch_run[starts] == neighbours.epoch_run[last]
+    put_rows(producers["leading_marker"], indexes, events.previous_events(last))
+    producers["leading_epoch"][indexes] = events.producer_epoch[last]
+    producers["leading_is_uniform"][indexes] = neighbours.epoch_run[starts] == neighbours.epoch_run[last]
 
 
-def _which(producers: Records, producer_id: Records) -> Records:
+def _indexes(producers: ProducerSummaryArray, producer_id: IntArray) -> IntArray:
     """Return the indexes of producers by their ids."""
     return np.searchsorted(producers["producer_id"], producer_id)

@@ -1,1 +1,1 @@
-"""The same partition from several brokers, held side by side."""
+"""Compares the replicas of one partition: batches, records, keys and transactions that differ, and lost records."""

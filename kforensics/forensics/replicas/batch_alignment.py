@@ -1,4 +1,4 @@
-"""Batches of two replicas, base offset by base offset, and how they compare."""
+"""Matches the batches of two replicas by base offset."""
 
 from __future__ import annotations
 
@@ -6,123 +6,122 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kforensics.forensics.core.record_types import Records
-from kforensics.forensics.replicas.side_by_side import Batches
-from kforensics.parsers.columns.batch_columns import SHELL
+from kforensics.forensics.replicas.batch_windows import ReplicaBatches
+from kforensics.parsers.columns.batch_columns import EMPTY_CONTROL_BATCH
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.format.rows import CONTROL_BIT, TRANSACTIONAL_BIT
 
-__all__ = ["Aligned", "Verdict", "aligned"]
-
-# What the cleaner leaves as it is when it takes records out of a batch.
+# What the cleaner keeps when it removes records from a batch.
 KEPT = ("last_offset", "leader_epoch", "producer_id", "producer_epoch", "base_sequence")
 KEPT_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
-class Verdict:
-    """How the batches of two replicas at a base offset compare; what is above 0 is a difference."""
+class BatchMatch:
+    """How the batches of two replicas at the same base offset compare; values above 0 are differences."""
 
     SAME = 0
-    # The same bytes, but the leader epoch, which no checksum covers.
+    # The same bytes except for the leader epoch, which the checksum does not cover.
     LEADER_EPOCH = 1
-    # The checksum of the first one fails, or of the second one.
+    # The checksum of the first or of the second one does not match.
     FIRST_DAMAGED = 2
     SECOND_DAMAGED = 3
-    # One may have been made of the other by a cleaner.
-    THINNED = 4
-    # One side has none, nor any that spans the offset.
+    # The cleaner may have produced one from the other.
+    PARTIALLY_COMPACTED = 4
+    # One side has no batch that contains the offset.
     ONE_SIDED = 5
-    # Nothing that a cleaner does.
-    OTHER = 6
+    # No cleaner can have produced the difference.
+    INCOMPATIBLE = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Aligned:
+class AlignedBatches:
     """A window of two replicas.
 
     Attributes:
-        sides: the batches of each.
-        offsets: every base offset that one of them has.
-        at: by side the index of the batch there, -1 where there is none.
-        verdict: how they compare.
+        sides: the batches of each replica.
+        offsets: all base offsets of both.
+        indexes: for each side, the index of its batch at each offset, -1 without one.
+        match: the BatchMatch at each offset.
     """
 
-    sides: tuple[Batches, Batches]
-    offsets: Records
-    at: tuple[Records, Records]
-    verdict: Records
+    sides: tuple[ReplicaBatches, ReplicaBatches]
+    offsets: IntArray
+    indexes: tuple[IntArray, IntArray]
+    match: IntArray
 
-    def batches(self, side: int, which: Records) -> Batches:
+    def batches(self, side: int, selected: IntArray | BoolArray) -> ReplicaBatches:
         """Return the batches that one side has at some of the offsets.
 
         Args:
             side: 0 or 1.
-            which: mask or indexes of offsets.
+            selected: mask or indexes of the offsets.
         """
-        places = self.at[side][which]
-        return self.sides[side][places[places >= 0]]
+        indexes = self.indexes[side][selected]
+        return self.sides[side][indexes[indexes >= 0]]
 
 
-def aligned(first: Batches, second: Batches) -> Aligned:
-    """Return the batches of a window side by side."""
-    offsets = _united(first.columns.base_offset, second.columns.base_offset)
-    at = _places(first, offsets), _places(second, offsets)
-    verdict = np.full(len(offsets), Verdict.ONE_SIDED, "i1")
-    both = (at[0] >= 0) & (at[1] >= 0)
-    verdict[both] = _compared(first[at[0][both]], second[at[1][both]])
-    for mine, others, batches in ((at[0], second, first), (at[1], first, second)):
-        alone = np.flatnonzero(~both & (mine >= 0))
-        verdict[alone[_overlap(batches[mine[alone]], others)]] = Verdict.OTHER
-    return Aligned((first, second), offsets, at, verdict)
+def align_batches(first: ReplicaBatches, second: ReplicaBatches) -> AlignedBatches:
+    """Return the batches of a window matched by base offset."""
+    offsets = _union(first.columns.base_offset, second.columns.base_offset)
+    indexes = _indexes(first, offsets), _indexes(second, offsets)
+    match = np.full(len(offsets), BatchMatch.ONE_SIDED, "i1")
+    both = (indexes[0] >= 0) & (indexes[1] >= 0)
+    match[both] = _compared(first[indexes[0][both]], second[indexes[1][both]])
+    for own, others, batches in ((indexes[0], second, first), (indexes[1], first, second)):
+        alone = np.flatnonzero(~both & (own >= 0))
+        match[alone[_overlap(batches[own[alone]], others)]] = BatchMatch.INCOMPATIBLE
+    return AlignedBatches((first, second), offsets, indexes, match)
 
 
-def _united(first: Records, second: Records) -> Records:
-    """Return the numbers of two rising sequences, each once; most often they are the same."""
+def _union(first: IntArray, second: IntArray) -> IntArray:
+    """Return the distinct numbers of two ascending sequences, which are usually the same."""
     if np.array_equal(first, second):
         return first
     both = np.concatenate([first, second])
-    both.sort(kind="stable")  # which merges what is sorted already
-    new = np.ones(len(both), bool)
-    new[1:] = both[1:] != both[:-1]
-    return both[new]
+    both.sort(kind="stable")  # merges sorted runs
+    is_new = np.ones(len(both), bool)
+    is_new[1:] = both[1:] != both[:-1]
+    return both[is_new]
 
 
-def _places(batches: Batches, offsets: Records) -> Records:
+def _indexes(batches: ReplicaBatches, offsets: IntArray) -> IntArray:
     if len(batches) == len(offsets):
         return np.arange(len(offsets))
-    found = np.full(len(offsets), -1, "i8")
-    found[np.searchsorted(offsets, batches.columns.base_offset)] = np.arange(len(batches))
-    return found
+    indexes = np.full(len(offsets), -1, "i8")
+    indexes[np.searchsorted(offsets, batches.columns.base_offset)] = np.arange(len(batches))
+    return indexes
 
 
-def _compared(first: Batches, second: Batches) -> Records:
-    """Return how batches with the same base offsets compare."""
+def _compared(first: ReplicaBatches, second: ReplicaBatches) -> IntArray:
+    """Return the BatchMatch of batches with the same base offsets."""
     one, other = first.columns, second.columns
     bytes_differ = (first.crc != second.crc) | (one.size != other.size) | (one.magic != other.magic)
     epochs_differ = one.leader_epoch != other.leader_epoch
     damaged = one.crc_valid != other.crc_valid
-    alike = np.where(epochs_differ, Verdict.LEADER_EPOCH, Verdict.SAME)
-    unlike = np.where(_may_be_thinned(first, second), Verdict.THINNED, Verdict.OTHER)
-    damage = np.where(other.crc_valid, Verdict.FIRST_DAMAGED, Verdict.SECOND_DAMAGED)
-    return np.where(damaged, damage, np.where(bytes_differ, unlike, alike))
+    equal = np.where(epochs_differ, BatchMatch.LEADER_EPOCH, BatchMatch.SAME)
+    may_be_compacted = _may_be_compacted(first, second)
+    unequal = np.where(may_be_compacted, BatchMatch.PARTIALLY_COMPACTED, BatchMatch.INCOMPATIBLE)
+    damage = np.where(other.crc_valid, BatchMatch.FIRST_DAMAGED, BatchMatch.SECOND_DAMAGED)
+    return np.where(damaged, damage, np.where(bytes_differ, unequal, equal))
 
 
-def _may_be_thinned(first: Batches, second: Batches) -> Records:
-    """Return whether two batches agree in all that the cleaner leaves as it is, and markers in what they say."""
+def _may_be_compacted(first: ReplicaBatches, second: ReplicaBatches) -> BoolArray:
+    """Return whether two batches agree in everything that the cleaner keeps, and markers in their outcome."""
     one, other = first.columns, second.columns
     agree = (one.attributes & KEPT_BITS) == (other.attributes & KEPT_BITS)
     for name in KEPT:
         agree &= getattr(one, name) == getattr(other, name)
-    is_shell = (one.control == SHELL) | (other.control == SHELL)
-    found: Records = agree & ((one.control == other.control) | is_shell)
-    return found
+    is_empty = (one.control == EMPTY_CONTROL_BATCH) | (other.control == EMPTY_CONTROL_BATCH)
+    may_be_compacted: BoolArray = agree & ((one.control == other.control) | is_empty)
+    return may_be_compacted
 
 
-def _overlap(batches: Batches, others: Batches) -> Records:
-    """Return which batches share offsets with one of the other side that begins elsewhere; borders are never moved."""
+def _overlap(batches: ReplicaBatches, others: ReplicaBatches) -> BoolArray:
+    """Return which batches share offsets with one of the other side; no cleaner moves the borders of a batch."""
     if not len(others):
         return np.zeros(len(batches), bool)
-    mine, theirs = batches.columns, others.columns
-    # Of the others, the last one that begins at the last offset of mine or before it reaches furthest.
-    at = np.searchsorted(theirs.base_offset, mine.last_offset, side="right") - 1
-    found: Records = (at >= 0) & (theirs.last_offset[at] >= mine.base_offset)
-    return found
+    own, other = batches.columns, others.columns
+    # Of the other batches, the last one that begins at or before the last offset reaches furthest.
+    index = np.searchsorted(other.base_offset, own.last_offset, side="right") - 1
+    overlap: BoolArray = (index >= 0) & (other.last_offset[index] >= own.base_offset)
+    return overlap

@@ -1,51 +1,57 @@
-"""All that checks of the replicas of one partition may look at, once they were held against each other."""
+"""Compares the replicas of one partition; the result contains everything that the checks of replicas evaluate."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
-from kforensics.forensics.metadata.elections import Election
-from kforensics.forensics.replicas.differences import Difference, Kind
-from kforensics.forensics.replicas.key_differences import KeyDifference
-from kforensics.forensics.replicas.lineage import loser_of
-from kforensics.forensics.replicas.lost_records import Branch, LostRecord
-from kforensics.forensics.replicas.offset_contents import RecordDifference
-from kforensics.forensics.replicas.replica import Replica
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.metadata.cluster_metadata import Election
+from kforensics.forensics.partition.examine import examine
+from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.replicas.batch_windows import ReplicaBatches, batch_windows
+from kforensics.forensics.replicas.differences import Difference, DifferenceFinder, DifferenceKind
+from kforensics.forensics.replicas.key_differences import KeyDifference, key_differences
+from kforensics.forensics.replicas.lineage import overruled_replica
+from kforensics.forensics.replicas.lost_records import Branch, LostRecord, lost_records, overruled_branches
+from kforensics.forensics.replicas.record_differences import RecordComparer, RecordDifference
+from kforensics.forensics.replicas.replica import Replica, replicas_of
+from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 from kforensics.parsers.log.log_rows import Place
 
-__all__ = ["Comparison", "UnlikeRecords"]
+__all__ = ["Comparison", "RecordDifferences", "compare_copies", "compare_states"]
 
 
 @dataclass(frozen=True, slots=True)
-class UnlikeRecords:
-    """Records that differ at the same offset.
+class RecordDifferences:
+    """Offsets at which two replicas have different records.
 
     Attributes:
-        found: the first ones.
-        count: how many there are.
+        first: the first differences.
+        count: number of all differences.
     """
 
-    found: tuple[RecordDifference, ...] = ()
+    first: tuple[RecordDifference, ...] = ()
     count: int = 0
 
 
-@dataclass(frozen=True)  # no slots: what is asked for often is computed once
+@dataclass(frozen=True)  # no slots: cached properties need a __dict__
 class Comparison:
     """The replicas of a partition, and where they differ.
 
     Attributes:
-        replicas: all of them, by number.
-        differences: pair by pair, in the order of the log.
-        common: by pair how many batches are the same on both sides.
+        replicas: all replicas by number.
+        differences: the ranges that differ, pair by pair, in log order.
+        common: for each pair, the number of batches that are the same on both sides.
         branches: where a later leader has overruled a replica.
-        lost: the first records of each of these.
-        unlike_records: offsets at which records differ that cleaners have left on both sides.
-        unlike_keys: keys of which cleaning has left different records.
-        elections: of leaders of the partition, as far as the cluster's metadata was given.
+        lost: the first records of each branch.
+        differing_records: different records at the same offset, in the compacted part of the log.
+        differing_keys: keys whose newest record differs after compaction.
+        elections: leader elections of the partition, as far as the cluster metadata is available.
     """
 
     replicas: tuple[Replica, ...]
@@ -53,45 +59,52 @@ class Comparison:
     common: Mapping[tuple[int, int], int] = field(default_factory=dict)
     branches: tuple[Branch, ...] = ()
     lost: tuple[LostRecord, ...] = ()
-    unlike_records: UnlikeRecords = UnlikeRecords()
-    unlike_keys: tuple[KeyDifference, ...] = ()
+    differing_records: RecordDifferences = RecordDifferences()
+    differing_keys: tuple[KeyDifference, ...] = ()
     elections: tuple[Election, ...] = ()
 
     @property
     def place(self) -> Place:
-        """Topic and partition; of several brokers none is named."""
+        """Topic and partition, without broker and log directory."""
         first = self.replicas[0].partition.place
         return Place(None, None, first.topic, first.partition)
 
     @cached_property
     def live(self) -> tuple[Replica, ...]:
         """The replicas that brokers serve."""
-        return tuple(one for one in self.replicas if one.is_live)
+        return tuple(replica for replica in self.replicas if replica.is_live)
 
     def pairs(self) -> Iterator[tuple[Replica, Replica]]:
-        """Yield every two replicas once."""
+        """Yield each pair of replicas once."""
         yield from combinations(self.replicas, 2)
 
-    def of_pair(self, first: Replica, second: Replica, *kinds: Kind) -> list[Difference]:
-        """Return the differences of some kinds, of all if none is named, between two replicas."""
+    def differences_between(self, first: Replica, second: Replica, *kinds: DifferenceKind) -> list[Difference]:
+        """Return the differences of some kinds between two replicas; of all kinds if none is given."""
         pair = first.number, second.number
-        return [one for one in self.differences if (one.first, one.second) == pair and one.kind in (kinds or Kind)]
+        return [
+            difference
+            for difference in self.differences
+            if (difference.first, difference.second) == pair and difference.kind in (kinds or DifferenceKind)
+        ]
 
-    def agrees_to(self, first: Replica, second: Replica) -> int:
-        """Return the offset up to which two replicas have one history: where they diverge, or one ends."""
-        ends = [one.first_offset for one in self.of_pair(first, second, Kind.DIVERGED)]
-        return min(first.end, second.end, *ends)
+    def common_history_end(self, first: Replica, second: Replica) -> int:
+        """Return the offset up to which two replicas have the same history: where they diverge, or where one ends."""
+        diverged = self.differences_between(first, second, DifferenceKind.DIVERGED)
+        return min(first.end, second.end, *(difference.first_offset for difference in diverged))
 
-    def loser(self, found: Difference) -> Replica | None:
-        """Return the replica that a later leader has overruled in a range, None if neither is."""
-        number = loser_of(found, self.replicas)
+    def loser(self, difference: Difference) -> Replica | None:
+        """Return the replica that a later leader has overruled in a range, None if neither was."""
+        number = overruled_replica(difference, self.replicas)
         return None if number is None else self.replicas[number]
 
     def unclean_election(self, above: int, upto: int) -> Election | None:
-        """Return the first unclean election that began a leader epoch above one and not above another."""
-        return next((one for one in self.elections if one.is_unclean and above < one.leader_epoch <= upto), None)
+        """Return the first unclean election whose leader epoch is above one epoch and not above another."""
+        return next(
+            (election for election in self.elections if election.is_unclean and above < election.leader_epoch <= upto),
+            None,
+        )
 
-    def finding(  # noqa: PLR0913  # what a finding has
+    def finding(  # noqa: PLR0913  # the fields of a finding
         self,
         replica: Replica,
         code: Code,
@@ -106,8 +119,8 @@ class Comparison:
         benign: tuple[str, ...] = (),
         cause: str | None = None,
     ) -> Finding:
-        """Return a finding about one replica, whose folder stands in its evidence; the rest as ``Case.finding``."""
-        return replica.case.finding(
+        """Return a finding about one replica, with its folder as evidence; arguments as ``PartitionState.finding``."""
+        return replica.state.finding(
             code,
             message,
             severity=severity,
@@ -119,3 +132,105 @@ class Comparison:
             benign=benign,
             cause=cause,
         )
+
+
+def compare_copies(
+    partitions: Sequence[Partition],
+    rules: Rules,
+    elections: Sequence[Election] = (),
+    kernels: KernelPolicy = kernels_for,
+    workers: int | None = None,
+) -> Comparison:
+    """Return where the replicas of one partition differ.
+
+    Each log is read twice: once to examine it, and once together with the others.
+
+    Args:
+        partitions: two or more copies of one partition.
+        rules: limits and the time of evaluation.
+        elections: its leader elections, if the cluster metadata is available.
+        kernels: returns the compiled kernels if they pay off.
+        workers: number of reading threads, 0 to read in the calling thread, None for one per processor.
+
+    Raises:
+        InputError: a segment cannot be read.
+    """
+    states = [examine(partition, rules, kernels=kernels) for partition in partitions]
+    return compare_states(states, elections, kernels, workers)
+
+
+def compare_states(
+    states: Sequence[PartitionState],
+    elections: Sequence[Election] = (),
+    kernels: KernelPolicy = kernels_for,
+    workers: int | None = None,
+) -> Comparison:
+    """Return where examined replicas differ; reads their logs once more.
+
+    Decodes records only where replicas differ, and for keys whose records compaction may have left different.
+
+    Args:
+        states: two or more examined copies of one partition.
+        elections: its leader elections, if the cluster metadata is available.
+        kernels: returns the compiled kernels if they pay off.
+        workers: number of reading threads, 0 to read in the calling thread, None for one per processor.
+
+    Raises:
+        InputError: a segment cannot be read.
+    """
+    replicas = replicas_of(states)
+    pairs = [_Pair.of(first, second, kernels, workers) for first, second in combinations(replicas, 2)]
+    for window in batch_windows([state.partition for state in states], kernels, workers):
+        for pair in pairs:
+            pair.add(window)
+    differences = tuple(difference for pair in pairs for difference in pair.differences.finish())
+    comparison = Comparison(
+        replicas,
+        differences,
+        common={pair.numbers: pair.differences.common for pair in pairs},
+        branches=tuple(overruled_branches(replicas, differences)),
+        differing_records=RecordDifferences(
+            tuple(difference for pair in pairs for difference in pair.records.differences),
+            sum(pair.records.count for pair in pairs),
+        ),
+        elections=tuple(elections),
+    )
+    return replace(
+        comparison,
+        lost=lost_records(comparison.branches, kernels, workers),
+        differing_keys=tuple(_differing_keys(comparison, kernels)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two replicas while they are read.
+
+    Attributes:
+        numbers: their numbers.
+        differences: ranges in which their batches differ.
+        records: differences between records of partially compacted batches.
+    """
+
+    numbers: tuple[int, int]
+    differences: DifferenceFinder
+    records: RecordComparer
+
+    @classmethod
+    def of(cls, first: Replica, second: Replica, kernels: KernelPolicy, workers: int | None) -> _Pair:
+        """Return two replicas before their first window."""
+        records = RecordComparer(first, second, kernels, workers)
+        return cls((first.number, second.number), DifferenceFinder(first, second), records)
+
+    def add(self, window: Sequence[ReplicaBatches]) -> None:
+        """Add a window of all replicas."""
+        first, second = self.differences.add(*(window[number] for number in self.numbers))
+        self.records.add(first, second)
+
+
+def _differing_keys(comparison: Comparison, kernels: KernelPolicy) -> Iterator[KeyDifference]:
+    for first, second in comparison.pairs():
+        end = comparison.common_history_end(first, second)
+        for cleaned in comparison.differences_between(first, second, DifferenceKind.CLEANED):
+            if cleaned.first_offset < end:
+                yield from key_differences(first, second, cleaned, end, kernels)

@@ -1,4 +1,4 @@
-"""From a comparison to the rows of its tables."""
+"""Builds the table rows of a comparison: differences, lost records and the leader epoch lineage."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 from kforensics.forensics.core.replica_tables import REPLICA_RESULTS
 from kforensics.forensics.core.result_rows import Rows
-from kforensics.forensics.metadata.elections import Election
+from kforensics.forensics.metadata.cluster_metadata import Election
 from kforensics.forensics.replicas.comparison import Comparison
-from kforensics.forensics.replicas.differences import Difference, Side
+from kforensics.forensics.replicas.differences import Difference, SideSummary
 from kforensics.forensics.replicas.lost_records import LostRecord
 from kforensics.forensics.replicas.replica import Replica
 
@@ -16,18 +16,18 @@ __all__ = ["difference_rows", "lineage_rows", "lost_rows"]
 
 
 def difference_rows(comparison: Comparison) -> Rows:
-    """Return a row for each range in which two replicas differ."""
-    return _rows("replica_differences", [_difference(comparison, found) for found in comparison.differences])
+    """Return one row for each range in which two replicas differ."""
+    return _rows("replica_differences", [_difference(comparison, row) for row in comparison.differences])
 
 
 def lost_rows(comparison: Comparison) -> Rows:
-    """Return a row for each record that a later leader did not have or wrote over."""
-    return _rows("lost_records", [_lost(found) for found in comparison.lost])
+    """Return one row for each record that a later leader did not have or has overwritten."""
+    return _rows("lost_records", [_lost(record) for record in comparison.lost])
 
 
 def lineage_rows(comparison: Comparison) -> Rows:
-    """Return a row for each leader epoch of each replica, with the election that began it where that is known."""
-    elections = {one.leader_epoch: one for one in comparison.elections}
+    """Return one row for each leader epoch of each replica, with the election that began it if it is known."""
+    elections = {election.leader_epoch: election for election in comparison.elections}
     rows = [
         {
             **replica.partition.place._asdict(),
@@ -36,7 +36,7 @@ def lineage_rows(comparison: Comparison) -> Rows:
             "start_offset": start,
             "shared": all((epoch, start) in other.epoch_starts for other in comparison.replicas),
             **_batches_of(replica, epoch),
-            "noted": epoch in replica.noted_epochs,
+            "noted": epoch in replica.checkpointed_epochs,
             **_election(elections.get(epoch)),
         }
         for replica in comparison.replicas
@@ -46,21 +46,21 @@ def lineage_rows(comparison: Comparison) -> Rows:
 
 
 def _batches_of(replica: Replica, epoch: int) -> dict[str, int | None]:
-    runs = replica.case.log.epochs
-    mine = runs[runs["leader_epoch"] == epoch]
-    if not len(mine):
+    runs = replica.state.log.epochs
+    runs = runs[runs["leader_epoch"] == epoch]
+    if not len(runs):
         return {"first_offset": None, "last_offset": None}
-    return {"first_offset": int(mine["first_offset"].min()), "last_offset": int(mine["last_offset"].max())}
+    return {"first_offset": int(runs["first_offset"].min()), "last_offset": int(runs["last_offset"].max())}
 
 
-def _election(found: Election | None) -> dict[str, Any]:
-    if found is None:
+def _election(election: Election | None) -> dict[str, Any]:
+    if election is None:
         return dict.fromkeys(("leader", "elected_at", "in_sync", "unclean"))
     return {
-        "leader": found.leader,
-        "elected_at": found.timestamp,
-        "in_sync": " ".join(map(str, found.in_sync)),
-        "unclean": found.is_unclean,
+        "leader": election.leader,
+        "elected_at": election.timestamp,
+        "in_sync": " ".join(map(str, election.in_sync)),
+        "unclean": election.is_unclean,
     }
 
 
@@ -69,43 +69,43 @@ def _rows(name: str, rows: list[dict[str, Any]]) -> Rows:
     return Rows(table, len(rows), {name: [row[name] for row in rows] for name in table.names})
 
 
-def _lost(found: LostRecord) -> dict[str, Any]:
-    loser, winner = found.branch.loser, found.branch.winner
+def _lost(record: LostRecord) -> dict[str, Any]:
+    loser, winner = record.branch.loser, record.branch.winner
     names = ("path", "offset", "timestamp", "producer_id", "producer_epoch", "sequence", "outcome", "key", "key_size")
     return {
         **loser.partition.place._asdict(),
         "folder": loser.partition.folder,
         "other_broker_id": winner.partition.place.broker_id,
         "other_folder": winner.partition.folder,
-        "batch_position": found.position,
-        **{name: getattr(found, name) for name in (*names, "value_size", "again_at")},
-        "known_committed": (loser.high_watermark or 0) > found.offset,
+        "batch_position": record.position,
+        **{name: getattr(record, name) for name in (*names, "value_size", "again_at")},
+        "known_committed": (loser.high_watermark or 0) > record.offset,
     }
 
 
-def _difference(comparison: Comparison, found: Difference) -> dict[str, Any]:
-    one, other = comparison.replicas[found.first], comparison.replicas[found.second]
-    loser = comparison.loser(found)
-    place = other.partition.place
+def _difference(comparison: Comparison, difference: Difference) -> dict[str, Any]:
+    first, second = comparison.replicas[difference.first], comparison.replicas[difference.second]
+    loser = comparison.loser(difference)
+    place = second.partition.place
     return {
-        **one.partition.place._asdict(),
-        "folder": one.partition.folder,
+        **first.partition.place._asdict(),
+        "folder": first.partition.folder,
         "other_broker_id": place.broker_id,
         "other_log_dir": place.log_dir,
-        "other_folder": other.partition.folder,
-        "kind": str(found.kind),
+        "other_folder": second.partition.folder,
+        "kind": str(difference.kind),
         "loser": None if loser is None else loser.partition.folder,
-        "first_offset": found.first_offset,
-        "last_offset": found.last_offset,
-        "left_out": found.left_out,
-        **_side(one, found.sides[0], ""),
-        **_side(other, found.sides[1], "other_"),
+        "first_offset": difference.first_offset,
+        "last_offset": difference.last_offset,
+        "left_out": difference.left_out,
+        **_side(first, difference.sides[0], ""),
+        **_side(second, difference.sides[1], "other_"),
     }
 
 
-def _side(replica: Replica, side: Side, prefix: str) -> dict[str, Any]:
+def _side(replica: Replica, side: SideSummary, prefix: str) -> dict[str, Any]:
     segment, position = side.at or (-1, None)
-    epochs, times = side.leader_epochs or (None, None), side.timestamps or (None, None)
+    epochs, timestamps = side.leader_epochs or (None, None), side.timestamps or (None, None)
     values = {
         "batches": side.batches,
         "records": side.records,
@@ -114,9 +114,9 @@ def _side(replica: Replica, side: Side, prefix: str) -> dict[str, Any]:
         "producer_ids": " ".join(map(str, side.producer_ids)),
         "lowest_leader_epoch": epochs[0],
         "highest_leader_epoch": epochs[1],
-        "first_timestamp": times[0],
-        "last_timestamp": times[1],
-        "path": replica.case.path(segment),
+        "first_timestamp": timestamps[0],
+        "last_timestamp": timestamps[1],
+        "path": replica.state.path(segment),
         "position": position,
     }
     return {f"{prefix}{name}": value for name, value in values.items()}

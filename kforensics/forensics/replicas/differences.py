@@ -1,7 +1,7 @@
-"""Where two replicas differ, as ranges of offsets with what each side has there.
+"""Finds the offset ranges in which two replicas differ, and what each replica has there.
 
-Ranges are listed one by one, but what a cleaner explains, as every broker cleans when it likes, is one range for each
-pair, and so is what lies before the start of one of the two.
+Ranges are listed one by one, except for two kinds, which are one range per pair of replicas: what a cleaner explains,
+because every broker cleans on its own schedule, and what is before the start of one of the two logs.
 """
 
 from __future__ import annotations
@@ -9,55 +9,54 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.core.record_types import Records
 from kforensics.forensics.core.reporting import MOST
-from kforensics.forensics.replicas.batch_alignment import Aligned, Verdict, aligned
+from kforensics.forensics.replicas.batch_alignment import AlignedBatches, BatchMatch, align_batches
+from kforensics.forensics.replicas.batch_windows import ReplicaBatches
 from kforensics.forensics.replicas.replica import Replica
-from kforensics.forensics.replicas.side_by_side import Batches
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["Difference", "Differences", "Kind", "Side"]
+__all__ = ["Difference", "DifferenceFinder", "DifferenceKind", "SideSummary"]
 
-# Producers, of whom a range may have millions, that are named.
-NAMED = 20
+# Producer ids to list; a range may have millions.
+MAX_LISTED_PRODUCERS = 20
 NO_BATCH = -1
 
 
-class Kind(StrEnum):
-    """What a range is."""
+class DifferenceKind(StrEnum):
+    """How two replicas differ in a range."""
 
-    # Both have batches there, and not the same ones.
+    # Both have batches there, but different ones.
     DIVERGED = "diverged"
-    # The same bytes, but the leader epoch, which no checksum covers.
+    # The same bytes except for the leader epoch, which the checksum does not cover.
     LEADER_EPOCH = "leader-epoch"
-    # The checksum of one side's batch fails.
+    # The checksum of one side's batch does not match.
     DAMAGED = "damaged"
-    # One side has batches there, and both have batches behind.
+    # Only one side has batches there, and both have batches after the range.
     MISSING = "missing"
-    # One side has them and the other has ended.
+    # Only one side has batches there, and the other log ends before.
     BEHIND = "behind"
-    # One side has them and the other begins behind.
+    # Only one side has batches there, and the other log starts after.
     BEFORE_START = "before-start"
-    # The cleaner has been at one side, or at both, and not as far.
+    # The cleaner processed one side, or both to a different extent.
     CLEANED = "cleaned"
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class SideSummary:
     """What one replica has in a range.
 
     Attributes:
-        batches: how many begin there.
-        records: records in them, of users.
-        markers: control batches.
-        bytes: of all of them.
-        producer_ids: the first producers, no more than are named.
-        leader_epochs: the lowest and the highest; None without batches, as are the next two.
-        timestamps: the smallest and the largest maximum timestamp in ms.
-        at: segment and position of the first batch.
+        batches: number of batches that begin there.
+        records: number of records of users in them.
+        markers: number of control batches.
+        bytes: size of all of them.
+        producer_ids: the first producer ids, a limited number.
+        leader_epochs: lowest and highest leader epoch, None without batches.
+        timestamps: smallest and largest maximum timestamp in ms, None without batches.
+        at: segment and position of the first batch, None without batches.
     """
 
     batches: int = 0
@@ -70,42 +69,42 @@ class Side:
     at: tuple[int, int] | None = None
 
     @classmethod
-    def of(cls, batches: Batches) -> Side:
-        """Return what some batches amount to."""
-        found = batches.columns
-        if not len(found):
+    def of(cls, batches: ReplicaBatches) -> SideSummary:
+        """Return the summary of some batches."""
+        columns = batches.columns
+        if not len(columns):
             return cls()
-        is_data = found.control < 0
-        producers = np.unique(found.producer_id[found.producer_id >= 0])[:NAMED]
+        is_data = columns.control < 0
+        producers = np.unique(columns.producer_id[columns.producer_id >= 0])[:MAX_LISTED_PRODUCERS]
         return cls(
-            batches=len(found),
-            records=int(found.count[is_data].sum()),
+            batches=len(columns),
+            records=int(columns.count[is_data].sum()),
             markers=int((~is_data).sum()),
-            bytes=int(found.size.sum()),
+            bytes=int(columns.size.sum()),
             producer_ids=tuple(producers.tolist()),
-            leader_epochs=(int(found.leader_epoch.min()), int(found.leader_epoch.max())),
-            timestamps=(int(found.max_timestamp.min()), int(found.max_timestamp.max())),
-            at=(int(found.segment[0]), int(found.position[0])),
+            leader_epochs=(int(columns.leader_epoch.min()), int(columns.leader_epoch.max())),
+            timestamps=(int(columns.max_timestamp.min()), int(columns.max_timestamp.max())),
+            at=(int(columns.segment[0]), int(columns.position[0])),
         )
 
-    def merged(self, after: Side) -> Side:
-        """Return both together, of which the other follows this one."""
+    def merged(self, after: SideSummary) -> SideSummary:
+        """Return the summary of this range and the following one."""
         if not (self.batches and after.batches):
             return self if self.batches else after
-        return Side(
+        return SideSummary(
             self.batches + after.batches,
             self.records + after.records,
             self.markers + after.markers,
             self.bytes + after.bytes,
-            tuple(sorted({*self.producer_ids, *after.producer_ids})[:NAMED]),
-            _span(self.leader_epochs, after.leader_epochs),
-            _span(self.timestamps, after.timestamps),
+            tuple(sorted({*self.producer_ids, *after.producer_ids})[:MAX_LISTED_PRODUCERS]),
+            _extremes(self.leader_epochs, after.leader_epochs),
+            _extremes(self.timestamps, after.timestamps),
             self.at,
         )
 
 
-def _span(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
-    ends = [*(one or ()), *(other or ())]
+def _extremes(first: tuple[int, int] | None, second: tuple[int, int] | None) -> tuple[int, int] | None:
+    ends = [*(first or ()), *(second or ())]
     return (min(ends), max(ends)) if ends else None
 
 
@@ -114,43 +113,43 @@ class Difference:
     """A range of offsets in which two replicas differ.
 
     Attributes:
-        first: number of the one replica.
-        second: number of the other one.
-        kind: what the range is.
+        first: number of the first replica.
+        second: number of the second replica.
+        kind: how they differ.
         first_offset: first offset of the first batch that differs.
-        last_offset: last offset of the last one.
-        sides: what each of the two has there, where it differs.
-        left_out: further ranges of the same pair that are counted here and not listed.
+        last_offset: last offset of the last batch that differs.
+        sides: the differing batches of each replica.
+        left_out: number of further ranges of this pair that are not listed.
     """
 
     first: int
     second: int
-    kind: Kind
+    kind: DifferenceKind
     first_offset: int
     last_offset: int
-    sides: tuple[Side, Side]
+    sides: tuple[SideSummary, SideSummary]
     left_out: int = 0
 
     def merged(self, after: Difference) -> Difference:
-        """Return both as one, of which the other follows this one."""
-        mine, others = self.sides, after.sides
+        """Return this range and the following one as one."""
+        first, second = (own.merged(following) for own, following in zip(self.sides, after.sides, strict=True))
         return replace(
             self,
             first_offset=min(self.first_offset, after.first_offset),
             last_offset=max(self.last_offset, after.last_offset),
-            sides=(mine[0].merged(others[0]), mine[1].merged(others[1])),
+            sides=(first, second),
         )
 
 
-class Differences:
-    """Gathers the ranges in which two replicas differ, window by window.
+class DifferenceFinder:
+    """Collects the ranges in which two replicas differ, window by window.
 
     Args:
-        first: the one replica.
-        second: the other one.
+        first: the first replica.
+        second: the second replica.
 
     Attributes:
-        common: batches that are the same on both sides.
+        common: number of batches that are the same on both sides.
     """
 
     def __init__(self, first: Replica, second: Replica) -> None:
@@ -163,106 +162,108 @@ class Differences:
         self._left_out = 0
         self.common = 0
 
-    def add(self, first: Batches, second: Batches) -> tuple[Batches, Batches]:
-        """Take a window.
+    def add(self, first: ReplicaBatches, second: ReplicaBatches) -> tuple[ReplicaBatches, ReplicaBatches]:
+        """Add a window.
 
         Returns:
-            The batches of which a cleaner may have made the one out of the other.
+            The batches of each side that a cleaner may have produced from those of the other side.
         """
-        window = aligned(first, second)
-        differs = window.verdict != Verdict.SAME
+        window = align_batches(first, second)
+        differs = window.match != BatchMatch.SAME
         self.common += int((~differs).sum())
         early = differs & (window.offsets < self._start)
         cleaned = ~early & self._is_cleaned(window)
-        self._before_start = self._with(self._before_start, Kind.BEFORE_START, window, early)
-        self._cleaned = self._with(self._cleaned, Kind.CLEANED, window, cleaned)
-        self._list(window, np.where(early | cleaned, Verdict.SAME, window.verdict))
-        thinned = np.flatnonzero(cleaned & (window.verdict == Verdict.THINNED))
-        return window.batches(0, thinned), window.batches(1, thinned)
+        self._before_start = self._extended(self._before_start, DifferenceKind.BEFORE_START, window, early)
+        self._cleaned = self._extended(self._cleaned, DifferenceKind.CLEANED, window, cleaned)
+        self._list(window, np.where(early | cleaned, BatchMatch.SAME, window.match))
+        partially_compacted = np.flatnonzero(cleaned & (window.match == BatchMatch.PARTIALLY_COMPACTED))
+        return window.batches(0, partially_compacted), window.batches(1, partially_compacted)
 
-    def _is_cleaned(self, window: Aligned) -> Records:
-        """Return which differences a cleaner explains: the side that has less was cleaned there."""
-        fewer = [self._counts(window, side) for side in (0, 1)]
-        found = (window.verdict == Verdict.THINNED) | (window.verdict == Verdict.ONE_SIDED)
-        reached = [window.offsets < one.strict_from for one in self._replicas]
-        by_one = (fewer[0] <= fewer[1]) & reached[0]
-        by_other = (fewer[1] <= fewer[0]) & reached[1]
-        cleaned: Records = found & (by_one | by_other)
-        return cleaned
+    def _is_cleaned(self, window: AlignedBatches) -> BoolArray:
+        """Return which differences a cleaner explains: the side with fewer records was cleaned there."""
+        counts = [self._record_counts(window, side) for side in (0, 1)]
+        may_be_cleaned = (window.match == BatchMatch.PARTIALLY_COMPACTED) | (window.match == BatchMatch.ONE_SIDED)
+        reached = [window.offsets < replica.first_uncompacted_offset for replica in self._replicas]
+        by_first = (counts[0] <= counts[1]) & reached[0]
+        by_second = (counts[1] <= counts[0]) & reached[1]
+        is_cleaned: BoolArray = may_be_cleaned & (by_first | by_second)
+        return is_cleaned
 
     @staticmethod
-    def _counts(window: Aligned, side: int) -> Records:
-        """Return how many records one side has in each batch, -1 where it has none."""
+    def _record_counts(window: AlignedBatches, side: int) -> IntArray:
+        """Return the number of records of one side at each offset, -1 without a batch."""
         counts = np.append(window.sides[side].columns.count, NO_BATCH)
-        found: Records = counts[window.at[side]]
-        return found
+        at_offsets: IntArray = counts[window.indexes[side]]
+        return at_offsets
 
-    def _with(self, before: Difference | None, kind: Kind, window: Aligned, which: Records) -> Difference | None:
-        if not which.any():
+    def _extended(
+        self, before: Difference | None, kind: DifferenceKind, window: AlignedBatches, selected: BoolArray
+    ) -> Difference | None:
+        if not selected.any():
             return before
-        found = self._difference(kind, window, np.flatnonzero(which))
-        return found if before is None else before.merged(found)
+        difference = self._difference(kind, window, np.flatnonzero(selected))
+        return difference if before is None else before.merged(difference)
 
-    def _difference(self, kind: Kind, window: Aligned, which: Records) -> Difference:
-        held = [window.batches(side, which) for side in (0, 1)]
-        last = max(int(one.columns.last_offset.max(initial=-1)) for one in held)
-        first, second = (Side.of(one) for one in held)
-        one, other = self._replicas
-        return Difference(one.number, other.number, kind, int(window.offsets[which[0]]), last, (first, second))
+    def _difference(self, kind: DifferenceKind, window: AlignedBatches, indexes: IntArray) -> Difference:
+        batches = [window.batches(side, indexes) for side in (0, 1)]
+        last = max(int(side.columns.last_offset.max(initial=-1)) for side in batches)
+        summaries = SideSummary.of(batches[0]), SideSummary.of(batches[1])
+        first, second = self._replicas
+        return Difference(first.number, second.number, kind, int(window.offsets[indexes[0]]), last, summaries)
 
-    def _list(self, window: Aligned, verdict: Records) -> None:
-        """Take what no cleaner explains; neighbours of one kind are one range."""
-        kinds = np.minimum(verdict, Verdict.THINNED)
+    def _list(self, window: AlignedBatches, matches: IntArray) -> None:
+        """List the differences that no cleaner explains; neighbours of the same kind are one range."""
+        kinds = np.minimum(matches, BatchMatch.PARTIALLY_COMPACTED)
         for start, stop in _runs(kinds):
-            found = int(kinds[start])
-            if found == Verdict.SAME:
+            match = int(kinds[start])
+            if match == BatchMatch.SAME:
                 self._close()
                 continue
-            one = self._difference(_KINDS[found], window, np.arange(start, stop))
-            if self._open is not None and self._open[0] != found:
+            difference = self._difference(_KINDS[match], window, np.arange(start, stop))
+            if self._open is not None and self._open[0] != match:
                 self._close()
-            self._open = found, one if self._open is None else self._open[1].merged(one)
+            self._open = match, difference if self._open is None else self._open[1].merged(difference)
 
     def _close(self) -> None:
         if self._open is None:
             return
-        _, found = self._open
+        _, difference = self._open
         self._open = None
-        if found.kind is Kind.DIVERGED:
-            found = replace(found, kind=self._kind(found))
+        if difference.kind is DifferenceKind.DIVERGED:
+            difference = replace(difference, kind=self._kind(difference))
         if len(self._listed) < MOST:
-            self._listed.append(found)
+            self._listed.append(difference)
         else:
             self._left_out += 1
 
-    def _kind(self, found: Difference) -> Kind:
-        """Return what a range is in which the two do not have the same batches."""
-        if found.sides[0].batches and found.sides[1].batches:
-            return Kind.DIVERGED
-        absent = self._replicas[1 if found.sides[0].batches else 0]
-        return Kind.BEHIND if found.first_offset >= absent.end else Kind.MISSING
+    def _kind(self, difference: Difference) -> DifferenceKind:
+        """Return the kind of a range in which the two replicas have different batches."""
+        if difference.sides[0].batches and difference.sides[1].batches:
+            return DifferenceKind.DIVERGED
+        absent = self._replicas[1 if difference.sides[0].batches else 0]
+        return DifferenceKind.BEHIND if difference.first_offset >= absent.end else DifferenceKind.MISSING
 
-    def found(self) -> Iterator[Difference]:
-        """Yield the ranges in the order of the log, once all windows were taken."""
+    def finish(self) -> Iterator[Difference]:
+        """Yield the ranges in log order; call it after all windows."""
         self._close()
-        ranges = [one for one in (self._before_start, self._cleaned) if one is not None]
+        ranges = [difference for difference in (self._before_start, self._cleaned) if difference is not None]
         ranges += self._listed
         if self._left_out:
             ranges[-1] = replace(ranges[-1], left_out=self._left_out)
         yield from ranges
 
 
-# Where no cleaner has been, it makes no difference whether it could have.
+# In a range that no cleaner reached, batches that one could have produced count as diverged too.
 _KINDS = {
-    Verdict.LEADER_EPOCH: Kind.LEADER_EPOCH,
-    Verdict.FIRST_DAMAGED: Kind.DAMAGED,
-    Verdict.SECOND_DAMAGED: Kind.DAMAGED,
-    Verdict.THINNED: Kind.DIVERGED,
+    BatchMatch.LEADER_EPOCH: DifferenceKind.LEADER_EPOCH,
+    BatchMatch.FIRST_DAMAGED: DifferenceKind.DAMAGED,
+    BatchMatch.SECOND_DAMAGED: DifferenceKind.DAMAGED,
+    BatchMatch.PARTIALLY_COMPACTED: DifferenceKind.DIVERGED,
 }
 
 
-def _runs(values: Any) -> Sequence[tuple[int, int]]:
-    """Return where equal values stand in a row, from and to."""
+def _runs(values: IntArray) -> Sequence[tuple[int, int]]:
+    """Return the runs of equal values as start and stop."""
     if not len(values):
         return ()
     starts = np.concatenate([[0], np.flatnonzero(values[1:] != values[:-1]) + 1])

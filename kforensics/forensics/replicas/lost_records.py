@@ -1,6 +1,6 @@
-"""What an election lost: the records that one replica has and that a later leader did not have, or wrote over.
+"""Finds what an election lost: records of one replica that a later leader did not have, or has overwritten.
 
-They are gone as soon as the replica that has them follows again. A producer may have sent some of them once more.
+They disappear as soon as that replica follows again. A producer may have sent some of them a second time.
 """
 
 from __future__ import annotations
@@ -11,26 +11,31 @@ from itertools import islice
 
 import numpy as np
 
-from kforensics.forensics.core.record_types import Ending, Records
+from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.core.reporting import MOST
-from kforensics.forensics.replicas.differences import Difference, Kind
-from kforensics.forensics.replicas.lineage import loser_of
+from kforensics.forensics.replicas.differences import Difference, DifferenceKind
+from kforensics.forensics.replicas.lineage import overruled_replica
 from kforensics.forensics.replicas.replica import Replica
 from kforensics.parsers.columns.content_hash import content_hashes
 from kforensics.parsers.columns.hash_columns import hash_chunks
 from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.format.rows import Batch, Record
-from kforensics.parsers.kernels.policy import Choice
+from kforensics.parsers.kernels.policy import KernelPolicy
 from kforensics.parsers.log.batches import walk
-from kforensics.parsers.log.log_rows import records_of
+from kforensics.parsers.log.log_rows import read_records
 
-__all__ = ["Branch", "LostRecord", "branches", "lost_records"]
+__all__ = ["Branch", "LostRecord", "lost_records", "overruled_branches"]
 
 PLAIN = "plain"
-OUTCOMES = {Ending.ABORTED: "aborted", Ending.COMMITTED: "committed", Ending.OPEN: "open"}
-KINDS = (Kind.DIVERGED, Kind.BEHIND)
-# Two replicas do not have the same where one of these lies between them.
-APART = (Kind.DIVERGED, Kind.MISSING, Kind.BEHIND)
+LOST_RECORD_OUTCOMES = {
+    TransactionOutcome.ABORTED: "aborted",
+    TransactionOutcome.COMMITTED: "committed",
+    TransactionOutcome.OPEN: "open",
+}
+LOSING_KINDS = (DifferenceKind.DIVERGED, DifferenceKind.BEHIND)
+# With one of these between them, two replicas do not have the same records.
+SEPARATING_KINDS = (DifferenceKind.DIVERGED, DifferenceKind.MISSING, DifferenceKind.BEHIND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +43,11 @@ class Branch:
     """A range of offsets in which a replica was overruled.
 
     Attributes:
-        loser: the replica.
-        winner: the one of the latest leader, which it would follow.
-        first_offset: first offset that only losers have so.
-        last_offset: last one.
-        at: segment and position of its first batch there, or of one before.
+        loser: the overruled replica.
+        winner: the replica of the latest leader, which the loser would follow.
+        first_offset: first offset that only losers have in this form.
+        last_offset: last such offset.
+        at: segment and position of the loser's first batch there, or of an earlier one.
         against: segment and position of the winner's first batch there, None if it has none.
     """
 
@@ -59,19 +64,19 @@ class LostRecord:
     """A record that only the loser of an election has.
 
     Attributes:
-        branch: where it stands.
-        path: its segment.
+        branch: the branch it is in.
+        path: path of its segment.
         position: byte position of its batch.
         offset: its offset.
-        timestamp: in ms, -1 if it has none.
-        producer_id: -1 if there is none, as are the next two.
-        producer_epoch: of its batch.
-        sequence: its sequence.
-        outcome: ``plain``, or how its transaction stands at the loser.
+        timestamp: its timestamp in ms, -1 without one.
+        producer_id: producer id of its batch, -1 without one.
+        producer_epoch: producer epoch of its batch, -1 without one.
+        sequence: its sequence, -1 without one.
+        outcome: ``plain``, or the outcome of its transaction on the loser.
         key: its key.
-        key_size: bytes of it, -1 for null.
-        value_size: bytes of the value, -1 for null.
-        again_at: offset of a record at the winner that says the same, None if there is none.
+        key_size: size of the key in bytes, -1 for null.
+        value_size: size of the value in bytes, -1 for null.
+        again_at: offset of a record with the same content on the winner, None without one.
     """
 
     branch: Branch
@@ -89,22 +94,22 @@ class LostRecord:
     again_at: int | None = None
 
 
-def branches(replicas: Sequence[Replica], differences: Sequence[Difference]) -> list[Branch]:
-    """Return where replicas were overruled by the live one of the latest leader; what several lost alike comes once.
+def overruled_branches(replicas: Sequence[Replica], differences: Sequence[Difference]) -> list[Branch]:
+    """Return where the live replica of the latest leader overruled others; a range that several lost is listed once.
 
     Args:
-        replicas: all of them, by number.
-        differences: between them.
+        replicas: all replicas by number.
+        differences: the differences between them.
     """
-    latest = max(replicas, key=lambda one: (one.is_live, _newest_epoch(one), one.end))
-    against = [branch for branch in _all_branches(replicas, differences) if branch.winner is latest]
-    found: list[Branch] = []
-    for branch in sorted(against, key=lambda one: (-one.loser.end, one.loser.number, one.first_offset)):
-        told = (_shared_to(branch, one, differences) for one in found if one.loser is not branch.loser)
-        first = max([branch.first_offset, *told])
+    latest = max(replicas, key=lambda replica: (replica.is_live, _newest_epoch(replica), replica.end))
+    candidates = [branch for branch in _all_branches(replicas, differences) if branch.winner is latest]
+    branches: list[Branch] = []
+    for branch in sorted(candidates, key=lambda item: (-item.loser.end, item.loser.number, item.first_offset)):
+        others = (other for other in branches if other.loser is not branch.loser)
+        first = max([branch.first_offset, *(_shared_end(branch, other, differences) for other in others)])
         if first <= branch.last_offset:
-            found.append(replace(branch, first_offset=first))
-    return found
+            branches.append(replace(branch, first_offset=first))
+    return branches
 
 
 def _newest_epoch(replica: Replica) -> int:
@@ -112,48 +117,53 @@ def _newest_epoch(replica: Replica) -> int:
 
 
 def _all_branches(replicas: Sequence[Replica], differences: Sequence[Difference]) -> Iterator[Branch]:
-    for one in differences:
-        loser = loser_of(one, replicas) if one.kind in KINDS else None
-        mine = 0 if loser == one.first else 1
-        at = one.sides[mine].at
+    for difference in differences:
+        loser = overruled_replica(difference, replicas) if difference.kind in LOSING_KINDS else None
+        side = 0 if loser == difference.first else 1
+        at = difference.sides[side].at
         if loser is not None and at is not None:
-            winner = one.second if mine == 0 else one.first
-            against = one.sides[1 - mine].at
-            yield Branch(replicas[loser], replicas[winner], one.first_offset, one.last_offset, at, against)
+            winner = difference.second if side == 0 else difference.first
+            against = difference.sides[1 - side].at
+            offsets = difference.first_offset, difference.last_offset
+            yield Branch(replicas[loser], replicas[winner], *offsets, at, against)
 
 
-def _shared_to(branch: Branch, other: Branch, differences: Sequence[Difference]) -> int:
-    """Return the offset up to which the loser of another branch has what this one begins with."""
+def _shared_end(branch: Branch, other: Branch, differences: Sequence[Difference]) -> int:
+    """Return the offset up to which the loser of another branch has the records of this one."""
     pair = tuple(sorted((branch.loser.number, other.loser.number)))
-    apart = [one.first_offset for one in differences if (one.first, one.second) == pair and one.kind in APART]
-    return min([end for end in apart if end >= branch.first_offset] or [branch.last_offset + 1])
+    ends = [
+        difference.first_offset
+        for difference in differences
+        if (difference.first, difference.second) == pair and difference.kind in SEPARATING_KINDS
+    ]
+    return min([end for end in ends if end >= branch.first_offset] or [branch.last_offset + 1])
 
 
 def lost_records(
-    found: Sequence[Branch], kernels: Choice, workers: int | None = None, most: int = MOST
+    branches: Sequence[Branch], kernels: KernelPolicy, workers: int | None = None, most: int = MOST
 ) -> tuple[LostRecord, ...]:
-    """Return the first records of some branches, in the order of the log.
+    """Return the first records of some branches in log order.
 
     Args:
-        found: the branches.
-        kernels: gives the compiled kernels.
-        workers: threads that read, 0 for none beside the caller's, None for one per processor.
-        most: records of a branch.
+        branches: the branches.
+        kernels: returns the compiled kernels if they pay off.
+        workers: number of reading threads, 0 to read in the calling thread, None for one per processor.
+        most: maximum number of records per branch.
 
     Raises:
         InputError: a segment cannot be read.
     """
-    return tuple(row for branch in found for row in _of_branch(branch, kernels, workers, most))
+    return tuple(row for branch in branches for row in _of_branch(branch, kernels, workers, most))
 
 
-def _of_branch(branch: Branch, kernels: Choice, workers: int | None, most: int) -> list[LostRecord]:
-    read = list(islice(_records(branch), most))
-    if not read:
+def _of_branch(branch: Branch, kernels: KernelPolicy, workers: int | None, most: int) -> list[LostRecord]:
+    records = list(islice(_records(branch), most))
+    if not records:
         return []
-    again = _again(branch, [record for _, _, record in read], kernels, workers)
-    outcomes = _Outcomes(branch, read[-1][2].offset)
-    rows = (_row(branch, path, batch, record, outcomes) for path, batch, record in read)
-    return [replace(row, again_at=again.get(number)) for number, row in enumerate(rows)]
+    resent = _resent_offsets(branch, [record for _, _, record in records], kernels, workers)
+    outcomes = _Outcomes(branch, records[-1][2].offset)
+    rows = (_row(branch, path, batch, record, outcomes) for path, batch, record in records)
+    return [replace(row, again_at=resent.get(number)) for number, row in enumerate(rows)]
 
 
 def _records(branch: Branch) -> Iterator[tuple[str, Batch, Record]]:
@@ -167,7 +177,7 @@ def _records(branch: Branch) -> Iterator[tuple[str, Batch, Record]]:
                 if (batch.last_offset if batch.base_offset is None else batch.base_offset) > branch.last_offset:
                     return
                 if batch.crc_valid and not batch.is_control:
-                    for record in records_of(source, batch):
+                    for record in read_records(source, batch):
                         if isinstance(record, Record) and record.offset >= branch.first_offset:
                             yield segment.path, batch, record
         position = 0
@@ -192,11 +202,11 @@ def _row(branch: Branch, path: str, batch: Batch, record: Record, outcomes: _Out
 
 
 class _Outcomes:
-    """How the transactions of a branch stand at the loser.
+    """The outcomes of the transactions of a branch on the loser.
 
     Args:
         branch: the branch.
-        last_offset: of the last record that is asked for.
+        last_offset: offset of the last record whose outcome is needed.
     """
 
     def __init__(self, branch: Branch, last_offset: int) -> None:
@@ -204,43 +214,48 @@ class _Outcomes:
         for rows in branch.loser.transactions():
             ends = np.where(rows["marker_offset"] < 0, last_offset + 1, rows["marker_offset"])
             parts.append(rows[(rows["first_offset"] <= last_offset) & (ends >= branch.first_offset)])
-        self._found = np.concatenate(parts) if parts else None
+        self._transactions = np.concatenate(parts) if parts else None
 
     def of(self, producer_id: int, offset: int) -> str:
-        """Return how the transaction stands that a record belongs to."""
-        found = self._found
-        if found is not None:
-            ends = found["marker_offset"]
-            inside = (found["producer_id"] == producer_id) & (found["first_offset"] <= offset)
-            inside &= (ends < 0) | (ends > offset)
-            for ending in found["ending"][inside].tolist():
-                return OUTCOMES[Ending(ending)]
-        return OUTCOMES[Ending.OPEN]
+        """Return the outcome of the transaction that a record belongs to."""
+        transactions = self._transactions
+        if transactions is not None:
+            ends = transactions["marker_offset"]
+            contains = (transactions["producer_id"] == producer_id) & (transactions["first_offset"] <= offset)
+            contains &= (ends < 0) | (ends > offset)
+            for outcome in transactions["outcome"][contains].tolist():
+                return LOST_RECORD_OUTCOMES[TransactionOutcome(outcome)]
+        return LOST_RECORD_OUTCOMES[TransactionOutcome.OPEN]
 
 
-def _again(branch: Branch, read: Sequence[Record], kernels: Choice, workers: int | None) -> dict[int, int]:
-    """Return by the number of a record the offset at which the winner has one that says the same, in its own branch."""
+def _resent_offsets(
+    branch: Branch, records: Sequence[Record], kernels: KernelPolicy, workers: int | None
+) -> dict[int, int]:
+    """Return by record number the offset of a record with the same content in the winner's branch."""
     if branch.against is None:
         return {}
-    low, high = content_hashes(read)
-    offsets: dict[tuple[int, int], int] = {}
-    for lows, highs, places in _hashes(branch, kernels, workers):
-        near = np.isin(lows, low)
-        for one, other, offset in zip(lows[near].tolist(), highs[near].tolist(), places[near].tolist(), strict=True):
-            offsets.setdefault((one, other), offset)
-    pairs = zip(low.tolist(), high.tolist(), strict=True)
-    return {number: offsets[pair] for number, pair in enumerate(pairs) if pair in offsets}
+    low, high = content_hashes(records)
+    first_offsets: dict[tuple[int, int], int] = {}
+    for lows, highs, offsets in _hashes(branch, kernels, workers):
+        may_match = np.isin(lows, low)
+        candidates = (column[may_match].tolist() for column in (lows, highs, offsets))
+        for candidate_low, candidate_high, offset in zip(*candidates, strict=True):
+            first_offsets.setdefault((candidate_low, candidate_high), offset)
+    hashes = zip(low.tolist(), high.tolist(), strict=True)
+    return {number: first_offsets[pair] for number, pair in enumerate(hashes) if pair in first_offsets}
 
 
-def _hashes(branch: Branch, kernels: Choice, workers: int | None) -> Iterator[tuple[Records, Records, Records]]:
-    """Yield both halves of the hashes, and the offsets, of the winner's records from the beginning of the branch on."""
+def _hashes(
+    branch: Branch, kernels: KernelPolicy, workers: int | None
+) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
+    """Yield both halves of the hashes, and the offsets, of the winner's records from the start of the branch on."""
     number, position = branch.against or (0, 0)
     for segment in branch.winner.partition.segments[number:]:
         with open_source(segment.path) as source:
-            for columns in hash_chunks(source, _say_nothing, kernels, start=position, workers=workers):
+            for columns in hash_chunks(source, _ignore_damage, kernels, start=position, workers=workers):
                 yield columns.low, columns.high, columns.offset
         position = 0
 
 
-def _say_nothing(_damage: object) -> None:
-    """Damage was told of when the case was made."""
+def _ignore_damage(_damage: object) -> None:
+    """Ignore damage: it was reported when the partition was examined."""

@@ -8,9 +8,9 @@ from functools import cached_property
 from operator import attrgetter
 
 from kforensics.errors import InputError
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.core.record_types import TransactionArray
 from kforensics.forensics.partition.partition_files import Partition, partitions_of
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.log_names import parse_file_name, parse_folder_name
 from kforensics.parsers.files.source import file_name, open_source
@@ -19,149 +19,149 @@ from kforensics.parsers.state.text_checkpoint import LeaderEpochEntry, read_lead
 
 __all__ = ["Replica", "all_copies_of", "replica_groups", "replicas_of"]
 
-LIVE = "live"
-# States of a folder whose files a broker has set aside, or does not serve yet.
-ASIDE = ("future", "stray", "deleted")
+LIVE_STATE = "live"
+# States of a folder that the broker has set aside, or does not serve yet.
+ASIDE_STATES = ("future", "stray", "deleted")
 
 
-@dataclass(frozen=True)  # no slots: what is asked for often is computed once
+@dataclass(frozen=True)  # no slots: cached properties need a __dict__
 class Replica:
     """A copy of a partition.
 
     Attributes:
-        number: its place among the replicas that are compared.
-        case: what its log amounts to.
-        name: what to call it in a sentence.
-        is_compacted: whether a cleaner has been at one of the replicas, as a checkpoint says.
+        number: its number among the compared replicas.
+        state: the examined partition.
+        name: its name in messages.
+        is_compacted: whether the log cleaner has processed any of the replicas, by a cleaner checkpoint.
     """
 
     number: int
-    case: Case
+    state: PartitionState
     name: str
     is_compacted: bool = False
 
     @property
     def partition(self) -> Partition:
         """Its files."""
-        return self.case.partition
+        return self.state.partition
 
     @property
     def is_live(self) -> bool:
         """Whether the broker serves this copy."""
-        return _state(self.partition.folder) == LIVE
+        return _folder_state(self.partition.folder) == LIVE_STATE
 
     @property
-    def strict_from(self) -> int:
-        """Offset from which its batches stand as the leader wrote them.
+    def first_uncompacted_offset(self) -> int:
+        """Offset from which on its batches are as the leader wrote them.
 
-        A follower may have fetched what its leader had cleaned, and its own cleaner's checkpoint does not know. Once
-        another replica's does, only what the log itself shows can tell.
+        A follower may have fetched what its leader had already cleaned, and its own cleaner checkpoint does not show
+        this. If the checkpoint of any replica shows compaction, the log itself must show what was not cleaned.
         """
         if not self.is_compacted:
-            return self.case.strict_from
-        return max(self.case.strict_from, self.case.log.cleaned_to + 1)
+            return self.state.first_uncompacted_offset
+        return max(self.state.first_uncompacted_offset, self.state.log.cleaned_to + 1)
 
     @property
     def first_offset(self) -> int:
-        """First offset its files can have."""
+        """First offset that its files can contain."""
         return self.partition.first_offset
 
     @property
     def end(self) -> int:
         """Its log end offset."""
-        return self.case.log_end_offset
+        return self.state.log_end_offset
 
     @property
     def high_watermark(self) -> int | None:
-        """The checkpoint's, None for a copy that the checkpoint does not speak of."""
-        return self.case.high_watermark if self.is_live else None
+        """Its checkpointed high watermark, None for a copy that the checkpoint does not contain."""
+        return self.state.high_watermark if self.is_live else None
 
     @property
     def last_leader_epoch(self) -> int:
         """Leader epoch of its last batch that has one, -1 if none has."""
-        runs = self.case.log.epochs
+        runs = self.state.log.epochs
         return int(runs["leader_epoch"][-1]) if len(runs) else -1
 
-    def transactions(self) -> Iterator[Records]:
-        """Return its TRANSACTION records in parts: closed ones by the offset of their markers, then open ones."""
-        return iter(self.case.ledger)
+    def transactions(self) -> Iterator[TransactionArray]:
+        """Return its TRANSACTION records in pages: closed ones by marker offset, then open ones."""
+        return iter(self.state.transaction_store)
 
     @cached_property
     def epoch_starts(self) -> tuple[tuple[int, int], ...]:
-        """Leader epochs and where each begins: of its batches, and of the checkpoint where that knows more.
+        """Leader epochs with their start offsets, from its batches and its ``leader-epoch-checkpoint``.
 
-        A broker notes its epoch when it is elected, before it has written anything.
+        The checkpoint may have more epochs: a broker adds its epoch when it is elected, before it writes any batch.
         """
-        starts = dict(self.noted_epochs)
-        runs = self.case.log.epochs
+        starts = dict(self.checkpointed_epochs)
+        runs = self.state.log.epochs
         for epoch, first in zip(runs["leader_epoch"].tolist(), runs["first_offset"].tolist(), strict=True):
             starts[epoch] = min(first, starts.get(epoch, first))
         return tuple(sorted(starts.items()))
 
     @cached_property
-    def noted_epochs(self) -> Mapping[int, int]:
-        """Where leader epochs begin as ``leader-epoch-checkpoint`` has it; empty if a broker would refuse the file."""
-        found = self.partition.leader_epochs
-        if found is None:
+    def checkpointed_epochs(self) -> Mapping[int, int]:
+        """Start offsets by leader epoch from ``leader-epoch-checkpoint``; empty if a broker would reject the file."""
+        checkpoint = self.partition.leader_epochs
+        if checkpoint is None:
             return {}
         try:
-            with open_source(found.path) as source:
+            with open_source(checkpoint.path) as source:
                 rows = list(read_leader_epochs(source))
         except InputError:
-            return {}  # the family of leader epochs says so
+            return {}  # the check of leader epochs reports it
         entries = [row for row in rows if isinstance(row, LeaderEpochEntry)]
-        is_refused = any(isinstance(row, Damage) for row in rows)
-        if is_refused or any(min(row.leader_epoch, row.start_offset) < 0 for row in entries):
+        is_rejected = any(isinstance(row, Damage) for row in rows)
+        if is_rejected or any(min(row.leader_epoch, row.start_offset) < 0 for row in entries):
             return {}
         return {row.leader_epoch: row.start_offset for row in entries}
 
 
-def replicas_of(cases: Sequence[Case]) -> tuple[Replica, ...]:
-    """Return the cases of the copies of one partition as replicas, in their order."""
-    is_compacted = any(case.first_dirty_offset is not None for case in cases)
-    names = [_name(case.partition) for case in cases]
-    unlike = [
-        name if names.count(name) == 1 else case.partition.folder for name, case in zip(names, cases, strict=True)
+def replicas_of(states: Sequence[PartitionState]) -> tuple[Replica, ...]:
+    """Return the examined copies of one partition as replicas, in the same order."""
+    is_compacted = any(state.first_dirty_offset is not None for state in states)
+    names = [_name(state.partition) for state in states]
+    distinct_names = [
+        name if names.count(name) == 1 else state.partition.folder for name, state in zip(names, states, strict=True)
     ]
-    return tuple(Replica(number, case, unlike[number], is_compacted) for number, case in enumerate(cases))
+    return tuple(Replica(number, state, distinct_names[number], is_compacted) for number, state in enumerate(states))
 
 
 def _name(partition: Partition) -> str:
-    broker_id, state = partition.place.broker_id, _state(partition.folder)
+    broker_id, state = partition.place.broker_id, _folder_state(partition.folder)
     if broker_id is None:
         return partition.folder
-    return f"broker {broker_id}" if state == LIVE else f"the {state} copy of broker {broker_id}"
+    return f"broker {broker_id}" if state == LIVE_STATE else f"the {state} copy of broker {broker_id}"
 
 
-def _state(folder: str) -> str:
-    """Return ``live``, or what the name of a folder says: ``future``, ``stray`` or ``deleted``."""
-    found = parse_folder_name(file_name(folder))
-    return found.state if found else LIVE
+def _folder_state(folder: str) -> str:
+    """Return the state in the name of a folder: ``live``, ``future``, ``stray`` or ``deleted``."""
+    name = parse_folder_name(file_name(folder))
+    return name.state if name else LIVE_STATE
 
 
 def replica_groups(partitions: Iterable[Partition]) -> list[tuple[Partition, ...]]:
-    """Return the partitions that there are several copies of, by topic and number.
+    """Return the partitions with several copies, as groups of copies by topic and number.
 
-    Copies of topics with the same name and other ids are no replicas of one another: the topic was deleted and made
-    again. A copy without ``partition.metadata`` belongs to the only topic of its name, or to none.
+    Copies of topics with the same name but different ids are not replicas of each other: the topic was deleted and
+    recreated. A copy without ``partition.metadata`` belongs to the only topic of its name, or to none of several.
     """
-    named: dict[tuple[str, int], list[Partition]] = {}
-    for one in partitions:
-        topic, number = one.place.topic, one.place.partition
+    by_name: dict[tuple[str, int], list[Partition]] = {}
+    for partition in partitions:
+        topic, number = partition.place.topic, partition.place.partition
         if topic is not None and number is not None:
-            named.setdefault((topic, number), []).append(one)
-    groups = (group for _, copies in sorted(named.items()) for group in _by_topic_id(copies))
+            by_name.setdefault((topic, number), []).append(partition)
+    groups = (group for _, copies in sorted(by_name.items()) for group in _by_topic_id(copies))
     return [tuple(group) for group in groups if len(group) > 1]
 
 
 def _by_topic_id(copies: Sequence[Partition]) -> list[list[Partition]]:
-    ids = sorted({one.topic_id for one in copies if one.topic_id is not None})
-    nameless = [one for one in copies if one.topic_id is None]
-    groups = [[one for one in copies if one.topic_id == topic_id] for topic_id in ids]
+    ids = sorted({copy.topic_id for copy in copies if copy.topic_id is not None})
+    without_id = [copy for copy in copies if copy.topic_id is None]
+    groups = [[copy for copy in copies if copy.topic_id == topic_id] for topic_id in ids]
     if len(groups) == 1:
-        groups[0] += nameless
-    elif nameless:
-        groups.append(nameless)
+        groups[0] += without_id
+    elif without_id:
+        groups.append(without_id)
     return [sorted(group, key=_order) for group in groups]
 
 
@@ -171,27 +171,23 @@ def _order(partition: Partition) -> tuple[int, str]:
 
 
 def all_copies_of(files: Iterable[FoundFile]) -> list[Partition]:
-    """Return the partitions among files, and the copies that brokers have set aside or do not serve yet.
+    """Return the partitions among files, including copies that brokers have set aside or do not serve yet.
 
     Args:
-        files: as discovered, those of the log directories included.
+        files: discovered files, including those of the log directories.
     """
-    found = list(files)
+    found_files = list(files)
     aside: dict[str, list[FoundFile]] = {}
-    for one in found:
-        folder = one.path.rpartition("/")[0]
-        if _is_aside(folder):
-            aside.setdefault(folder, []).append(replace(one, state=_own_state(one)))
-    roots = [one for one in found if one.topic is None]
-    copies = (one for files_of_one in aside.values() for one in partitions_of([*files_of_one, *roots]))
-    return sorted([*partitions_of(found), *copies], key=attrgetter("folder"))
+    for file in found_files:
+        folder = file.path.rpartition("/")[0]
+        if _folder_state(folder) in ASIDE_STATES:
+            aside.setdefault(folder, []).append(replace(file, state=_own_state(file)))
+    log_dir_files = [file for file in found_files if file.topic is None]
+    copies = (copy for files_aside in aside.values() for copy in partitions_of([*files_aside, *log_dir_files]))
+    return sorted([*partitions_of(found_files), *copies], key=attrgetter("folder"))
 
 
-def _is_aside(folder: str) -> bool:
-    return _state(folder) in ASIDE
-
-
-def _own_state(found: FoundFile) -> str:
-    """Return the state that a file has by its own name, whatever its folder is called."""
-    name = parse_file_name(file_name(found.path))
-    return name.state if name else LIVE
+def _own_state(file: FoundFile) -> str:
+    """Return the state in a file's own name, whatever its folder's state is."""
+    name = parse_file_name(file_name(file.path))
+    return name.state if name else LIVE_STATE

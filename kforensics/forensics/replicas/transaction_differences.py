@@ -1,7 +1,7 @@
-"""Where the transactions of two replicas are not the same, although their logs should be.
+"""Finds transactions that differ between two replicas although their logs should be the same.
 
-Replicas are cleaned each for itself. The cleaner takes whole transactions out, data first and the marker once no data
-is left, and never data without a marker: a marker that is gone while data before it is there is none of its doing.
+Each replica is cleaned independently. The cleaner removes whole transactions: first the data, and the marker once no
+data is left. So it never explains a missing marker while data before it is still there.
 Rule: ``Cleaner.shouldDiscardBatch`` and ``CleanedTransactionMetadata``.
 """
 
@@ -15,173 +15,188 @@ from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.core.record_types import TRANSACTION, Ending, Records
+from kforensics.forensics.core.record_types import TRANSACTION, TransactionArray, TransactionOutcome
+from kforensics.forensics.replicas.batch_windows import aligned_windows
 from kforensics.forensics.replicas.replica import Replica
-from kforensics.forensics.replicas.side_by_side import in_step
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["StateDifference", "Unlike", "state_differences"]
+__all__ = ["TransactionDifference", "TransactionMismatch", "find_transaction_differences"]
 
+# End of a transaction that is open at the end of the comparison.
 NEVER = np.iinfo("i8").max
 NO_TRANSACTIONS = np.empty(0, TRANSACTION)
 
 
-class Unlike(StrEnum):
-    """How a transaction of one replica is not that of another one."""
+class TransactionMismatch(StrEnum):
+    """How a transaction differs between two replicas."""
 
-    # The data is there and the marker behind it is not.
+    # The data is there, but the marker after it is not.
     MARKER = "marker"
-    # Both have the marker, and it says something else.
+    # Both have the marker, with different outcomes.
     OUTCOME = "outcome"
-    # Both have the marker, and the data begins elsewhere.
+    # Both have the marker, but the data begins at different offsets.
     FIRST_OFFSET = "first offset"
     # Neither data nor marker is there.
     ABSENT = "absent"
 
 
 @dataclass(frozen=True, slots=True)
-class StateDifference:
-    """A transaction that two replicas do not agree on.
+class TransactionDifference:
+    """A transaction on which two replicas disagree.
 
     Attributes:
-        lacking: the replica that has it otherwise, or not at all.
-        having: the one that has it.
-        how: how they differ.
-        transaction: TRANSACTION record of the one that has it.
-        instead: that of the other one, None if it has none there.
+        lacking: the replica that has a different transaction, or none.
+        having: the replica that has the transaction.
+        mismatch: how they differ.
+        transaction: the TRANSACTION record.
+        counterpart: the TRANSACTION record of the other replica, None if it has none there.
     """
 
     lacking: Replica
     having: Replica
-    how: Unlike
+    mismatch: TransactionMismatch
     transaction: Any
-    instead: Any
+    counterpart: Any
 
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The transactions of one replica that count, each facing what the other one has in its place.
+    """The differing transactions of one replica, each with its counterpart on the other replica.
+
+    A counterpart is the other replica's last transaction of the same producer that began before this one ends.
 
     Attributes:
-        mine: TRANSACTION records that are not the same at the other one.
-        facing: those of the other one, meaningless where ``has`` is False.
-        has: whether there is one of the same producer that began before the end of mine.
-        is_open: whether mine is open at the offset up to which they are compared.
-        ends: markers of mine, NEVER where it is open there.
-        facing_ends: markers of the others, likewise.
+        own: TRANSACTION records that are not the same on the other replica.
+        counterparts: TRANSACTION records of the other replica, meaningless where ``has_counterpart`` is False.
+        has_counterpart: whether there is a counterpart.
+        is_open: whether the own transaction is open at the end of the comparison.
+        ends: marker offsets of the own transactions, NEVER if open.
+        counterpart_ends: marker offsets of the counterparts, NEVER if open.
     """
 
-    mine: Records
-    facing: Records
-    has: Records
-    is_open: Records
-    ends: Records
-    facing_ends: Records
+    own: TransactionArray
+    counterparts: TransactionArray
+    has_counterpart: BoolArray
+    is_open: BoolArray
+    ends: IntArray
+    counterpart_ends: IntArray
 
 
-def state_differences(first: Replica, second: Replica, end: int) -> Iterator[StateDifference]:
-    """Yield the transactions that two replicas do not agree on, up to an offset to which they have one history.
+def find_transaction_differences(first: Replica, second: Replica, end: int) -> Iterator[TransactionDifference]:
+    """Yield the transactions on which two replicas disagree.
 
-    Transactions that began before one of the logs did are left out.
+    Transactions that began before the start of one of the logs are left out.
 
     Args:
-        first: the one replica.
-        second: the other one.
-        end: batches from there on do not count.
+        first: the first replica.
+        second: the second replica.
+        end: offset up to which both have the same history; batches from there on are ignored.
     """
     start = max(first.first_offset, second.first_offset)
-    strict = max(first.strict_from, second.strict_from)
+    uncompacted = max(first.first_uncompacted_offset, second.first_uncompacted_offset)
     sides = ((first, second), (second, first))
-    mine, others = _unmatched(first, second)
-    views = [_view(mine, others, start, end), _view(others, mine, start, end)]
+    first_rows, second_rows = _unmatched(first, second)
+    views = [_view(first_rows, second_rows, start, end), _view(second_rows, first_rows, start, end)]
     lost = [_without_marker(view) for view in views]
-    # One that lost a marker goes on into the next transaction, which then begins elsewhere.
-    explained = np.concatenate([view.mine["producer_id"][which] for view, which in zip(views, lost, strict=True)])
-    for (having, lacking), view, which in zip(sides, views, lost, strict=True):
-        found = {Unlike.MARKER: which, Unlike.ABSENT: _absent(view, lacking, end)}
-        if having is first:  # what both have comes once
-            found[Unlike.OUTCOME] = _same(view) & (view.mine["ending"] != view.facing["ending"]) & ~view.is_open
-            found[Unlike.FIRST_OFFSET] = _moved(view, strict) & ~np.isin(view.mine["producer_id"], explained)
-        for how, struck in found.items():
-            for at in np.flatnonzero(struck).tolist():
-                instead = view.facing[at] if view.has[at] and how is not Unlike.ABSENT else None
-                yield StateDifference(lacking, having, how, view.mine[at], instead)
+    # A transaction that lost its marker continues into the next one, which then begins at another offset.
+    explained = np.concatenate([view.own["producer_id"][is_lost] for view, is_lost in zip(views, lost, strict=True)])
+    for (having, lacking), view, is_lost in zip(sides, views, lost, strict=True):
+        masks = {TransactionMismatch.MARKER: is_lost, TransactionMismatch.ABSENT: _absent(view, lacking, end)}
+        if having is first:  # both replicas have these transactions: report them once
+            outcome_differs = view.own["outcome"] != view.counterparts["outcome"]
+            masks[TransactionMismatch.OUTCOME] = _same_end(view) & outcome_differs & ~view.is_open
+            is_explained = np.isin(view.own["producer_id"], explained)
+            masks[TransactionMismatch.FIRST_OFFSET] = _moved(view, uncompacted) & ~is_explained
+        for mismatch, mask in masks.items():
+            for index in np.flatnonzero(mask).tolist():
+                has_counterpart = view.has_counterpart[index] and mismatch is not TransactionMismatch.ABSENT
+                counterpart = view.counterparts[index] if has_counterpart else None
+                yield TransactionDifference(lacking, having, mismatch, view.own[index], counterpart)
 
 
-def _unmatched(first: Replica, second: Replica) -> tuple[Records, Records]:
-    """Return the transactions of two replicas that are not the same in both."""
-    left: tuple[list[Records], list[Records]] = ([], [])
-    ranges = [_by_marker(first), _by_marker(second)]
-    for one, other in in_step(ranges, itemgetter("marker_offset"), NO_TRANSACTIONS):
-        _, mine, others = np.intersect1d(one["marker_offset"], other["marker_offset"], return_indices=True)
-        same = np.ones(len(mine), bool)
-        for name in ("producer_id", "first_offset", "ending"):
-            same &= one[name][mine] == other[name][others]
-        left[0].append(np.delete(one, mine[same]))
-        left[1].append(np.delete(other, others[same]))
-    opened = first.case.open_transactions, second.case.open_transactions
-    return np.concatenate([*left[0], opened[0]]), np.concatenate([*left[1], opened[1]])
+def _unmatched(first: Replica, second: Replica) -> tuple[TransactionArray, TransactionArray]:
+    """Return the transactions of two replicas that are not the same on both."""
+    unmatched: tuple[list[TransactionArray], list[TransactionArray]] = ([], [])
+    logs = [_by_marker(first), _by_marker(second)]
+    for one, other in aligned_windows(logs, itemgetter("marker_offset"), NO_TRANSACTIONS):
+        _, indexes, other_indexes = np.intersect1d(one["marker_offset"], other["marker_offset"], return_indices=True)
+        same = np.ones(len(indexes), bool)
+        for name in ("producer_id", "first_offset", "outcome"):
+            same &= one[name][indexes] == other[name][other_indexes]
+        unmatched[0].append(np.delete(one, indexes[same]))
+        unmatched[1].append(np.delete(other, other_indexes[same]))
+    open_transactions = first.state.open_transactions, second.state.open_transactions
+    return (
+        np.concatenate([*unmatched[0], open_transactions[0]]),
+        np.concatenate([*unmatched[1], open_transactions[1]]),
+    )
 
 
-def _by_marker(replica: Replica) -> Iterator[Records]:
+def _by_marker(replica: Replica) -> Iterator[TransactionArray]:
     for rows in replica.transactions():
-        closed = rows[rows["ending"] != Ending.OPEN]
+        closed = rows[rows["outcome"] != TransactionOutcome.OPEN]
         if len(closed):
             yield closed
 
 
-def _view(found: Records, others: Records, start: int, end: int) -> _View:
-    mine = found[(found["first_offset"] >= start) & (found["first_offset"] < end) & found["first_offset_exact"]]
-    ends = _ends(mine, end)
-    at = _begun_before(mine["producer_id"], np.minimum(ends, end), others)
-    facing = others[at] if len(others) else np.zeros(len(mine), TRANSACTION)
-    return _View(mine, facing, at >= 0, ends == NEVER, ends, _ends(facing, end))
+def _view(rows: TransactionArray, others: TransactionArray, start: int, end: int) -> _View:
+    own = rows[(rows["first_offset"] >= start) & (rows["first_offset"] < end) & rows["first_offset_exact"]]
+    ends = _ends(own, end)
+    indexes = _begun_before(own["producer_id"], np.minimum(ends, end), others)
+    counterparts = others[indexes] if len(others) else np.zeros(len(own), TRANSACTION)
+    return _View(own, counterparts, indexes >= 0, ends == NEVER, ends, _ends(counterparts, end))
 
 
-def _ends(transactions: Records, end: int) -> Records:
+def _ends(transactions: TransactionArray, end: int) -> IntArray:
     markers = transactions["marker_offset"]
     return np.where((markers < 0) | (markers >= end), NEVER, markers)
 
 
-def _begun_before(producer_ids: Records, offsets: Records, others: Records) -> Records:
-    """Return the index of the last transaction of each producer that begins before an offset, -1 if there is none."""
-    # Producer and offset as one number each, made of their ranks: offsets themselves may be too large for that.
+def _begun_before(producer_ids: IntArray, offsets: IntArray, others: TransactionArray) -> IntArray:
+    """Return the index of each producer's last transaction that begins before an offset, -1 without one."""
+    # Producer and offset combined in one number from their ranks; offsets themselves may be too large for that.
     producers = np.unique(np.concatenate([producer_ids, others["producer_id"]]), return_inverse=True)[1]
     ranks = np.unique(np.concatenate([offsets, others["first_offset"]]), return_inverse=True)[1]
     keys = producers * (len(ranks) + 1) + ranks
-    asked, begins = keys[: len(offsets)], keys[len(offsets) :]
+    limits, begins = keys[: len(offsets)], keys[len(offsets) :]
     order = np.argsort(begins, kind="stable")
-    before = np.searchsorted(begins[order], asked) - 1
-    at = np.where(before >= 0, order[before] if len(order) else -1, -1)
-    same = producers[len(offsets) :][at] == producers[: len(offsets)] if len(order) else np.zeros(len(at), bool)
-    return np.where((at >= 0) & same, at, -1)
+    before = np.searchsorted(begins[order], limits) - 1
+    indexes = np.where(before >= 0, order[before] if len(order) else -1, -1)
+    if len(order):
+        same_producer = producers[len(offsets) :][indexes] == producers[: len(offsets)]
+    else:
+        same_producer = np.zeros(len(indexes), bool)
+    return np.where((indexes >= 0) & same_producer, indexes, -1)
 
 
-def _same(view: _View) -> Records:
-    """Return which have the marker of the other one, or are open on both sides."""
-    same: Records = view.has & (view.facing_ends == view.ends)
+def _same_end(view: _View) -> BoolArray:
+    """Return which transactions have the marker of their counterpart, or are open on both sides."""
+    same: BoolArray = view.has_counterpart & (view.counterpart_ends == view.ends)
     return same
 
 
-def _without_marker(view: _View) -> Records:
-    """Return which go on at the other replica where they end at this one."""
-    lost: Records = view.has & ~view.is_open & (view.facing_ends > view.ends)
+def _without_marker(view: _View) -> BoolArray:
+    """Return which transactions end on this replica but continue on the other one."""
+    lost: BoolArray = view.has_counterpart & ~view.is_open & (view.counterpart_ends > view.ends)
     return lost
 
 
-def _absent(view: _View, lacking: Replica, end: int) -> Records:
-    """Return which the other replica has nothing of, although no cleaner can have taken it.
+def _absent(view: _View, lacking: Replica, end: int) -> BoolArray:
+    """Return which transactions the other replica does not have although no cleaner can have removed them.
 
-    Data without a marker is never cleaned. Where the other replica has a marker behind it, this one has lost that. One
-    that goes on behind what is compared, as a copy does that was taken later, may have got its marker there, and then
-    have been cleaned.
+    Data without a marker is never cleaned. If the other replica has a marker after it, this one has lost the marker.
+    If the log of the other replica goes on after the end of the comparison, as in a copy taken later, it may have got
+    the marker there and then have cleaned the transaction.
     """
-    none = ~view.has | (view.facing_ends < view.mine["first_offset"])
+    has_none = ~view.has_counterpart | (view.counterpart_ends < view.own["first_offset"])
     never_ended = view.is_open & (lacking.end <= end)
-    absent: Records = none & (never_ended | (view.mine["first_offset"] >= lacking.strict_from))
+    is_uncompacted = view.own["first_offset"] >= lacking.first_uncompacted_offset
+    absent: BoolArray = has_none & (never_ended | is_uncompacted)
     return absent
 
 
-def _moved(view: _View, strict: int) -> Records:
-    firsts = view.mine["first_offset"], view.facing["first_offset"]
-    moved: Records = _same(view) & (firsts[0] != firsts[1]) & (np.minimum(*firsts) >= strict)
+def _moved(view: _View, uncompacted: int) -> BoolArray:
+    first_offsets = view.own["first_offset"], view.counterparts["first_offset"]
+    moved: BoolArray = _same_end(view) & (first_offsets[0] != first_offsets[1])
+    moved &= np.minimum(*first_offsets) >= uncompacted
     return moved

@@ -1,1 +1,1 @@
-"""The files that lie beside a log (indexes, snapshots) compared with the log, and what consumers receive."""
+"""Compare the files that lie beside a log (indexes, snapshots) with the log, and show what consumers receive."""

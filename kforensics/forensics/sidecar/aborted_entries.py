@@ -1,6 +1,6 @@
-"""The entries of a partition's transaction indexes as numpy records, and what is wrong with them by themselves.
+"""The entries of a partition's transaction indexes as records, and the faults that show without the log.
 
-Rule: ``TransactionIndex.sanityCheck`` and ``AbortedTxn``; the broker itself looks at no more than the base offset.
+Rule: ``TransactionIndex.sanityCheck`` and ``AbortedTxn``; the broker itself checks no more than the base offset.
 """
 
 from __future__ import annotations
@@ -8,85 +8,90 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from kforensics.errors import InputError
-from kforensics.forensics.core.external_sort import Sorted, Sorting
+from kforensics.forensics.core.external_sort import PAGE_SIZE, ExternalSort, SortedRows
 from kforensics.forensics.core.findings import Finding
-from kforensics.forensics.core.record_types import Records
 from kforensics.forensics.core.reporting import Row
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import last_before
 from kforensics.parsers.files.source import Source, open_source
+from kforensics.parsers.format.array_types import IntArray, StructArray
 from kforensics.parsers.format.rows import Damage
-from kforensics.parsers.state.transaction_index import ENTRY, TransactionIndexEntry, read_transaction_index
+from kforensics.parsers.state.indexes import TRANSACTION_ENTRY, TransactionIndexEntry, read_transaction_index
 
 __all__ = [
     "ABORTED_ENTRY",
-    "BEGUN",
+    "ABORTED_START",
     "AbortedEntries",
+    "AbortedEntryArray",
     "aborted_entries",
-    "first_on_disk",
-    "in_index",
+    "first_available_offset",
+    "index_records",
+    "matching_rows",
     "may_be_live",
-    "of_entry",
-    "paired",
+    "with_entry",
+    "with_index_location",
 ]
 
 NOTHING, NEVER = -1, int(np.iinfo("i8").max)
-STORED = ("position", "producer_id", "first_offset", "last_offset", "last_stable_offset")
+NATIVE_ENTRY = TRANSACTION_ENTRY.dtype.newbyteorder("=")
+READ_SIZE = PAGE_SIZE * TRANSACTION_ENTRY.size
+STORED_FIELDS = ("position", "producer_id", "first_offset", "last_offset", "last_stable_offset")
 ABORTED_ENTRY = np.dtype(
     [
         ("producer_id", "i8"),
         ("first_offset", "i8"),
         ("last_offset", "i8"),
         ("last_stable_offset", "i8"),
-        ("segment", "i4"),  # number of the segment whose index it stands in
+        ("segment", "i4"),  # number of the segment whose index contains it
         ("position", "i8"),  # in that index
-        ("disordered", "?"),  # not behind the entry before it
+        ("disordered", "?"),  # not after the entry before it
         ("reversed", "?"),  # ends before it begins
         ("outside", "?"),  # ends in another segment
     ]
 )
+AbortedEntryArray: TypeAlias = StructArray
+# The fields that determine what an entry hides.
+ABORTED_START = np.dtype([("producer_id", "i8"), ("first_offset", "i8")])
+AbortedStartArray: TypeAlias = StructArray
 
 
-# What decides what an entry hides.
-BEGUN = np.dtype([("producer_id", "i8"), ("first_offset", "i8")])
-
-
-@dataclass(frozen=True, eq=False)  # no slots: what is asked for often is computed once
+@dataclass(frozen=True, eq=False)  # no slots: cached properties
 class AbortedEntries:
-    """What the transaction indexes beside the segments of a partition hold.
+    """The entries of the transaction indexes of a partition's segments.
 
     Attributes:
-        sound: ABORTED_ENTRY records that make sense by themselves, by last offset.
-        odd: those with something wrong, index by index in the order of the bytes; some are sound nevertheless.
-        begun: producer id and first offset of all entries, by first offset.
-        last_of_newest: end of the last sound entry in the index of the last segment, NOTHING if there is none.
-        damage: number of a segment, and bytes of its index that hold no entry.
-        unreadable: why an index cannot be read, by the number of its segment.
-        absent: numbers of the segments that have no index of any kind beside them: whoever copied them left all out.
+        sound: ABORTED_ENTRY records that are plausible on their own, sorted by last offset.
+        faulty: ABORTED_ENTRY records with a fault, in the order of the segments and positions; some are also sound.
+        starts: ABORTED_START records of all entries, sorted by first offset.
+        last_in_active_index: last offset of the last sound entry in the index of the last segment, NOTHING if none.
+        damage: segment number, and bytes of its index that are not an entry.
+        unreadable: why an index cannot be read, by segment number.
+        absent: numbers of the segments without any index file; they were left out when the log was copied.
     """
 
-    sound: Sorted
-    odd: Sorted
-    begun: Sorted
-    last_of_newest: int
+    sound: SortedRows
+    faulty: SortedRows
+    starts: SortedRows
+    last_in_active_index: int
     damage: tuple[tuple[int, Damage], ...]
     unreadable: dict[int, str]
     absent: frozenset[int]
 
     @property
     def unknown(self) -> frozenset[int]:
-        """Numbers of the segments of which nobody can say which entries the broker had for them."""
+        """Numbers of the segments for which the broker's index entries are unknown."""
         return self.absent | self.unreadable.keys()
 
-    def earliest_behind(self, offset: int) -> int:
-        """Return the smallest first offset of the sound entries that end behind an offset, NEVER if there are none."""
+    def earliest_start_after(self, offset: int) -> int:
+        """Return the smallest first offset of the sound entries that end after an offset, NEVER if there are none."""
         number = int(np.searchsorted(self.sound.last_keys, offset, "right"))
-        if number == self.sound.ranges:
+        if number == self.sound.page_count:
             return NEVER
         rows = self.sound.read(number)
         firsts = rows["first_offset"][rows["last_offset"] > offset]
@@ -94,79 +99,89 @@ class AbortedEntries:
 
     @cached_property
     def _earliest(self) -> list[int]:
-        """The smallest first offset of each range of sound entries and all behind it, and NEVER behind the last."""
+        """The smallest first offset of each page of sound entries and all pages after it; finally NEVER."""
         smallest = [int(rows["first_offset"].min()) for rows in self.sound]
         return [*np.minimum.accumulate([NEVER, *reversed(smallest)]).tolist()][::-1]
 
 
-def aborted_entries(case: Case) -> AbortedEntries:
-    """Return the entries of all transaction indexes whose segment is there; a broker deletes the others."""
+def aborted_entries(state: PartitionState) -> AbortedEntries:
+    """Return the entries of all transaction indexes whose segment exists; a broker deletes the others."""
     damage: list[tuple[int, Damage]] = []
     unreadable: dict[int, str] = {}
     absent: set[int] = set()
-    sound, last_of_newest = Sorting(ABORTED_ENTRY, itemgetter("last_offset")), NOTHING
-    odd, begun = Sorting(ABORTED_ENTRY, _as_it_comes), Sorting(BEGUN, itemgetter("first_offset"))
-    bases = [segment.base_offset or 0 for segment in case.partition.segments]
-    for number, (base, end) in enumerate(zip(bases, [*bases[1:], case.log_end_offset], strict=True)):
-        found = case.partition.transaction_indexes.get(base)
-        if found is None:
-            if base not in case.partition.indexes and base not in case.partition.time_indexes:
+    sound, last_in_active_index = ExternalSort(ABORTED_ENTRY, itemgetter("last_offset")), NOTHING
+    faulty, starts = (
+        ExternalSort(ABORTED_ENTRY, _in_file_order),
+        ExternalSort(ABORTED_START, itemgetter("first_offset")),
+    )
+    bases = [segment.base_offset or 0 for segment in state.partition.segments]
+    for number, (base, end) in enumerate(zip(bases, [*bases[1:], state.log_end_offset], strict=True)):
+        file = state.partition.transaction_indexes.get(base)
+        if file is None:
+            if base not in state.partition.indexes and base not in state.partition.time_indexes:
                 absent.add(number)
             continue
         try:
-            with open_source(found.path) as source:
-                entries, faults = _read(source)
+            with open_source(file.path) as source:
+                entries, torn = _read(source)
         except InputError as error:
             unreadable[number] = error.why
             continue
-        damage += [(number, fault) for fault in faults]
-        entries = _judged(entries, number, base, end)
+        damage += [(number, fault) for fault in torn]
+        entries = _with_faults(entries, number, base, end)
         is_wrong = entries["reversed"] | entries["outside"]
         sound.add(entries[~is_wrong])
-        odd.add(entries[is_wrong | entries["disordered"]])
-        begun.add(_begun(entries))
-        last_of_newest = int(entries["last_offset"][~is_wrong].max(initial=NOTHING)) if base == bases[-1] else NOTHING
+        faulty.add(entries[is_wrong | entries["disordered"]])
+        starts.add(_starts(entries))
+        is_active = base == bases[-1]
+        last_in_active_index = int(entries["last_offset"][~is_wrong].max(initial=NOTHING)) if is_active else NOTHING
     return AbortedEntries(
-        sound.finish(), odd.finish(), begun.finish(), last_of_newest, tuple(damage), unreadable, frozenset(absent)
+        sound.finish(),
+        faulty.finish(),
+        starts.finish(),
+        last_in_active_index,
+        tuple(damage),
+        unreadable,
+        frozenset(absent),
     )
 
 
-def _as_it_comes(entries: Records) -> Records:
+def _in_file_order(entries: AbortedEntryArray) -> IntArray:
     return np.zeros(len(entries), "i8")
 
 
-def _begun(entries: Records) -> Records:
-    begun = np.empty(len(entries), BEGUN)
-    for name in BEGUN.names or ():
-        begun[name] = entries[name]
-    return begun
+def _starts(entries: AbortedEntryArray) -> AbortedStartArray:
+    starts = np.empty(len(entries), ABORTED_START)
+    for name in ABORTED_START.names or ():
+        starts[name] = entries[name]
+    return starts
 
 
-def _read(source: Source) -> tuple[Records, list[Damage]]:
-    """Return the entries of an index with nothing judged yet, and its damage."""
+def _read(source: Source) -> tuple[AbortedEntryArray, list[Damage]]:
+    """Return the entries of an index, not yet checked for faults, and the damage of the file."""
     data = source.read(0, source.size)
-    if len(data) == source.size and not len(data) % ENTRY.size:
-        stored = np.frombuffer(data, ENTRY.dtype)
-        # Zeros are no entry; nearly no other ends at offset 0.
+    if len(data) == source.size and not len(data) % TRANSACTION_ENTRY.size:
+        stored = np.frombuffer(data, TRANSACTION_ENTRY.dtype)
+        # Zeros are not an entry; almost no real entry ends at offset 0.
         if ((stored["version"] == 0) & (stored["last_offset"] != 0)).all():
-            return _sound(stored), []
+            return _undamaged(stored), []
     rows = list(read_transaction_index(source))
     whole = [row for row in rows if isinstance(row, TransactionIndexEntry)]
     entries = np.zeros(len(whole), ABORTED_ENTRY)
-    for name in STORED:
+    for name in STORED_FIELDS:
         entries[name] = [getattr(row, name) for row in whole]
     return entries, [row for row in rows if isinstance(row, Damage)]
 
 
-def _sound(stored: Records) -> Records:
+def _undamaged(stored: StructArray) -> AbortedEntryArray:
     entries = np.zeros(len(stored), ABORTED_ENTRY)
-    for name in STORED[1:]:
+    for name in STORED_FIELDS[1:]:
         entries[name] = stored[name]
-    entries["position"] = np.arange(len(stored)) * ENTRY.size
+    entries["position"] = np.arange(len(stored)) * TRANSACTION_ENTRY.size
     return entries
 
 
-def _judged(entries: Records, number: int, base: int, end: int) -> Records:
+def _with_faults(entries: AbortedEntryArray, number: int, base: int, end: int) -> AbortedEntryArray:
     last = entries["last_offset"]
     entries["segment"] = number
     entries["disordered"][1:] = last[1:] <= last[:-1]
@@ -175,31 +190,57 @@ def _judged(entries: Records, number: int, base: int, end: int) -> Records:
     return entries
 
 
-def may_be_live(case: Case, segment: int) -> bool:
-    """Whether the broker may have written to a segment while it was copied."""
-    return segment == len(case.partition.segments) - 1 and not case.partition.log_dir.clean_shutdown
+def index_records(partition: Partition) -> SortedRows | None:
+    """Return the complete entries of all transaction indexes, sorted by last offset; None if an index cannot be read.
+
+    A partition without a transaction index has no entries: a broker creates the file with the first one.
+    """
+    entries = ExternalSort(NATIVE_ENTRY, itemgetter("last_offset"))
+    for file in partition.transaction_indexes.values():
+        try:
+            with open_source(file.path) as source:
+                whole = source.size - source.size % TRANSACTION_ENTRY.size
+                for position in range(0, whole, READ_SIZE):
+                    data = source.read(position, min(READ_SIZE, whole - position))
+                    data = data[: len(data) - len(data) % TRANSACTION_ENTRY.size]
+                    entries.add(np.frombuffer(data, TRANSACTION_ENTRY.dtype).astype(NATIVE_ENTRY))
+        except InputError:
+            return None
+    return entries.finish()
 
 
-def in_index(case: Case, segment: int, position: int | None, found: Finding) -> Finding:
-    """Return a finding with the transaction index of a segment as its evidence, if there is one."""
-    file = case.partition.transaction_indexes.get(case.partition.segments[segment].base_offset or 0)
-    return found if file is None else replace(found, path=file.path, position=position)
+def may_be_live(state: PartitionState, segment: int) -> bool:
+    """Return whether the broker may have written to a segment while it was copied."""
+    return segment == len(state.partition.segments) - 1 and not state.partition.log_dir.clean_shutdown
 
 
-def of_entry(case: Case, row: Row, found: Finding) -> Finding:
-    """Return a finding with the entry it is about; the entry does not name an epoch."""
-    about = replace(
-        found, first_offset=row["first_offset"], last_offset=row["last_offset"], producer_id=row["producer_id"]
+def with_index_location(state: PartitionState, segment: int, position: int | None, finding: Finding) -> Finding:
+    """Return a finding with a position in the transaction index of a segment as its evidence, if there is one."""
+    file = state.partition.transaction_indexes.get(state.partition.segments[segment].base_offset or 0)
+    return finding if file is None else replace(finding, path=file.path, position=position)
+
+
+def with_entry(state: PartitionState, row: Row, finding: Finding) -> Finding:
+    """Return a finding with the entry it concerns; entries have no producer epoch."""
+    located = replace(
+        finding, first_offset=row["first_offset"], last_offset=row["last_offset"], producer_id=row["producer_id"]
     )
-    return in_index(case, row["segment"], row["position"], about)
+    return with_index_location(state, row["segment"], row["position"], located)
 
 
-def paired(known: Records, offset: str, producer_ids: Any, offsets: Any) -> Any:
-    """Return for each producer id and offset the index of the known record with both; NOTHING where there is none."""
-    at = last_before(known["producer_id"], known[offset], producer_ids, offsets + 1)
-    return np.where(np.append(known[offset], NOTHING)[at] == offsets, at, NOTHING)
+def matching_rows(known: StructArray, offset: str, producer_ids: IntArray, offsets: IntArray) -> Any:
+    """Return, for each producer id and offset, the index of the known record with both; NOTHING where there is none.
+
+    Args:
+        known: records with a ``producer_id`` and an offset.
+        offset: name of the field with the offset.
+        producer_ids: producer ids to look up.
+        offsets: offsets to look up.
+    """
+    rows = last_before(known["producer_id"], known[offset], producer_ids, offsets + 1)
+    return np.where(np.append(known[offset], NOTHING)[rows] == offsets, rows, NOTHING)
 
 
-def first_on_disk(case: Case) -> int:
-    """Return the first offset of the log that is there; the log end offset where it is empty."""
-    return int(case.log.first.base_offset[0]) if case.log.batches else case.log_end_offset
+def first_available_offset(state: PartitionState) -> int:
+    """Return the first offset of the available log, or the log end offset if it is empty."""
+    return int(state.log.first.base_offset[0]) if state.log.batches else state.log_end_offset

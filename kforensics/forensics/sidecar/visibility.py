@@ -1,10 +1,10 @@
-"""Which batches a read_committed consumer receives: as the markers of a log decide, and as its transaction indexes do.
+"""Which batches a read_committed consumer receives: according to the markers of a log, or to its transaction indexes.
 
-Rule: a broker serves such a consumer up to the last stable offset, aborted data included, and names the aborted
-transactions from its indexes (``UnifiedLog.read``); the consumer passes over their batches and over all control batches
+Rule: a broker serves such a consumer up to the last stable offset, including aborted data, and names the aborted
+transactions from its indexes (``UnifiedLog.read``); the consumer skips their batches and all control batches
 (``CompletedFetch.nextFetchedRecord`` and ``consumeAbortedTransactionsUpTo``; ``Fetcher`` before 3.6).
 
-Transactions are spans of offsets by producer id, in numpy arrays: there may be millions of them.
+Transactions are spans of offsets by producer id, in NumPy arrays: there may be millions of them.
 """
 
 from __future__ import annotations
@@ -12,49 +12,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.core.record_types import Ending, Records
+from kforensics.forensics.core.record_types import TransactionArray, TransactionOutcome
 from kforensics.parsers.columns.batch_columns import NO_CONTROL, BatchColumns
+from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 from kforensics.parsers.format.rows import TRANSACTIONAL_BIT
-from kforensics.parsers.state.transaction_index import TransactionIndexEntry
+from kforensics.parsers.state.indexes import TransactionIndexEntry
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-__all__ = [
-    "NEVER",
-    "Batches",
-    "Difference",
-    "Verdict",
-    "Visibility",
-    "next_aborts",
-    "visibility_differences",
-    "visible_by_index",
-    "visible_by_log",
-    "visible_by_spans",
-]
-
-Numbers: TypeAlias = "npt.NDArray[Any]"
 NEVER = int(np.iinfo("i8").max)
 
 
-class Verdict(IntEnum):
-    """What becomes of a batch on its way to a read_committed consumer."""
+class BatchVisibility(IntEnum):
+    """What a read_committed consumer sees of a batch."""
 
     VISIBLE = 0
     ABORTED = 1  # its transaction was aborted
-    UNDECIDED = 2  # its transaction is open, or not on hand
-    HELD_BACK = 3  # it is decided, and waits behind an open transaction for the last stable offset
-    DELETED = 4  # it is below the log start offset, where a broker serves nothing
-    CONTROL = 5  # it holds markers or other control records, which are for no application
+    UNDECIDED = 2  # its transaction is open or unknown
+    HELD_BACK = 3  # its transaction has ended, but an older open transaction blocks the last stable offset
+    DELETED = 4  # below the log start offset, where a broker serves nothing
+    CONTROL = 5  # it contains markers or other control records, which applications never receive
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batches:
-    """What the verdict on batches depends on, each field an array with one value per batch.
+    """What the visibility of batches depends on; each field is an array with one value per batch.
 
     Attributes:
         producer_id: -1 if there is none.
@@ -64,11 +48,11 @@ class Batches:
         is_control: whether the records are control records.
     """
 
-    producer_id: Numbers
-    base_offset: Numbers
-    last_offset: Numbers
-    is_transactional: Numbers
-    is_control: Numbers
+    producer_id: IntArray
+    base_offset: IntArray
+    last_offset: IntArray
+    is_transactional: BoolArray
+    is_control: BoolArray
 
     @classmethod
     def of_columns(cls, columns: BatchColumns) -> Batches:
@@ -83,207 +67,221 @@ class Batches:
 
 
 class _Spans:
-    """Half-open spans of offsets by producer id, in which a batch is found by two binary searches.
+    """Half-open spans of offsets by producer id, in which two binary searches find a batch.
 
-    Where spans of a producer overlap, the ends must not fall as the firsts rise.
+    Where spans of a producer overlap, their ends must not decrease as their first offsets increase.
 
     Args:
-        producer_id: whose they are.
-        first_offset: where they begin.
-        end: where they end.
-        verdict: what is to be said of the batches in them.
+        producer_id: producer of each span.
+        first_offset: where each begins.
+        end: where each ends.
+        visibility: visibility of the batches in each.
     """
 
-    def __init__(self, producer_id: Numbers, first_offset: Numbers, end: Numbers, verdict: Numbers) -> None:
+    def __init__(self, producer_id: IntArray, first_offset: IntArray, end: IntArray, visibility: IntArray) -> None:
         order = np.lexsort((first_offset, end, producer_id))
         self._producers, self._ends = np.unique(producer_id), np.unique(end)
         # One number for producer and end, so that one search finds both.
         self._keys = self._key(producer_id[order], self._ends.searchsorted(end[order]))
-        # Behind the last span stands one of nobody, for what is found nowhere.
+        # After the last span there is one without a producer, for batches that are in no span.
         self.producer_id = np.append(producer_id[order], -1)
         self.first_offset = np.append(first_offset[order], NEVER)
         self.end = np.append(end[order], NEVER)
-        self.verdict = np.append(verdict[order], Verdict.UNDECIDED).astype("i1")
+        self.visibility = np.append(visibility[order], BatchVisibility.UNDECIDED).astype("i1")
 
     def _key(self, producer_id: Any, rank: Any) -> Any:
         return self._producers.searchsorted(producer_id) * len(self._ends) + rank
 
     def find(self, producer_id: Any, offset: Any) -> Any:
-        """Return the index of the first span of the producer that ends behind an offset.
+        """Return the index of the first span of a producer that ends after an offset.
 
-        Of a producer that has none it is the index of a span of somebody else. Takes numbers and arrays of them.
+        If the producer has no such span, it is the index of another producer's span. Takes numbers or arrays.
         """
         return self._keys.searchsorted(self._key(producer_id, self._ends.searchsorted(offset, side="right")))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Visibility:
-    """What a read_committed consumer of a partition receives; made by the two functions below.
+class ConsumerView:
+    """What a read_committed consumer of a partition receives; made by the functions ``view_by_*``.
 
     Attributes:
-        log_start_offset: where the log begins for consumers.
-        last_stable_offset: where it ends for them.
-        outside: the verdict on data of a transaction that is not on hand.
+        log_start_offset: first offset that is visible to consumers.
+        last_stable_offset: offset at which the log ends for them.
+        outside: visibility of transactional data that is in no known span.
     """
 
     log_start_offset: int
     last_stable_offset: int
-    outside: Verdict
+    outside: BatchVisibility
     _spans: _Spans
 
-    def verdict(
+    def visibility_of(
         self, producer_id: int, base_offset: int, last_offset: int, *, is_transactional: bool, is_control: bool
-    ) -> Verdict:
-        """Return the verdict on one batch."""
+    ) -> BatchVisibility:
+        """Return the visibility of one batch."""
         if is_control:
-            return Verdict.CONTROL
-        fate = self._fate(producer_id, base_offset, last_offset) if is_transactional else Verdict.VISIBLE
-        if fate is not Verdict.VISIBLE:
-            return fate
+            return BatchVisibility.CONTROL
+        if is_transactional:
+            by_transaction = self._by_transaction(producer_id, base_offset, last_offset)
+            if by_transaction is not BatchVisibility.VISIBLE:
+                return by_transaction
         if last_offset < self.log_start_offset:
-            return Verdict.DELETED
-        # Log start and last stable offset may both lie inside the same batch, with nothing between them.
+            return BatchVisibility.DELETED
+        # The log start offset and the last stable offset may be inside the same batch, with nothing between them.
         first_served = max(base_offset, self.log_start_offset)
-        return Verdict.HELD_BACK if first_served >= self.last_stable_offset else Verdict.VISIBLE
+        return BatchVisibility.HELD_BACK if first_served >= self.last_stable_offset else BatchVisibility.VISIBLE
 
-    def _fate(self, producer_id: int, base_offset: int, last_offset: int) -> Verdict:
+    def _by_transaction(self, producer_id: int, base_offset: int, last_offset: int) -> BatchVisibility:
         spans = self._spans
-        at = spans.find(producer_id, base_offset)
-        inside = spans.producer_id[at] == producer_id and spans.first_offset[at] <= last_offset
-        return Verdict(spans.verdict[at]) if inside else self.outside
+        index = spans.find(producer_id, base_offset)
+        inside = spans.producer_id[index] == producer_id and spans.first_offset[index] <= last_offset
+        return BatchVisibility(spans.visibility[index]) if inside else self.outside
 
-    def verdicts(self, batches: Batches) -> Numbers:
-        """Return the verdicts on many batches as their numbers."""
+    def visibilities(self, batches: Batches) -> IntArray:
+        """Return the visibility of many batches, as numbers."""
         spans = self._spans
-        at = spans.find(batches.producer_id, batches.base_offset)
-        inside = (spans.producer_id[at] == batches.producer_id) & (spans.first_offset[at] <= batches.last_offset)
-        fates = np.where(inside, spans.verdict[at], self.outside)
+        indexes = spans.find(batches.producer_id, batches.base_offset)
+        inside = spans.producer_id[indexes] == batches.producer_id
+        inside &= spans.first_offset[indexes] <= batches.last_offset
+        by_transaction = np.where(inside, spans.visibility[indexes], self.outside)
         first_served = np.maximum(batches.base_offset, self.log_start_offset)
-        places = np.where(first_served >= self.last_stable_offset, Verdict.HELD_BACK, Verdict.VISIBLE)
-        places[batches.last_offset < self.log_start_offset] = Verdict.DELETED
-        hidden = batches.is_transactional & (fates != Verdict.VISIBLE)
-        return np.where(batches.is_control, Verdict.CONTROL, np.where(hidden, fates, places)).astype("i1")
+        held_back = first_served >= self.last_stable_offset
+        by_offset = np.where(held_back, BatchVisibility.HELD_BACK, BatchVisibility.VISIBLE)
+        by_offset[batches.last_offset < self.log_start_offset] = BatchVisibility.DELETED
+        hidden = batches.is_transactional & (by_transaction != BatchVisibility.VISIBLE)
+        of_data = np.where(hidden, by_transaction, by_offset)
+        return np.where(batches.is_control, BatchVisibility.CONTROL, of_data).astype("i1")
 
 
-def visible_by_log(transactions: Records, log_start_offset: int, last_stable_offset: int) -> Visibility:
-    """Return what a consumer should receive, as the markers decide.
+def view_by_markers(transactions: TransactionArray, log_start_offset: int, last_stable_offset: int) -> ConsumerView:
+    """Return what a consumer should receive according to the markers.
 
     Args:
-        transactions: with the fields ``producer_id``, ``first_offset``, ``marker_offset`` and ``ending`` of
-            :data:`.results.TRANSACTION`. Open ones may be among them or not: as they end nowhere, nothing is found in
-            them, and what is found nowhere is undecided too.
-        log_start_offset: where the log begins for consumers.
-        last_stable_offset: where it ends for them.
+        transactions: records with the fields ``producer_id``, ``first_offset``, ``marker_offset`` and ``outcome`` of
+            :data:`.record_types.TRANSACTION`. It makes no difference whether open ones are among them: they have no
+            end, so no batch is found in them, and a batch that is in no span is undecided, too.
+        log_start_offset: first offset that is visible to consumers.
+        last_stable_offset: offset at which the log ends for them.
     """
-    verdict = np.where(transactions["ending"] == Ending.ABORTED, Verdict.ABORTED, Verdict.VISIBLE)
-    spans = _Spans(transactions["producer_id"], transactions["first_offset"], transactions["marker_offset"], verdict)
-    return Visibility(log_start_offset, last_stable_offset, Verdict.UNDECIDED, spans)
+    is_aborted = transactions["outcome"] == TransactionOutcome.ABORTED
+    visibility = np.where(is_aborted, BatchVisibility.ABORTED, BatchVisibility.VISIBLE)
+    spans = _Spans(transactions["producer_id"], transactions["first_offset"], transactions["marker_offset"], visibility)
+    return ConsumerView(log_start_offset, last_stable_offset, BatchVisibility.UNDECIDED, spans)
 
 
-def visible_by_index(
-    entries: Iterable[TransactionIndexEntry], markers: Iterable[Records], log_start_offset: int, last_stable_offset: int
-) -> Visibility:
-    """Return what a consumer does receive, as the transaction indexes decide.
+def view_by_index(
+    entries: Iterable[TransactionIndexEntry],
+    markers: Iterable[StructArray],
+    log_start_offset: int,
+    last_stable_offset: int,
+) -> ConsumerView:
+    """Return what a consumer does receive according to the transaction indexes.
 
-    The consumer keeps a set of aborted producer ids. At each batch it adds those of all entries whose first offset is
-    not behind the batch's last; an ABORT marker takes its producer out again. So an entry hides the transactional
-    batches of its producer from the first offset to the producer's next ABORT marker, wherever the entry says that is.
-    One fetch over the whole log is assumed: one that begins behind the end of a false entry would not be given it.
+    The consumer keeps a set of aborted producer ids. At each batch it adds the producers of all entries whose first
+    offset is not after the batch's last offset; an ABORT marker removes its producer from the set. So an entry hides
+    the transactional batches of its producer from its first offset to the producer's next ABORT marker, whatever the
+    entry says about the end. This assumes one fetch of the whole log: a fetch that begins after the end of a wrong
+    entry would not return that entry.
 
     Args:
-        entries: of all transaction indexes of the partition.
-        markers: all markers of the log, those of closed transactions and those that ended nothing; with the fields
-            ``producer_id``, ``marker_offset`` and ``ending`` of :data:`.results.TRANSACTION`.
-        log_start_offset: as in :func:`visible_by_log`.
-        last_stable_offset: likewise.
+        entries: entries of all transaction indexes of the partition.
+        markers: all markers of the log, those of closed transactions and empty ones; with the fields ``producer_id``,
+            ``marker_offset`` and ``outcome`` of :data:`.record_types.TRANSACTION`.
+        log_start_offset: first offset that is visible to consumers.
+        last_stable_offset: offset at which the log ends for them.
     """
     pairs = [(entry.producer_id, entry.first_offset) for entry in entries]
     producer_id, first_offset = np.array(pairs, "i8").reshape(-1, 2).T
     ends = next_aborts(producer_id, first_offset, markers)
-    return visible_by_spans(producer_id, first_offset, ends, log_start_offset, last_stable_offset)
+    return view_by_spans(producer_id, first_offset, ends, log_start_offset, last_stable_offset)
 
 
-def next_aborts(producer_id: Numbers, offset: Numbers, markers: Iterable[Records]) -> Numbers:
-    """Return the offset of the first ABORT of each producer at an offset or behind it, NEVER where there is none.
+def next_aborts(producer_id: IntArray, offset: IntArray, markers: Iterable[StructArray]) -> IntArray:
+    """Return the offset of each producer's first ABORT marker at or after an offset, NEVER where there is none.
 
     Args:
         producer_id: producer ids.
-        offset: their offsets.
-        markers: as in :func:`visible_by_index`.
+        offset: an offset for each.
+        markers: markers as for :func:`view_by_index`.
     """
     aborts = [np.empty((0, 2), "i8")]
-    for some in markers:
-        aborted = some[some["ending"] == Ending.ABORTED]
+    for rows in markers:
+        aborted = rows[rows["outcome"] == TransactionOutcome.ABORTED]
         aborts.append(np.stack([aborted["producer_id"], aborted["marker_offset"]], axis=1))
-    owners, places = np.concatenate(aborts).T
-    marker = _Spans(owners, places, places, np.full(len(places), Verdict.ABORTED))
-    at = marker.find(producer_id, offset - 1)
-    return np.where(marker.producer_id[at] == producer_id, marker.end[at], NEVER)
+    producers, offsets = np.concatenate(aborts).T
+    spans = _Spans(producers, offsets, offsets, np.full(len(offsets), BatchVisibility.ABORTED))
+    indexes = spans.find(producer_id, offset - 1)
+    return np.where(spans.producer_id[indexes] == producer_id, spans.end[indexes], NEVER)
 
 
-def visible_by_spans(
-    producer_id: Numbers, first_offset: Numbers, end: Numbers, log_start_offset: int, last_stable_offset: int
-) -> Visibility:
-    """Return what a consumer does receive if these spans are hidden.
+def view_by_spans(
+    producer_id: IntArray, first_offset: IntArray, end: IntArray, log_start_offset: int, last_stable_offset: int
+) -> ConsumerView:
+    """Return what a consumer does receive if some spans are hidden.
 
     Args:
-        producer_id: whose data each hides.
-        first_offset: where they begin.
-        end: where they end, this not included.
-        log_start_offset: as in :func:`visible_by_log`.
-        last_stable_offset: likewise.
+        producer_id: producer whose data each span hides.
+        first_offset: where each begins.
+        end: where each ends, exclusive.
+        log_start_offset: first offset that is visible to consumers.
+        last_stable_offset: offset at which the log ends for them.
     """
-    spans = _Spans(producer_id, first_offset, end, np.full(len(producer_id), Verdict.ABORTED))
-    return Visibility(log_start_offset, last_stable_offset, Verdict.VISIBLE, spans)
+    spans = _Spans(producer_id, first_offset, end, np.full(len(producer_id), BatchVisibility.ABORTED))
+    return ConsumerView(log_start_offset, last_stable_offset, BatchVisibility.VISIBLE, spans)
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """A range of offsets that a consumer receives and should not, or should and does not.
+class VisibilityDifference:
+    """A range of offsets that a consumer receives but should not, or should receive but does not.
 
     Attributes:
-        producer_id: whose data it is.
+        producer_id: producer of the data.
         first_offset: first offset of the range.
-        last_offset: its last offset.
-        by_log: the verdict that is right.
-        by_index: the verdict that consumers go by.
+        last_offset: last offset of the range.
+        by_log: the correct visibility.
+        by_index: the visibility that consumers act on.
     """
 
     producer_id: int
     first_offset: int
     last_offset: int
-    by_log: Verdict
-    by_index: Verdict
+    by_log: BatchVisibility
+    by_index: BatchVisibility
 
     @property
     def is_shown(self) -> bool:
-        """Whether consumers receive what they should not, rather than miss what they should receive."""
-        return self.by_index is Verdict.VISIBLE
+        """Whether consumers receive data that they should not receive; otherwise they miss data."""
+        return self.by_index is BatchVisibility.VISIBLE
 
 
-def visibility_differences(by_log: Visibility, by_index: Visibility, batches: Batches) -> list[Difference]:
+def visibility_differences(
+    by_log: ConsumerView, by_index: ConsumerView, batches: Batches
+) -> list[VisibilityDifference]:
     """Return where log and indexes of a partition differ in what a consumer receives, in the order of the batches.
 
-    Batches of a producer that follow each other without a gap are one range.
+    Consecutive batches of a producer without an offset gap form one range.
 
     Args:
-        by_log: from :func:`visible_by_log`.
-        by_index: from :func:`visible_by_index`, between the same offsets.
-        batches: of the partition, or some of them.
+        by_log: from :func:`view_by_markers`.
+        by_index: from :func:`view_by_index`, between the same offsets.
+        batches: batches of the partition, or some of them.
     """
-    right, found = by_log.verdicts(batches), by_index.verdicts(batches)
-    differ = np.flatnonzero((right == Verdict.VISIBLE) != (found == Verdict.VISIBLE))
-    columns = (batches.producer_id, batches.base_offset, batches.last_offset, right, found)
-    ranges: list[Difference] = []
+    correct, actual = by_log.visibilities(batches), by_index.visibilities(batches)
+    differ = np.flatnonzero((correct == BatchVisibility.VISIBLE) != (actual == BatchVisibility.VISIBLE))
+    columns = (batches.producer_id, batches.base_offset, batches.last_offset, correct, actual)
+    ranges: list[VisibilityDifference] = []
     for producer_id, first, last, log, index in zip(*(column[differ].tolist() for column in columns), strict=True):
-        following = Difference(producer_id, first, last, Verdict(log), Verdict(index))
+        following = VisibilityDifference(producer_id, first, last, BatchVisibility(log), BatchVisibility(index))
         if ranges and _continues(ranges[-1], following):
-            following = Difference(producer_id, ranges.pop().first_offset, last, Verdict(log), Verdict(index))
+            first_offset = ranges.pop().first_offset
+            following = VisibilityDifference(
+                producer_id, first_offset, last, BatchVisibility(log), BatchVisibility(index)
+            )
         ranges.append(following)
     return ranges
 
 
-def _continues(before: Difference, following: Difference) -> bool:
+def _continues(before: VisibilityDifference, following: VisibilityDifference) -> bool:
     same = (before.producer_id, before.by_log, before.by_index)
     adjacent = following.first_offset == before.last_offset + 1
     return adjacent and same == (following.producer_id, following.by_log, following.by_index)

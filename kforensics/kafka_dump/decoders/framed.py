@@ -1,17 +1,18 @@
-"""`--cluster-metadata-decoder`: records of the metadata log, and the frame they share with the remote log's."""
+"""`--cluster-metadata-decoder`: the records of the metadata log, and their frame, which remote log metadata has too."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from kforensics.kafka_dump.decoders.decoder_styles import Decoder, null_pointer_text
+from kforensics.kafka_dump.decoders.classes import Decoder
+from kforensics.kafka_dump.java import null_pointer_text
 from kforensics.parsers.messages.codec import Decoded, decode
 from kforensics.parsers.messages.internal_records import decode_record
 from kforensics.parsers.messages.json_render import to_json
-from kforensics.parsers.messages.reader import UNSUPPORTED_VERSION, MessageError, Reader
+from kforensics.parsers.messages.reader import UNSUPPORTED_VERSION, MessageError, MessageReader
 from kforensics.parsers.messages.registry import CLUSTER_METADATA, enum_name, framed_message
 from kforensics.parsers.messages.releases import in_releases
-from kforensics.parsers.messages.schema import Message
+from kforensics.parsers.messages.schema import MessageSchema
 
 _PARSE_ERROR: Final = "org.apache.kafka.common.errors.MetadataParseException"
 _SERIALIZATION_ERROR: Final = "org.apache.kafka.common.errors.SerializationException"
@@ -23,7 +24,7 @@ def _short(number: int) -> int:
     return number - 0x10000 if number > _MAX_SHORT else number
 
 
-def _prefix(reader: Reader | None, entity: str) -> int:
+def _prefix(reader: MessageReader | None, entity: str) -> int:
     if reader is None:
         raise MessageError(_PARSE_ERROR, f"Error while reading {entity}")
     try:
@@ -62,9 +63,9 @@ def read_framed(topic: str, value: bytes | None, release: str) -> tuple[int, Dec
         The version in the frame, and the message.
 
     Raises:
-        MessageError: With the text of the release.
+        MessageError: The release cannot read the record.
     """
-    reader = None if value is None else Reader(value)
+    reader = None if value is None else MessageReader(value)
     _check_frame(_prefix(reader, "frame version"))
     number, version = _prefix(reader, "type"), _prefix(reader, "version")
     message = framed_message(topic, number, release)
@@ -82,10 +83,10 @@ def read_framed(topic: str, value: bytes | None, release: str) -> tuple[int, Dec
 
 
 def _read_preview(value: bytes | None, release: str) -> tuple[int, Decoded]:
-    """Read a record of the KRaft preview: another frame version, fewer checks, nothing said of bytes left over."""
+    """Read a record of the KRaft preview, with another frame version, fewer checks and no error for trailing bytes."""
     if value is None:
         raise MessageError("", null_pointer_text("java.nio.ByteBuffer.get()", '"buffer"'))
-    reader = Reader(value)
+    reader = MessageReader(value)
     frame = _short(reader.unsigned_varint())
     if frame != 0:
         text = (
@@ -100,13 +101,13 @@ def _read_preview(value: bytes | None, release: str) -> tuple[int, Decoded]:
     return version, decode(message, version, value, release, reader.position)
 
 
-def _text(message: Message, decoded: Decoded, version: int) -> str:
+def _text(message: MessageSchema, decoded: Decoded, version: int) -> str:
     body = to_json(decoded.message, decoded.value, version)
     return f'{{"type":"{enum_name(message)}","version":{version},"data":{body}}}'
 
 
-def decoder(release: str) -> Decoder:
-    """The decoder of `__cluster_metadata` as one release has it.
+def cluster_metadata_decoder(release: str) -> Decoder:
+    """Return the decoder of `__cluster_metadata` in one release.
 
     Args:
         release: The release to imitate, 2.8 or later.
@@ -127,15 +128,15 @@ def decoder(release: str) -> Decoder:
     return parse
 
 
-def forensic_decoder() -> Decoder:
-    """The same text for records of any release, the preview of 2.8 included."""
+def best_effort_metadata_decoder() -> Decoder:
+    """Return a decoder that prints the same text for records of any release, including the preview in 2.8."""
 
     def parse(_key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
-        found = decode_record(CLUSTER_METADATA, None, value)
-        if found.value is None or found.value_message is None:
-            return None, f"Error at {offset}, skipping. {found.error}"
-        body = to_json(found.value_message, found.value, found.version or 0)
-        text = f'{{"type":"{enum_name(found.value_message)}","version":{found.version},"data":{body}}}'
-        return None, f"{text} ({found.error})" if found.error else text
+        record = decode_record(CLUSTER_METADATA, None, value)
+        if record.value is None or record.value_message is None:
+            return None, f"Error at {offset}, skipping. {record.error}"
+        body = to_json(record.value_message, record.value, record.version or 0)
+        text = f'{{"type":"{enum_name(record.value_message)}","version":{record.version},"data":{body}}}'
+        return None, f"{text} ({record.error})" if record.error else text
 
     return parse

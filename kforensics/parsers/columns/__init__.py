@@ -1,1 +1,1 @@
-"""Batches and records as columns (NumPy and Arrow)."""
+"""Batches and records of a log as columns, NumPy arrays or Arrow, without a Python object per row."""

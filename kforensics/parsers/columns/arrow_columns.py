@@ -1,6 +1,6 @@
-"""Batches and records of a log as Arrow columns, made by kernels without an object per row.
+"""Reads batches or records of a log as Arrow columns with kernels, without a Python object per row.
 
-What kernels do not take comes as rows of :mod:`.log_rows`, in its place between the columns.
+What kernels decline is read in pure Python and yielded as rows of :mod:`.log_rows` between the columns.
 """
 
 from __future__ import annotations
@@ -16,105 +16,92 @@ from typing import TYPE_CHECKING, Any
 
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import Source
-from kforensics.parsers.format.control import CONTROL_TYPES
+from kforensics.parsers.format.control_records import CONTROL_TYPES
 from kforensics.parsers.format.rows import CODECS, CREATE_TIME, LOG_APPEND_TIME, Damage, Record
 from kforensics.parsers.kernels.column_buffers import (
     BATCH_AREA,
+    BATCH_LAYOUT,
     BATCH_WIDTHS,
-    BUDGET,
-    COLUMNS,
-    CONTROLS,
+    COLUMN_SLOT,
     COPY_HEADERS,
     COPY_KEYS,
     COPY_VALUES,
-    EPOCHS,
-    HEADER_KEY_BYTES,
-    HEADER_VALUE_BYTES,
-    HEADERS,
-    HORIZONS,
-    IN_BATCHES,
-    IN_RECORDS,
-    KEY_BYTES,
-    NULL_HEADER_VALUES,
-    NULL_KEYS,
-    NULL_VALUES,
-    PAYLOADS,
+    MAX_ROWS,
     RECORD_AREA,
+    RECORD_LAYOUT,
     RECORD_WIDTHS,
-    ROOM,
-    ROWS,
-    VALUE_BYTES,
 )
-from kforensics.parsers.kernels.engine import Area, Block, Engine
-from kforensics.parsers.kernels.fallback import in_turns
+from kforensics.parsers.kernels.engine import Block, Engine, MappedMemory
+from kforensics.parsers.kernels.fallback import read_with_fallback
 from kforensics.parsers.kernels.library import Kernels, Request
-from kforensics.parsers.kernels.policy import Supply
-from kforensics.parsers.kernels.request import SCRATCH_SIZE
-from kforensics.parsers.log.batches import Walk
-from kforensics.parsers.log.log_rows import batch_row, record_row, records_of
-from kforensics.parsers.log.selection import Selection, is_cut
-from kforensics.parsers.tables.file_rows import Reading, place_of
-from kforensics.parsers.tables.schemas import arrow_schema, encodable, with_words
+from kforensics.parsers.kernels.policy import KernelLoader
+from kforensics.parsers.kernels.request import SLOT
+from kforensics.parsers.log.batches import LogWalk
+from kforensics.parsers.log.log_rows import batch_row, read_records, record_row
+from kforensics.parsers.log.selection import Selection, is_cut_at_stop
+from kforensics.parsers.tables.file_rows import ReadOptions, place_of
+from kforensics.parsers.tables.schemas import arrow_schema, dictionary_schema, encodable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["columns_of"]
+__all__ = ["read_arrow_columns"]
 
 Row = tuple[Any, ...]
-Report = Callable[[Damage], None]
-WORDS = {
+LABELS = {
     "timestamp_type": (CREATE_TIME, LOG_APPEND_TIME),
     "compression_type": CODECS,
     "control_type": CONTROL_TYPES,
 }
 FLAGS = ("is_transactional", "is_control")
-PAYLOADS_OF = {"key": COPY_KEYS, "value": COPY_VALUES, "headers": COPY_HEADERS}
+COPY_FLAGS = {"key": COPY_KEYS, "value": COPY_VALUES, "headers": COPY_HEADERS}
 FORMAT = 2
 
 
-def columns_of(  # noqa: PLR0913  # a range of a file, who is told what, and who does it
-    found: FoundFile,
+def read_arrow_columns(  # noqa: PLR0913  # a range of a file, and how to read it
+    file: FoundFile,
     source: Source,
-    reading: Reading,
-    report: Report,
-    kernels: Supply,
+    options: ReadOptions,
+    report: Callable[[Damage], None],
+    kernels: KernelLoader,
     *,
     workers: int | None = None,
 ) -> Iterator[pa.RecordBatch | Iterator[Row]]:
-    """Yield the batches or records of a log, in the order of the bytes.
+    """Yield the batches or records of a log, in log order.
 
     Args:
-        found: the log.
+        file: the log.
         source: its bytes.
-        reading: what to read; it must not select.
-        report: told of all damage, in the order of the bytes.
-        kernels: gives the compiled kernels once they are there.
-        workers: threads that read, 0 for none beside the caller's, None for one per processor.
+        options: what to read, without a selection.
+        report: called with all damage, in log order.
+        kernels: loads the compiled kernels.
+        workers: threads; 0 to use the caller's thread only, None for one per processor.
 
     Yields:
-        Record batches of the columns wanted, with text dictionary-encoded, see :func:`.tables.with_words`; and rows of
-        all columns between them, to be consumed before the next item is asked for.
+        Record batches of the requested columns, with text dictionary-encoded (see
+        :func:`.schemas.dictionary_schema`), and iterators over rows of all columns between them. Exhaust an iterator
+        before requesting the next item.
     """
-    if reading.selection != Selection():
-        raise ValueError("columns are made of whole batches; a selection wants rows")
-    task = _RecordColumns(found, reading) if reading.records else _BatchColumns(found, reading)
-    engine = Engine(kernels, task, source, reading.stop, workers)
-    place = place_of(found)
-    for item in in_turns(Walk(source, reading.start, reading.stop), engine):
+    if options.selection != Selection():
+        raise ValueError("columns hold whole batches; a selection needs rows")
+    task = _RecordColumnsTask(file, options) if options.records else _BatchColumnsTask(file, options)
+    engine = Engine(kernels, task, source, options.stop, workers)
+    place = place_of(file)
+    for item in read_with_fallback(LogWalk(source, options.start, options.stop), engine):
         if isinstance(item, Block):
             yield task.columns(item)
         elif isinstance(item, Damage):
-            if not is_cut(item, source, reading.stop):
+            if not is_cut_at_stop(item, source, options.stop):
                 report(item)
-        elif reading.records:
-            rows = _without_damage(records_of(source, item, reading.budget), report)
-            yield (record_row(place, source.path, batch, row) for batch, row in zip(repeat(item), rows))
+        elif options.records:
+            records = _report_damage(read_records(source, item, options.budget), report)
+            yield (record_row(place, source.path, batch, record) for batch, record in zip(repeat(item), records))
         else:
-            yield iter([batch_row(place, source, item, reading.budget)])
+            yield iter([batch_row(place, source, item, options.budget)])
 
 
-def _without_damage(rows: Iterator[Record | Damage], report: Report) -> Iterator[Record]:
+def _report_damage(rows: Iterator[Record | Damage], report: Callable[[Damage], None]) -> Iterator[Record]:
+    """Yield the records and report the damage between them."""
     for row in rows:
         if isinstance(row, Damage):
             report(row)
@@ -122,144 +109,147 @@ def _without_damage(rows: Iterator[Record | Damage], report: Report) -> Iterator
             yield row
 
 
-@dataclass(slots=True)
-class _Memory:
-    """Memory that columns stand in; when the last column is gone, it is used anew."""
+# Tasks ---------------------------------------------------------------------------------------------------------------
 
-    area: Area
-    free: deque[Area]
+
+@dataclass(slots=True)
+class _ColumnMemory:
+    """Memory of columns, which is free again when the last column that uses it is deleted."""
+
+    memory: MappedMemory
+    free: deque[MappedMemory]
 
     def __del__(self) -> None:
-        self.free.append(self.area)
+        self.free.append(self.memory)
 
 
-class _Columns:
+class _ColumnsTask:
     """Makes record batches of blocks; a task for the engine.
 
     Args:
         table: name of the table.
-        size: bytes of the output of a block.
-        places: where in the output each column stands.
-        widths: bytes of a number in each column.
-        found: the log.
-        reading: how to read it.
+        size: bytes of a block's output.
+        layout: offset of each column in the output.
+        widths: bytes per number in each column.
+        file: the log.
+        options: how to read it.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917  # what tells the two tables apart
-        self, table: str, size: int, places: Any, widths: dict[str, int], found: FoundFile, reading: Reading
+    def __init__(  # noqa: PLR0913, PLR0917  # the differences between the two tables
+        self, table: str, size: int, layout: Any, widths: dict[str, int], file: FoundFile, options: ReadOptions
     ) -> None:
-        self._size, self._places, self._widths = size, places, widths
-        self._budget, self._free = reading.budget, deque[Area]()
-        self._schema = _wanted(with_words(arrow_schema(table)), reading)
-        self._makers: list[Callable[[_Filled], pa.Array]] = []
-        constants = {**place_of(found)._asdict(), "path": found.path, **self._constants()}
+        self._size, self._layout, self._widths = size, layout, widths
+        self._budget, self._free = options.budget, deque[MappedMemory]()
+        self._schema = _requested_fields(dictionary_schema(arrow_schema(table)), options)
+        self._builders: list[Callable[[_BlockColumns], pa.Array]] = []
+        constants = {**place_of(file)._asdict(), "path": file.path, **self._constants()}
         for field in self._schema:
             if field.name in constants:
-                self._makers.append(_Constant(constants[field.name], field.type))
+                self._builders.append(_ConstantColumn(constants[field.name], field.type))
             else:
-                self._makers.append(partial(self._maker(field.name), field.name, field.type))
+                self._builders.append(partial(self._builder(field.name), field.name, field.type))
 
     def _constants(self) -> dict[str, Any]:
         return {}
 
-    def _maker(self, name: str) -> Callable[[str, pa.DataType, _Filled], pa.Array]:
-        return {"coordinator_epoch": _epochs, "control_type": _control_types}.get(name) or (
-            _codes if name in WORDS else _numbers
+    def _builder(self, name: str) -> Callable[[str, pa.DataType, _BlockColumns], pa.Array]:
+        return {"coordinator_epoch": _coordinator_epochs, "control_type": _control_types}.get(name) or (
+            _labels if name in LABELS else _numbers
         )
 
-    def prepare(self, request: Request) -> _Memory:
-        """Give a request memory of its own."""
-        request[SCRATCH_SIZE] = min(request[SCRATCH_SIZE], self._budget)
-        request[BUDGET] = self._budget
+    def prepare(self, request: Request) -> _ColumnMemory:
+        """Set up memory for the columns of a block."""
+        request[SLOT.scratch_size] = min(request[SLOT.scratch_size], self._budget)
+        request[COLUMN_SLOT.budget] = self._budget
         return self._memory(request)
 
-    def _memory(self, request: Request) -> _Memory:
-        area = self._free.pop() if self._free else Area(self._size)
-        request[COLUMNS] = area.address
-        return _Memory(area, self._free)
+    def _memory(self, request: Request) -> _ColumnMemory:
+        memory = self._free.pop() if self._free else MappedMemory(self._size)
+        request[COLUMN_SLOT.output] = memory.address
+        return _ColumnMemory(memory, self._free)
 
     def columns(self, block: Block) -> pa.RecordBatch:
-        """Return the columns of a block, which then goes on in other memory."""
-        import pyarrow as pa  # who wants rows does without it
+        """Return the columns of a block, and give the block other memory."""
+        import pyarrow as pa  # readers of rows do without it
 
-        filled = _Filled(block.request, block.output, self._places, self._widths)
-        arrays = [make(filled) for make in self._makers]
+        columns = _BlockColumns(block.request, block.output, self._layout, self._widths)
+        arrays = [build(columns) for build in self._builders]
         block.output = self._memory(block.request)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _wanted(schema: pa.Schema, reading: Reading) -> pa.Schema:
-    import pyarrow as pa  # as above
+def _requested_fields(schema: pa.Schema, options: ReadOptions) -> pa.Schema:
+    import pyarrow as pa  # readers of rows do without it
 
-    return pa.schema([field for field in schema if reading.wants(field.name)])
+    return pa.schema([field for field in schema if options.wants(field.name)])
 
 
-class _RecordColumns(_Columns):
-    def __init__(self, found: FoundFile, reading: Reading) -> None:
-        super().__init__("records", RECORD_AREA, IN_RECORDS, RECORD_WIDTHS, found, reading)
-        self._payloads = sum(kind for name, kind in PAYLOADS_OF.items() if reading.wants(name))
+class _RecordColumnsTask(_ColumnsTask):
+    def __init__(self, file: FoundFile, options: ReadOptions) -> None:
+        super().__init__("records", RECORD_AREA, RECORD_LAYOUT, RECORD_WIDTHS, file, options)
+        self._copied_fields = sum(flag for name, flag in COPY_FLAGS.items() if options.wants(name))
 
-    def prepare(self, request: Request) -> _Memory:
-        """Give a request memory of its own, and say what goes there."""
-        request[PAYLOADS] = self._payloads
+    def prepare(self, request: Request) -> _ColumnMemory:
+        """Set up memory for the columns of a block, and choose what to copy there."""
+        request[COLUMN_SLOT.copied_fields] = self._copied_fields
         return super().prepare(request)
 
     def kernel(self, kernels: Kernels) -> Callable[[int], int]:
         """Return the kernel that reads records."""
         return kernels.record_columns
 
-    def _maker(self, name: str) -> Callable[[str, pa.DataType, _Filled], pa.Array]:
-        makers = {"key": _keys, "value": _values, "headers": _headers}
-        return makers.get(name) or super()._maker(name)
+    def _builder(self, name: str) -> Callable[[str, pa.DataType, _BlockColumns], pa.Array]:
+        builders = {"key": _keys, "value": _values, "headers": _headers}
+        return builders.get(name) or super()._builder(name)
 
 
-class _BatchColumns(_Columns):
-    def __init__(self, found: FoundFile, reading: Reading) -> None:
-        super().__init__("batches", BATCH_AREA, IN_BATCHES, BATCH_WIDTHS, found, reading)
+class _BatchColumnsTask(_ColumnsTask):
+    def __init__(self, file: FoundFile, options: ReadOptions) -> None:
+        super().__init__("batches", BATCH_AREA, BATCH_LAYOUT, BATCH_WIDTHS, file, options)
 
     def kernel(self, kernels: Kernels) -> Callable[[int], int]:
-        """Return the kernel that reads headers."""
+        """Return the kernel that reads batches."""
         return kernels.batch_columns
 
     def _constants(self) -> dict[str, Any]:
-        # Kernels take no other batches.
+        # Kernels decline all other batches.
         return {"magic": FORMAT, "crc_valid": True}
 
-    def _maker(self, name: str) -> Callable[[str, pa.DataType, _Filled], pa.Array]:
+    def _builder(self, name: str) -> Callable[[str, pa.DataType, _BlockColumns], pa.Array]:
         if name == "delete_horizon_ms":
-            return _horizons
-        return _flags if name in FLAGS else super()._maker(name)
+            return _delete_horizons
+        return _flags if name in FLAGS else super()._builder(name)
 
 
-class _Filled:
-    """The columns of a block as a kernel left them.
+class _BlockColumns:
+    """The columns that a kernel has written for a block.
 
     Attributes:
-        rows: how many there are.
+        rows: their number of rows.
     """
 
-    def __init__(self, request: Request, memory: _Memory, places: Any, widths: dict[str, int]) -> None:
-        self._request, self._memory, self._places, self._widths = request, memory, places, widths
-        self.rows: int = request[ROWS]
+    def __init__(self, request: Request, memory: _ColumnMemory, layout: Any, widths: dict[str, int]) -> None:
+        self._request, self._memory, self._layout, self._widths = request, memory, layout, widths
+        self.rows: int = request[COLUMN_SLOT.rows]
 
-    def __getitem__(self, counter: int) -> int:
-        """Return what the kernel counted."""
-        counted: int = self._request[counter]
-        return counted
+    def __getitem__(self, slot: int) -> int:
+        """Return a counter of the kernel."""
+        count: int = self._request[slot]
+        return count
 
     def buffer(self, name: str, size: int) -> pa.Buffer:
         """Return the first bytes of a column."""
-        import pyarrow as pa  # as above
+        import pyarrow as pa  # readers of rows do without it
 
-        address = self._memory.area.address + getattr(self._places, name)
+        address = self._memory.memory.address + getattr(self._layout, name)
         return pa.foreign_buffer(address, size, self._memory)
 
-    def numbers(self, name: str, more: int = 0) -> pa.Buffer:
-        """Return a column of numbers, one for each row and ``more``."""
-        return self.buffer(name, self._widths[name] * (self.rows + more))
+    def numbers(self, name: str, extra: int = 0) -> pa.Buffer:
+        """Return a column of numbers, one per row and ``extra`` more."""
+        return self.buffer(name, self._widths[name] * (self.rows + extra))
 
     def bits(self, name: str, count: int, kind: str, least: int) -> pa.Buffer:
-        """Return a bit for each number of a column: whether it is not below ``least``."""
+        """Return a bit for each number of a column, set if the number is at least ``least``."""
         import numpy as np  # comes with pyarrow
         import pyarrow as pa
 
@@ -267,114 +257,119 @@ class _Filled:
         return pa.py_buffer(np.packbits(numbers >= least, bitorder="little"))
 
 
-class _Constant:
+# Columns -------------------------------------------------------------------------------------------------------------
+
+
+class _ConstantColumn:
     """A column with the same value in each row."""
 
     def __init__(self, value: Any, kind: pa.DataType) -> None:
         self._value, self._kind = value, kind
-        self._words = (encodable(value),) if isinstance(value, str) else ()
-        self._array = self._of(1)
+        self._labels = (encodable(value),) if isinstance(value, str) else ()
+        self._array = self._repeated(1)
 
-    def __call__(self, filled: _Filled) -> pa.Array:
-        if len(self._array) < filled.rows:
-            self._array = self._of(max(filled.rows, min(2 * filled.rows, ROOM)))
-        return self._array.slice(0, filled.rows)
+    def __call__(self, columns: _BlockColumns) -> pa.Array:
+        if len(self._array) < columns.rows:
+            self._array = self._repeated(max(columns.rows, min(2 * columns.rows, MAX_ROWS)))
+        return self._array.slice(0, columns.rows)
 
-    def _of(self, rows: int) -> pa.Array:
-        import pyarrow as pa  # as above
+    def _repeated(self, rows: int) -> pa.Array:
+        import pyarrow as pa  # readers of rows do without it
 
         if self._value is None:
             return pa.nulls(rows, self._kind)
-        if self._words:
-            numbers = pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(bytes(4 * rows))])
-            return pa.DictionaryArray.from_arrays(numbers, _strings(self._words))
-        # Booleans are bits, of which those of a byte are all the same here.
-        one = (
+        if self._labels:
+            codes = pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(bytes(4 * rows))])
+            return pa.DictionaryArray.from_arrays(codes, _strings(self._labels))
+        # Booleans are bits; this sets all eight of a byte.
+        value = (
             b"\xff" if self._value is True else self._value.to_bytes(self._kind.byte_width, sys.byteorder, signed=True)
         )
-        return pa.Array.from_buffers(self._kind, rows, [None, pa.py_buffer(one * rows)])
+        return pa.Array.from_buffers(self._kind, rows, [None, pa.py_buffer(value * rows)])
 
 
 @cache
-def _strings(words: tuple[str, ...]) -> pa.Array:
-    """Return words as Arrow; ``pyarrow.array`` would load pandas."""
-    import pyarrow as pa  # as above
+def _strings(labels: tuple[str, ...]) -> pa.Array:
+    """Return labels as an Arrow array. ``pyarrow.array`` would import pandas."""
+    import pyarrow as pa  # readers of rows do without it
 
-    encoded = [word.encode() for word in words]
+    encoded = [label.encode() for label in labels]
     ends = array("i", accumulate(map(len, encoded), initial=0))
-    return pa.Array.from_buffers(pa.string(), len(words), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))])
+    return pa.Array.from_buffers(pa.string(), len(labels), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))])
 
 
-def _numbers(name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
-    import pyarrow as pa  # as above
+def _numbers(name: str, kind: pa.DataType, columns: _BlockColumns) -> pa.Array:
+    import pyarrow as pa  # readers of rows do without it
 
-    return pa.Array.from_buffers(kind, filled.rows, [None, filled.numbers(name)])
-
-
-def _codes(name: str, _kind: pa.DataType, filled: _Filled, valid: pa.Buffer | None = None) -> pa.Array:
-    import pyarrow as pa  # as above
-
-    numbers = pa.Array.from_buffers(pa.int32(), filled.rows, [valid, filled.numbers(name)])
-    return pa.DictionaryArray.from_arrays(numbers, _strings(WORDS[name]))
+    return pa.Array.from_buffers(kind, columns.rows, [None, columns.numbers(name)])
 
 
-def _control_types(name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
-    import pyarrow as pa  # as above
+def _labels(name: str, _kind: pa.DataType, columns: _BlockColumns, valid: pa.Buffer | None = None) -> pa.Array:
+    import pyarrow as pa  # readers of rows do without it
 
-    if not filled[CONTROLS]:
-        return pa.nulls(filled.rows, kind)
-    return _codes(name, kind, filled, filled.bits(name, filled.rows, "=i4", 0))
-
-
-def _epochs(name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
-    import pyarrow as pa  # as above
-
-    if not filled[EPOCHS]:
-        return pa.nulls(filled.rows, kind)
-    return pa.Array.from_buffers(
-        kind, filled.rows, [filled.bits("has_epoch", filled.rows, "=i1", 1), filled.numbers(name)]
-    )
+    codes = pa.Array.from_buffers(pa.int32(), columns.rows, [valid, columns.numbers(name)])
+    return pa.DictionaryArray.from_arrays(codes, _strings(LABELS[name]))
 
 
-def _horizons(_name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
-    import pyarrow as pa  # as above
+def _control_types(name: str, kind: pa.DataType, columns: _BlockColumns) -> pa.Array:
+    import pyarrow as pa  # readers of rows do without it
 
-    if not filled[HORIZONS]:
-        return pa.nulls(filled.rows, kind)
-    valid = filled.bits("has_delete_horizon", filled.rows, "=i1", 1)
-    return pa.Array.from_buffers(kind, filled.rows, [valid, filled.numbers("base_timestamp")])
-
-
-def _flags(name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
-    import pyarrow as pa  # as above
-
-    return pa.Array.from_buffers(kind, filled.rows, [None, filled.bits(name, filled.rows, "=i1", 1)])
+    if not columns[COLUMN_SLOT.control_rows]:
+        return pa.nulls(columns.rows, kind)
+    return _labels(name, kind, columns, columns.bits(name, columns.rows, "=i4", 0))
 
 
-def _keys(_name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
-    return _payloads("key", kind, filled, filled[NULL_KEYS], filled.buffer("keys", filled[KEY_BYTES]))
+def _coordinator_epochs(name: str, kind: pa.DataType, columns: _BlockColumns) -> pa.Array:
+    import pyarrow as pa  # readers of rows do without it
+
+    if not columns[COLUMN_SLOT.epoch_rows]:
+        return pa.nulls(columns.rows, kind)
+    valid = columns.bits("has_epoch", columns.rows, "=i1", 1)
+    return pa.Array.from_buffers(kind, columns.rows, [valid, columns.numbers(name)])
 
 
-def _values(_name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
-    return _payloads("value", kind, filled, filled[NULL_VALUES], filled.buffer("values", filled[VALUE_BYTES]))
+def _delete_horizons(_name: str, kind: pa.DataType, columns: _BlockColumns) -> pa.Array:
+    import pyarrow as pa  # readers of rows do without it
+
+    if not columns[COLUMN_SLOT.horizon_rows]:
+        return pa.nulls(columns.rows, kind)
+    valid = columns.bits("has_delete_horizon", columns.rows, "=i1", 1)
+    return pa.Array.from_buffers(kind, columns.rows, [valid, columns.numbers("base_timestamp")])
 
 
-def _payloads(name: str, kind: pa.DataType, filled: _Filled, nulls: int, data: pa.Buffer) -> pa.Array:
-    import pyarrow as pa  # as above
+def _flags(name: str, kind: pa.DataType, columns: _BlockColumns) -> pa.Array:
+    import pyarrow as pa  # readers of rows do without it
 
-    valid = filled.bits(f"{name}_size", filled.rows, "=i4", 0) if nulls else None
-    return pa.Array.from_buffers(kind, filled.rows, [valid, filled.numbers(f"{name}_ends", 1), data])
+    return pa.Array.from_buffers(kind, columns.rows, [None, columns.bits(name, columns.rows, "=i1", 1)])
 
 
-def _headers(_name: str, kind: pa.DataType, filled: _Filled) -> pa.Array:
-    import pyarrow as pa  # as above
+def _keys(_name: str, kind: pa.DataType, columns: _BlockColumns) -> pa.Array:
+    data = columns.buffer("keys", columns[COLUMN_SLOT.key_bytes])
+    return _byte_strings("key", kind, columns, columns[COLUMN_SLOT.null_keys], data)
 
-    count, pairs = filled[HEADERS], kind.value_type
-    ends = [filled.buffer(f"header_{part}_ends", 4 * (count + 1)) for part in ("key", "value")]
-    valid = filled.bits("header_has_value", count, "=i1", 1) if filled[NULL_HEADER_VALUES] else None
-    data = filled.buffer("header_keys", filled[HEADER_KEY_BYTES])
-    keys = pa.Array.from_buffers(pairs.field(0).type, count, [None, ends[0], data])
-    data = filled.buffer("header_values", filled[HEADER_VALUE_BYTES])
-    values = pa.Array.from_buffers(pairs.field(1).type, count, [valid, ends[1], data])
-    both = pa.Array.from_buffers(pairs, count, [None], children=[keys, values])
-    return pa.Array.from_buffers(kind, filled.rows, [None, filled.numbers("header_ends", 1)], children=[both])
+
+def _values(_name: str, kind: pa.DataType, columns: _BlockColumns) -> pa.Array:
+    data = columns.buffer("values", columns[COLUMN_SLOT.value_bytes])
+    return _byte_strings("value", kind, columns, columns[COLUMN_SLOT.null_values], data)
+
+
+def _byte_strings(name: str, kind: pa.DataType, columns: _BlockColumns, nulls: int, data: pa.Buffer) -> pa.Array:
+    import pyarrow as pa  # readers of rows do without it
+
+    valid = columns.bits(f"{name}_size", columns.rows, "=i4", 0) if nulls else None
+    return pa.Array.from_buffers(kind, columns.rows, [valid, columns.numbers(f"{name}_ends", 1), data])
+
+
+def _headers(_name: str, kind: pa.DataType, columns: _BlockColumns) -> pa.Array:
+    import pyarrow as pa  # readers of rows do without it
+
+    count, pair_type = columns[COLUMN_SLOT.headers], kind.value_type
+    key_ends, value_ends = (columns.buffer(f"header_{part}_ends", 4 * (count + 1)) for part in ("key", "value"))
+    has_nulls = columns[COLUMN_SLOT.null_header_values]
+    valid = columns.bits("header_has_value", count, "=i1", 1) if has_nulls else None
+    data = columns.buffer("header_keys", columns[COLUMN_SLOT.header_key_bytes])
+    keys = pa.Array.from_buffers(pair_type.field(0).type, count, [None, key_ends, data])
+    data = columns.buffer("header_values", columns[COLUMN_SLOT.header_value_bytes])
+    values = pa.Array.from_buffers(pair_type.field(1).type, count, [valid, value_ends, data])
+    pairs = pa.Array.from_buffers(pair_type, count, [None], children=[keys, values])
+    return pa.Array.from_buffers(kind, columns.rows, [None, columns.numbers("header_ends", 1)], children=[pairs])

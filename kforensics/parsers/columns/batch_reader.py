@@ -1,4 +1,4 @@
-"""Reads a ``.log`` as batch columns: by kernels as far as they go, else in plain Python, with the same result."""
+"""Reads a ``.log`` as batch columns: with kernels where possible, else in pure Python, with the same result."""
 
 from __future__ import annotations
 
@@ -10,54 +10,53 @@ import numpy as np
 from kforensics.parsers.columns.batch_columns import (
     ABORT,
     COMMIT,
+    EMPTY_CONTROL_BATCH,
     NO_CONTROL,
-    SHELL,
     UNKNOWN_CONTROL,
     BatchColumns,
-    columns_dtype,
-    joined,
+    column_dtype,
+    concat_batches,
 )
 from kforensics.parsers.files.source import Source
-from kforensics.parsers.format.codecs import DEFAULT_BUDGET
-from kforensics.parsers.format.control import CONTROL_TYPES, KEY, MARKER, control_of
-from kforensics.parsers.format.derived import Fixed
+from kforensics.parsers.format.array_types import BoolArray, IntArray
+from kforensics.parsers.format.control_records import CONTROL_TYPES, KEY, MARKER, control_fields
+from kforensics.parsers.format.decompression import DEFAULT_BUDGET
+from kforensics.parsers.format.derived import FixedLayout
 from kforensics.parsers.format.rows import Batch, Damage, Record
-from kforensics.parsers.kernels.policy import Choice
-from kforensics.parsers.log.batches import Walk
-from kforensics.parsers.log.log_rows import records_of
+from kforensics.parsers.kernels.policy import KernelLoader, KernelPolicy
+from kforensics.parsers.log.batches import LogWalk, walk
+from kforensics.parsers.log.log_rows import read_records
 
 __all__ = ["CHUNK_ROWS", "batch_chunks"]
 
-# Rows of a chunk, about: so many that numpy's own overhead does not show, and few enough to stay in the cache.
+# Approximate rows of a chunk: enough to hide NumPy's overhead, few enough to stay in the processor's cache.
 CHUNK_ROWS = 1 << 16
-MARKERS = (ABORT, COMMIT)
 FORMAT = 2
 Row = tuple[Any, ...]
-Report = Callable[[Damage], None]
 
 
-def batch_chunks(  # noqa: PLR0913  # a range of a file, and who is told what
+def batch_chunks(  # noqa: PLR0913  # a range of a file, and how to read it
     source: Source,
     segment: int,
-    report: Report,
-    kernels: Choice,
+    report: Callable[[Damage], None],
+    kernels: KernelPolicy,
     *,
     start: int = 0,
     stop: int | None = None,
     workers: int | None = None,
 ) -> Iterator[BatchColumns]:
-    """Yield the batches of a log in chunks of some ten thousand, in the order of the bytes.
+    """Yield the batches of a log in chunks of some ten thousand, in log order.
 
-    Batches are there whose checksum fails, as long as their header makes sense.
+    Batches with an invalid checksum are included as long as their header is plausible.
 
     Args:
         source: the log.
-        segment: its number in the partition.
-        report: told of all damage, in the order of the bytes.
-        kernels: gives the compiled kernels, if reading so many bytes is worth it.
+        segment: index of the segment in the partition.
+        report: called with all damage, in log order.
+        kernels: decides whether compiled kernels pay off for so many bytes.
         start: position of a batch.
-        stop: position behind the last batch, None for the end of the file.
-        workers: threads that read, 0 for none beside the caller's, None for one per processor.
+        stop: position after the last batch, None for the end of the file.
+        workers: threads; 0 to use the caller's thread only, None for one per processor.
     """
     parts: list[BatchColumns] = []
     rows = 0
@@ -65,24 +64,29 @@ def batch_chunks(  # noqa: PLR0913  # a range of a file, and who is told what
         parts.append(part)
         rows += len(part)
         if rows >= CHUNK_ROWS:
-            yield _numbered(joined(parts), segment)
+            yield _in_segment(concat_batches(parts), segment)
             parts, rows = [], 0
     if parts:
-        yield _numbered(joined(parts), segment)
+        yield _in_segment(concat_batches(parts), segment)
 
 
-def _numbered(batches: BatchColumns, segment: int) -> BatchColumns:
+def _in_segment(batches: BatchColumns, segment: int) -> BatchColumns:
     batches.segment[:] = segment
     return batches
 
 
-def _parts(  # noqa: PLR0913, PLR0917  # as above
-    source: Source, report: Report, kernels: Choice, start: int, stop: int | None, workers: int | None
+def _parts(  # noqa: PLR0913, PLR0917  # the parameters of batch_chunks
+    source: Source,
+    report: Callable[[Damage], None],
+    kernels: KernelPolicy,
+    start: int,
+    stop: int | None,
+    workers: int | None,
 ) -> Iterator[BatchColumns]:
-    steps = Walk(source, start, stop)
-    supply = kernels((source.size if stop is None else stop) - start)
+    loader = kernels((source.size if stop is None else stop) - start)
+    items = _read_with_kernels(source, loader, start, stop, workers) if loader else walk(source, start, stop)
     pending: list[Row] = []
-    for item in _in_turns(steps, source, supply, stop, workers) if supply else _steps(steps):
+    for item in items:
         if isinstance(item, Damage):
             report(item)
         elif isinstance(item, Batch):
@@ -99,59 +103,38 @@ def _parts(  # noqa: PLR0913, PLR0917  # as above
         yield BatchColumns.of_rows(pending)
 
 
-def _steps(steps: Walk) -> Iterator[Batch | Damage]:
-    while rows := steps.step():
-        yield from rows
+# With kernels --------------------------------------------------------------------------------------------------------
 
 
-def _in_turns(
-    steps: Walk, source: Source, supply: Any, stop: int | None, workers: int | None
+def _read_with_kernels(
+    source: Source, loader: KernelLoader, start: int, stop: int | None, workers: int | None
 ) -> Iterator[Batch | Damage | BatchColumns]:
     from kforensics.parsers.kernels.engine import Block, Engine  # a small log must not pay for them
-    from kforensics.parsers.kernels.fallback import in_turns
+    from kforensics.parsers.kernels.fallback import read_with_fallback
 
-    task = _Task()
-    for item in in_turns(steps, Engine(supply, task, source, stop, workers)):
+    engine = Engine(loader, _BatchTask(), source, stop, workers)
+    for item in read_with_fallback(LogWalk(source, start, stop), engine):
         yield _columns(item) if isinstance(item, Block) else item
 
 
-class _Task:
-    """Has the column kernel read batches; a task for the engine."""
+class _BatchTask:
+    """Has the kernel read batches; a task for the engine."""
 
     def prepare(self, request: Any) -> Any:
-        """Give a request memory of its own."""
-        from kforensics.parsers.kernels.column_buffers import BATCH_AREA, BUDGET, COLUMNS  # as above
-        from kforensics.parsers.kernels.engine import Area
+        """Set up memory for the columns of a block."""
+        from kforensics.parsers.kernels.column_buffers import BATCH_AREA, COLUMN_SLOT  # a small log must not pay
+        from kforensics.parsers.kernels.engine import MappedMemory
 
-        area = Area(BATCH_AREA)
-        request[COLUMNS], request[BUDGET] = area.address, DEFAULT_BUDGET
-        return area
+        memory = MappedMemory(BATCH_AREA)
+        request[COLUMN_SLOT.output], request[COLUMN_SLOT.budget] = memory.address, DEFAULT_BUDGET
+        return memory
 
     def kernel(self, kernels: Any) -> Any:
-        """Return the kernel that reads headers."""
+        """Return the kernel that reads batches."""
         return kernels.batch_columns
 
 
-def _columns(block: Any) -> BatchColumns:
-    """Return what the kernel left in a block, copied: the memory is used anew."""
-    from kforensics.parsers.kernels.column_buffers import BATCH_WIDTHS, IN_BATCHES, ROWS  # as above
-
-    rows = block.request[ROWS]
-
-    def column(name: str, kind: str) -> Any:
-        if np.dtype(kind).itemsize != BATCH_WIDTHS[name]:
-            raise TypeError(f"the kernel's column {name} is not of type {kind}")
-        return np.frombuffer(block.output.view, kind, rows, getattr(IN_BATCHES, name))
-
-    given = {name: column(stored, kind).astype(columns_dtype(name)) for name, (stored, kind) in _FROM_KERNEL.items()}
-    has_epoch = column("has_epoch", "?")
-    given["coordinator_epoch"][~has_epoch] = -1
-    given["control"] = _controls(column("control_type", "i4"), column("is_control", "?"), has_epoch, given["count"])
-    constants = {"segment": 0, "magic": FORMAT, "crc_valid": True, "exact": True}
-    more = {name: np.full(rows, value, columns_dtype(name)) for name, value in constants.items()}
-    return BatchColumns(**given, **more)
-
-
+# Names and dtypes of the kernel's columns.
 _FROM_KERNEL = {
     "position": ("position", "i8"),
     "size": ("size", "i4"),
@@ -169,16 +152,40 @@ _FROM_KERNEL = {
 }
 
 
-def _controls(codes: Any, is_control: Any, has_epoch: Any, counts: Any) -> Any:
-    """Return what control batches hold, from the numbers of their types."""
-    found = np.full(len(codes), NO_CONTROL, columns_dtype("control"))
-    at = np.flatnonzero(is_control)
-    if len(at):
-        held = codes[at]
-        is_marker = (held == ABORT) | (held == COMMIT)
-        known = (held >= 0) & (has_epoch[at] | ~is_marker)
-        found[at] = np.where(counts[at] == 0, SHELL, np.where(known, held, UNKNOWN_CONTROL))
-    return found
+def _columns(block: Any) -> BatchColumns:
+    """Return a copy of the columns of a block, because its memory is reused."""
+    from kforensics.parsers.kernels.column_buffers import BATCH_LAYOUT, BATCH_WIDTHS, COLUMN_SLOT  # see above
+
+    rows = block.request[COLUMN_SLOT.rows]
+
+    def column(name: str, kind: str) -> Any:
+        if np.dtype(kind).itemsize != BATCH_WIDTHS[name]:
+            raise TypeError(f"the kernel's column {name} is not of type {kind}")
+        return np.frombuffer(block.output.view, kind, rows, getattr(BATCH_LAYOUT, name))
+
+    columns = {name: column(stored, kind).astype(column_dtype(name)) for name, (stored, kind) in _FROM_KERNEL.items()}
+    has_epoch = column("has_epoch", "?")
+    columns["coordinator_epoch"][~has_epoch] = -1
+    types, is_control = column("control_type", "i4"), column("is_control", "?")
+    columns["control"] = _control_column(types, is_control, has_epoch, columns["count"])
+    constants = {"segment": 0, "magic": FORMAT, "crc_valid": True, "exact": True}
+    columns |= {name: np.full(rows, value, column_dtype(name)) for name, value in constants.items()}
+    return BatchColumns(**columns)
+
+
+def _control_column(types: IntArray, is_control: BoolArray, has_epoch: BoolArray, counts: IntArray) -> IntArray:
+    """Return the column ``control`` for the kernel's control types."""
+    controls = np.full(len(types), NO_CONTROL, column_dtype("control"))
+    rows = np.flatnonzero(is_control)
+    if len(rows):
+        types = types[rows]
+        is_marker = (types == ABORT) | (types == COMMIT)
+        is_known = (types >= 0) & (has_epoch[rows] | ~is_marker)
+        controls[rows] = np.where(counts[rows] == 0, EMPTY_CONTROL_BATCH, np.where(is_known, types, UNKNOWN_CONTROL))
+    return controls
+
+
+# In pure Python ------------------------------------------------------------------------------------------------------
 
 
 def _row(source: Source, batch: Batch) -> Row:
@@ -193,21 +200,22 @@ def _row(source: Source, batch: Batch) -> Row:
         batch.last_offset,
         batch.count if exact else 1,
         batch.magic,
-        _known(batch.partition_leader_epoch),
+        _or_none(batch.partition_leader_epoch),
         _signed16(batch.attributes),
         batch.crc_valid,
         batch.max_timestamp,
-        _known(batch.producer_id),
-        _known(batch.producer_epoch),
-        _known(batch.base_sequence),
-        _known(batch.last_sequence),
+        _or_none(batch.producer_id),
+        _or_none(batch.producer_epoch),
+        _or_none(batch.base_sequence),
+        _or_none(batch.last_sequence),
         control,
         coordinator_epoch,
         exact,
     )
 
 
-def _known(number: int | None) -> int:
+def _or_none(number: int | None) -> int:
+    """Return a number, or Kafka's -1 for none."""
     return -1 if number is None else number
 
 
@@ -216,22 +224,22 @@ def _signed16(attributes: int) -> int:
 
 
 def _control(source: Source, batch: Batch) -> tuple[int, int]:
-    """Return what a control batch holds, and the coordinator epoch of a marker."""
+    """Return the values of ``control`` and ``coordinator_epoch`` for a control batch."""
     if not batch.count:
-        return SHELL, -1
-    first = next(records_of(source, batch), None)
+        return EMPTY_CONTROL_BATCH, -1
+    first = next(read_records(source, batch), None)
     if not isinstance(first, Record):
         return UNKNOWN_CONTROL, -1
-    name, coordinator_epoch = control_of(first)
+    name, coordinator_epoch = control_fields(first)
     if name not in CONTROL_TYPES or _version(first.key, KEY) < 0:
         return UNKNOWN_CONTROL, -1
-    number = CONTROL_TYPES.index(name)
-    if number not in MARKERS:
-        return number, -1
+    control = CONTROL_TYPES.index(name)
+    if control not in (ABORT, COMMIT):
+        return control, -1
     if coordinator_epoch is None or _version(first.value, MARKER) < 0:
         return UNKNOWN_CONTROL, -1
-    return number, coordinator_epoch
+    return control, coordinator_epoch
 
 
-def _version(data: bytes | None, layout: Fixed) -> int:
+def _version(data: bytes | None, layout: FixedLayout) -> int:
     return layout.unpack_from(data)[0] if data else -1

@@ -1,21 +1,23 @@
-"""The hash of what a record says: 128 bits over key, value and headers, not over offset, timestamp or sequence.
+"""The content hash of a record: 128 bits over key, value and headers, but not offset, timestamp or sequence.
 
-A record is taken as words of eight bytes: of the key, the value and then each header's key and value the size (-1 for
-null) and the bytes, zeros behind the last ones. Every word is mixed with its place; the hash is the sum of all mixed
-words, and the sum of their products with an odd number of their place, both mixed once more. So the words of many
-records are hashed at once with numpy, and one by one in a kernel (``kernels.hashes``), with the same result.
+A record is hashed as words of eight bytes. The key, the value and each header's key and value contribute their size
+(-1 for null) and their bytes, zero-padded to whole words. Each word is mixed with its place. The low half is the sum of
+the mixed words. The high half is the sum of their products with an odd number made from their place. Both halves are
+mixed once more. So NumPy can hash the words of many records at once, and the kernel in ``kernels.hash_kernel`` word by
+word, with the same result.
 
-It is made against chance, not against an enemy: among ten thousand million records two of unlike contents share a hash
-with a probability of 1e-19.
+The hash protects against chance, not against an attacker: among ten billion records, two with different contents share
+a hash with a probability of 1e-19.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
+from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.format.rows import Record
 from kforensics.parsers.kernels.hash_buffers import (
     FIRST_MULTIPLIER,
@@ -26,15 +28,11 @@ from kforensics.parsers.kernels.hash_buffers import (
     STEP,
 )
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+__all__ = ["content_hashes", "mix_bits"]
 
-__all__ = ["content_hashes", "mixed"]
-
-Numbers: TypeAlias = "npt.NDArray[Any]"
-WORD = 8
-ORDER: Final = "little"
-WORDS = np.dtype("<u8")
+WORD_SIZE: Final = 8
+BYTE_ORDER: Final = "little"
+WORD_DTYPE = np.dtype("<u8")
 ALL_ONES = (1 << 64) - 1
 
 
@@ -42,36 +40,36 @@ def _unsigned(number: int) -> np.uint64:
     return np.uint64(number & ALL_ONES)
 
 
-def mixed(words: Numbers) -> Numbers:
-    """Return words whose bits each depend on all bits of the word before."""
+def mix_bits(words: IntArray) -> IntArray:
+    """Return words in which each bit depends on all bits of the original word."""
     words = (words ^ (words >> np.uint64(FIRST_SHIFT))) * _unsigned(FIRST_MULTIPLIER)
     words = (words ^ (words >> np.uint64(SECOND_SHIFT))) * _unsigned(SECOND_MULTIPLIER)
-    found: Numbers = words ^ (words >> np.uint64(LAST_SHIFT))
-    return found
+    mixed: IntArray = words ^ (words >> np.uint64(LAST_SHIFT))
+    return mixed
 
 
-def content_hashes(records: Sequence[Record]) -> tuple[Numbers, Numbers]:
-    """Return the two halves of the hash of each record.
+def content_hashes(records: Sequence[Record]) -> tuple[IntArray, IntArray]:
+    """Return the low and high halves of the hash of each record.
 
     Args:
         records: of any batches; all their bytes are copied once.
     """
-    parts = [_serialised(record) for record in records]
-    words = np.frombuffer(b"".join(parts), WORDS).astype("u8")
-    counts = np.array([len(part) // WORD for part in parts], "i8")
+    serialized = [_serialized(record) for record in records]
+    words = np.frombuffer(b"".join(serialized), WORD_DTYPE).astype("u8")
+    counts = np.array([len(data) // WORD_SIZE for data in serialized], "i8")
     if not len(counts):
         return words, words
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     places = (np.arange(len(words)) - np.repeat(starts, counts) + 1).astype("u8") * _unsigned(STEP)
-    mixed_words = mixed(words ^ places)
-    low = np.add.reduceat(mixed_words, starts)
-    high = np.add.reduceat(mixed_words * (places | np.uint64(1)), starts)
-    low = mixed(low + counts.astype("u8") * _unsigned(STEP))
-    return low, mixed(high + low)
+    mixed = mix_bits(words ^ places)
+    low = np.add.reduceat(mixed, starts)
+    high = np.add.reduceat(mixed * (places | np.uint64(1)), starts)
+    low = mix_bits(low + counts.astype("u8") * _unsigned(STEP))
+    return low, mix_bits(high + low)
 
 
-def _serialised(record: Record) -> bytes:
-    """Return a record as whole words; no two records of unlike contents have the same."""
+def _serialized(record: Record) -> bytes:
+    """Return a record's contents as whole words, which differ for any two different contents."""
     return b"".join(_with_size(part) for part in (record.key, record.value, *_flat(record.headers)))
 
 
@@ -81,5 +79,5 @@ def _flat(headers: Iterable[tuple[bytes, bytes | None]]) -> Iterable[bytes | Non
 
 def _with_size(part: bytes | None) -> bytes:
     if part is None:
-        return (-1).to_bytes(WORD, ORDER, signed=True)
-    return len(part).to_bytes(WORD, ORDER) + part + bytes(-len(part) % WORD)
+        return (-1).to_bytes(WORD_SIZE, BYTE_ORDER, signed=True)
+    return len(part).to_bytes(WORD_SIZE, BYTE_ORDER) + part + bytes(-len(part) % WORD_SIZE)

@@ -1,4 +1,7 @@
-"""Records of a log as numpy columns, keys and values as bytes: by kernels as far as they go, else plain."""
+"""Reads the records of a log as NumPy columns with keys and values as bytes.
+
+Kernels read the log where possible, else pure Python, with the same result.
+"""
 
 from __future__ import annotations
 
@@ -9,121 +12,151 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from kforensics.parsers.files.source import Source
-from kforensics.parsers.format.byte_slices import SLACK, Pieces, joined_pieces, pieces_of
-from kforensics.parsers.format.codecs import DEFAULT_BUDGET
-from kforensics.parsers.format.control import CONTROL_TYPES, control_of
-from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.array_types import IntArray
+from kforensics.parsers.format.byte_slices import SLACK, ByteSlices, concatenate_slices, to_byte_slices
+from kforensics.parsers.format.control_records import CONTROL_TYPES, control_fields
+from kforensics.parsers.format.decompression import DEFAULT_BUDGET
+from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import BATCH_HEADER
-from kforensics.parsers.format.rows import CONTROL_BIT, TRANSACTIONAL_BIT, Batch, Record
-from kforensics.parsers.kernels.policy import Supply
-from kforensics.parsers.log.batches import Walk
-from kforensics.parsers.log.log_rows import records_of
+from kforensics.parsers.format.rows import CONTROL_BIT, TRANSACTIONAL_BIT, Batch, Damage, Record
+from kforensics.parsers.kernels.policy import KernelLoader
+from kforensics.parsers.log.batches import LogWalk, walk
+from kforensics.parsers.log.log_rows import read_records
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["CHUNK_ROWS", "RECORD", "WORTH_COLUMNS", "RecordColumns", "record_chunks"]
+__all__ = ["MIN_COLUMNAR_BYTES", "RECORD_CHUNK_ROWS", "RECORD_ROW", "RecordColumns", "RecordRows", "record_chunks"]
 
-Numbers: TypeAlias = "npt.NDArray[Any]"
-
-# Smaller logs have been gone through record by record before what makes columns is loaded.
-WORTH_COLUMNS = 1 << 16
-# Records, or bytes of keys and values, of a chunk, about: so many that what is done once for each key and each column
-# hardly counts.
-CHUNK_ROWS, CHUNK_BYTES = 1 << 16, 1 << 24
+# Smaller logs are read record by record in less time than it takes to import what columns need.
+MIN_COLUMNAR_BYTES = 1 << 16
+# Approximate records, or bytes of keys and values, of a chunk: enough to make the work per chunk negligible.
+RECORD_CHUNK_ROWS, RECORD_CHUNK_BYTES = 1 << 16, 1 << 24
 NONE = -1
 
-RECORD = np.dtype(
+RECORD_ROW = np.dtype(
     [
         ("position", "i8"),  # of its batch
         ("offset", "i8"),
-        ("timestamp", "i8"),  # -1 if it has none
-        ("leader_epoch", "i4"),  # of its batch, -1 if there is none, as are the next two
+        ("timestamp", "i8"),  # -1 for none
+        ("leader_epoch", "i4"),  # of its batch, -1 for none; so are the next two
         ("producer_id", "i8"),
         ("producer_epoch", "i2"),
         ("is_transactional", "?"),
         ("is_control", "?"),
-        ("control", "i4"),  # number in CONTROL_TYPES; -1 if it is none of them
+        ("control", "i4"),  # number in CONTROL_TYPES, -1 for none or an unassigned type
     ]
 )
+RecordRows: TypeAlias = "npt.NDArray[np.void]"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Records of whole batches, in the order of the bytes.
+    """The records of whole batches, in log order.
 
     Attributes:
-        rows: RECORD records.
+        rows: one RECORD_ROW per record.
         keys: their keys.
         values: their values.
     """
 
-    rows: Numbers
-    keys: Pieces
-    values: Pieces
+    rows: RecordRows
+    keys: ByteSlices
+    values: ByteSlices
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
-def record_chunks(source: Source, supply: Supply | None, rows: int = CHUNK_ROWS) -> Iterator[RecordColumns]:
-    """Yield the records of a log in chunks of whole batches, in the order of the bytes.
+def record_chunks(
+    source: Source, loader: KernelLoader | None, rows: int = RECORD_CHUNK_ROWS
+) -> Iterator[RecordColumns]:
+    """Yield the records of a log in chunks of whole batches, in log order.
 
-    Batches whose checksum fails are left out, and what of a batch cannot be read.
+    Batches with an invalid checksum and records that cannot be read are left out.
 
     Args:
         source: the log.
-        supply: gives the compiled kernels once they are there; None for plain Python.
-        rows: records of a chunk, about.
+        loader: loads the compiled kernels; None for pure Python.
+        rows: approximate records of a chunk.
     """
-    steps = Walk(source)
-    plain, gathered = _Plain(source, rows), _Gathered(rows)
-    for item in _in_turns(steps, source, supply) if supply else _steps(steps):
+    builder, chunk = _PythonBuilder(source, rows), _Chunk(rows)
+    for item in _read_with_kernels(source, loader) if loader else walk(source):
         if isinstance(item, RecordColumns):
-            gathered.add(plain.rest())
-            gathered.add(item)
+            chunk.add(builder.flush())
+            chunk.add(item)
         elif isinstance(item, Batch) and item.crc_valid:
-            plain.take(item)
-            if plain.is_full:
-                gathered.add(plain.rest())
-        if gathered.is_full:
-            yield gathered.rest()
-    gathered.add(plain.rest())
-    if len(last := gathered.rest()):
+            builder.add(item)
+            if builder.is_full:
+                chunk.add(builder.flush())
+        if chunk.is_full:
+            yield chunk.flush()
+    chunk.add(builder.flush())
+    if len(last := chunk.flush()):
         yield last
 
 
-def _steps(steps: Walk) -> Iterator[Any]:
-    while rows := steps.step():
-        yield from rows
+class _Chunk:
+    """Collects columns until they are enough for a chunk."""
+
+    def __init__(self, rows: int) -> None:
+        self._full_rows = rows
+        self._parts: list[RecordColumns] = []
+        self._rows = self._bytes = 0
+
+    def add(self, columns: RecordColumns) -> None:
+        """Add a copy of columns, because their memory may be reused."""
+        if len(columns):
+            keys, values = columns.keys.copy(), columns.values.copy()
+            self._parts.append(RecordColumns(columns.rows, keys, values))
+            self._rows += len(columns)
+            self._bytes += len(keys.data) + len(values.data)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are enough records or bytes for a chunk."""
+        return self._rows >= self._full_rows or self._bytes >= RECORD_CHUNK_BYTES
+
+    def flush(self) -> RecordColumns:
+        """Return the columns added since the last flush."""
+        parts = self._parts or [RecordColumns(np.empty(0, RECORD_ROW), to_byte_slices([]), to_byte_slices([]))]
+        self._parts, self._rows, self._bytes = [], 0, 0
+        return RecordColumns(
+            # Viewed as plain bytes, because NumPy copies structured arrays field by field.
+            np.concatenate([part.rows.view(f"V{RECORD_ROW.itemsize}") for part in parts]).view(RECORD_ROW),
+            concatenate_slices([part.keys for part in parts]),
+            concatenate_slices([part.values for part in parts]),
+        )
 
 
-def _in_turns(steps: Walk, source: Source, supply: Supply) -> Iterator[Any]:
+# With kernels --------------------------------------------------------------------------------------------------------
+
+
+def _read_with_kernels(source: Source, loader: KernelLoader) -> Iterator[Batch | Damage | RecordColumns]:
     from kforensics.parsers.kernels.engine import Block, Engine  # a small log must not pay for them
-    from kforensics.parsers.kernels.fallback import in_turns
+    from kforensics.parsers.kernels.fallback import read_with_fallback
 
-    for item in in_turns(steps, Engine(supply, _Task(), source, workers=0)):
+    for item in read_with_fallback(LogWalk(source), Engine(loader, _RecordTask(), source, workers=0)):
         yield _columns(item) if isinstance(item, Block) else item
 
 
-class _Task:
+class _RecordTask:
     """Has the kernel read records; a task for the engine."""
 
     def prepare(self, request: Any) -> Any:
-        """Give a request memory of its own."""
-        from kforensics.parsers.kernels.column_buffers import (  # as above
-            BUDGET,
-            COLUMNS,
+        """Set up memory for the columns of a block."""
+        from kforensics.parsers.kernels.column_buffers import (  # a small log must not pay for them
+            COLUMN_SLOT,
             COPY_KEYS,
             COPY_VALUES,
-            PAYLOADS,
             RECORD_AREA,
         )
-        from kforensics.parsers.kernels.engine import Area
+        from kforensics.parsers.kernels.engine import MappedMemory
 
-        area = Area(RECORD_AREA)
-        request[COLUMNS], request[BUDGET], request[PAYLOADS] = area.address, DEFAULT_BUDGET, COPY_KEYS + COPY_VALUES
-        return area
+        memory = MappedMemory(RECORD_AREA)
+        request[COLUMN_SLOT.output], request[COLUMN_SLOT.budget] = memory.address, DEFAULT_BUDGET
+        request[COLUMN_SLOT.copied_fields] = COPY_KEYS + COPY_VALUES
+        return memory
 
     def kernel(self, kernels: Any) -> Any:
         """Return the kernel that reads records."""
@@ -131,86 +164,56 @@ class _Task:
 
 
 def _columns(block: Any) -> RecordColumns:
-    """Return what the kernel left in a block; keys and values where they lie."""
-    from kforensics.parsers.kernels.column_buffers import IN_RECORDS, RECORD_WIDTHS, ROWS  # as above
+    """Return the columns of a block; keys and values share its memory."""
+    from kforensics.parsers.kernels.column_buffers import COLUMN_SLOT, RECORD_LAYOUT, RECORD_WIDTHS  # see above
 
-    count = block.request[ROWS]
+    count = block.request[COLUMN_SLOT.rows]
 
-    def column(name: str, more: int = 0) -> Numbers:
+    def column(name: str, extra: int = 0) -> IntArray:
         kind = f"i{RECORD_WIDTHS[name]}"
-        return np.frombuffer(block.output.view, kind, count + more, getattr(IN_RECORDS, name))
+        return np.frombuffer(block.output.view, kind, count + extra, getattr(RECORD_LAYOUT, name))
 
-    def pieces(name: str, data: str) -> Pieces:
+    def slices(name: str, data_column: str) -> ByteSlices:
         ends = column(f"{name}_ends", 1).astype("i8")
-        held = np.frombuffer(block.output.view, "u1", int(ends[-1]) + SLACK, getattr(IN_RECORDS, data))
-        return Pieces(held, ends[:-1], column(f"{name}_size").astype("i8"))
+        data = np.frombuffer(block.output.view, "u1", int(ends[-1]) + SLACK, getattr(RECORD_LAYOUT, data_column))
+        return ByteSlices(data, ends[:-1], column(f"{name}_size").astype("i8"))
 
-    rows = np.zeros(count, RECORD)
+    rows = np.zeros(count, RECORD_ROW)
     rows["position"] = column("batch_position")
     for name in ("offset", "timestamp"):
         rows[name] = column(name)
     rows["control"] = column("control_type")
-    _put_headers(rows, block)
-    return RecordColumns(rows, pieces("key", "keys"), pieces("value", "values"))
+    _set_batch_columns(rows, block)
+    return RecordColumns(rows, slices("key", "keys"), slices("value", "values"))
 
 
-def _put_headers(rows: Numbers, block: Any) -> None:
-    """Put what the headers of the batches say, which lie where the kernel read them."""
-    layout = fixed(BATCH_HEADER)
-    begins = np.flatnonzero(np.diff(rows["position"], prepend=NONE))
-    lengths = np.diff(begins, append=len(rows))
-    at = rows["position"][begins] - block.position
-    headers = np.ndarray(block.size - layout.size + 1, layout.dtype, block.area.view, 0, (1,))[at]
+def _set_batch_columns(rows: RecordRows, block: Any) -> None:
+    """Set the columns whose values are in the batch headers, which are still in the memory that the kernel read."""
+    layout = fixed_layout(BATCH_HEADER)
+    first_rows = np.flatnonzero(np.diff(rows["position"], prepend=NONE))
+    counts = np.diff(first_rows, append=len(rows))
+    starts = rows["position"][first_rows] - block.position
+    headers = np.ndarray(block.size - layout.size + 1, layout.dtype, block.area.view, 0, (1,))[starts]
     attributes = headers["attributes"]
-    found = {
+    columns = {
         "leader_epoch": headers["partition_leader_epoch"],
         "producer_id": headers["producer_id"],
         "producer_epoch": headers["producer_epoch"],
         "is_transactional": attributes & TRANSACTIONAL_BIT != 0,
         "is_control": attributes & CONTROL_BIT != 0,
     }
-    for name, column in found.items():
-        rows[name] = np.repeat(column, lengths)
+    for name, column in columns.items():
+        rows[name] = np.repeat(column, counts)
 
 
-class _Gathered:
-    """Puts columns together until they are worth a chunk."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._parts: list[RecordColumns] = []
-        self._rows = self._bytes = 0
-
-    def add(self, columns: RecordColumns) -> None:
-        """Take columns, copied: their memory may be used anew."""
-        if len(columns):
-            keys, values = columns.keys.copied(), columns.values.copied()
-            self._parts.append(RecordColumns(columns.rows, keys, values))
-            self._rows += len(columns)
-            self._bytes += len(keys.data) + len(values.data)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether there is enough for a chunk."""
-        return self._rows >= self._most or self._bytes >= CHUNK_BYTES
-
-    def rest(self) -> RecordColumns:
-        """Return what was taken and not returned yet."""
-        parts = self._parts or [RecordColumns(np.empty(0, RECORD), pieces_of([]), pieces_of([]))]
-        self._parts, self._rows, self._bytes = [], 0, 0
-        return RecordColumns(
-            # As plain bytes: numpy goes through records of its own types field by field.
-            np.concatenate([part.rows.view(f"V{RECORD.itemsize}") for part in parts]).view(RECORD),
-            joined_pieces([part.keys for part in parts]),
-            joined_pieces([part.values for part in parts]),
-        )
+# In pure Python ------------------------------------------------------------------------------------------------------
 
 
-class _Plain:
-    """Makes columns of records that plain Python has read, many at once."""
+class _PythonBuilder:
+    """Builds columns of records that pure Python has read, many at once."""
 
-    def __init__(self, source: Source, most: int) -> None:
-        self._source, self._most = source, most
+    def __init__(self, source: Source, rows: int) -> None:
+        self._source, self._full_rows = source, rows
         self._rows: list[tuple[Any, ...]] = []
         self._keys: list[bytes | None] = []
         self._values: list[bytes | None] = []
@@ -218,10 +221,10 @@ class _Plain:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is enough for a chunk."""
-        return len(self._rows) >= self._most or self._bytes >= CHUNK_BYTES
+        """Whether there are enough records or bytes for a chunk."""
+        return len(self._rows) >= self._full_rows or self._bytes >= RECORD_CHUNK_BYTES
 
-    def take(self, batch: Batch) -> None:
+    def add(self, batch: Batch) -> None:
         """Add the records of a batch."""
         of_batch = (
             NONE if batch.partition_leader_epoch is None else batch.partition_leader_epoch,
@@ -230,21 +233,22 @@ class _Plain:
             batch.is_transactional,
             batch.is_control,
         )
-        for row in records_of(self._source, batch):
+        for row in read_records(self._source, batch):
             if isinstance(row, Record):
-                control = _control(row) if batch.is_control else NONE
+                control = _control_number(row) if batch.is_control else NONE
                 self._rows.append((batch.position, row.offset, row.timestamp, *of_batch, control))
                 self._keys.append(row.key)
                 self._values.append(row.value)
                 self._bytes += max(row.key_size, 0) + max(row.value_size, 0)
 
-    def rest(self) -> RecordColumns:
-        """Return what was taken and not returned yet."""
-        found = RecordColumns(np.array(self._rows, RECORD), pieces_of(self._keys), pieces_of(self._values))
+    def flush(self) -> RecordColumns:
+        """Return the columns of all records added since the last flush."""
+        rows = np.array(self._rows, RECORD_ROW)
+        columns = RecordColumns(rows, to_byte_slices(self._keys), to_byte_slices(self._values))
         self._rows, self._keys, self._values, self._bytes = [], [], [], 0
-        return found
+        return columns
 
 
-def _control(record: Record) -> int:
-    name, _ = control_of(record)
+def _control_number(record: Record) -> int:
+    name, _ = control_fields(record)
     return CONTROL_TYPES.index(name) if name in CONTROL_TYPES else NONE

@@ -1,1 +1,1 @@
-"""Where bytes come from: sources, file systems, folders, and which file of a log directory is what."""
+"""Inputs: local and remote files, folder listings, discovery, and the meaning of file and folder names."""

@@ -1,4 +1,7 @@
-"""Finds what lies under folders, files, globs and URIs, and to whom it belongs; says what it could not look into."""
+"""Finds Kafka's files under paths, globs and URIs, and the broker, log directory, topic and partition they belong to.
+
+What cannot be read is reported as :class:`Unreadable`, never skipped silently.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,25 @@ from kforensics.parsers.files.folders import Entry, Folders, folders_of
 from kforensics.parsers.files.log_names import FolderName, parse_file_name, parse_folder_name
 from kforensics.parsers.files.source import open_source
 
-__all__ = ["FoundFile", "FoundFolder", "Unreadable", "as_named", "discover", "look_into", "outline"]
+__all__ = [
+    "DeferredFolder",
+    "FoundFile",
+    "Unreadable",
+    "classified_by_suffix",
+    "discover",
+    "discover_folder",
+    "discover_lazily",
+]
 
 UNKNOWN = "unknown"
 SEGMENT_SUFFIXES = ("log", "index", "timeindex", "txnindex", "snapshot", "checkpoint")
-# Files that lie in a log directory and never in a partition's folder.
+# Files that only a log directory contains, never the folder of a partition.
 ROOT_KINDS = ("meta-properties", "clean-shutdown", "offset-checkpoint", "lock")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A row of the table ``files``; what is not known is None."""
+    """A row of the table ``files``; an unknown value is None."""
 
     path: str
     kind: str
@@ -37,11 +48,11 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Something that could not be looked into.
+    """A path that could not be read.
 
     Attributes:
-        path: where.
-        why: half a sentence that completes "cannot read <path>: …".
+        path: the path.
+        why: the reason, to complete "cannot read <path>: …".
     """
 
     path: str
@@ -53,61 +64,61 @@ class Unreadable:
         return cls(error.path, error.why)
 
 
-Found = FoundFile | Unreadable
+DiscoveryRow = FoundFile | Unreadable
 
 
-def discover(paths: Iterable[str]) -> Iterator[Found]:
-    """Yield every file under the paths once, folder by folder in the order of names.
+def discover(paths: Iterable[str]) -> Iterator[DiscoveryRow]:
+    """Yield every file under the paths once, folder by folder in name order.
 
     Args:
-        paths: files, partition folders, log directories or folders above them, as paths, globs or URIs.
+        paths: files, partition folders, log directories or any parent folders, as paths, globs or URIs.
     """
     seen: set[str] = set()
     for path in paths:
         for row in _under(path, defers=False):
-            if not isinstance(row, FoundFolder) and row.path not in seen:
+            if not isinstance(row, DeferredFolder) and row.path not in seen:
                 seen.add(row.path)
                 yield row
 
 
-def outline(paths: Iterable[str]) -> Iterator[Found | FoundFolder]:
-    """Yield what :func:`discover` does, but in place of the partitions' folders in log directories the folders.
+def discover_lazily(paths: Iterable[str]) -> Iterator[DiscoveryRow | DeferredFolder]:
+    """Yield what :func:`discover` yields, with a :class:`DeferredFolder` in place of each partition folder's files.
 
-    A cluster has a hundred thousand of them, and whoever wants to know may look into each somewhere else. Nothing comes
-    twice.
+    A cluster can have a hundred thousand partition folders; callers may list them elsewhere, in parallel. Nothing is
+    yielded twice.
     """
-    found: dict[str, Found | FoundFolder] = {}
+    rows: dict[str, DiscoveryRow | DeferredFolder] = {}
     for path in paths:
         for row in _under(path, defers=True):
-            found[row.path] = row
-    folders = {path for path, row in found.items() if isinstance(row, FoundFolder)}
-    for path, row in found.items():
+            rows[row.path] = row
+    folders = {path for path, row in rows.items() if isinstance(row, DeferredFolder)}
+    for path, row in rows.items():
         if path.rpartition("/")[0] not in folders:
             yield row
 
 
-def look_into(folder: FoundFolder) -> Iterator[Found]:
-    """Yield what :func:`discover` yields of a folder that was put off."""
+def discover_folder(folder: DeferredFolder) -> Iterator[DiscoveryRow]:
+    """Yield what :func:`discover` yields for a deferred folder."""
     try:
         folders = folders_of(folder.path)
     except InputError as error:
         yield Unreadable.of(error)
         return
-    for row in _Walk(folders, folder.above).inside(folder):
-        if not isinstance(row, FoundFolder):
+    for row in _Walk(folders, folder.ancestors).inside(folder):
+        if not isinstance(row, DeferredFolder):
             yield row
 
 
-def as_named(found: FoundFile) -> FoundFile:
-    """Return a file that the user named himself as what its suffix says, whatever stands before the suffix.
+def classified_by_suffix(file: FoundFile) -> FoundFile:
+    """Return a file that the user named explicitly with the kind of its suffix, whatever precedes the suffix.
 
-    Under a folder the whole name must be one of Kafka's: ``server.log`` is no segment.
+    In a folder, only files with a complete Kafka name are classified: ``server.log`` is not a segment.
     """
-    suffix = found.path.rpartition(".")[2]
-    return replace(found, kind=suffix) if found.kind == UNKNOWN and suffix in SEGMENT_SUFFIXES else found
+    suffix = file.path.rpartition(".")[2]
+    return replace(file, kind=suffix) if file.kind == UNKNOWN and suffix in SEGMENT_SUFFIXES else file
 
 
-def _under(path: str, *, defers: bool) -> Iterator[Found | FoundFolder]:
+def _under(path: str, *, defers: bool) -> Iterator[DiscoveryRow | DeferredFolder]:
     try:
         folders = folders_of(path, whole=not defers)
         entries = folders.expand(path)
@@ -121,12 +132,12 @@ def _under(path: str, *, defers: bool) -> Iterator[Found | FoundFolder]:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """To whom the files of a folder belong.
+    """The broker, log directory and partition that the files of a folder belong to.
 
     Attributes:
         broker_id: from ``meta.properties``.
         log_dir: the log directory.
-        folder: topic and partition, as the folder's name tells.
+        folder: topic and partition, from the folder name.
         topic_id: from ``partition.metadata``.
     """
 
@@ -137,90 +148,91 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundFolder:
-    """A folder in a log directory that by its name is a partition's, not looked into.
+class DeferredFolder:
+    """A folder in a log directory that has the name of a partition and was not listed.
 
     Attributes:
         entry: the folder.
-        owner: of the log directory.
-        above: identities of the folders it is in, for links may lead back up.
+        owner: owner of the log directory.
+        ancestors: identities of its parent folders, to detect links that lead back up.
     """
 
     entry: Entry
     owner: Owner
-    above: frozenset[object]
+    ancestors: frozenset[object]
 
     @property
     def path(self) -> str:
-        """Its path."""
+        """Path of the folder."""
         return self.entry.path
 
 
 class _Walk:
-    """Goes down from one path; remembers the folders it is in, for links may lead back up."""
+    """Walks down from a path; keeps the identities of the open folders to detect links that lead back up."""
 
-    def __init__(self, folders: Folders, above: Iterable[object] = (), *, defers: bool = False) -> None:
-        self._folders, self._open, self._defers = folders, set(above), defers
+    def __init__(self, folders: Folders, ancestors: Iterable[object] = (), *, defers: bool = False) -> None:
+        self._folders, self._open, self._defers = folders, set(ancestors), defers
 
-    def inside(self, folder: FoundFolder) -> Iterator[Found | FoundFolder]:
-        """Yield what lies in a folder that was put off."""
-        yield from self._any(folder.entry, folder.owner)
+    def inside(self, folder: DeferredFolder) -> Iterator[DiscoveryRow | DeferredFolder]:
+        """Yield the rows of a deferred folder."""
+        yield from self._visit(folder.entry, folder.owner)
 
-    def start(self, entry: Entry) -> Iterator[Found | FoundFolder]:
-        """Yield what lies at and under a path that the caller named."""
+    def start(self, entry: Entry) -> Iterator[DiscoveryRow | DeferredFolder]:
+        """Yield the rows at and under a path that the caller named."""
         if entry.why is not None or entry.is_folder:
-            yield from self._any(entry, Owner())
+            yield from self._visit(entry, Owner())
             return
-        above = self._folders.parent(entry.path)
+        parent = self._folders.parent(entry.path)
         try:
-            beside = self._folders.children(above)
+            siblings = self._folders.children(parent)
         except InputError:
-            beside = [entry]  # a folder may forbid listing and still let its files be read
-        place, notes = self._place(above, beside, Owner())
-        yield from (note for note in notes if note.path != entry.path)
-        yield _file(entry, place)
+            siblings = [entry]  # a folder may deny listing and still allow its files to be read
+        owner, unreadable = self._owner(parent, siblings, Owner())
+        yield from (row for row in unreadable if row.path != entry.path)
+        yield _file(entry, owner)
 
-    def _any(self, entry: Entry, place: Owner) -> Iterator[Found | FoundFolder]:
+    def _visit(self, entry: Entry, owner: Owner) -> Iterator[DiscoveryRow | DeferredFolder]:
         if entry.why is not None:
             yield Unreadable(entry.path, entry.why)
-        elif entry.is_folder and self._defers and place.log_dir is not None and parse_folder_name(entry.name):
-            yield FoundFolder(entry, place, frozenset(self._open))
+        elif entry.is_folder and self._defers and owner.log_dir is not None and parse_folder_name(entry.name):
+            yield DeferredFolder(entry, owner, frozenset(self._open))
         elif entry.is_folder:
-            yield from self._folder(entry, place)
+            yield from self._folder(entry, owner)
         else:
-            yield _file(entry, place)
+            yield _file(entry, owner)
 
-    def _folder(self, entry: Entry, above: Owner) -> Iterator[Found | FoundFolder]:
+    def _folder(self, entry: Entry, parent_owner: Owner) -> Iterator[DiscoveryRow | DeferredFolder]:
         identity = self._folders.identity(entry.path)
         if identity in self._open:
-            yield Unreadable(entry.path, "it is a link to a folder above it")
+            yield Unreadable(entry.path, "it is a link to one of its parent folders")
             return
         try:
             children = self._folders.children(entry.path)
         except InputError as error:
             yield Unreadable.of(error)
             return
-        place, notes = self._place(entry.path, children, above)
-        yield from notes
+        owner, unreadable = self._owner(entry.path, children, parent_owner)
+        yield from unreadable
         self._open.add(identity)
         for child in children:
-            yield from self._any(child, place)
+            yield from self._visit(child, owner)
         self._open.discard(identity)
 
-    def _place(self, path: str, children: list[Entry], above: Owner) -> tuple[Owner, list[Unreadable]]:
-        """Return to whom the files directly in a folder belong, and what could not be read to find out."""
-        notes: list[Unreadable] = []
+    def _owner(self, path: str, children: list[Entry], parent_owner: Owner) -> tuple[Owner, list[Unreadable]]:
+        """Return the owner of the files directly in a folder, and the metadata files that could not be read."""
+        unreadable: list[Unreadable] = []
         folder = _partition_folder(self._folders.name(path), children)
         if folder is None:
             if not _is_log_dir(children):
-                return above, notes
-            return Owner(self._broker_id(path, notes), path), notes
-        if above.log_dir is None:
+                return parent_owner, unreadable
+            return Owner(self._broker_id(path, unreadable), path), unreadable
+        if parent_owner.log_dir is None:
             log_dir = self._folders.parent(path)
-            above = Owner(self._broker_id(log_dir, notes), log_dir)
-        return Owner(above.broker_id, above.log_dir, folder, self._topic_id(path, notes)), notes
+            parent_owner = Owner(self._broker_id(log_dir, unreadable), log_dir)
+        topic_id = self._topic_id(path, unreadable)
+        return Owner(parent_owner.broker_id, parent_owner.log_dir, folder, topic_id), unreadable
 
-    def _topic_id(self, folder: str, notes: list[Unreadable]) -> str | None:
+    def _topic_id(self, folder: str, unreadable: list[Unreadable]) -> str | None:
         path = self._folders.join(folder, "partition.metadata")
         try:
             with open_source(path) as source:
@@ -230,11 +242,11 @@ class _Walk:
         except InputMissingError:
             return None
         except InputError as error:
-            notes.append(Unreadable.of(error))
+            unreadable.append(Unreadable.of(error))
             return None
         return next((row.topic_id for row in rows if isinstance(row, PartitionMetadata)), None)
 
-    def _broker_id(self, log_dir: str, notes: list[Unreadable]) -> int | None:
+    def _broker_id(self, log_dir: str, unreadable: list[Unreadable]) -> int | None:
         path = self._folders.join(log_dir, "meta.properties")
         try:
             with open_source(path) as source:
@@ -244,12 +256,15 @@ class _Walk:
         except InputMissingError:
             return None
         except InputError as error:
-            notes.append(Unreadable.of(error))
+            unreadable.append(Unreadable.of(error))
             return None
 
 
 def _partition_folder(name: str, children: list[Entry]) -> FolderName | None:
-    """Return what the folder's name says, None if it holds what no partition does: ``broker-1`` may be anything."""
+    """Return topic and partition from a folder name; None if the content is not a partition's.
+
+    The name alone is not enough: ``broker-1`` may be any folder.
+    """
     if _is_log_dir(children) or any(child.is_folder for child in children):
         return None
     return parse_folder_name(name)
@@ -260,19 +275,19 @@ def _is_log_dir(children: list[Entry]) -> bool:
     return any(name is not None and name.kind in ROOT_KINDS for name in names)
 
 
-def _file(entry: Entry, place: Owner) -> FoundFile:
-    name, folder = parse_file_name(entry.name), place.folder
+def _file(entry: Entry, owner: Owner) -> FoundFile:
+    name, folder = parse_file_name(entry.name), owner.folder
     state = name.state if name else "live"
     return FoundFile(
         path=entry.path,
         kind=name.kind if name else UNKNOWN,
         size=entry.size,
-        broker_id=place.broker_id,
-        log_dir=place.log_dir,
+        broker_id=owner.broker_id,
+        log_dir=owner.log_dir,
         topic=folder.topic if folder else None,
         partition=folder.partition if folder else None,
         base_offset=name.base_offset if name else None,
         mtime_ms=entry.mtime_ms,
         state=folder.state if folder and state == "live" else state,
-        topic_id=place.topic_id,
+        topic_id=owner.topic_id,
     )

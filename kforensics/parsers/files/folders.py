@@ -1,4 +1,4 @@
-"""Folders to list, on this machine or behind a URI of pyarrow's file systems. Nothing is opened, nothing written."""
+"""Folder listings, local or remote. Nothing is opened and nothing is written."""
 
 # Paths must come out as the caller wrote them; pathlib rewrites "." and doubled slashes.
 # ruff: noqa: PTH100, PTH116, PTH118, PTH119, PTH120, PTH207, PTH208
@@ -14,8 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from kforensics.errors import InputError, InputForbiddenError, InputKindError, InputMissingError
-from kforensics.parsers.files.file_systems import NO_BUCKET, NO_FILE, remote_system
+from kforensics.errors import NO_FILE, InputError, InputForbiddenError, InputKindError, InputMissingError
 from kforensics.parsers.files.source import is_uri
 
 __all__ = ["Entry", "Folders", "LocalFolders", "RemoteFolders", "folders_of"]
@@ -26,15 +25,15 @@ KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a dev
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or folder, or something that is neither.
+    """A file, a folder, or something that is neither.
 
     Attributes:
         path: path or URI.
-        name: its last part.
+        name: last component of the path.
         is_folder: whether it can be listed.
-        size: bytes of a file.
+        size: size of a file in bytes.
         mtime_ms: last modification in ms.
-        why: half a sentence on why it cannot be read, None if nothing is known against it.
+        why: why it cannot be read, to complete "cannot read <path>: …"; None if no reason is known.
     """
 
     path: str
@@ -46,82 +45,83 @@ class Entry:
 
 
 class Folders(Protocol):
-    """A way to look at folders. Paths go in and come out in the form the caller used."""
+    """Lists folders of one file system. Paths go in and come out in the form the caller used."""
 
     def expand(self, path: str) -> list[Entry]:
-        """Return what a path or glob names, sorted.
+        """Return the entries that a path or glob names, sorted.
 
         Raises:
-            InputError: it names nothing, or cannot be looked at.
+            InputError: nothing matches, or the path cannot be read.
         """
 
     def children(self, path: str) -> list[Entry]:
-        """Return what lies in a folder, sorted by name.
+        """Return the entries of a folder, sorted by name.
 
         Raises:
             InputError: the folder cannot be listed.
         """
 
     def name(self, path: str) -> str:
-        """Return the last part of a path."""
+        """Return the last component of a path."""
 
     def parent(self, path: str) -> str:
-        """Return the folder above a path."""
+        """Return the parent folder of a path."""
 
     def join(self, path: str, name: str) -> str:
-        """Return the path of something in a folder."""
+        """Return the path of an entry of a folder."""
 
     def identity(self, path: str) -> object:
-        """Return what two paths of the same folder have in common."""
+        """Return a value that is equal for all paths of the same folder."""
 
 
 def folders_of(path: str, *, whole: bool = False) -> Folders:
-    """Return the way to look at a path or URI.
+    """Return the lister for the file system of a path or URI.
 
     Args:
-        path: any of the file system.
-        whole: whether all that lies under a folder will be asked for; a store lists it in far fewer requests then.
+        path: any path of the file system.
+        whole: whether the caller will list whole trees, which an object store can do in far fewer requests.
 
     Raises:
-        UsageError: the URI holds credentials or settings.
-        InputError: no file system answers to the URI.
+        UsageError: the URI contains credentials or settings.
+        InputError: there is no file system for the URI.
     """
     return RemoteFolders(path, whole=whole) if is_uri(path) else LocalFolders()
 
 
 class LocalFolders:
-    """Folders of this machine. Links are followed."""
+    """Lists local folders and follows links."""
 
     def expand(self, path: str) -> list[Entry]:
-        """Return what a path or glob names, sorted."""
+        """Return the entries that a path or glob names, sorted."""
         if os.path.lexists(path):
             return [self._entry(path)]
-        found = sorted(glob.glob(path, recursive=True, include_hidden=True))
-        if not found:
-            raise InputMissingError(path, "there is no such file")
-        return [self._entry(each) for each in found]
+        matches = sorted(glob.glob(path, recursive=True, include_hidden=True))
+        if not matches:
+            raise InputMissingError(path)
+        return [self._entry(match) for match in matches]
 
     def children(self, path: str) -> list[Entry]:
-        """Return what lies in a folder, sorted by name."""
+        """Return the entries of a folder, sorted by name."""
         try:
             names = sorted(os.listdir(path))
         except PermissionError as error:
-            raise InputForbiddenError(path, "you may not list it; run as a user who may, or copy it first") from error
+            why = "permission denied; run as a user with read access, or copy it first"
+            raise InputForbiddenError(path, why) from error
         except OSError as error:
             raise InputError(path, os.strerror(error.errno or 0)) from error
         return [self._entry(self.join(path, name)) for name in names]
 
     def name(self, path: str) -> str:
-        """Return the last part of a path, also of one such as ``.``."""
+        """Return the last component of a path, resolving a relative one such as ``.`` first."""
         return os.path.basename(os.path.abspath(path))
 
     def parent(self, path: str) -> str:
-        """Return the folder above a path."""
+        """Return the parent folder of a path."""
         above = os.path.dirname(path.rstrip("/"))
         return above or (os.curdir if self.name(path) == path.rstrip("/") else os.path.dirname(os.path.abspath(path)))
 
     def join(self, path: str, name: str) -> str:
-        """Return the path of something in a folder."""
+        """Return the path of an entry of a folder."""
         return os.path.join(path, name)
 
     def identity(self, path: str) -> object:
@@ -142,83 +142,85 @@ class LocalFolders:
         mtime_ms = status.st_mtime_ns // NANOSECONDS_PER_MS
         if kind == stat.S_IFDIR:
             return Entry(path, name, is_folder=True, mtime_ms=mtime_ms)
-        why = None if kind == stat.S_IFREG else f"it is {KINDS.get(kind, 'something special')}, not a file"
+        why = None if kind == stat.S_IFREG else f"it is {KINDS.get(kind, 'a special file')}, not a file"
         return Entry(path, name, size=status.st_size, mtime_ms=mtime_ms, why=why)
 
 
 class RemoteFolders:
-    """Folders behind a URI.
+    """Lists folders of a remote file system.
 
     Args:
         uri: any URI of the file system.
-        whole: whether all that lies under a folder will be asked for.
+        whole: whether the caller will list whole trees.
 
     Raises:
-        UsageError: the URI holds credentials or settings.
-        InputError: no file system answers to it.
+        UsageError: the URI contains credentials or settings.
+        InputError: there is no file system for the URI.
     """
 
     def __init__(self, uri: str, *, whole: bool = False) -> None:
-        from pyarrow import fs  # only remote inputs pay for it
+        from pyarrow import fs  # needed for remote inputs only
+
+        from kforensics.parsers.files.file_systems import remote_system
 
         self._types = fs
         self._remote = remote_system(uri)
-        # A file system with links may not be gone down blindly.
+        # A file system with links must not be listed recursively: a link may lead back up.
         self._recursive = whole and self._remote.is_object_store
-        # What lies in folders, by their paths.
-        self._listed: dict[str, list[Any]] = {}
+        # Listings by folder path.
+        self._listings: dict[str, list[Any]] = {}
 
     def expand(self, path: str) -> list[Entry]:
-        """Return what a URI or a URI with a glob names, sorted."""
-        start = _magic_start(path)
+        """Return the entries that a URI or a URI with a glob names, sorted."""
+        start = _glob_start(path)
         if start == len(path):
             return [self._named(path)]
-        found = sorted(self._match(path[:start].rstrip("/"), path[start:].split("/")), key=lambda entry: entry.path)
-        if not found:
-            raise InputMissingError(path, "there is no such file")
-        return found
+        entries = sorted(self._match(path[:start].rstrip("/"), path[start:].split("/")), key=lambda entry: entry.path)
+        if not entries:
+            raise InputMissingError(path)
+        return entries
 
     def children(self, path: str) -> list[Entry]:
-        """Return what lies in a folder, sorted by name."""
+        """Return the entries of a folder, sorted by name."""
         return self._children(path, recursive=self._recursive)
 
     def _children(self, path: str, *, recursive: bool) -> list[Entry]:
-        inner = self._remote.inner(path)
-        if inner not in self._listed:
+        inner = self._remote.inner_path(path)
+        if inner not in self._listings:
             self._list(path, inner, recursive=recursive)
-        entries = [self._entry(self.join(path, info.base_name), info) for info in self._listed[inner]]
+        entries = [self._entry(self.join(path, info.base_name), info) for info in self._listings[inner]]
         return sorted(entries, key=lambda entry: entry.name)
 
     def name(self, path: str) -> str:
-        """Return the last part of a URI."""
-        return self._remote.inner(path).rpartition("/")[2]
+        """Return the last component of a URI."""
+        return self._remote.inner_path(path).rpartition("/")[2]
 
     def parent(self, path: str) -> str:
-        """Return the URI of the folder above."""
+        """Return the URI of the parent folder."""
         return path.rstrip("/").rpartition("/")[0]
 
     def join(self, path: str, name: str) -> str:
-        """Return the URI of something in a folder."""
+        """Return the URI of an entry of a folder."""
         return f"{path.rstrip('/')}/{quote(name)}"
 
     def identity(self, path: str) -> object:
-        """Return the URI: no file system behind one has links."""
+        """Return the URI, because no remote file system has links."""
         return path
 
     def _list(self, path: str, inner: str, *, recursive: bool) -> None:
-        with self._remote.asked(path):
+        with self._remote.translated_errors(path):
             infos = self._remote.system.get_file_info(self._types.FileSelector(inner, recursive=recursive))
-        # What was read of these folders may be older than what is listed now.
+        # Cached small files of these folders may be older than this listing.
         self._remote.small.forget(None if recursive else inner)
-        self._listed[inner] = []
+        self._listings[inner] = []
         for info in infos:
-            self._listed.setdefault(info.path.rpartition("/")[0] if recursive else inner, []).append(info)
+            self._listings.setdefault(info.path.rpartition("/")[0] if recursive else inner, []).append(info)
             if recursive and info.type == self._types.FileType.Directory:
-                self._listed.setdefault(info.path, [])
+                self._listings.setdefault(info.path, [])
 
     def _named(self, path: str) -> Entry:
-        with self._remote.asked(path):
-            info = self._remote.system.get_file_info(self._remote.inner(path))
+        with self._remote.translated_errors(path):
+            info = self._remote.system.get_file_info(self._remote.inner_path(path))
             if info.type == self._types.FileType.NotFound:
                 raise InputMissingError(path, self._missing())
         if info.type == self._types.FileType.Unknown:
@@ -226,8 +228,10 @@ class RemoteFolders:
         return self._entry(path, info)
 
     def _missing(self) -> str:
-        """Return what is missing: a file or the bucket it would be in."""
+        """Return the message for a missing path: either the file is missing or its bucket."""
         remote = self._remote
+        from kforensics.parsers.files.file_systems import NO_BUCKET
+
         if remote.is_object_store and remote.system.get_file_info(remote.root).type == self._types.FileType.NotFound:
             return NO_BUCKET
         return NO_FILE
@@ -239,7 +243,7 @@ class RemoteFolders:
 
     def _match(self, path: str, patterns: list[str]) -> Iterator[Entry]:
         pattern, rest = patterns[0], patterns[1:]
-        # Folders that a pattern leaves out need not be listed.
+        # List level by level: folders that the pattern excludes are not listed.
         for entry in self._children(path, recursive=self._recursive and "**" in patterns):
             if pattern == "**" and entry.is_folder:
                 yield from self._match(entry.path, patterns)
@@ -253,10 +257,10 @@ class RemoteFolders:
             yield from self._match(path, rest)
 
 
-def _magic_start(plain: str) -> int:
-    """Return where the first part with a wildcard begins, the length if there is none."""
-    parts = plain.split("/")
+def _glob_start(path: str) -> int:
+    """Return where the first path component with a wildcard begins, the length of the path if there is none."""
+    parts = path.split("/")
     for index, part in enumerate(parts):
         if glob.has_magic(part):
             return len("/".join(parts[:index])) + 1
-    return len(plain)
+    return len(path)

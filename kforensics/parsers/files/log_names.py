@@ -1,7 +1,7 @@
-"""What the names in a log directory say: of files their kind, base offset and state, of folders topic and partition.
+"""Parses names in a log directory: kind, base offset and state of a file; topic, partition and state of a folder.
 
-Rule: ``LogFileUtils``, ``LocalLog.parseTopicPartitionName``, ``Snapshots`` and ``RemoteIndexCache`` of Kafka. Nothing
-here looks at a file.
+Rules: ``LogFileUtils``, ``LocalLog.parseTopicPartitionName``, ``Snapshots`` and ``RemoteIndexCache`` in Kafka. No file
+is opened.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ FIXED_NAMES = {
     "remote_log_snapshot": "remote-log-snapshot",
     "bootstrap.checkpoint": "checkpoint",
 }
-# The last suffix tells the state; .part is a KRaft snapshot and .tmp a checkpoint or download that is being written.
+# The last suffix is the state. .part is an unfinished KRaft snapshot, .tmp an unfinished checkpoint or download.
 STATES = ("deleted", "cleaned", "swap", "tmp", "part")
 STATE = re.compile(rf"(.+)\.({'|'.join(STATES)})")
 SEGMENT = re.compile(r"([0-9]+)\.(log|index|timeindex|txnindex|snapshot)")
-# A uuid's text may hold underscores itself, so the first one ends the offset.
+# The UUID itself may contain underscores, so the offset ends at the first one.
 REMOTE_INDEX = re.compile(r"([0-9]+)_([A-Za-z0-9_-]{22})\.(index|timeindex|txnindex)")
 CHECKPOINT = re.compile(r"([0-9]{20})-([0-9]{10})(?:-[^.]+)?\.checkpoint")
 RENAMED = re.compile(r"(\S+-\S+)\.(\S+)-(delete|future|stray)")
 FOLDER_STATES = {"delete": "deleted", "future": "future", "stray": "stray"}
-# -delete and -stray names are cut to fit this many characters.
+# Kafka shortens -delete and -stray names to this many characters.
 LONGEST_NAME = 255
 
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """What a file's name says.
+    """A parsed file name.
 
     Attributes:
         name: the name.
         kind: ``log``, ``index``, ``timeindex``, ``txnindex``, ``snapshot``, ``checkpoint``, ``offset-checkpoint``, …
-        base_offset: number in the name: a segment's base offset, or the end of what a snapshot describes.
-        state: ``live``, or what is to become of it: ``deleted``, ``cleaned``, ``swap``, ``tmp``, ``part``.
+        base_offset: number in the name: base offset of a segment, or end offset of a snapshot.
+        state: ``live``, ``deleted``, ``cleaned``, ``swap``, ``tmp`` or ``part``.
         leader_epoch: epoch in the name of a KRaft snapshot.
-        remote_segment_id: segment's uuid text in the name of a cached index of remote storage.
+        remote_segment_id: UUID text of the segment in the name of a cached remote index.
     """
 
     name: str
@@ -67,14 +67,14 @@ class FileName:
 
 @dataclass(frozen=True, slots=True)
 class FolderName:
-    """What a partition folder's name says.
+    """A parsed name of a partition folder.
 
     Attributes:
         name: the name.
-        topic: the topic; its end may be missing if ``topic_may_be_cut``.
+        topic: the topic; may be shortened if ``topic_may_be_cut``.
         partition: the partition.
         state: ``live``, ``deleted``, ``future`` or ``stray``.
-        topic_may_be_cut: the name is so long that Kafka may have shortened the topic.
+        topic_may_be_cut: whether the name is so long that Kafka may have shortened the topic.
     """
 
     name: str
@@ -85,26 +85,27 @@ class FolderName:
 
 
 def parse_file_name(name: str) -> FileName | None:
-    """Return what a file's name says, None if it is not one of Kafka's names.
+    """Return the parsed file name, None if it is not a name that Kafka uses.
 
     >>> parse_file_name("00000000000000000042.timeindex.swap").state
     'swap'
     """
     state = "live"
-    found = _parse_live(name)
+    parts = _parse_live(name)
     match = STATE.fullmatch(name)
-    if found is None and match:
-        found, state = _parse_live(match[1]), match[2]
-    if found is None:
+    if parts is None and match:
+        parts, state = _parse_live(match[1]), match[2]
+    if parts is None:
         return None
-    kind, base_offset, leader_epoch, segment_id = found
+    kind, base_offset, leader_epoch, segment_id = parts
     return FileName(name, kind, base_offset, state, leader_epoch, segment_id)
 
 
-Found = tuple[str, int | None, int | None, str | None]
+# Kind, base offset, leader epoch and remote segment id.
+_NameParts = tuple[str, int | None, int | None, str | None]
 
 
-def _parse_live(name: str) -> Found | None:
+def _parse_live(name: str) -> _NameParts | None:
     if name in FIXED_NAMES:
         return FIXED_NAMES[name], None, None, None
     if match := SEGMENT.fullmatch(name):
@@ -117,7 +118,7 @@ def _parse_live(name: str) -> Found | None:
 
 
 def parse_folder_name(name: str) -> FolderName | None:
-    """Return what a folder's name says, None if it is not that of a partition.
+    """Return the parsed folder name, None if it is not the name of a partition folder.
 
     >>> folder = parse_folder_name("my-topic-7.0123456789abcdef0123456789abcdef-delete")
     >>> folder.topic, folder.partition, folder.state
@@ -128,7 +129,7 @@ def parse_folder_name(name: str) -> FolderName | None:
         match = RENAMED.fullmatch(name)
         if match is None:
             return None
-        # Kafka's pattern allows more dots; like Kafka, drop everything from the last one.
+        # Kafka's pattern allows more dots. Like Kafka, drop everything from the last one on.
         live, state = name.rpartition(".")[0], FOLDER_STATES[match[3]]
     topic, _, number = live.rpartition("-")
     partition = parse_int(number)
@@ -139,10 +140,10 @@ def parse_folder_name(name: str) -> FolderName | None:
 
 
 def base_offset_of(path: str) -> int | None:
-    """Return the number in the name of a segment's file, None if there is none.
+    """Return the base offset in the name of a segment file, None if there is none.
 
     >>> base_offset_of("t-0/00000000000000000042.index")
     42
     """
-    found = parse_file_name(PurePosixPath(path).name)
-    return found.base_offset if found else None
+    name = parse_file_name(PurePosixPath(path).name)
+    return name.base_offset if name else None

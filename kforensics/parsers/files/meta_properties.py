@@ -1,6 +1,6 @@
-"""``meta.properties``: whose log directory this is.
+"""Reads ``meta.properties``: the cluster, node and directory ids of a log directory.
 
-Rule: ``java.util.Properties`` and ``org.apache.kafka.metadata.properties.MetaProperties``.
+Rules: ``java.util.Properties`` and ``org.apache.kafka.metadata.properties.MetaProperties``.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kforensics.parsers.files.source import Source
-from kforensics.parsers.files.text_lines import parse_int, shrunk, small_file
+from kforensics.parsers.files.text_lines import parse_int, read_small_file, shrunk_damage
 from kforensics.parsers.format.rows import Damage
-from kforensics.parsers.format.uuid_text import is_uuid_text
+from kforensics.parsers.format.text_encoding import is_uuid_text
 
 __all__ = ["MetaProperties", "Property", "meta_properties", "read_meta_properties"]
 
-# A logical line: natural lines joined where one ends in an odd number of backslashes.
+# A logical line: a natural line that ends in an odd number of backslashes continues on the next one.
 LOGICAL = re.compile(rb"((?:\\(?:\r\n|.)|[^\\\r\n])*)(\r\n|\r|\n|\Z|\\\Z)", re.DOTALL)
 BLANKS = " \t\f"
 KEY = re.compile(r"((?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
@@ -28,7 +28,7 @@ UUIDS = ("directory.id",)
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A line: a name and its value; of a comment or an empty line the name is ``#``."""
+    """A property of the file. A comment or an empty line is a property named ``#``."""
 
     position: int
     size: int
@@ -38,7 +38,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """The properties Kafka knows; None where one is absent or unreadable."""
+    """The properties that Kafka defines; None for one that is absent or unreadable."""
 
     version: int
     node_id: int | None
@@ -47,8 +47,8 @@ class MetaProperties:
 
 
 def read_meta_properties(source: Source) -> Iterator[Property | Damage]:
-    """Yield the properties of the file, comments as a property named ``#``, and what is wrong with any."""
-    data = small_file(source)
+    """Yield the properties of the file in order, and damage for invalid ones."""
+    data = read_small_file(source)
     if isinstance(data, Damage):
         yield data
         return
@@ -56,31 +56,31 @@ def read_meta_properties(source: Source) -> Iterator[Property | Damage]:
     while start < len(data):
         match = LOGICAL.match(data, start)
         end = match.end() if match else len(data)
-        # Java reads the file as ISO-8859-1, whatever its writer thought.
+        # Java always reads the file as ISO-8859-1.
         text = (match[1] if match else data[start:]).decode("latin-1").lstrip(BLANKS)
-        yield _row(start, end, text)
+        yield _property(start, end, text)
         start = end
-    yield from shrunk(source, data)
+    yield from shrunk_damage(source, data)
 
 
 def meta_properties(rows: Iterable[Property | Damage]) -> MetaProperties:
-    """Return the meaning of the rows; a later property of a name wins, as in Java."""
+    """Return the values of the rows. If a name is repeated, its last value counts, as in Java."""
     values = {row.name: row.value for row in rows if isinstance(row, Property)}
     version = parse_int(values.get("version", "0").strip()) or 0
-    # Version 0 calls the node a broker; whichever is there tells who it is.
+    # Version 0 calls the node a broker. Accept either name in both versions.
     names = ("broker.id", "node.id") if version == 0 else ("node.id", "broker.id")
     node_id = next((parse_int(values[name]) for name in names if name in values), None)
     return MetaProperties(version, node_id, values.get("cluster.id"), values.get("directory.id"))
 
 
-def _row(start: int, end: int, text: str) -> Property | Damage:
+def _property(start: int, end: int, text: str) -> Property | Damage:
     if not text or text[0] in "#!":
         return Property(start, end - start, "#", text[1:])
     match = KEY.match(text)
     split = match.end() if match else 0
     name, value = _unescape(match[1] if match else text), _unescape(text[split:])
-    why = _fault(name, value)
-    return Damage(start, end, *why) if why else Property(start, end - start, name, value)
+    fault = _fault(name, value)
+    return Damage(start, end, *fault) if fault else Property(start, end - start, name, value)
 
 
 def _unescape(text: str) -> str:
@@ -94,6 +94,7 @@ def _unescaped(escape: str) -> str:
 
 
 def _fault(name: str, value: str) -> tuple[str, str] | None:
+    """Return reason and detail of an invalid value, None if it is valid."""
     if name == "version":
         number = parse_int(value.strip())
         if number is None:

@@ -1,6 +1,6 @@
-"""Read-only bytes with a size: a local file, or one on any file system pyarrow knows.
+"""Read-only inputs: local files, remote files on any file system of pyarrow, and bytes in memory.
 
-Local files are read with ``pread``, never mapped: a mapped file that shrinks under the reader kills the process.
+Local files are read with ``pread`` and never mapped, because a mapped file that shrinks kills the process.
 """
 
 from __future__ import annotations
@@ -14,30 +14,28 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from kforensics.errors import InputError, InputForbiddenError, InputKindError, InputMissingError
-from kforensics.parsers.files.file_systems import remote_system
-from kforensics.parsers.files.read_ahead import ReadAhead
 
 __all__ = ["BytesSource", "LocalSource", "RemoteSource", "Source", "is_uri", "open_source"]
 
 
 class Source(Protocol):
-    """Bytes of one input; the size is fixed when it is opened, so a file that grows is read as it was."""
+    """The bytes of one input. The size is fixed when it is opened: bytes that a file gains later are not read."""
 
     path: str
     size: int
     mtime_ms: int | None
 
     def read(self, position: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from ``position``; fewer only at the end or where the file has shrunk."""
+        """Return ``length`` bytes from ``position``; fewer only at the end or if the file has shrunk."""
 
     def read_into(self, position: int, target: memoryview) -> int:
-        """Read from ``position`` into memory; return how many bytes, fewer than it has only as with :meth:`read`."""
+        """Read from ``position`` into ``target``; return the number of bytes, fewer only as in :meth:`read`."""
 
-    def hole_end(self, position: int) -> int:
-        """Return the first position from ``position`` on that may hold something else than zeros."""
+    def next_data(self, position: int) -> int:
+        """Return the first position at or after ``position`` that may contain data other than zeros."""
 
     def close(self) -> None:
-        """Let go of the input."""
+        """Release the input."""
 
 
 class _Input:
@@ -50,25 +48,25 @@ class _Input:
         self.close()
 
     def close(self) -> None:
-        """Let go of the input."""
+        """Release the input."""
 
     def read(self, position: int, length: int) -> bytes:
-        """Return bytes; each kind of input has its own way."""
+        """Return bytes; implemented by each kind of input."""
         raise NotImplementedError
 
     def read_into(self, position: int, target: memoryview) -> int:
-        """Copy bytes from ``position`` into memory; return how many."""
+        """Copy bytes from ``position`` into ``target``; return the number of bytes."""
         data = self.read(position, len(target))
         target[: len(data)] = data
         return len(data)
 
-    def hole_end(self, position: int) -> int:
-        """Return ``position``: where holes are is not known."""
+    def next_data(self, position: int) -> int:
+        """Return ``position``, because sparse ranges are unknown."""
         return position
 
 
 class BytesSource(_Input):
-    """Bytes already in memory, under the name they should be reported by."""
+    """Bytes in memory, with the name to report them under."""
 
     mtime_ms: int | None = None
 
@@ -84,20 +82,20 @@ class LocalSource(_Input):
     """A regular file, opened read-only.
 
     Raises:
-        InputMissingError: there is nothing at the path.
+        InputMissingError: the path does not exist.
         InputForbiddenError: the file may not be read.
-        InputKindError: it is no regular file.
+        InputKindError: the path is not a regular file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         try:
-            # O_NONBLOCK: opening a named pipe that nobody writes to must not hang.
+            # O_NONBLOCK: opening a named pipe without a writer must not hang.
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise _input_error(self.path, error) from error
         except ValueError as error:
-            raise InputMissingError(self.path, f"no file has such a name: {error}") from error
+            raise InputMissingError(self.path, f"not a valid file name: {error}") from error
         status = os.fstat(self._descriptor)
         if not stat.S_ISREG(status.st_mode):
             self.close()
@@ -122,27 +120,27 @@ class LocalSource(_Input):
         return data
 
     def read_into(self, position: int, target: memoryview) -> int:
-        """Read from ``position`` into memory, without a copy between."""
+        """Read from ``position`` into ``target`` without an intermediate copy; return the number of bytes."""
         length, done = min(len(target), self.size - position), 0
         try:
             while done < length:
-                got = os.preadv(self._descriptor, [target[done:length]], position + done)
-                if not got:
+                count = os.preadv(self._descriptor, [target[done:length]], position + done)
+                if not count:
                     break
-                done += got
+                done += count
         except OSError as error:
             raise self._unreadable(position, error) from error
         return done
 
-    def hole_end(self, position: int) -> int:
-        """Return the first position from ``position`` on that is not in a hole of the file, the size if there is none.
+    def next_data(self, position: int) -> int:
+        """Return the first position at or after ``position`` that the file system stores data for, else the size.
 
-        A preallocated segment is one large hole behind its records.
+        A preallocated segment is one large sparse range after its records.
         """
         try:
             return min(os.lseek(self._descriptor, position, os.SEEK_DATA), self.size)
         except OSError as error:
-            # ENXIO: nothing but a hole follows; else the file system does not know holes.
+            # ENXIO: no data follows. On any other error the file system does not support SEEK_DATA.
             return self.size if error.errno == errno.ENXIO and position < self.size else position
 
     def _unreadable(self, position: int, error: OSError) -> InputError:
@@ -156,27 +154,30 @@ class LocalSource(_Input):
 
 
 class RemoteSource(_Input):
-    """A file behind a URI of pyarrow's file systems, read in ranges and ahead of its reader.
+    """A file on one of pyarrow's file systems, read in ranges with read-ahead.
 
     Raises:
-        UsageError: the URI holds credentials or settings.
-        InputMissingError: there is nothing at the URI.
+        UsageError: the URI contains credentials or settings.
+        InputMissingError: the file does not exist.
         InputForbiddenError: the file system refuses to open it.
-        InputKindError: it is no file.
+        InputKindError: the URI is not a file.
     """
 
     def __init__(self, uri: str) -> None:
+        from kforensics.parsers.files.file_systems import remote_system  # local files do not need it
+        from kforensics.parsers.files.remote_prefetch import ReadAhead
+
         self.path = uri
         self._system = remote_system(uri)
-        if small := self._system.small_file(uri):
+        if small := self._system.prefetched_file(uri):
             self.size, self.mtime_ms = len(small.data), small.mtime_ms
             self._ranges: ReadAhead | None = ReadAhead(BytesSource(small.data).read, self.size)
             return
-        file, self.mtime_ms = self._system.opened(uri)
+        file, self.mtime_ms = self._system.open_input(uri)
         if file is None:
             raise InputKindError(uri, "it is a directory or something else that is not a file")
         self.size = int(file.size())
-        # Nobody closes the file: requests may be on their way, and it goes when the last of them does.
+        # The file is never closed explicitly: requests may be in flight, and the last of them releases it.
         self._ranges = ReadAhead(lambda start, length: bytes(file.read_at(length, start)), self.size)
 
     def read(self, position: int, length: int) -> bytes:
@@ -184,7 +185,7 @@ class RemoteSource(_Input):
         return b"".join(self._parts(position, length))
 
     def read_into(self, position: int, target: memoryview) -> int:
-        """Copy bytes from ``position`` into memory, without another copy between."""
+        """Copy bytes from ``position`` into ``target``; return the number of bytes."""
         done = 0
         for part in self._parts(position, len(target)):
             target[done : done + len(part)] = part
@@ -192,20 +193,20 @@ class RemoteSource(_Input):
         return done
 
     def _parts(self, position: int, length: int) -> Iterator[memoryview]:
-        with self._system.asked(self.path, f"reading at byte {position:#x} failed: "):
+        with self._system.translated_errors(self.path, f"reading at byte {position:#x} failed: "):
             if self._ranges is None:
-                raise ValueError("it is closed")
+                raise ValueError("the file is closed")
             yield from self._ranges.parts(position, length)
 
     def close(self) -> None:
-        """Let go of the file and of what was read ahead; a second call does nothing."""
+        """Release the file and the buffered bytes; a second call does nothing."""
         if self._ranges is not None:
             self._ranges.forget()
         self._ranges = None
 
 
 def is_uri(path: str) -> bool:
-    """Tell a URI such as ``s3://bucket/key`` from a path."""
+    """Return whether a path is a URI such as ``s3://bucket/key``."""
     scheme, separator, _ = path.partition("://")
     return bool(separator) and scheme.isalnum()
 
@@ -220,22 +221,11 @@ def open_source(path: str | os.PathLike[str]) -> LocalSource | RemoteSource:
     return RemoteSource(name) if is_uri(name) else LocalSource(name)
 
 
-def read_whole(source: Source, limit: int) -> bytes:
-    """Return all bytes of a small file.
-
-    Raises:
-        InputError: the file is larger than ``limit`` bytes, which no sound file of its kind is.
-    """
-    if source.size > limit:
-        raise InputError(source.path, f"it has {source.size} bytes, more than the {limit} a file of this kind may have")
-    return source.read(0, source.size)
-
-
 def _input_error(path: str, error: OSError) -> InputError:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return InputMissingError(path, "there is no such file")
+        return InputMissingError(path)
     if error.errno in (errno.EACCES, errno.EPERM):
-        return InputForbiddenError(path, "you may not read it; run as a user who may, or copy it first")
+        return InputForbiddenError(path, "permission denied; run as a user with read access, or copy it first")
     if error.errno == errno.ENXIO:
         return InputKindError(path, "it is a socket or device, not a file")
     return InputError(path, os.strerror(error.errno or 0))
@@ -249,9 +239,9 @@ def _kind(mode: int) -> str:
         stat.S_IFCHR: "a device",
         stat.S_IFBLK: "a device",
     }
-    return names.get(stat.S_IFMT(mode), "something special")
+    return names.get(stat.S_IFMT(mode), "a special file")
 
 
 def file_name(path: str) -> str:
-    """Return the last part of a path or URI."""
+    """Return the last component of a path or URI."""
     return Path(path).name

@@ -1,4 +1,4 @@
-"""Small text files line by line, with the byte range of every line; Java's notions of line, number and white space."""
+"""Reads small text files line by line with byte ranges, using Java's rules for line ends, numbers and white space."""
 
 from __future__ import annotations
 
@@ -9,21 +9,9 @@ from dataclasses import dataclass
 from kforensics.parsers.files.source import Source
 from kforensics.parsers.format.rows import Damage
 
-__all__ = [
-    "LIMIT",
-    "TextLine",
-    "count_lines",
-    "parse_int",
-    "parse_long",
-    "shrunk",
-    "small_file",
-    "split_words",
-    "text_lines",
-]
-
-# An offset checkpoint has some 50 bytes for each partition; all other files of these kinds are a few lines.
+# An offset checkpoint has about 50 bytes per partition; all other text files have a few lines.
 LIMIT, SMALL_LIMIT = 64 << 20, 1 << 20
-# What java.io.BufferedReader ends a line at, and what \s matches in java.util.regex.
+# Line ends of java.io.BufferedReader, and what \s matches in java.util.regex.
 LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
 SPACES = re.compile(r"[ \t\n\x0b\f\r]+")
 NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -35,9 +23,9 @@ class TextLine:
     """A line.
 
     Attributes:
-        start: its first byte.
-        end: byte behind its line break.
-        text: what it says, None if it is not UTF-8.
+        start: position of its first byte.
+        end: position after its line break.
+        text: its text, None if it is not UTF-8.
     """
 
     start: int
@@ -45,34 +33,34 @@ class TextLine:
     text: str | None
 
     def damage(self, reason: str, detail: str) -> Damage:
-        """Return the damage row for this line."""
+        """Return a damage row that covers this line."""
         return Damage(self.start, self.end, reason, detail)
 
 
-def small_file(source: Source, limit: int = SMALL_LIMIT) -> bytes | Damage:
-    """Return the bytes of a file, or why it cannot be a small text file."""
+def read_small_file(source: Source, limit: int = SMALL_LIMIT) -> bytes | Damage:
+    """Return the bytes of a small text file, or damage if it is too large or contains only zeros."""
     if source.size > limit:
-        return Damage(0, source.size, "too-large", f"{source.size} bytes, more than the {limit} that are looked at")
+        return Damage(0, source.size, "too-large", f"{source.size} bytes, more than the limit of {limit}")
     data = source.read(0, source.size)
     if data and not data.strip(b"\0"):
-        return Damage(0, source.size, "zeros", f"{source.size} zero bytes where text should be")
+        return Damage(0, source.size, "zeros", f"{source.size} zero bytes instead of text")
     return data
 
 
-def shrunk(source: Source, data: bytes) -> Iterator[Damage]:
-    """Yield the range of a file that was gone when it was read, if there is one."""
+def shrunk_damage(source: Source, data: bytes) -> Iterator[Damage]:
+    """Yield damage for the end of a file that shrank while it was read, if it did."""
     if len(data) < source.size:
-        yield Damage(len(data), source.size, "shrunk", "the file has become shorter while it was read")
+        yield Damage(len(data), source.size, "shrunk", "the file shrank while it was being read")
 
 
 def count_lines(data: bytes) -> int:
-    """Return how many lines :func:`text_lines` yields."""
+    """Return the number of lines that :func:`text_lines` yields."""
     breaks = data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
     return breaks + int(bool(data) and not data.endswith((b"\n", b"\r")))
 
 
 def text_lines(data: bytes) -> Iterator[TextLine]:
-    """Yield the lines of a file, as Java's reader counts them."""
+    """Yield the lines of a file as Java splits them."""
     start = 0
     while start < len(data):
         match = LINE.match(data, start)
@@ -89,31 +77,31 @@ def _decode(data: bytes) -> str | None:
         return None
 
 
-def split_words(text: str) -> list[str]:
-    r"""Split at white space as ``Pattern.compile("\\s+").split`` does: a leading blank makes an empty first word.
+def split_fields(text: str) -> list[str]:
+    r"""Split at white space as ``Pattern.compile("\\s+").split`` does: leading white space makes an empty first field.
 
-    >>> split_words(" a  b ")
+    >>> split_fields(" a  b ")
     ['', 'a', 'b']
     """
-    words = SPACES.split(text)
-    while len(words) > 1 and not words[-1]:
-        words.pop()
-    return words
+    fields = SPACES.split(text)
+    while len(fields) > 1 and not fields[-1]:
+        fields.pop()
+    return fields
 
 
 def parse_int(text: str) -> int | None:
-    """Return the number that ``Integer.parseInt`` reads, None where it fails."""
+    """Return the result of ``Integer.parseInt``, None if it fails."""
     return _parse(text, INT_LIMIT)
 
 
 def parse_long(text: str) -> int | None:
-    """Return the number that ``Long.parseLong`` reads, None where it fails."""
+    """Return the result of ``Long.parseLong``, None if it fails."""
     return _parse(text, LONG_LIMIT)
 
 
 def _parse(text: str, limit: int) -> int | None:
     digits = text.lstrip("+-").lstrip("0") or "0"
-    # Python refuses to turn thousands of digits into a number; no long has more than 19.
+    # Check the length first: Python refuses to convert thousands of digits, and no long has more than 19.
     if not NUMBER.fullmatch(text) or len(digits) > len(str(limit)):
         return None
     number = -int(digits) if text[0] == "-" else int(digits)

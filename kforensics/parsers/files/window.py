@@ -1,4 +1,4 @@
-"""A sliding view of a source: ranged reads of a few megabytes, so that memory does not grow with the file."""
+"""A sliding read buffer over a source: files are read in chunks, so memory use does not depend on their size."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 from kforensics.parsers.files.source import Source
 
-__all__ = ["Window"]
-
-CHUNK = 1 << 20
+BUFFER_BYTES = 1 << 20
 FIRST_CHUNK = 1 << 12
 
 
@@ -16,7 +14,7 @@ class Window:
     """Reads ranges of a source through one buffer.
 
     Attributes:
-        end: byte behind the last one that can be read; falls when the file turns out to have shrunk.
+        end: end of the readable range; decreases if the file turns out to have shrunk.
     """
 
     def __init__(self, source: Source, end: int | None = None) -> None:
@@ -25,17 +23,17 @@ class Window:
         self._start, self._data = 0, b""
 
     def read(self, position: int, length: int) -> bytes:
-        """Return the bytes of a range, fewer only behind ``end``."""
+        """Return the bytes of a range; fewer only where the range exceeds ``end``."""
         length = max(0, min(length, self.end - position))
-        if not self._holds(position, length):
+        if not self._contains(position, length):
             self._fill(position, length)
-        at = position - self._start
-        return self._data[at : at + length]
+        begin = position - self._start
+        return self._data[begin : begin + length]
 
-    def glimpse(self, position: int, length: int) -> bytes:
-        """Return the bytes of a small range like :meth:`read`, without moving the buffer there."""
+    def peek(self, position: int, length: int) -> bytes:
+        """Return the bytes of a small range as :meth:`read` does, without moving the buffer."""
         length = max(0, min(length, self.end - position))
-        if self._holds(position, length):
+        if self._contains(position, length):
             return self.read(position, length)
         data = self.source.read(position, length)
         if len(data) < length:
@@ -43,21 +41,21 @@ class Window:
         return data
 
     def chunks(self, position: int, end: int) -> Iterator[bytes]:
-        """Yield a range piece by piece, for what needs no more than one look at each byte; small pieces come first."""
+        """Yield a range in chunks, small ones first, for callers that may stop early."""
         size = FIRST_CHUNK
         while position < end:
-            piece = self.read(position, min(size, end - position))
-            if not piece:
+            chunk = self.read(position, min(size, end - position))
+            if not chunk:
                 return
-            yield piece
-            position += len(piece)
-            size = min(2 * size, CHUNK)
+            yield chunk
+            position += len(chunk)
+            size = min(2 * size, BUFFER_BYTES)
 
-    def _holds(self, position: int, length: int) -> bool:
+    def _contains(self, position: int, length: int) -> bool:
         return self._start <= position and position + length <= self._start + len(self._data)
 
     def _fill(self, position: int, length: int) -> None:
-        wanted = min(max(length, CHUNK), self.end - position)
+        wanted = min(max(length, BUFFER_BYTES), self.end - position)
         self._start, self._data = position, self.source.read(position, wanted)
         if len(self._data) < wanted:
             self.end = min(self.end, position + len(self._data))

@@ -1,1 +1,1 @@
-"""Layouts, primitive types, codecs and the rows that decoders return."""
+"""The binary format: layouts, integer types, checksums, codecs, and the rows that decoders yield."""

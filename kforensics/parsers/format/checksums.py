@@ -1,4 +1,7 @@
-"""The two checksums of Kafka's files. crcmod defines them; google-crc32c and zlib compute them, tested equal."""
+"""Kafka's two checksums: CRC-32C since message format 2, CRC-32 before.
+
+google-crc32c and zlib compute them. The crcmod functions define them and serve as the reference in tests.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,6 @@ import google_crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = ["crc32", "crc32c", "reference_crc32", "reference_crc32c"]
 
 
 def crc32c(data: bytes, start: int = 0) -> int:
@@ -27,7 +28,7 @@ def crc32(data: bytes | memoryview, start: int = 0) -> int:
 @cache
 def reference_crc32c() -> Callable[[bytes], int]:
     """Return crcmod's CRC-32C: polynomial 0x1EDC6F41, reflected, all ones in and out."""
-    import crcmod.predefined  # building its tables is slow, and only tests and the reference decoder ask
+    import crcmod.predefined  # slow: it builds its tables; only tests need it
 
     return crcmod.predefined.mkPredefinedCrcFun("crc-32c")  # type: ignore[no-any-return]  # untyped
 
@@ -35,6 +36,6 @@ def reference_crc32c() -> Callable[[bytes], int]:
 @cache
 def reference_crc32() -> Callable[[bytes], int]:
     """Return crcmod's CRC-32: polynomial 0x04C11DB7, reflected, all ones in and out."""
-    import crcmod.predefined  # as above
+    import crcmod.predefined  # only tests need it
 
     return crcmod.predefined.mkPredefinedCrcFun("crc-32")  # type: ignore[no-any-return]  # untyped

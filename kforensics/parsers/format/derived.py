@@ -1,4 +1,4 @@
-"""What follows from a layout: size, field offsets, a struct format and a numpy type. Nothing here knows a width."""
+"""Derives size, field offsets, struct format and NumPy type from a construct layout, so that no width is repeated."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Fixed", "fixed"]
 
-
-class Fixed:
-    """A layout of fixed-width big-endian integers, ready to read.
+class FixedLayout:
+    """A layout of fixed-width big-endian integers, prepared for fast reading.
 
     Args:
-        layout: a construct ``Struct`` of format fields only.
+        layout: a construct ``Struct`` of integer fields.
 
     Raises:
-        TypeError: the layout has a field that is no fixed-width big-endian integer.
+        TypeError: a field of the layout is not a fixed-width big-endian integer.
     """
 
     def __init__(self, layout: Any) -> None:
@@ -34,30 +32,30 @@ class Fixed:
         self._formats = formats
 
     def end_of(self, name: str) -> int:
-        """Return the offset of the first byte behind a field."""
+        """Return the offset of the first byte after a field."""
         return self.offsets[name] + struct.calcsize(">" + self._formats[self.names.index(name)])
 
     def reader(self, name: str) -> struct.Struct:
-        """Return a struct that reads one field alone, at ``offsets[name]``."""
+        """Return a struct that reads a single field, at ``offsets[name]``."""
         return struct.Struct(">" + self._formats[self.names.index(name)])
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The layout as a packed numpy type.
+        """The layout as a packed NumPy type.
 
-        Built from width and sign, not from construct's format string: ``l`` is 4 bytes for struct and 8 for numpy.
+        It is built from width and sign, not from construct's format codes: ``l`` is 4 bytes in struct and 8 in NumPy.
         """
-        import numpy as np  # a dump of a small file must not pay for numpy
+        import numpy as np  # a dump of a small file does not load NumPy
 
         widths = [struct.calcsize(">" + code) for code in self._formats]
-        signs = ["u" if code.isupper() else "i" for code in self._formats]
-        return np.dtype([(n, f">{s}{w}") for n, s, w in zip(self.names, signs, widths, strict=True)])
+        kinds = ["u" if code.isupper() else "i" for code in self._formats]
+        return np.dtype([(n, f">{k}{w}") for n, k, w in zip(self.names, kinds, widths, strict=True)])
 
 
 def _format(field: Any) -> str:
     code = getattr(_innermost(field), "fmtstr", "")
     if len(code) != 2 or code[0] != ">" or code[1] not in "bBhHlLiIqQ":
-        raise TypeError(f"{field.name} is no fixed-width big-endian integer")
+        raise TypeError(f"{field.name} is not a fixed-width big-endian integer")
     return str(code[1])
 
 
@@ -68,6 +66,6 @@ def _innermost(field: Any) -> Any:
 
 
 @cache
-def fixed(layout: Any) -> Fixed:
-    """Return the derived form of a layout, made once."""
-    return Fixed(layout)
+def fixed_layout(layout: Any) -> FixedLayout:
+    """Return the prepared form of a layout, created once per layout."""
+    return FixedLayout(layout)

@@ -1,14 +1,14 @@
-"""The one statement of every fixed layout, in construct; struct formats, numpy types and docs are derived from it.
+"""All binary layouts, defined once in construct; struct formats, NumPy types and docs are derived from them.
 
-Sources: the protocol page ``kafka.apache.org/documentation/#messageformat`` and, class by class, the Java source named
-above each layout. All integers are big-endian.
+Sources: the protocol page ``kafka.apache.org/documentation/#messageformat`` and the Java class named above each layout.
+All integers are big-endian.
 """
 
 from __future__ import annotations
 
 from construct import Int8sb, Int16sb, Int32sb, Int32ub, Int64sb, Struct
 
-from kforensics.parsers.format.varint import SizedBytes, VarInt, VarLong
+from kforensics.parsers.format.integers import SizedBytes, VarInt, VarLong
 
 __all__ = [
     "BATCH_HEADER",
@@ -27,49 +27,49 @@ __all__ = [
     "TRANSACTION_INDEX_ENTRY",
 ]
 
-# org.apache.kafka.common.record.Records: what every entry of a .log begins with, whatever its format.
+# org.apache.kafka.common.record: every entry of a .log begins with these fields, whatever its format.
 ENTRY_PREFIX = Struct(
-    "base_offset" / Int64sb * "offset of the first record ever written in the batch (formats 0 and 1: of the last)",
+    "base_offset" / Int64sb * "offset of the batch's first record as appended (formats 0 and 1: of the last record)",
     "length" / Int32sb * "bytes that follow this field",
-    "partition_leader_epoch" / Int32sb * "leader epoch of the append (formats 0 and 1: the CRC stands here)",
+    "partition_leader_epoch" / Int32sb * "leader epoch of the append (formats 0 and 1: the CRC is here)",
     "magic" / Int8sb * "format version: 0, 1 or 2",
 )
 
 # org.apache.kafka.common.record.DefaultRecordBatch
 BATCH_HEADER = Struct(
-    "base_offset" / Int64sb * "offset of the first record ever written in the batch",
+    "base_offset" / Int64sb * "offset of the batch's first record as appended",
     "length" / Int32sb * "bytes that follow this field; the batch has 12 more",
-    "partition_leader_epoch" / Int32sb * "epoch of the leader that appended it, -1 if unknown; not under the CRC",
+    "partition_leader_epoch" / Int32sb * "epoch of the leader that appended it, -1 if unknown; not covered by the CRC",
     "magic" / Int8sb * "2",
     "crc" / Int32ub * "CRC-32C of all bytes after this field",
     "attributes" / Int16sb * "bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon",
-    "last_offset_delta" / Int32sb * "last offset minus base offset; survives compaction",
-    "base_timestamp" / Int64sb * "ms that record deltas count from; the delete horizon when bit 6 is set",
-    "max_timestamp" / Int64sb * "largest record timestamp in ms; the append time when bit 3 is set",
+    "last_offset_delta" / Int32sb * "last offset minus base offset; unchanged by compaction",
+    "base_timestamp" / Int64sb * "timestamp in ms that record deltas refer to; the delete horizon if bit 6 is set",
+    "max_timestamp" / Int64sb * "largest record timestamp in ms; the append time if bit 3 is set",
     "producer_id" / Int64sb * "-1 if the producer is not idempotent",
     "producer_epoch" / Int16sb * "-1 if none",
     "base_sequence" / Int32sb * "sequence of the first record; -1 if none",
-    "count" / Int32sb * "records in the batch; fewer than the offsets it spans once compacted",
+    "count" / Int32sb * "number of records; after compaction fewer than the offsets the batch spans",
 )
 
-# org.apache.kafka.common.record.LegacyRecord behind AbstractLegacyRecordBatch's offset and size
+# org.apache.kafka.common.record.LegacyRecord, preceded by AbstractLegacyRecordBatch's offset and size
 LEGACY_HEADER_V0 = Struct(
-    "offset" / Int64sb * "offset of the message; of the last inner message if it is a wrapper",
+    "offset" / Int64sb * "offset of the message; for a wrapper, of its last inner message",
     "size" / Int32sb * "bytes that follow this field",
     "crc" / Int32ub * "CRC-32 of all bytes after this field",
     "magic" / Int8sb * "0",
     "attributes" / Int8sb * "bits 0-2 codec",
 )
 LEGACY_HEADER_V1 = Struct(
-    "offset" / Int64sb * "offset of the message; of the last inner message if it is a wrapper",
+    "offset" / Int64sb * "offset of the message; for a wrapper, of its last inner message",
     "size" / Int32sb * "bytes that follow this field",
     "crc" / Int32ub * "CRC-32 of all bytes after this field",
     "magic" / Int8sb * "1",
     "attributes" / Int8sb * "bits 0-2 codec, 3 LogAppendTime",
-    "timestamp" / Int64sb * "ms, -1 if none; of a wrapper: the largest inner one, or the append time",
+    "timestamp" / Int64sb * "ms, -1 if none; for a wrapper, the largest inner timestamp or the append time",
 )
 
-# org.apache.kafka.common.record.DefaultRecord; varints are zigzag, lengths of -1 mean null
+# org.apache.kafka.common.record.DefaultRecord; varints are zigzag, a length of -1 means null
 RECORD_HEADER = Struct(
     "key" / SizedBytes * "UTF-8, never null",
     "value" / SizedBytes * "any bytes or null",
@@ -80,7 +80,7 @@ RECORD = Struct(
     "timestamp_delta" / VarLong * "ms after the batch's base timestamp",
     "offset_delta" / VarInt * "offset minus the batch's base offset",
     "key" / SizedBytes * "any bytes or null",
-    "value" / SizedBytes * "any bytes or null, which deletes the key in a compacted topic",
+    "value" / SizedBytes * "any bytes, or null: a tombstone in a compacted topic",
     "header_count" / VarInt * "headers that follow",
 )
 
@@ -90,7 +90,7 @@ OFFSET_INDEX_ENTRY = Struct(
     "position" / Int32sb * "byte position in the .log",
 )
 TIME_INDEX_ENTRY = Struct(
-    "timestamp" / Int64sb * "largest timestamp in ms up to here",
+    "timestamp" / Int64sb * "largest timestamp in ms up to this offset",
     "relative_offset" / Int32sb * "offset minus the segment's base offset",
 )
 TRANSACTION_INDEX_ENTRY = Struct(
@@ -98,7 +98,7 @@ TRANSACTION_INDEX_ENTRY = Struct(
     "producer_id" / Int64sb * "producer of the aborted transaction",
     "first_offset" / Int64sb * "first data offset of the transaction",
     "last_offset" / Int64sb * "offset of the ABORT marker",
-    "last_stable_offset" / Int64sb * "last stable offset once the transaction had ended",
+    "last_stable_offset" / Int64sb * "last stable offset when the transaction ended",
 )
 
 # org.apache.kafka.storage.internals.log.ProducerStateManager
@@ -110,11 +110,11 @@ PRODUCER_SNAPSHOT_HEADER = Struct(
 PRODUCER_SNAPSHOT_ENTRY = Struct(
     "producer_id" / Int64sb * "",
     "producer_epoch" / Int16sb * "",
-    "last_sequence" / Int32sb * "of the last batch; -1 if none",
-    "last_offset" / Int64sb * "of the last batch; -1 if none is kept",
+    "last_sequence" / Int32sb * "last sequence of the last batch; -1 if none",
+    "last_offset" / Int64sb * "last offset of the last batch; -1 if no batch is retained",
     "offset_delta" / Int32sb * "last offset delta of the last batch",
-    "timestamp" / Int64sb * "max timestamp in ms of the last batch, or the marker's",
-    "coordinator_epoch" / Int32sb * "of the last marker; -1 if none",
+    "timestamp" / Int64sb * "max timestamp in ms of the last batch or marker",
+    "coordinator_epoch" / Int32sb * "coordinator epoch of the last marker; -1 if none",
     "current_txn_first_offset" / Int64sb * "-1 if no transaction is open",
 )
 
@@ -128,10 +128,10 @@ REMOTE_LOG_SNAPSHOT_HEADER = Struct(
 
 # org.apache.kafka.common.record.ControlRecordType and EndTransactionMarker
 CONTROL_KEY = Struct(
-    "version" / Int16sb * "0; higher ones are read as 0",
+    "version" / Int16sb * "0; higher versions are read as 0",
     "type" / Int16sb * "0 ABORT, 1 COMMIT, 2 LEADER_CHANGE, 3 SNAPSHOT_HEADER, …",
 )
 END_TXN_MARKER = Struct(
-    "version" / Int16sb * "0; higher ones are read as 0",
+    "version" / Int16sb * "0; higher versions are read as 0",
     "coordinator_epoch" / Int32sb * "leader epoch of the __transaction_state partition",
 )

@@ -1,15 +1,12 @@
-"""The rows a decoder gives back: what it read, and what it could not read.
+"""The rows that decoders yield: batches, records, and damage for the ranges that cannot be decoded.
 
-A decoder yields rows in the order of the bytes. ``Batch`` and ``Damage`` rows of one file cover it exactly, without
-gap or overlap; damage inside a batch (``inside_batch``) says which of its records are lost, or what else is wrong
-with it, and lies within the batch's range.
+Rows come in byte order. The ``Batch`` and ``Damage`` rows of a file cover it exactly, without gap or overlap. Damage
+inside a batch (``inside_batch``) is within the range of its batch and reports lost records or another fault of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-__all__ = ["Batch", "Damage", "Failure", "Header", "Record"]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE = "CreateTime", "LogAppendTime", "NoTimestampType"
@@ -20,13 +17,13 @@ Header = tuple[bytes, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a decoder had to stop, in our word for it and in Kafka's.
+    """Why a decoder stopped: the damage reason, and the exception that Kafka's own reader raises.
 
     Attributes:
-        reason: one of the words listed in ``docs/damage.md``, such as ``record-structure``.
-        exception: class of the exception Kafka's own reader raises here.
-        message: its message, None if it has none.
-        causes: the chain of ``Caused by`` as (class, message).
+        reason: a damage reason from ``docs/damage.md``, such as ``record-structure``.
+        exception: class name of Kafka's exception.
+        message: message of the exception, None if it has none.
+        causes: the ``Caused by`` chain as (class name, message).
     """
 
     reason: str
@@ -36,7 +33,7 @@ class Failure:
 
     @property
     def detail(self) -> str:
-        """One line for a damage row."""
+        """One line of text for a damage row."""
         parts = [self.message or self.exception, *(message or name for name, message in self.causes)]
         return ": ".join(part for part in parts if part)
 
@@ -46,12 +43,12 @@ class Damage:
     """A range of bytes that was not decoded.
 
     Attributes:
-        start: first byte of the range.
-        end: byte behind its last one.
-        reason: one of the words listed in ``docs/damage.md``.
+        start: position of the first byte of the range.
+        end: position after its last byte.
+        reason: a damage reason from ``docs/damage.md``.
         detail: a sentence, or Kafka's own message.
-        next_good_position: where decoding went on, None if nothing good follows.
-        inside_batch: position of the batch whose records are lost, None where whole batches are.
+        next_good_position: where decoding resumed, None if nothing valid follows.
+        inside_batch: position of the batch whose records are lost, None if whole batches are lost.
     """
 
     start: int
@@ -64,10 +61,10 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The header of a record batch, or one top-level entry of message format 0 or 1.
+    """The header of a record batch, or a top-level entry of message format 0 or 1.
 
-    Fields that the message format does not have are None. ``base_offset`` and ``count`` of a compressed entry of
-    format 0 or 1 are None too: they cannot be known without decompressing it.
+    Fields that the message format does not define are None. So are ``base_offset`` and ``count`` of a compressed entry
+    of format 0 or 1, because they are unknown until it is decompressed.
     """
 
     position: int
@@ -91,12 +88,12 @@ class Batch:
 
     @property
     def codec(self) -> int:
-        """Number of the compression codec; 5 to 7 mean nothing."""
+        """Number of the compression codec; 5 to 7 are unassigned."""
         return self.attributes & CODEC_MASK
 
     @property
     def compression_type(self) -> str | None:
-        """Kafka's name of the codec, None if the number means nothing."""
+        """Kafka's name of the codec, None if the number is unassigned."""
         return CODECS[self.codec] if self.codec < len(CODECS) else None
 
     @property
@@ -106,25 +103,25 @@ class Batch:
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the records belong to a transaction; False in formats 0 and 1."""
+        """Whether the batch belongs to a transaction; False in formats 0 and 1."""
         return not self.is_legacy and bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
-        """Whether the records are markers or other control records; False in formats 0 and 1."""
+        """Whether the batch contains control records, such as transaction markers; False in formats 0 and 1."""
         return not self.is_legacy and bool(self.attributes & CONTROL_BIT)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """Time after which the cleaner may drop tombstones and markers of this batch, None if not set."""
+        """Time after which the cleaner may remove tombstones and markers of the batch, None if not set."""
         return self.base_timestamp if not self.is_legacy and self.attributes & DELETE_HORIZON_BIT else None
 
 
 @dataclass(slots=True)
 class Record:
-    """One record with the values a consumer would see. ``key_size`` and ``value_size`` are as stored, -1 for null.
+    """A record as a consumer sees it. ``key_size`` and ``value_size`` are as stored, -1 for null.
 
-    Not frozen, for speed; nobody changes one.
+    Not frozen, because frozen instances are slower to create; treat it as immutable.
     """
 
     offset: int

@@ -1,7 +1,9 @@
-"""The fast twin: numba kernels over raw bytes, compiled once per machine and loaded without numba.
+"""The optimised decoder: numba kernels over raw bytes, compiled once per machine and loaded without numba.
 
-``machine`` gives loads, stores and the checksum instruction; ``crc``, ``varints``, ``headers``, ``records`` and
-``codecs`` build on it; ``library`` compiles and loads. Only ``library`` may be imported without paying for numba.
-Kernels take what no reader could doubt, batch by batch, and stop in front of everything else: that is for the readers
-in plain Python, which know all the words for it.
+Kernels decode only batches that pass every check and stop before anything else. The pure Python decoder handles the
+rest, because it can describe what is wrong.
+
+``request`` is the interface between Python and a kernel. The entry points are in ``batch_ends``, ``line_kernel``,
+``column_kernels`` and ``hash_kernel``. ``policy`` decides whether kernels pay off for an input, ``library`` compiles
+and loads them, ``engine`` runs them over a log and ``fallback`` switches to pure Python and back.
 """

@@ -1,29 +1,30 @@
-"""The kernel that finds where batches end, without looking at their checksums."""
+"""The kernel that finds where batches end, without verifying their checksums."""
 
 from __future__ import annotations
 
-from kforensics.parsers.kernels.headers import announced_size, next_size
-from kforensics.parsers.kernels.legacy import entry_size
-from kforensics.parsers.kernels.request import DATA, DONE, END, NEEDED, START, STATUS, STOP
-from kforensics.parsers.kernels.slots import answer, slot
-
-__all__ = ["whole_batches"]
+from kforensics.parsers.kernels.batch_checks import complete_batch_size, declared_batch_size
+from kforensics.parsers.kernels.intrinsics import get_slot, set_slot
+from kforensics.parsers.kernels.legacy_entries import complete_entry_size
+from kforensics.parsers.kernels.request import DONE, SLOT
 
 
 def whole_batches(request: int) -> int:
-    """Go over batches of any format that look whole; of one that is not, tell how many bytes it would have."""
-    data = slot(request, DATA)
-    at, end = data + slot(request, START), data + slot(request, END)
+    """Find the end of the complete batches of any format.
+
+    Answer with that end and with the declared size of the incomplete batch after it.
+    """
+    data = get_slot(request, SLOT.data)
+    address, end = data + get_slot(request, SLOT.start), data + get_slot(request, SLOT.end)
     status = DONE
-    while at < end:
-        size = next_size(at, end)
+    while address < end:
+        size = complete_batch_size(address, end)
         if size < 0:
-            size = entry_size(at, end, size)
+            size = complete_entry_size(address, end, size)
         if size < 0:
             status = -size
             break
-        at += size
-    answer(request, STOP, at - data)
-    answer(request, STATUS, status)
-    answer(request, NEEDED, announced_size(at, end))
+        address += size
+    set_slot(request, SLOT.stop, address - data)
+    set_slot(request, SLOT.status, status)
+    set_slot(request, SLOT.needed_size, declared_batch_size(address, end))
     return 0

@@ -1,6 +1,6 @@
-"""Where the columns that kernels make stand in their output: one area of memory, laid out the same each time.
+"""Layout of the memory that kernels write columns to. It is the same for every block.
 
-Memory that is never touched costs nothing, so there is room for the largest block and for the largest batch behind it.
+Untouched memory costs nothing, so there is room for the largest block and the largest batch after it.
 """
 
 from __future__ import annotations
@@ -8,68 +8,53 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Iterable
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
-from kforensics.parsers.kernels.request import OWN, SLACK
+from kforensics.parsers.kernels.request import FIRST_KERNEL_SLOT, SLACK
 
-__all__ = [
-    "BATCH_AREA",
-    "BATCH_WIDTHS",
-    "BUDGET",
-    "COLUMNS",
-    "CONTROLS",
-    "COPY_HEADERS",
-    "COPY_KEYS",
-    "COPY_VALUES",
-    "DATA_ROOM",
-    "EPOCHS",
-    "HEADERS",
-    "HEADERS_ROOM",
-    "HEADER_KEY_BYTES",
-    "HEADER_VALUE_BYTES",
-    "HORIZONS",
-    "IN_BATCHES",
-    "IN_RECORDS",
-    "KEY_BYTES",
-    "NO_CODE",
-    "NULL_HEADER_VALUES",
-    "NULL_KEYS",
-    "NULL_VALUES",
-    "PAYLOADS",
-    "RECORD_AREA",
-    "RECORD_WIDTHS",
-    "ROOM",
-    "ROWS",
-    "SAVED",
-    "SOFT_BYTES",
-    "SOFT_ROWS",
-    "TAKEN",
-    "VALUE_BYTES",
-]
 
-# In: address of the output, and the most bytes the records of a batch may have, compressed or not.
-COLUMNS, BUDGET = range(OWN, OWN + 2)
-# Out: rows, and how many of them are null where that may be: keys, values; rows of control batches, rows with a
-# coordinator epoch, batches with a delete horizon.
-ROWS, NULL_KEYS, NULL_VALUES, CONTROLS, EPOCHS, HORIZONS = range(OWN + 2, OWN + 8)
-# Out: headers of all records, those without a value, and bytes of everything that has no width of its own.
-HEADERS, NULL_HEADER_VALUES, KEY_BYTES, VALUE_BYTES, HEADER_KEY_BYTES, HEADER_VALUE_BYTES = range(OWN + 8, OWN + 14)
-# Out: bytes of the records taken, which no column can have more of.
-TAKEN = OWN + 14
-# In: the sum of which of these are copied at all.
-PAYLOADS = OWN + 15
+class ColumnSlots(NamedTuple):
+    """Slot numbers of the column kernels, as constants that the compiler reads by name."""
+
+    # In: address of the output, and the maximum size of a batch's records, compressed or not.
+    output: int
+    budget: int
+    # Out: rows; null keys and values; rows of control batches; rows with a coordinator epoch; batches with a delete
+    # horizon.
+    rows: int
+    null_keys: int
+    null_values: int
+    control_rows: int
+    epoch_rows: int
+    horizon_rows: int
+    # Out: headers of all records, null header values, and bytes of the columns with values of variable size.
+    headers: int
+    null_header_values: int
+    key_bytes: int
+    value_bytes: int
+    header_key_bytes: int
+    header_value_bytes: int
+    # Out: bytes of the processed records, an upper limit for each of the columns above.
+    record_bytes: int
+    # In: the sum of the flags below: what to copy at all.
+    copied_fields: int
+
+
+COLUMN_SLOT = ColumnSlots(*range(FIRST_KERNEL_SLOT, FIRST_KERNEL_SLOT + len(ColumnSlots._fields)))
 COPY_KEYS, COPY_VALUES, COPY_HEADERS = 1, 2, 4
-# So many slots behind each of these stands what it was before the batch at hand.
-SAVED = 16
+# The slots that count output.
+COUNTERS = tuple(range(COLUMN_SLOT.rows, COLUMN_SLOT.copied_fields))
+# Distance from a counter to the slot with its value before the current batch.
+SAVED = len(COLUMN_SLOT)
 
-# In place of the number of a word where there is none.
+# In place of the number of a label: there is none.
 NO_CODE = -1
-# A block ends behind the batch that reaches one of these; the largest batch that kernels read still fits then.
+# A block ends after the batch that reaches one of these; the largest batch that kernels read still fits then.
 SOFT_ROWS, SOFT_BYTES = 1 << 16, 1 << 22
-ROOM, HEADERS_ROOM, DATA_ROOM = 1 << 18, 1 << 19, 3 << 22
+MAX_ROWS, MAX_HEADERS, MAX_DATA_BYTES = 1 << 18, 1 << 19, 3 << 22
 
-# Bytes of a number in each column. ``…_ends`` tell where the bytes of a row end in the data of all rows, after a first
-# 0; codes tell which word it is.
+# Bytes per number in each column. An ``…_ends`` column contains the end of each row's bytes, after an initial 0. The
+# columns of types contain the numbers of labels.
 RECORD_WIDTHS = {
     "batch_position": 8,
     "offset": 8,
@@ -113,22 +98,21 @@ BATCH_WIDTHS = {
 }
 
 
-def _sizes(widths: dict[str, int], room: int) -> dict[str, int]:
-    # One more for the 0 before the ends of rows.
-    return {name: width * (room + 1) for name, width in widths.items()}
+def _sizes(widths: dict[str, int], rows: int) -> dict[str, int]:
+    # One more for the 0 before the ends of the rows.
+    return {name: width * (rows + 1) for name, width in widths.items()}
 
 
-def _laid_out(sizes: dict[str, int]) -> tuple[Any, int]:
-    """Return the offsets of the columns by name, as a tuple of constants, and the size of all of them."""
+def _layout(sizes: dict[str, int]) -> tuple[Any, int]:
+    """Return the offsets of the columns by name, as a tuple of constants, and the size of all columns."""
     padded: Iterable[int] = (-(-size // SLACK) * SLACK + SLACK for size in sizes.values())
     offsets = [0, *accumulate(padded)]
-    # The compiler reads a tuple of constants by name; they are too many to write down twice.
-    make: Any = namedtuple  # noqa: PYI024  # see the line above
-    places = make("Places", tuple(sizes))
-    return places(*offsets[:-1]), offsets[-1]
+    # The compiler reads a tuple of constants by name. A NamedTuple class would repeat all the names.
+    new_type: Any = namedtuple  # noqa: PYI024  # see the line above
+    return new_type("ColumnOffsets", tuple(sizes))(*offsets[:-1]), offsets[-1]
 
 
-IN_RECORDS, RECORD_AREA = _laid_out(
-    _sizes(RECORD_WIDTHS, ROOM) | _sizes(HEADER_WIDTHS, HEADERS_ROOM) | dict.fromkeys(DATA_COLUMNS, DATA_ROOM),
+RECORD_LAYOUT, RECORD_AREA = _layout(
+    _sizes(RECORD_WIDTHS, MAX_ROWS) | _sizes(HEADER_WIDTHS, MAX_HEADERS) | dict.fromkeys(DATA_COLUMNS, MAX_DATA_BYTES),
 )
-IN_BATCHES, BATCH_AREA = _laid_out(_sizes(BATCH_WIDTHS, ROOM))
+BATCH_LAYOUT, BATCH_AREA = _layout(_sizes(BATCH_WIDTHS, MAX_ROWS))

@@ -1,99 +1,72 @@
-"""The kernels that make columns: of the batches of a block, or of all their records; see ``column_places``."""
+"""The kernels that write columns of batches or of records; see ``column_buffers`` for the output."""
 
 from __future__ import annotations
 
-from kforensics.parsers.format.control import CONTROL_TYPES
+from kforensics.parsers.format.control_records import CONTROL_TYPES
 from kforensics.parsers.format.rows import CODEC_MASK
+from kforensics.parsers.kernels.batch_checks import HEADER_FIELD, HEADER_SIZE, valid_batch_size
+from kforensics.parsers.kernels.batch_payload import batch_payload
 from kforensics.parsers.kernels.column_buffers import (
-    BUDGET,
-    COLUMNS,
-    CONTROLS,
+    BATCH_LAYOUT,
+    COLUMN_SLOT,
     COPY_HEADERS,
     COPY_KEYS,
     COPY_VALUES,
-    DATA_ROOM,
-    EPOCHS,
-    HEADER_KEY_BYTES,
-    HEADER_VALUE_BYTES,
-    HEADERS,
-    HEADERS_ROOM,
-    HORIZONS,
-    IN_BATCHES,
-    IN_RECORDS,
-    KEY_BYTES,
+    COUNTERS,
+    MAX_DATA_BYTES,
+    MAX_HEADERS,
+    MAX_ROWS,
     NO_CODE,
-    NULL_HEADER_VALUES,
-    NULL_KEYS,
-    NULL_VALUES,
-    PAYLOADS,
-    ROOM,
-    ROWS,
+    RECORD_LAYOUT,
     SAVED,
     SOFT_BYTES,
     SOFT_ROWS,
-    TAKEN,
-    VALUE_BYTES,
 )
 from kforensics.parsers.kernels.compiler import compiled, inlined
-from kforensics.parsers.kernels.headers import AT, SIZE, look
-from kforensics.parsers.kernels.machine import (
-    big16,
-    big32,
-    copy,
-    load8,
-    load64,
-    store8,
-    store16,
-    store32,
-    store64,
-)
-from kforensics.parsers.kernels.payload import records_at
-from kforensics.parsers.kernels.record_fields import UNREADABLE, header, record
-from kforensics.parsers.kernels.request import (
-    BATCHES,
-    DATA,
-    DONE,
-    END,
-    FULL,
-    OUTSIDE,
-    POSITION,
-    REFUSED,
-    REFUSED_SIZES,
-    START,
-    STATUS,
-    STOP,
-    VALUE,
-    VALUES,
-)
-from kforensics.parsers.kernels.slots import answer, slot
-from kforensics.parsers.kernels.template_values import (
+from kforensics.parsers.kernels.decoded_fields import (
     KEY_SIZE,
     KEY_TYPE,
     MARKER_EPOCH,
     MARKER_SIZE,
     MARKER_TYPES,
-    put_batch,
-    put_record,
-    value,
+    get_field,
+    set_batch_fields,
+    set_record_fields,
 )
-
-__all__ = ["batch_columns", "record_columns"]
+from kforensics.parsers.kernels.intrinsics import (
+    big16,
+    big32,
+    copy,
+    get_slot,
+    load8,
+    load64,
+    set_slot,
+    store8,
+    store16,
+    store32,
+    store64,
+)
+from kforensics.parsers.kernels.record_parser import NO_ADDRESS, parse_header, parse_record
+from kforensics.parsers.kernels.request import (
+    DECLINED,
+    DONE,
+    FIELD,
+    FIRST_FIELD_SLOT,
+    NEEDS_HOST_CODEC,
+    OUTPUT_FULL,
+    SLOT,
+)
 
 KNOWN_TYPES = len(CONTROL_TYPES)
-# What a control record says, where a kernel had better not read it.
-STRANGE = -2
-# Longer ones are left to the copying of the C library.
+# In place of a control type: the control record is left to pure Python.
+UNUSUAL = -2
+# Longer keys and values are copied by the C library.
 SHORT = 128
-# Everything a block has so far, where a kernel begins anew.
-COUNTERS = (
-    *(ROWS, NULL_KEYS, NULL_VALUES, CONTROLS, EPOCHS, HORIZONS, HEADERS, NULL_HEADER_VALUES),
-    *(KEY_BYTES, VALUE_BYTES, HEADER_KEY_BYTES, HEADER_VALUE_BYTES, TAKEN),
-)
 
 
 @inlined
-def _put(target: int, source: int, length: int) -> None:
-    """Copy bytes, and some of those behind them."""
+def _copy_bytes(target: int, source: int, length: int) -> None:
+    """Copy bytes, possibly together with a few bytes after them."""
     if length > SHORT:
         copy(target, source, length)
         return
@@ -106,258 +79,267 @@ def _put(target: int, source: int, length: int) -> None:
 
 
 @compiled
-def _is_ascii(at: int, size: int) -> bool:
-    every = 0
+def _is_ascii(address: int, size: int) -> bool:
+    all_bits = 0
     for index in range(size):
-        every |= load8(at + index)
-    return every < 0x80
+        all_bits |= load8(address + index)
+    return all_bits < 0x80
 
 
 @inlined
-def _control(values: int) -> tuple[int, int, int]:
-    """Return the control type (or NO_CODE, or STRANGE), whether there is a coordinator epoch, and which."""
-    if value(values, VALUE.key_size) < KEY_SIZE:
+def _parse_control(fields: int) -> tuple[int, int, int]:
+    """Return the control type (or NO_CODE, or UNUSUAL), whether there is a coordinator epoch, and the epoch."""
+    if get_field(fields, FIELD.key_size) < KEY_SIZE:
         return NO_CODE, 0, 0
-    key_at, value_at = value(values, VALUE.key_at), value(values, VALUE.value_at)
-    kind = big16(key_at + KEY_TYPE)
-    # Both begin with a version.
-    if kind < 0 or kind >= KNOWN_TYPES or big16(key_at) < 0:
-        return STRANGE, 0, 0
-    if kind >= MARKER_TYPES or value(values, VALUE.value_size) < MARKER_SIZE:
-        return kind, 0, 0
-    if big16(value_at) < 0:
-        return STRANGE, 0, 0
-    return kind, 1, big32(value_at + MARKER_EPOCH)
+    key_address, value_address = get_field(fields, FIELD.key_address), get_field(fields, FIELD.value_address)
+    control_type = big16(key_address + KEY_TYPE)
+    # Key and value both begin with a version.
+    if control_type < 0 or control_type >= KNOWN_TYPES or big16(key_address) < 0:
+        return UNUSUAL, 0, 0
+    if control_type >= MARKER_TYPES or get_field(fields, FIELD.value_size) < MARKER_SIZE:
+        return control_type, 0, 0
+    if big16(value_address) < 0:
+        return UNUSUAL, 0, 0
+    return control_type, 1, big32(value_address + MARKER_EPOCH)
 
 
 @inlined
-def _add(request: int, counter: int, more: int) -> int:
-    """Add to a counter; return what it is then."""
-    sum_of_both = slot(request, counter) + more
-    answer(request, counter, sum_of_both)
-    return sum_of_both
+def _add(request: int, counter: int, number: int) -> int:
+    """Add to a counter and return its new value."""
+    total = get_slot(request, counter) + number
+    set_slot(request, counter, total)
+    return total
 
 
 @inlined
-def _put_payload(  # noqa: PLR0913, PLR0917  # kernels have no objects to hand around
-    request: int, counter: int, nulls: int, data: int, at: int, size: int
+def _put_bytes(  # noqa: PLR0913, PLR0917  # kernels have no objects to pass around
+    request: int, counter: int, nulls: int, data: int, address: int, size: int
 ) -> int:
-    """Put a key or value behind those before it; return where it ends."""
-    end = slot(request, counter)
+    """Append a key or value to a data column and return its end in the column."""
+    end = get_slot(request, counter)
     if size < 0:
         _add(request, nulls, 1)
         return end
-    _put(data + end, at, size)
+    _copy_bytes(data + end, address, size)
     return _add(request, counter, size)
 
 
 @compiled
-def _put_headers(request: int, columns: int, at: int, count: int) -> bool:
-    """Put the headers of a record; False if one of them is not for kernels."""
-    if slot(request, HEADERS) + count > HEADERS_ROOM:
+def _put_headers(request: int, columns: int, address: int, count: int) -> bool:
+    """Append the headers of a record; return False to leave the batch to pure Python."""
+    if get_slot(request, COLUMN_SLOT.headers) + count > MAX_HEADERS:
         return False
     for _ in range(count):
-        # They were looked through when the record was: they end where they should.
-        key_at, key_size, value_at, value_size, at = header(at, at + (1 << 40))
-        # Names in other scripts are rare, and the rows of plain Python right.
-        if not _is_ascii(key_at, key_size):
+        # No end is needed: the headers were checked together with the record.
+        key_address, key_size, value_address, value_size, address = parse_header(address, address + (1 << 40))
+        # Keys that are not ASCII are rare. Pure Python replaces invalid UTF-8 in them.
+        if not _is_ascii(key_address, key_size):
             return False
-        key_end = _put_payload(request, HEADER_KEY_BYTES, NULL_KEYS, columns + IN_RECORDS.header_keys, key_at, key_size)
-        values = columns + IN_RECORDS.header_values
-        value_end = _put_payload(request, HEADER_VALUE_BYTES, NULL_HEADER_VALUES, values, value_at, value_size)
-        store8(columns + IN_RECORDS.header_has_value + slot(request, HEADERS), 1 if value_size >= 0 else 0)
-        headers = _add(request, HEADERS, 1)
-        store32(columns + IN_RECORDS.header_key_ends + 4 * headers, key_end)
-        store32(columns + IN_RECORDS.header_value_ends + 4 * headers, value_end)
+        # No header key is null.
+        key_counter, keys = COLUMN_SLOT.header_key_bytes, columns + RECORD_LAYOUT.header_keys
+        key_end = _put_bytes(request, key_counter, COLUMN_SLOT.null_keys, keys, key_address, key_size)
+        value_counter, nulls = COLUMN_SLOT.header_value_bytes, COLUMN_SLOT.null_header_values
+        values = columns + RECORD_LAYOUT.header_values
+        value_end = _put_bytes(request, value_counter, nulls, values, value_address, value_size)
+        has_value = 1 if value_size >= 0 else 0
+        store8(columns + RECORD_LAYOUT.header_has_value + get_slot(request, COLUMN_SLOT.headers), has_value)
+        headers = _add(request, COLUMN_SLOT.headers, 1)
+        store32(columns + RECORD_LAYOUT.header_key_ends + 4 * headers, key_end)
+        store32(columns + RECORD_LAYOUT.header_value_ends + 4 * headers, value_end)
     return True
 
 
 @inlined
-def _put_control(request: int, codes: int, epochs: int, has_epoch: int, values: int) -> bool:
-    """Put what a control record says, or that this is none; False if it is not for kernels."""
-    kind, known, epoch = NO_CODE, 0, 0
-    if value(values, VALUE.is_control):
-        kind, known, epoch = _control(values)
-        _add(request, CONTROLS, 1)
-        _add(request, EPOCHS, known)
-    store32(codes, kind)
+def _put_control(request: int, codes: int, epochs: int, has_epoch: int, fields: int) -> bool:
+    """Write the control columns of the current record; return False to leave the batch to pure Python."""
+    control_type, is_epoch_known, epoch = NO_CODE, 0, 0
+    if get_field(fields, FIELD.is_control):
+        control_type, is_epoch_known, epoch = _parse_control(fields)
+        _add(request, COLUMN_SLOT.control_rows, 1)
+        _add(request, COLUMN_SLOT.epoch_rows, is_epoch_known)
+    store32(codes, control_type)
     store32(epochs, epoch)
-    store8(has_epoch, known)
-    return kind != STRANGE
+    store8(has_epoch, is_epoch_known)
+    return control_type != UNUSUAL
 
 
 @inlined
-def _put_record(request: int, columns: int, values: int, row: int) -> bool:
-    """Put the record that stands in the values; False if it is not for kernels."""
-    key_size, value_size = value(values, VALUE.key_size), value(values, VALUE.value_size)
-    store64(columns + IN_RECORDS.batch_position + 8 * row, value(values, VALUE.position))
-    store64(columns + IN_RECORDS.offset + 8 * row, value(values, VALUE.offset))
-    store64(columns + IN_RECORDS.timestamp + 8 * row, value(values, VALUE.timestamp))
-    store32(columns + IN_RECORDS.timestamp_type + 4 * row, value(values, VALUE.timestamp_type))
-    store32(columns + IN_RECORDS.sequence + 4 * row, value(values, VALUE.sequence))
-    store32(columns + IN_RECORDS.key_size + 4 * row, key_size)
-    store32(columns + IN_RECORDS.value_size + 4 * row, value_size)
-    wanted = slot(request, PAYLOADS)
-    if wanted & COPY_KEYS:
-        keys, key_at = columns + IN_RECORDS.keys, value(values, VALUE.key_at)
-        key_end = _put_payload(request, KEY_BYTES, NULL_KEYS, keys, key_at, key_size)
-        store32(columns + IN_RECORDS.key_ends + 4 * row + 4, key_end)
-    if wanted & COPY_VALUES:
-        data, value_at = columns + IN_RECORDS.values, value(values, VALUE.value_at)
-        value_end = _put_payload(request, VALUE_BYTES, NULL_VALUES, data, value_at, value_size)
-        store32(columns + IN_RECORDS.value_ends + 4 * row + 4, value_end)
-    if wanted & COPY_HEADERS:
-        count = value(values, VALUE.header_count)
-        if count and not _put_headers(request, columns, value(values, VALUE.headers_at), count):
+def _put_record(request: int, columns: int, fields: int, row: int) -> bool:
+    """Write the columns of the current record; return False to leave the batch to pure Python."""
+    key_size, value_size = get_field(fields, FIELD.key_size), get_field(fields, FIELD.value_size)
+    store64(columns + RECORD_LAYOUT.batch_position + 8 * row, get_field(fields, FIELD.position))
+    store64(columns + RECORD_LAYOUT.offset + 8 * row, get_field(fields, FIELD.offset))
+    store64(columns + RECORD_LAYOUT.timestamp + 8 * row, get_field(fields, FIELD.timestamp))
+    store32(columns + RECORD_LAYOUT.timestamp_type + 4 * row, get_field(fields, FIELD.timestamp_type))
+    store32(columns + RECORD_LAYOUT.sequence + 4 * row, get_field(fields, FIELD.sequence))
+    store32(columns + RECORD_LAYOUT.key_size + 4 * row, key_size)
+    store32(columns + RECORD_LAYOUT.value_size + 4 * row, value_size)
+    copied = get_slot(request, COLUMN_SLOT.copied_fields)
+    if copied & COPY_KEYS:
+        counter, nulls, keys = COLUMN_SLOT.key_bytes, COLUMN_SLOT.null_keys, columns + RECORD_LAYOUT.keys
+        key_end = _put_bytes(request, counter, nulls, keys, get_field(fields, FIELD.key_address), key_size)
+        store32(columns + RECORD_LAYOUT.key_ends + 4 * row + 4, key_end)
+    if copied & COPY_VALUES:
+        counter, nulls, values = COLUMN_SLOT.value_bytes, COLUMN_SLOT.null_values, columns + RECORD_LAYOUT.values
+        value_end = _put_bytes(request, counter, nulls, values, get_field(fields, FIELD.value_address), value_size)
+        store32(columns + RECORD_LAYOUT.value_ends + 4 * row + 4, value_end)
+    if copied & COPY_HEADERS:
+        count = get_field(fields, FIELD.header_count)
+        if count and not _put_headers(request, columns, get_field(fields, FIELD.headers_address), count):
             return False
-        store32(columns + IN_RECORDS.header_ends + 4 * row + 4, slot(request, HEADERS))
-    codes, epochs = columns + IN_RECORDS.control_type + 4 * row, columns + IN_RECORDS.coordinator_epoch + 4 * row
-    return _put_control(request, codes, epochs, columns + IN_RECORDS.has_epoch + row, values)
+        store32(columns + RECORD_LAYOUT.header_ends + 4 * row + 4, get_slot(request, COLUMN_SLOT.headers))
+    codes = columns + RECORD_LAYOUT.control_type + 4 * row
+    epochs = columns + RECORD_LAYOUT.coordinator_epoch + 4 * row
+    return _put_control(request, codes, epochs, columns + RECORD_LAYOUT.has_epoch + row, fields)
 
 
 @compiled
-def _put_records(request: int, at: int, size: int, position: int) -> int:
-    """Put the records of a batch; return DONE, FULL, OUTSIDE or REFUSED."""
-    values, columns, row = request + 8 * VALUES, slot(request, COLUMNS), slot(request, ROWS)
-    count, budget = big32(at + AT.count), slot(request, BUDGET)
+def _put_records(request: int, address: int, size: int, position: int) -> int:
+    """Append the records of a batch; return DONE, OUTPUT_FULL, NEEDS_HOST_CODEC or DECLINED."""
+    fields, columns = request + 8 * FIRST_FIELD_SLOT, get_slot(request, COLUMN_SLOT.output)
+    row, count = get_slot(request, COLUMN_SLOT.rows), big32(address + HEADER_FIELD.count)
     if count == 0:
         return DONE
-    if count > ROOM - row:
-        return FULL
-    body, end = records_at(request, at, size, big16(at + AT.attributes) & CODEC_MASK)
-    if body == UNREADABLE:
-        return OUTSIDE
-    if max(size - SIZE, end - body) > budget:
-        return REFUSED
-    if _add(request, TAKEN, end - body) > DATA_ROOM:
-        return FULL
-    put_batch(values, at, position)
+    if count > MAX_ROWS - row:
+        return OUTPUT_FULL
+    body, end = batch_payload(request, address, size, big16(address + HEADER_FIELD.attributes) & CODEC_MASK)
+    if body == NO_ADDRESS:
+        return NEEDS_HOST_CODEC
+    if max(size - HEADER_SIZE, end - body) > get_slot(request, COLUMN_SLOT.budget):
+        return DECLINED
+    if _add(request, COLUMN_SLOT.record_bytes, end - body) > MAX_DATA_BYTES:
+        return OUTPUT_FULL
+    set_batch_fields(fields, address, position)
     for _ in range(count):
-        fields = record(body, end)
-        body = fields[8]
-        if body == UNREADABLE:
-            return REFUSED
-        put_record(values, fields)
-        if not _put_record(request, columns, values, row):
-            return REFUSED
+        parsed = parse_record(body, end)
+        body = parsed[8]
+        if body == NO_ADDRESS:
+            return DECLINED
+        set_record_fields(fields, parsed)
+        if not _put_record(request, columns, fields, row):
+            return DECLINED
         row += 1
-    answer(request, ROWS, row)
-    return DONE if body == end else REFUSED
+    set_slot(request, COLUMN_SLOT.rows, row)
+    return DONE if body == end else DECLINED
 
 
 @compiled
-def _whole_or_nothing(request: int, at: int, size: int, position: int) -> int:
-    """Put the records of a batch, or take back what was counted of them."""
+def _put_all_records(request: int, address: int, size: int, position: int) -> int:
+    """Append the records of a batch, or restore the counters if not all of them can be appended."""
     for counter in COUNTERS:
-        answer(request, counter + SAVED, slot(request, counter))
-    status = _put_records(request, at, size, position)
+        set_slot(request, counter + SAVED, get_slot(request, counter))
+    status = _put_records(request, address, size, position)
     if status != DONE:
         for counter in COUNTERS:
-            answer(request, counter, slot(request, counter + SAVED))
+            set_slot(request, counter, get_slot(request, counter + SAVED))
     return status
 
 
 @inlined
 def _begin(request: int) -> None:
-    """Begin with empty columns, unless a kernel was here before."""
-    if slot(request, BATCHES) == 0:
+    """Empty the columns, unless a kernel has been called for this block before."""
+    if get_slot(request, SLOT.batches) == 0:
         for counter in COUNTERS:
-            answer(request, counter, 0)
+            set_slot(request, counter, 0)
 
 
 @compiled
-def _put_first_record(values: int, at: int, size: int, budget: int) -> bool:
-    """Put the values of the first record of a batch; False if that is not for kernels."""
-    if big16(at + AT.attributes) & CODEC_MASK or size - SIZE > budget:
+def _set_first_record_fields(fields: int, address: int, size: int, budget: int) -> bool:
+    """Set the fields of a batch's first record; return False to leave the batch to pure Python."""
+    if big16(address + HEADER_FIELD.attributes) & CODEC_MASK or size - HEADER_SIZE > budget:
         return False
-    if value(values, VALUE.record_count) == 0:
-        store64(values + 8 * VALUE.key_size, -1)
+    if get_field(fields, FIELD.record_count) == 0:
+        store64(fields + 8 * FIELD.key_size, -1)
         return True
-    fields = record(at + SIZE, at + size)
-    put_record(values, fields)
-    return fields[8] != UNREADABLE
+    parsed = parse_record(address + HEADER_SIZE, address + size)
+    set_record_fields(fields, parsed)
+    return parsed[8] != NO_ADDRESS
 
 
 @inlined
-def _put_numbers(columns: int, values: int, row: int) -> None:
-    store64(columns + IN_BATCHES.position + 8 * row, value(values, VALUE.position))
-    store32(columns + IN_BATCHES.size + 4 * row, value(values, VALUE.size))
-    store64(columns + IN_BATCHES.base_offset + 8 * row, value(values, VALUE.base_offset))
-    store64(columns + IN_BATCHES.last_offset + 8 * row, value(values, VALUE.last_offset))
-    store32(columns + IN_BATCHES.count + 4 * row, value(values, VALUE.record_count))
-    store32(columns + IN_BATCHES.partition_leader_epoch + 4 * row, value(values, VALUE.partition_leader_epoch))
-    store64(columns + IN_BATCHES.crc + 8 * row, value(values, VALUE.crc))
-    store32(columns + IN_BATCHES.compression_type + 4 * row, value(values, VALUE.codec))
-    store32(columns + IN_BATCHES.timestamp_type + 4 * row, value(values, VALUE.timestamp_type))
-    store8(columns + IN_BATCHES.is_transactional + row, value(values, VALUE.is_transactional))
-    store8(columns + IN_BATCHES.is_control + row, value(values, VALUE.is_control))
-    store8(columns + IN_BATCHES.has_delete_horizon + row, value(values, VALUE.has_delete_horizon))
-    store64(columns + IN_BATCHES.base_timestamp + 8 * row, value(values, VALUE.base_timestamp))
-    store64(columns + IN_BATCHES.max_timestamp + 8 * row, value(values, VALUE.max_timestamp))
-    store64(columns + IN_BATCHES.producer_id + 8 * row, value(values, VALUE.producer_id))
-    store16(columns + IN_BATCHES.producer_epoch + 2 * row, value(values, VALUE.producer_epoch))
-    store32(columns + IN_BATCHES.base_sequence + 4 * row, value(values, VALUE.base_sequence))
-    store32(columns + IN_BATCHES.last_sequence + 4 * row, value(values, VALUE.last_sequence))
+def _put_numbers(columns: int, fields: int, row: int) -> None:
+    store64(columns + BATCH_LAYOUT.position + 8 * row, get_field(fields, FIELD.position))
+    store32(columns + BATCH_LAYOUT.size + 4 * row, get_field(fields, FIELD.size))
+    store64(columns + BATCH_LAYOUT.base_offset + 8 * row, get_field(fields, FIELD.base_offset))
+    store64(columns + BATCH_LAYOUT.last_offset + 8 * row, get_field(fields, FIELD.last_offset))
+    store32(columns + BATCH_LAYOUT.count + 4 * row, get_field(fields, FIELD.record_count))
+    leader_epoch = get_field(fields, FIELD.partition_leader_epoch)
+    store32(columns + BATCH_LAYOUT.partition_leader_epoch + 4 * row, leader_epoch)
+    store64(columns + BATCH_LAYOUT.crc + 8 * row, get_field(fields, FIELD.crc))
+    store32(columns + BATCH_LAYOUT.compression_type + 4 * row, get_field(fields, FIELD.codec))
+    store32(columns + BATCH_LAYOUT.timestamp_type + 4 * row, get_field(fields, FIELD.timestamp_type))
+    store8(columns + BATCH_LAYOUT.is_transactional + row, get_field(fields, FIELD.is_transactional))
+    store8(columns + BATCH_LAYOUT.is_control + row, get_field(fields, FIELD.is_control))
+    store8(columns + BATCH_LAYOUT.has_delete_horizon + row, get_field(fields, FIELD.has_delete_horizon))
+    store64(columns + BATCH_LAYOUT.base_timestamp + 8 * row, get_field(fields, FIELD.base_timestamp))
+    store64(columns + BATCH_LAYOUT.max_timestamp + 8 * row, get_field(fields, FIELD.max_timestamp))
+    store64(columns + BATCH_LAYOUT.producer_id + 8 * row, get_field(fields, FIELD.producer_id))
+    store16(columns + BATCH_LAYOUT.producer_epoch + 2 * row, get_field(fields, FIELD.producer_epoch))
+    store32(columns + BATCH_LAYOUT.base_sequence + 4 * row, get_field(fields, FIELD.base_sequence))
+    store32(columns + BATCH_LAYOUT.last_sequence + 4 * row, get_field(fields, FIELD.last_sequence))
 
 
 @compiled
-def _put_batch(request: int, at: int, size: int, position: int) -> int:
-    """Put a batch; return DONE or REFUSED."""
-    values, columns, row = request + 8 * VALUES, slot(request, COLUMNS), slot(request, ROWS)
-    put_batch(values, at, position)
-    if value(values, VALUE.is_control) and not _put_first_record(values, at, size, slot(request, BUDGET)):
-        return REFUSED
-    codes, epochs = columns + IN_BATCHES.control_type + 4 * row, columns + IN_BATCHES.coordinator_epoch + 4 * row
-    if not _put_control(request, codes, epochs, columns + IN_BATCHES.has_epoch + row, values):
-        return REFUSED
-    _put_numbers(columns, values, row)
-    store16(columns + IN_BATCHES.attributes + 2 * row, big16(at + AT.attributes))
-    _add(request, HORIZONS, value(values, VALUE.has_delete_horizon))
-    _add(request, ROWS, 1)
+def _put_batch(request: int, address: int, size: int, position: int) -> int:
+    """Append a batch; return DONE or DECLINED."""
+    fields, columns = request + 8 * FIRST_FIELD_SLOT, get_slot(request, COLUMN_SLOT.output)
+    row, budget = get_slot(request, COLUMN_SLOT.rows), get_slot(request, COLUMN_SLOT.budget)
+    set_batch_fields(fields, address, position)
+    if get_field(fields, FIELD.is_control) and not _set_first_record_fields(fields, address, size, budget):
+        return DECLINED
+    codes = columns + BATCH_LAYOUT.control_type + 4 * row
+    epochs = columns + BATCH_LAYOUT.coordinator_epoch + 4 * row
+    if not _put_control(request, codes, epochs, columns + BATCH_LAYOUT.has_epoch + row, fields):
+        return DECLINED
+    _put_numbers(columns, fields, row)
+    store16(columns + BATCH_LAYOUT.attributes + 2 * row, big16(address + HEADER_FIELD.attributes))
+    _add(request, COLUMN_SLOT.horizon_rows, get_field(fields, FIELD.has_delete_horizon))
+    _add(request, COLUMN_SLOT.rows, 1)
     return DONE
 
 
 @inlined
-def _put_all(request: int, wants_records: bool) -> None:  # a constant to the compiler
-    """Put batches, or their records, as far as nobody could doubt them and there is room."""
-    data = slot(request, DATA)
-    at, end = data + slot(request, START), data + slot(request, END)
-    position, status = slot(request, POSITION) - data, DONE
+def _put_batches(request: int, wants_records: bool) -> None:  # wants_records is a constant to the compiler
+    """Append batches that pass every check, or their records, as long as there is room."""
+    data = get_slot(request, SLOT.data)
+    address, end = data + get_slot(request, SLOT.start), data + get_slot(request, SLOT.end)
+    position, status = get_slot(request, SLOT.position) - data, DONE
     _begin(request)
-    while at < end:
-        if slot(request, ROWS) >= SOFT_ROWS or slot(request, TAKEN) >= SOFT_BYTES:
-            status = FULL
+    while address < end:
+        is_full = get_slot(request, COLUMN_SLOT.rows) >= SOFT_ROWS
+        if is_full or get_slot(request, COLUMN_SLOT.record_bytes) >= SOFT_BYTES:
+            status = OUTPUT_FULL
             break
-        size = look(at, end, slot(request, REFUSED_SIZES))
+        size = valid_batch_size(address, end, get_slot(request, SLOT.refused_sizes))
         if size < 0:
             status = -size
             break
         if wants_records:
-            status = _whole_or_nothing(request, at, size, position + at)
+            status = _put_all_records(request, address, size, position + address)
         else:
-            status = _put_batch(request, at, size, position + at)
+            status = _put_batch(request, address, size, position + address)
         if status != DONE:
             break
-        at += size
-        answer(request, BATCHES, slot(request, BATCHES) + 1)
-    answer(request, STOP, at - data)
-    answer(request, STATUS, status)
+        address += size
+        set_slot(request, SLOT.batches, get_slot(request, SLOT.batches) + 1)
+    set_slot(request, SLOT.stop, address - data)
+    set_slot(request, SLOT.status, status)
 
 
 def batch_columns(request: int) -> int:
-    """Make columns of batches, as far as nobody could doubt them and there is room."""
-    _put_all(request, False)  # noqa: FBT003  # see there
+    """Write columns of batches that pass every check, as long as there is room."""
+    _put_batches(request, False)  # noqa: FBT003  # see there
     return 0
 
 
 def record_columns(request: int) -> int:
-    """Make columns of the records of batches, as far as nobody could doubt them and there is room."""
-    columns = slot(request, COLUMNS)
-    # Where the first row begins.
-    store32(columns + IN_RECORDS.key_ends, 0)
-    store32(columns + IN_RECORDS.value_ends, 0)
-    store32(columns + IN_RECORDS.header_ends, 0)
-    store32(columns + IN_RECORDS.header_key_ends, 0)
-    store32(columns + IN_RECORDS.header_value_ends, 0)
-    _put_all(request, True)  # noqa: FBT003  # see there
+    """Write columns of the records of batches that pass every check, as long as there is room."""
+    columns = get_slot(request, COLUMN_SLOT.output)
+    # The first row begins at 0.
+    store32(columns + RECORD_LAYOUT.key_ends, 0)
+    store32(columns + RECORD_LAYOUT.value_ends, 0)
+    store32(columns + RECORD_LAYOUT.header_ends, 0)
+    store32(columns + RECORD_LAYOUT.header_key_ends, 0)
+    store32(columns + RECORD_LAYOUT.header_value_ends, 0)
+    _put_batches(request, True)  # noqa: FBT003  # see there
     return 0

@@ -1,4 +1,4 @@
-"""How the functions of kernels are marked; numba's own decorators would hide their types."""
+"""Decorators for kernel functions. They keep the type hints, which numba's own decorators hide."""
 
 from __future__ import annotations
 
@@ -8,40 +8,37 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import numpy as np
 from numba import njit, types
 
-__all__ = ["compiled", "inlined", "int64"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# In kernels every number is one; what comes out of a table or a division must be made one again.
+# Kernels compute in int64 throughout. Values read from a table and quotients must be converted back.
 _INT64: Any = np.int64
 int64: Callable[[Any], int] = _INT64
-KINDS = {int: types.int64, bool: types.boolean, type(None): types.void}
+NUMBA_TYPES = {int: types.int64, bool: types.boolean, type(None): types.void}
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function for use in kernels."""
-    return _marked(function, inline=False)
+    """Return a function compiled for use in kernels."""
+    return _compile(function, inline=False)
 
 
 def inlined(function: Function) -> Function:
-    """Compile a small function into each of its callers."""
-    return _marked(function, inline=True)
+    """Return a small function that is compiled into each of its callers."""
+    return _compile(function, inline=True)
 
 
-def _marked(function: Function, *, inline: bool) -> Function:
-    hints = list(get_type_hints(function).values())
-    kinds = [_kind(hint) for hint in hints]
-    # Without a signature numba compiles a function anew for every constant it is called with. With one it does so at
-    # once: in a module, functions stand behind those they call.
-    signature = () if None in kinds else (kinds[-1](*kinds[:-1]),)
-    marked: Function = njit(*signature, error_model="numpy", forceinline=inline)(function)
-    return marked
+def _compile(function: Function, *, inline: bool) -> Function:
+    arguments = [_numba_type(hint) for hint in get_type_hints(function).values()]
+    # Without a signature numba compiles a function again for every constant argument. With a signature it compiles at
+    # once, so a module defines each function after those it calls.
+    signature = () if None in arguments else (arguments[-1](*arguments[:-1]),)
+    dispatcher: Function = njit(*signature, error_model="numpy", forceinline=inline)(function)
+    return dispatcher
 
 
-def _kind(hint: Any) -> Any:
-    """Return numba's type for a hint, None for tables."""
+def _numba_type(hint: Any) -> Any:
+    """Return numba's type for a type hint, None for arrays."""
     parts = get_args(hint)
     if parts:
-        kinds = [_kind(part) for part in parts]
-        return None if None in kinds else types.Tuple(kinds)
-    return KINDS.get(hint)
+        types_of_parts = [_numba_type(part) for part in parts]
+        return None if None in types_of_parts else types.Tuple(types_of_parts)
+    return NUMBA_TYPES.get(hint)

@@ -1,7 +1,8 @@
 """CRC-32C and CRC-32 inside kernels, tested equal to crcmod.
 
-With SSE4.2 three streams of the instruction run side by side and are joined by tables that append zeros to a checksum
-(the scheme of Mark Adler's crc32c.c); else, and for CRC-32, eight bytes go through eight tables (slicing-by-8).
+With SSE4.2, CRC-32C runs the instruction on three streams side by side and joins them with tables that append zeros to
+a checksum (the scheme of Mark Adler's crc32c.c). Without SSE4.2, and for CRC-32, eight tables process eight bytes at a
+time (slicing-by-8).
 """
 
 from __future__ import annotations
@@ -10,21 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kforensics.parsers.kernels.compiler import compiled, inlined, int64
-from kforensics.parsers.kernels.machine import crc32c_byte, crc32c_word, load8, load64
+from kforensics.parsers.kernels.intrinsics import crc32c_byte, crc32c_word, load8, load64
 from kforensics.parsers.kernels.target import HAS_CRC_INSTRUCTION
-
-__all__ = ["crc32", "crc32c", "crc32c_by_instruction", "crc32c_by_tables"]
 
 CASTAGNOLI, IEEE = 0x82F63B78, 0xEDB88320
 ALL_ONES, BYTE = 0xFFFFFFFF, 0xFF
-# Bytes of one stream. Longer ones gain nothing, and three places far apart defeat the prefetching of memory.
+# Bytes per stream. Longer streams gain nothing, and reading three distant addresses defeats memory prefetching.
 LONG, SHORT = 256, 64
 
 Table = NDArray[np.uint32]
 
 
-def slicing_tables(polynomial: int) -> Table:
-    """Return eight tables: of a byte, and of that byte with one to seven zero bytes behind it."""
+def _slicing_tables(polynomial: int) -> Table:
+    """Return eight tables: the checksum of a byte, and of that byte followed by one to seven zero bytes."""
     tables = np.zeros((8, 256), np.uint32)
     for byte in range(256):
         value = byte
@@ -36,9 +35,9 @@ def slicing_tables(polynomial: int) -> Table:
     return tables
 
 
-def zeros_tables(length: int) -> Table:
-    """Return four tables, one for each byte of a checksum, that append ``length`` zero bytes to it."""
-    step = slicing_tables(CASTAGNOLI)[0]
+def _zeros_tables(length: int) -> Table:
+    """Return four tables, one per byte of a checksum, that append ``length`` zero bytes to its data."""
+    step = _slicing_tables(CASTAGNOLI)[0]
     tables = np.zeros((4, 256), np.uint32)
     for row in range(4):
         values = np.arange(256, dtype=np.uint32) << np.uint32(8 * row)
@@ -48,12 +47,12 @@ def zeros_tables(length: int) -> Table:
     return tables
 
 
-CASTAGNOLI_TABLES, IEEE_TABLES = slicing_tables(CASTAGNOLI), slicing_tables(IEEE)
-LONG_ZEROS, SHORT_ZEROS = zeros_tables(LONG), zeros_tables(SHORT)
+CASTAGNOLI_TABLES, IEEE_TABLES = _slicing_tables(CASTAGNOLI), _slicing_tables(IEEE)
+LONG_ZEROS, SHORT_ZEROS = _zeros_tables(LONG), _zeros_tables(SHORT)
 
 
 @inlined
-def _appended(tables: Table, value: int) -> int:
+def _append_zeros(tables: Table, value: int) -> int:
     return int64(
         tables[0, value & BYTE]
         ^ tables[1, (value >> 8) & BYTE]
@@ -63,8 +62,8 @@ def _appended(tables: Table, value: int) -> int:
 
 
 @inlined
-def _three_streams(address: int, left: int, value: int, stream: int, tables: Table) -> tuple[int, int, int]:
-    while left >= 3 * stream:
+def _three_streams(address: int, length: int, value: int, stream: int, tables: Table) -> tuple[int, int, int]:
+    while length >= 3 * stream:
         second = third = int64(0)
         end = address + stream
         while address < end:
@@ -72,15 +71,15 @@ def _three_streams(address: int, left: int, value: int, stream: int, tables: Tab
             second = crc32c_word(second, load64(address + stream))
             third = crc32c_word(third, load64(address + 2 * stream))
             address += 8
-        value = _appended(tables, _appended(tables, value) ^ second) ^ third
+        value = _append_zeros(tables, _append_zeros(tables, value) ^ second) ^ third
         address += 2 * stream
-        left -= 3 * stream
-    return address, left, value
+        length -= 3 * stream
+    return address, length, value
 
 
 @compiled
 def crc32c_by_instruction(address: int, length: int) -> int:
-    """Return the CRC-32C of bytes, with the instruction of SSE4.2."""
+    """Return the CRC-32C of bytes, computed with the SSE4.2 instruction."""
     value = int64(ALL_ONES)
     address, length, value = _three_streams(address, length, value, LONG, LONG_ZEROS)
     address, length, value = _three_streams(address, length, value, SHORT, SHORT_ZEROS)
@@ -96,7 +95,7 @@ def crc32c_by_instruction(address: int, length: int) -> int:
 
 
 @inlined
-def _sliced(tables: Table, address: int, length: int) -> int:
+def _crc_by_tables(tables: Table, address: int, length: int) -> int:
     value = int64(ALL_ONES)
     while length >= 8:
         word = load64(address) ^ value
@@ -121,14 +120,14 @@ def _sliced(tables: Table, address: int, length: int) -> int:
 
 @compiled
 def crc32c_by_tables(address: int, length: int) -> int:
-    """Return the CRC-32C of bytes on any processor."""
-    return _sliced(CASTAGNOLI_TABLES, address, length)
+    """Return the CRC-32C of bytes, computed on any processor."""
+    return _crc_by_tables(CASTAGNOLI_TABLES, address, length)
 
 
 @compiled
 def crc32(address: int, length: int) -> int:
     """Return the CRC-32 of bytes."""
-    return _sliced(IEEE_TABLES, address, length)
+    return _crc_by_tables(IEEE_TABLES, address, length)
 
 
 crc32c = crc32c_by_instruction if HAS_CRC_INSTRUCTION else crc32c_by_tables

@@ -1,6 +1,6 @@
-"""Runs a kernel over a log, block after block, on all processors, and gives the blocks back in order.
+"""Runs a kernel over a log, block by block, on several processors, and returns the blocks in order.
 
-Blocks are cut where batches end. Where a kernel refuses a batch, the engine stops in front of it.
+Blocks end where batches end. If a kernel declines a batch, the engine stops before it.
 """
 
 from __future__ import annotations
@@ -16,56 +16,26 @@ from typing import Any, Protocol
 
 from kforensics.parsers.files.source import Source
 from kforensics.parsers.format.rows import CODECS
-from kforensics.parsers.kernels.host_codecs import decompressed_outside
+from kforensics.parsers.kernels.host_codecs import ZstdContext, decompress_on_host, lz4_function, zstd_function
 from kforensics.parsers.kernels.library import Kernel, Kernels, Request
-from kforensics.parsers.kernels.policy import DECOMPRESSED, Supply
-from kforensics.parsers.kernels.request import (
-    BATCHES,
-    DATA,
-    END,
-    FIRST_OFFSET,
-    FULL,
-    GAPS_FOUND,
-    LAST_OFFSET,
-    LZ4,
-    NEEDED,
-    OUTSIDE,
-    PACKED,
-    PACKED_CODEC,
-    PACKED_MAGIC,
-    PACKED_SIZE,
-    PAYLOAD_SIZE,
-    POSITION,
-    RECORDS,
-    REFUSED,
-    REFUSED_SIZES,
-    SCRATCH,
-    SCRATCH_SIZE,
-    SLACK,
-    START,
-    STATUS,
-    STOP,
-    WRITTEN,
-    ZSTD,
-    ZSTD_CONTEXT,
-)
-from kforensics.parsers.kernels.symbols import ZstdContext, lz4_function, zstd_function
+from kforensics.parsers.kernels.policy import MAX_DECOMPRESSED_BYTES, KernelLoader
+from kforensics.parsers.kernels.request import DECLINED, NEEDS_HOST_CODEC, OUTPUT_FULL, SLACK, SLOT
 
-__all__ = ["Area", "Block", "Engine", "Task"]
+__all__ = ["Block", "Engine", "KernelTask", "MappedMemory"]
 
-# Bytes read at once: small ones first, for where a kernel refuses, little work should be lost.
+# Bytes per read. The first reads are small, so that little work is lost if a kernel declines a batch.
 FIRST_READ, READ = 1 << 16, 1 << 20
 # The largest batch that kernels are given.
-LARGEST = 1 << 22
-MOST_WORKERS = 4
+MAX_BATCH_BYTES = 1 << 22
+MAX_WORKERS = 4
 
 
-class Area:
-    """Memory at a fixed address; pages that are never touched cost nothing.
+class MappedMemory:
+    """Memory at a fixed address. Pages that are never touched cost nothing.
 
     Attributes:
         address: of its first byte.
-        size: bytes, the slack behind them not counted.
+        size: bytes, without the slack after them.
         view: the bytes.
     """
 
@@ -76,67 +46,69 @@ class Area:
         self.view = memoryview(self._pages)
 
 
-class Task(Protocol):
-    """What is to be done with each block."""
+class KernelTask(Protocol):
+    """What to do with each block of a log."""
 
     def prepare(self, request: Request) -> Any:
-        """Put what the kernel needs into a request of its own; what is returned is kept as ``Block.output``."""
+        """Set what the kernel needs in a block's request; the return value is kept as ``Block.output``."""
 
     def kernel(self, kernels: Kernels) -> Callable[[int], int]:
         """Return the kernel to run."""
 
 
 class Block:
-    """A range of a log and what a kernel made of it.
+    """A range of a log and the kernel's output for it.
 
     Attributes:
         request: the kernel's answer.
         output: what the task prepared.
         position: of the block's first byte in the log.
         size: bytes that were read.
-        done: has an item when the kernel is through: None, or what went wrong.
+        done: receives None, or an exception, when the kernel has finished.
     """
 
-    def __init__(self, task: Task) -> None:
-        self.request, self.area, self._scratch = Request(), Area(LARGEST), Area(DECOMPRESSED)
+    def __init__(self, task: KernelTask) -> None:
+        self.request = Request()
+        self.area, self._scratch = MappedMemory(MAX_BATCH_BYTES), MappedMemory(MAX_DECOMPRESSED_BYTES)
         self.position = self.size = 0
         self.done: SimpleQueue[Exception | None] = SimpleQueue()
-        self.request[DATA] = self.area.address
-        self.request[LZ4] = lz4_function()
-        self.request[SCRATCH], self.request[SCRATCH_SIZE] = self._scratch.address, self._scratch.size
+        self.request[SLOT.data] = self.area.address
+        self.request[SLOT.lz4_function] = lz4_function()
+        self.request[SLOT.scratch], self.request[SLOT.scratch_size] = self._scratch.address, self._scratch.size
         self.output = task.prepare(self.request)
 
     def fill(self, source: Source, position: int, length: int) -> None:
-        """Read bytes of the log, as many as there are."""
+        """Read bytes of the log, fewer at its end."""
         self.size = source.read_into(position, self.area.view[:length]) if length > 0 else 0
-        self.position = self.request[POSITION] = position
-        self.request[START], self.request[END] = 0, self.size
+        self.position = self.request[SLOT.position] = position
+        self.request[SLOT.start], self.request[SLOT.end] = 0, self.size
 
     def begin(self, start: int) -> None:
-        """Begin with empty outputs at a batch."""
+        """Empty the outputs and begin at a batch."""
         request = self.request
-        request[START], request[PAYLOAD_SIZE] = start, -1
-        request[BATCHES] = request[RECORDS] = request[WRITTEN] = request[GAPS_FOUND] = 0
-        request[FIRST_OFFSET] = request[LAST_OFFSET] = -1
+        request[SLOT.start], request[SLOT.payload_size] = start, -1
+        request[SLOT.batches] = request[SLOT.records] = request[SLOT.written] = request[SLOT.gap_count] = 0
+        request[SLOT.first_offset] = request[SLOT.last_offset] = -1
 
     def decompress(self) -> bool:
-        """Help the kernel to decompress: with the codec's function, else with bytes; or tell it cannot."""
+        """Give the kernel the codec's functions or else the decompressed bytes; return False if neither is possible."""
         request = self.request
-        codec, start = request[PACKED_CODEC], request[PACKED]
-        if self._arm(codec):
+        codec, start = request[SLOT.compressed_codec], request[SLOT.compressed_start]
+        if self._set_functions(codec):
             return True
-        data = self.area.view[start : start + request[PACKED_SIZE]]
+        data = self.area.view[start : start + request[SLOT.compressed_size]]
         target = self._scratch.view[: self._scratch.size]
-        size = request[PAYLOAD_SIZE] = decompressed_outside(codec, data, target, request[PACKED_MAGIC])
+        size = decompress_on_host(codec, data, target, request[SLOT.compressed_magic])
+        request[SLOT.payload_size] = size
         return size >= 0
 
-    def _arm(self, codec: int) -> bool:
-        """Give the kernel the functions for a codec; tell whether it has not had them yet."""
+    def _set_functions(self, codec: int) -> bool:
+        """Give the kernel the functions of a codec; return False if it has them already or there are none."""
         request = self.request
-        if codec == CODECS.index("zstd") and not request[ZSTD]:
+        if codec == CODECS.index("zstd") and not request[SLOT.zstd_function]:
             self._zstd = ZstdContext()
-            request[ZSTD], request[ZSTD_CONTEXT] = zstd_function(), self._zstd.address
-            return bool(request[ZSTD])
+            request[SLOT.zstd_function], request[SLOT.zstd_context] = zstd_function(), self._zstd.address
+            return bool(request[SLOT.zstd_function])
         return False
 
 
@@ -144,41 +116,46 @@ class Engine:
     """Runs a task over a log.
 
     Args:
-        kernels: gives the compiled kernels once they are there.
-        task: which kernel, with what.
+        kernels: loads the compiled kernels.
+        task: which kernel to run, and its output.
         source: the log.
-        end: position behind the last byte to look at.
-        workers: threads; 0 to do everything in the caller's, None for as many as there are processors.
+        end: position after the last byte to read, None for the end of the log.
+        workers: threads; 0 to use the caller's thread only, None for one per processor.
 
     Attributes:
-        position: behind the last byte that a kernel took.
+        position: after the last byte that a kernel has processed.
     """
 
     def __init__(
-        self, kernels: Supply, task: Task, source: Source, end: int | None = None, workers: int | None = None
+        self,
+        kernels: KernelLoader,
+        task: KernelTask,
+        source: Source,
+        end: int | None = None,
+        workers: int | None = None,
     ) -> None:
         # The task owns memory that requests point to.
-        self._task, self._supply = task, kernels
+        self._task, self._loader = task, kernels
         self._source, self._end = source, source.size if end is None else min(end, source.size)
-        wanted = len(os.sched_getaffinity(0)) if workers is None else workers
-        alone = wanted <= 1 or self._end <= FIRST_READ
-        self._workers = 0 if alone else min(wanted, MOST_WORKERS)
+        requested = len(os.sched_getaffinity(0)) if workers is None else workers
+        is_single_threaded = requested <= 1 or self._end <= FIRST_READ
+        self._workers = 0 if is_single_threaded else min(requested, MAX_WORKERS)
         self._jobs: SimpleQueue[Block | None] = SimpleQueue()
         self._threads: list[Thread] = []
         self._free: list[Block] = []
         self._kernel: Kernel
-        self._cut: Kernel
+        self._find_batch_ends: Kernel
         self._read = FIRST_READ
         self.position = 0
 
-    def _ready(self) -> bool:
-        """Tell whether the kernels are there, and make everything else ready once they are."""
+    def _is_ready(self) -> bool:
+        """Return whether the kernels are available. When they become so, create the blocks and threads."""
         if self._free:
             return True
-        kernels = self._supply.ready()
+        kernels = self._loader.poll()
         if kernels is None:
             return False
-        self._kernel, self._cut = self._task.kernel(kernels), kernels.whole_batches
+        self._kernel, self._find_batch_ends = self._task.kernel(kernels), kernels.whole_batches
         self._free = [Block(self._task) for _ in range(self._workers + 1)]
         self._threads = [Thread(target=self._work, daemon=True) for _ in range(self._workers)]
         for thread in self._threads:
@@ -186,34 +163,34 @@ class Engine:
         return True
 
     def blocks(self, position: int, refused_sizes: int = 0) -> Iterator[Block]:
-        """Yield what the kernel makes of the log from a position on, in order; nothing while there are no kernels yet.
+        """Yield the processed blocks of the log from a position on, in order; none while there are no kernels.
 
-        A block is used anew once the next one is asked for.
+        A block is reused when the next one is requested.
 
         Args:
             position: where a batch should begin.
-            refused_sizes: see ``request``.
+            refused_sizes: see ``request.Slots``.
         """
         self.position, self._read = position, FIRST_READ
-        if not self._ready():
+        if not self._is_ready():
             return
         pending = deque[Block]()
-        ahead, goes_on = position, True
+        next_position, has_more = position, True
         try:
             while True:
-                while goes_on and self._free:
-                    length, goes_on = self._begin(pending, ahead, refused_sizes)
-                    ahead += length
+                while has_more and self._free:
+                    length, has_more = self._begin(pending, next_position, refused_sizes)
+                    next_position += length
                 if not pending:
                     return
                 block = pending.popleft()
                 try:
                     if error := block.done.get():
                         raise error
-                    yield from self._finished(block)
+                    yield from self._outputs(block)
                 finally:
                     self._free.append(block)
-                if self.position != block.position + block.request[END]:
+                if self.position != block.position + block.request[SLOT.end]:
                     return
         finally:
             for block in pending:
@@ -221,45 +198,45 @@ class Engine:
                 self._free.append(block)
 
     def close(self) -> None:
-        """Let the threads end."""
+        """Stop the threads."""
         for _ in self._threads:
             self._jobs.put(None)
         self._threads = []
 
     def _begin(self, pending: deque[Block], position: int, refused_sizes: int) -> tuple[int, bool]:
-        """Let a block of whole batches be worked at; return how many bytes it has, and whether more may follow."""
+        """Start to process a block of complete batches; return its size, and whether more may follow."""
         block = self._free.pop()
         request = block.request
         block.fill(self._source, position, min(self._read, self._end - position))
         self._read = min(2 * self._read, READ)
-        self._cut(request.address)
-        if not request[STOP] and block.size < request[NEEDED] <= LARGEST:
-            block.fill(self._source, position, min(request[NEEDED], self._end - position))
-            self._cut(request.address)
-        length, goes_on = request[STOP], request[STATUS] != REFUSED
+        self._find_batch_ends(request.address)
+        if not request[SLOT.stop] and block.size < request[SLOT.needed_size] <= MAX_BATCH_BYTES:
+            block.fill(self._source, position, min(request[SLOT.needed_size], self._end - position))
+            self._find_batch_ends(request.address)
+        length, has_more = request[SLOT.stop], request[SLOT.status] != DECLINED
         if not length:
             self._free.append(block)
             return 0, False
         block.begin(0)
-        request[END], request[REFUSED_SIZES] = length, refused_sizes
+        request[SLOT.end], request[SLOT.refused_sizes] = length, refused_sizes
         if self._threads:
             self._jobs.put(block)
         else:
             self._run(block)
             block.done.put(None)
-        # Not before: a block that an exception has left undone must not be waited for.
+        # Only now: waiting for a block that an exception left unfinished would never end.
         pending.append(block)
-        return length, goes_on
+        return length, has_more
 
     def _run(self, block: Block) -> None:
-        """Let the kernel work at a block; what it cannot decompress itself is decompressed for it."""
+        """Run the kernel on a block, and decompress for it what it cannot decompress itself."""
         request = block.request
         self._kernel(request.address)
-        while request[STATUS] == OUTSIDE:
+        while request[SLOT.status] == NEEDS_HOST_CODEC:
             if not block.decompress():
-                request[STATUS] = REFUSED
+                request[SLOT.status] = DECLINED
                 return
-            request[START] = request[STOP]
+            request[SLOT.start] = request[SLOT.stop]
             self._kernel(request.address)
 
     def _work(self) -> None:
@@ -267,18 +244,18 @@ class Engine:
             error = None
             try:
                 self._run(block)
-            except Exception as raised:  # noqa: BLE001  # it is raised where the block is waited for
+            except Exception as raised:  # noqa: BLE001  # raised again in the thread that waits for the block
                 error = raised
             block.done.put(error)
 
-    def _finished(self, block: Block) -> Iterator[Block]:
-        """Yield a block, several times if its output did not fit at once."""
+    def _outputs(self, block: Block) -> Iterator[Block]:
+        """Yield a block, several times if its output does not fit at once."""
         request = block.request
         while True:
-            if request[BATCHES]:
+            if request[SLOT.batches]:
                 yield block
-            self.position = block.position + request[STOP]
-            if request[STATUS] != FULL or not request[BATCHES]:
+            self.position = block.position + request[SLOT.stop]
+            if request[SLOT.status] != OUTPUT_FULL or not request[SLOT.batches]:
                 return
-            block.begin(request[STOP])
+            block.begin(request[SLOT.stop])
             self._run(block)

@@ -1,4 +1,4 @@
-"""Kernels and plain Python in turns over one log: kernels as far as they go, plain Python past where they stop."""
+"""Reads a log with kernels and falls back to pure Python for the batches that they decline."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Protocol, TypeVar
 
 from kforensics.parsers.kernels.engine import Block, Engine
 
-__all__ = ["Steps", "in_turns"]
+__all__ = ["PythonReader", "read_with_fallback"]
 
-# After kernels have come to nothing, plain Python goes more and more steps before they are tried again.
-MOST_STEPS = 1 << 10
+# While kernels make no progress, pure Python takes ever more steps between the attempts, up to this number.
+MAX_STEPS = 1 << 10
 
 Row_co = TypeVar("Row_co", covariant=True)
 
 
-class Steps(Protocol[Row_co]):
-    """A walk over a log in plain Python.
+class PythonReader(Protocol[Row_co]):
+    """Reads a log in pure Python, step by step.
 
     Attributes:
-        position: behind the last byte walked over; who goes a part of the way sets it.
-        refused_sizes: a bit for each order of size of which no batch may be summed.
+        position: after the last byte read. It is set after kernels have read a part of the log.
+        refused_sizes: bit n is set if batches whose size has a ``bit_length`` of n must not be checksummed.
     """
 
     position: int
@@ -30,25 +30,25 @@ class Steps(Protocol[Row_co]):
         """See the class."""
 
     def step(self) -> Sequence[Row_co]:
-        """Return what stands at the position and go behind it; nothing at the end."""
+        """Return the rows at the position and advance past them; nothing at the end."""
 
 
-def in_turns(steps: Steps[Row_co], engine: Engine) -> Iterator[Block | Row_co]:
-    """Yield blocks that kernels took and the rows of plain Python between them, in the order of the bytes.
+def read_with_fallback(reader: PythonReader[Row_co], engine: Engine) -> Iterator[Block | Row_co]:
+    """Yield the blocks that kernels read and the rows that pure Python reads between them, in log order.
 
     Args:
-        steps: the walk in plain Python.
-        engine: what runs the kernels; it is closed at the end.
+        reader: reads in pure Python.
+        engine: runs the kernels; closed at the end.
     """
-    turn = 1
+    steps = 1
     try:
         while True:
-            begun = steps.position
-            yield from engine.blocks(begun, steps.refused_sizes)
-            steps.position = engine.position
-            turn = 1 if engine.position > begun else min(2 * turn, MOST_STEPS)
-            for _ in range(turn):
-                rows = steps.step()
+            start = reader.position
+            yield from engine.blocks(start, reader.refused_sizes)
+            reader.position = engine.position
+            steps = 1 if engine.position > start else min(2 * steps, MAX_STEPS)
+            for _ in range(steps):
+                rows = reader.step()
                 if not rows:
                     return
                 yield from rows

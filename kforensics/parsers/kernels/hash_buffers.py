@@ -1,35 +1,28 @@
-"""Where the kernel that hashes records puts what it finds: columns of eight bytes a number, one behind the other.
+"""Layout of the memory that the hash kernel writes to: columns of eight bytes per number, one after the other.
 
-Also the constants of the hash; what they mean stands in :mod:`kforensics.parsers.columns.content_hash`.
+Also the constants of the hash, whose meaning is explained in :mod:`kforensics.parsers.columns.content_hash`.
 """
 
 from __future__ import annotations
 
-from kforensics.parsers.kernels.column_buffers import BUDGET, COLUMNS, ROOM, ROWS, SOFT_ROWS
+from typing import NamedTuple
 
-__all__ = [
-    "BATCH_COLUMNS",
-    "BATCH_ROWS",
-    "BUDGET",
-    "COLUMNS",
-    "COLUMN_SIZE",
-    "FIRST_MULTIPLIER",
-    "FIRST_SHIFT",
-    "HASH_AREA",
-    "IN_COLUMNS",
-    "LAST_SHIFT",
-    "RECORD_COLUMNS",
-    "ROOM",
-    "ROWS",
-    "SECOND_MULTIPLIER",
-    "SECOND_SHIFT",
-    "SOFT_ROWS",
-    "STEP",
-]
+from kforensics.parsers.kernels.column_buffers import MAX_ROWS
+from kforensics.parsers.kernels.request import FIRST_KERNEL_SLOT
 
-# Out: batches that have records in the columns.
-BATCH_ROWS = ROWS + 1
 
+class HashSlots(NamedTuple):
+    """Slot numbers of the hash kernel, as constants that the compiler reads by name."""
+
+    # In: address of the output, and the maximum size of a batch's records, compressed or not.
+    output: int
+    budget: int
+    # Out: records, and batches that have records among them.
+    rows: int
+    batch_rows: int
+
+
+HASH_SLOT = HashSlots(*range(FIRST_KERNEL_SLOT, FIRST_KERNEL_SLOT + len(HashSlots._fields)))
 RECORD_COLUMNS = ("offset", "timestamp", "low", "high", "emptiness", "is_keyless")
 BATCH_COLUMNS = (
     "position",
@@ -44,9 +37,9 @@ BATCH_COLUMNS = (
     "max_timestamp",
     "is_whole",
 )
-COLUMN_SIZE = 8 * ROOM
-IN_COLUMNS = {name: COLUMN_SIZE * index for index, name in enumerate((*RECORD_COLUMNS, *BATCH_COLUMNS))}
-HASH_AREA = COLUMN_SIZE * len(IN_COLUMNS)
+COLUMN_SIZE = 8 * MAX_ROWS
+COLUMN_OFFSETS = {name: COLUMN_SIZE * index for index, name in enumerate((*RECORD_COLUMNS, *BATCH_COLUMNS))}
+HASH_AREA = COLUMN_SIZE * len(COLUMN_OFFSETS)
 
 
 def _signed(number: int) -> int:

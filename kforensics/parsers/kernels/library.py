@@ -1,8 +1,8 @@
-"""The compiled kernels: where they are kept, and how they are loaded.
+"""The compiled kernels: where they are cached, and how they are compiled and loaded.
 
-They are compiled once for a processor, by another process, into an object file that lies with Python's own compiled
-files or, where that folder is not writable, in the user's cache, or else among temporary files. Loading it takes
-llvmlite alone: 40 ms, not the half second that numba takes to its first kernel.
+A separate process compiles them once per processor type into an object file. That file is cached with Python's own
+compiled files or, if that folder is not writable, in the user's cache folder or the temporary folder. Loading it takes
+llvmlite alone: 40 ms, compared to the half second until numba has its first kernel.
 """
 
 from __future__ import annotations
@@ -19,46 +19,46 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 from weakref import finalize
 
-from kforensics.parsers.kernels.request import SLOTS
+from kforensics.parsers.kernels.request import SLOT_COUNT
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-__all__ = ["Compilation", "Kernels", "Request", "compiled_beside", "kernels"]
+__all__ = ["Kernels", "Notify", "Request", "load_kernels"]
 
-Say = Callable[[str], object]
+Notify = Callable[[str], object]
 Kernel = Callable[[int], int]
 
 FOLDER = "KFORENSICS_CACHE_DIR"
 CHECKSUM_SIZE = 4
-# Of Linux: the rights of mapped code, and what says that its pages are not needed.
+# Linux: the permissions of mapped code, and the advice that its pages are not needed.
 CODE, MADV_DONTNEED = "r-xp", 4
 COMPILER: Final = "libllvmlite"
-# What the lack of a compiler, of a folder or of a processor's support comes as.
-CANNOT: Final = (OSError, RuntimeError, ImportError)
+# Raised if there is no compiler or no folder, or if the processor is not supported.
+UNAVAILABLE: Final = (OSError, RuntimeError, ImportError)
 # Of the names of kernels in the object file.
 PREFIX = "kforensics_"
-# Whose text decides over what is compiled, beside the modules of this package.
+# The modules outside this package whose constants are compiled into the kernels.
 SOURCES: Final = (
-    "format/codecs",
-    "format/control",
+    "format/decompression",
+    "format/control_records",
     "format/derived",
     "format/failures",
     "format/layouts",
     "format/rows",
-    "log/legacy",
+    "log/legacy_format",
 )
 
 
 class Request(ctypes.Array):  # type: ignore[type-arg]  # a block of int64, see ``request``
-    """The argument of a kernel; slots are read and set by their number."""
+    """The argument of a kernel; slots are read and set by number."""
 
     _type_ = ctypes.c_int64
-    _length_ = SLOTS
+    _length_ = SLOT_COUNT
 
     @property
     def address(self) -> int:
-        """What a kernel is called with."""
+        """The argument to call a kernel with."""
         return ctypes.addressof(self)
 
 
@@ -66,11 +66,11 @@ class Kernels:
     """The compiled kernels by name.
 
     Attributes:
-        whole_batches: finds where batches end, see ``cut``.
-        lines: writes batch and record lines, see ``lines``.
-        batch_columns: makes columns of batches, see ``columns``.
-        record_columns: makes columns of records, see ``columns``.
-        record_hashes: hashes what records say, see ``hashes``.
+        whole_batches: finds where batches end, see ``batch_ends``.
+        lines: writes lines of batches and records, see ``line_kernel``.
+        batch_columns: writes columns of batches, see ``column_kernels``.
+        record_columns: writes columns of records, see ``column_kernels``.
+        record_hashes: hashes the contents of records, see ``hash_kernel``.
     """
 
     def __init__(self, code: bytes) -> None:
@@ -82,109 +82,113 @@ class Kernels:
         self._engine: Any = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
-        _forget_compiler()
-        self.whole_batches = self._entry("whole_batches")
-        self.lines = self._entry("lines")
-        self.batch_columns = self._entry("batch_columns")
-        self.record_columns = self._entry("record_columns")
-        self.record_hashes = self._entry("record_hashes")
+        _release_compiler()
+        self.whole_batches = self._entry_point("whole_batches")
+        self.lines = self._entry_point("lines")
+        self.batch_columns = self._entry_point("batch_columns")
+        self.record_columns = self._entry_point("record_columns")
+        self.record_hashes = self._entry_point("record_hashes")
 
-    def ready(self) -> Kernels:
-        """Return the kernels: they are there."""
+    def poll(self) -> Kernels:
+        """Return the kernels, which are loaded already."""
         return self
 
-    def _entry(self, name: str) -> Kernel:
+    def _entry_point(self, name: str) -> Kernel:
         address = self._engine.get_function_address(f"{PREFIX}{name}")
         return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)
 
 
-def _forget_compiler() -> None:
-    """Give the memory back in which the compiler's code lies: 40 MB, of which nothing is needed any more.
+def _release_compiler() -> None:
+    """Release the memory of the compiler's code: 40 MB that are no longer needed.
 
-    What is touched again comes back from the library's file. Pages that were written to are left alone.
+    Pages that are used again are read from the library's file. Pages that were written to are kept.
     """
     with suppress(OSError, AttributeError):
-        forget = ctypes.CDLL(None).madvise
-        forget.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+        madvise = ctypes.CDLL(None).madvise
+        madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         for line in Path("/proc/self/maps").read_text("utf-8").splitlines():
-            span, rights, *_, path = line.split(maxsplit=5)
-            if COMPILER in path and rights == CODE:
-                start, end = (int(word, 16) for word in span.split("-"))
-                forget(start, end - start, MADV_DONTNEED)
+            addresses, permissions, *_, path = line.split(maxsplit=5)
+            if COMPILER in path and permissions == CODE:
+                start, end = (int(address, 16) for address in addresses.split("-"))
+                madvise(start, end - start, MADV_DONTNEED)
 
 
-def kernels(say: Say | None = None, *, compiles: bool = True) -> Kernels | None:
-    """Return the kernels; None if they cannot be had.
+def load_kernels(notify: Notify | None = None, *, compile_missing: bool = True) -> Kernels | None:
+    """Return the kernels, None if they are unavailable.
 
     Args:
-        say: told when kernels are compiled, and why they cannot be had.
-        compiles: compile them if they are not yet.
+        notify: called with a sentence when compilation starts, and with the reason when kernels are unavailable.
+        compile_missing: compile them if they are not cached.
     """
-    if True not in _found and compiles not in _found:
-        _find(say, compiles=compiles)
-    return _found.get(True) or _found.get(False)
+    if True not in _loaded and compile_missing not in _loaded:
+        _load(notify, compile_missing=compile_missing)
+    return _loaded.get(True) or _loaded.get(False)
 
 
-# What this process found without compiling (False) and with it (True): each is tried, and told of, once.
-_found: dict[bool, Kernels | None] = {}
+# The kernels of this process, loaded without compiling (False) or with it (True). Each is tried and reported once.
+_loaded: dict[bool, Kernels | None] = {}
 
 
-def _find(say: Say | None, *, compiles: bool) -> None:
+def _load(notify: Notify | None, *, compile_missing: bool) -> None:
     try:
-        _found[compiles] = _loaded() or (Compilation(say).wait() if compiles else None)
-    except CANNOT as error:
-        _found[True] = None
-        _say_why_not(say, error)
+        _loaded[compile_missing] = _cached_kernels() or (Compilation(notify).wait() if compile_missing else None)
+    except UNAVAILABLE as error:
+        _give_up(notify, error)
 
 
-def _say_why_not(say: Say | None, error: Exception) -> None:
-    if say:
-        say(f"the fast kernels cannot be used ({error}); reading goes on in plain Python, which is slower")
+def _give_up(notify: Notify | None, error: Exception) -> None:
+    """Remember that there are no kernels, and report why."""
+    _loaded[True] = None
+    _report(notify, error)
+
+
+def _report(notify: Notify | None, error: Exception) -> None:
+    if notify:
+        notify(f"the fast kernels are unavailable ({error}); continuing in pure Python, which is slower")
 
 
 @cache
-def compiled_beside(say: Say | None) -> Compilation | None:
-    """Begin to compile the kernels and return what will have them; None if that cannot be done."""
-    if True in _found:
+def compile_in_background(notify: Notify | None) -> Compilation | None:
+    """Start to compile the kernels and return their loader, None if that is impossible."""
+    if True in _loaded:
         return None
     try:
-        return Compilation(say)
-    except CANNOT as error:
-        _found[True] = None
-        _say_why_not(say, error)
+        return Compilation(notify)
+    except UNAVAILABLE as error:
+        _give_up(notify, error)
         return None
 
 
-def _loaded() -> Kernels | None:
-    for path in _places():
+def _cached_kernels() -> Kernels | None:
+    for path in _cache_files():
         with suppress(OSError):
-            code = _checked(path)
+            code = _trusted_code(path)
             if code:
                 return Kernels(code)
     return None
 
 
-def _places() -> Iterator[Path]:
-    """Yield the files that may hold the kernels, the best place first."""
+def _cache_files() -> Iterator[Path]:
+    """Yield the files where the kernels may be cached, the preferred one first."""
     name = f"kernels-{_key()}.o"
-    given = os.environ.get(FOLDER)
-    if given:
-        yield Path(given) / name
+    folder = os.environ.get(FOLDER)
+    if folder:
+        yield Path(folder) / name
         return
     yield Path(__file__).parent / "__pycache__" / name
-    # A container may run with a user who has no home.
+    # A container may run as a user without a home directory.
     with suppress(RuntimeError):
         user = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         yield Path(user) / "kforensics" / name
-    from tempfile import gettempdir  # only who gets here pays for it
+    from tempfile import gettempdir  # rarely needed
 
     yield Path(gettempdir()) / f"kforensics-{os.geteuid()}" / name
 
 
 @cache
 def _key() -> str:
-    """Return what tells kernels of other sources and other processors apart."""
-    import llvmlite  # as above
+    """Return a key that differs for other sources, another compiler and other processors."""
+    import llvmlite  # small inputs must not pay for it
 
     from kforensics.parsers.kernels.target import CPU, FEATURES
 
@@ -194,7 +198,7 @@ def _key() -> str:
 
 
 def _sources() -> list[bytes]:
-    """Return what is compiled; of a package in an archive, such as Spark's ``--py-files`` takes, all of that."""
+    """Return the sources of the kernels. For a package in an archive, as in Spark's ``--py-files``, the archive."""
     here = Path(__file__).parent
     if not here.is_dir():
         return [path.read_bytes() for path in here.parents if path.is_file()]
@@ -203,8 +207,8 @@ def _sources() -> list[bytes]:
     ]
 
 
-def _checked(path: Path) -> bytes | None:
-    """Return the code in a file; None if it is damaged or somebody else could have written it."""
+def _trusted_code(path: Path) -> bytes | None:
+    """Return the code in a file, None if it is damaged or another user could have written it."""
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
         if status.st_uid not in (0, os.geteuid()) or status.st_mode & stat.S_IWOTH:
@@ -215,52 +219,52 @@ def _checked(path: Path) -> bytes | None:
 
 
 class Compilation:
-    """Kernels that another process compiles while this one goes on; that process ends with this one.
+    """Kernels that a separate process compiles while this one continues. That process ends with this one.
 
     Raises:
         OSError: the process cannot be started.
     """
 
-    def __init__(self, say: Say | None) -> None:
-        import subprocess  # only here
+    def __init__(self, notify: Notify | None) -> None:
+        import subprocess  # only needed here
         import tempfile
 
-        self._say, self._failed = say, False
+        self._notify, self._failed = notify, False
         self._kernels: Kernels | None = None
-        if say:
-            say("compiling the fast kernels for this processor, once; this takes some seconds")
-        # Files, not pipes: nobody reads while the compiler writes.
-        self._code, self._errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  # they live on
-        # -P: what lies in the working directory, evidence maybe, is no Python module.
+        if notify:
+            notify("compiling the fast kernels for this processor, once; this takes some seconds")
+        # Files instead of pipes, because this process does not read while the compiler writes.
+        self._code, self._errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  # closed later
+        # -P: the working directory may hold evidence; no Python module may be imported from there.
         command = [sys.executable, "-P", "-m", f"{__package__}.build"]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self._process = subprocess.Popen(command, env=environment, stdout=self._code, stderr=self._errors)  # noqa: S603  # our own module
         finalize(self, _stop, self._process)
 
-    def ready(self) -> Kernels | None:
-        """Return the kernels if they are compiled by now; where they cannot be, that is said once."""
+    def poll(self) -> Kernels | None:
+        """Return the kernels if they are compiled, else None. A failure is reported once."""
         if self._kernels is None and not self._failed and self._process.poll() is not None:
             try:
-                self._kernels = _found[True] = self.wait()
-            except CANNOT as error:
+                self._kernels = _loaded[True] = self.wait()
+            except UNAVAILABLE as error:
                 self._failed = True
-                _say_why_not(self._say, error)
+                _report(self._notify, error)
         return self._kernels
 
     def wait(self) -> Kernels:
-        """Return the kernels once they are compiled, and keep them for the next time.
+        """Return the kernels once they are compiled, and cache them.
 
         Raises:
-            RuntimeError: they cannot be compiled.
+            RuntimeError: the compiler fails.
         """
         failed = self._process.wait()
-        code, errors = _all_of(self._code), _all_of(self._errors)
+        code, errors = _content(self._code), _content(self._errors)
         if failed:
-            lines = errors.decode(errors="replace").splitlines() or ["the compiler said nothing"]
+            lines = errors.decode(errors="replace").splitlines() or ["the compiler printed no error"]
             raise RuntimeError(f"compiling failed: {lines[-1]}")
-        kept = any(_kept(path, code) for path in _places())
-        if self._say and not kept:
-            self._say(f"the kernels cannot be kept for the next time; name a writable folder in {FOLDER}")
+        is_cached = any(_write_cache(path, code) for path in _cache_files())
+        if self._notify and not is_cached:
+            self._notify(f"the compiled kernels cannot be cached; set {FOLDER} to a writable folder")
         return Kernels(code)
 
 
@@ -270,18 +274,19 @@ def _stop(process: Popen[bytes]) -> None:
         process.wait()
 
 
-def _all_of(file: IO[bytes]) -> bytes:
+def _content(file: IO[bytes]) -> bytes:
     with file:
         file.seek(0)
         return file.read()
 
 
-def _kept(path: Path, code: bytes) -> bool:
+def _write_cache(path: Path, code: bytes) -> bool:
+    """Cache the code in a file; return whether that succeeds."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{path.name}.{os.getpid()}.part")
         part.write_bytes(zlib.crc32(code).to_bytes(CHECKSUM_SIZE) + code)
-        part.chmod(0o644)  # the umask may let everybody write, and then nobody would load it
+        part.chmod(0o644)  # the umask may make it writable for all users, and then it would not be loaded
         part.replace(path)
     except OSError:
         return False

@@ -1,4 +1,7 @@
-"""Whether kernels are worth their loading. This module loads nothing, so that small inputs can ask it for free."""
+"""Decides whether kernels pay off for an input.
+
+This module imports nothing heavy, so that reading a small file does not pay for kernels.
+"""
 
 from __future__ import annotations
 
@@ -7,54 +10,61 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from kforensics.parsers.kernels.library import Kernels
+    from kforensics.parsers.kernels.library import Kernels, Notify
 
-__all__ = ["DECOMPRESSED", "WORTH_COMPILING", "WORTH_LOADING", "Choice", "Supply", "kernels_for", "no_kernels"]
+__all__ = [
+    "MAX_DECOMPRESSED_BYTES",
+    "MIN_COMPILE_BYTES",
+    "MIN_LOAD_BYTES",
+    "KernelLoader",
+    "KernelPolicy",
+    "kernels_for",
+    "no_kernels",
+]
 
-Say = Callable[[str], object]
-Choice = Callable[[int], "Supply | None"]
+KernelPolicy = Callable[[int], "KernelLoader | None"]
 
-# Plain Python has read smaller inputs before the kernels are loaded, or as much as that before they are compiled.
-WORTH_LOADING, WORTH_COMPILING = 1 << 20, 1 << 26
-# The most bytes that kernels decompress a batch to; who allows less wants plain Python, which can stop anywhere.
-DECOMPRESSED = 1 << 23
-# ``always`` or ``never`` overrule the sizes.
+# Pure Python reads fewer bytes than this in the time it takes to load the kernels, or to compile them.
+MIN_LOAD_BYTES, MIN_COMPILE_BYTES = 1 << 20, 1 << 26
+# Kernels decompress a batch to at most this size. A smaller limit needs pure Python, which can stop at any byte.
+MAX_DECOMPRESSED_BYTES = 1 << 23
+# Set to ``always`` or ``never`` to override the sizes above.
 VARIABLE = "KFORENSICS_KERNELS"
 
 
-class Supply(Protocol):
-    """Kernels that are there, or will be."""
+class KernelLoader(Protocol):
+    """Kernels that are loaded, or being compiled in the background."""
 
-    def ready(self) -> Kernels | None:
-        """Return the kernels, None if they are not there yet."""
-
-
-# Bytes for which this process had no kernels: a job may read terabytes, no input of which is worth compiling for.
-_missed = [0]
+    def poll(self) -> Kernels | None:
+        """Return the kernels, None while they are not available."""
 
 
-def kernels_for(size: int, say: Say | None = None) -> Supply | None:
-    """Return the kernels if reading ``size`` bytes is worth it and they can be had, else None.
+# Bytes this process has read without kernels. A Spark job may read terabytes in files too small to compile for.
+_bytes_without_kernels = [0]
 
-    Where they must be compiled first, that is begun once enough has been read without, and reading begins in plain
-    Python.
+
+def kernels_for(size: int, notify: Notify | None = None) -> KernelLoader | None:
+    """Return a loader if kernels pay off for ``size`` bytes and are available, else None.
+
+    If the kernels are not compiled yet, reading starts in pure Python. Compilation starts in the background once this
+    process has read enough bytes without kernels.
 
     Args:
-        size: bytes to be read.
-        say: told when kernels are compiled, and why they cannot be had.
+        size: bytes to read.
+        notify: called with a sentence when compilation starts, and with the reason when kernels are unavailable.
     """
     choice = os.environ.get(VARIABLE)
-    if choice == "never" or (size < WORTH_LOADING and choice != "always"):
+    if choice == "never" or (size < MIN_LOAD_BYTES and choice != "always"):
         return None
-    from kforensics.parsers.kernels.library import compiled_beside, kernels  # see above
+    from kforensics.parsers.kernels.library import compile_in_background, load_kernels  # see the module docstring
 
     if choice == "always":
-        return kernels(say)
-    if found := kernels(compiles=False):
-        return found
-    _missed[0] += size
-    return compiled_beside(say) if _missed[0] >= WORTH_COMPILING else None
+        return load_kernels(notify)
+    if kernels := load_kernels(compile_missing=False):
+        return kernels
+    _bytes_without_kernels[0] += size
+    return compile_in_background(notify) if _bytes_without_kernels[0] >= MIN_COMPILE_BYTES else None
 
 
 def no_kernels(_size: int) -> None:
-    """Choose plain Python for every size."""
+    """Choose pure Python for every size."""

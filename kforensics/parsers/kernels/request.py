@@ -1,7 +1,7 @@
-"""The argument of every kernel: one block of int64, of which each slot has a name.
+"""The argument of every kernel: a block of int64 slots, each with a name.
 
-A kernel reads from the block what it is asked for and writes into it how far it came. Behind the end of inputs and
-outputs there are ``SLACK`` bytes more: kernels move whole words.
+Python fills in what the kernel is to do; the kernel writes back how far it got. Kernels move whole words, so inputs and
+outputs are followed by ``SLACK`` bytes that a kernel may read or write.
 """
 
 from __future__ import annotations
@@ -10,91 +10,77 @@ from typing import NamedTuple
 
 from kforensics.parsers.format.rows import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE
 
-__all__ = [
-    "BATCHES",
-    "BATCH_MARGIN",
-    "BATCH_OPS",
-    "CONTROL_OPS",
-    "DATA",
-    "DONE",
-    "END",
-    "ENTRY_OPS",
-    "FIRST_OFFSET",
-    "FULL",
-    "GAPS",
-    "GAPS_FOUND",
-    "GAPS_ROOM",
-    "LAST_OFFSET",
-    "LZ4",
-    "MESSAGE_OPS",
-    "MORE",
-    "NEEDED",
-    "OUT",
-    "OUTSIDE",
-    "OUT_SIZE",
-    "OWN",
-    "PACKED",
-    "PACKED_CODEC",
-    "PACKED_MAGIC",
-    "PACKED_SIZE",
-    "PAYLOAD_SIZE",
-    "POSITION",
-    "RECORDS",
-    "RECORD_MARGIN",
-    "RECORD_OPS",
-    "REFUSED",
-    "REFUSED_SIZES",
-    "SCRATCH",
-    "SCRATCH_SIZE",
-    "SLACK",
-    "SLOTS",
-    "START",
-    "STATUS",
-    "STOP",
-    "TIMESTAMP_TYPES",
-    "VALUE",
-    "VALUES",
-    "WRITTEN",
-    "ZSTD",
-    "ZSTD_CONTEXT",
-]
-
 SLACK = 64
 
-# In: address of the bytes, range to read relative to it, and the position in the file of the byte at the address.
-DATA, START, END, POSITION = range(4)
-# In: a bit for each order of size (its ``bit_length``) of which no batch may be summed.
-REFUSED_SIZES = 4
-# Out: where the kernel stopped, relative to the address, and why. In and out: how many batches and records it took.
-STOP, STATUS, BATCHES, RECORDS = range(5, 9)
-# Out: bytes of the first batch that is not whole, as its header says; 0 where not even that can be read.
-NEEDED = 27
-# In: where decompressed records go, and the C functions that decompress; 0 where there is none.
-SCRATCH, SCRATCH_SIZE, LZ4, ZSTD, ZSTD_CONTEXT = range(9, 14)
-# In: bytes of the scratch that are the decompressed records of the first batch already, -1 if they are not.
-PAYLOAD_SIZE = 28
-# Out, where somebody else is to decompress: the bytes, relative to the address, their codec and the message format.
-PACKED, PACKED_SIZE, PACKED_CODEC, PACKED_MAGIC = range(31, 35)
-# In: where text goes. In and out: how much of it there is; a kernel writes behind it.
-OUT, OUT_SIZE, WRITTEN = range(14, 17)
-# In: what to write for a batch, a record, a record of a control batch, see ``templates``; 0 for nothing. The margins
-# are the most bytes such a line takes beside keys, values and header keys.
-BATCH_OPS, RECORD_OPS, CONTROL_OPS, BATCH_MARGIN, RECORD_MARGIN = range(17, 22)
-# In: the same for an entry of format 0 or 1, 0 to refuse those, and for its messages.
-ENTRY_OPS, MESSAGE_OPS = 29, 30
-# In: where pairs of neighbouring offsets go that are not consecutive. In and out: how many pairs there are; the first
-# and the last offset or -1.
-GAPS, GAPS_ROOM, GAPS_FOUND, FIRST_OFFSET, LAST_OFFSET = range(22, 27)
-# Slots from here on belong to each kernel alone.
-OWN = 40
-# Where a kernel keeps the fields of the batch and the record it is at.
-VALUES = 96
+# Why a kernel stopped: it reached the end; the next batch is incomplete; an output is full; the next batch needs pure
+# Python; the next batch must be decompressed on the host first.
+DONE, INCOMPLETE, OUTPUT_FULL, DECLINED, NEEDS_HOST_CODEC = range(5)
 
 
-class Value(NamedTuple):
-    """Which value is where, as constants that the compiler reads by name.
+class Slots(NamedTuple):
+    """Slot numbers of a request, as constants that the compiler reads by name."""
 
-    Sizes of null are -1; the size or number of something stands behind its address.
+    # In: address of the bytes, the range to read relative to it, and the file position of the byte at the address.
+    data: int
+    start: int
+    end: int
+    position: int
+    # In: bit n is set if batches whose size has a ``bit_length`` of n must not be checksummed.
+    refused_sizes: int
+    # Out: where the kernel stopped, relative to the address, and why. In and out: batches and records processed.
+    stop: int
+    status: int
+    batches: int
+    records: int
+    # Out: size of the first incomplete batch according to its header, 0 if the length field is incomplete too.
+    needed_size: int
+    # In: where decompressed records go, and the C functions that decompress, 0 for none.
+    scratch: int
+    scratch_size: int
+    lz4_function: int
+    zstd_function: int
+    zstd_context: int
+    # In: size of the first batch's records if the host has decompressed them into the scratch memory, else -1.
+    payload_size: int
+    # Out, if the host must decompress: the bytes, relative to the address, their codec and the message format.
+    compressed_start: int
+    compressed_size: int
+    compressed_codec: int
+    compressed_magic: int
+    # In: where text goes. In and out: bytes of text; a kernel appends to it.
+    out: int
+    out_size: int
+    written: int
+    # In: addresses of the templates for a batch, a record and a control record, see ``templates``; 0 to write nothing.
+    # A margin is the maximum size of such a line without keys, values and header keys.
+    batch_ops: int
+    record_ops: int
+    control_ops: int
+    batch_margin: int
+    record_margin: int
+    # In: addresses of the templates for a format 0 or 1 entry, 0 to decline those, and for its messages.
+    entry_ops: int
+    message_ops: int
+    # In: where pairs of neighbouring but not consecutive offsets go. In and out: number of pairs, first and last offset
+    # or -1.
+    gaps: int
+    gaps_capacity: int
+    gap_count: int
+    first_offset: int
+    last_offset: int
+
+
+SLOT = Slots(*range(len(Slots._fields)))
+# Slots from here on differ from kernel to kernel.
+FIRST_KERNEL_SLOT = 40
+# Where a kernel keeps the fields of the current batch and record.
+FIRST_FIELD_SLOT = 96
+
+
+class Fields(NamedTuple):
+    """Numbers of the fields of a batch and a record, as constants that the compiler reads by name.
+
+    Templates use the same names. The size of null is -1. A size or count directly follows its address.
     """
 
     base_offset: int
@@ -120,11 +106,11 @@ class Value(NamedTuple):
     offset: int
     timestamp: int
     sequence: int
-    key_at: int
+    key_address: int
     key_size: int
-    value_at: int
+    value_address: int
     value_size: int
-    headers_at: int
+    headers_address: int
     header_count: int
     has_key: int
     has_value: int
@@ -134,11 +120,7 @@ class Value(NamedTuple):
     coordinator_epoch: int
 
 
-# The words that the numbers of ``timestamp_type`` stand for.
+FIELD = Fields(*range(len(Fields._fields)))
+SLOT_COUNT = FIRST_FIELD_SLOT + len(FIELD)
+# Names for the numbers of ``timestamp_type``.
 TIMESTAMP_TYPES = (CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE)
-VALUE = Value(*range(len(Value._fields)))
-SLOTS = VALUES + len(VALUE)
-
-# Why a kernel stopped: nothing is left; the next batch is not whole; the output is full; the next batch is not for it,
-# or would be if somebody else decompressed it.
-DONE, MORE, FULL, REFUSED, OUTSIDE = range(5)

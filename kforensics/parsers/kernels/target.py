@@ -1,4 +1,4 @@
-"""Which processor kernels are compiled for."""
+"""The processor that kernels are compiled for."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-__all__ = ["CPU", "FEATURES", "HAS_CRC_INSTRUCTION", "PORTABLE"]
-
-# Set for tests, and where a processor turns out to lack what it claims: no instruction but those every one has.
+# Use only the instructions that every processor of the architecture has. For tests, and for processors that report
+# features they lack.
 PORTABLE = bool(os.environ.get("KFORENSICS_PORTABLE_KERNELS"))
 _HOST: Any = {} if PORTABLE else llvm.get_host_cpu_features()
 CPU = "" if PORTABLE else llvm.get_host_cpu_name()

@@ -1,6 +1,6 @@
-"""Lines as kernels write them: operations made from a text for ``str.format``.
+"""Templates of the lines that kernels write: texts for ``str.format``, translated to operations.
 
-An operation is five int64: kind, index of a value, address and length of the text in front of it, and one number more.
+An operation is five int64: kind, field number, address and length of the text before the field, and one more number.
 """
 
 from __future__ import annotations
@@ -10,78 +10,78 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 
-from kforensics.parsers.kernels.request import SLACK, VALUE
+from kforensics.parsers.kernels.request import FIELD, SLACK
 
-__all__ = ["HEADER_NAMES", "NUMBER", "OP_SIZE", "SKIP_UNLESS", "TEXT", "UTF8", "WORD", "WORD_SIZE", "If", "Template"]
+__all__ = ["If", "Template"]
 
-OP_SIZE = 5 * 8
-# Nothing, a number, a word chosen by a number, bytes as UTF-8, the keys of the headers; and: leave out the next so many
-# operations if a value is 0.
-TEXT, NUMBER, WORD, UTF8, HEADER_NAMES, SKIP_UNLESS = range(6)
-# A word in a list: its length and its letters.
-WORD_SIZE = 32
+OPERATION_SIZE = 5 * 8
+# After its text an operation writes nothing, a number, the label for a number, bytes as UTF-8, or the keys of the
+# headers. SKIP_UNLESS skips the given number of operations if a field is 0.
+PUT_TEXT, PUT_NUMBER, PUT_LABEL, PUT_UTF8, PUT_HEADER_KEYS, SKIP_UNLESS = range(6)
+# A label in a table: its length and its characters.
+LABEL_SIZE = 32
 NUMBER_WIDTH = 20
-PLACES = {
-    "count": (NUMBER, "record_count"),
-    "key": (UTF8, "key_at"),
-    "value": (UTF8, "value_at"),
-    "header_keys": (HEADER_NAMES, "headers_at"),
+SPECIAL_NAMES = {
+    "count": (PUT_NUMBER, "record_count"),
+    "key": (PUT_UTF8, "key_address"),
+    "value": (PUT_UTF8, "value_address"),
+    "header_keys": (PUT_HEADER_KEYS, "headers_address"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """Text for a line that is written only where a value is not 0."""
+    """Text that is written only if a field is not 0."""
 
-    value: str
+    field: str
     text: str
 
 
 class Template:
-    """A line for kernels.
+    """A line for kernels to write.
 
     Args:
-        parts: texts with names of values in braces; ``{key}``, ``{value}`` and ``{header_keys}`` stand for the bytes.
-        words: for a value that is shown as a word, the words from 0 on.
+        parts: texts with field names in braces. ``{key}``, ``{value}`` and ``{header_keys}`` insert the bytes.
+        labels: for each field that is printed as a label, the labels from number 0 on.
 
     Attributes:
         address: of the operations.
-        margin: most bytes of a line, keys, values and header keys not counted.
+        margin: maximum size of the line in bytes, without keys, values and header keys.
     """
 
-    def __init__(self, parts: Sequence[str | If], words: Mapping[str, Sequence[str]]) -> None:
-        self._words, self._kept = words, list[ctypes.Array[ctypes.c_char]]()
+    def __init__(self, parts: Sequence[str | If], labels: Mapping[str, Sequence[str]]) -> None:
+        self._labels, self._buffers = labels, list[ctypes.Array[ctypes.c_char]]()
         operations: list[tuple[int, ...]] = []
         for part in parts:
-            inner = self._operations(part if isinstance(part, str) else part.text)
+            of_part = self._operations(part if isinstance(part, str) else part.text)
             if isinstance(part, If):
-                operations.append((SKIP_UNLESS, _index(part.value), 0, 0, len(inner)))
-            operations += inner
+                operations.append((SKIP_UNLESS, _index(part.field), 0, 0, len(of_part)))
+            operations += of_part
         numbers = [len(operations), *(number for operation in operations for number in operation)]
         self._block = (ctypes.c_int64 * len(numbers))(*numbers)
         self.address = ctypes.addressof(self._block)
-        self.margin = sum(max(NUMBER_WIDTH, WORD_SIZE) + operation[3] for operation in operations) + SLACK
+        self.margin = sum(max(NUMBER_WIDTH, LABEL_SIZE) + operation[3] for operation in operations) + SLACK
 
     def _operations(self, text: str) -> list[tuple[int, ...]]:
         return [self._operation(literal, name) for literal, name, _, _ in Formatter().parse(text)]
 
     def _operation(self, literal: str, name: str | None) -> tuple[int, ...]:
         text = literal.encode()
-        front = (self._keep(text), len(text))
+        start = (self._address_of(text), len(text))
         if name is None:
-            return (TEXT, 0, *front, 0)
-        if name in self._words:
-            table = b"".join(bytes([len(word)]) + word.encode().ljust(WORD_SIZE - 1) for word in self._words[name])
-            return (WORD, _index(name), *front, self._keep(table))
-        kind, place = PLACES.get(name, (NUMBER, name))
-        return (kind, _index(place), *front, 0)
+            return (PUT_TEXT, 0, *start, 0)
+        if name in self._labels:
+            labels = (bytes([len(label)]) + label.encode().ljust(LABEL_SIZE - 1) for label in self._labels[name])
+            return (PUT_LABEL, _index(name), *start, self._address_of(b"".join(labels)))
+        kind, field = SPECIAL_NAMES.get(name, (PUT_NUMBER, name))
+        return (kind, _index(field), *start, 0)
 
-    def _keep(self, data: bytes) -> int:
+    def _address_of(self, data: bytes) -> int:
         buffer = ctypes.create_string_buffer(data, len(data) + SLACK)
-        self._kept.append(buffer)
+        self._buffers.append(buffer)
         return ctypes.addressof(buffer)
 
 
 def _index(name: str) -> int:
-    index: int = getattr(VALUE, name)
+    index: int = getattr(FIELD, name)
     return index

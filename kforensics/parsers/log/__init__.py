@@ -1,1 +1,1 @@
-"""Segments: record batches, records, and resynchronisation after damage."""
+"""Log segments: record batches, records, and resynchronization after damage."""

@@ -1,55 +1,74 @@
-"""Walks a ``.log``: every byte ends up in a ``Batch`` or a ``Damage`` row, whatever the file holds.
+"""Walks a ``.log``: every byte ends up in a ``Batch`` or a ``Damage`` row, whatever the file contains.
 
-Kafka's own reader stops at the first thing it does not like. This one says what it could not read, looks for the next
-header that checks out, and goes on. A batch whose checksum fails is still a batch where its header makes sense and
-another one (or the end) follows where it says; ``crc_valid`` tells.
+Kafka's own reader stops at the first error. This one reports what it could not read, searches for the next batch with a
+valid checksum, and continues there. A batch whose own checksum fails is still a batch if its header is plausible and
+another batch, or the end, follows where the header says; ``crc_valid`` is False then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from kforensics.parsers.files.source import Source
-from kforensics.parsers.files.window import CHUNK, Window
+from kforensics.parsers.files.window import BUFFER_BYTES, Window
 from kforensics.parsers.format.checksums import crc32, crc32c
-from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import BATCH_HEADER, ENTRY_PREFIX, LEGACY_HEADER_V1
 from kforensics.parsers.format.rows import CODECS, Batch, Damage
-from kforensics.parsers.log.headers import LENGTH_END, batch_header, legacy_header, prefix
-from kforensics.parsers.log.legacy import LENGTH_FIELD, MIN_SIZE
-from kforensics.parsers.log.resync import Candidates, crc_start, zeros_end
+from kforensics.parsers.log.batch_headers import (
+    LENGTH_END,
+    LENGTH_FIELD,
+    MIN_SIZE,
+    batch_header,
+    crc_start,
+    legacy_header,
+    prefix,
+)
 
-__all__ = ["InFull", "Walk", "batch_bytes", "checked_header", "walk"]
+if TYPE_CHECKING:
+    from kforensics.parsers.log.resync import Candidates
 
-HEADER, PREFIX = fixed(BATCH_HEADER), fixed(ENTRY_PREFIX)
-# Kafka asks for one byte more than the prefix before it looks at one.
-SMALLEST = PREFIX.size + 1
-V1_MIN_SIZE = fixed(LEGACY_HEADER_V1).size + 2 * LENGTH_FIELD - LENGTH_END
+__all__ = ["DamageContext", "LogWalk", "batch_bytes", "checked_header", "walk"]
+
+HEADER, PREFIX = fixed_layout(BATCH_HEADER), fixed_layout(ENTRY_PREFIX)
+# Kafka needs one byte more than the prefix before it reads a header.
+MIN_HEAD = PREFIX.size + 1
+V1_MIN_SIZE = fixed_layout(LEGACY_HEADER_V1).size + 2 * LENGTH_FIELD - LENGTH_END
 NEWEST_MAGIC = 2
-# Bytes summed in vain may be this many times those walked over: hostile headers must not cost hours.
-VAIN_READS = 4
+# Bytes checksummed in vain may be this many times the bytes walked over: hostile headers must not cost hours.
+VAIN_RATIO = 4
 VAIN_FLOOR = 64 << 20
-SMALL = 1 << 14
-# Looking for a batch in a byte costs this many times what summing it does.
+FREE_SIZE = 1 << 14
+# Searching a byte for batches costs this many times as much as checksumming it.
 SEARCH_COST = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Refusal:
-    """Why there is no batch at a position, how long it would have been, and a sound one that was met inside it."""
+class _Rejection:
+    """Why there is no batch at a position.
+
+    Attributes:
+        reason: damage reason.
+        detail: damage detail.
+        size: size of the batch according to its header, 0 if unknown.
+        next_good: position of a valid batch found inside it.
+    """
 
     reason: str
     detail: str
     size: int = 0
-    good: int | None = None
+    next_good: int | None = None
 
 
-class _Effort:
-    """Bounds the checksums that fail.
+class _ChecksumBudget:
+    """Limits the work spent on checksums that fail.
 
-    Batches of every order of size have an allowance of their own, so that a flood of wild lengths does not use up what
-    smaller ones need. Small ones are free: summing them costs no more than looking at their header.
+    Every order of magnitude of batch sizes (power of two) has its own budget, so that a flood of corrupt lengths does
+    not use up what smaller batches need. Batches up to ``free`` bytes are always allowed: summing them costs no more
+    than reading their header.
     """
 
     def __init__(self, start: int, free: int) -> None:
@@ -57,86 +76,85 @@ class _Effort:
         self._vain: dict[int, int] = {}
 
     def allows(self, position: int, size: int) -> bool:
-        allowed = VAIN_FLOOR + VAIN_READS * (position - self._start)
-        return size <= self._free or self._vain.get(size.bit_length(), 0) + size <= allowed
+        budget = VAIN_FLOOR + VAIN_RATIO * (position - self._start)
+        return size <= self._free or self._vain.get(size.bit_length(), 0) + size <= budget
 
     def refused_sizes(self, position: int) -> int:
-        """Return a bit for each order of size of which the largest is not allowed."""
+        """Return a bit mask of the orders of magnitude whose largest size is not allowed."""
         return sum(1 << order for order in self._vain if not self.allows(position, max(1 << order, self._free + 1)))
 
-    def in_vain(self, size: int) -> None:
+    def spend(self, size: int) -> None:
         self._vain[size.bit_length()] = self._vain.get(size.bit_length(), 0) + size
 
 
 def walk(source: Source, start: int = 0, end: int | None = None) -> Iterator[Batch | Damage]:
-    """Yield the batches of a log and the ranges that hold none, in order, without gap or overlap.
+    """Yield the batches of a log and the ranges without a batch, in order, without gap or overlap.
 
-    Behind a batch may come damage inside it (``inside_batch``): a checksum that fails, a strange magic byte.
+    A batch may be followed by damage inside it (``inside_batch``): a failed checksum or an unknown magic byte.
 
     Args:
         source: the log.
         start: position of a batch.
-        end: byte behind the last one to look at, None for all.
+        end: position to end at, None for the end of the log.
     """
-    log = Walk(source, start, end)
+    log = LogWalk(source, start, end)
     while rows := log.step():
         yield from rows
 
 
-class Walk:
-    """A walk over a log, step by step, which somebody else may go a part of; see :func:`walk`.
+class LogWalk:
+    """A walk over a log, step by step; see :func:`walk`. A faster decoder may take over parts of it.
 
     Attributes:
-        position: behind the last byte walked over; set behind batches that somebody else found beyond doubt.
+        position: end of the walked range; callers set it after decoding valid batches themselves.
     """
 
     def __init__(self, source: Source, start: int = 0, end: int | None = None) -> None:
         window = Window(source, end)
-        self._effort = _Effort(start, SMALL)
-        self._walker = _Walker(window, self._effort, _Effort(start, 0), Candidates(window))
+        self._budget = _ChecksumBudget(start, FREE_SIZE)
+        self._walker = _Walker(window, self._budget, _ChecksumBudget(start, 0))
         self._stop, self.position = window.end, start
 
     def step(self) -> list[Batch | Damage]:
-        """Return a batch and what is wrong with it, or the damage before the next one; nothing at the end."""
+        """Return the next batch with its damage, or the damage before the next batch; an empty list at the end."""
         walker = self._walker
         if self.position < walker.window.end:
-            found = walker.batch_at(self.position)
-            if isinstance(found, Batch):
-                self.position += found.size
-                return [found, *_doubts(found)]
-            damage = walker.damage(self.position, found)
+            row = walker.batch_at(self.position)
+            if isinstance(row, Batch):
+                self.position += row.size
+                return [row, *_damage_inside(row)]
+            damage = walker.damage(self.position, row)
             if damage.end > self.position:
                 self.position = damage.end
                 return [damage]
         start, self.position = self.position, self._stop
         if start >= self._stop:
             return []
-        return [Damage(start, self._stop, "shrunk", "the file has become shorter while it was read")]
+        return [Damage(start, self._stop, "shrunk", "the file shrank while it was being read")]
 
     @property
     def refused_sizes(self) -> int:
-        """A bit for each order of size of which no more batches are summed here."""
-        return self._effort.refused_sizes(self.position)
+        """Bit mask of the orders of magnitude of batch sizes whose checksum budget is used up."""
+        return self._budget.refused_sizes(self.position)
 
 
-def _doubts(batch: Batch) -> Iterator[Damage]:
-    """Yield what is wrong with a batch that was read all the same."""
+def _damage_inside(batch: Batch) -> Iterator[Damage]:
+    """Yield the faults of a batch that was read nevertheless."""
     start, end = batch.position, batch.position + batch.size
     if not batch.crc_valid:
-        detail = f"the stored checksum {batch.crc} is not that of the bytes; the batch is shown as it is"
+        detail = f"the stored checksum {batch.crc} does not match the bytes; the batch is read anyway"
         yield Damage(start, end, "crc", detail, inside_batch=start)
     if batch.magic > NEWEST_MAGIC:
-        at = start + PREFIX.offsets["magic"]
+        magic = start + PREFIX.offsets["magic"]
         detail = f"the magic byte is {batch.magic}, which the checksum does not cover; read as format {NEWEST_MAGIC}"
-        yield Damage(at, at + 1, "magic", detail, inside_batch=start)
+        yield Damage(magic, magic + 1, "magic", detail, inside_batch=start)
 
 
-class InFull:
-    """Damage in a range of a log as it shows to who reads all of the log.
+class DamageContext:
+    """Completes damage at the end of a range of a log to what a walk over the whole log reports.
 
-    What is wrong before the end of a range can only be told by what stands behind it: how much of a batch is there, and
-    whether its length makes sense. One walk serves all damage of a range, so that hostile bytes are searched twice at
-    most.
+    The bytes after the range decide how much of a batch is left and whether its length is plausible. All damage of a
+    range shares one walk, so that hostile bytes are searched at most twice.
 
     Args:
         source: the log.
@@ -144,18 +162,18 @@ class InFull:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._walk: Walk | None = None
+        self._walk: LogWalk | None = None
 
     def damage(self, damage: Damage, end: int | None) -> Damage:
-        """Return damage of a range with all that can be said of it.
+        """Return damage of a range as a walk over the whole log reports it.
 
         Args:
-            damage: as a walk over the range has it, in the order of the bytes.
-            end: byte behind the range, where a batch begins; None for the end of the log.
+            damage: as the walk over the range reports it; must be passed in byte order.
+            end: end of the range, where a batch begins; None for the end of the log.
         """
         if end is None or damage.inside_batch is not None or damage.reason == "shrunk":
             return damage
-        self._walk = self._walk or Walk(self._source, damage.start)
+        self._walk = self._walk or LogWalk(self._source, damage.start)
         self._walk.position = damage.start
         row = next(iter(self._walk.step()), None)
         if isinstance(row, Damage) and row.end == damage.end:
@@ -164,168 +182,190 @@ class InFull:
 
 
 def batch_bytes(source: Source, batch: Batch, most: int | None = None) -> bytes:
-    """Return the bytes of a batch, its header included: all, or the first ``most`` of them."""
+    """Return the bytes of a batch including its header: all of them, or the first ``most``."""
     return source.read(batch.position, batch.size if most is None else min(batch.size, most))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: cached_property needs the instance dictionary
 class _Walker:
-    window: Window
-    effort: _Effort
-    search_effort: _Effort
-    candidates: Candidates
+    """Reads the batch at a position, or searches for the next one.
 
-    def batch_at(self, position: int) -> Batch | _Refusal:
+    Attributes:
+        window: the log.
+        budget: limits the checksums that fail.
+        search_budget: limits the searches inside batches.
+    """
+
+    window: Window
+    budget: _ChecksumBudget
+    search_budget: _ChecksumBudget
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """The possible batches."""
+        from kforensics.parsers.log.resync import Candidates  # few logs are damaged
+
+        return Candidates(self.window)
+
+    def batch_at(self, position: int) -> Batch | _Rejection:
         window = self.window
         head = window.read(position, HEADER.size)
         left = window.end - position
-        if len(head) < SMALLEST:
-            return _Refusal("truncated", f"{left} bytes are too few for a batch header")
+        if len(head) < MIN_HEAD:
+            return _Rejection("truncated", f"{left} bytes are too few for a batch header")
         _, length, magic = prefix(head)
-        refusal = _refused(length, magic, left)
-        if refusal:
-            return refusal
+        rejection = _rejected(length, magic, left)
+        if rejection:
+            return rejection
         size = LENGTH_END + length
-        if not self.effort.allows(position, size):
-            doubt = self._doubt(_header(head, position, 0), "its checksum was not tried")
-            if doubt:
-                return doubt
+        if not self.budget.allows(position, size):
+            rejection = self._without_checksum(_header(head, position, 0), "its checksum was not computed")
+            if rejection:
+                return rejection
         batch = checked_header(window, position, head, size)
         if window.end < position + size:
-            return _Refusal("truncated", f"the batch has {size} bytes, of which {window.end - position} are left")
-        doubt = None if batch.crc_valid else self._doubt(batch, f"the checksum is wrong (stored {batch.crc})")
-        if doubt:
-            self.effort.in_vain(size)
-        return doubt or batch
+            return _Rejection("truncated", f"only {window.end - position} of the batch's {size} bytes are left")
+        if batch.crc_valid:
+            return batch
+        rejection = self._without_checksum(batch, f"the checksum is wrong (stored {batch.crc})")
+        if rejection:
+            self.budget.spend(size)
+        return rejection or batch
 
-    def damage(self, position: int, refusal: _Refusal) -> Damage:
+    def damage(self, position: int, rejection: _Rejection) -> Damage:
+        """Return the damage from a position to the next valid batch."""
+        from kforensics.parsers.log.resync import zeros_end  # few logs are damaged
+
         window = self.window
         zeros = zeros_end(window, position)
         if zeros >= window.end:
             detail = f"{window.end - position} zero bytes up to the end of the file"
             return Damage(position, window.end, "zero-tail", detail)
-        good = self._next_good(position, refusal, zeros)
-        reason, detail = refusal.reason, refusal.detail
+        good = self._next_good(position, rejection, zeros)
+        reason, detail = rejection.reason, rejection.detail
         if zeros - position > HEADER.size:
-            # The next header may begin with zeros of its own.
+            # The header of the next batch may itself begin with zeros.
             count = (zeros if good is None else min(zeros, good)) - position
             reason, detail = "zeros", f"{count} zero bytes where a batch should begin"
         if good is None:
             return Damage(position, window.end, reason, detail)
-        if reason == "truncated" or refusal.good is not None:
+        if reason == "truncated" or rejection.next_good is not None:
             reason, detail = "length", f"{detail}; another batch begins inside it"
         return Damage(position, good, reason, detail, next_good_position=good)
 
-    def _next_good(self, position: int, refusal: _Refusal, zeros: int) -> int | None:
-        if refusal.good is not None:
-            return refusal.good
-        end = position + refusal.size
-        if refusal.size and self._sound(end):
-            good = self._inside(position, end)
-            return end if good is None else good
-        # A header may begin with zeros of its own, up to the magic byte.
+    def _next_good(self, position: int, rejection: _Rejection, zeros: int) -> int | None:
+        if rejection.next_good is not None:
+            return rejection.next_good
+        end = position + rejection.size
+        if rejection.size and self._valid_batch(end):
+            inside = self._batch_inside(position, end)
+            return end if inside is None else inside
+        # A header may begin with zeros, up to its magic byte.
         start = max(position + 1, zeros - PREFIX.size)
-        return next((at for at in self.candidates.behind(start) if self._sound(at)), None)
+        return next((candidate for candidate in self.candidates.between(start) if self._valid_batch(candidate)), None)
 
-    def _inside(self, position: int, end: int, last_offset: int | None = None) -> int | None:
-        """Return where the first sound batch begins inside a batch that is not sound, if they are of the same log.
+    def _batch_inside(self, position: int, end: int, last_offset: int | None = None) -> int | None:
+        """Return the position of the first valid batch inside an invalid one, if both belong to the same log.
 
-        The length of that one is wrong then, or bytes of it are missing. A record's value may hold sound batches too,
-        of another log: those do not reach the end of the batch around them, nor go on with its offsets.
+        In that case the outer batch has a wrong length or lacks bytes. The value of a record may contain valid batches
+        of another log, too, but those neither reach the end of the outer batch nor continue its offsets.
         """
         cost = SEARCH_COST * (end - position)
-        thorough = self.search_effort.allows(position, cost)
-        first, passed = None, 0
-        for at in self.candidates.behind(position + 1, end):
-            inner = self._sound(at) if at >= passed else None
+        is_thorough = self.search_budget.allows(position, cost)
+        first, chain_end = None, 0
+        for candidate in self.candidates.between(position + 1, end):
+            inner = self._valid_batch(candidate) if candidate >= chain_end else None
             if inner is None:
                 continue
-            first = at if first is None else first
-            passed = self._chain_end(inner, end) if thorough else end
-            if passed >= end or (last_offset is not None and inner.last_offset > last_offset):
-                self.search_effort.in_vain(cost)
+            first = candidate if first is None else first
+            chain_end = self._chain_end(inner, end) if is_thorough else end
+            if chain_end >= end or (last_offset is not None and inner.last_offset > last_offset):
+                self.search_budget.spend(cost)
                 return first
         return None
 
     def _chain_end(self, batch: Batch, end: int) -> int:
-        """Return the position behind the sound batches that follow one another, at ``end`` at the latest asked."""
+        """Return the end of the chain of adjacent valid batches that starts with ``batch``; stop at ``end``."""
         position = batch.position + batch.size
-        while position < end and (following := self._sound(position)):
+        while position < end and (following := self._valid_batch(position)):
             position += following.size
         return position
 
-    def _sound(self, position: int) -> Batch | None:
-        """Return the batch with a valid checksum at a position."""
-        head = self.window.glimpse(position, HEADER.size)
-        if len(head) < SMALLEST:
+    def _valid_batch(self, position: int) -> Batch | None:
+        """Return the batch at a position if its checksum is valid."""
+        head = self.window.peek(position, HEADER.size)
+        if len(head) < MIN_HEAD:
             return None
         _, length, magic = prefix(head)
-        if magic not in (0, 1, 2) or _refused(length, magic, self.window.end - position):
+        if magic not in (0, 1, 2) or _rejected(length, magic, self.window.end - position):
             return None
         size = LENGTH_END + length
-        if not self.effort.allows(position, size):
+        if not self.budget.allows(position, size):
             return None
         batch = checked_header(self.window, position, head, size)
         if batch.crc_valid:
             return batch
-        self.effort.in_vain(size)
+        self.budget.spend(size)
         return None
 
-    def _doubt(self, batch: Batch, checksum: str) -> _Refusal | None:
-        """Return why a batch is not believed without its checksum: it is where it and what follows it make sense."""
+    def _without_checksum(self, batch: Batch, checksum: str) -> _Rejection | None:
+        """Return why a batch without a valid checksum is rejected; None if it and what follows it are plausible."""
         end = batch.position + batch.size
         if not _plausible(batch) or not _continues(self.window, end):
-            return _Refusal("crc", f"{checksum} and no batch follows the {batch.size} bytes of this one", batch.size)
-        good = self._inside(batch.position, end, batch.last_offset)
-        return None if good is None else _Refusal("length", f"the batch has {batch.size} bytes, {checksum}", good=good)
+            return _Rejection("crc", f"{checksum}, and no batch follows its {batch.size} bytes", batch.size)
+        inside = self._batch_inside(batch.position, end, batch.last_offset)
+        if inside is None:
+            return None
+        return _Rejection("length", f"the batch has {batch.size} bytes, {checksum}", next_good=inside)
 
 
 def checked_header(window: Window, position: int, head: bytes, size: int) -> Batch:
-    """Return the header of a batch of any format, its checksum taken piece by piece.
+    """Return the header of a batch of any format; its checksum is computed chunk by chunk.
 
     Args:
         window: the log.
-        position: of the batch.
-        head: its first bytes, at least those of a header.
-        size: its bytes.
+        position: position of the batch.
+        head: its first bytes, at least a whole header.
+        size: its size in bytes.
     """
     return _header(head, position, _crc(window, position, size, prefix(head)[2]))
 
 
 def _header(head: bytes, position: int, crc_of_rest: int) -> Batch:
-    read = legacy_header if prefix(head)[2] < 2 else batch_header
-    return read(head, position, crc_of_rest=crc_of_rest)
+    decode = legacy_header if prefix(head)[2] < 2 else batch_header
+    return decode(head, position, crc_of_rest=crc_of_rest)
 
 
-def _refused(length: int, magic: int, left: int) -> _Refusal | None:
+def _rejected(length: int, magic: int, left: int) -> _Rejection | None:
+    """Return why length and magic byte cannot begin a batch, None if they can."""
     least = MIN_SIZE if magic == 0 else V1_MIN_SIZE if magic == 1 else HEADER.size - LENGTH_END
     size = LENGTH_END + length
     if length < MIN_SIZE:
-        return _Refusal("length", f"Found record size {length} smaller than minimum record overhead ({MIN_SIZE})")
+        return _Rejection("length", f"Found record size {length} smaller than minimum record overhead ({MIN_SIZE})")
     if magic < 0:
-        return _Refusal("magic", f"{magic} is no message format", size if size <= left else 0)
+        return _Rejection("magic", f"{magic} is not a message format", size if size <= left else 0)
     if length < least:
-        return _Refusal(
+        return _Rejection(
             "length", f"a batch of format {magic} cannot have a length of {length}", size if size <= left else 0
         )
     if size > left:
-        return _Refusal("truncated", f"the batch has {size} bytes, of which {left} are there")
+        return _Rejection("truncated", f"only {left} of the batch's {size} bytes are present")
     return None
 
 
 def _crc(window: Window, position: int, size: int, magic: int) -> int:
     start, end = position + crc_start(magic), position + size
     extend = crc32 if magic < 2 else crc32c
-    if end - start <= CHUNK:
+    if end - start <= BUFFER_BYTES:
         return extend(window.read(start, end - start))
     checksum = 0
-    for piece in window.chunks(start, end):
-        checksum = extend(piece, checksum)
+    for chunk in window.chunks(start, end):
+        checksum = extend(chunk, checksum)
     return checksum
 
 
 def _plausible(batch: Batch) -> bool:
-    """Whether the fields of a header make sense together, where its checksum does not vouch for them."""
+    """Return whether the header fields are consistent, for a batch whose checksum does not confirm them."""
     if batch.last_offset < 0 or batch.codec >= len(CODECS):
         return False
     if batch.is_legacy:
@@ -335,12 +375,12 @@ def _plausible(batch: Batch) -> bool:
 
 
 def _continues(window: Window, position: int) -> bool:
-    """Whether a batch, what is left of one, zeros or the end of the file stand at a position."""
-    head = window.glimpse(position, HEADER.size)
-    if len(head) < SMALLEST:
-        return not head.strip(b"\0") or (len(head) >= LENGTH_END and prefix(head.ljust(SMALLEST, b"\0"))[1] >= MIN_SIZE)
+    """Return whether a batch, a truncated batch, zeros or the end of the file follows at a position."""
+    head = window.peek(position, HEADER.size)
+    if len(head) < MIN_HEAD:
+        return not head.strip(b"\0") or (len(head) >= LENGTH_END and prefix(head.ljust(MIN_HEAD, b"\0"))[1] >= MIN_SIZE)
     base_offset, length, magic = prefix(head)
-    if not head[:SMALLEST].strip(b"\0"):
+    if not head[:MIN_HEAD].strip(b"\0"):
         return True
     if base_offset < 0 or length < MIN_SIZE or magic not in (0, 1, 2):
         return False

@@ -1,7 +1,7 @@
-"""The bytes of a batch, field by field: which stand where, and what they hold.
+"""Breaks a batch down into fields: position, bytes, value and description of each.
 
-Names, order and sentences are those of the layouts; positions are where each field was found as it was read, so that
-nothing here knows a width but that of the length fields of formats 0 and 1.
+Names, order and descriptions come from the layouts, and positions from reading the fields one after another. The only
+width repeated here is that of the length fields of formats 0 and 1.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from typing import Any
 
 from construct import ConstructError
 
-from kforensics.parsers.format.codecs import DEFAULT_BUDGET
-from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.decompression import DEFAULT_BUDGET
+from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import BATCH_HEADER, LEGACY_HEADER_V0, LEGACY_HEADER_V1, RECORD, RECORD_HEADER
 from kforensics.parsers.format.rows import Batch, Failure
-from kforensics.parsers.log.legacy import LENGTH_FIELD, Message, legacy_messages, outer_message
+from kforensics.parsers.log.batch_headers import LENGTH_FIELD
+from kforensics.parsers.log.legacy_format import LegacyMessage, legacy_messages, outer_message
 from kforensics.parsers.log.records import HEADER_SIZE, open_payload
 
-__all__ = ["FieldBytes", "FieldGroup", "TakenApart", "fields_of", "taken_apart"]
-
-# Headers of one record that are shown; who wants more reads the table.
+INCOMPLETE = "the bytes do not contain a whole field"
+# Headers shown per record; the table ``records`` has all of them.
 MOST_SHOWN = 100
 LEGACY_SIZED = (("key", "i32 length and that many bytes; -1 for null"), ("value", "the same"))
 
 
 @dataclass(frozen=True, slots=True)
 class FieldBytes:
-    """A field as it stands in its bytes.
+    """A field and its bytes.
 
     Attributes:
         name: name of the field in its layout.
-        position: of its first byte, in the file or in what came out of the codec.
+        position: position of its first byte, in the file or in the decompressed data.
         data: its bytes.
-        value: what they hold; None for null, or where they could not be read.
-        doc: sentence of the layout.
-        error: why it could not be read, None if it could.
+        value: its value; None for null or an unreadable field.
+        doc: description from the layout.
+        error: why the field could not be read, None if it could.
     """
 
     name: str
@@ -49,18 +49,18 @@ class FieldBytes:
 
     @property
     def end(self) -> int:
-        """Position of the byte behind it."""
+        """Position after its last byte."""
         return self.position + len(self.data)
 
 
 @dataclass(frozen=True, slots=True)
 class FieldGroup:
-    """Fields that belong together: a header, or a record.
+    """The fields of a header or a record.
 
     Attributes:
-        title: what it is.
-        fields: in the order of their bytes.
-        unpacked: whether positions count in what came out of the codec, and not in the file.
+        title: name of the group.
+        fields: its fields, in byte order.
+        unpacked: whether positions refer to the decompressed data instead of the file.
     """
 
     title: str
@@ -69,14 +69,14 @@ class FieldGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenApart:
-    """A batch, taken apart.
+class BatchBreakdown:
+    """The fields of a batch.
 
     Attributes:
-        groups: the header, what is compressed as one field, and the records.
-        unpacked: what came out of the codec; empty if nothing is compressed.
-        failure: why not all records could be taken apart, None if they could.
-        left_out: records that were not asked for, as far as the header counts them.
+        groups: the header, the compressed data as a single field, and the records.
+        unpacked: the decompressed data; empty if the batch is not compressed.
+        failure: why not all requested records could be read, None if they could.
+        left_out: number of records beyond the requested ones, according to the header.
     """
 
     groups: tuple[FieldGroup, ...]
@@ -85,90 +85,89 @@ class TakenApart:
     left_out: int = 0
 
 
-def fields_of(layout: Any, data: bytes, at: int = 0, origin: int = 0) -> Iterator[FieldBytes]:
-    """Yield the fields of a layout; one that cannot be read has all bytes that are left, and is the last.
+def layout_fields(layout: Any, data: bytes, begin: int = 0, origin: int = 0) -> Iterator[FieldBytes]:
+    """Yield the fields of a layout. A field that cannot be read has all remaining bytes and is the last one.
 
     Args:
         layout: a construct ``Struct``.
-        data: bytes that hold it.
-        at: where in them it begins.
+        data: bytes that contain it.
+        begin: where in ``data`` it begins.
         origin: position of the first byte of ``data``.
     """
     stream = io.BytesIO(data)
-    stream.seek(at)
+    stream.seek(begin)
     for field in layout.subcons:
         start = stream.tell()
         try:
             value = field.parse_stream(stream)
         except ConstructError:
-            error = "these bytes do not hold the field"
-            yield FieldBytes(field.name, origin + start, data[start:], None, field.docs, error)
+            yield FieldBytes(field.name, origin + start, data[start:], None, field.docs, INCOMPLETE)
             return
         yield FieldBytes(field.name, origin + start, data[start : stream.tell()], value, field.docs)
 
 
-def taken_apart(batch: Batch, data: bytes, records: int, budget: int = DEFAULT_BUDGET) -> TakenApart:
+def batch_breakdown(batch: Batch, data: bytes, records: int, budget: int = DEFAULT_BUDGET) -> BatchBreakdown:
     """Return the fields of a batch of any format.
 
     Args:
         batch: its header.
         data: its bytes.
-        records: how many of its records to take apart at most.
-        budget: most bytes to decompress.
+        records: maximum number of records to include.
+        budget: maximum number of bytes to decompress.
     """
-    apart = _legacy if batch.is_legacy else _current
-    return apart(batch, data, records, budget)
+    breakdown = _legacy if batch.is_legacy else _current
+    return breakdown(batch, data, records, budget)
 
 
-def _current(batch: Batch, data: bytes, most: int, budget: int) -> TakenApart:
+def _current(batch: Batch, data: bytes, most: int, budget: int) -> BatchBreakdown:
     origin = batch.position
-    groups = [FieldGroup("batch header", tuple(fields_of(BATCH_HEADER, data[:HEADER_SIZE], origin=origin)))]
+    groups = [FieldGroup("batch header", tuple(layout_fields(BATCH_HEADER, data[:HEADER_SIZE], origin=origin)))]
     payload = open_payload(batch, data, budget)
     stream = payload.stream.data
     if payload.compressed:
-        packed = FieldBytes("records", origin + HEADER_SIZE, data[HEADER_SIZE:], None, "compressed records")
-        groups.append(FieldGroup("compressed records", (packed,)))
+        compressed = FieldBytes("records", origin + HEADER_SIZE, data[HEADER_SIZE:], None, "compressed records")
+        groups.append(FieldGroup("compressed records", (compressed,)))
     wanted = min(batch.count or 0, most)
-    found = [*_records(stream, 0 if payload.compressed else origin + HEADER_SIZE, wanted)]
-    groups += (FieldGroup(f"record {index}", fields, payload.compressed) for index, fields in enumerate(found))
+    records = [*_records(stream, 0 if payload.compressed else origin + HEADER_SIZE, wanted)]
+    groups += (FieldGroup(f"record {index}", fields, payload.compressed) for index, fields in enumerate(records))
     failure = payload.stream.failure.detail if payload.stream.failure else _error_in(groups)
-    if len(found) < wanted and not failure:
-        failure = f"the header counts {batch.count} records, and {len(found)} are there"
+    if len(records) < wanted and not failure:
+        failure = f"the header counts {batch.count} records, but there are {len(records)}"
     unpacked = stream if payload.compressed else b""
-    return TakenApart(tuple(groups), unpacked, failure, max((batch.count or 0) - most, 0))
+    return BatchBreakdown(tuple(groups), unpacked, failure, max((batch.count or 0) - most, 0))
 
 
 def _records(stream: bytes, origin: int, most: int) -> Iterator[tuple[FieldBytes, ...]]:
-    """Yield the fields of records up to the first that cannot be read to its end."""
-    at = 0
+    """Yield the fields of each record, up to the first record that cannot be read completely."""
+    begin = 0
     if not stream:
         return
     for _ in range(most):
-        fields = tuple(_record(stream, at, origin))
+        fields = tuple(_record(stream, begin, origin))
         yield fields
         length = fields[0]
         if fields[-1].error or length.value < 0:
             return
-        at = length.end + length.value - origin
-        if at >= len(stream):
+        begin = length.end + length.value - origin
+        if begin >= len(stream):
             return
 
 
-def _record(stream: bytes, at: int, origin: int) -> Iterator[FieldBytes]:
+def _record(stream: bytes, begin: int, origin: int) -> Iterator[FieldBytes]:
     last = None
-    for last in fields_of(RECORD, stream, at, origin):
+    for last in layout_fields(RECORD, stream, begin, origin):
         yield last
     if last is None or last.error:
         return
     for index in range(min(last.value, MOST_SHOWN)):
-        for field in fields_of(RECORD_HEADER, stream, last.end - origin, origin):
+        for field in layout_fields(RECORD_HEADER, stream, last.end - origin, origin):
             last = replace(field, name=f"header {index} {field.name}")
             yield last
             if last.error:
                 return
 
 
-def _legacy(batch: Batch, data: bytes, most: int, budget: int) -> TakenApart:
+def _legacy(batch: Batch, data: bytes, most: int, budget: int) -> BatchBreakdown:
     groups = [FieldGroup("message", tuple(_message(outer_message(batch, data), batch.position)))]
     failure, left_out, inner = None, 0, bytearray()
     if batch.codec:
@@ -181,30 +180,30 @@ def _legacy(batch: Batch, data: bytes, most: int, budget: int) -> TakenApart:
             else:
                 left_out += 1
                 inner += row.data
-    return TakenApart(tuple(groups), bytes(inner), _error_in(groups) or failure, left_out)
+    return BatchBreakdown(tuple(groups), bytes(inner), _error_in(groups) or failure, left_out)
 
 
-def _message(message: Message, origin: int) -> Iterator[FieldBytes]:
+def _message(message: LegacyMessage, origin: int) -> Iterator[FieldBytes]:
     layout = LEGACY_HEADER_V0 if message.magic == 0 else LEGACY_HEADER_V1
     last = None
-    for last in fields_of(layout, message.data[: fixed(layout).size], origin=origin):
+    for last in layout_fields(layout, message.data[: fixed_layout(layout).size], origin=origin):
         yield last
     if last is None or last.error:
         return
-    at = last.end - origin
+    begin = last.end - origin
     for name, doc in LEGACY_SIZED:
-        size = int.from_bytes(message.data[at : at + LENGTH_FIELD], signed=True)
-        end = at + LENGTH_FIELD + max(size, 0)
-        if end > len(message.data) or len(message.data) - at < LENGTH_FIELD:
-            yield FieldBytes(name, origin + at, message.data[at:], None, doc, "these bytes do not hold the field")
+        size = int.from_bytes(message.data[begin : begin + LENGTH_FIELD], signed=True)
+        end = begin + LENGTH_FIELD + max(size, 0)
+        if end > len(message.data) or len(message.data) - begin < LENGTH_FIELD:
+            yield FieldBytes(name, origin + begin, message.data[begin:], None, doc, INCOMPLETE)
             return
-        value = None if size < 0 else message.data[at + LENGTH_FIELD : end]
-        yield FieldBytes(name, origin + at, message.data[at:end], value, doc)
-        at = end
+        value = None if size < 0 else message.data[begin + LENGTH_FIELD : end]
+        yield FieldBytes(name, origin + begin, message.data[begin:end], value, doc)
+        begin = end
 
 
 def _error_in(groups: list[FieldGroup]) -> str | None:
-    """Return what is wrong with the last field, if something is."""
+    """Return the error of the last field, None if it has none."""
     last = groups[-1]
     field = last.fields[-1] if last.fields else None
     return f"{last.title}, {field.name}: {field.error}" if field and field.error else None

@@ -1,26 +1,25 @@
-"""Rows of the tables ``batches``, ``records`` and ``damage`` out of a log, in the column order of those tables."""
+"""Reads the records of a batch, and builds rows of the tables ``batches``, ``records`` and ``damage``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kforensics.parsers.files.source import Source
-from kforensics.parsers.format.codecs import DEFAULT_BUDGET, EOF, over_budget
-from kforensics.parsers.format.control import control_of
+from kforensics.parsers.format.decompression import DEFAULT_BUDGET, EOF, over_budget
 from kforensics.parsers.format.rows import Batch, Damage, Failure, Record
+from kforensics.parsers.log.batch_headers import HEADER
 from kforensics.parsers.log.batches import batch_bytes
-from kforensics.parsers.log.legacy import Message, legacy_messages, legacy_records
-from kforensics.parsers.log.records import HEADER_SIZE, decode_records, open_payload
 
-__all__ = ["Place", "batch_row", "damage_row", "failure_damage", "messages_of", "record_row", "records_of"]
+if TYPE_CHECKING:
+    from kforensics.parsers.log.legacy_format import LegacyMessage
 
 Row = tuple[Any, ...]
 
 
 class Place(NamedTuple):
-    """Where a file stands: the columns every table begins with. None is what cannot be told."""
+    """Location of a file, the first columns of every table; an unknown value is None."""
 
     broker_id: int | None
     log_dir: str | None
@@ -28,16 +27,20 @@ class Place(NamedTuple):
     partition: int | None
 
 
-def records_of(source: Source, batch: Batch, budget: int = DEFAULT_BUDGET) -> Iterator[Record | Damage]:
-    """Yield the records of a batch; what of it cannot be read comes last, as damage inside the batch."""
+def read_records(source: Source, batch: Batch, budget: int = DEFAULT_BUDGET) -> Iterator[Record | Damage]:
+    """Yield the records of a batch; if some cannot be read, damage inside the batch comes last."""
     data = _bytes_within(source, batch, budget)
     rows = iter([data]) if isinstance(data, Failure) else _rows(batch, data, budget)
     for row in rows:
         yield failure_damage(batch, row) if isinstance(row, Failure) else row
 
 
-def messages_of(source: Source, batch: Batch, budget: int = DEFAULT_BUDGET) -> Iterator[Message | Damage]:
-    """Yield the messages of an entry of format 0 or 1; what of it cannot be read comes last, as damage inside it."""
+def read_legacy_messages(
+    source: Source, batch: Batch, budget: int = DEFAULT_BUDGET
+) -> Iterator[LegacyMessage | Damage]:
+    """Yield the messages of an entry of format 0 or 1; if some cannot be read, damage inside it comes last."""
+    from kforensics.parsers.log.legacy_format import legacy_messages  # few logs are of formats 0 and 1
+
     data = _bytes_within(source, batch, budget)
     if not isinstance(data, Failure) and len(data) < batch.size:
         data = over_budget(budget)
@@ -47,27 +50,31 @@ def messages_of(source: Source, batch: Batch, budget: int = DEFAULT_BUDGET) -> I
 
 
 def _bytes_within(source: Source, batch: Batch, budget: int) -> bytes | Failure:
-    """Return the bytes of a batch, of one that is larger than the budget no more than that."""
-    most = HEADER_SIZE + budget + 1
+    """Return the bytes of a batch, limited to little more than the budget."""
+    most = HEADER.size + budget + 1
     data = batch_bytes(source, batch, most)
     if len(data) < min(batch.size, most):
-        return Failure("shrunk", EOF, "the file has become shorter while it was read")
+        return Failure("shrunk", EOF, "the file shrank while it was being read")
     return data
 
 
 def _rows(batch: Batch, data: bytes, budget: int) -> Iterator[Record | Failure]:
-    """Read the records of a batch, of which no more bytes were taken than the budget allows."""
-    cut = len(data) < batch.size
+    """Yield the records of a batch whose bytes may be limited to the budget."""
+    is_cut = len(data) < batch.size
     if batch.is_legacy:
-        return iter([over_budget(budget)]) if cut else legacy_records(batch, data, budget)
+        from kforensics.parsers.log.legacy_format import legacy_records  # few logs are of formats 0 and 1
+
+        return iter([over_budget(budget)]) if is_cut else legacy_records(batch, data, budget)
+    from kforensics.parsers.log.records import decode_records, open_payload  # batch rows do not need them
+
     payload = open_payload(batch, data, budget)
-    if cut:
+    if is_cut:
         payload = replace(payload, stream=replace(payload.stream, failure=over_budget(budget)))
     return decode_records(batch, payload)
 
 
 def failure_damage(batch: Batch, failure: Failure) -> Damage:
-    """Return the damage of records that could not be read."""
+    """Return the damage row for records that could not be read."""
     end = batch.position + batch.size
     return Damage(batch.position, end, failure.reason, failure.detail, inside_batch=batch.position)
 
@@ -75,15 +82,15 @@ def failure_damage(batch: Batch, failure: Failure) -> Damage:
 def batch_row(place: Place, source: Source, batch: Batch, budget: int = DEFAULT_BUDGET) -> Row:
     """Return a batch as a row of ``batches``.
 
-    The control type, and the first offset and count of a compressed entry of format 0 or 1, are read from its records;
-    the count is None where not all of them can be read.
+    The control type, and the base offset and count of a compressed entry of format 0 or 1, are read from the records.
+    The count is None if some records cannot be read.
     """
     base_offset, count, control_type, coordinator_epoch = batch.base_offset, batch.count, None, None
     if batch.is_control:
-        first = next(records_of(source, batch, budget), None)
-        control_type, coordinator_epoch = control_of(first) if isinstance(first, Record) else (None, None)
+        first = next(read_records(source, batch, budget), None)
+        control_type, coordinator_epoch = _control(first) if isinstance(first, Record) else (None, None)
     elif batch.count is None:
-        base_offset, count = _extent(records_of(source, batch, budget))
+        base_offset, count = _extent(read_records(source, batch, budget))
     return (
         *place,
         source.path,
@@ -113,8 +120,14 @@ def batch_row(place: Place, source: Source, batch: Batch, budget: int = DEFAULT_
     )
 
 
+def _control(record: Record) -> tuple[str | None, int | None]:
+    from kforensics.parsers.format.control_records import control_fields  # few batches are control batches
+
+    return control_fields(record)
+
+
 def _extent(rows: Iterator[Record | Damage]) -> tuple[int | None, int | None]:
-    """Return the offset of the first record and the number of records, None where that cannot be told."""
+    """Return the offset of the first record and the number of records, None where unknown."""
     first, count = None, 0
     for row in rows:
         if isinstance(row, Damage):
@@ -126,7 +139,7 @@ def _extent(rows: Iterator[Record | Damage]) -> tuple[int | None, int | None]:
 
 def record_row(place: Place, path: str, batch: Batch, record: Record) -> Row:
     """Return a record as a row of ``records``."""
-    control = control_of(record) if batch.is_control else (None, None)
+    control = _control(record) if batch.is_control else (None, None)
     return (
         *place,
         path,

@@ -1,7 +1,7 @@
-"""The records of a format 2 batch, one by one, with every check of Kafka's reader and its words for what fails.
+"""Decodes the records of a format 2 batch, with every check and every error message of Kafka's reader.
 
-Rule: ``org.apache.kafka.common.record.DefaultRecord`` and the iterators of ``DefaultRecordBatch``. The checksum plays
-no part here: the records of a batch whose checksum fails are read as far as their structure goes.
+Rules: ``org.apache.kafka.common.record.DefaultRecord`` and the iterators of ``DefaultRecordBatch``. The checksum is
+ignored: the records of a batch with a wrong checksum are read as far as their structure is intact.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kforensics.parsers.format.codecs import DEFAULT_BUDGET, Decompressed, decompress
-from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.decompression import DEFAULT_BUDGET, Decompressed, decompress
+from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.failures import (
     ILLEGAL_ARGUMENT,
     MOST_HEADERS,
@@ -26,15 +26,11 @@ from kforensics.parsers.format.failures import (
     records_remaining,
     too_many_headers,
 )
-from kforensics.parsers.format.integers import int32, int64
+from kforensics.parsers.format.integers import VarintError, int64, read_varint, read_varlong, sequence_after
 from kforensics.parsers.format.layouts import BATCH_HEADER
 from kforensics.parsers.format.rows import LOG_APPEND_TIME, Batch, Failure, Header, Record
-from kforensics.parsers.format.varint import VarintError, read_varint, read_varlong
 
-__all__ = ["Payload", "decode_records", "open_payload", "sequence_after"]
-
-HEADER_SIZE = fixed(BATCH_HEADER).size
-INT32_MAX = 0x7FFFFFFF
+HEADER_SIZE = fixed_layout(BATCH_HEADER).size
 CHECKING_END = "Error checking for remaining bytes after reading batch"
 IN_STREAM = "Failed to decompress record stream"
 
@@ -48,12 +44,12 @@ class Payload:
 
 
 def open_payload(batch: Batch, data: bytes, budget: int = DEFAULT_BUDGET) -> Payload:
-    """Return what lies behind the header of a format 2 batch.
+    """Return the decompressed records section of a format 2 batch.
 
     Args:
         batch: its header.
-        data: all bytes of the batch, the header included.
-        budget: most bytes to decompress.
+        data: all bytes of the batch, including the header.
+        budget: maximum number of bytes to decompress.
     """
     stream = decompress(batch.codec, data[HEADER_SIZE:], HEADER_SIZE, batch.magic, budget)
     return Payload(stream, compressed=batch.codec != 0)
@@ -66,24 +62,15 @@ def decode_records(
 
     Args:
         batch: the header.
-        payload: what :func:`open_payload` returned.
-        strict: leave out the record on which Kafka's iterator fails although it could be read.
-        counts_headers: refuse more headers than bytes before reading them, as Kafka does since 2.8.
+        payload: result of :func:`open_payload`.
+        strict: omit a readable record on which Kafka's iterator fails.
+        counts_headers: refuse a header count larger than the remaining bytes before reading, as Kafka does since 2.8.
     """
     reader = _Reader(batch, payload, strict=strict, counts_headers=counts_headers)
     try:
         yield from reader.records()
     except Stopped as stop:
         yield stop.failure
-
-
-def sequence_after(base: int, delta: int) -> int:
-    """Return ``base + delta`` as sequences count: from 2147483647 on to 0, all in 32-bit arithmetic.
-
-    Rule: ``DefaultRecordBatch.incrementSequence``.
-    """
-    room = int32(INT32_MAX - delta)
-    return int32(delta - int32(INT32_MAX - base) - 1) if base > room else int32(base + delta)
 
 
 class _Reader:
@@ -115,11 +102,11 @@ class _Reader:
                 raise Stopped(problem)
 
     def _plain(self, data: bytes, position: int) -> tuple[Record, int]:
-        cut = self.payload.stream.failure
+        stream_failure = self.payload.stream.failure
         try:
             length, position = read_varint(data, position)
         except IndexError:
-            raise Stopped(cut or premature_end()) from None
+            raise Stopped(stream_failure or premature_end()) from None
         except VarintError as error:
             raise Stopped(Failure("record-structure", ILLEGAL_ARGUMENT, str(error))) from None
         left = len(data) - position
@@ -128,7 +115,7 @@ class _Reader:
                 f"Invalid record size: expected {length} bytes in record payload, "
                 f"but instead the buffer has only {left} remaining bytes."
             )
-            raise Stopped(cut or invalid_record("record-size", message))
+            raise Stopped(stream_failure or invalid_record("record-size", message))
         return self._body(data, position, length)
 
     def _compressed(self, data: bytes, position: int) -> tuple[Record, int]:
@@ -187,7 +174,10 @@ def _problem_at_end(payload: Payload, position: int) -> Failure | None:
 
 
 def _varint_at_end(rest: bytes) -> str:
-    """Return what Kafka says of a stream that ends inside a varint: it reads the end as -1, a byte that goes on."""
+    """Return Kafka's message for a stream that ends inside a varint.
+
+    Kafka reads the end of the stream as -1, a byte with its continuation bit set.
+    """
     try:
         read_varint(rest + b"\xff" * 5, 0)
     except VarintError as error:
@@ -203,7 +193,7 @@ def _cut_body(payload: Payload, length: int) -> Failure:
 
 
 def _read_sized(data: bytes, position: int) -> tuple[bytes | None, int, int]:
-    """Return bytes behind their length, the size Kafka prints (-1 for null) and the position behind them."""
+    """Return length-prefixed bytes, the size that Kafka prints (-1 for null), and the position after them."""
     length, position = read_varint(data, position)
     if length < 0:
         return None, -1, position

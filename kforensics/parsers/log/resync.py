@@ -1,7 +1,7 @@
-"""Where good data goes on behind damage: the next header that checks out, its checksum included.
+"""Finds where valid data resumes after damage: the next header that is plausible and whose checksum is valid.
 
-Rules 2.8 of the format notes: candidates are found by the magic byte and by fields that must make sense, then confirmed
-by checksum, which leaves one false find in four billion.
+Rule 2.8 of the format notes: candidates are found by their magic byte and by fields that must be consistent, then
+confirmed by checksum, which leaves one false match in four billion.
 """
 
 from __future__ import annotations
@@ -10,93 +10,96 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kforensics.parsers.files.window import CHUNK, Window
-from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.files.window import BUFFER_BYTES, Window
+from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import BATCH_HEADER, LEGACY_HEADER_V0, LEGACY_HEADER_V1
 from kforensics.parsers.format.rows import CODEC_MASK, CODECS, LOG_APPEND_TIME_BIT
-from kforensics.parsers.log.headers import CRC_START, LEGACY_CRC_START, LENGTH_END
-from kforensics.parsers.log.legacy import LENGTH_FIELD
+from kforensics.parsers.log.batch_headers import LENGTH_END, LENGTH_FIELD
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Candidates", "zeros_end"]
-
-HEADER, V0, V1 = fixed(BATCH_HEADER), fixed(LEGACY_HEADER_V0), fixed(LEGACY_HEADER_V1)
+HEADER, V0, V1 = fixed_layout(BATCH_HEADER), fixed_layout(LEGACY_HEADER_V0), fixed_layout(LEGACY_HEADER_V1)
 ATTRIBUTES_IN_USE = 0x7F
-# Hostile bytes make a candidate of every position, and each costs a header of memory.
-PIECE = 1 << 18
+# Bytes searched at a time. In hostile bytes every position can be a candidate, which costs a header of memory each.
+SEARCH_CHUNK = 1 << 18
 LENGTH_BYTES = range(HEADER.offsets["length"], LENGTH_END)
 
-
-# So many zeros are read before the file system is asked for the end of the hole they may be.
-PATIENCE = 1 << 22
-ZEROS = bytes(CHUNK)
+# After this many zeros, ask the file system whether they are a sparse range and where that ends.
+ZEROS_BEFORE_SEEK = 1 << 22
+ZEROS = bytes(BUFFER_BYTES)
 
 
 def zeros_end(window: Window, position: int) -> int:
-    """Return the first position from ``position`` on whose byte is not zero, the window's end if all are."""
+    """Return the first position at or after ``position`` whose byte is not zero, the window's end if there is none."""
     while position < window.end:
         start = position
-        for piece in window.chunks(start, window.end):
+        for chunk in window.chunks(start, window.end):
             # Comparing is two hundred times faster than stripping.
-            if piece != ZEROS[: len(piece)]:
-                return position + len(piece) - len(piece.lstrip(b"\0"))
-            position += len(piece)
-            if position - start >= PATIENCE:
+            if chunk != ZEROS[: len(chunk)]:
+                return position + len(chunk) - len(chunk.lstrip(b"\0"))
+            position += len(chunk)
+            if position - start >= ZEROS_BEFORE_SEEK:
                 break
         if position == start:
             break
-        position = min(max(position, window.source.hole_end(position)), window.end)
+        position = min(max(position, window.source.next_data(position)), window.end)
     return window.end
 
 
 class Candidates:
-    """What may be a batch, found piece by piece; the checksum is not looked at.
+    """Finds positions that may begin a batch, chunk by chunk; checksums are not computed.
 
-    Remembers the last piece: bytes with damage at every turn are searched once and not once for each damage.
+    The last chunk is cached, so that bytes with many damaged ranges are searched only once.
     """
 
     def __init__(self, window: Window) -> None:
         self._window = window
-        self._start, self._found = -1, list[int]()
+        self._start, self._positions = -1, list[int]()
 
-    def behind(self, position: int, end: int | None = None) -> Iterator[int]:
-        """Yield the positions of candidates in order, from ``position`` on and below ``end``."""
-        start = position - position % PIECE
+    def between(self, position: int, end: int | None = None) -> Iterator[int]:
+        """Yield the candidates from ``position`` up to but not including ``end``, in order."""
+        start = position - position % SEARCH_CHUNK
         while start < self._window.end and (end is None or start < end):
-            found = self._piece(start)
-            for index in range(bisect_left(found, position), len(found)):
-                if end is not None and found[index] >= end:
+            positions = self._in_chunk(start)
+            for index in range(bisect_left(positions, position), len(positions)):
+                if end is not None and positions[index] >= end:
                     return
-                yield found[index]
-            start = self._skipped(start + PIECE)
+                yield positions[index]
+            start = self._next_chunk(start + SEARCH_CHUNK)
 
-    def _skipped(self, start: int) -> int:
-        """Return where to look next: not in a hole of the file, but where a header may begin with its last zeros."""
-        data = self._window.source.hole_end(start) if start < self._window.end else start
-        near = data - HEADER.size
-        return max(start, near - near % PIECE)
+    def _next_chunk(self, start: int) -> int:
+        """Return the next chunk to search. Skip sparse ranges, except for zeros that may begin a header."""
+        data = self._window.source.next_data(start) if start < self._window.end else start
+        nearest = data - HEADER.size
+        return max(start, nearest - nearest % SEARCH_CHUNK)
 
-    def _piece(self, start: int) -> list[int]:
+    def _in_chunk(self, start: int) -> list[int]:
         if start != self._start:
-            # Pieces overlap by a header, so that none is cut in two.
-            data = self._window.read(start, PIECE + HEADER.size)
-            found = _in_piece(data, self._window.end - start) if len(data) >= V0.size else []
-            self._start, self._found = start, [start + at for at in found if at < PIECE]
-        return self._found
+            # Chunks overlap by a header, so that none is split.
+            data = self._window.read(start, SEARCH_CHUNK + HEADER.size)
+            candidates = _candidates(data, self._window.end - start) if len(data) >= V0.size else []
+            self._start = start
+            self._positions = [start + candidate for candidate in candidates if candidate < SEARCH_CHUNK]
+        return self._positions
 
 
-def _in_piece(data: bytes, room: int) -> list[int]:
-    import numpy as np  # only damage pays for it
+def _candidates(data: bytes, room: int) -> list[int]:
+    """Return the candidates in a chunk.
+
+    Args:
+        data: the bytes of the chunk.
+        room: bytes from the start of the chunk to the end of the log; a batch must fit.
+    """
+    import numpy as np  # needed for damaged files only
 
     buffer = np.frombuffer(data, np.uint8)
-    found = [*_batches(buffer, room), *_legacy(buffer, room, 0), *_legacy(buffer, room, 1)]
-    return sorted(found)
+    return sorted([*_batches(buffer, room), *_legacy(buffer, room, 0), *_legacy(buffer, room, 1)])
 
 
 def _batches(buffer: NDArray[np.uint8], room: int) -> list[int]:
+    """Return the positions of possible batches of format 2."""
     starts = _with_magic(buffer, 2, HEADER.size)
     rows = _rows(buffer, starts, HEADER.size).view(HEADER.dtype).ravel()
     size = rows["length"].astype("i8") + LENGTH_END
@@ -107,13 +110,13 @@ def _batches(buffer: NDArray[np.uint8], room: int) -> list[int]:
     keep &= rows["count"].astype("i8") <= rows["last_offset_delta"].astype("i8") + 1
     for name in ("producer_id", "producer_epoch", "base_sequence"):
         keep &= rows[name] >= -1
-    found: list[int] = starts[keep].tolist()
-    return found
+    positions: list[int] = starts[keep].tolist()
+    return positions
 
 
 def _legacy(buffer: NDArray[np.uint8], room: int, magic: int) -> list[int]:
-    """Find entries of format 0 or 1: key and value lengths must fill the announced size exactly."""
-    import numpy as np  # as above
+    """Return the positions of possible entries of format 0 or 1; key and value must fill the entry exactly."""
+    import numpy as np  # needed for damaged files only
 
     layout = (V0, V1)[magic]
     starts = _with_magic(buffer, magic, layout.size + LENGTH_FIELD)
@@ -124,38 +127,33 @@ def _legacy(buffer: NDArray[np.uint8], room: int, magic: int) -> list[int]:
     keep &= (rows["attributes"] & ~allowed) == 0
     starts, size = starts[keep], size[keep]
     key = np.maximum(_lengths(buffer, starts + layout.size), 0)
-    value_at = starts + layout.size + LENGTH_FIELD + key
-    # The value's length may lie outside this piece: such a candidate is left to the checksum.
-    inside = (value_at + LENGTH_FIELD <= len(buffer)) & (key < size)
-    value = np.maximum(_lengths(buffer, np.where(inside, value_at, 0)), 0)
+    value_field = starts + layout.size + LENGTH_FIELD + key
+    # The length of the value may be outside this chunk; the checksum decides about such a candidate.
+    inside = (value_field + LENGTH_FIELD <= len(buffer)) & (key < size)
+    value = np.maximum(_lengths(buffer, np.where(inside, value_field, 0)), 0)
     exact = layout.size + 2 * LENGTH_FIELD + key + value == size
     keep = (key < size) & (exact | ~inside)
-    found: list[int] = starts[keep].tolist()
-    return found
+    positions: list[int] = starts[keep].tolist()
+    return positions
 
 
 def _with_magic(buffer: NDArray[np.uint8], magic: int, needed: int) -> NDArray[np.int64]:
-    """Return the positions with the magic byte where it belongs, some length, and ``needed`` bytes in all."""
-    import numpy as np  # as above
+    """Return the positions with the magic byte, a length other than zero, and at least ``needed`` bytes."""
+    import numpy as np  # needed for damaged files only
 
-    at, count = HEADER.offsets["magic"], max(0, len(buffer) - needed + 1)
-    # No length is zero: this alone clears the zeros of holes and numbers, which look like magic 0.
+    magic_offset, count = HEADER.offsets["magic"], max(0, len(buffer) - needed + 1)
+    # No length is zero. This alone excludes zeros in sparse ranges and in numbers, which look like magic 0.
     length = np.bitwise_or.reduce([buffer[byte : byte + count] for byte in LENGTH_BYTES])
-    return np.flatnonzero((buffer[at : at + count] == magic) & (length != 0)).astype(np.int64)
+    return np.flatnonzero((buffer[magic_offset : magic_offset + count] == magic) & (length != 0)).astype(np.int64)
 
 
 def _rows(buffer: NDArray[np.uint8], starts: NDArray[np.int64], width: int) -> NDArray[np.uint8]:
-    import numpy as np  # as above
+    import numpy as np  # needed for damaged files only
 
     if len(buffer) < width:
         return np.empty((0, width), np.uint8)
     return np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(buffer, width)[starts])
 
 
-def _lengths(buffer: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.int64]:
-    return _rows(buffer, at, LENGTH_FIELD).view(">i4").ravel().astype("i8")
-
-
-def crc_start(magic: int) -> int:
-    """Return where in a batch the bytes under its checksum begin."""
-    return LEGACY_CRC_START if magic < 2 else CRC_START
+def _lengths(buffer: NDArray[np.uint8], positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    return _rows(buffer, positions, LENGTH_FIELD).view(">i4").ravel().astype("i8")

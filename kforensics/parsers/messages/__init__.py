@@ -1,7 +1,9 @@
-"""Kafka's schema-generated messages: the bytes of internal topics, metadata and control records, and what they say.
+"""Kafka's generated messages: the keys and values of internal topics, of the metadata log and of control records.
 
-`schema` describes the tables, which are `group`, `share_group`, `streams_group`, `transaction`, `share`, `metadata`,
-`remote_log` and `control`; `codec` and `reader` decode; `render` prints JSON as Kafka does; `registry` finds the
-message of a record; `records` is the forensic reading; `names` says what the numbers mean. Nothing is
-imported here: each module costs something, and few commands need them all.
+`schema` defines how a message is described. The schemas are in `group`, `share_group`, `streams_group`,
+`transaction_log`, `share`, `metadata`, `remote_log` and `control_messages`. `reader` and `codec` decode messages one by
+one, `message_columns` decodes many of one version into numpy columns, and `json_render` prints them as Kafka does.
+`registry` finds the schema of a record by its type, and `internal_records` decodes the records of any release.
+
+This module imports nothing, because few commands need all of them.
 """

@@ -1,7 +1,7 @@
-"""The engine of the generated messages: bytes of one version and release become a plain dict in schema order.
+"""Decoding of generated messages: the bytes of one version become a dict in schema order.
 
-A struct is compiled once into a list of closures, one for each field that the version has, and then run for every
-record; schemas nest four deep at most, so the recursion is bounded by the tables and never by the data.
+A struct is compiled once into a list of closures, one for each field of the version, which then run for every record.
+The schemas nest at most four deep, so the depth of the recursion does not depend on the data.
 """
 
 from __future__ import annotations
@@ -11,37 +11,36 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NoReturn, TypeAlias
 
-from kforensics.parsers.format.java_utf8 import java_utf8
+from kforensics.parsers.format.text_encoding import java_utf8
 from kforensics.parsers.messages.reader import (
     FORENSIC_LIMITS,
     RUNTIME,
     UNSUPPORTED_VERSION,
     Limits,
     MessageError,
-    Reader,
+    MessageReader,
     limits_of,
 )
 from kforensics.parsers.messages.releases import NEWEST
-from kforensics.parsers.messages.schema import UNSET, Field, Message, has_version, layout, version_range
+from kforensics.parsers.messages.schema import UNSET, Field, MessageSchema, has_version, layout, version_range
 
 UNKNOWN_TAGS: Final = "_unknown_tagged_fields"
 _MAX_STRING: Final = 0x7FFF
 _ZEROS: Final[dict[str, Any]] = {"bool": False, "float64": 0.0, "string": "", "bytes": b"", "uuid": "A" * 22}
 
-_FIXED: Final[dict[str, Callable[[Reader], Any]]] = {
-    "bool": Reader.boolean,
-    "int8": Reader.int8,
-    "int16": Reader.int16,
-    "uint16": Reader.uint16,
-    "int32": Reader.int32,
-    "int64": Reader.int64,
-    "float64": Reader.float64,
-    "uuid": Reader.uuid,
+_FIXED: Final[dict[str, Callable[[MessageReader], Any]]] = {
+    "bool": MessageReader.boolean,
+    "int8": MessageReader.int8,
+    "int16": MessageReader.int16,
+    "uint16": MessageReader.uint16,
+    "int32": MessageReader.int32,
+    "int64": MessageReader.int64,
+    "float64": MessageReader.float64,
+    "uuid": MessageReader.uuid,
 }
 
-Value: TypeAlias = Any
-Read: TypeAlias = Callable[[Reader], Value]
-Default: TypeAlias = Callable[[], Value]
+Read: TypeAlias = Callable[[MessageReader], Any]
+MakeDefault: TypeAlias = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +48,27 @@ class Decoded:
     """A decoded message.
 
     Attributes:
-        value: The fields in schema order. Tagged fields that were not in the bytes hold their defaults; tags that the
-            schema does not know are under `UNKNOWN_TAGS`, as a list of number and bytes.
-        consumed: How many bytes it took.
-        message: The layout it was read with.
+        value: The fields in schema order. Tagged fields that were not written have their defaults. Tags that are not
+            in the schema are under `UNKNOWN_TAGS`, as a list of pairs of the tag and its bytes.
+        consumed: The number of bytes that were read.
+        message: The layout that was used.
     """
 
-    value: dict[str, Value]
+    value: dict[str, Any]
     consumed: int
-    message: Message
+    message: MessageSchema
 
 
-def decode(message: Message, version: int, data: bytes, release: str | None = None, start: int = 0) -> Decoded:
-    """Decode a message at one version.
+def decode(message: MessageSchema, version: int, data: bytes, release: str | None = None, start: int = 0) -> Decoded:
+    """Decode a message of one version.
 
     Args:
-        message: A table of this package.
-        version: The version the bytes were written with. As in Kafka, one above the highest is read with the newest
+        message: A schema of this package.
+        version: The version of the message. As in Kafka, a version above the highest one is read with the newest
             layout, which fails at the first nested struct.
-        data: The bytes, with or without others around the message.
-        release: Read as this release of Kafka reads, with its layout and its limits; None for the newest layout
-            without a release's limits.
-        start: Where in the data the message starts.
+        data: Bytes that contain the message.
+        release: The release whose layout and limits are used; None for the newest layout without limits.
+        start: The index of the first byte of the message.
 
     Raises:
         MessageError: The bytes are not such a message.
@@ -79,31 +77,36 @@ def decode(message: Message, version: int, data: bytes, release: str | None = No
     return _decode(layout(message, release or NEWEST), version, data, limits, start)
 
 
-def decode_exact(message: Message, version: int, data: bytes, releases: tuple[str, ...], start: int = 0) -> Decoded:
-    """Decode with the first of some releases' layouts that takes every byte.
+def decode_exact(
+    message: MessageSchema, version: int, data: bytes, releases: tuple[str, ...], start: int = 0
+) -> Decoded:
+    """Decode a message with the first layout that consumes all bytes.
 
-    Some messages changed without a new version while they were in early access. A layout that leaves bytes over, or
-    asks for more, is not the one the record was written with.
+    Some messages changed without a new version while they were in early access. A layout that leaves bytes unread, or
+    needs more bytes, is not the one the message was written with.
 
     Args:
-        message: A table of this package.
-        version: The version the bytes were written with.
-        data: The bytes.
-        releases: Releases to try, the likeliest first.
-        start: Where in the data the message starts.
+        message: A schema of this package.
+        version: The version of the message.
+        data: Bytes that end with the message.
+        releases: The releases whose layouts are tried, the most likely one first.
+        start: The index of the first byte of the message.
+
+    Returns:
+        The decoded message. If no layout consumes all bytes, the result of the first layout.
 
     Raises:
-        MessageError: No layout takes every byte and the likeliest fails too; the error is the likeliest layout's.
+        MessageError: No layout consumes all bytes, and the first one fails.
     """
     layouts = distinct_layouts(message, releases)
     for candidate in layouts:
-        decoded = _attempt(candidate, version, data, start)
+        decoded = _try_layout(candidate, version, data, start)
         if decoded is not None and start + decoded.consumed == len(data):
             return decoded
     return _decode(layouts[0], version, data, FORENSIC_LIMITS, start)
 
 
-def _attempt(known: Message, version: int, data: bytes, start: int) -> Decoded | None:
+def _try_layout(known: MessageSchema, version: int, data: bytes, start: int) -> Decoded | None:
     try:
         return _decode(known, version, data, FORENSIC_LIMITS, start)
     except MessageError:
@@ -111,24 +114,24 @@ def _attempt(known: Message, version: int, data: bytes, start: int) -> Decoded |
 
 
 @lru_cache(maxsize=1024)
-def distinct_layouts(message: Message, releases: tuple[str, ...]) -> tuple[Message, ...]:
-    """The layouts of some releases that differ in their bytes or names, in order, and at least one."""
-    found: dict[tuple[tuple[Field, ...], str | None], Message] = {}
+def distinct_layouts(message: MessageSchema, releases: tuple[str, ...]) -> tuple[MessageSchema, ...]:
+    """Return the layouts of some releases in order, without those that equal an earlier one; at least one layout."""
+    layouts: dict[tuple[tuple[Field, ...], str | None], MessageSchema] = {}
     for release in releases:
         if message.known_to(release):
             known = layout(message, release)
-            found.setdefault((known.fields, known.flexible), known)
-    return tuple(found.values()) or (layout(message),)
+            layouts.setdefault((known.fields, known.flexible), known)
+    return tuple(layouts.values()) or (layout(message),)
 
 
-def _decode(known: Message, version: int, data: bytes, limits: Limits, start: int) -> Decoded:
-    reader = Reader(data, limits, start)
+def _decode(known: MessageSchema, version: int, data: bytes, limits: Limits, start: int) -> Decoded:
+    reader = MessageReader(data, limits, start)
     value = _top(known, version)(reader)
     return Decoded(value, reader.position - start, known)
 
 
 @lru_cache(maxsize=1024)
-def _top(message: Message, version: int) -> Read:
+def _top(message: MessageSchema, version: int) -> Read:
     context = _Context(version, has_version(message.flexible, version), message.highest_version)
     return _struct(message.fields, context)
 
@@ -141,7 +144,7 @@ class _Context:
 
 
 def _struct(fields: tuple[Field, ...], context: _Context) -> Read:
-    """A reader of the fields of a struct and of its tagged section."""
+    """Return a function that reads the fields of a struct and its tagged section."""
     steps: list[tuple[str, Read]] = []
     tags: dict[int, tuple[str, Read | None]] = {}
     for field in fields:
@@ -149,10 +152,10 @@ def _struct(fields: tuple[Field, ...], context: _Context) -> Read:
         if field.tag is not None and context.flexible:
             tags[field.tag] = (field.name, _field(field, context) if present else None)
         if present:
-            # A tagged field keeps its place in the order; the section, which comes later, fills it in.
+            # A tagged field keeps its position in schema order; the tagged section overwrites its default.
             steps.append((field.name, _field(field, context) if field.tag is None else _absent(field)))
 
-    def read(reader: Reader) -> dict[str, Value]:
+    def read(reader: MessageReader) -> dict[str, Any]:
         value = {name: step(reader) for name, step in steps}
         if context.flexible:
             _tagged_section(reader, value, tags, context.version)
@@ -162,7 +165,7 @@ def _struct(fields: tuple[Field, ...], context: _Context) -> Read:
 
 
 def _tagged_section(
-    reader: Reader, value: dict[str, Value], tags: dict[int, tuple[str, Read | None]], version: int
+    reader: MessageReader, value: dict[str, Any], tags: dict[int, tuple[str, Read | None]], version: int
 ) -> None:
     for _ in range(reader.tag_count()):
         tag = reader.unsigned_varint()
@@ -170,7 +173,7 @@ def _tagged_section(
         if tag not in tags:
             value.setdefault(UNKNOWN_TAGS, []).append((tag, reader.raw(size)))
             continue
-        # Kafka does not compare a known tag with its size, so a wrong size does no harm.
+        # Kafka ignores the size of a known tag.
         name, read = tags[tag]
         if read is None:
             raise MessageError(RUNTIME, f"Tag {tag} is not valid for version {version}")
@@ -182,8 +185,8 @@ def _absent(field: Field) -> Read:
     return lambda _: make()
 
 
-def default_of(field: Field) -> Default:
-    """What a field holds that was not written: a maker, because arrays and structs must not be shared."""
+def default_of(field: Field) -> MakeDefault:
+    """Return a function that makes the value of a field that was not written; records must not share such values."""
     if field.default is not UNSET:
         return lambda: field.default
     if field.is_array:
@@ -208,22 +211,25 @@ def _nested(field: Field, context: _Context, nullable: bool) -> Read:
     read = _element_struct(field, context)
     if not nullable:
         return read
-    # A null struct is marked by a varint in the tagged section, by a signed byte in line.
+    # A null struct is marked by a varint in the tagged section, and by a signed byte elsewhere.
     if field.tag is not None:
         return lambda reader: None if reader.unsigned_varint() <= 0 else read(reader)
     return lambda reader: None if reader.int8() < 0 else read(reader)
 
 
 def _element_struct(field: Field, context: _Context) -> Read:
-    """A reader of a nested struct, which refuses versions it does not know, unlike messages and common structs."""
+    """Return a function that reads a nested struct.
+
+    Unlike messages and common structs, nested structs reject versions above their highest one.
+    """
     highest = min(context.highest, version_range(field.versions)[1])
     if context.version > highest and not field.common:
         text = f"Can't read version {context.version} of {field.element_type}"
 
-        def refuse(_: Reader) -> Value:
+        def reject(_: MessageReader) -> Any:
             raise MessageError(UNSUPPORTED_VERSION, text)
 
-        return refuse
+        return reject
     return _struct(field.fields, context)
 
 
@@ -234,19 +240,19 @@ def _array(field: Field, context: _Context, nullable: bool) -> Read:
         element = _primitive(field, f"{field.name} element", context, nullable=False)
     flexible = context.flexible
 
-    def read(reader: Reader) -> list[Value] | None:
+    def read(reader: MessageReader) -> list[Any] | None:
         count = reader.length(flexible)
         if count < 0:
             if nullable:
                 return None
-            _refuse_null(field.name)
+            _reject_null(field.name)
         reader.check_collection(count)
         return [element(reader) for _ in range(count)]
 
     return read
 
 
-def _refuse_null(name: str) -> NoReturn:
+def _reject_null(name: str) -> NoReturn:
     raise MessageError(RUNTIME, f"non-nullable field {name} was serialized as null")
 
 
@@ -260,12 +266,12 @@ def _primitive(field: Field, name: str, context: _Context, nullable: bool) -> Re
 
 
 def _string(name: str, flexible: bool, nullable: bool) -> Read:
-    def read(reader: Reader) -> str | None:
+    def read(reader: MessageReader) -> str | None:
         length = reader.length(flexible, width=2)
         if length < 0:
             if nullable:
                 return None
-            _refuse_null(name)
+            _reject_null(name)
         if length > _MAX_STRING:
             raise MessageError(RUNTIME, f"string field {name} had invalid length {length}")
         return java_utf8(reader.raw(length))
@@ -274,12 +280,12 @@ def _string(name: str, flexible: bool, nullable: bool) -> Read:
 
 
 def _bytes(field: Field, name: str, flexible: bool, nullable: bool) -> Read:
-    def read(reader: Reader) -> bytes | None:
+    def read(reader: MessageReader) -> bytes | None:
         length = reader.length(flexible)
         if length < 0:
             if nullable:
                 return None
-            _refuse_null(name)
-        return reader.cut(length) if field.zero_copy else reader.raw(length)
+            _reject_null(name)
+        return reader.slice(length) if field.zero_copy else reader.raw(length)
 
     return read

@@ -1,7 +1,8 @@
-"""The digits Java gives a double: `Double.toString` up to JDK 18, which is not always the shortest form.
+"""Doubles as text, as `Double.toString` printed them up to JDK 18, which is not always the shortest form.
 
-A port of `jdk.internal.math.FloatingDecimal.BinaryToASCIIBuffer`. Kafka's tools print client quotas with it. Names
-follow the original: the number is B / S, M is half the distance to its neighbour, all three scaled to integers.
+This is a port of `jdk.internal.math.FloatingDecimal.BinaryToASCIIBuffer`. Kafka's tools print client quotas with it.
+The names follow the original: the number is B / S, and M is half the distance to its neighbour; all three are scaled
+to integers.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ _SMALL_BINARY_EXPONENTS: Final = range(-21, 63)
 
 @dataclass(slots=True)
 class _Digits:
-    """Decimal digits behind a point, times ten to the exponent."""
+    """Decimal digits after the point, multiplied by ten to the power of the exponent."""
 
     digits: list[int]
     exponent: int
 
     def round_up(self) -> None:
-        """Add one to the last digit. As in Java, nines that overflow stay as zeros."""
+        """Add one to the last digit; nines that overflow become zeros and are kept, as in Java."""
         index = len(self.digits) - 1
         while self.digits[index] == 9 and index > 0:
             self.digits[index] = 0
@@ -39,7 +40,7 @@ class _Digits:
 
 
 def double_text(number: float) -> str:
-    """The text of `Double.toString(number)`.
+    """Return what `Double.toString` returns.
 
     >>> [double_text(n) for n in (1.0, 1048576.0, 1e7, 9.999e-4, -0.0, 2e-3)]
     ['1.0', '1048576.0', '1.0E7', '9.999E-4', '-0.0', '0.002']
@@ -76,14 +77,14 @@ def _digits_of(number: float) -> _Digits:
     tail_zeros = (fraction & -fraction).bit_length() - 1
     fraction_bits = _EXP_SHIFT + 1 - tail_zeros
     tiny_bits = max(0, fraction_bits - exponent - 1)
-    # The easy case of Java's: an integer that fits a long.
+    # The easy case in Java: an integer that fits a long.
     if tiny_bits == 0 and exponent in _SMALL_BINARY_EXPONENTS and fraction_bits < 64:
         return _integer(fraction, exponent, significant)
     return _quotient(fraction, exponent, significant, tail_zeros)
 
 
 def _integer(fraction: int, exponent: int, significant: int) -> _Digits:
-    """Digits of an integer, without those that its 53 bits cannot mean."""
+    """Return the digits of an integer, without those that 53 bits cannot represent."""
     beyond = exponent - significant - 1
     insignificant = int(beyond * math.log10(2)) if beyond > 1 else 0
     whole = fraction << exponent - _EXP_SHIFT if exponent >= _EXP_SHIFT else fraction >> _EXP_SHIFT - exponent
@@ -96,7 +97,7 @@ def _integer(fraction: int, exponent: int, significant: int) -> _Digits:
 
 
 def _estimate(fraction: int, exponent: int) -> int:
-    """The decimal exponent, or one too many."""
+    """Return the decimal exponent, or one more."""
     mantissa: float = struct.unpack(
         ">d", ((_EXP_BIAS << _EXP_SHIFT) | fraction & (_HIDDEN_BIT - 1)).to_bytes(8, "big")
     )[0]
@@ -110,7 +111,7 @@ def _bits_of_power_of_5(power: int) -> int:
 
 
 def _quotient(fraction: int, exponent: int, significant: int, tail_zeros: int) -> _Digits:
-    """Digits of B / S until the rest is smaller than M."""
+    """Return the digits of B / S, up to where the rest is smaller than M."""
     fraction_bits = _EXP_SHIFT + 1 - tail_zeros
     tiny_bits = max(0, fraction_bits - exponent - 1)
     decimal = _estimate(fraction, exponent)
@@ -138,10 +139,10 @@ def _wrap(number: int, width: int | None) -> int:
 
 
 def _generate(b: int, s: int, m: int, decimal: int, width: int | None) -> _Digits:
-    """Divide digit by digit.
+    """Return the digits of B / S from a division digit by digit.
 
-    Java does this in int, long or big integers, and not quite alike: the upper test is strict in the first two only,
-    and M may overflow there.
+    Java divides ints, longs or big integers, with small differences: for ints and longs the upper comparison is strict
+    and M may overflow.
     """
     tens = s * 10
     digits: list[int] = []
@@ -150,14 +151,14 @@ def _generate(b: int, s: int, m: int, decimal: int, width: int | None) -> _Digit
     while first or not (low or high):
         digit, rest = divmod(b, s)
         b, m = rest * 10, _wrap(m * 10, width)
-        # Java's sum overflows too, and its test takes the result as it is.
+        # The sum overflows in Java too, and is compared as it is.
         upper = _wrap(b + m, width)
         low, high = (b < m, upper > tens if width else upper >= tens) if m > 0 else (True, True)
         if first and digit == 0 and not high:
             decimal -= 1
         else:
             digits.append(digit)
-        # At least one digit must follow the point in the form with an exponent.
+        # The form with an exponent has at least one digit after the point.
         if first and not -3 <= decimal < 8:
             low = high = False
         first = False

@@ -1,12 +1,14 @@
-"""Records of `__consumer_offsets` of classic and consumer groups, and the consumer protocol embedded in them.
+"""Message schemas of the records that classic and consumer groups write to `__consumer_offsets`.
+
+The consumer protocol, which is embedded in group metadata values, is here too.
 
 Source: https://github.com/apache/kafka/tree/trunk/group-coordinator/src/main/resources/common/message,
-as shipped in the jars of the releases from 2.7 to 4.4.
+as shipped in the jars of releases 2.7 to 4.4.
 """
 
 from __future__ import annotations
 
-from kforensics.parsers.messages.schema import Field, Message
+from kforensics.parsers.messages.schema import Field, MessageSchema
 
 _TOPIC_PARTITIONS = (
     Field("topicId", "uuid"),
@@ -14,7 +16,7 @@ _TOPIC_PARTITIONS = (
     Field("assignmentEpochs", "[]int32", nullable="0+", tag=0, since="4.3"),
 )
 
-LEGACY_OFFSET_COMMIT_KEY = Message(
+LEGACY_OFFSET_COMMIT_KEY = MessageSchema(
     "LegacyOffsetCommitKey",
     0,
     (
@@ -25,7 +27,7 @@ LEGACY_OFFSET_COMMIT_KEY = Message(
     flexible=None,
     highest=(("4.1", 0),),
 )
-LEGACY_OFFSET_COMMIT_VALUE = Message(
+LEGACY_OFFSET_COMMIT_VALUE = MessageSchema(
     "LegacyOffsetCommitValue",
     0,
     (
@@ -36,7 +38,7 @@ LEGACY_OFFSET_COMMIT_VALUE = Message(
     flexible=None,
     highest=(("4.1", 0),),
 )
-OFFSET_COMMIT_KEY = Message(
+OFFSET_COMMIT_KEY = MessageSchema(
     "OffsetCommitKey",
     1,
     (
@@ -47,7 +49,7 @@ OFFSET_COMMIT_KEY = Message(
     flexible=None,
     highest=(("2.8", 0),),
 )
-OFFSET_COMMIT_VALUE = Message(
+OFFSET_COMMIT_VALUE = MessageSchema(
     "OffsetCommitValue",
     1,
     (
@@ -64,8 +66,10 @@ OFFSET_COMMIT_VALUE = Message(
         ("3.4", 4),
     ),
 )
-GROUP_METADATA_KEY = Message("GroupMetadataKey", 2, (Field("group", "string"),), flexible=None, highest=(("2.8", 0),))
-GROUP_METADATA_VALUE = Message(
+GROUP_METADATA_KEY = MessageSchema(
+    "GroupMetadataKey", 2, (Field("group", "string"),), flexible=None, highest=(("2.8", 0),)
+)
+GROUP_METADATA_VALUE = MessageSchema(
     "GroupMetadataValue",
     2,
     (
@@ -96,10 +100,10 @@ GROUP_METADATA_VALUE = Message(
         ("3.4", 4),
     ),
 )
-CONSUMER_GROUP_METADATA_KEY = Message(
+CONSUMER_GROUP_METADATA_KEY = MessageSchema(
     "ConsumerGroupMetadataKey", 3, (Field("groupId", "string"),), flexible=None, highest=(("3.6", 0),)
 )
-CONSUMER_GROUP_METADATA_VALUE = Message(
+CONSUMER_GROUP_METADATA_VALUE = MessageSchema(
     "ConsumerGroupMetadataValue",
     3,
     (
@@ -108,10 +112,10 @@ CONSUMER_GROUP_METADATA_VALUE = Message(
     ),
     highest=(("3.6", 0),),
 )
-CONSUMER_GROUP_PARTITION_METADATA_KEY = Message(
+CONSUMER_GROUP_PARTITION_METADATA_KEY = MessageSchema(
     "ConsumerGroupPartitionMetadataKey", 4, (Field("groupId", "string"),), flexible=None, highest=(("3.6", 0),)
 )
-CONSUMER_GROUP_PARTITION_METADATA_VALUE = Message(
+CONSUMER_GROUP_PARTITION_METADATA_VALUE = MessageSchema(
     "ConsumerGroupPartitionMetadataValue",
     4,
     (
@@ -136,7 +140,7 @@ CONSUMER_GROUP_PARTITION_METADATA_VALUE = Message(
     ),
     highest=(("3.6", 0),),
 )
-CONSUMER_GROUP_MEMBER_METADATA_KEY = Message(
+CONSUMER_GROUP_MEMBER_METADATA_KEY = MessageSchema(
     "ConsumerGroupMemberMetadataKey",
     5,
     (
@@ -146,7 +150,7 @@ CONSUMER_GROUP_MEMBER_METADATA_KEY = Message(
     flexible=None,
     highest=(("3.6", 0),),
 )
-CONSUMER_GROUP_MEMBER_METADATA_VALUE = Message(
+CONSUMER_GROUP_MEMBER_METADATA_VALUE = MessageSchema(
     "ConsumerGroupMemberMetadataValue",
     5,
     (
@@ -192,10 +196,10 @@ CONSUMER_GROUP_MEMBER_METADATA_VALUE = Message(
     ),
     highest=(("3.6", 0),),
 )
-CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY = Message(
+CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY = MessageSchema(
     "ConsumerGroupTargetAssignmentMetadataKey", 6, (Field("groupId", "string"),), flexible=None, highest=(("3.6", 0),)
 )
-CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = Message(
+CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = MessageSchema(
     "ConsumerGroupTargetAssignmentMetadataValue",
     6,
     (
@@ -204,7 +208,7 @@ CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = Message(
     ),
     highest=(("3.6", 0),),
 )
-CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = Message(
+CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = MessageSchema(
     "ConsumerGroupTargetAssignmentMemberKey",
     7,
     (
@@ -214,7 +218,7 @@ CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = Message(
     flexible=None,
     highest=(("3.6", 0),),
 )
-CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = Message(
+CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = MessageSchema(
     "ConsumerGroupTargetAssignmentMemberValue",
     7,
     (
@@ -232,7 +236,7 @@ CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = Message(
     ),
     highest=(("3.6", 0),),
 )
-CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = Message(
+CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = MessageSchema(
     "ConsumerGroupCurrentMemberAssignmentKey",
     8,
     (
@@ -242,7 +246,7 @@ CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = Message(
     flexible=None,
     highest=(("3.6", 0),),
 )
-CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = Message(
+CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = MessageSchema(
     "ConsumerGroupCurrentMemberAssignmentValue",
     8,
     (
@@ -268,7 +272,7 @@ CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = Message(
     ),
     highest=(("3.6", 0),),
 )
-CONSUMER_GROUP_REGULAR_EXPRESSION_KEY = Message(
+CONSUMER_GROUP_REGULAR_EXPRESSION_KEY = MessageSchema(
     "ConsumerGroupRegularExpressionKey",
     16,
     (
@@ -278,7 +282,7 @@ CONSUMER_GROUP_REGULAR_EXPRESSION_KEY = Message(
     flexible=None,
     highest=(("4.0", 0),),
 )
-CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE = Message(
+CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE = MessageSchema(
     "ConsumerGroupRegularExpressionValue",
     16,
     (
@@ -288,7 +292,7 @@ CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE = Message(
     ),
     highest=(("4.0", 0),),
 )
-CONSUMER_PROTOCOL_SUBSCRIPTION = Message(
+CONSUMER_PROTOCOL_SUBSCRIPTION = MessageSchema(
     "ConsumerProtocolSubscription",
     None,
     (
@@ -312,7 +316,7 @@ CONSUMER_PROTOCOL_SUBSCRIPTION = Message(
         ("3.4", 3),
     ),
 )
-CONSUMER_PROTOCOL_ASSIGNMENT = Message(
+CONSUMER_PROTOCOL_ASSIGNMENT = MessageSchema(
     "ConsumerProtocolAssignment",
     None,
     (

@@ -1,4 +1,4 @@
-"""Decoded messages as JSON, to the byte as Kafka's generated `JsonConverter` classes and Jackson print them."""
+"""Decoded messages as JSON, byte for byte as Kafka's generated `JsonConverter` classes and Jackson print them."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any, Final
 from kforensics.parsers.messages.codec import default_of
 from kforensics.parsers.messages.doubles import double_text
 from kforensics.parsers.messages.releases import NEWEST
-from kforensics.parsers.messages.schema import Field, Message, has_version, layout
+from kforensics.parsers.messages.schema import Field, MessageSchema, has_version, layout
 
 _ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')
 _SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 
 
-def to_json(message: Message, value: Mapping[str, Any], version: int, release: str = NEWEST) -> str:
-    """The JSON text of a decoded message.
+def to_json(message: MessageSchema, value: Mapping[str, Any], version: int, release: str = NEWEST) -> str:
+    """Return a decoded message as JSON.
 
     Args:
-        message: Its table.
-        value: What `decode` returned.
-        version: The version to print it at, which may differ from the one it was read at.
-        release: Whose schema names and orders the fields.
+        message: The schema of the message.
+        value: The decoded fields.
+        version: The version to print, which may differ from the version that was read.
+        release: The release whose schema gives the names and the order of the fields.
     """
     return json_text(json_tree(message, value, version, release))
 
 
-def json_tree(message: Message, value: Mapping[str, Any], version: int, release: str = NEWEST) -> dict[str, Any]:
-    """What `to_json` prints, as a tree without fields the version lacks and without tagged fields at their default."""
+def json_tree(message: MessageSchema, value: Mapping[str, Any], version: int, release: str = NEWEST) -> dict[str, Any]:
+    """Return what `to_json` prints as a tree: without other versions' fields and tagged fields with default values."""
     return _tree(layout(message, release).fields, value, version)
 
 
@@ -39,22 +39,22 @@ def _tree(fields: tuple[Field, ...], value: Mapping[str, Any], version: int) -> 
         if not has_version(field.versions, version):
             continue
         default = default_of(field)
-        held = value[field.name] if field.name in value else default()
-        if field.tag is None or held != default():
-            tree[field.name] = _branch(field, held, version)
+        field_value = value[field.name] if field.name in value else default()
+        if field.tag is None or field_value != default():
+            tree[field.name] = _branch(field, field_value, version)
     return tree
 
 
-def _branch(field: Field, held: Any, version: int) -> Any:
-    if not field.fields or held is None:
-        return held
+def _branch(field: Field, value: Any, version: int) -> Any:
+    if not field.fields or value is None:
+        return value
     if field.is_array:
-        return [_tree(field.fields, element, version) for element in held]
-    return _tree(field.fields, held, version)
+        return [_tree(field.fields, element, version) for element in value]
+    return _tree(field.fields, value, version)
 
 
 def json_string(text: str) -> str:
-    r"""A string as Jackson quotes it.
+    r"""Return a string as Jackson quotes it.
 
     >>> print(json_string('a/"é\x01\n'))
     "a/\"é\u0001\n"
@@ -67,7 +67,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def json_text(tree: Any) -> str:
-    """JSON without white space, as Jackson writes a tree of dicts, lists, strings, bytes, numbers and so on."""
+    """Return a tree of dicts, lists and values as Jackson prints it, without white space."""
     if isinstance(tree, str):
         return json_string(tree)
     if isinstance(tree, dict):

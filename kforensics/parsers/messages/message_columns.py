@@ -1,7 +1,7 @@
-"""Messages of one version by the thousand: each field a numpy column, and no object for a message.
+"""Decoding of many messages of one version into numpy columns, one per field, without an object per message.
 
-The steps follow from the table of a message, as those of :mod:`.codec` do. They take what is plainly a message of its
-version, to the last byte. All else does not *fit*; what that is, the codec knows.
+The steps are derived from the schema of the message, as those of :mod:`.codec` are. They read only well-formed messages
+of the version, which end with their last byte. A message that they cannot read does not *fit* and is left to the codec.
 """
 
 from __future__ import annotations
@@ -9,31 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from kforensics.parsers.format.byte_slices import Pieces, numbers_at
+from kforensics.parsers.format.byte_slices import ByteSlices, values_at
 from kforensics.parsers.messages.codec import default_of, distinct_layouts
 from kforensics.parsers.messages.internal_records import LAYOUT_RELEASES
-from kforensics.parsers.messages.schema import Field, Message, has_version
+from kforensics.parsers.messages.schema import Field, MessageSchema, has_version
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["ReadColumns", "read_columns"]
-
-Numbers: TypeAlias = "npt.NDArray[Any]"
-Column: TypeAlias = "Numbers | Pieces"
-Step: TypeAlias = Callable[["_Cursor"], Column]
+_FieldColumn: TypeAlias = "IntArray | ByteSlices"
+_ReadField: TypeAlias = Callable[["_Cursor"], _FieldColumn]
 
 _WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8}
-_UUID = 16
-_LONGEST_STRING = 0x7FFF
-# The fifth byte of a varint wants Java's care, and so many bytes no message has.
+_UUID_SIZE = 16
+_MAX_STRING_SIZE = 0x7FFF
+# Shifts of the second to the fourth byte of a varint. A fifth byte overflows an int in Java; the codec handles that.
 _VARINT_SHIFTS = (7, 14, 21)
-# Elements of structs that are gone through; longer lists are left to the codec.
-_MOST_ELEMENTS = 256
+# Arrays of more structs than this are left to the codec.
+_MAX_ELEMENTS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,134 +38,134 @@ class ReadColumns:
     """Messages as columns.
 
     Attributes:
-        fits: which rows hold such a message. What the columns hold in other rows means nothing.
-        columns: fields by their names: integers as numbers; strings as the pieces of bytes they are encoded in, arrays
-            with what tells their length; a uuid as a piece, null where it was not written.
+        fits: A mask of the rows that were read. The other rows of the columns have no meaning.
+        columns: The fields by name: integers as numbers, strings as their encoded bytes, arrays as their bytes with
+            the length, and a UUID as its bytes, null if it was not written.
     """
 
-    fits: Numbers
-    columns: dict[str, Column]
+    fits: BoolArray
+    columns: dict[str, _FieldColumn]
 
-    def numbers(self, name: str, absent: int) -> Numbers:
-        """Return a field of integers, ``absent`` in each row if the version has no such field."""
-        found = self.columns.get(name)
-        return found if isinstance(found, np.ndarray) else np.full(len(self.fits), absent, "i8")
+    def numbers(self, name: str, absent: int) -> IntArray:
+        """Return an integer field; ``absent`` in every row if the version does not have the field."""
+        column = self.columns.get(name)
+        return column if isinstance(column, np.ndarray) else np.full(len(self.fits), absent, "i8")
 
-    def pieces(self, name: str) -> Pieces:
-        """Return a field that is no integer, null in each row if the version has no such field."""
-        found = self.columns.get(name)
-        none = np.zeros(len(self.fits), "i8")
-        return found if isinstance(found, Pieces) else Pieces(none.view("u1"), none, none - 1)
+    def slices(self, name: str) -> ByteSlices:
+        """Return a field that is not an integer; null in every row if the version does not have the field."""
+        column = self.columns.get(name)
+        zeros = np.zeros(len(self.fits), "i8")
+        return column if isinstance(column, ByteSlices) else ByteSlices(zeros.view("u1"), zeros, zeros - 1)
 
 
-def read_columns(message: Message, version: int, values: Pieces, start: int = 0) -> ReadColumns:
-    """Return messages of one version, read with the layout of the newest release that knows them.
+def read_columns(message: MessageSchema, version: int, values: ByteSlices, start: int = 0) -> ReadColumns:
+    """Return messages of one version as columns, read with the layout of the newest release that knows the message.
 
     Args:
-        message: a table of this package.
-        version: the version, one of those the table knows.
-        values: the bytes, of which none is null; they may be shorter than ``start``.
-        start: bytes in front of the message.
+        message: A schema of this package.
+        version: The version of the messages, which the schema must know.
+        values: The bytes of the messages. None may be null; they may be shorter than ``start``.
+        start: The number of bytes before each message.
 
     Raises:
-        TypeError: the message has a field that is not read in columns.
+        TypeError: The message has a field that cannot be read in columns.
     """
     ends = values.starts + values.sizes
     cursor = _Cursor(values.data, values.starts.copy(), ends)
     cursor.advance(start)
-    columns = {name: step(cursor) for name, step in _steps(message, version)}
-    _read_tags(cursor, message, version, columns)
-    return ReadColumns(cursor.fits & (cursor.at == ends), columns)
+    columns = {name: read_field(cursor) for name, read_field in _message_fields(message, version)}
+    _read_tagged_section(cursor, message, version, columns)
+    return ReadColumns(cursor.fits & (cursor.positions == ends), columns)
 
 
 class _Cursor:
-    """Places in the bytes of many messages.
+    """A position in each of many messages.
 
     Attributes:
-        data: the bytes.
-        at: where the next field of each message begins.
-        end: where each message ends.
-        fits: which of them are right so far.
+        data: The bytes.
+        positions: The index of the next byte of each message.
+        ends: The end of each message.
+        fits: A mask of the messages that are well-formed so far.
     """
 
-    def __init__(self, data: Numbers, at: Numbers, end: Numbers) -> None:
-        self.data, self.at, self.end = data, at, end
-        self.fits = np.ones(len(at), "?")
+    def __init__(self, data: IntArray, positions: IntArray, ends: IntArray) -> None:
+        self.data, self.positions, self.ends = data, positions, ends
+        self.fits = np.ones(len(positions), "?")
 
-    def advance(self, sizes: Numbers | int) -> None:
-        """Go on; who would go beyond the end does not fit, and stays there."""
-        self.at += sizes
-        beyond = self.at > self.end
+    def advance(self, sizes: IntArray | int) -> None:
+        """Advance the positions. A message whose position would pass its end does not fit; its position is its end."""
+        self.positions += sizes
+        beyond = self.positions > self.ends
         if beyond.any():
             self.fits &= ~beyond
-            np.minimum(self.at, self.end, out=self.at)
+            np.minimum(self.positions, self.ends, out=self.positions)
 
-    def some(self, which: Numbers) -> _Cursor:
-        """Return a cursor over some of the messages, by their indexes."""
-        return _Cursor(self.data, self.at[which], self.end[which])
+    def subset(self, rows: IntArray) -> _Cursor:
+        """Return a cursor over the messages with these row numbers."""
+        return _Cursor(self.data, self.positions[rows], self.ends[rows])
 
-    def take_back(self, which: Numbers, some: _Cursor) -> None:
-        """Take the places of a cursor over some of the messages."""
-        self.at[which] = some.at
-        self.fits[which] &= some.fits
+    def update(self, rows: IntArray, subset: _Cursor) -> None:
+        """Take over the positions of a cursor over the messages with these row numbers."""
+        self.positions[rows] = subset.positions
+        self.fits[rows] &= subset.fits
 
-    def number(self, width: int) -> Numbers:
+    def number(self, width: int) -> IntArray:
         """Read signed integers."""
-        found = numbers_at(self.data, self.at, f">i{width}").astype("i8")
+        numbers = values_at(self.data, self.positions, f">i{width}").astype("i8")
         self.advance(width)
-        return found
+        return numbers
 
-    def unsigned_varint(self) -> Numbers:
+    def unsigned_varint(self) -> IntArray:
         """Read unsigned varints of up to four bytes."""
-        byte = self.data[self.at].astype("i8")
+        byte = self.data[self.positions].astype("i8")
         self.advance(1)
-        found, more = byte & 0x7F, np.flatnonzero(byte >= 0x80)
+        numbers, rows = byte & 0x7F, np.flatnonzero(byte >= 0x80)
         for shift in _VARINT_SHIFTS:
-            if not len(more):
-                return found
-            rest = self.some(more)
-            byte = rest.data[rest.at].astype("i8")
-            rest.advance(1)
-            self.take_back(more, rest)
-            found[more] |= (byte & 0x7F) << shift
-            more = more[byte >= 0x80]
-        self.fits[more] = False
-        return found
+            if not len(rows):
+                return numbers
+            continued = self.subset(rows)
+            byte = continued.data[continued.positions].astype("i8")
+            continued.advance(1)
+            self.update(rows, continued)
+            numbers[rows] |= (byte & 0x7F) << shift
+            rows = rows[byte >= 0x80]
+        self.fits[rows] = False
+        return numbers
 
-    def length(self, compact: bool, width: int) -> Numbers:
+    def length(self, compact: bool, width: int) -> IntArray:
         """Read lengths; negative ones mean null."""
         return self.unsigned_varint() - 1 if compact else self.number(width)
 
-    def sized(self, sizes: Numbers, nullable: bool) -> Numbers:
-        """Return sizes, -1 for null where that may be, else 0; where it may not, the message does not fit."""
+    def checked_sizes(self, sizes: IntArray, nullable: bool) -> IntArray:
+        """Return sizes with -1 for null; if the field is not nullable, a message with null does not fit."""
         if not nullable:
             self.fits &= sizes >= 0
         return np.maximum(sizes, -1 if nullable else 0)
 
-    def piece(self, sizes: Numbers) -> Pieces:
-        """Read pieces of bytes."""
-        starts = self.at.copy()
+    def slices(self, sizes: IntArray) -> ByteSlices:
+        """Read bytes of these sizes."""
+        starts = self.positions.copy()
         self.advance(np.maximum(sizes, 0))
-        return Pieces(self.data, starts, sizes)
+        return ByteSlices(self.data, starts, sizes)
 
 
 @lru_cache(maxsize=64)
-def _steps(message: Message, version: int) -> tuple[tuple[str, Step], ...]:
-    """Return what reads the fields that stand in line."""
+def _message_fields(message: MessageSchema, version: int) -> tuple[tuple[str, _ReadField], ...]:
+    """Return the names of the untagged fields and the functions that read them."""
     known = _layout(message)
-    return _in_line(known.fields, version, has_version(known.flexible, version))
+    return _untagged_fields(known.fields, version, has_version(known.flexible, version))
 
 
-def _layout(message: Message) -> Message:
+def _layout(message: MessageSchema) -> MessageSchema:
     return distinct_layouts(message, LAYOUT_RELEASES)[0]
 
 
-def _in_line(fields: tuple[Field, ...], version: int, flexible: bool) -> tuple[tuple[str, Step], ...]:
+def _untagged_fields(fields: tuple[Field, ...], version: int, flexible: bool) -> tuple[tuple[str, _ReadField], ...]:
     present = [field for field in fields if has_version(field.versions, version)]
-    return tuple((field.name, _step(field, version, flexible)) for field in present if field.tag is None)
+    return tuple((field.name, _field(field, version, flexible)) for field in present if field.tag is None)
 
 
-def _step(field: Field, version: int, flexible: bool) -> Step:
+def _field(field: Field, version: int, flexible: bool) -> _ReadField:
     nullable = has_version(field.nullable, version) if field.nullable else False
     if field.is_array:
         return _array(field, version, flexible, nullable)
@@ -180,56 +177,60 @@ def _step(field: Field, version: int, flexible: bool) -> Step:
     raise TypeError(f"{field.name} of type {field.type} is not read in columns")
 
 
-def _string(flexible: bool, nullable: bool) -> Step:
-    def read(cursor: _Cursor) -> Pieces:
-        sizes = cursor.sized(cursor.length(flexible, 2), nullable)
-        cursor.fits &= sizes <= _LONGEST_STRING
-        return cursor.piece(sizes)
+def _string(flexible: bool, nullable: bool) -> _ReadField:
+    def read(cursor: _Cursor) -> ByteSlices:
+        sizes = cursor.checked_sizes(cursor.length(flexible, 2), nullable)
+        cursor.fits &= sizes <= _MAX_STRING_SIZE
+        return cursor.slices(sizes)
 
     return read
 
 
-def _array(field: Field, version: int, flexible: bool, nullable: bool) -> Step:
-    """Return what reads an array as one piece."""
+def _array(field: Field, version: int, flexible: bool, nullable: bool) -> _ReadField:
+    """Return a function that reads an array as its bytes."""
     width = _WIDTHS.get(field.element_type)
     if width is None and not field.fields:
         raise TypeError(f"{field.name} of type {field.type} is not read in columns")
-    element = _in_line(field.fields, version, flexible)
+    element = _untagged_fields(field.fields, version, flexible)
     if any(inner.tag is not None for inner in field.fields):
         raise TypeError(f"{field.name} has tagged fields, which are not read in columns")
 
-    def read(cursor: _Cursor) -> Pieces:
-        starts = cursor.at.copy()
-        counts = cursor.sized(cursor.length(flexible, 4), nullable)
+    def read(cursor: _Cursor) -> ByteSlices:
+        starts = cursor.positions.copy()
+        counts = cursor.checked_sizes(cursor.length(flexible, 4), nullable)
         if width is None:
-            _pass_structs(cursor, counts, element, flexible)
+            _skip_structs(cursor, counts, element, flexible)
         else:
             cursor.advance(width * np.maximum(counts, 0))
-        return Pieces(cursor.data, starts, np.where(counts < 0, -1, cursor.at - starts))
+        return ByteSlices(cursor.data, starts, np.where(counts < 0, -1, cursor.positions - starts))
 
     return read
 
 
-def _pass_structs(cursor: _Cursor, counts: Numbers, element: tuple[tuple[str, Step], ...], flexible: bool) -> None:
-    """Go over as many structs in each message as were counted."""
-    cursor.fits &= counts <= _MOST_ELEMENTS
-    which = np.flatnonzero(cursor.fits & (counts > 0))
-    passed = 0
-    while len(which):
-        some = cursor.some(which)
-        for _, step in element:
-            step(some)
+def _skip_structs(
+    cursor: _Cursor, counts: IntArray, element: tuple[tuple[str, _ReadField], ...], flexible: bool
+) -> None:
+    """Advance each message by its number of structs."""
+    cursor.fits &= counts <= _MAX_ELEMENTS
+    rows = np.flatnonzero(cursor.fits & (counts > 0))
+    skipped = 0
+    while len(rows):
+        remaining = cursor.subset(rows)
+        for _, read_field in element:
+            read_field(remaining)
         if flexible:
-            some.fits &= some.unsigned_varint() == 0
-        cursor.take_back(which, some)
-        passed += 1
-        which = which[some.fits & (counts[which] > passed)]
+            remaining.fits &= remaining.unsigned_varint() == 0
+        cursor.update(rows, remaining)
+        skipped += 1
+        rows = rows[remaining.fits & (counts[rows] > skipped)]
 
 
-def _read_tags(cursor: _Cursor, message: Message, version: int, columns: dict[str, Column]) -> None:
-    """Read the tagged section, if the version has one; whoever has a tag that the version does not know does not fit.
+def _read_tagged_section(
+    cursor: _Cursor, message: MessageSchema, version: int, columns: dict[str, _FieldColumn]
+) -> None:
+    """Read the tagged section, if the version has one. A message with an unknown tag does not fit.
 
-    Kafka does not compare a known tag with its size. Where the two do not agree the codec has its say.
+    Kafka ignores the size of a known tag. A message with a wrong size does not fit either and is left to the codec.
     """
     known = _layout(message)
     if not has_version(known.flexible, version):
@@ -238,36 +239,44 @@ def _read_tags(cursor: _Cursor, message: Message, version: int, columns: dict[st
     columns.update((field.name, _absent(field, cursor)) for field in tagged)
     counts = cursor.unsigned_varint()
     cursor.fits &= counts <= len(tagged)
-    which, passed = np.flatnonzero(cursor.fits & (counts > 0)), 0
-    while len(which):
-        some = cursor.some(which)
-        _read_tag(some, which, tagged, columns)
-        cursor.take_back(which, some)
-        passed += 1
-        which = which[some.fits & (counts[which] > passed)]
+    rows, tags_read = np.flatnonzero(cursor.fits & (counts > 0)), 0
+    while len(rows):
+        remaining = cursor.subset(rows)
+        _read_tag(remaining, rows, tagged, columns)
+        cursor.update(rows, remaining)
+        tags_read += 1
+        rows = rows[remaining.fits & (counts[rows] > tags_read)]
 
 
-def _absent(field: Field, cursor: _Cursor) -> Column:
+def _absent(field: Field, cursor: _Cursor) -> _FieldColumn:
+    """Return the column of a tagged field with its default in every row."""
     if field.type == "uuid":
-        return Pieces(cursor.data, cursor.at.copy(), np.full(len(cursor.at), -1, "i8"))
+        return ByteSlices(cursor.data, cursor.positions.copy(), np.full(len(cursor.positions), -1, "i8"))
     if field.type not in _WIDTHS:
         raise TypeError(f"{field.name} of type {field.type} is not read in columns")
-    return np.full(len(cursor.at), default_of(field)(), "i8")
+    return np.full(len(cursor.positions), default_of(field)(), "i8")
 
 
-def _read_tag(some: _Cursor, which: Numbers, tagged: list[Field], columns: dict[str, Column]) -> None:
-    """Read the next tag of some messages."""
-    tags, sizes = some.unsigned_varint(), some.unsigned_varint()
-    known = np.zeros(len(which), "?")
+def _read_tag(remaining: _Cursor, rows: IntArray, tagged: list[Field], columns: dict[str, _FieldColumn]) -> None:
+    """Read the next tag of each message into the columns.
+
+    Args:
+        remaining: A cursor over the messages that have another tag.
+        rows: Their row numbers in the columns.
+        tagged: The tagged fields of the version.
+        columns: The columns by field name.
+    """
+    tags, sizes = remaining.unsigned_varint(), remaining.unsigned_varint()
+    known = np.zeros(len(rows), "?")
     for field in tagged:
-        width = _WIDTHS.get(field.type, _UUID)
-        mine = np.flatnonzero(some.fits & (tags == field.tag) & (sizes == width))
-        known[mine] = True
-        few, column = some.some(mine), columns[field.name]
-        if isinstance(column, Pieces):
-            column.starts[which[mine]], column.sizes[which[mine]] = few.at, width
-            few.advance(width)
+        width = _WIDTHS.get(field.type, _UUID_SIZE)
+        with_field = np.flatnonzero(remaining.fits & (tags == field.tag) & (sizes == width))
+        known[with_field] = True
+        cursor, column = remaining.subset(with_field), columns[field.name]
+        if isinstance(column, ByteSlices):
+            column.starts[rows[with_field]], column.sizes[rows[with_field]] = cursor.positions, width
+            cursor.advance(width)
         else:
-            column[which[mine]] = few.number(width)
-        some.take_back(mine, few)
-    some.fits &= known
+            column[rows[with_field]] = cursor.number(width)
+        remaining.update(with_field, cursor)
+    remaining.fits &= known

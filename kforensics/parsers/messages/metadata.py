@@ -1,19 +1,19 @@
-"""Records of `__cluster_metadata` and of KRaft snapshots.
+"""Message schemas of `__cluster_metadata` and of KRaft snapshots.
 
 Source: https://github.com/apache/kafka/tree/trunk/metadata/src/main/resources/common/metadata,
-as shipped in the jars of the releases from 2.7 to 4.4.
+as shipped in the jars of releases 2.7 to 4.4.
 """
 
 from __future__ import annotations
 
-from kforensics.parsers.messages.schema import Field, Message
+from kforensics.parsers.messages.schema import Field, MessageSchema
 
 _ENTITY_DATA = (
     Field("entityType", "string"),
     Field("entityName", "string", nullable="0+"),
 )
 
-REGISTER_BROKER_RECORD = Message(
+REGISTER_BROKER_RECORD = MessageSchema(
     "RegisterBrokerRecord",
     0,
     (
@@ -55,7 +55,7 @@ REGISTER_BROKER_RECORD = Message(
     ),
     rigid_until="2.8",
 )
-UNREGISTER_BROKER_RECORD = Message(
+UNREGISTER_BROKER_RECORD = MessageSchema(
     "UnregisterBrokerRecord",
     1,
     (
@@ -65,7 +65,7 @@ UNREGISTER_BROKER_RECORD = Message(
     highest=(("2.8", 0),),
     rigid_until="2.8",
 )
-TOPIC_RECORD = Message(
+TOPIC_RECORD = MessageSchema(
     "TopicRecord",
     2,
     (
@@ -75,7 +75,7 @@ TOPIC_RECORD = Message(
     highest=(("2.8", 0),),
     rigid_until="2.8",
 )
-PARTITION_RECORD = Message(
+PARTITION_RECORD = MessageSchema(
     "PartitionRecord",
     3,
     (
@@ -102,7 +102,7 @@ PARTITION_RECORD = Message(
     ),
     rigid_until="2.8",
 )
-CONFIG_RECORD = Message(
+CONFIG_RECORD = MessageSchema(
     "ConfigRecord",
     4,
     (
@@ -115,7 +115,7 @@ CONFIG_RECORD = Message(
     highest=(("2.8", 0),),
     rigid_until="2.8",
 )
-PARTITION_CHANGE_RECORD = Message(
+PARTITION_CHANGE_RECORD = MessageSchema(
     "PartitionChangeRecord",
     5,
     (
@@ -137,7 +137,7 @@ PARTITION_CHANGE_RECORD = Message(
         ("3.7", 2),
     ),
 )
-ACCESS_CONTROL_RECORD = Message(
+ACCESS_CONTROL_RECORD = MessageSchema(
     "AccessControlRecord",
     6,
     (
@@ -152,7 +152,7 @@ ACCESS_CONTROL_RECORD = Message(
     highest=(("2.8", 0),),
     until="3.4",
 )
-FENCE_BROKER_RECORD = Message(
+FENCE_BROKER_RECORD = MessageSchema(
     "FenceBrokerRecord",
     7,
     (
@@ -162,7 +162,7 @@ FENCE_BROKER_RECORD = Message(
     highest=(("2.8", 0),),
     rigid_until="2.8",
 )
-UNFENCE_BROKER_RECORD = Message(
+UNFENCE_BROKER_RECORD = MessageSchema(
     "UnfenceBrokerRecord",
     8,
     (
@@ -172,10 +172,10 @@ UNFENCE_BROKER_RECORD = Message(
     highest=(("2.8", 0),),
     rigid_until="2.8",
 )
-REMOVE_TOPIC_RECORD = Message(
+REMOVE_TOPIC_RECORD = MessageSchema(
     "RemoveTopicRecord", 9, (Field("topicId", "uuid"),), highest=(("2.8", 0),), rigid_until="2.8"
 )
-DELEGATION_TOKEN_RECORD = Message(
+DELEGATION_TOKEN_RECORD = MessageSchema(
     "DelegationTokenRecord",
     10,
     (
@@ -190,7 +190,7 @@ DELEGATION_TOKEN_RECORD = Message(
     highest=(("2.8", 0),),
     rigid_until="2.8",
 )
-USER_SCRAM_CREDENTIAL_RECORD = Message(
+USER_SCRAM_CREDENTIAL_RECORD = MessageSchema(
     "UserScramCredentialRecord",
     11,
     (
@@ -215,7 +215,7 @@ USER_SCRAM_CREDENTIAL_RECORD = Message(
     highest=(("2.8", 0),),
     rigid_until="2.8",
 )
-FEATURE_LEVEL_RECORD = Message(
+FEATURE_LEVEL_RECORD = MessageSchema(
     "FeatureLevelRecord",
     12,
     (
@@ -227,7 +227,7 @@ FEATURE_LEVEL_RECORD = Message(
     highest=(("2.8", 0),),
     rigid_until="2.8",
 )
-QUOTA_RECORD = Message(
+QUOTA_RECORD = MessageSchema(
     "QuotaRecord",
     14,
     (
@@ -240,7 +240,7 @@ QUOTA_RECORD = Message(
     highest=(("2.8", 0),),
     until="2.8",
 )
-CLIENT_QUOTA_RECORD = Message(
+CLIENT_QUOTA_RECORD = MessageSchema(
     "ClientQuotaRecord",
     14,
     (
@@ -251,7 +251,7 @@ CLIENT_QUOTA_RECORD = Message(
     ),
     highest=(("3.0", 0),),
 )
-PRODUCER_IDS_RECORD = Message(
+PRODUCER_IDS_RECORD = MessageSchema(
     "ProducerIdsRecord",
     15,
     (
@@ -262,10 +262,10 @@ PRODUCER_IDS_RECORD = Message(
     ),
     highest=(("3.0", 0),),
 )
-REMOVE_FEATURE_LEVEL_RECORD = Message(
+REMOVE_FEATURE_LEVEL_RECORD = MessageSchema(
     "RemoveFeatureLevelRecord", 16, (Field("name", "string"),), highest=(("3.0", 0),), until="3.2"
 )
-BROKER_REGISTRATION_CHANGE_RECORD = Message(
+BROKER_REGISTRATION_CHANGE_RECORD = MessageSchema(
     "BrokerRegistrationChangeRecord",
     17,
     (
@@ -283,7 +283,7 @@ BROKER_REGISTRATION_CHANGE_RECORD = Message(
         ("4.3", 3),
     ),
 )
-ACCESS_CONTROL_ENTRY_RECORD = Message(
+ACCESS_CONTROL_ENTRY_RECORD = MessageSchema(
     "AccessControlEntryRecord",
     18,
     (
@@ -298,14 +298,14 @@ ACCESS_CONTROL_ENTRY_RECORD = Message(
     ),
     highest=(("3.2", 0),),
 )
-REMOVE_ACCESS_CONTROL_ENTRY_RECORD = Message(
+REMOVE_ACCESS_CONTROL_ENTRY_RECORD = MessageSchema(
     "RemoveAccessControlEntryRecord", 19, (Field("id", "uuid"),), highest=(("3.2", 0),)
 )
-NO_OP_RECORD = Message("NoOpRecord", 20, (), highest=(("3.3", 0),))
-ZK_MIGRATION_STATE_RECORD = Message(
+NO_OP_RECORD = MessageSchema("NoOpRecord", 20, (), highest=(("3.3", 0),))
+ZK_MIGRATION_STATE_RECORD = MessageSchema(
     "ZkMigrationStateRecord", 21, (Field("zkMigrationState", "int8"),), highest=(("3.4", 0),)
 )
-REMOVE_USER_SCRAM_CREDENTIAL_RECORD = Message(
+REMOVE_USER_SCRAM_CREDENTIAL_RECORD = MessageSchema(
     "RemoveUserScramCredentialRecord",
     22,
     (
@@ -314,20 +314,20 @@ REMOVE_USER_SCRAM_CREDENTIAL_RECORD = Message(
     ),
     highest=(("3.5", 0),),
 )
-BEGIN_TRANSACTION_RECORD = Message(
+BEGIN_TRANSACTION_RECORD = MessageSchema(
     "BeginTransactionRecord", 23, (Field("name", "string", nullable="0+", tag=0, default=None),), highest=(("3.6", 0),)
 )
-END_TRANSACTION_RECORD = Message("EndTransactionRecord", 24, (), highest=(("3.6", 0),))
-ABORT_TRANSACTION_RECORD = Message(
+END_TRANSACTION_RECORD = MessageSchema("EndTransactionRecord", 24, (), highest=(("3.6", 0),))
+ABORT_TRANSACTION_RECORD = MessageSchema(
     "AbortTransactionRecord",
     25,
     (Field("reason", "string", nullable="0+", tag=0, default=None),),
     highest=(("3.6", 0),),
 )
-REMOVE_DELEGATION_TOKEN_RECORD = Message(
+REMOVE_DELEGATION_TOKEN_RECORD = MessageSchema(
     "RemoveDelegationTokenRecord", 26, (Field("tokenId", "string"),), highest=(("3.6", 0),)
 )
-REGISTER_CONTROLLER_RECORD = Message(
+REGISTER_CONTROLLER_RECORD = MessageSchema(
     "RegisterControllerRecord",
     27,
     (
@@ -356,7 +356,7 @@ REGISTER_CONTROLLER_RECORD = Message(
     ),
     highest=(("3.7", 0),),
 )
-CLEAR_ELR_RECORD = Message("ClearElrRecord", 28, (Field("topicName", "string"),), highest=(("4.0", 0),))
-UNREGISTER_CONTROLLER_RECORD = Message(
+CLEAR_ELR_RECORD = MessageSchema("ClearElrRecord", 28, (Field("topicName", "string"),), highest=(("4.0", 0),))
+UNREGISTER_CONTROLLER_RECORD = MessageSchema(
     "UnregisterControllerRecord", 29, (Field("controllerId", "int32"),), highest=(("4.4", 0),)
 )

@@ -1,7 +1,7 @@
-"""The primitives of Kafka's generated messages, read as its `ByteBufferAccessor` reads them.
+"""The primitive types of Kafka's generated messages, read as Kafka's `ByteBufferAccessor` reads them.
 
-The rules and the texts of the errors are Kafka's, because a dump has to print them. Nothing here allocates by a number
-found in the data: every length is compared with the bytes that are left first.
+Rules and error texts are Kafka's, because a dump has to print them. No memory is allocated by a number from the data:
+every length is first compared with the bytes that are left.
 """
 
 from __future__ import annotations
@@ -12,28 +12,27 @@ from dataclasses import dataclass
 from typing import Final
 
 from kforensics.errors import KforensicsError
+from kforensics.parsers.format.failures import BUFFER_UNDERFLOW, ILLEGAL_ARGUMENT
 from kforensics.parsers.messages.releases import in_releases
 
 RUNTIME: Final = "java.lang.RuntimeException"
-UNDERFLOW: Final = "java.nio.BufferUnderflowException"
-ILLEGAL_ARGUMENT: Final = "java.lang.IllegalArgumentException"
 NEGATIVE_SIZE: Final = "java.lang.NegativeArraySizeException"
 OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError"
 UNSUPPORTED_VERSION: Final = "org.apache.kafka.common.errors.UnsupportedVersionException"
 
 _INT_BITS: Final = (1 << 32) - 1
-# 2.7 allocates whatever the bytes ask for. So much fits into the 256 MB that Kafka's scripts give the Java machine,
-# and so many elements an array can have at all.
+# 2.7 allocates whatever the data asks for. These are the most elements that fit into the heap of 256 MB which Kafka's
+# scripts give to the JVM, and the most elements of any Java array.
 _JVM_HEAP_ELEMENTS: Final = 64_000_000
 _JVM_ARRAY_ELEMENTS: Final = 0x7FFFFFFD
 
 
 class MessageError(KforensicsError, ValueError):
-    """Bytes that are not the message they should be, in the words of Kafka's reader.
+    """Bytes that are not the expected message. The text is that of Kafka's reader.
 
     Args:
-        java_class: The exception Kafka raises.
-        java_message: Its message, None where it has none.
+        java_class: The class of the exception that Kafka raises.
+        java_message: Its message; None if it has none.
     """
 
     def __init__(self, java_class: str, java_message: str | None = None) -> None:
@@ -42,8 +41,8 @@ class MessageError(KforensicsError, ValueError):
         self.java_message = java_message
 
     def __str__(self) -> str:
-        """The reason in words: Kafka's, unless it has none."""
-        if self.java_class == UNDERFLOW:
+        """Return Kafka's message, or a description where Kafka has none."""
+        if self.java_class == BUFFER_UNDERFLOW:
             return "the bytes end inside a field"
         if self.java_class == NEGATIVE_SIZE:
             return f"negative size {self.java_message}"
@@ -52,13 +51,13 @@ class MessageError(KforensicsError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a release refuses beyond what the format says.
+    """What a release rejects beyond the rules of the format.
 
     Attributes:
-        check_remaining: Lengths are compared with the bytes left before anything is allocated (CVE-2022-34917).
-        collection: Most elements of an array, or None.
-        tagged_fields: Most tagged fields of a section, or None.
-        strict_tag_count: A negative or impossible number of tagged fields is named as such.
+        check_remaining: Whether lengths are compared with the remaining bytes before allocating (CVE-2022-34917).
+        collection: The most elements of an array; None for no limit.
+        tagged_fields: The most tagged fields of a section; None for no limit.
+        strict_tag_count: Whether a negative or impossible number of tagged fields has an error of its own.
     """
 
     check_remaining: bool = True
@@ -68,25 +67,25 @@ class Limits:
 
 
 FORENSIC_LIMITS: Final = Limits()
-_OF_4_4: Final = Limits(collection=1_000_000, tagged_fields=10_000)
-_OF_2_8: Final = Limits(strict_tag_count=False)
-_OF_2_7: Final = Limits(check_remaining=False, strict_tag_count=False)
+_LIMITS_4_4: Final = Limits(collection=1_000_000, tagged_fields=10_000)
+_LIMITS_2_8: Final = Limits(strict_tag_count=False)
+_LIMITS_2_7: Final = Limits(check_remaining=False, strict_tag_count=False)
 
 
 def limits_of(release: str) -> Limits:
-    """The limits of a release of Kafka."""
+    """Return the limits of a Kafka release."""
     if in_releases(release, "4.4", None):
-        return _OF_4_4
-    return _OF_2_8 if in_releases(release, "2.8", None) else _OF_2_7
+        return _LIMITS_4_4
+    return _LIMITS_2_8 if in_releases(release, "2.8", None) else _LIMITS_2_7
 
 
-class Reader:
-    """A position in the bytes of a message.
+class MessageReader:
+    """Reads primitive types from a position that advances.
 
     Args:
         data: The bytes.
-        limits: What to refuse.
-        position: Where to start.
+        limits: The limits of the release to imitate.
+        position: The index of the first byte to read.
     """
 
     __slots__ = ("data", "limits", "position")
@@ -98,13 +97,13 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """How many bytes are left."""
+        """The number of bytes left."""
         return len(self.data) - self.position
 
     def _fixed(self, size: int) -> bytes:
         end = self.position + size
         if end > len(self.data):
-            raise MessageError(UNDERFLOW)
+            raise MessageError(BUFFER_UNDERFLOW)
         raw = self.data[self.position : end]
         self.position = end
         return raw
@@ -135,15 +134,15 @@ class Reader:
         return number
 
     def boolean(self) -> bool:
-        """Read a truth value: anything but 0 is true."""
+        """Read a boolean: any byte but 0 is true."""
         return self._fixed(1) != b"\0"
 
     def uuid(self) -> str:
-        """Read a uuid, as the 22 characters Kafka prints."""
+        """Read a UUID and return it as the 22 characters that Kafka prints."""
         return base64.urlsafe_b64encode(self._fixed(16))[:22].decode("ascii")
 
     def unsigned_varint(self) -> int:
-        """Read an unsigned varint; the result is a signed Java int, as Kafka's is."""
+        """Read an unsigned varint; the result is a signed Java int, as in Kafka."""
         raw = 0
         for shift in (0, 7, 14, 21):
             byte = self._fixed(1)[0]
@@ -151,7 +150,7 @@ class Reader:
             if byte < 0x80:
                 return raw
         last = self._fixed(1)[0]
-        # Java shifts the sign of the fifth byte out of the int, so nothing of it is masked before the shift.
+        # Java's shift drops the high bits of the fifth byte from the int, so the byte is not masked before it.
         raw = (raw | last << 28) & _INT_BITS
         if last >= 0x80:
             text = f"Varint is too long, the most significant bit in the 5th byte is set, converted value: {raw:x}"
@@ -159,11 +158,11 @@ class Reader:
         return raw - (1 << 32) if raw >> 31 else raw
 
     def length(self, compact: bool, width: int = 4) -> int:
-        """Read the length of something that can be null; negative means null.
+        """Read the length of a string, of bytes or of an array; negative means null.
 
         Args:
-            compact: Whether the message is flexible, so that the length is a varint of one more.
-            width: Bytes of the length otherwise: 2 for strings, 4 for all else.
+            compact: Whether the length is encoded as in flexible versions: a varint of the length plus one.
+            width: The size of the length in other versions: 2 bytes for strings, 4 for everything else.
         """
         if not compact:
             return self.int16() if width == 2 else self.int32()
@@ -171,7 +170,11 @@ class Reader:
         return raw if raw >= -(1 << 31) else (1 << 31) - 1
 
     def raw(self, size: int) -> bytes:
-        """Read as many bytes as an earlier length said."""
+        """Read bytes whose number was read before.
+
+        Raises:
+            MessageError: The size is negative or larger than the number of bytes left.
+        """
         if size < 0:
             raise MessageError(NEGATIVE_SIZE, str(size))
         left = self.remaining
@@ -180,17 +183,21 @@ class Reader:
             raise MessageError(RUNTIME, text)
         return self._fixed(size)
 
-    def cut(self, size: int) -> bytes:
-        """Read bytes that Kafka does not copy but cuts out of its buffer."""
+    def slice(self, size: int) -> bytes:
+        """Read bytes that Kafka does not copy but slices from its buffer.
+
+        Raises:
+            MessageError: The size is larger than the number of bytes left.
+        """
         if size > self.remaining:
             raise MessageError(ILLEGAL_ARGUMENT, f"newLimit > capacity: ({size} > {self.remaining})")
         return self._fixed(size)
 
     def check_collection(self, count: int) -> None:
-        """Refuse a number of elements that cannot be.
+        """Check the number of elements of an array.
 
         Raises:
-            MessageError: There are more elements than bytes, or more than the release takes.
+            MessageError: There are more elements than bytes, or more than the release accepts.
         """
         left = self.remaining
         if not self.limits.check_remaining:
@@ -200,16 +207,16 @@ class Reader:
         elif count > left:
             text = f"Tried to allocate a collection of size {count}, but there are only {left} bytes remaining."
             raise MessageError(RUNTIME, text)
-        most = self.limits.collection
-        if most is not None and count > most:
-            text = f"Tried to read a collection of size {count}, which exceeds the maximum allowed size of {most}."
+        limit = self.limits.collection
+        if limit is not None and count > limit:
+            text = f"Tried to read a collection of size {count}, which exceeds the maximum allowed size of {limit}."
             raise MessageError(RUNTIME, text)
 
     def tag_count(self) -> int:
         """Read the number of tagged fields of a section.
 
         Raises:
-            MessageError: The number cannot be, or is more than the release takes.
+            MessageError: The number is impossible, or larger than the release accepts.
         """
         count = self.unsigned_varint()
         if not self.limits.strict_tag_count:
@@ -219,8 +226,8 @@ class Reader:
         if count > self.remaining:
             text = f"Tried to read {count} tagged fields, but there are only {self.remaining} bytes remaining."
             raise MessageError(RUNTIME, text)
-        most = self.limits.tagged_fields
-        if most is not None and count > most:
-            text = f"Tried to read {count} tagged fields, which exceeds the maximum allowed count of {most}."
+        limit = self.limits.tagged_fields
+        if limit is not None and count > limit:
+            text = f"Tried to read {count} tagged fields, which exceeds the maximum allowed count of {limit}."
             raise MessageError(RUNTIME, text)
         return count

@@ -1,4 +1,4 @@
-"""Releases of Kafka and their order."""
+"""Kafka releases and their order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NEWEST: Final = "4.4"
 
 @lru_cache(maxsize=256)
 def release_key(release: str) -> tuple[int, ...]:
-    """The release as numbers that compare.
+    """Return a release as a tuple of numbers, by which releases can be compared.
 
     >>> release_key("3.9") < release_key("3.10") < release_key("4.0.1")
     True
@@ -19,6 +19,6 @@ def release_key(release: str) -> tuple[int, ...]:
 
 
 def in_releases(release: str, since: str | None, until: str | None) -> bool:
-    """Whether a release lies between two others, both included; only major and minor number count."""
+    """Return whether a release is between two others, both included; the patch version is ignored."""
     key = release_key(release)[:2]
     return (since is None or release_key(since) <= key) and (until is None or key <= release_key(until))

@@ -1,12 +1,12 @@
-"""Records of `__remote_log_metadata` (KIP-405).
+"""Message schemas of `__remote_log_metadata` (KIP-405).
 
 Source: https://github.com/apache/kafka/tree/trunk/storage/src/main/resources/message,
-as shipped in the jars of the releases from 2.7 to 4.4.
+as shipped in the jars of releases 2.7 to 4.4.
 """
 
 from __future__ import annotations
 
-from kforensics.parsers.messages.schema import Field, Message
+from kforensics.parsers.messages.schema import Field, MessageSchema
 
 _TOPIC_ID_PARTITION_ENTRY = (
     Field("name", "string"),
@@ -18,7 +18,7 @@ _SEGMENT_LEADER_EPOCH_ENTRY = (
     Field("offset", "int64"),
 )
 
-REMOTE_LOG_SEGMENT_METADATA_RECORD = Message(
+REMOTE_LOG_SEGMENT_METADATA_RECORD = MessageSchema(
     "RemoteLogSegmentMetadataRecord",
     0,
     (
@@ -43,7 +43,7 @@ REMOTE_LOG_SEGMENT_METADATA_RECORD = Message(
     ),
     highest=(("3.0", 0),),
 )
-REMOTE_LOG_SEGMENT_METADATA_UPDATE_RECORD = Message(
+REMOTE_LOG_SEGMENT_METADATA_UPDATE_RECORD = MessageSchema(
     "RemoteLogSegmentMetadataUpdateRecord",
     1,
     (
@@ -62,7 +62,7 @@ REMOTE_LOG_SEGMENT_METADATA_UPDATE_RECORD = Message(
     ),
     highest=(("3.0", 0),),
 )
-REMOTE_PARTITION_DELETE_METADATA_RECORD = Message(
+REMOTE_PARTITION_DELETE_METADATA_RECORD = MessageSchema(
     "RemotePartitionDeleteMetadataRecord",
     2,
     (
@@ -73,7 +73,7 @@ REMOTE_PARTITION_DELETE_METADATA_RECORD = Message(
     ),
     highest=(("3.0", 0),),
 )
-REMOTE_LOG_SEGMENT_METADATA_SNAPSHOT_RECORD = Message(
+REMOTE_LOG_SEGMENT_METADATA_SNAPSHOT_RECORD = MessageSchema(
     "RemoteLogSegmentMetadataSnapshotRecord",
     3,
     (

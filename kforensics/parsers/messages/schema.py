@@ -1,7 +1,7 @@
-"""How Kafka's generated messages are described: the types of the tables in this package.
+"""The description of Kafka's generated messages: types for the schemas in this package, and the layout in one release.
 
-A table says once what every release knew of a message. What one release knew, its *layout*, is taken out of the table
-by `layout`. The words are those of Kafka's schema files (`common/message/*.json`, `common/metadata/*.json`).
+A `MessageSchema` covers every release that knew the message. `layout` reduces it to what one release knew. The terms
+are those of Kafka's schema files (`common/message/*.json`, `common/metadata/*.json`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from kforensics.parsers.messages.releases import NEWEST, in_releases
 
-ALWAYS: Final = "0+"
+ALL_VERSIONS: Final = "0+"
 _UNBOUNDED: Final = 1 << 30
 
 
 class Unset:
-    """The type of a default that the schema does not state."""
+    """The type of `UNSET`, the default of a field whose schema states none."""
 
     def __repr__(self) -> str:
         return "UNSET"
@@ -29,25 +29,26 @@ UNSET: Final = Unset()
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message or of a struct inside one.
+    """A field of a message, or of a struct inside a message.
 
     Attributes:
-        name: Kafka's JSON name.
-        type: A primitive (`int32`, `string`, ...), the name of a struct, or either behind `[]` for an array.
-        versions: The message versions that have the field, as `3+` or `1` or `0-2`.
-        nullable: The message versions in which it may be null, or None for never.
-        tag: The number of the field in the tagged section, or None where it stands in line.
-        default: What an absent field means; `UNSET` is the zero of the type.
+        name: The name in Kafka's JSON.
+        type: A primitive type (`int32`, `string`, ...) or the name of a struct; with the prefix `[]`, an array of it.
+        versions: The message versions that have the field, for example `3+`, `1` or `0-2`.
+        nullable: The message versions in which the field may be null; None if it may never be.
+        tag: The number of a tagged field; None for an ordinary field.
+        default: The value of a field that was not written; `UNSET` means the zero value of the type.
         fields: The fields of the struct that `type` names.
-        since: First release whose schema has the field, where that is not the first of the message.
-        until: Last release whose schema has the field, where that is not the newest.
-        common: The struct is a common one of the schema. Kafka's code checks the version of other nested structs only.
-        zero_copy: Kafka reads these bytes as a slice, which fails with another text when they are cut off.
+        since: The first release whose schema has the field; None for the first release of the message.
+        until: The last release whose schema has the field; None for the newest release.
+        zero_copy: Whether Kafka reads the bytes as a slice. A truncated slice fails with another error.
+        common: Whether the struct is a common struct of the schema. Kafka checks the version of other nested structs
+            only.
     """
 
     name: str
     type: str
-    versions: str = ALWAYS
+    versions: str = ALL_VERSIONS
     nullable: str | None = None
     tag: int | None = None
     default: Any = UNSET
@@ -59,53 +60,54 @@ class Field:
 
     @property
     def is_array(self) -> bool:
-        """Whether the field holds a list."""
+        """Whether the field is an array."""
         return self.type.startswith("[]")
 
     @property
     def element_type(self) -> str:
-        """The type of the field, or of its elements if it is an array."""
+        """The type of the field, or of the elements of an array."""
         return self.type.removeprefix("[]")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Message:
-    """A generated message: a record key, a record value, or a structure embedded in one.
+class MessageSchema:
+    """The schema of a generated message: of a record key, a record value, or a structure embedded in one.
 
-    Messages are compared by identity, which makes them cheap keys of the caches of compiled readers.
+    Schemas are compared by identity, which makes them cheap keys for the caches of compiled readers.
 
     Attributes:
-        name: Kafka's name.
-        id: The record type, or None for a message without one.
-        fields: In schema order.
-        flexible: The versions in the flexible encoding, or None for none.
-        highest: Highest version by the release that brought it, the first entry being the first release of all.
-        until: Last release that knows the message, or None.
-        rigid_until: Last release that encoded it without compact lengths and tags, whatever `flexible` says: the
-            preview of KRaft in 2.8 did.
+        name: Kafka's name of the message.
+        id: The record type; None for a message without one.
+        fields: The fields in schema order.
+        flexible: The message versions with the flexible encoding; None for none.
+        highest: Pairs of a release and the highest message version since then. The first pair has the first release
+            that knew the message.
+        until: The last release that knows the message; None for the newest release.
+        rigid_until: The last release that encoded the message without compact lengths and tags, whatever `flexible`
+            says. The KRaft preview in 2.8 did so.
     """
 
     name: str
     id: int | None
     fields: tuple[Field, ...]
-    flexible: str | None = ALWAYS
+    flexible: str | None = ALL_VERSIONS
     highest: tuple[tuple[str, int], ...] = (("4.1", 0),)
     until: str | None = None
     rigid_until: str | None = None
 
     @property
     def highest_version(self) -> int:
-        """The highest version this table knows."""
+        """The highest message version of this schema."""
         return self.highest[-1][1]
 
     def known_to(self, release: str) -> bool:
-        """Whether a release knows the message at all."""
+        """Return whether a release knows the message at all."""
         return in_releases(release, self.highest[0][0], self.until)
 
 
 @lru_cache(maxsize=256)
 def version_range(versions: str | None) -> tuple[int, int]:
-    """The lowest and highest version of a range as the schemas write it; an empty range for None.
+    """Return the lowest and the highest version of a range in the notation of the schemas; for None, an empty range.
 
     >>> version_range("3+")[0], version_range("1"), version_range("0-2"), version_range(None)
     (3, (1, 1), (0, 2), (1, 0))
@@ -120,11 +122,11 @@ def version_range(versions: str | None) -> tuple[int, int]:
 
 
 def has_version(versions: str | None, version: int) -> bool:
-    """Whether a version is in a range.
+    """Return whether a version is in a range.
 
-    Kafka's generated code never asks whether a version is below 0, so neither does `0+` here.
+    Kafka's generated code never checks for versions below 0, so `0+` includes them here too.
     """
-    if versions == ALWAYS:
+    if versions == ALL_VERSIONS:
         return True
     low, high = version_range(versions)
     return low <= version <= high
@@ -136,16 +138,16 @@ def _fields_of(fields: tuple[Field, ...], release: str) -> tuple[Field, ...]:
 
 
 @lru_cache(maxsize=2048)
-def layout(message: Message, release: str = NEWEST) -> Message:
-    """The message as one release knew it.
+def layout(message: MessageSchema, release: str = NEWEST) -> MessageSchema:
+    """Return a message schema as one release knew it.
 
     Args:
-        message: A table of this package.
-        release: `major.minor`, a third number is ignored.
+        message: A schema of this package.
+        release: `major.minor`; a patch version is ignored.
 
     Returns:
-        The same message with the fields and the highest version of that release, of the last that knew it if this
-        one does not.
+        The schema with the fields and the highest version of that release. If the release does not know the message,
+        those of the last release that did.
     """
     if not message.known_to(release):
         release = message.until or NEWEST

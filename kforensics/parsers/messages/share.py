@@ -1,12 +1,12 @@
-"""Records of `__share_group_state` (KIP-932).
+"""Message schemas of `__share_group_state` (KIP-932).
 
 Source: https://github.com/apache/kafka/tree/trunk/share-coordinator/src/main/resources/common/message,
-as shipped in the jars of the releases from 2.7 to 4.4.
+as shipped in the jars of releases 2.7 to 4.4.
 """
 
 from __future__ import annotations
 
-from kforensics.parsers.messages.schema import Field, Message
+from kforensics.parsers.messages.schema import Field, MessageSchema
 
 _STATE_BATCH = (
     Field("firstOffset", "int64"),
@@ -15,7 +15,7 @@ _STATE_BATCH = (
     Field("deliveryCount", "int16"),
 )
 
-SHARE_SNAPSHOT_KEY = Message(
+SHARE_SNAPSHOT_KEY = MessageSchema(
     "ShareSnapshotKey",
     0,
     (
@@ -26,7 +26,7 @@ SHARE_SNAPSHOT_KEY = Message(
     flexible=None,
     highest=(("4.0", 0),),
 )
-SHARE_SNAPSHOT_VALUE = Message(
+SHARE_SNAPSHOT_VALUE = MessageSchema(
     "ShareSnapshotValue",
     0,
     (
@@ -42,7 +42,7 @@ SHARE_SNAPSHOT_VALUE = Message(
     ),
     highest=(("4.0", 0),),
 )
-SHARE_UPDATE_KEY = Message(
+SHARE_UPDATE_KEY = MessageSchema(
     "ShareUpdateKey",
     1,
     (
@@ -53,7 +53,7 @@ SHARE_UPDATE_KEY = Message(
     flexible=None,
     highest=(("4.0", 0),),
 )
-SHARE_UPDATE_VALUE = Message(
+SHARE_UPDATE_VALUE = MessageSchema(
     "ShareUpdateValue",
     1,
     (

@@ -1,12 +1,12 @@
-"""Records of `__consumer_offsets` that share groups write (KIP-932).
+"""Message schemas of the records that share groups write to `__consumer_offsets` (KIP-932).
 
 Source: https://github.com/apache/kafka/tree/trunk/group-coordinator/src/main/resources/common/message,
-as shipped in the jars of the releases from 2.7 to 4.4.
+as shipped in the jars of releases 2.7 to 4.4.
 """
 
 from __future__ import annotations
 
-from kforensics.parsers.messages.schema import Field, Message
+from kforensics.parsers.messages.schema import Field, MessageSchema
 
 _TOPIC_PARTITIONS_INFO = (
     Field("topicId", "uuid"),
@@ -18,7 +18,7 @@ _TOPIC_INFO = (
     Field("topicName", "string"),
 )
 
-SHARE_GROUP_PARTITION_METADATA_KEY = Message(
+SHARE_GROUP_PARTITION_METADATA_KEY = MessageSchema(
     "ShareGroupPartitionMetadataKey",
     9,
     (Field("groupId", "string"),),
@@ -26,7 +26,7 @@ SHARE_GROUP_PARTITION_METADATA_KEY = Message(
     highest=(("3.9", 0),),
     until="4.0",
 )
-SHARE_GROUP_PARTITION_METADATA_VALUE = Message(
+SHARE_GROUP_PARTITION_METADATA_VALUE = MessageSchema(
     "ShareGroupPartitionMetadataValue",
     9,
     (
@@ -54,7 +54,7 @@ SHARE_GROUP_PARTITION_METADATA_VALUE = Message(
     highest=(("3.9", 0),),
     until="4.0",
 )
-SHARE_GROUP_MEMBER_METADATA_KEY = Message(
+SHARE_GROUP_MEMBER_METADATA_KEY = MessageSchema(
     "ShareGroupMemberMetadataKey",
     10,
     (
@@ -64,7 +64,7 @@ SHARE_GROUP_MEMBER_METADATA_KEY = Message(
     flexible=None,
     highest=(("3.9", 0),),
 )
-SHARE_GROUP_MEMBER_METADATA_VALUE = Message(
+SHARE_GROUP_MEMBER_METADATA_VALUE = MessageSchema(
     "ShareGroupMemberMetadataValue",
     10,
     (
@@ -75,10 +75,10 @@ SHARE_GROUP_MEMBER_METADATA_VALUE = Message(
     ),
     highest=(("3.9", 0),),
 )
-SHARE_GROUP_METADATA_KEY = Message(
+SHARE_GROUP_METADATA_KEY = MessageSchema(
     "ShareGroupMetadataKey", 11, (Field("groupId", "string"),), flexible=None, highest=(("3.9", 0),)
 )
-SHARE_GROUP_METADATA_VALUE = Message(
+SHARE_GROUP_METADATA_VALUE = MessageSchema(
     "ShareGroupMetadataValue",
     11,
     (
@@ -87,10 +87,10 @@ SHARE_GROUP_METADATA_VALUE = Message(
     ),
     highest=(("3.9", 0),),
 )
-SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_KEY = Message(
+SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_KEY = MessageSchema(
     "ShareGroupTargetAssignmentMetadataKey", 12, (Field("groupId", "string"),), flexible=None, highest=(("4.0", 0),)
 )
-SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = Message(
+SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = MessageSchema(
     "ShareGroupTargetAssignmentMetadataValue",
     12,
     (
@@ -99,7 +99,7 @@ SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = Message(
     ),
     highest=(("4.0", 0),),
 )
-SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = Message(
+SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = MessageSchema(
     "ShareGroupTargetAssignmentMemberKey",
     13,
     (
@@ -109,7 +109,7 @@ SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = Message(
     flexible=None,
     highest=(("4.0", 0),),
 )
-SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = Message(
+SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = MessageSchema(
     "ShareGroupTargetAssignmentMemberValue",
     13,
     (
@@ -124,7 +124,7 @@ SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = Message(
     ),
     highest=(("4.0", 0),),
 )
-SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = Message(
+SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = MessageSchema(
     "ShareGroupCurrentMemberAssignmentKey",
     14,
     (
@@ -134,7 +134,7 @@ SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = Message(
     flexible=None,
     highest=(("4.0", 0),),
 )
-SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = Message(
+SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = MessageSchema(
     "ShareGroupCurrentMemberAssignmentValue",
     14,
     (
@@ -153,10 +153,10 @@ SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = Message(
     ),
     highest=(("4.0", 0),),
 )
-SHARE_GROUP_STATE_PARTITION_METADATA_KEY = Message(
+SHARE_GROUP_STATE_PARTITION_METADATA_KEY = MessageSchema(
     "ShareGroupStatePartitionMetadataKey", 15, (Field("groupId", "string"),), flexible=None, highest=(("4.0", 0),)
 )
-SHARE_GROUP_STATE_PARTITION_METADATA_VALUE = Message(
+SHARE_GROUP_STATE_PARTITION_METADATA_VALUE = MessageSchema(
     "ShareGroupStatePartitionMetadataValue",
     15,
     (

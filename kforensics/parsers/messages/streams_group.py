@@ -1,12 +1,12 @@
-"""Records of `__consumer_offsets` that streams groups write (KIP-1071).
+"""Message schemas of the records that streams groups write to `__consumer_offsets` (KIP-1071).
 
 Source: https://github.com/apache/kafka/tree/trunk/group-coordinator/src/main/resources/common/message,
-as shipped in the jars of the releases from 2.7 to 4.4.
+as shipped in the jars of releases 2.7 to 4.4.
 """
 
 from __future__ import annotations
 
-from kforensics.parsers.messages.schema import Field, Message
+from kforensics.parsers.messages.schema import Field, MessageSchema
 
 _TASK_IDS = (
     Field("subtopologyId", "string"),
@@ -22,10 +22,10 @@ _TOPIC_CONFIG = (
     Field("value", "string"),
 )
 
-STREAMS_GROUP_METADATA_KEY = Message(
+STREAMS_GROUP_METADATA_KEY = MessageSchema(
     "StreamsGroupMetadataKey", 17, (Field("groupId", "string"),), flexible=None, highest=(("4.1", 0),)
 )
-STREAMS_GROUP_METADATA_VALUE = Message(
+STREAMS_GROUP_METADATA_VALUE = MessageSchema(
     "StreamsGroupMetadataValue",
     17,
     (
@@ -49,7 +49,7 @@ STREAMS_GROUP_METADATA_VALUE = Message(
     ),
     highest=(("4.1", 0),),
 )
-STREAMS_GROUP_MEMBER_METADATA_KEY = Message(
+STREAMS_GROUP_MEMBER_METADATA_KEY = MessageSchema(
     "StreamsGroupMemberMetadataKey",
     19,
     (
@@ -59,7 +59,7 @@ STREAMS_GROUP_MEMBER_METADATA_KEY = Message(
     flexible=None,
     highest=(("4.1", 0),),
 )
-STREAMS_GROUP_MEMBER_METADATA_VALUE = Message(
+STREAMS_GROUP_MEMBER_METADATA_VALUE = MessageSchema(
     "StreamsGroupMemberMetadataValue",
     19,
     (
@@ -93,10 +93,10 @@ STREAMS_GROUP_MEMBER_METADATA_VALUE = Message(
     ),
     highest=(("4.1", 0),),
 )
-STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_KEY = Message(
+STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_KEY = MessageSchema(
     "StreamsGroupTargetAssignmentMetadataKey", 20, (Field("groupId", "string"),), flexible=None, highest=(("4.1", 0),)
 )
-STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = Message(
+STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = MessageSchema(
     "StreamsGroupTargetAssignmentMetadataValue",
     20,
     (
@@ -105,7 +105,7 @@ STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = Message(
     ),
     highest=(("4.1", 0),),
 )
-STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = Message(
+STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = MessageSchema(
     "StreamsGroupTargetAssignmentMemberKey",
     21,
     (
@@ -115,7 +115,7 @@ STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = Message(
     flexible=None,
     highest=(("4.1", 0),),
 )
-STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = Message(
+STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = MessageSchema(
     "StreamsGroupTargetAssignmentMemberValue",
     21,
     (
@@ -125,7 +125,7 @@ STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = Message(
     ),
     highest=(("4.1", 0),),
 )
-STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = Message(
+STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = MessageSchema(
     "StreamsGroupCurrentMemberAssignmentKey",
     22,
     (
@@ -135,7 +135,7 @@ STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = Message(
     flexible=None,
     highest=(("4.1", 0),),
 )
-STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = Message(
+STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = MessageSchema(
     "StreamsGroupCurrentMemberAssignmentValue",
     22,
     (
@@ -151,10 +151,10 @@ STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = Message(
     ),
     highest=(("4.1", 0),),
 )
-STREAMS_GROUP_TOPOLOGY_KEY = Message(
+STREAMS_GROUP_TOPOLOGY_KEY = MessageSchema(
     "StreamsGroupTopologyKey", 23, (Field("groupId", "string"),), flexible=None, highest=(("4.1", 0),)
 )
-STREAMS_GROUP_TOPOLOGY_VALUE = Message(
+STREAMS_GROUP_TOPOLOGY_VALUE = MessageSchema(
     "StreamsGroupTopologyValue",
     23,
     (

@@ -1,1 +1,1 @@
-"""Indexes, snapshots, checkpoints and the other small files of a log directory."""
+"""State files of a log directory: indexes, snapshots, checkpoints and small JSON files."""

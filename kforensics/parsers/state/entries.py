@@ -1,7 +1,7 @@
-"""Files that are nothing but fixed-size entries: walks them in chunks, past zeros, to a tail that is no whole entry.
+"""Reads files of fixed-size entries in chunks, skips zeros, and reports a tail that is not a whole entry.
 
-Kafka preallocates its indexes: 10 MB of zeros behind a handful of entries is the normal sight after a crash, so zeros
-are passed over at the speed of memory and never become entries.
+Kafka preallocates its indexes: after a crash, 10 MB of zeros after a few entries are normal. Zeros are therefore
+skipped at memory speed and never become entries.
 """
 
 from __future__ import annotations
@@ -12,27 +12,26 @@ from collections.abc import Iterator
 from typing import Any
 
 from kforensics.parsers.files.source import Source
-from kforensics.parsers.format.derived import Fixed
+from kforensics.parsers.format.derived import FixedLayout
 from kforensics.parsers.format.rows import Damage
 
-__all__ = ["CHUNK", "Fields", "chunks", "raw_entries", "read_entries"]
-
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 ZEROS = re.compile(rb"\0*")
 
-Fields = tuple[int, tuple[Any, ...]]
+# Position and fields of an entry.
+EntryFields = tuple[int, tuple[Any, ...]]
 
 
 def chunks(source: Source, start: int, end: int, unit: int = 1) -> Iterator[tuple[int, bytes]]:
-    """Yield positions and bytes of a range in pieces of whole units; ends early where the file has shrunk.
+    """Yield position and bytes of the chunks of a range; stop early if the file has shrunk.
 
     Args:
         source: the file.
-        start: first byte.
-        end: byte behind the last one.
-        unit: every piece but one cut short by a shrunken file has a multiple of this length.
+        start: start of the range.
+        end: end of the range.
+        unit: the size of each chunk is a multiple of this, unless the file has shrunk.
     """
-    step = max(CHUNK // unit, 1) * unit
+    step = max(CHUNK_BYTES // unit, 1) * unit
     while start < end:
         data = source.read(start, min(step, end - start))
         if not data:
@@ -41,48 +40,47 @@ def chunks(source: Source, start: int, end: int, unit: int = 1) -> Iterator[tupl
         start += len(data)
 
 
-def read_entries(source: Source, layout: Fixed, ragged: str, start: int = 0) -> Iterator[Fields | Damage]:
-    """Yield position and fields of every entry that is not all zeros, and the ranges that hold none.
+def read_entries(source: Source, layout: FixedLayout, ragged: str, start: int = 0) -> Iterator[EntryFields | Damage]:
+    """Yield position and fields of every entry that is not all zeros, and damage for the remaining ranges.
 
     Args:
         source: the file.
-        layout: layout of one entry.
-        ragged: what to say of a tail shorter than an entry.
+        layout: layout of an entry.
+        ragged: damage detail for a tail shorter than an entry.
         start: position of the first entry.
     """
     whole = source.size - (source.size - start) % layout.size
     position, zeros_from = start, None
-    for piece_start, piece in chunks(source, start, whole, layout.size):
-        end = len(piece) - len(piece) % layout.size
-        at = 0
-        while at < end:
+    for chunk_start, chunk in chunks(source, start, whole, layout.size):
+        end = len(chunk) - len(chunk) % layout.size
+        begin = 0
+        while begin < end:
             if zeros_from is None:
-                fields = None
-                for fields in _until_zeros(layout.struct, piece, at, end):
-                    yield piece_start + at, fields
-                    at += layout.size
-                if at < end:
-                    zeros_from = piece_start + at
+                for fields in _until_zeros(layout.struct, chunk, begin, end):
+                    yield chunk_start + begin, fields
+                    begin += layout.size
+                if begin < end:
+                    zeros_from = chunk_start + begin
             else:
-                at = _behind_zeros(piece, at, end, layout.size)
-                if at < end:
-                    yield _zeros(zeros_from, piece_start + at)
+                begin = _after_zeros(chunk, begin, end, layout.size)
+                if begin < end:
+                    yield _zeros(zeros_from, chunk_start + begin)
                     zeros_from = None
-        position = piece_start + end
+        position = chunk_start + end
     yield from _tail(source, position, whole, zeros_from, ragged)
 
 
-def _until_zeros(entry: struct.Struct, piece: bytes, at: int, end: int) -> Iterator[tuple[Any, ...]]:
-    for fields in entry.iter_unpack(memoryview(piece)[at:end]):
+def _until_zeros(entry: struct.Struct, chunk: bytes, begin: int, end: int) -> Iterator[tuple[Any, ...]]:
+    for fields in entry.iter_unpack(memoryview(chunk)[begin:end]):
         if not any(fields):
             return
         yield fields
 
 
-def _behind_zeros(piece: bytes, at: int, end: int, size: int) -> int:
-    match = ZEROS.match(piece, at, end)
-    zeros = match.end() - at if match else 0
-    return at + zeros - zeros % size
+def _after_zeros(chunk: bytes, begin: int, end: int, size: int) -> int:
+    match = ZEROS.match(chunk, begin, end)
+    zeros = match.end() - begin if match else 0
+    return begin + zeros - zeros % size
 
 
 def _zeros(start: int, end: int) -> Damage:
@@ -91,15 +89,15 @@ def _zeros(start: int, end: int) -> Damage:
 
 def _tail(source: Source, position: int, whole: int, zeros_from: int | None, ragged: str) -> Iterator[Damage]:
     if zeros_from is not None:
-        detail = f"{position - zeros_from} zero bytes up to the end: space that was set aside and never used"
+        detail = f"{position - zeros_from} zero bytes up to the end: preallocated and never used"
         yield Damage(zeros_from, position, "zero-tail", detail)
     if position < whole:
-        yield Damage(position, source.size, "shrunk", "the file has become shorter while it was read")
+        yield Damage(position, source.size, "shrunk", "the file shrank while it was being read")
     elif whole < source.size:
         yield Damage(whole, source.size, "ragged", ragged)
 
 
-def raw_entries(source: Source, layout: Fixed) -> Iterator[tuple[Any, ...]]:
-    """Yield the fields of every whole entry, zeros and all."""
-    for _, piece in chunks(source, 0, source.size - source.size % layout.size, layout.size):
-        yield from layout.struct.iter_unpack(memoryview(piece)[: len(piece) - len(piece) % layout.size])
+def raw_entries(source: Source, layout: FixedLayout) -> Iterator[tuple[Any, ...]]:
+    """Yield the fields of every whole entry, including entries of zeros."""
+    for _, chunk in chunks(source, 0, source.size - source.size % layout.size, layout.size):
+        yield from layout.struct.iter_unpack(memoryview(chunk)[: len(chunk) - len(chunk) % layout.size])

@@ -1,7 +1,7 @@
-"""``remote_log_snapshot``: what a broker of 3.1 to 3.7 had consumed of ``__remote_log_metadata``.
+"""Reads ``remote_log_snapshot``: what a broker of 3.1 to 3.7 has consumed from ``__remote_log_metadata``.
 
-Rule: ``org.apache.kafka.server.log.remote.metadata.storage.RemoteLogMetadataSnapshotFile``. In 3.6 and 3.7
-commonly empty or a header only.
+Rule: ``org.apache.kafka.server.log.remote.metadata.storage.RemoteLogMetadataSnapshotFile``. In 3.6 and 3.7 the file is
+usually empty or has only a header.
 """
 
 from __future__ import annotations
@@ -10,22 +10,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kforensics.parsers.files.source import Source
-from kforensics.parsers.files.text_lines import LIMIT, shrunk
-from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.files.text_lines import LIMIT, shrunk_damage
+from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import REMOTE_LOG_SNAPSHOT_HEADER
 from kforensics.parsers.format.rows import Damage
 
-__all__ = ["RemoteLogSnapshotEntry", "RemoteLogSnapshotHeader", "read_remote_log_snapshot"]
-
-HEADER = fixed(REMOTE_LOG_SNAPSHOT_HEADER)
-# The length before each entry is an i32 like the count in the header.
+HEADER = fixed_layout(REMOTE_LOG_SNAPSHOT_HEADER)
+# The length before each entry is an i32, like the count in the header.
 LENGTH = HEADER.reader("count")
 VERSION = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSnapshotHeader:
-    """What stands before the entries; the fields are those of the layout."""
+    """The header of the snapshot, with the fields of the layout."""
 
     position: int
     version: int
@@ -35,7 +33,7 @@ class RemoteLogSnapshotHeader:
 
     @property
     def size(self) -> int:
-        """Bytes of the header."""
+        """Size of the header in bytes."""
         return HEADER.size
 
 
@@ -44,9 +42,9 @@ class RemoteLogSnapshotEntry:
     """An entry.
 
     Attributes:
-        position: of its length field.
-        size: bytes with the length field.
-        value: a record of ``__remote_log_metadata``, to be decoded like the value of one.
+        position: position of its length field.
+        size: size in bytes, including the length field.
+        value: the value of a record of ``__remote_log_metadata``.
     """
 
     position: int
@@ -58,28 +56,28 @@ Row = RemoteLogSnapshotHeader | RemoteLogSnapshotEntry | Damage
 
 
 def read_remote_log_snapshot(source: Source) -> Iterator[Row]:
-    """Yield the header and entries of a snapshot and the ranges that hold neither."""
+    """Yield the header and the entries of a snapshot, and damage for the remaining ranges."""
     if source.size > LIMIT:
-        yield Damage(0, source.size, "too-large", f"{source.size} bytes, more than the {LIMIT} that are looked at")
+        yield Damage(0, source.size, "too-large", f"{source.size} bytes, more than the limit of {LIMIT}")
         return
     data = source.read(0, source.size)
     if len(data) >= HEADER.size:
         yield from _content(data, RemoteLogSnapshotHeader(0, *HEADER.unpack_from(data)))
     elif data:
         yield Damage(0, len(data), "truncated", f"{len(data)} bytes are too few for a header of {HEADER.size}")
-    yield from shrunk(source, data)
+    yield from shrunk_damage(source, data)
 
 
 def _content(data: bytes, header: RemoteLogSnapshotHeader) -> Iterator[Row]:
     if header.version != VERSION:
-        yield Damage(0, len(data), "version", f"unknown version {header.version}, known is {VERSION}")
+        yield Damage(0, len(data), "version", f"unknown version {header.version}, expected {VERSION}")
         return
     if header.count < 0:
-        yield Damage(0, len(data), "count", f"{header.count} entries announced")
+        yield Damage(0, len(data), "count", f"the header counts {header.count} entries")
         return
-    found = sum(1 for _ in _ranges(data, header.count))
-    if found < header.count:
-        message = f"{header.count} entries announced, {found} found"
+    present = sum(1 for _ in _ranges(data, header.count))
+    if present < header.count:
+        message = f"the header counts {header.count} entries, but there are {present}"
         yield Damage(0, HEADER.size, "count", message, next_good_position=HEADER.size)
     else:
         yield header
@@ -87,12 +85,12 @@ def _content(data: bytes, header: RemoteLogSnapshotHeader) -> Iterator[Row]:
     for start, end in _ranges(data, header.count):
         yield RemoteLogSnapshotEntry(start, end - start, data[start + LENGTH.size : end])
     if end < len(data):
-        reason = "truncated" if found < header.count else "trailing"
-        yield Damage(end, len(data), reason, f"{len(data) - end} bytes behind the last whole entry")
+        reason = "truncated" if present < header.count else "trailing"
+        yield Damage(end, len(data), reason, f"{len(data) - end} bytes after the last whole entry")
 
 
 def _ranges(data: bytes, count: int) -> Iterator[tuple[int, int]]:
-    """Yield where the entries lie that are whole."""
+    """Yield start and end of every whole entry."""
     start = HEADER.size
     for _ in range(count):
         if start + LENGTH.size > len(data):

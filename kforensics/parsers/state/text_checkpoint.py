@@ -1,7 +1,7 @@
-"""The checkpoint files of a log directory and of a partition: a version, a count, and a line for each entry.
+"""Reads the text checkpoints of a log directory or partition: a version, a count, and one line per entry.
 
-Rule: ``org.apache.kafka.server.common.CheckpointFile`` and the formatters of its users. Kafka refuses the whole file at
-the first fault; here every sound line is shown, and the fault stands beside it.
+Rule: ``org.apache.kafka.server.common.CheckpointFile`` and the formatters of its users. Kafka rejects the whole file at
+the first fault. This reader yields every valid line together with the faults.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kforensics.parsers.files.text_lines import (
     count_lines,
     parse_int,
     parse_long,
-    shrunk,
-    small_file,
-    split_words,
+    read_small_file,
+    shrunk_damage,
+    split_fields,
     text_lines,
 )
 from kforensics.parsers.format.rows import Damage
@@ -35,19 +35,19 @@ __all__ = [
 ]
 
 VERSION = 0
-# Most characters of a bad line to quote.
+# Maximum number of characters quoted from a malformed line.
 SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointHeader:
-    """The first two lines, or the first alone where the second is missing or wrong.
+    """The first two lines; only the first one if the second is missing or wrong.
 
     Attributes:
         position: 0.
-        size: bytes of the lines.
+        size: size of the lines in bytes.
         version: 0.
-        count: entries that follow; None if the file ends before it, which Kafka takes for none, or if it is wrong.
+        count: number of entries that follow; None if it is wrong or missing. Kafka reads a missing count as 0.
     """
 
     position: int
@@ -58,7 +58,7 @@ class CheckpointHeader:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCheckpointEntry:
-    """A partition's offset: recovery point, log start, high watermark or first dirty offset, by the file's name."""
+    """The offset of a partition, such as its recovery point, log start or high watermark, depending on the file."""
 
     position: int
     size: int
@@ -69,7 +69,7 @@ class OffsetCheckpointEntry:
 
 @dataclass(frozen=True, slots=True)
 class LeaderEpochEntry:
-    """The first offset that was written in a leader epoch."""
+    """The first offset of a leader epoch."""
 
     position: int
     size: int
@@ -79,7 +79,7 @@ class LeaderEpochEntry:
 
 @dataclass(frozen=True, slots=True)
 class RemoteOffsetEntry:
-    """How far a partition of ``__remote_log_metadata`` has been consumed."""
+    """The consumed offset of a partition of ``__remote_log_metadata``."""
 
     position: int
     size: int
@@ -87,9 +87,9 @@ class RemoteOffsetEntry:
     offset: int
 
 
-Entry = OffsetCheckpointEntry | LeaderEpochEntry | RemoteOffsetEntry
-Row = CheckpointHeader | Entry | Damage
-Parse = Callable[[TextLine, list[str]], Entry | None]
+CheckpointEntry = OffsetCheckpointEntry | LeaderEpochEntry | RemoteOffsetEntry
+Row = CheckpointHeader | CheckpointEntry | Damage
+Parse = Callable[[TextLine, list[str]], CheckpointEntry | None]
 
 
 def read_offset_checkpoint(source: Source) -> Iterator[Row]:
@@ -98,54 +98,54 @@ def read_offset_checkpoint(source: Source) -> Iterator[Row]:
 
 
 def read_leader_epochs(source: Source) -> Iterator[Row]:
-    """Yield the rows of a ``leader-epoch-checkpoint``."""
+    """Yield the rows of a ``leader-epoch-checkpoint`` file."""
     return _read(source, _leader_epoch_entry)
 
 
 def read_remote_offsets(source: Source) -> Iterator[Row]:
-    """Yield the rows of a ``_rlmm_committed_offsets``."""
+    """Yield the rows of a ``_rlmm_committed_offsets`` file."""
     return _read(source, _remote_offset_entry)
 
 
-def _offset_entry(line: TextLine, words: list[str]) -> Entry | None:
-    if len(words) != 3:  # topic, partition, offset
+def _offset_entry(line: TextLine, fields: list[str]) -> CheckpointEntry | None:
+    if len(fields) != 3:  # topic, partition, offset
         return None
-    partition, offset = parse_int(words[1]), parse_long(words[2])
-    # A leading blank makes an empty topic, which Kafka's reader lets pass and no broker can have written.
-    if partition is None or offset is None or not words[0]:
+    partition, offset = parse_int(fields[1]), parse_long(fields[2])
+    # Leading white space makes an empty topic. Kafka's reader accepts it, but no broker writes it.
+    if partition is None or offset is None or not fields[0]:
         return None
-    return OffsetCheckpointEntry(line.start, line.end - line.start, words[0], partition, offset)
+    return OffsetCheckpointEntry(line.start, line.end - line.start, fields[0], partition, offset)
 
 
-def _leader_epoch_entry(line: TextLine, words: list[str]) -> Entry | None:
-    numbers = _int_and_long(words)
+def _leader_epoch_entry(line: TextLine, fields: list[str]) -> CheckpointEntry | None:
+    numbers = _int_and_long(fields)
     return LeaderEpochEntry(line.start, line.end - line.start, *numbers) if numbers else None
 
 
-def _remote_offset_entry(line: TextLine, words: list[str]) -> Entry | None:
-    numbers = _int_and_long(words)
+def _remote_offset_entry(line: TextLine, fields: list[str]) -> CheckpointEntry | None:
+    numbers = _int_and_long(fields)
     return RemoteOffsetEntry(line.start, line.end - line.start, *numbers) if numbers else None
 
 
-def _int_and_long(words: list[str]) -> tuple[int, int] | None:
-    if len(words) != 2:  # two numbers
+def _int_and_long(fields: list[str]) -> tuple[int, int] | None:
+    if len(fields) != 2:  # two numbers
         return None
-    first, second = parse_int(words[0]), parse_long(words[1])
+    first, second = parse_int(fields[0]), parse_long(fields[1])
     return None if first is None or second is None else (first, second)
 
 
 def _read(source: Source, parse: Parse) -> Iterator[Row]:
-    data = small_file(source, LIMIT)
+    data = read_small_file(source, LIMIT)
     if isinstance(data, Damage):
         yield data
         return
     lines = text_lines(data)
     head = _head(source, data, list(islice(lines, 2)))
     yield from head
-    # Without a version that is known the other lines mean nothing, and the damage covers them.
+    # With an unknown version the other lines have no meaning; the damage covers them.
     if head and isinstance(head[0], CheckpointHeader):
         yield from _joined(_entry(source, line, parse) for line in lines)
-    yield from shrunk(source, data)
+    yield from shrunk_damage(source, data)
 
 
 def _head(source: Source, data: bytes, lines: list[TextLine]) -> list[CheckpointHeader | Damage]:
@@ -159,23 +159,23 @@ def _head(source: Source, data: bytes, lines: list[TextLine]) -> list[Checkpoint
         return [Damage(0, len(data), "version", message)]
     if len(lines) == 1:
         return [CheckpointHeader(0, len(data), version, None)]
-    count, found = parse_int(lines[1].text or ""), count_lines(data) - 2
-    if count == found:
+    count, actual = parse_int(lines[1].text or ""), count_lines(data) - 2
+    if count == actual:
         return [CheckpointHeader(0, lines[1].end, version, count)]
-    alone = CheckpointHeader(0, lines[0].end, version, None)
+    header = CheckpointHeader(0, lines[0].end, version, None)
     if count is None:
-        return [alone, lines[1].damage("malformed", _malformed(source, lines[1]))]
-    message = f"Expected [{count}] entries in checkpoint file [{source.path}], but found only [{found}]"
-    return [alone, lines[1].damage("count", message)]
+        return [header, lines[1].damage("malformed", _malformed(source, lines[1]))]
+    message = f"Expected [{count}] entries in checkpoint file [{source.path}], but found only [{actual}]"
+    return [header, lines[1].damage("count", message)]
 
 
-def _entry(source: Source, line: TextLine, parse: Parse) -> Entry | Damage:
-    row = None if line.text is None else parse(line, split_words(line.text))
+def _entry(source: Source, line: TextLine, parse: Parse) -> CheckpointEntry | Damage:
+    row = None if line.text is None else parse(line, split_fields(line.text))
     return row or line.damage("malformed", _malformed(source, line))
 
 
-def _joined(rows: Iterator[Entry | Damage]) -> Iterator[Entry | Damage]:
-    """Make one of neighbouring malformed lines: garbage may consist of millions."""
+def _joined(rows: Iterator[CheckpointEntry | Damage]) -> Iterator[CheckpointEntry | Damage]:
+    """Merge adjacent malformed lines into one damage row, because garbage may have millions of lines."""
     pending: Damage | None = None
     for row in rows:
         if pending and isinstance(row, Damage):

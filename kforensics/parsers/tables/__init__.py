@@ -1,1 +1,1 @@
-"""Table schemas, and any file as rows of its table."""
+"""Table schemas, rows of any file, and Arrow conversion."""

@@ -1,6 +1,6 @@
-"""Rows and columns as Arrow: record batches a chunk at a time, or one table.
+"""Converts rows and columns to Arrow, as record batches or as one table.
 
-Columns come as record batches in which text is in dictionaries; rows may come between them. Together they are *parts*.
+The *parts* of a table are record batches with dictionary-encoded text, from the kernels, mixed with iterables of rows.
 """
 
 from __future__ import annotations
@@ -15,36 +15,21 @@ from kforensics.parsers.tables.schemas import Table, arrow_type, encodable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "Parts",
-    "arrow_batch",
-    "arrow_batches",
-    "arrow_schema_of",
-    "arrow_table",
-    "batches_of_parts",
-    "chunked",
-    "grouped",
-    "plain_text",
-    "table_of_parts",
-    "with_dictionaries",
-    "without_dictionaries",
-]
-
-CHUNK, HEAVIEST = 8192, 64 << 20
-# Rows and bytes of which one group of record batches is made.
+CHUNK, MAX_CHUNK_BYTES = 8192, 64 << 20
+# Rows and bytes from which a group of record batches is large enough.
 GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 24
 Row = Sequence[Any]
-Parts = Iterable["pa.RecordBatch | Iterable[Row]"]
+ArrowParts = Iterable["pa.RecordBatch | Iterable[Row]"]
 
 
 def chunked(rows: Iterable[Row], size: int = CHUNK) -> Iterator[list[Row]]:
-    """Yield rows in lists of at most ``size``, fewer where they are heavy."""
+    """Yield rows in lists of at most ``size`` rows, fewer if the rows are large."""
     chunk: list[Row] = []
     weight = 0
     for row in rows:
         chunk.append(row)
         weight += _weight(row)
-        if len(chunk) >= size or weight > HEAVIEST:
+        if len(chunk) >= size or weight > MAX_CHUNK_BYTES:
             yield chunk
             chunk, weight = [], 0
     if chunk:
@@ -52,15 +37,15 @@ def chunked(rows: Iterable[Row], size: int = CHUNK) -> Iterator[list[Row]]:
 
 
 def _weight(row: Row) -> int:
-    """Return the bytes of keys, values and header values, near enough to bound what is held of them."""
+    """Return the approximate size of keys, values and header values, to limit the memory of a chunk."""
     payloads = sum(len(value) for value in row if isinstance(value, bytes | str))
-    headers = (value for value in row if isinstance(value, list))  # or recent batches, which have no value
+    headers = (value for value in row if isinstance(value, list))  # or recent batches, which have no values
     return payloads + sum(len(header.get("value") or b"") for each in headers for header in each)
 
 
 def arrow_schema_of(table: Table) -> pa.Schema:
-    """Return the Arrow schema of a table as it is now, its columns perhaps converted."""
-    import pyarrow as pa  # only Arrow formats pay for it
+    """Return the Arrow schema of a table, whose columns may differ from the stated ones."""
+    import pyarrow as pa  # needed for Arrow formats only
 
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in table.columns])
 
@@ -73,46 +58,46 @@ def arrow_batches(table: Table, rows: Iterable[Row]) -> Iterator[pa.RecordBatch]
 
 
 def arrow_batch(schema: pa.Schema, rows: Iterable[Row]) -> pa.RecordBatch:
-    """Return some rows as one record batch."""
-    import pyarrow as pa  # as above
+    """Return rows as one record batch."""
+    import pyarrow as pa  # needed for Arrow formats only
 
     columns = zip(*rows, strict=True)
     arrays = [
-        pa.array(map(_fitting(field.type), column), field.type) for field, column in zip(schema, columns, strict=True)
+        pa.array(map(_converter(field.type), column), field.type) for field, column in zip(schema, columns, strict=True)
     ]
     return pa.record_batch(arrays, schema=schema)
 
 
 def arrow_table(table: Table, rows: Iterable[Row]) -> pa.Table:
-    """Return all rows as one table in memory."""
-    import pyarrow as pa  # as above
+    """Return rows as one table in memory."""
+    import pyarrow as pa  # needed for Arrow formats only
 
     return pa.Table.from_batches(arrow_batches(table, rows), arrow_schema_of(table))
 
 
-def batches_of_parts(table: Table, parts: Parts) -> Iterator[pa.RecordBatch]:
-    """Yield columns as they come, and the rows between them as record batches."""
-    import pyarrow as pa  # as above
+def batches_of_parts(table: Table, parts: ArrowParts) -> Iterator[pa.RecordBatch]:
+    """Yield parts as record batches."""
+    import pyarrow as pa  # needed for Arrow formats only
 
-    for columns, some in groupby(parts, lambda part: isinstance(part, pa.RecordBatch)):
-        if columns:
-            yield from some
+    for is_columns, group in groupby(parts, lambda part: isinstance(part, pa.RecordBatch)):
+        if is_columns:
+            yield from group
         else:
-            yield from arrow_batches(table, chain.from_iterable(some))
+            yield from arrow_batches(table, chain.from_iterable(group))
 
 
-def table_of_parts(table: Table, parts: Parts) -> pa.Table:
-    """Return all parts as one table in memory."""
-    import pyarrow as pa  # as above
+def table_of_parts(table: Table, parts: ArrowParts) -> pa.Table:
+    """Return parts as one table in memory."""
+    import pyarrow as pa  # needed for Arrow formats only
 
     schema = arrow_schema_of(table)
     plain = (without_dictionaries(batch, schema) for batch in batches_of_parts(table, parts))
-    # What kernels made stands in memory that has room for more.
-    return pa.Table.from_batches((pa.concat_batches(group) for group in grouped(plain)), schema)
+    # Concatenating copies: the buffers of the kernels are larger than their content.
+    return pa.Table.from_batches((pa.concat_batches(group) for group in row_groups(plain)), schema)
 
 
-def grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Yield record batches in groups large enough for a row group."""
+def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Yield record batches in groups that are large enough for a Parquet row group."""
     group: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -127,8 +112,8 @@ def grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
 
 
 def with_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a record batch with its text in dictionaries."""
-    import pyarrow as pa  # as above
+    """Return a record batch with dictionary-encoded text."""
+    import pyarrow as pa  # needed for Arrow formats only
 
     is_text = pa.types.is_string
     columns = [column.dictionary_encode() if is_text(column.type) else column for column in batch.columns]
@@ -136,25 +121,25 @@ def with_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def without_dictionaries(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a record batch with its text as it is."""
-    import pyarrow as pa  # as above
+    """Return a record batch with plain text instead of dictionaries."""
+    import pyarrow as pa  # needed for Arrow formats only
 
     return pa.RecordBatch.from_arrays([plain_text(column) for column in batch.columns], schema=schema)
 
 
 def plain_text(column: pa.Array) -> pa.Array:
-    """Return a column with its text as it is, if that is in a dictionary."""
-    import pyarrow as pa  # as above
+    """Return a column with plain text if it is dictionary-encoded; other columns are returned unchanged."""
+    import pyarrow as pa  # needed for Arrow formats only
 
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def _fitting(kind: pa.DataType) -> Callable[[Any], Any]:
-    """Return what makes a value fit a column: formatted numbers and JSON become text in a text column."""
-    return _text if str(kind) == "string" else _as_it_is
+def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
+    """Return the function that converts values for a column: a text column may receive numbers and JSON values."""
+    return _text if str(kind) == "string" else _unchanged
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 

@@ -1,22 +1,30 @@
-"""Any file of a log directory as rows of its table: what kind it is decides which."""
+"""Any file of a log directory as rows of its table; the kind of the file selects the table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.files.discover import UNKNOWN, FoundFile
 from kforensics.parsers.files.source import Source
-from kforensics.parsers.format.codecs import DEFAULT_BUDGET
+from kforensics.parsers.format.decompression import DEFAULT_BUDGET
 from kforensics.parsers.format.rows import Batch, Damage
-from kforensics.parsers.log.log_rows import Place, batch_row, damage_row, record_row, records_of
+from kforensics.parsers.log.batches import walk
+from kforensics.parsers.log.log_rows import Place, batch_row, damage_row, read_records, record_row
 from kforensics.parsers.log.selection import Selection, selected_batches
 
-__all__ = ["LOG_KINDS", "Reading", "damage_rows", "file_rows", "place_of", "table_of"]
+__all__ = [
+    "LOG_KINDS",
+    "ReadOptions",
+    "damage_rows",
+    "detect_log",
+    "file_rows",
+    "place_of",
+    "table_name_of",
+]
 
 Row = tuple[Any, ...]
-Report = Callable[[Damage], None]
 LOG_KINDS = ("log", "checkpoint")
 TABLE_OF_KIND = {
     "index": "index_entries",
@@ -35,16 +43,16 @@ TABLE_OF_KIND = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """How to read a file.
 
     Attributes:
-        records: give the records of a log rather than its batches.
-        selection: which batches and records.
-        budget: most bytes to decompress per batch.
+        records: whether to yield the records of a log instead of its batches.
+        selection: filter for batches and records.
+        budget: maximum number of bytes to decompress per batch.
         start: position in a log to begin at.
         stop: position in a log to end at, None for its end.
-        columns: names of the columns that are wanted, none for all; rows have all of them in any case.
+        columns: names of the required columns, empty for all. Rows have all columns in any case.
     """
 
     records: bool = False
@@ -55,65 +63,80 @@ class Reading:
     columns: frozenset[str] = frozenset()
 
     def wants(self, column: str) -> bool:
-        """Whether a column is wanted."""
+        """Return whether a column is required."""
         return not self.columns or column in self.columns
 
 
-def table_of(kind: str, *, records: bool = False) -> str | None:
-    """Return the name of the table that a kind of file fills, None if it has no rows."""
+def detect_log(file: FoundFile, source: Source) -> FoundFile:
+    """Return a file of unknown kind as a log if it begins with a batch whose checksum is valid.
+
+    Args:
+        file: the file.
+        source: its bytes.
+    """
+    if file.kind != UNKNOWN:
+        return file
+    first = next(iter(walk(source)), None)
+    return replace(file, kind="log") if isinstance(first, Batch) and first.crc_valid else file
+
+
+def table_name_of(kind: str, *, records: bool = False) -> str | None:
+    """Return the name of the table for a kind of file, None if the kind has no rows."""
     if kind in LOG_KINDS:
         return "records" if records else "batches"
     return TABLE_OF_KIND.get(kind)
 
 
-def place_of(found: FoundFile) -> Place:
-    """Return the columns that every row of a file begins with."""
-    return Place(found.broker_id, found.log_dir, found.topic, found.partition)
+def place_of(file: FoundFile) -> Place:
+    """Return the columns with which every row of a file begins."""
+    return Place(file.broker_id, file.log_dir, file.topic, file.partition)
 
 
-def file_rows(found: FoundFile, source: Source, reading: Reading, report: Report) -> Iterator[Row]:
+def file_rows(file: FoundFile, source: Source, options: ReadOptions, report: Callable[[Damage], None]) -> Iterator[Row]:
     """Yield the rows of a file's table.
 
     Args:
-        found: the file.
+        file: the file.
         source: its bytes.
-        reading: what to read.
-        report: told of all damage, in the order of the bytes.
+        options: what to read.
+        report: called with all damage, in byte order.
     """
-    if found.kind in LOG_KINDS:
-        yield from _log_rows(found, source, reading, report)
+    if file.kind in LOG_KINDS:
+        yield from _log_rows(file, source, options, report)
         return
-    if table := TABLE_OF_KIND.get(found.kind):
+    if table := TABLE_OF_KIND.get(file.kind):
         from kforensics.parsers.tables.state_rows import (
-            state_rows,  # a dump of logs alone must not load twelve more formats
+            state_rows,  # a dump that reads only logs does not load twelve more formats
         )
 
-        for row in state_rows(found, place_of(found), source, table):
+        for row in state_rows(file, place_of(file), source, table):
             if isinstance(row, Damage):
                 report(row)
             else:
                 yield row
 
 
-def _log_rows(found: FoundFile, source: Source, reading: Reading, report: Report) -> Iterator[Row]:
-    place = place_of(found)
-    for row in selected_batches(source, reading.selection, reading.start, reading.stop):
+def _log_rows(file: FoundFile, source: Source, options: ReadOptions, report: Callable[[Damage], None]) -> Iterator[Row]:
+    place = place_of(file)
+    for row in selected_batches(source, options.selection, options.start, options.stop):
         if isinstance(row, Damage):
             report(row)
-        elif reading.records:
-            yield from _record_rows(place, source, row, reading, report)
+        elif options.records:
+            yield from _record_rows(place, source, row, options, report)
         else:
-            yield batch_row(place, source, row, reading.budget)
+            yield batch_row(place, source, row, options.budget)
 
 
-def _record_rows(place: Place, source: Source, batch: Batch, reading: Reading, report: Report) -> Iterator[Row]:
-    for row in records_of(source, batch, reading.budget):
+def _record_rows(
+    place: Place, source: Source, batch: Batch, options: ReadOptions, report: Callable[[Damage], None]
+) -> Iterator[Row]:
+    for row in read_records(source, batch, options.budget):
         if isinstance(row, Damage):
             report(row)
-        elif reading.selection.keeps_record(row):
+        elif options.selection.keeps_record(row):
             yield record_row(place, source.path, batch, row)
 
 
-def damage_rows(found: FoundFile, damage: list[Damage]) -> Iterator[Row]:
+def damage_rows(file: FoundFile, damage: list[Damage]) -> Iterator[Row]:
     """Yield damage as rows of the table ``damage``."""
-    return (damage_row(place_of(found), found.path, row) for row in damage)
+    return (damage_row(place_of(file), file.path, row) for row in damage)

@@ -1,4 +1,4 @@
-"""The small files of a log directory as rows of their tables: indexes, snapshots, checkpoints, properties."""
+"""State files of a log directory as rows of their tables: indexes, snapshots, checkpoints, properties."""
 
 from __future__ import annotations
 
@@ -12,15 +12,8 @@ from kforensics.parsers.files.partition_metadata import PartitionMetadata, read_
 from kforensics.parsers.files.source import Source, file_name
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.log.log_rows import Place
-from kforensics.parsers.state.clean_shutdown import CleanShutdown, read_clean_shutdown
-from kforensics.parsers.state.offset_index import read_offset_index
+from kforensics.parsers.state.indexes import read_offset_index, read_time_index, read_transaction_index
 from kforensics.parsers.state.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
-from kforensics.parsers.state.quorum_state import QuorumState, read_quorum_state
-from kforensics.parsers.state.remote_log_snapshot import (
-    RemoteLogSnapshotEntry,
-    RemoteLogSnapshotHeader,
-    read_remote_log_snapshot,
-)
 from kforensics.parsers.state.text_checkpoint import (
     LeaderEpochEntry,
     OffsetCheckpointEntry,
@@ -29,34 +22,31 @@ from kforensics.parsers.state.text_checkpoint import (
     read_offset_checkpoint,
     read_remote_offsets,
 )
-from kforensics.parsers.state.time_index import read_time_index
-from kforensics.parsers.state.transaction_index import read_transaction_index
 from kforensics.parsers.tables.schemas import TABLES
-
-__all__ = ["state_rows"]
 
 Row = tuple[Any, ...]
 REMOTE_LOG_METADATA = "__remote_log_metadata"
+JSON_KINDS = ("quorum-state", "clean-shutdown")
 
 
-def state_rows(found: FoundFile, place: Place, source: Source, table: str) -> Iterator[Row | Damage]:
-    """Yield the rows of a file that is no log, and its damage where it stands.
+def state_rows(file: FoundFile, place: Place, source: Source, table: str) -> Iterator[Row | Damage]:
+    """Yield the rows and the damage of a file other than a log, in byte order.
 
     Args:
-        found: the file; without a reader for its kind there are no rows.
-        place: the columns that every row begins with.
+        file: the file; a kind without a reader has no rows.
+        place: the first columns of every row.
         source: its bytes.
-        table: name of the table its kind fills.
+        table: name of the table for its kind.
     """
-    for row in _read(found, source):
+    for row in _read(file, source):
         if isinstance(row, Damage):
             yield row
         else:
-            yield from _table_rows(found, place, table, row)
+            yield from _table_rows(file, place, table, row)
 
 
-def _read(found: FoundFile, source: Source) -> Iterator[object]:
-    base_offset = found.base_offset or 0
+def _read(file: FoundFile, source: Source) -> Iterator[object]:
+    base_offset = file.base_offset or 0
     readers: dict[str, Callable[[], Iterator[object]]] = {
         "index": lambda: read_offset_index(source, base_offset),
         "timeindex": lambda: read_time_index(source, base_offset),
@@ -67,15 +57,24 @@ def _read(found: FoundFile, source: Source) -> Iterator[object]:
         "leader-epoch-checkpoint": lambda: read_leader_epochs(source),
         "meta-properties": lambda: read_meta_properties(source),
         "partition-metadata": lambda: read_partition_metadata(source),
-        "quorum-state": lambda: read_quorum_state(source),
-        "clean-shutdown": lambda: read_clean_shutdown(source),
-        "remote-log-snapshot": lambda: read_remote_log_snapshot(source),
     }
-    return readers[found.kind]() if found.kind in readers else iter(())
+    return readers[file.kind]() if file.kind in readers else _read_rare(file, source)
 
 
-def _table_rows(found: FoundFile, place: Place, table: str, row: object) -> Iterator[Row]:
-    path, name = found.path, file_name(found.path)
+def _read_rare(file: FoundFile, source: Source) -> Iterator[object]:
+    """Yield the rows of files that few folders have; their readers are imported only here."""
+    if file.kind in JSON_KINDS:
+        from kforensics.parsers.state.json_state import read_clean_shutdown, read_quorum_state
+
+        yield from (read_quorum_state if file.kind == "quorum-state" else read_clean_shutdown)(source)
+    elif file.kind == "remote-log-snapshot":
+        from kforensics.parsers.state.remote_log_snapshot import read_remote_log_snapshot
+
+        yield from read_remote_log_snapshot(source)
+
+
+def _table_rows(file: FoundFile, place: Place, table: str, row: object) -> Iterator[Row]:
+    path, name = file.path, file_name(file.path)
     match row:
         case OffsetCheckpointEntry():
             yield (*place[:2], row.topic, row.partition, path, name, row.offset)
@@ -83,32 +82,45 @@ def _table_rows(found: FoundFile, place: Place, table: str, row: object) -> Iter
             yield (*place[:2], REMOTE_LOG_METADATA, row.partition, path, name, row.offset)
         case Property() if row.name not in ("#", "!"):
             yield (*place, path, row.name, row.value)
-        case RemoteLogSnapshotEntry():
-            yield (*place, path, f"entry at {row.position}", _remote_log_entry(row.value))
-        case PartitionMetadata() | QuorumState() | CleanShutdown() | RemoteLogSnapshotHeader():
+        case PartitionMetadata():
             yield from ((*place, path, key, value) for key, value in _properties(row))
+        case _ if file.kind in JSON_KINDS:
+            yield from ((*place, path, key, value) for key, value in _properties(row))
+        case _ if file.kind == "remote-log-snapshot":
+            yield from ((*place, path, key, value) for key, value in _remote_log_properties(row))
         case ProducerSnapshotEntry() | LeaderEpochEntry():
-            yield (*place, path, *_columns(found, table, row))
+            yield (*place, path, *_columns(file, table, row))
         case _ if type(row).__name__.endswith("IndexEntry"):
-            yield (*place, path, *_columns(found, table, row))
+            yield (*place, path, *_columns(file, table, row))
         case _:
-            return  # headers of files have no row of their own
+            return  # file headers are not rows
 
 
-def _columns(found: FoundFile, table: str, row: object) -> Iterator[Any]:
+def _columns(file: FoundFile, table: str, row: object) -> Iterator[Any]:
     for column in TABLES[table].names[len(Place._fields) + 1 :]:
-        yield found.base_offset if column == "snapshot_offset" else getattr(row, column)
+        yield file.base_offset if column == "snapshot_offset" else getattr(row, column)
+
+
+def _remote_log_properties(row: object) -> Iterator[tuple[str, str | None]]:
+    from kforensics.parsers.state.remote_log_snapshot import RemoteLogSnapshotEntry
+
+    if isinstance(row, RemoteLogSnapshotEntry):
+        yield f"entry at {row.position}", _remote_log_entry(row.value)
+    else:
+        yield from _properties(row)
 
 
 def _remote_log_entry(value: bytes) -> str:
-    """Return an entry as text: the record it holds, or why that cannot be read."""
-    from kforensics.parsers.messages.internal_records import decode_record  # few files need the tables of all messages
+    """Return the record of an entry as text, or why it cannot be decoded."""
+    from kforensics.parsers.messages.internal_records import (
+        decode_record,  # loads all message schemas, which few files need
+    )
     from kforensics.parsers.messages.json_render import to_json
 
-    found = decode_record(REMOTE_LOG_METADATA, None, value)
-    if found.value is None or found.value_message is None:
-        return f"{found.type_name or 'unknown'}: {found.error}"
-    return f"{found.type_name} {to_json(found.value_message, found.value, found.version or 0)}"
+    record = decode_record(REMOTE_LOG_METADATA, None, value)
+    if record.value is None or record.value_message is None:
+        return f"{record.type_name or 'unknown'}: {record.error}"
+    return f"{record.type_name} {to_json(record.value_message, record.value, record.version or 0)}"
 
 
 def _properties(row: Any) -> Iterator[tuple[str, str | None]]:

@@ -1,11 +1,11 @@
-"""The audit of any number of log directories as a Spark job: plan, work, and what is put together of it.
+"""The audit of any number of log directories as a Spark job: planning, reading, evaluation, and merging of the results.
 
-Only data frames are used, so that it runs over Spark Connect too. Tasks find their rows by slots that follow from the
-plan alone: one that is run again gives its rows to the same tasks. The driver sees sizes and what the sink returns.
+The job uses data frames only, so that it runs over Spark Connect, too. Slots follow from the plan alone: a task that
+runs again sends its rows to the same tasks as before. The driver gets only sizes and what the sink returns.
 
-A round of tasks costs Java some tenths of a second, however little there is to be done. So there are three (look into
-folders; deal out; read and judge), and a fourth where partitions are split. Rounds that only many segments need, to cut
-them and to join runs of them, are left out where there are few.
+Each stage of tasks costs several tenths of a second, however little it does. Therefore a small job has three (list
+folders; schedule; read and evaluate), and a fourth if partitions are split. The stages that cut segments and merge runs
+of splits are added only if there are many segments.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kforensics.forensics.audit.audit_scope import Asked
-from kforensics.forensics.audit.cluster_membership import Clusters, Member
+from kforensics.forensics.audit.audit_scope import AuditScope
+from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
 from kforensics.forensics.core.rules import Rules
 from kforensics.parsers.files.discover import Unreadable
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.spark.audit.cross_partition import copy_of, described_of, elected_of, keys_in, member_of
-from kforensics.spark.audit.listing import FILES, PARTITION, PLANNED, UNREADABLE, items_of, looked
-from kforensics.spark.audit.scheduling import Deal, dealt
+from kforensics.spark.audit.listing import FILES, PARTITION, PLANNED, UNREADABLE, items_of, list_item
+from kforensics.spark.audit.scheduling import Schedule, scheduled
 from kforensics.spark.audit.segment_contents import hashes_of, records_of, repeated_of
 from kforensics.spark.audit.serialization import (
     IN_BUCKET,
@@ -35,17 +35,17 @@ from kforensics.spark.audit.serialization import (
     SCHEMA,
     Row,
     batches_of,
-    framed,
-    loaded,
-    packed,
+    deserialize,
     rows_of,
     schema_text,
+    serialize,
+    to_frames,
     values,
 )
 from kforensics.spark.audit.split_merging import run_of
-from kforensics.spark.audit.splitting import Travelling, cut
-from kforensics.spark.audit.task_results import Sink, done, ended, met, settled
-from kforensics.spark.audit.task_sizing import TASKS, WORTH_A_TASK, Shares, Sharing, shared_out
+from kforensics.spark.audit.splitting import AddressedValue, cut
+from kforensics.spark.audit.task_results import Sink, done, ended, met, resolve_deferred
+from kforensics.spark.audit.task_sizing import TASKS, WORTH_A_TASK, TaskPlan, TaskSizing, plan_tasks
 from kforensics.spark.audit.topic_contents import (
     HASHING,
     entries_in,
@@ -61,12 +61,12 @@ from kforensics.spark.worker import settle
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SIZES", "Plan", "audit", "mapped", "plan_of", "put_together"]
+__all__ = ["SIZES", "Plan", "audit", "mapped", "merge_answers", "plan_of"]
 
 ITEMS = pa.schema([("slot", pa.int32()), ("payload", pa.binary())])
-# What the driver knows of a partition.
+# Columns of the plan that the driver reads for each partition.
 SIZES = ("number", "size", "segments", "largest", "mtime_ms", "taken_ms", "member")
-# Unreadable places that the driver hears of by name.
+# Maximum number of unreadable paths that the driver lists by name.
 NAMED = 100
 ITEMS_PER_TASK = 4
 
@@ -75,14 +75,14 @@ Step = Callable[[Iterator[Row]], Iterable[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What there is to be judged.
+    """The partitions to evaluate.
 
     Attributes:
-        frame: its rows, which stay on the cluster.
-        sizes: ``number``, ``size``, ``segments``, ``largest``, ``mtime_ms``, ``taken_ms`` and, pickled, ``member`` of
-            each partition.
-        unreadable: how many places could not be looked into.
-        named: some of them.
+        frame: the rows of the plan, which stay on the cluster.
+        sizes: ``number``, ``size``, ``segments``, ``largest``, ``mtime_ms``, ``taken_ms`` and the serialized ``member``
+            of each partition.
+        unreadable: number of paths that could not be listed.
+        named: some of these paths.
     """
 
     frame: DataFrame
@@ -92,14 +92,14 @@ class Plan:
 
     @property
     def newest_mtime_ms(self) -> int | None:
-        """When the newest file of a log was last written to."""
+        """Newest modification time of a log file, None if there is no log."""
         times: list[int] = self.sizes["mtime_ms"].drop_null().to_pylist()
         return max(times, default=None)
 
     @property
     def taken(self) -> Iterator[tuple[str | None, int | None]]:
-        """The log directory of each partition, and when it was copied from a running broker, if it was."""
-        return zip((one.log_dir for one in self.members), self.sizes["taken_ms"].to_pylist(), strict=True)
+        """Log directory of each partition, and the time when it was copied from a running broker, if it was."""
+        return zip((member.log_dir for member in self.members), self.sizes["taken_ms"].to_pylist(), strict=True)
 
     @property
     def size(self) -> int:
@@ -107,114 +107,115 @@ class Plan:
         return int(sum(self.sizes["size"].to_pylist()))
 
     @property
-    def members(self) -> Iterator[Member]:
-        """Where the partitions belong."""
-        return (loaded(one.as_py()) for one in self.sizes["member"] if one.is_valid)
+    def members(self) -> Iterator[PartitionMembership]:
+        """Cluster memberships of the partitions."""
+        return (deserialize(member.as_py()) for member in self.sizes["member"] if member.is_valid)
 
 
 def plan_of(spark: SparkSession, paths: Sequence[str], topics: Sequence[str] = ()) -> Plan:
-    """Return what is to be judged under paths; folders are looked into by many tasks.
+    """Return the partitions under paths; many tasks list the folders.
 
     Args:
         spark: the session.
         paths: as for ``discover``.
-        topics: only partitions of these, all if none is named.
+        topics: only partitions of these topics; all if empty.
     """
-    items = [(slot, packed(item)) for slot, item in enumerate(items_of(paths))]
+    items = [(slot, serialize(item)) for slot, item in enumerate(items_of(paths))]
     rows = spark.createDataFrame(pa.Table.from_batches(batches_of(ITEMS, items), ITEMS))
     tasks = ITEMS_PER_TASK * parallelism(spark)
     spread = _by_slot(rows, tasks, "slot") if len(items) > tasks else rows
-    frame = mapped(spread, [partial(_looked, topics=tuple(topics))], PLANNED).persist()
-    found = frame.where(frame.kind != FILES).select("kind", *SIZES).toArrow()
-    sizes = found.filter(pc.equal(found["kind"], PARTITION)).drop_columns(["kind"])
-    many = len(found) - len(sizes)
-    named = frame.where(frame.kind == UNREADABLE).select("payload").limit(NAMED).collect() if many else []
-    return Plan(frame, sizes, many, tuple(sorted((loaded(row.payload) for row in named), key=lambda one: one.path)))
+    frame = mapped(spread, [partial(_listed, topics=tuple(topics))], PLANNED).persist()
+    listed = frame.where(frame.kind != FILES).select("kind", *SIZES).toArrow()
+    sizes = listed.filter(pc.equal(listed["kind"], PARTITION)).drop_columns(["kind"])
+    unreadable = len(listed) - len(sizes)
+    rows_named = frame.where(frame.kind == UNREADABLE).select("payload").limit(NAMED).collect() if unreadable else []
+    named = sorted((deserialize(row.payload) for row in rows_named), key=lambda path: path.path)
+    return Plan(frame, sizes, unreadable, tuple(named))
 
 
-def audit(plan: Plan, asked: Asked, sink: Sink, sharing: Sharing) -> bytes:
-    """Return what the sink says of all that the plan holds.
+def audit(plan: Plan, scope: AuditScope, sink: Sink, sharing: TaskSizing) -> bytes:
+    """Return the combined return values of the sink for the whole plan.
 
     Args:
-        plan: what is to be judged.
-        asked: what to look for.
-        sink: takes the judgements.
-        sharing: how to share the work.
+        plan: the partitions to evaluate.
+        scope: the audit scope.
+        sink: takes the partition results.
+        sharing: parameters of task sizing.
     """
-    job = _Job(plan.frame, asked, sink, shared_out(plan.sizes, sharing), sharing.split_size)
-    answers, clusters = job.answers(), asked.clusters
+    job = _Job(plan.frame, scope, sink, plan_tasks(plan.sizes, sharing), sharing.split_size)
+    answers, clusters = job.answers(), scope.clusters
     meetings = ["copies"] if clusters and clusters.has_copies(plan.members) else []
-    meetings += ["keys"] if asked.records else []
+    meetings += ["keys"] if scope.records else []
     tasks = TASKS * sharing.parallelism
-    said = [answers, *(job.meetings(what, clusters or Clusters(), tasks) for what in meetings)]
-    if asked.records and have_topics(plan.members):
-        said.append(job.duplicates(clusters or Clusters(), max(tasks, plan.size // WORTH_A_TASK)))
-    answers = _together(said)
+    frames = [answers, *(job.meetings(kind, clusters or Clusters(), tasks) for kind in meetings)]
+    if scope.records and have_topics(plan.members):
+        frames.append(job.duplicates(clusters or Clusters(), max(tasks, plan.size // WORTH_A_TASK)))
+    answers = _union(frames)
     return sink.merged(answer.outcome for _, answer in values(rows_of(answers.toArrow().to_batches())))
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """The rounds of the job, each a frame of what its tasks have to say."""
+    """The stages of the job, as data frames of what their tasks return."""
 
     frame: DataFrame
-    asked: Asked
+    scope: AuditScope
     sink: Sink
-    shares: Shares
+    shares: TaskPlan
     split_size: int
 
     def answers(self) -> DataFrame:
-        """Return what the sink says of partitions, and of clusters of them."""
-        said = [mapped(self._spread(), [partial(_done, asked=self.asked, sink=self.sink)], SCHEMA)]
-        said += [self._records()] if self.asked.records and self.shares.reads else []
-        answers = put_together(said, self.shares, self.asked, self.sink)
-        clusters = len(self.asked.clusters.judged) if self.asked.clusters else 0
+        """Return the answers for partitions, and for clusters of them."""
+        frames = [mapped(self._spread(), [partial(_done, scope=self.scope, sink=self.sink)], SCHEMA)]
+        frames += [self._records()] if self.scope.records and self.shares.reads else []
+        answers = merge_answers(frames, self.shares, self.scope, self.sink)
+        clusters = len(self.scope.clusters.checked) if self.scope.clusters else 0
         if not clusters:
             return answers
-        meeting = _by_slot(answers, clusters, "final_slot").sortWithinPartitions(*IN_PARTITION)
-        return mapped(meeting, [partial(_settled, asked=self.asked, sink=self.sink)], SCHEMA)
+        by_cluster = _by_slot(answers, clusters, "final_slot").sortWithinPartitions(*IN_PARTITION)
+        return mapped(by_cluster, [partial(_resolved, scope=self.scope, sink=self.sink)], SCHEMA)
 
-    def meetings(self, what: str, clusters: Clusters, tasks: int) -> DataFrame:
-        """Return what the sink says of what several partitions say together.
+    def meetings(self, kind: str, clusters: Clusters, tasks: int) -> DataFrame:
+        """Return the answers for what several partitions show together.
 
         Args:
-            what: ``copies`` of the same partition, or ``keys`` of the same topic.
+            kind: ``copies`` of the same partition, or ``keys`` of the same topic.
             clusters: all clusters.
-            tasks: how many tasks there are to meet in.
+            tasks: number of tasks that evaluate them.
         """
-        partitions, rules = self.frame.where(self.frame.kind == PARTITION), self.asked.rules
-        spread = _by_slot(partitions, tasks, "number") if what == "keys" else partitions
-        send = partial(_sent, what=what, tasks=tasks, rules=rules)
+        partitions, rules = self.frame.where(self.frame.kind == PARTITION), self.scope.rules
+        spread = _by_slot(partitions, tasks, "number") if kind == "keys" else partitions
+        send = partial(_sent, kind=kind, tasks=tasks, rules=rules)
         metadata = _by_slot(mapped(partitions, [_metadata], ITEMS), 1, "slot")
-        tell = partial(_told, what=what, clusters=clusters, tasks=tasks)
-        coming = _together([mapped(spread, [send], SCHEMA), mapped(metadata, [tell], SCHEMA)])
-        meeting = _by_slot(coming, tasks, "split_slot").sortWithinPartitions(*IN_PARTITION)
-        return mapped(meeting, [partial(_met, what=what, clusters=clusters, rules=rules, sink=self.sink)], SCHEMA)
+        send_metadata = partial(_sent_metadata, kind=kind, clusters=clusters, tasks=tasks)
+        arriving = _union([mapped(spread, [send], SCHEMA), mapped(metadata, [send_metadata], SCHEMA)])
+        meeting = _by_slot(arriving, tasks, "split_slot").sortWithinPartitions(*IN_PARTITION)
+        return mapped(meeting, [partial(_met, kind=kind, clusters=clusters, rules=rules, sink=self.sink)], SCHEMA)
 
     def duplicates(self, clusters: Clusters, tasks: int) -> DataFrame:
-        """Return what the sink says of records that stand in several partitions of a topic.
+        """Return the answers for records that occur in several partitions of a topic.
 
         Args:
             clusters: all clusters.
-            tasks: how many tasks a round has.
+            tasks: number of tasks of each stage.
         """
-        partitions, rules = self.frame.where(self.frame.kind == PARTITION), self.asked.rules
-        sent = mapped(partitions, [partial(_sent, what="duplicates", tasks=tasks, rules=rules)], SCHEMA)
-        members = _in_turn(sent, tasks, IN_PARTITION, partial(members_of, clusters=clusters))
-        hashed = _in_turn(members.where(members.ordinal == HASHING), tasks, IN_PARTITION, hashed_in)
-        shared = _in_turn(hashed, tasks, IN_BUCKET, shared_in)
-        again = _together([members.where(members.ordinal != HASHING), shared])
-        entries = _in_turn(again, tasks, IN_PARTITION, partial(entries_in, rules=rules))
-        pairs = _by_slot(_in_turn(entries, tasks, IN_BUCKET, paired_in), tasks, "split_slot")
-        judge = partial(_met, what="duplicates", clusters=clusters, rules=rules, sink=self.sink)
-        return mapped(pairs.sortWithinPartitions(*IN_PARTITION), [judge], SCHEMA)
+        partitions, rules = self.frame.where(self.frame.kind == PARTITION), self.scope.rules
+        sent = mapped(partitions, [partial(_sent, kind="duplicates", tasks=tasks, rules=rules)], SCHEMA)
+        members = _next_stage(sent, tasks, IN_PARTITION, partial(members_of, clusters=clusters))
+        hashed = _next_stage(members.where(members.ordinal == HASHING), tasks, IN_PARTITION, hashed_in)
+        shared = _next_stage(hashed, tasks, IN_BUCKET, shared_in)
+        to_search = _union([members.where(members.ordinal != HASHING), shared])
+        entries = _next_stage(to_search, tasks, IN_PARTITION, partial(entries_in, rules=rules))
+        pairs = _by_slot(_next_stage(entries, tasks, IN_BUCKET, paired_in), tasks, "split_slot")
+        evaluate = partial(_met, kind="duplicates", clusters=clusters, rules=rules, sink=self.sink)
+        return mapped(pairs.sortWithinPartitions(*IN_PARTITION), [evaluate], SCHEMA)
 
     def _spread(self) -> DataFrame:
-        """Return files, partitions and splits where they are listed, judged and read."""
-        from pyspark.sql.functions import expr  # only Spark pays for Spark
+        """Return files, partitions and splits at the tasks that list, evaluate and read them."""
+        from pyspark.sql.functions import expr  # only jobs on Spark import it
 
         reads, tasks = self.shares.reads, self.shares.reads + self.shares.tasks
-        # Splits have the first tasks, for more is to be done behind them; what counts from the end has the others.
+        # Splits get the first tasks, because more stages follow them; slots that count from the end get the others.
         slot = expr(f"int(if(split_slot < 0, split_slot + {tasks}, pmod(split_slot, {max(1, reads)})))")
         return self._splits().repartitionById(tasks, slot).sortWithinPartitions(*IN_TASK)
 
@@ -225,65 +226,68 @@ class _Job:
         return self._segments(cuts) if shares.reads else self._segments()
 
     def _segments(self, *steps: Step) -> DataFrame:
-        return mapped(self.frame, [partial(_dealt, deal=Deal.of(self.shares)), *steps], SCHEMA)
+        return mapped(self.frame, [partial(_scheduled, deal=Schedule.of(self.shares)), *steps], SCHEMA)
 
     def _records(self) -> DataFrame:
-        """Return what the records of large partitions say; what joining runs needs has no part in this."""
+        """Return the evidence of the records of large partitions, which needs nothing of what merges runs."""
         readers, segments = self.shares.reads, self._segments()
         segments = segments.where(segments.ordinal >= 0)
         hashes = _by_slot(mapped(segments, [_hashed], SCHEMA), readers, "split_slot")
         repeated = mapped(hashes.sortWithinPartitions(*IN_BUCKET), [partial(_repeated, readers=readers)], SCHEMA)
-        again = _by_slot(_together([segments, repeated]), readers, "split_slot")
-        return mapped(again.sortWithinPartitions(*IN_PARTITION), [_recorded], SCHEMA)
+        to_read = _by_slot(_union([segments, repeated]), readers, "split_slot")
+        return mapped(to_read.sortWithinPartitions(*IN_PARTITION), [_recorded], SCHEMA)
 
 
-def put_together(said: Sequence[DataFrame], shares: Shares, asked: Asked, sink: Sink) -> DataFrame:
-    """Return what the sink says of all that tasks have said, as a frame of answers.
+def merge_answers(frames: Sequence[DataFrame], shares: TaskPlan, scope: AuditScope, sink: Sink) -> DataFrame:
+    """Return the answers for everything that tasks have returned, as a data frame.
 
     Args:
-        said: answers already, the files of large partitions, what their splits say, and what joining them needs; then
-            what their records say, if that is asked for.
-        shares: who does what.
-        asked: what to look for.
-        sink: takes the judgements.
+        frames: first a frame with answers, the files of large partitions, the summaries of their splits and what
+            merging them needs; then a frame with the evidence of their records, if the scope includes records.
+        shares: the tasks of each stage.
+        scope: the audit scope.
+        sink: takes the partition results.
     """
-    parts, *of_records = said
+    parts, *of_records = frames
     if shares.runs:
         ready = _by_slot(parts, shares.runs, "run_slot").sortWithinPartitions("run_slot", *IN_PARTITION)
-        parts = mapped(ready, [partial(_runs, asked=asked)], SCHEMA)
+        parts = mapped(ready, [partial(_runs, scope=scope)], SCHEMA)
     if not shares.finals:
         return parts
-    last = _by_slot(_together([parts, *of_records]), shares.finals, "final_slot").sortWithinPartitions(*IN_PARTITION)
-    return mapped(last, [partial(_ended, asked=asked, sink=sink)], SCHEMA)
+    last = _by_slot(_union([parts, *of_records]), shares.finals, "final_slot").sortWithinPartitions(*IN_PARTITION)
+    return mapped(last, [partial(_ended, scope=scope, sink=sink)], SCHEMA)
 
 
-def _together(frames: Sequence[DataFrame]) -> DataFrame:
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
     """Return the rows of all frames."""
-    return reduce(lambda some, more: some.unionAll(more), frames)
+    return reduce(lambda frame, other: frame.unionAll(other), frames)
 
 
-def _in_turn(
-    frame: DataFrame, tasks: int, order: Sequence[str], step: Callable[[Iterable[Travelling]], Iterable[Travelling]]
+def _next_stage(
+    frame: DataFrame,
+    tasks: int,
+    order: Sequence[str],
+    step: Callable[[Iterable[AddressedValue]], Iterable[AddressedValue]],
 ) -> DataFrame:
-    """Return what a function makes of the values that come to each task, which come in some order."""
+    """Return the result of a function of the values that arrive at each task, sorted by some columns."""
     ordered = _by_slot(frame, tasks, "split_slot").sortWithinPartitions(*order)
     return mapped(ordered, [partial(_passed, step=step)], SCHEMA)
 
 
 def _by_slot(frame: DataFrame, tasks: int, slot: str) -> DataFrame:
-    """Return a frame whose rows are where their slot says."""
-    from pyspark.sql.functions import expr  # as above
+    """Return a frame whose rows are at the task of their slot."""
+    from pyspark.sql.functions import expr  # only jobs on Spark import it
 
     return frame.repartitionById(tasks, expr(f"int(pmod({slot}, {tasks}))"))
 
 
 def mapped(frame: DataFrame, steps: Sequence[Step], schema: pa.Schema) -> DataFrame:
-    """Return what functions, one behind the other, make of the rows of each task.
+    """Return the result of functions that are applied one after the other to the rows of each task.
 
     Args:
         frame: the rows.
         steps: the functions.
-        schema: of what the last one gives.
+        schema: schema of the rows that the last function yields.
     """
     return frame.mapInArrow(partial(_batches, steps=tuple(steps), schema=schema), schema_text(schema))
 
@@ -296,14 +300,14 @@ def _batches(batches: Iterable[pa.RecordBatch], steps: tuple[Step, ...], schema:
     return batches_of(schema, rows)
 
 
-def _looked(rows: Iterator[Row], topics: tuple[str, ...]) -> Iterator[Row]:
+def _listed(rows: Iterator[Row], topics: tuple[str, ...]) -> Iterator[Row]:
     for number, payload in rows:
-        yield from looked(number, loaded(payload), topics)
+        yield from list_item(number, deserialize(payload), topics)
 
 
-def _dealt(rows: Iterator[Row], deal: Deal) -> Iterator[Row]:
+def _scheduled(rows: Iterator[Row], deal: Schedule) -> Iterator[Row]:
     for kind, number, *_, payload in rows:
-        yield from _framed(dealt(kind, number, payload, deal))
+        yield from _framed(scheduled(kind, number, payload, deal))
 
 
 def _cut(rows: Iterator[Row], size: int) -> Iterator[Row]:
@@ -311,8 +315,8 @@ def _cut(rows: Iterator[Row], size: int) -> Iterator[Row]:
         yield from _framed(cut(address, value, size))
 
 
-def _done(rows: Iterator[Row], asked: Asked, sink: Sink) -> Iterator[Row]:
-    return _framed(done(values(rows), asked, sink))
+def _done(rows: Iterator[Row], scope: AuditScope, sink: Sink) -> Iterator[Row]:
+    return _framed(done(values(rows), scope, sink))
 
 
 def _hashed(rows: Iterator[Row]) -> Iterator[Row]:
@@ -328,44 +332,44 @@ def _recorded(rows: Iterator[Row]) -> Iterator[Row]:
     return _framed(records_of(values(rows)))
 
 
-def _runs(rows: Iterator[Row], asked: Asked) -> Iterator[Row]:
-    return _framed(run_of(values(rows), asked))
+def _runs(rows: Iterator[Row], scope: AuditScope) -> Iterator[Row]:
+    return _framed(run_of(values(rows), scope))
 
 
-def _ended(rows: Iterator[Row], asked: Asked, sink: Sink) -> Iterator[Row]:
-    return _framed(ended(values(rows), asked, sink))
+def _ended(rows: Iterator[Row], scope: AuditScope, sink: Sink) -> Iterator[Row]:
+    return _framed(ended(values(rows), scope, sink))
 
 
-def _settled(rows: Iterator[Row], asked: Asked, sink: Sink) -> Iterator[Row]:
-    return _framed(settled(values(rows), asked, sink))
+def _resolved(rows: Iterator[Row], scope: AuditScope, sink: Sink) -> Iterator[Row]:
+    return _framed(resolve_deferred(values(rows), scope, sink))
 
 
-def _sent(rows: Iterator[Row], what: str, tasks: int, rules: Rules) -> Iterator[Row]:
+def _sent(rows: Iterator[Row], kind: str, tasks: int, rules: Rules) -> Iterator[Row]:
     for _, number, *_, payload in rows:
-        partition = loaded(payload)
-        if what == "keys":
+        partition = deserialize(payload)
+        if kind == "keys":
             yield from _framed(keys_in(number, partition, tasks, rules))
         else:
-            send = member_of if what == "duplicates" else copy_of
+            send = member_of if kind == "duplicates" else copy_of
             yield from _framed(send(number, partition, tasks))
 
 
-def _passed(rows: Iterator[Row], step: Callable[[Iterable[Travelling]], Iterable[Travelling]]) -> Iterator[Row]:
+def _passed(rows: Iterator[Row], step: Callable[[Iterable[AddressedValue]], Iterable[AddressedValue]]) -> Iterator[Row]:
     return _framed(step(values(rows)))
 
 
 def _metadata(rows: Iterator[Row]) -> Iterator[Row]:
-    return ((0, payload) for *_, member, payload in rows if loaded(member).topic == METADATA_TOPIC)
+    return ((0, payload) for *_, member, payload in rows if deserialize(member).topic == METADATA_TOPIC)
 
 
-def _told(rows: Iterator[Row], what: str, clusters: Clusters, tasks: int) -> Iterator[Row]:
-    tell = described_of if what == "keys" else elected_of
-    return _framed(tell((loaded(payload) for _, payload in rows), clusters, tasks))
+def _sent_metadata(rows: Iterator[Row], kind: str, clusters: Clusters, tasks: int) -> Iterator[Row]:
+    send = described_of if kind == "keys" else elected_of
+    return _framed(send((deserialize(payload) for _, payload in rows), clusters, tasks))
 
 
-def _met(rows: Iterator[Row], what: str, clusters: Clusters, rules: Rules, sink: Sink) -> Iterator[Row]:
-    return _framed(met(values(rows), what, clusters, rules, sink))
+def _met(rows: Iterator[Row], kind: str, clusters: Clusters, rules: Rules, sink: Sink) -> Iterator[Row]:
+    return _framed(met(values(rows), kind, clusters, rules, sink))
 
 
-def _framed(found: Iterable[Travelling]) -> Iterator[Row]:
-    return chain.from_iterable(framed(address, value) for address, value in found)
+def _framed(addressed: Iterable[AddressedValue]) -> Iterator[Row]:
+    return chain.from_iterable(to_frames(address, value) for address, value in addressed)

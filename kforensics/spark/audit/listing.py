@@ -1,4 +1,4 @@
-"""Looks into the folders of a plan: what lies there, and which partitions it makes. Runs on workers."""
+"""Lists the folders of a plan and finds the partitions in them. Runs on workers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from kforensics.forensics.audit.cluster_membership import Member
+from kforensics.forensics.audit.cluster_membership import PartitionMembership
 from kforensics.forensics.partition.partition_files import Partition, partitions_of
-from kforensics.parsers.files.discover import FoundFile, FoundFolder, Unreadable, as_named, look_into, outline
+from kforensics.parsers.files.discover import (
+    DeferredFolder,
+    FoundFile,
+    Unreadable,
+    classified_by_suffix,
+    discover_folder,
+    discover_lazily,
+)
 from kforensics.parsers.files.source import file_name
-from kforensics.spark.audit.serialization import packed
+from kforensics.spark.audit.serialization import serialize
 
-__all__ = ["FILES", "IN_ITEM", "PARTITION", "PLANNED", "UNREADABLE", "Looked", "items_of", "looked"]
+__all__ = ["FILES", "IN_ITEM", "PARTITION", "PLANNED", "UNREADABLE", "PlanRow", "items_of", "list_item"]
 
 FILES, FOLDER, PARTITION, UNREADABLE = "files", "folder", "partition", "unreadable"
-# A row of a plan: what it is, its number, what it costs, where it belongs, and the thing itself, both pickled.
+# A row of a plan: kind, number, cost, and pickled: its cluster member and the object itself.
 PLANNED = pa.schema(
     [
         ("kind", pa.string()),
@@ -32,57 +39,57 @@ PLANNED = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-# Folders that are looked into together: their log directory's checkpoints are read once for them.
+# Folders listed by one task: the checkpoints of their log directory are read once for them.
 FOLDERS = 64
-# Bits of a partition's number for its place in the item, and of those for its place in the folder.
+# Bits of a partition number for its position in the item, and of those for its position in the folder.
 IN_ITEM, IN_FOLDER = 24, 12
 
-Looked = tuple[Any, ...]
-Found = FoundFile | FoundFolder | Unreadable
+PlanRow = tuple[Any, ...]
+Found = FoundFile | DeferredFolder | Unreadable
 
 
 def items_of(paths: Sequence[str]) -> Iterator[list[Found]]:
-    """Yield what to look into, in items of work for one worker each.
+    """Yield what to list, in work items for one worker each.
 
     Args:
         paths: files, partition folders, log directories or folders above them, as paths, globs or URIs.
     """
-    together: dict[tuple[str, str | None], list[Found]] = {}
-    for found in outline(paths):
-        one = as_named(found) if isinstance(found, FoundFile) and found.path in paths else found
-        together.setdefault(_together(one), []).append(one)
-    for (kind, _), some in together.items():
-        most = FOLDERS if kind == FOLDER else len(some)
-        for start in range(0, len(some), most):
-            yield some[start : start + most]
+    groups: dict[tuple[str, str | None], list[Found]] = {}
+    for row in discover_lazily(paths):
+        entry = classified_by_suffix(row) if isinstance(row, FoundFile) and row.path in paths else row
+        groups.setdefault(_group(entry), []).append(entry)
+    for (kind, _), entries in groups.items():
+        step = FOLDERS if kind == FOLDER else len(entries)
+        for start in range(0, len(entries), step):
+            yield entries[start : start + step]
 
 
-def _together(found: Found) -> tuple[str, str | None]:
-    """Return what the things of an item have in common: files of one folder make one partition."""
-    if isinstance(found, FoundFolder):
-        return FOLDER, found.owner.log_dir
-    return (FILES, _folder(found.path)) if isinstance(found, FoundFile) else (UNREADABLE, None)
+def _group(entry: Found) -> tuple[str, str | None]:
+    """Return what the entries of an item have in common: the files of one folder form one partition."""
+    if isinstance(entry, DeferredFolder):
+        return FOLDER, entry.owner.log_dir
+    return (FILES, _folder(entry.path)) if isinstance(entry, FoundFile) else (UNREADABLE, None)
 
 
 def _folder(path: str) -> str:
     return path.removesuffix(file_name(path))
 
 
-def looked(number: int, item: Sequence[Found], topics: Sequence[str]) -> Iterator[Looked]:
-    """Yield rows of the plan for an item of work.
+def list_item(number: int, item: Sequence[Found], topics: Sequence[str]) -> Iterator[PlanRow]:
+    """Yield the rows of the plan for a work item.
 
     Args:
-        number: of the item; all rows get numbers of their own from it, the same ones however often this runs.
-        item: what to look into.
-        topics: only partitions of these, all if none is named.
+        number: number of the item; the numbers of its rows follow from it and are the same whenever this runs.
+        item: what to list.
+        topics: only partitions of these topics; all if empty.
     """
     files: list[FoundFile] = []
     origin: dict[str, int] = {}
-    for index, one in enumerate(item):
-        for row in look_into(one) if isinstance(one, FoundFolder) else [one]:
+    for index, entry in enumerate(item):
+        for row in discover_folder(entry) if isinstance(entry, DeferredFolder) else [entry]:
             if isinstance(row, FoundFile):
                 files.append(row)
-                origin[row.path] = index if isinstance(one, FoundFolder) else 0
+                origin[row.path] = index if isinstance(entry, DeferredFolder) else 0
             else:
                 yield _row(UNREADABLE, number << IN_ITEM, row)
     if files:
@@ -95,23 +102,23 @@ def looked(number: int, item: Sequence[Found], topics: Sequence[str]) -> Iterato
         taken[index] += 1
 
 
-def _row(kind: str, number: int, value: Any) -> Looked:
-    return kind, number, 0, 0, 0, None, None, None, packed(value)
+def _row(kind: str, number: int, value: Any) -> PlanRow:
+    return kind, number, 0, 0, 0, None, None, None, serialize(value)
 
 
-def _partition_row(number: int, partition: Partition) -> Looked:
+def _partition_row(number: int, partition: Partition) -> PlanRow:
     sizes = [segment.size for segment in partition.segments]
     costs = sum(sizes), len(sizes), max(sizes), partition.newest_mtime_ms, partition.taken_ms
-    return PARTITION, number, *costs, packed(Member.of(partition)), packed(partition)
+    return PARTITION, number, *costs, serialize(PartitionMembership.of(partition)), serialize(partition)
 
 
 def _slim(partition: Partition) -> Partition:
-    """Return a partition whose log directory says no more than what concerns it: it speaks of thousands."""
+    """Return a partition whose log directory has only its own checkpoint lines, of possibly thousands."""
     whole, place = partition.log_dir, partition.place
     checkpoints: dict[str, dict[tuple[str, int], int]] = {}
     for name in whole.checkpoints:
         offset = partition.checkpoint(name)
-        # That a checkpoint is there and does not name the partition says something too.
+        # A checkpoint that exists without the partition is information, too.
         known = offset is not None and place.topic is not None and place.partition is not None
         checkpoints[name] = {(place.topic, place.partition): offset} if known else {}  # type: ignore[dict-item]
     return replace(partition, log_dir=replace(whole, checkpoints=checkpoints))

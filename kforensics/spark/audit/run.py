@@ -1,4 +1,4 @@
-"""The audit on Spark: the same judgements, report and store as in process, from any number of workers."""
+"""The audit on Spark: the same results, report and evidence store as in one process, from any number of workers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from kforensics.analyses.audit import STORED, Stages, sha256_of
 from kforensics.errors import UsageError
-from kforensics.forensics.audit.audit_scope import Asked
+from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.cluster_membership import Clusters
-from kforensics.forensics.audit.partition_result import Judgement
+from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import is_uri
-from kforensics.parsers.tables.schemas import Table, columns
-from kforensics.render.report import Report
-from kforensics.render.staged_store import Part, StagedStore, TaskParts
+from kforensics.parsers.tables.schemas import Table, parse_columns
+from kforensics.render.audit_report import AuditReport
+from kforensics.render.staged_store import StagedStore, StorePart, TaskWriter
 from kforensics.spark.audit.audit_job import Plan, audit, plan_of
-from kforensics.spark.audit.serialization import loaded, packed
-from kforensics.spark.audit.task_sizing import FEW, Sharing
+from kforensics.spark.audit.serialization import deserialize, serialize
+from kforensics.spark.audit.task_sizing import FEW, TaskSizing
 from kforensics.spark.session import answering, parallelism
 from kforensics.version import __version__
 
@@ -37,28 +37,28 @@ __all__ = ["CHECKSUMS", "SparkRequest", "audited_on_spark", "planned", "rules_of
 CHECKSUMS = Table(
     "checksums",
     "input",
-    columns("""
+    parse_columns("""
 path string file as given
-sha256 string SHA-256 of its bytes; null if it could not be read any more
+sha256 string SHA-256 of its bytes; null if it can no longer be read
 """),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SparkRequest:
-    """How to audit on Spark.
+    """Parameters of an audit on Spark.
 
     Attributes:
         paths: as for ``discover``.
-        topics: only partitions of these, all if none is named.
-        output: folder of the evidence store, a path or a URI that all workers share; None for none.
+        topics: only partitions of these topics; all if empty.
+        output: folder of the evidence store, a path or URI that all workers share; None for no store.
         as_of_ms: time of evaluation; None for the newest modification time among the inputs.
-        records: whether records are decoded, checked and searched for what is there twice.
+        records: whether records are decoded, checked and searched for duplicates.
         checksums: whether the store gets the SHA-256 of every input.
-        split_size: bytes of a split, about.
-        whole: bytes up to which a partition is never split, None to derive them from how much there is.
-        few: as for ``Sharing``.
-        command: what was asked, for the manifest.
+        split_size: approximate bytes of a split.
+        whole: bytes up to which a partition is never split, None to derive it from the total.
+        few: as for ``TaskSizing``.
+        command: the command line, for the manifest.
     """
 
     paths: tuple[str, ...]
@@ -75,10 +75,10 @@ class SparkRequest:
 
 @dataclass(slots=True)
 class _Outcome:
-    """What tasks did."""
+    """The combined results of tasks: a report, and the parts of the evidence store that they have written."""
 
-    report: Report
-    parts: list[Part] = field(default_factory=list)
+    report: AuditReport
+    parts: list[StorePart] = field(default_factory=list)
 
     def with_other(self, other: _Outcome) -> _Outcome:
         self.report.merge(other.report)
@@ -88,46 +88,46 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Sink:
-    """Writes what a task finds into files of its own and keeps what a report needs."""
+    """Writes the results of each task to files of its own, and keeps the data that the report needs."""
 
     staging: str | None
     as_of_ms: int
     checksums: bool
 
-    def judged(self, task: str, judgements: Iterable[Judgement]) -> bytes:
-        outcome = _Outcome(Report(self.as_of_ms))
-        parts = None if self.staging is None else TaskParts(self.staging, task)
-        for judgement in judgements:
-            outcome.report.add(judgement)
+    def evaluated(self, task: str, results: Iterable[PartitionResult]) -> bytes:
+        outcome = _Outcome(AuditReport(self.as_of_ms))
+        parts = None if self.staging is None else TaskWriter(self.staging, task)
+        for result in results:
+            outcome.report.add(result)
             if parts:
-                for rows in judgement.rows.values():
+                for rows in result.rows.values():
                     parts.add(rows)
-                parts.add_values(STORED["damage"], judgement.damage)
+                parts.add_values(STORED["damage"], result.damage)
         outcome.parts += parts.finish() if parts else ()
-        return packed(outcome)
+        return serialize(outcome)
 
-    def found(self, task: str, files: Iterable[FoundFile]) -> bytes:
-        outcome = _Outcome(Report(self.as_of_ms))
+    def listed(self, task: str, files: Iterable[FoundFile]) -> bytes:
+        outcome = _Outcome(AuditReport(self.as_of_ms))
         if self.staging is None:
-            return packed(outcome)
-        parts = TaskParts(self.staging, task)
+            return serialize(outcome)
+        parts = TaskWriter(self.staging, task)
         for file in files:
             parts.add_values(STORED["files"], [attrgetter(*STORED["files"].names)(file)])
             if self.checksums:
                 parts.add_values(CHECKSUMS, [(file.path, sha256_of(file.path))])
         outcome.parts += parts.finish()
-        return packed(outcome)
+        return serialize(outcome)
 
     def merged(self, outcomes: Iterable[bytes]) -> bytes:
-        return packed(reduce(_Outcome.with_other, map(loaded, outcomes), _Outcome(Report(self.as_of_ms))))
+        return serialize(reduce(_Outcome.with_other, map(deserialize, outcomes), _Outcome(AuditReport(self.as_of_ms))))
 
 
 def planned(spark: SparkSession, request: SparkRequest) -> Plan:
-    """Return what is to be judged.
+    """Return the partitions to evaluate.
 
     Raises:
-        UsageError: nothing under the paths is a log.
-        EngineError: Spark breaks off.
+        UsageError: there is no log under the paths.
+        EngineError: Spark fails.
     """
     with answering("the folders were not looked into"):
         plan = plan_of(spark, _as_workers_know(spark, request.paths), request.topics)
@@ -138,39 +138,39 @@ def planned(spark: SparkSession, request: SparkRequest) -> Plan:
 
 
 def _as_workers_know(spark: SparkSession, paths: Sequence[str]) -> Sequence[str]:
-    """Return paths that mean the same wherever a worker stands; those of this process stand where it stands."""
+    """Return paths that workers with other working directories understand; those of a local master share this one."""
     if re.fullmatch(r"local(\[.*\])?", spark.conf.get("spark.master", "") or ""):
         return paths
     return [path if is_uri(path) else str(Path(path).absolute()) for path in paths]
 
 
 def rules_of(plan: Plan, request: SparkRequest) -> Rules:
-    """Return limits and the time of evaluation."""
+    """Return the limits and the time of evaluation."""
     if request.as_of_ms is None:
         return Rules(plan.newest_mtime_ms or 0, is_assumed=True)
     return Rules(request.as_of_ms)
 
 
-def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> Report:
-    """Judge all that is planned, write the evidence store, and return what is to be told.
+def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> AuditReport:
+    """Evaluate all partitions of a plan, write the evidence store, and return the report.
 
     Raises:
         UsageError: the store cannot be written.
-        EngineError: Spark breaks off; there is no store then.
+        EngineError: Spark fails; no store is written then.
     """
     stages = Stages()
     rules = rules_of(plan, request)
-    sharing = Sharing(parallelism(spark), request.split_size, request.whole, request.few)
+    sharing = TaskSizing(parallelism(spark), request.split_size, request.whole, request.few)
     with StagedStore(request.output) if request.output else nullcontext() as store:
         sink = _Sink(store.staging if store else None, rules.as_of_ms, request.checksums)
         with stages.stage("examine"), answering("the audit broke off"):
             clusters = Clusters.of_members(plan.members)
-            asked = Asked(rules, records=request.records, clusters=clusters)
-            outcome: _Outcome = loaded(audit(plan, asked, sink, sharing))
+            scope = AuditScope(rules, records=request.records, clusters=clusters)
+            outcome: _Outcome = deserialize(audit(plan, scope, sink, sharing))
         if store:
             tables = {**STORED, CHECKSUMS.name: CHECKSUMS} if request.checksums else STORED
             store.finish(outcome.parts, tables, _manifest(spark, plan, request, rules.as_of_ms, stages))
-    outcome.report.places = plan.unreadable
+    outcome.report.unreadable_paths = plan.unreadable
     return outcome.report
 
 
@@ -192,7 +192,7 @@ def _manifest(
         },
         "partitions": len(plan.sizes),
         "unreadable": plan.unreadable,
-        # A cluster has millions: they are rows, not lines of this file.
+        # A cluster has millions of inputs: they are rows of a table, not lines of this file.
         "inputs": {"tables": tables},
         "seconds": {name: round(seconds, 3) for name, seconds in stages.seconds.items()},
     }

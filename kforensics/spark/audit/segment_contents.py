@@ -1,7 +1,8 @@
-"""The records of a large partition, looked into segment by segment: what they say, and which are there twice.
+"""Reads the records of a large partition segment by segment: collects their evidence and finds duplicates.
 
-Three rounds, on workers: all hashes go to buckets, each with all that can be equal; a bucket sends those that occur
-twice to whoever reads the segments once more; and what these know of such records goes to who judges the partition.
+This takes three stages on the workers: all hashes go to buckets, so that equal hashes meet; each bucket sends the
+hashes that occur more than once to the tasks that read the segments again; and these send the entries of such records
+to the task that evaluates the partition.
 """
 
 from __future__ import annotations
@@ -13,18 +14,24 @@ from itertools import groupby
 import numpy as np
 
 from kforensics.errors import InputError
-from kforensics.forensics.core.record_types import Records
-from kforensics.forensics.duplicates import content_entries
-from kforensics.forensics.duplicates.content import paired
-from kforensics.forensics.duplicates.content_entries import ENTRY, Chunk, entries, hidden_intervals
+from kforensics.forensics.duplicates.content_duplicates import duplicates_of_entries
 from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE
-from kforensics.forensics.duplicates.partition_duplicates import batch_duplicates_of, reading_of
-from kforensics.forensics.partition.log_chunk import Split
-from kforensics.forensics.partition.partition_state import Case
-from kforensics.forensics.partition.record_evidence import RecordEvidence, looked_through
+from kforensics.forensics.duplicates.partition_duplicates import find_batch_duplicates, partition_reader
+from kforensics.forensics.duplicates.record_reader import (
+    RECORD_ENTRY,
+    RecordChunk,
+    RecordEntryArray,
+    RecordReader,
+    hidden_transactions,
+    record_entries,
+)
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.record_evidence import RecordEvidence, iter_hash_chunks
+from kforensics.forensics.partition.splits import SegmentSplit
+from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 from kforensics.parsers.kernels.policy import kernels_for
 from kforensics.spark.audit.serialization import Address
-from kforensics.spark.audit.splitting import IN_SEGMENT, Reading, Travelling
+from kforensics.spark.audit.splitting import IN_SEGMENT, AddressedValue, Reading
 
 __all__ = [
     "Recorded",
@@ -38,39 +45,39 @@ __all__ = [
     "repeated_of",
 ]
 
-# Bytes of log whose hashes come together, and the most buckets of a partition.
-BEHIND_A_BUCKET = 1 << 28
+# Bytes of log per bucket of hashes, and maximum number of buckets of a partition.
+LOG_BYTES_PER_BUCKET = 1 << 28
 MOST_BUCKETS = 1 << 12
-# Behind all parts of a partition.
-BEHIND_PARTS = 1 << 62
+# Ordinals of record evidence: after those of all splits.
+AFTER_SPLITS = 1 << 62
 HASH_BITS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Hashes:
-    """Some hashes of a bucket.
+    """Hashes of one segment that belong to one bucket.
 
     Attributes:
         home: first slot of the partition for reading.
-        segments: how many slots it has.
-        final_slot: where it is judged.
-        hashes: the first halves of hashes of records.
+        segments: number of its slots for reading.
+        final_slot: slot of the task that evaluates it.
+        hashes: the low halves of record hashes.
     """
 
     home: int
     segments: int
     final_slot: int
-    hashes: Records
+    hashes: IntArray
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the records of a segment say.
+    """The evidence of the records of a segment.
 
     Attributes:
-        records: how many there are.
-        batches: how many hold them.
-        evidence: what they say of their batches.
+        records: number of records.
+        batches: number of batches that contain them.
+        evidence: what the records show about their batches.
         failed: why the segment cannot be read, None if it can.
     """
 
@@ -82,56 +89,56 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Suspects:
-    """Records of a segment that may be there twice.
+    """Entries of records that may be duplicates.
 
     Attributes:
-        entries: ENTRY rows, counted from the beginning of the segment; which are hidden is not known yet.
-        base_offset: of the batch of each.
-        attributes: likewise.
+        entries: RECORD_ENTRY rows, counted from the beginning of the segment; ``is_hidden`` is not known yet.
+        base_offset: base offset of the batch of each record.
+        attributes: attributes of the batch of each record.
     """
 
-    entries: Records
-    base_offset: Records
-    attributes: Records
+    entries: RecordEntryArray
+    base_offset: IntArray
+    attributes: IntArray
 
     @property
-    def producer_id(self) -> Records:
-        """Producer id of each."""
-        found: Records = self.entries["producer_id"]
-        return found
+    def producer_id(self) -> IntArray:
+        """Producer id of each record."""
+        producer_ids: IntArray = self.entries["producer_id"]
+        return producer_ids
 
 
-def hashes_of(address: Address, reading: Reading) -> Iterator[Travelling]:
+def hashes_of(address: Address, reading: Reading) -> Iterator[AddressedValue]:
     """Yield the hashes of the records of a segment, by bucket.
 
-    A segment that cannot be read has none; who reads it again says so.
+    A segment that cannot be read yields none; the task that reads it again reports the error.
     """
     segment, partition = reading.split.segment, reading.partition
-    home, many = address.split_slot - segment, len(partition.segments)
+    home, count = address.split_slot - segment, len(partition.segments)
     buckets = buckets_for(reading.size)
     try:
-        for turn, (columns, _) in enumerate(looked_through(partition, Split(segment), workers=0)):
+        for sequence, (columns, _) in enumerate(iter_hash_chunks(partition, SegmentSplit(segment), workers=0)):
             sorted_hashes = np.sort(columns.low) if columns else np.empty(0, "u8")
             for bucket, hashes in by_bucket(sorted_hashes, sorted_hashes, buckets):
-                # Where they come from keeps what different segments send to one bucket apart.
-                place = Address(address.partition, home + bucket, segment, 0, bucket, turn)
-                yield place, Hashes(home, many, address.final_slot, hashes)
+                # The run slot is the segment here: it separates what different segments send to one bucket.
+                target = Address(address.partition, home + bucket, segment, 0, bucket, sequence)
+                yield target, Hashes(home, count, address.final_slot, hashes)
     except InputError:
         return
 
 
 def buckets_for(size: int) -> int:
-    """Return into how many buckets the hashes of so many bytes of log go; a power of two."""
-    return min(1 << (size // BEHIND_A_BUCKET).bit_length(), MOST_BUCKETS)
+    """Return the number of buckets for the hashes of a log of this many bytes; a power of two."""
+    return min(1 << (size // LOG_BYTES_PER_BUCKET).bit_length(), MOST_BUCKETS)
 
 
-def by_bucket(rows: Records, hashes: Records, buckets: int) -> Iterator[tuple[int, Records]]:
-    """Yield the numbers of buckets with the rows whose hashes belong there.
+def by_bucket(rows: StructArray, hashes: IntArray, buckets: int) -> Iterator[tuple[int, StructArray]]:
+    """Yield bucket numbers with the rows of each bucket; empty buckets are omitted.
 
     Args:
         rows: any rows.
-        hashes: one for each of them, in ascending order.
-        buckets: how many there are, a power of two.
+        hashes: the hash of each row, ascending.
+        buckets: number of buckets, a power of two.
     """
     bits = buckets.bit_length() - 1
     numbers = (hashes >> np.uint64(HASH_BITS - bits)) if bits else np.zeros(len(hashes), "u8")
@@ -141,115 +148,120 @@ def by_bucket(rows: Records, hashes: Records, buckets: int) -> Iterator[tuple[in
             yield bucket, rows[starts[bucket] : starts[bucket + 1]]
 
 
-def are_among(hashes: Records, some: Records) -> Records:
-    """Return which hashes are among some that are sorted."""
-    if not len(some):
+def are_among(hashes: IntArray, candidates: IntArray) -> BoolArray:
+    """Return a mask of the hashes that are among the candidates, which are sorted."""
+    if not len(candidates):
         return np.zeros(len(hashes), bool)
-    found: Records = some[np.minimum(np.searchsorted(some, hashes), len(some) - 1)] == hashes
-    return found
+    indexes = np.minimum(np.searchsorted(candidates, hashes), len(candidates) - 1)
+    is_candidate: BoolArray = candidates[indexes] == hashes
+    return is_candidate
 
 
-def repeated_of(arriving: Iterable[Travelling], readers: int) -> Iterator[Travelling]:
-    """Yield the hashes that occur twice in a bucket, for each task that reads the partition.
+def repeated_of(arriving: Iterable[AddressedValue], readers: int) -> Iterator[AddressedValue]:
+    """Yield the hashes that occur more than once in a bucket, for each task that reads the partition.
 
     Args:
-        arriving: hashes, those of a bucket one after the other.
-        readers: how many tasks read.
+        arriving: hashes, grouped by bucket.
+        readers: number of tasks that read.
     """
-    for (partition, bucket), some in groupby(arriving, lambda one: (one[0].partition, one[0].ordinal)):
-        parts = [value for _, value in some]
-        of = parts[0]
+    for (partition, bucket), group in groupby(arriving, lambda pair: (pair[0].partition, pair[0].ordinal)):
+        parts = [value for _, value in group]
+        first = parts[0]
         hashes = np.sort(np.concatenate([part.hashes for part in parts]))
-        twice = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
-        for segment in range(min(of.segments, readers) if len(twice) else 0):
-            yield Address(partition, of.home + segment, 0, of.final_slot, -1, bucket), twice
+        repeated = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+        for segment in range(min(first.segments, readers) if len(repeated) else 0):
+            yield Address(partition, first.home + segment, 0, first.final_slot, -1, bucket), repeated
 
 
-def records_of(arriving: Iterable[Travelling]) -> Iterator[Travelling]:
-    """Yield what the records of segments say, and those that may be there twice.
+def records_of(arriving: Iterable[AddressedValue]) -> Iterator[AddressedValue]:
+    """Yield the evidence of the records of segments, and the entries of possible duplicates.
 
     Args:
-        arriving: of each partition the hashes that occur twice, then segments to read.
+        arriving: for each partition the hashes that occur more than once, then the segments to read.
     """
-    for _, some in groupby(arriving, lambda one: one[0].partition):
-        twice = np.empty(0, "u8")
-        for address, value in some:
+    for _, group in groupby(arriving, lambda pair: pair[0].partition):
+        repeated = np.empty(0, "u8")
+        for address, value in group:
             if isinstance(value, Reading):
-                yield from _records_of(address, value, twice)
+                yield from _records_of(address, value, repeated)
             else:
-                # Buckets come in the order of their numbers, which are first bits.
-                twice = np.concatenate([twice, value])
+                # Buckets arrive by number, which is the first bits of their hashes: the result stays sorted.
+                repeated = np.concatenate([repeated, value])
 
 
-def _records_of(address: Address, reading: Reading, twice: Records) -> Iterator[Travelling]:
-    place = replace(address, ordinal=BEHIND_PARTS + (address.ordinal >> IN_SEGMENT))
-    unread = content_entries.Reading([], hidden_intervals(None))
+def _records_of(address: Address, reading: Reading, repeated: IntArray) -> Iterator[AddressedValue]:
+    target = replace(address, ordinal=AFTER_SPLITS + (address.ordinal >> IN_SEGMENT))
+    without_transactions = RecordReader([], hidden_transactions(None))
     records = batches = 0
     evidence = RecordEvidence()
     suspects: list[Suspects] = []
     try:
-        for columns, said in looked_through(reading.partition, reading.split, workers=0):
-            evidence = evidence.merged(said)
+        for columns, chunk_evidence in iter_hash_chunks(reading.partition, reading.split, workers=0):
+            evidence = evidence.merged(chunk_evidence)
             if columns:
-                chunk = Chunk(columns, reading.split.segment, records, batches)
-                suspects += _suspects(chunk, twice, unread)
+                chunk = RecordChunk(columns, reading.split.segment, records, batches)
+                suspects += _suspects(chunk, repeated, without_transactions)
                 records, batches = records + len(columns), batches + len(columns.position)
     except InputError as error:
-        yield place, Recorded(0, 0, evidence, error)
+        yield target, Recorded(0, 0, evidence, error)
         return
-    yield place, Recorded(records, batches, evidence)
-    for sequence, some in enumerate(suspects, 1):
-        yield replace(place, sequence=sequence), some
+    yield target, Recorded(records, batches, evidence)
+    for sequence, chunk_suspects in enumerate(suspects, 1):
+        yield replace(target, sequence=sequence), chunk_suspects
 
 
-def _suspects(chunk: Chunk, twice: Records, unread: content_entries.Reading) -> list[Suspects]:
-    is_wanted = are_among(chunk.columns.low, twice)
-    if not is_wanted.any():
+def _suspects(chunk: RecordChunk, repeated: IntArray, reader: RecordReader) -> list[Suspects]:
+    is_repeated = are_among(chunk.columns.low, repeated)
+    if not is_repeated.any():
         return []
-    found = entries(chunk, is_wanted, unread)
-    batch = found["batch"] - chunk.batches_before
-    return [Suspects(found, chunk.columns.base_offset[batch], chunk.columns.attributes[batch])]
+    entries = record_entries(chunk, is_repeated, reader)
+    batch = entries["batch"] - chunk.batches_before
+    return [Suspects(entries, chunk.columns.base_offset[batch], chunk.columns.attributes[batch])]
 
 
-def into_records(case: Case, arriving: Iterator[Recorded | Suspects]) -> Case:
-    """Return a case with what its records say.
+def into_records(state: PartitionState, arriving: Iterator[Recorded | Suspects]) -> PartitionState:
+    """Return a partition state with the evidence of its records and its duplicates.
 
     Args:
-        case: the partition.
-        arriving: of each segment what its records say, then those that may be there twice.
+        state: the partition state.
+        arriving: for each segment the evidence of its records, then the entries of possible duplicates.
 
     Raises:
         InputError: a segment could not be read.
     """
     counted = _Counted(arriving)
-    reading = reading_of(case, kernels_for, 0)
-    found = [np.empty(0, DUPLICATE), *batch_duplicates_of(case, reading)]
-    found += paired(counted.entries(reading), lambda: counted.batches)
-    return replace(case, records=counted.evidence, duplicates=np.concatenate(found))
+    reader = partition_reader(state, kernels_for, 0)
+    duplicates = [np.empty(0, DUPLICATE), *find_batch_duplicates(state, reader)]
+    duplicates += duplicates_of_entries(counted.entries(reader), lambda: counted.batches)
+    return replace(state, records=counted.evidence, duplicates=np.concatenate(duplicates))
 
 
 class _Counted:
-    """Counts records and batches from the beginning of the partition."""
+    """Converts positions in segments to positions in the partition, by counting records and batches.
+
+    Args:
+        arriving: as for :func:`into_records`.
+    """
 
     def __init__(self, arriving: Iterator[Recorded | Suspects]) -> None:
         self._arriving = arriving
         self.evidence = RecordEvidence()
         self.batches = 0
 
-    def entries(self, reading: content_entries.Reading) -> Iterator[Records]:
-        """Yield ENTRY rows as they are in the whole partition."""
-        records = before = next_records = 0
+    def entries(self, reader: RecordReader) -> Iterator[RecordEntryArray]:
+        """Yield RECORD_ENTRY rows that are numbered from the beginning of the partition."""
+        records = batches = next_records = 0
         for value in self._arriving:
             if isinstance(value, Recorded):
                 if value.failed:
                     raise value.failed
                 self.evidence = self.evidence.merged(value.evidence)
-                records, before = next_records, self.batches
+                records, batches = next_records, self.batches
                 next_records, self.batches = next_records + value.records, self.batches + value.batches
                 continue
-            rows = np.empty(len(value.entries), ENTRY)
+            rows = np.empty(len(value.entries), RECORD_ENTRY)
             rows[:] = value.entries
             rows["ordinal"] += records
-            rows["batch"] += before
-            rows["is_hidden"] = reading.hides(value)
+            rows["batch"] += batches
+            rows["is_hidden"] = reader.hides(value)
             yield rows

@@ -1,7 +1,7 @@
-"""Values on their way from one task to the next: pickled, in frames that fit into rows of any engine.
+"""Serialization of values between tasks: pickled, in frames that fit into rows of a data frame.
 
-A row says where its value belongs, so that whoever sorts rows by that has the values of a partition in the order of its
-log. Values stay within one version of this package: nothing of this is ever stored.
+A row carries the address of its value; sorted by address, the values of a partition are in log order. Both sides run
+the same version of this package: nothing of this is ever stored.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ __all__ = [
     "Address",
     "Row",
     "batches_of",
-    "framed",
-    "loaded",
-    "packed",
+    "deserialize",
     "rows_of",
     "schema_text",
+    "serialize",
+    "to_frames",
     "values",
 ]
 
 Row = tuple[Any, ...]
-# With the next one, NumPy loads an array in Python: a summary has eighty, and takes twice as long.
+# With protocol 5, NumPy restores each array in Python: a summary has eighty and would take twice as long.
 PROTOCOL = 4
-# Bytes of a frame, and of the rows that are handed over together.
+# Bytes of a frame, and limits of one record batch.
 FRAME = 4 << 20
-TOGETHER = 8 << 20
-ROWS_TOGETHER = 1 << 12
+MAX_BATCH_BYTES = 8 << 20
+MAX_BATCH_ROWS = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a value belongs.
+    """Address of a value: which tasks get it, and where it is in its partition.
 
     Attributes:
-        partition: number of the partition, as the plan has it.
-        split_slot: which task reads.
-        run_slot: which task joins what follows each other.
-        final_slot: which task judges.
-        ordinal: where in the partition; below 0 for what comes before all parts of it.
-        sequence: where among the values that come from there.
+        partition: number of the partition in the plan.
+        split_slot: task that reads it.
+        run_slot: task that merges consecutive splits.
+        final_slot: task that evaluates the partition.
+        ordinal: position in the partition; negative for what precedes all splits.
+        sequence: position among the values of one origin.
     """
 
     partition: int
@@ -61,11 +61,11 @@ class Address:
     sequence: int = 0
 
 
-# By what rows of a partition are sorted, so that they come in the order of its log.
+# Sort order of the rows of a partition: log order.
 IN_PARTITION = ("partition", "ordinal", "sequence", "piece")
-# Likewise for what is worked on by itself: first all that comes before parts.
+# Sort order of rows that are processed independently: whole partitions before splits.
 IN_TASK = ("ordinal", "partition", "sequence", "piece")
-# Likewise for what comes to one place from many: first what belongs together, then where it is from.
+# Sort order of rows that meet in one task: first what belongs together, then by origin.
 IN_BUCKET = ("partition", "ordinal", "run_slot", "final_slot", "sequence", "piece")
 SCHEMA = pa.schema(
     [
@@ -83,41 +83,41 @@ NAMES = {"int64": "long", "int32": "int", "binary": "binary", "string": "string"
 
 
 def schema_text(schema: pa.Schema) -> str:
-    """Return a schema of such rows as Spark's DDL."""
+    """Return a schema as Spark DDL."""
     return ", ".join(f"{field.name} {NAMES[str(field.type)]}" for field in schema)
 
 
-def packed(value: Any) -> bytes:
-    """Return a value as it travels."""
+def serialize(value: Any) -> bytes:
+    """Return a value as bytes."""
     return pickle.dumps(value, PROTOCOL)
 
 
-def loaded(data: bytes) -> Any:
-    """Return a value that another task of this job has packed."""
+def deserialize(data: bytes) -> Any:
+    """Return a value that another task of this job has serialized."""
     return pickle.loads(data)  # noqa: S301  # nothing from outside ever gets here
 
 
-def framed(address: Address, value: Any) -> Iterator[Row]:
-    """Yield the rows of a value."""
-    data = packed(value)
+def to_frames(address: Address, value: Any) -> Iterator[Row]:
+    """Yield a value as rows, one per frame."""
+    data = serialize(value)
     for piece, start in enumerate(range(0, len(data), FRAME)):
         yield *astuple(address), piece, data[start : start + FRAME]
 
 
 def values(rows: Iterable[Row]) -> Iterator[tuple[Address, Any]]:
-    """Yield the values of rows of which those of a value follow each other."""
-    for key, some in groupby(rows, lambda row: row[:-2]):
-        yield Address(*key), loaded(b"".join(row[-1] for row in some))
+    """Yield the values of rows; the frames of one value are consecutive."""
+    for key, frames in groupby(rows, lambda row: row[:-2]):
+        yield Address(*key), deserialize(b"".join(frame[-1] for frame in frames))
 
 
 def batches_of(schema: pa.Schema, rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
-    """Yield rows as record batches, never many bytes at a time; the last column is bytes."""
+    """Yield rows as record batches of limited size; the last column is binary."""
     waiting: list[Row] = []
     size = 0
     for row in rows:
         waiting.append(row)
         size += len(row[-1])
-        if size >= TOGETHER or len(waiting) == ROWS_TOGETHER:
+        if size >= MAX_BATCH_BYTES or len(waiting) == MAX_BATCH_ROWS:
             yield _batch(schema, waiting)
             waiting, size = [], 0
     if waiting:

@@ -1,7 +1,7 @@
-"""The splits of a large partition put together: runs that follow each other first, then the runs. Runs on workers.
+"""Merges the splits of a large partition: consecutive ones into runs first, then the runs. Runs on workers.
 
-What comes is sorted by partition and by where in it something stands, so that everything is taken as it comes by, and
-no more is held than what has been merged.
+Values arrive sorted by partition and position, so they are processed as a stream, and only what has been merged is held
+in memory.
 """
 
 from __future__ import annotations
@@ -12,40 +12,46 @@ from functools import partial
 from itertools import chain, groupby
 from typing import Any
 
-from kforensics.forensics.audit.audit_scope import Asked, arrived, departing, finished, task_of
-from kforensics.forensics.audit.partition_result import Judgement
-from kforensics.forensics.partition.examine import Examination
-from kforensics.forensics.partition.log_chunk import Joining, Stretch
+from kforensics.forensics.audit.audit_scope import (
+    AuditScope,
+    chunk_from_wire,
+    chunk_to_wire,
+    finish_evaluation,
+    read_task,
+)
+from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.partition.examine import PartitionStateBuilder
+from kforensics.forensics.partition.log_chunk import ChunkJoiner, LogChunk
 from kforensics.forensics.partition.log_summary import LogSummary
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.replay.replay_rows import Rows
-from kforensics.forensics.replay.summary import Summary
+from kforensics.forensics.replay.replay_rows import ReplayRows
+from kforensics.forensics.replay.summary import ReplaySummary
 from kforensics.spark.audit.segment_contents import Recorded, into_records
 from kforensics.spark.audit.serialization import Address
-from kforensics.spark.audit.splitting import Reading, Travelling, apart
+from kforensics.spark.audit.splitting import AddressedValue, Reading, apart
 
-__all__ = ["judged", "run_of"]
+__all__ = ["large_results", "run_of"]
 
-# Sequence of what only passes through a run: behind all that the run itself says.
+# Sequence of values that only pass through a run: after everything the run itself yields.
 PASSING = 1 << 20
 
 
-def run_of(arriving: Iterable[Travelling], asked: Asked) -> Iterator[Travelling]:
-    """Yield for each run what all its splits say together; what is not to be joined goes on as it comes.
+def run_of(arriving: Iterable[AddressedValue], scope: AuditScope) -> Iterator[AddressedValue]:
+    """Yield the merged splits of each run; values that are not merged are passed through.
 
     Args:
-        arriving: of each run what joining it needs, then what its splits say, in the order of the log.
-        asked: what to look for.
+        arriving: for each run what merging needs, then the summaries of its splits, in log order.
+        scope: the audit scope.
     """
-    for _, some in groupby(arriving, lambda one: (one[0].partition, one[0].run_slot)):
-        yield from _joined(some, asked)
+    for _, run in groupby(arriving, lambda value: (value[0].partition, value[0].run_slot)):
+        yield from _joined(run, scope)
 
 
-def _joined(arriving: Iterator[Travelling], asked: Asked) -> Iterator[Travelling]:
+def _joined(arriving: Iterator[AddressedValue], scope: AuditScope) -> Iterator[AddressedValue]:
     run: _Run | None = None
     for address, value in arriving:
         if isinstance(value, Reading):
-            run = _Run(address, value, asked)
+            run = _Run(address, value, scope)
         elif run is None:
             yield address, value
         else:
@@ -55,66 +61,66 @@ def _joined(arriving: Iterator[Travelling], asked: Asked) -> Iterator[Travelling
 
 
 class _Run:
-    """Joins splits as they come.
+    """Merges splits as they arrive.
 
     Args:
-        address: where what joining needs was sent.
-        reading: that.
-        asked: what to look for.
+        address: address of the run.
+        reading: what merging needs.
+        scope: the audit scope.
     """
 
-    def __init__(self, address: Address, reading: Reading, asked: Asked) -> None:
+    def __init__(self, address: Address, reading: Reading, scope: AuditScope) -> None:
         self._address = replace(address, ordinal=address.run_slot)
         self._partition = reading.partition
-        self._joining = Joining(replace(task_of(reading.partition, asked, workers=0), cuts=reading.cuts))
+        self._joining = ChunkJoiner(replace(read_task(reading.partition, scope, workers=0), cuts=reading.cuts))
         self._sequence = PASSING
         self._failed: str | None = None
 
-    def take(self, value: Any) -> Iterator[Travelling]:
-        """Take what a split says, or yield what only passes."""
-        if isinstance(value, Rows):
+    def take(self, value: Any) -> Iterator[AddressedValue]:
+        """Add the summary of a split, or yield a value that only passes through."""
+        if isinstance(value, ReplayRows):
             self._sequence += 1
             yield replace(self._address, sequence=self._sequence), value
             return
-        found, failed = value
+        chunks, failed = value
         self._failed = self._failed or failed
         if not self._failed:
-            for stretch in found:
-                self._joining.add(arrived(self._partition, stretch))
+            for log_chunk in chunks:
+                self._joining.add(chunk_from_wire(self._partition, log_chunk))
 
-    def end(self) -> Iterator[Travelling]:
-        """Yield what was joined."""
-        found = [] if self._failed else [departing(stretch) for stretch in self._joining.found()]
-        yield from apart(self._address, found, self._failed)
+    def end(self) -> Iterator[AddressedValue]:
+        """Yield the merged run."""
+        chunks = [] if self._failed else [chunk_to_wire(log_chunk) for log_chunk in self._joining.joined()]
+        yield from apart(self._address, chunks, self._failed)
 
 
-def judged(arriving: Iterable[tuple[int, Any]], asked: Asked) -> Iterator[Judgement]:
-    """Yield what is to be said of large partitions.
+def large_results(arriving: Iterable[tuple[int, Any]], scope: AuditScope) -> Iterator[PartitionResult]:
+    """Yield the results of large partitions.
 
     Args:
-        arriving: with the number of each partition its files, then what its runs or splits say, in the order of the
-            log, and what its records say.
-        asked: what to look for.
+        arriving: with the number of each partition its files, then the summaries of its runs or splits in log order,
+            and the evidence of its records.
+        scope: the audit scope.
     """
-    for _, some in groupby(arriving, lambda one: one[0]):
-        values = (value for _, value in some)
-        yield _judged(next(values), values, asked)
+    for _, numbered in groupby(arriving, lambda pair: pair[0]):
+        values = (value for _, value in numbered)
+        yield _evaluated(next(values), values, scope)
 
 
-def _judged(partition: Partition, arriving: Iterator[Any], asked: Asked) -> Judgement:
-    examination = Examination(task_of(partition, asked, workers=0))
+def _evaluated(partition: Partition, arriving: Iterator[Any], scope: AuditScope) -> PartitionResult:
+    examination = PartitionStateBuilder(read_task(partition, scope, workers=0))
     failed: str | None = None
     of_records: Iterator[Any] = iter(())
     for value in arriving:
         if isinstance(value, Recorded):
             of_records = chain([value], arriving)
             break
-        found, why = ([_rows_alone(value)], None) if isinstance(value, Rows) else value
-        failed = failed or why
+        chunks, error = ([_rows_alone(value)], None) if isinstance(value, ReplayRows) else value
+        failed = failed or error
         if not failed:
-            examination.add(arrived(partition, stretch) for stretch in found)
-    return finished(partition, asked, examination, failed, partial(into_records, arriving=of_records))
+            examination.add(chunk_from_wire(partition, log_chunk) for log_chunk in chunks)
+    return finish_evaluation(partition, scope, examination, failed, partial(into_records, arriving=of_records))
 
 
-def _rows_alone(rows: Rows) -> Stretch:
-    return Stretch((), LogSummary.empty(), Summary.empty(), rows)
+def _rows_alone(rows: ReplayRows) -> LogChunk:
+    return LogChunk((), LogSummary.empty(), ReplaySummary.empty(), rows)

@@ -1,6 +1,6 @@
-"""A large partition split by split: which splits there are, and what each of them says. Runs on workers.
+"""Splits a large partition and summarises each split. Runs on workers.
 
-Each split is read on its own, with no more of its partition than it needs.
+Each split is read independently, with only the files of its partition that it needs.
 """
 
 from __future__ import annotations
@@ -10,35 +10,46 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from kforensics.forensics.audit.audit_scope import Asked, summarised
-from kforensics.forensics.core.record_types import Records
-from kforensics.forensics.partition.log_chunk import Split, Stretch
+from kforensics.forensics.audit.audit_scope import AuditScope, summarize_split
+from kforensics.forensics.core.record_types import TransactionArray
+from kforensics.forensics.partition.log_chunk import LogChunk
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.partition.splits import segment_splits
-from kforensics.forensics.replay.replay_rows import Rows
+from kforensics.forensics.partition.splits import SegmentSplit, segment_splits
+from kforensics.forensics.replay.replay_rows import ReplayRows
 from kforensics.spark.audit.serialization import Address
 
-__all__ = ["HEAD", "IN_SEGMENT", "WHOLE", "Reading", "Shared", "Travelling", "apart", "cut", "pieces_of", "summary_of"]
+__all__ = [
+    "HEAD",
+    "IN_SEGMENT",
+    "WHOLE",
+    "AddressedValue",
+    "Reading",
+    "Shared",
+    "apart",
+    "cut",
+    "pieces_of",
+    "summary_of",
+]
 
-# Closed transactions that travel together; what is certain needs no merging and goes straight to the end.
-ROWS_TOGETHER = 1 << 16
-# So many rows may as well stay with their summary.
+# Closed transactions per value; they are certain, need no merging, and go straight to the last stage.
+TRANSACTIONS_PER_VALUE = 1 << 16
+# Up to this many rows stay with their summary.
 FEW_ROWS = 1 << 10
-# Bits of an ordinal for the place in the segment.
+# Bits of an ordinal for the position in the segment.
 IN_SEGMENT = 32
-# Ordinals of the files of a partition, for who judges it, and of what joining a run needs.
+# Ordinals of the files of a partition, for the evaluating task, and of what merging a run needs.
 WHOLE, HEAD = -2, -1
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Where the parts of a large partition go.
+    """Tasks of a large partition.
 
     Attributes:
         split_slot: its first slot for reading.
-        run_slot: its first slot for joining.
-        final_slot: its slot for judging.
-        width: segments that are joined in one run; 0 if there are no runs.
+        run_slot: its first slot for merging.
+        final_slot: its slot for evaluation.
+        width: number of segments merged in one run; 0 if there are no runs.
     """
 
     split_slot: int
@@ -49,31 +60,31 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A part of a partition to be read.
+    """A split of a partition to be read.
 
     Attributes:
-        partition: as much of it as is needed for that.
-        cuts: offsets at which the log is cut.
-        split: which part.
-        size: bytes of all of the partition.
+        partition: the files of the partition that the split needs.
+        cuts: offsets at which log chunks end.
+        split: the split.
+        size: bytes of the whole partition.
     """
 
     partition: Partition
     cuts: tuple[int, ...]
-    split: Split
+    split: SegmentSplit
     size: int
 
 
-Travelling = tuple[Address, Any]
+AddressedValue = tuple[Address, Any]
 
 
-def pieces_of(number: int, partition: Partition, shared: Shared) -> Iterator[Travelling]:
-    """Yield the files of a partition, its segments to be read, and for each run of them what joining it needs.
+def pieces_of(number: int, partition: Partition, shared: Shared) -> Iterator[AddressedValue]:
+    """Yield the files of a partition, its segments to be read, and for each run of them what merging needs.
 
     Args:
-        number: of the partition.
+        number: number of the partition.
         partition: its files.
-        shared: where its parts go.
+        shared: its tasks.
     """
     address = Address(number, shared.split_slot, shared.run_slot, shared.final_slot, WHOLE)
     yield address, partition
@@ -84,34 +95,34 @@ def pieces_of(number: int, partition: Partition, shared: Shared) -> Iterator[Tra
         slot = shared.run_slot + first // width
         address = Address(number, shared.split_slot + first, slot, shared.final_slot, HEAD)
         if shared.width:
-            yield address, Reading(_only(partition, run), cuts, Split(first), size)
+            yield address, Reading(_only(partition, run), cuts, SegmentSplit(first), size)
         for segment in run:
             address = replace(address, split_slot=shared.split_slot + segment, ordinal=segment << IN_SEGMENT)
-            yield address, Reading(_only(partition, range(segment, segment + 1)), cuts, Split(segment), size)
+            yield address, Reading(_only(partition, range(segment, segment + 1)), cuts, SegmentSplit(segment), size)
 
 
 def _only(partition: Partition, wanted: range) -> Partition:
-    """Return a partition with the files of some segments alone; the numbers of all segments stay."""
+    """Return a partition with the files of some segments only; segment numbers are unchanged."""
     first = partition.segments[0]
-    segments = tuple(one if at in wanted else first for at, one in enumerate(partition.segments))
-    bases = {partition.segments[at].base_offset for at in wanted}
+    segments = tuple(segment if number in wanted else first for number, segment in enumerate(partition.segments))
+    bases = {partition.segments[number].base_offset for number in wanted}
     return Partition(
         place=partition.place,
         folder=partition.folder,
         log_dir=replace(partition.log_dir, checkpoints={}, damaged={}),
         segments=segments,
-        indexes={base: found for base, found in partition.indexes.items() if base in bases},
-        time_indexes={base: found for base, found in partition.time_indexes.items() if base in bases},
+        indexes={base: file for base, file in partition.indexes.items() if base in bases},
+        time_indexes={base: file for base, file in partition.time_indexes.items() if base in bases},
     )
 
 
-def cut(address: Address, reading: Reading, size: int) -> Iterator[Travelling]:
-    """Yield the splits of a segment; what comes before segments is handed on as it came.
+def cut(address: Address, reading: Reading, size: int) -> Iterator[AddressedValue]:
+    """Yield the splits of a segment; values that precede segments are passed through.
 
     Args:
-        address: where the segment belongs.
-        reading: all of it.
-        size: bytes that a split should have at least.
+        address: address of the segment.
+        reading: the whole segment.
+        size: minimum bytes of a split.
     """
     if address.ordinal < 0:
         yield address, reading
@@ -121,37 +132,37 @@ def cut(address: Address, reading: Reading, size: int) -> Iterator[Travelling]:
         yield slot, replace(reading, split=split)
 
 
-def summary_of(address: Address, reading: Reading, asked: Asked) -> Iterator[Travelling]:
-    """Yield what a split says, or why it cannot be read; what comes before splits is handed on as it came."""
+def summary_of(address: Address, reading: Reading, scope: AuditScope) -> Iterator[AddressedValue]:
+    """Yield the summary of a split, or why it cannot be read; values that precede splits are passed through."""
     if address.ordinal < 0:
         yield address, reading
         return
-    found, closed, failed = summarised(reading.partition, asked, reading.split, reading.cuts)
-    yield from apart(address, found, failed, closed)
+    chunks, closed, failed = summarize_split(reading.partition, scope, reading.split, reading.cuts)
+    yield from apart(address, chunks, failed, closed)
 
 
 def apart(
-    address: Address, found: list[Stretch], failed: str | None, closed: Iterable[Records] = ()
-) -> Iterator[Travelling]:
-    """Yield stretches, and the rows that are certain in them by themselves if they are many.
+    address: Address, chunks: list[LogChunk], failed: str | None, closed: Iterable[TransactionArray] = ()
+) -> Iterator[AddressedValue]:
+    """Yield log chunks, and their certain rows as values of their own if there are many.
 
     Args:
-        address: where they come from.
-        found: the stretches.
-        failed: why something could not be read, None if all could.
-        closed: TRANSACTION records that were taken out of them already.
+        address: address of the chunks.
+        chunks: the log chunks.
+        failed: why something could not be read, None if everything could.
+        closed: transactions that were already taken out of them.
     """
-    rows = [stretch.rows for stretch in found]
+    rows = [log_chunk.rows for log_chunk in chunks]
     are_many = sum(map(len, rows)) > FEW_ROWS
-    yield address, ([replace(stretch, rows=Rows.of()) for stretch in found] if are_many else found, failed)
-    certain = chain(_some(rows) if are_many else (), (Rows.of(some) for some in closed if len(some)))
-    for sequence, some in enumerate(certain, address.sequence + 1):
-        yield replace(address, sequence=sequence), some
+    yield address, ([replace(log_chunk, rows=ReplayRows.of()) for log_chunk in chunks] if are_many else chunks, failed)
+    certain = chain(_pages(rows) if are_many else (), (ReplayRows.of(page) for page in closed if len(page)))
+    for sequence, page in enumerate(certain, address.sequence + 1):
+        yield replace(address, sequence=sequence), page
 
 
-def _some(rows: Iterable[Rows]) -> Iterator[Rows]:
-    for one in rows:
-        if len(one.empty_markers) or len(one.anomalies):
-            yield replace(one, transactions=one.transactions[:0])
-        for start in range(0, len(one.transactions), ROWS_TOGETHER):
-            yield Rows.of(one.transactions[start : start + ROWS_TOGETHER])
+def _pages(parts: Iterable[ReplayRows]) -> Iterator[ReplayRows]:
+    for rows in parts:
+        if len(rows.empty_markers) or len(rows.anomalies):
+            yield replace(rows, transactions=rows.transactions[:0])
+        for start in range(0, len(rows.transactions), TRANSACTIONS_PER_VALUE):
+            yield ReplayRows.of(rows.transactions[start : start + TRANSACTIONS_PER_VALUE])

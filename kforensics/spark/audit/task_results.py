@@ -1,4 +1,4 @@
-"""What tasks do that end in an answer for the driver: they list files and judge partitions. Runs on workers."""
+"""Tasks whose results go to the driver: they list files and evaluate partitions. Runs on workers."""
 
 from __future__ import annotations
 
@@ -7,154 +7,153 @@ from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from typing import Protocol
 
-from kforensics.forensics.audit.audit_scope import Asked, judged_whole
-from kforensics.forensics.audit.cluster_input import Contribution
+from kforensics.forensics.audit.audit_scope import AuditScope, evaluate_partition
 from kforensics.forensics.audit.cluster_membership import Clusters
-from kforensics.forensics.audit.partition_result import Judgement
+from kforensics.forensics.audit.deferred_verdicts import ClusterInput
+from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.rules import Rules
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.spark.audit.cross_partition import Contributed, compared, keys_of_topics, of_clusters
-from kforensics.spark.audit.scheduling import ALONE, Alone, Listed
+from kforensics.spark.audit.scheduling import WHOLE, FileListing, WholePartition
 from kforensics.spark.audit.serialization import Address
-from kforensics.spark.audit.split_merging import judged
-from kforensics.spark.audit.splitting import Travelling, summary_of
-from kforensics.spark.audit.topic_contents import judged_pairs
+from kforensics.spark.audit.split_merging import large_results
+from kforensics.spark.audit.splitting import AddressedValue, summary_of
+from kforensics.spark.audit.topic_contents import evaluate_pairs
 
-__all__ = ["Answer", "Sink", "done", "ended", "met", "settled"]
+__all__ = ["Answer", "Sink", "done", "ended", "met", "resolve_deferred"]
 
-# Stands for a partition where there is none: answers come before all partitions.
+# Partition number of task results, which sort before all partitions.
 NONE = -1
-# Tells what comes from tasks that judge large partitions from what comes from others, and the numbers of those of a
-# task from those of another one.
+# Origins of values: tasks that evaluate large partitions, clusters, and meetings; and bits for numbers within a task.
 LARGE, SETTLED, MET = 1, 2, 3
 IN_SLOT = 32
-# What is judged of all that meets in a task.
-MEETINGS = {"copies": compared, "keys": keys_of_topics, "duplicates": judged_pairs}
+# How to evaluate what meets in a task.
+MEETINGS = {"copies": compared, "keys": keys_of_topics, "duplicates": evaluate_pairs}
 
 
 class Sink(Protocol):
-    """Takes what tasks find, where they run; it travels there, and what it returns travels back.
+    """Takes the results of tasks on the workers; it is serialized to them, and its return values are sent back.
 
-    Tasks have names: one that is run again has the same name as before.
+    A task that runs again has the same name as before.
     """
 
-    def judged(self, task: str, judgements: Iterable[Judgement]) -> bytes:
-        """Take the judgements of a task."""
+    def evaluated(self, task: str, results: Iterable[PartitionResult]) -> bytes:
+        """Take the partition results of a task."""
 
-    def found(self, task: str, files: Iterable[FoundFile]) -> bytes:
-        """Take the files that a task has found."""
+    def listed(self, task: str, files: Iterable[FoundFile]) -> bytes:
+        """Take the files that a task has listed."""
 
     def merged(self, outcomes: Iterable[bytes]) -> bytes:
-        """Return what several outcomes say together."""
+        """Return several outcomes combined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the sink says of something that a task has done.
+    """The return value of the sink for the work of a task.
 
     Attributes:
-        outcome: that.
+        outcome: the value.
     """
 
     outcome: bytes
 
 
-def done(arriving: Iterable[Travelling], asked: Asked, sink: Sink) -> Iterator[Travelling]:
-    """Yield what comes of all that a task was dealt: answers, and what splits say.
+def done(arriving: Iterable[AddressedValue], scope: AuditScope, sink: Sink) -> Iterator[AddressedValue]:
+    """Yield the results of the work assigned to a task: answers, and summaries of splits.
 
     Args:
-        arriving: files to be listed, partitions to be judged whole, and splits to be read, kind by kind.
-        asked: what to look for.
-        sink: takes files and judgements.
+        arriving: files to list, partitions to evaluate whole, and splits to read, kind by kind.
+        scope: the audit scope.
+        sink: takes files and partition results.
     """
-    for kind, some in groupby(arriving, lambda one: type(one[1])):
-        if kind in (Listed, Alone):
-            yield from _answered(some, asked, sink)
+    for kind, group in groupby(arriving, lambda pair: type(pair[1])):
+        if kind in (FileListing, WholePartition):
+            yield from _answered(group, scope, sink)
         else:
-            for address, value in some:
-                yield from summary_of(address, value, asked)
+            for address, value in group:
+                yield from summary_of(address, value, scope)
 
 
-def _answered(arriving: Iterator[Travelling], asked: Asked, sink: Sink) -> Iterator[Travelling]:
-    """Yield what the sink says of all files, or of all small partitions, of a task, and what these add to clusters."""
+def _answered(arriving: Iterator[AddressedValue], scope: AuditScope, sink: Sink) -> Iterator[AddressedValue]:
+    """Yield the answer for all files, or all small partitions, of a task, and their cluster inputs."""
     address, first = next(arriving)
-    things = chain([(address, first)], arriving)
-    slot, added = -address.split_slot, Contributed(asked.clusters, ALONE)
-    if isinstance(first, Listed):
-        outcome = sink.found(f"files-{slot:05}", chain.from_iterable(one.files for _, one in things))
+    values = chain([(address, first)], arriving)
+    slot, added = -address.split_slot, Contributed(scope.clusters, WHOLE)
+    if isinstance(first, FileListing):
+        outcome = sink.listed(f"files-{slot:05}", chain.from_iterable(listing.files for _, listing in values))
     else:
-        judgements = ((where.partition, judged_whole(one.partition, asked, workers=0)) for where, one in things)
-        outcome = sink.judged(f"small-{slot:05}", added.take(judgements))
+        results = ((place.partition, evaluate_partition(small.partition, scope, workers=0)) for place, small in values)
+        outcome = sink.evaluated(f"small-{slot:05}", added.take(results))
     yield Address(NONE, slot, slot, slot, ordinal=slot, sequence=address.ordinal), Answer(outcome)
     yield from added.kept
 
 
-def ended(arriving: Iterable[Travelling], asked: Asked, sink: Sink) -> Iterator[Travelling]:
-    """Yield one answer for all that comes to a task of the last but one round, and what it adds to clusters.
+def ended(arriving: Iterable[AddressedValue], scope: AuditScope, sink: Sink) -> Iterator[AddressedValue]:
+    """Yield one answer for everything that arrives at a task of the last but one stage, and its cluster inputs.
 
     Args:
-        arriving: answers, contributions, and what large partitions need to be judged, as :func:`.merging.judged` has
-            it.
-        asked: what to look for.
-        sink: takes judgements, and puts answers together.
+        arriving: answers, cluster inputs, and the values of large partitions, as for
+            :func:`.split_merging.large_results`.
+        scope: the audit scope.
+        sink: takes partition results and combines answers.
     """
     outcomes: list[bytes] = []
     slot = 0
-    for kind, some in groupby(arriving, _kind):
+    for kind, group in groupby(arriving, _kind):
         if kind is Answer:
-            outcomes += (answer.outcome for _, answer in some)
-        elif kind is Contribution:
-            yield from some
+            outcomes += (answer.outcome for _, answer in group)
+        elif kind is ClusterInput:
+            yield from group
         else:
-            address, first = next(some)
-            slot, added = address.final_slot, Contributed(asked.clusters, LARGE)
-            numbered = ((one.partition, value) for one, value in chain([(address, first)], some))
-            judgements = enumerate(judged(numbered, asked), slot << IN_SLOT)
-            outcomes.append(sink.judged(f"large-{slot:05}", added.take(judgements)))
+            address, first = next(group)
+            slot, added = address.final_slot, Contributed(scope.clusters, LARGE)
+            numbered = ((place.partition, value) for place, value in chain([(address, first)], group))
+            results = enumerate(large_results(numbered, scope), slot << IN_SLOT)
+            outcomes.append(sink.evaluated(f"large-{slot:05}", added.take(results)))
             yield from added.kept
     if outcomes:
         yield Address(NONE, slot, slot, slot, ordinal=slot), Answer(sink.merged(outcomes))
 
 
-def _kind(one: Travelling) -> type[Answer | Contribution] | None:
-    kind = type(one[1])
-    return kind if kind in (Answer, Contribution) else None
+def _kind(addressed: AddressedValue) -> type[Answer | ClusterInput] | None:
+    kind = type(addressed[1])
+    return kind if kind in (Answer, ClusterInput) else None
 
 
-def settled(arriving: Iterable[Travelling], asked: Asked, sink: Sink) -> Iterator[Travelling]:
-    """Yield one answer for all that comes to a task that judges clusters.
+def resolve_deferred(arriving: Iterable[AddressedValue], scope: AuditScope, sink: Sink) -> Iterator[AddressedValue]:
+    """Yield one answer for everything that arrives at a task that evaluates clusters.
 
     Args:
-        arriving: contributions, cluster by cluster, and answers.
-        asked: what to look for.
-        sink: takes judgements, and puts answers together.
+        arriving: cluster inputs, cluster by cluster, and answers.
+        scope: the audit scope.
+        sink: takes partition results and combines answers.
     """
     outcomes: list[bytes] = []
     slot = 0
-    for kind, some in groupby(arriving, _kind):
+    for kind, group in groupby(arriving, _kind):
         if kind is Answer:
-            outcomes += (answer.outcome for _, answer in some)
+            outcomes += (answer.outcome for _, answer in group)
         else:
-            for slot, judgements in of_clusters(some, asked.rules):
-                outcomes.append(sink.judged(f"cluster-{slot:05}", judgements))
+            for slot, results in of_clusters(group, scope.rules):
+                outcomes.append(sink.evaluated(f"cluster-{slot:05}", results))
     if outcomes:
         yield Address(NONE, slot, slot, slot, ordinal=slot, sequence=SETTLED), Answer(sink.merged(outcomes))
 
 
 def met(
-    arriving: Iterable[Travelling], what: str, clusters: Clusters, rules: Rules, sink: Sink
-) -> Iterator[Travelling]:
-    """Yield what the sink says of all that meets in a task.
+    arriving: Iterable[AddressedValue], meeting: str, clusters: Clusters, rules: Rules, sink: Sink
+) -> Iterator[AddressedValue]:
+    """Yield the answer for everything that meets in a task.
 
     Args:
-        arriving: what is to be judged together.
-        what: how to judge it, one of MEETINGS.
+        arriving: what is evaluated together.
+        meeting: how to evaluate it, a key of MEETINGS.
         clusters: all clusters.
         rules: limits and the time of evaluation.
-        sink: takes judgements.
+        sink: takes partition results.
     """
-    arriving, number = iter(arriving), list(MEETINGS).index(what)
+    arriving, number = iter(arriving), list(MEETINGS).index(meeting)
     for address, first in islice(arriving, 1):
-        slot, meeting = address.split_slot, chain([(address, first)], arriving)
-        outcome = sink.judged(f"{what}-{slot:05}", MEETINGS[what](meeting, clusters, rules))
+        slot, meeting_values = address.split_slot, chain([(address, first)], arriving)
+        outcome = sink.evaluated(f"{meeting}-{slot:05}", MEETINGS[meeting](meeting_values, clusters, rules))
         yield Address(NONE, slot, slot, slot, ordinal=slot, sequence=MET + number), Answer(outcome)

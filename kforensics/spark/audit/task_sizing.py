@@ -1,6 +1,6 @@
-"""Who does what: small partitions packed into tasks of like size, large ones shared by as many tasks as they are worth.
+"""Sizes tasks: packs small partitions into tasks of similar size, and splits large ones among several tasks.
 
-All of it follows from sizes alone, so the driver knows nothing else of a partition.
+Everything follows from sizes alone, so the driver needs nothing else about a partition.
 """
 
 from __future__ import annotations
@@ -11,35 +11,35 @@ from math import isqrt
 import numpy as np
 import pyarrow as pa
 
-from kforensics.forensics.core.result_rows import Numbers
 from kforensics.forensics.partition.splits import SPLIT_SIZE
+from kforensics.parsers.format.array_types import IntArray
 
-__all__ = ["FEW", "Shares", "Sharing", "shared_out"]
+__all__ = ["FEW", "TaskPlan", "TaskSizing", "plan_tasks"]
 
-# What opening the files of a partition costs, in bytes that could be read meanwhile.
-OPENING = 1 << 18
-# Bytes of small partitions that a task judges, and of a partition that a task may have alone.
+# Cost of opening the files of a partition, in bytes that could be read in that time.
+OPEN_COST = 1 << 18
+# Bytes of small partitions per task, and of a partition that one task may evaluate alone.
 LEAST_TOGETHER, MOST_TOGETHER = 64 << 20, 1 << 30
 MOST_ALONE = 2 << 30
-# Tasks for each processor, so that the slowest does not keep the others waiting, and how many partitions of a size that
-# one task judges would do as well.
+# Tasks per processor, so that the slowest does not keep the others waiting, and the number of equally large partitions
+# per processor from which on none needs to be split.
 TASKS, EVEN = 4, 3
-# A round of tasks costs more than what it saves where there is no more than so many segments to be cut or joined.
+# A stage of tasks costs more than it saves for at most this many segments to cut or merge.
 FEW = 32
-# Beyond that, a task more may read so many bytes less, or have to do with so many bytes less that others read. Each
-# task of a round writes a number for each of the next, and each of its tasks asks all of those before.
+# Beyond that, bytes that one more task must save, in reading and in merging. Each task of a stage writes an index entry
+# for each task of the next one, which in turn asks all of them.
 WORTH_A_TASK, SUMMED_UP = 1 << 30, 1 << 36
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
-    """How to share.
+class TaskSizing:
+    """Parameters of task sizing.
 
     Attributes:
-        parallelism: how many processors there are, about.
-        split_size: bytes of a split, about.
-        whole: bytes up to which a partition is never split, None to derive them from how much there is.
-        few: segments, and answers of tasks, that need no round of tasks of their own.
+        parallelism: approximate number of processors.
+        split_size: approximate bytes of a split.
+        whole: bytes up to which a partition is never split, None to derive it from the total.
+        few: number of segments, and of task results, that need no stage of their own.
     """
 
     parallelism: int
@@ -49,18 +49,18 @@ class Sharing:
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
-    """Who does what.
+class TaskPlan:
+    """The tasks of each stage and what they process.
 
     Attributes:
-        small: ``number`` and ``final_slot`` of the partitions that one task judges whole.
-        large: ``number`` of the others, with the first of their slots for reading and for joining, their slot for
-            judging, and ``width``, how many segments are joined in one run.
-        tasks: how many slots there are for small ones.
-        cuts: for cutting segments; 0 if who deals them out cuts them.
-        reads: for reading.
-        runs: for joining; 0 if who judges joins.
-        finals: for judging large ones, and for putting together what tasks answer; 0 if they are few.
+        small: ``number`` and ``final_slot`` of partitions that one task evaluates whole.
+        large: ``number`` of the others, with their first slots for reading and merging, their slot for evaluation, and
+            ``width``, the number of segments merged in one run.
+        tasks: number of slots for small partitions.
+        cuts: number of tasks that cut segments; 0 if the scheduling tasks do.
+        reads: number of tasks that read.
+        runs: number of tasks that merge runs; 0 if the evaluating tasks merge.
+        finals: number of tasks that evaluate large partitions and combine task results; 0 if there are few.
     """
 
     small: pa.Table
@@ -72,12 +72,12 @@ class Shares:
     finals: int
 
 
-def shared_out(plan: pa.Table, sharing: Sharing) -> Shares:
-    """Return who does what.
+def plan_tasks(plan: pa.Table, sharing: TaskSizing) -> TaskPlan:
+    """Return the tasks of each stage.
 
     Args:
         plan: ``number``, ``size``, ``segments`` and ``largest`` of each partition.
-        sharing: how to share.
+        sharing: parameters of task sizing.
     """
     ordered = plan.sort_by("number")
     number, size, segments, largest = (
@@ -86,7 +86,7 @@ def shared_out(plan: pa.Table, sharing: Sharing) -> Shares:
     can_be_split = (segments > 1) | (largest >= 2 * sharing.split_size)
     is_large = (size > _whole(int(size.sum()), sharing)) & can_be_split
     small, tasks = _packed(number[~is_large], size[~is_large], sharing)
-    # The largest first: who is judged last must not be who takes longest.
+    # The largest first, so that the longest task does not start last.
     order = np.flatnonzero(is_large)[np.argsort(-size[is_large], kind="stable")]
     number, size, segments = number[order], size[order], segments[order]
     widths = np.array([isqrt(int(count)) for count in segments], np.int64)
@@ -108,7 +108,7 @@ def shared_out(plan: pa.Table, sharing: Sharing) -> Shares:
     def slots(many: int, worth: int) -> int:
         return min(many, max(busy, total // worth))
 
-    return Shares(
+    return TaskPlan(
         small,
         large,
         tasks,
@@ -119,18 +119,18 @@ def shared_out(plan: pa.Table, sharing: Sharing) -> Shares:
     )
 
 
-def _whole(total: int, sharing: Sharing) -> int:
-    """Return up to how many bytes a partition is judged by one task: what keeps it busy no longer than the others."""
+def _whole(total: int, sharing: TaskSizing) -> int:
+    """Return the size up to which one task evaluates a partition without taking longer than the others."""
     if sharing.whole is not None:
         return sharing.whole
     return max(sharing.split_size, min(total // (EVEN * sharing.parallelism), MOST_ALONE))
 
 
-def _packed(number: Numbers, size: Numbers, sharing: Sharing) -> tuple[pa.Table, int]:
-    """Return who judges which small partition, of those that follow each other some together, and how many do."""
-    cost = size + OPENING
+def _packed(number: IntArray, size: IntArray, sharing: TaskSizing) -> tuple[pa.Table, int]:
+    """Return the task of each small partition, consecutive ones packed together, and the number of tasks."""
+    cost = size + OPEN_COST
     fair = int(cost.sum()) // (TASKS * sharing.parallelism)
-    # By their middles: partitions of nearly the same size are not two by two because of a byte.
+    # By their midpoints, so that one byte does not pair up partitions of nearly equal size.
     bins = (_before(cost) + cost // 2) // min(max(fair, LEAST_TOGETHER), MOST_TOGETHER)
     packs = np.unique(bins, return_inverse=True)[1]
     costs = np.bincount(packs, cost)
@@ -139,7 +139,7 @@ def _packed(number: Numbers, size: Numbers, sharing: Sharing) -> tuple[pa.Table,
     return pa.table({"number": number, "final_slot": slots[packs]}), max(1, len(costs))
 
 
-def _before(counts: Numbers) -> Numbers:
-    """Return for each the sum of those before it."""
-    sums: Numbers = np.cumsum(counts) - counts
+def _before(counts: IntArray) -> IntArray:
+    """Return the exclusive cumulative sums."""
+    sums: IntArray = np.cumsum(counts) - counts
     return sums

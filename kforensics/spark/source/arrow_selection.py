@@ -1,4 +1,4 @@
-"""Batches and records that a selection wants, out of Arrow columns: the rules of :class:`.selection.Selection`."""
+"""Selects batches and records in Arrow columns, by the rules of :class:`.selection.Selection`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kforensics.parsers.log.selection import Range, Selection
+from kforensics.parsers.log.selection import HalfOpenRange, Selection
 
 __all__ = ["Span", "batches_kept", "batches_to_look_into", "range_of", "records_kept"]
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where the batches lie that may hold wanted records.
+    """Positions of the batches that may contain selected records.
 
     Attributes:
-        start: position of the first.
-        stop: position behind the last.
-        positions: of all of them, ascending.
+        start: position of the first batch.
+        stop: position after the last batch.
+        positions: positions of all of them, ascending.
     """
 
     start: int
@@ -32,7 +32,7 @@ class Span:
 
 
 def batches_kept(batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
-    """Return the batches that are wanted, by what their headers say.
+    """Return the batches that match by their headers.
 
     Args:
         batch: rows of ``batches``.
@@ -43,7 +43,7 @@ def batches_kept(batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
 
 
 def batches_to_look_into(batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
-    """Return the batches that may hold wanted records: those that are wanted, and those whose headers may lie.
+    """Return the batches that may contain matching records: those that match, and those whose headers may be wrong.
 
     Args:
         batch: rows of ``batches``.
@@ -58,7 +58,7 @@ def batches_to_look_into(batch: pa.RecordBatch, selection: Selection) -> pa.Reco
 def _in_ranges(batch: pa.RecordBatch, selection: Selection) -> Iterator[pa.Array]:
     if selection.offsets:
         yield from _at_least(batch.column("last_offset"), selection.offsets.first)
-        # What cannot be told may be wanted.
+        # An unknown offset may match.
         yield from _below(pc.fill_null(batch.column("base_offset"), 0), selection.offsets.end)
     if selection.times:
         yield from _at_least(batch.column("max_timestamp"), selection.times.first)
@@ -70,37 +70,38 @@ def _of_producer(batch: pa.RecordBatch, selection: Selection) -> Iterator[pa.Arr
 
 
 def _in_doubt(batch: pa.RecordBatch) -> pa.Array:
-    """Return which headers do not hold together: a checksum that fails, or no room for the records between offsets."""
+    """Return which headers are inconsistent: an invalid checksum, or more records than offsets."""
     room = pc.subtract(batch.column("last_offset"), batch.column("base_offset"))
     fits = pc.and_(pc.greater(batch.column("count"), -1), pc.less_equal(batch.column("count"), pc.add(room, 1)))
     return pc.invert(pc.and_(batch.column("crc_valid"), pc.fill_null(fits, False)))  # noqa: FBT003
 
 
 def range_of(kept: Iterable[pa.RecordBatch]) -> Span | None:
-    """Return where batches lie, None if there is none.
+    """Return the positions of batches, None if there are none.
 
     Args:
-        kept: rows of ``batches``, in the order of the log.
+        kept: rows of ``batches``, in log order.
     """
     positions, stop = [np.empty(0, np.int64)], 0
     for batch in kept:
         if batch.num_rows:
             positions.append(batch.column("position").to_numpy())
             stop = batch.column("position")[-1].as_py() + batch.column("size")[-1].as_py()
-    found = np.concatenate(positions)
-    return Span(int(found[0]), stop, found) if len(found) else None
+    all_positions = np.concatenate(positions)
+    return Span(int(all_positions[0]), stop, all_positions) if len(all_positions) else None
 
 
 def records_kept(batch: pa.RecordBatch, selection: Selection, span: Span) -> pa.RecordBatch:
-    """Return the records that are wanted.
+    """Return the records that match.
 
     Args:
-        batch: rows of ``records``, out of that span.
+        batch: rows of ``records`` within the span.
         selection: offsets and times.
-        span: whose batches they may belong to.
+        span: the batches they may belong to.
     """
-    of = batch.column("batch_position").to_numpy()
-    mask = pa.array(span.positions[np.searchsorted(span.positions, of).clip(max=len(span.positions) - 1)] == of)
+    batch_positions = batch.column("batch_position").to_numpy()
+    nearest = np.searchsorted(span.positions, batch_positions).clip(max=len(span.positions) - 1)
+    mask = pa.array(span.positions[nearest] == batch_positions)
     masks = [
         mask,
         *_within(batch.column("offset"), selection.offsets),
@@ -109,7 +110,7 @@ def records_kept(batch: pa.RecordBatch, selection: Selection, span: Span) -> pa.
     return batch.filter(reduce(pc.and_, masks))
 
 
-def _within(column: pa.Array, wanted: Range | None) -> Iterator[pa.Array]:
+def _within(column: pa.Array, wanted: HalfOpenRange | None) -> Iterator[pa.Array]:
     if wanted:
         yield from _at_least(column, wanted.first)
         yield from _below(column, wanted.end)

@@ -1,6 +1,6 @@
 """The data source ``kforensics`` for ``spark.read``: the decoded tables of files, read by Spark's tasks.
 
-Spark plans in one Python process and reads in others: what goes between is :class:`.source_slices.Work`.
+Spark plans in one Python process and reads in others; between them it sends :class:`.source_slices.Work`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kforensics.spark.source.spark_schemas import ddl_of, ddl_type
 from kforensics.spark.worker import settle
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter  # Spark 4.0 has none, and pushes none
+    from pyspark.sql.datasource import Filter  # Spark 4.0 has no filters to push
 
 __all__ = ["FilteringReader", "KforensicsSource", "Reader"]
 
@@ -32,14 +32,14 @@ class KforensicsSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``spark.read.format`` is given."""
+        """Return the name for ``spark.read.format``."""
         return "kforensics"
 
     def schema(self) -> str:
-        """Return the schema of the table, or of the columns wanted, as DDL.
+        """Return the schema of the table, or of the selected columns, as DDL.
 
         Raises:
-            UsageError: an option is missing, unknown or makes no sense.
+            UsageError: an option is missing, unknown or invalid.
         """
         return ddl_of(wanted_of(self.options).table)
 
@@ -47,27 +47,27 @@ class KforensicsSource(DataSource):
         """Return a reader of the columns in a schema.
 
         Raises:
-            UsageError: the schema is not part of the table's, or an option makes no sense.
+            UsageError: the schema does not match the table, or an option is invalid.
         """
         wanted = _with_schema(wanted_of(self.options), schema)
         return FilteringReader(wanted) if wanted.push_filters else Reader(wanted)
 
 
 def _with_schema(wanted: Wanted, schema: StructType) -> Wanted:
-    found = wanted.with_columns(schema.fieldNames())
-    for column, field in zip(found.table.columns, schema.fields, strict=True):
-        stated = ddl_type(column)
-        if field.dataType.simpleString() != stated:
+    selected = wanted.with_columns(schema.fieldNames())
+    for column, field in zip(selected.table.columns, schema.fields, strict=True):
+        expected = ddl_type(column)
+        if field.dataType.simpleString() != expected:
             given = field.dataType.simpleString()
-            raise UsageError(f"the column {column.name} of {wanted.name} is of type {stated}, not {given}")
-    return found
+            raise UsageError(f"the column {column.name} of {wanted.name} is of type {expected}, not {given}")
+    return selected
 
 
 class Reader(DataSourceReader):
-    """Reads the columns wanted.
+    """Reads the selected columns.
 
     Args:
-        wanted: what of which files.
+        wanted: the options of the query.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -75,10 +75,10 @@ class Reader(DataSourceReader):
         self._conditions: tuple[Condition, ...] = ()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return what the tasks have to read.
+        """Return the work of each task.
 
         Raises:
-            InputError: there is nothing at the paths.
+            InputError: there is nothing under the paths.
         """
         keeps = partial(may_hold, self._conditions, self._wanted.name)
         return [InputPartition(work) for work in works_of(self._wanted, keeps)]
@@ -90,10 +90,10 @@ class Reader(DataSourceReader):
 
 
 class FilteringReader(Reader):
-    """Takes those filters from a query that it answers as Spark would."""
+    """A reader that evaluates the filters of a query that it can evaluate as Spark does."""
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark calls it so
-        """Yield the filters that Spark has to answer."""
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # the name in Spark's interface
+        """Yield the filters that Spark has to evaluate."""
         conditions = []
         for pushed in filters:
             condition = condition_of(pushed, self._wanted.table)

@@ -1,4 +1,4 @@
-"""Conditions on columns that are answered where a file is read, on Arrow arrays, with the same outcome as in Spark."""
+"""Filters that the data source evaluates itself, on Arrow arrays, with the same result as Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Condition", "condition_of", "kept_by", "may_hold"]
 
-# Spark's filters, and the functions of Arrow that answer them.
+# Spark's filters, and the Arrow functions that evaluate them.
 COMPARISONS = {
     "EqualTo": "equal",
     "GreaterThan": "greater",
@@ -27,7 +27,7 @@ COMPARISONS = {
     "LessThan": "less",
     "LessThanOrEqual": "less_equal",
 }
-# Columns with the same value in all rows of a file; of a checkpoint the line has a topic and partition of its own.
+# Columns with one value for all rows of a file; each line of a checkpoint has its own topic and partition.
 CONSTANT = ("broker_id", "log_dir", "topic", "partition", "path")
 CONSTANT_OF_CHECKPOINTS = ("broker_id", "log_dir", "path")
 
@@ -39,7 +39,7 @@ class Condition:
     Attributes:
         column: its name.
         function: name of a function of Arrow.
-        values: what it compares with.
+        values: the values to compare with.
     """
 
     column: str
@@ -47,7 +47,7 @@ class Condition:
     values: tuple[Any, ...] = ()
 
     def mask(self, column: pa.Array) -> pa.Array:
-        """Return for each value whether it meets the condition; null where that is not known, as with nulls."""
+        """Return for each value whether it meets the condition; null if unknown, as for null values."""
         if self.function == "is_valid":
             return pc.is_valid(column)
         values = pa.array(self.values, column.type)
@@ -57,9 +57,9 @@ class Condition:
 
 
 def condition_of(pushed: Filter, table: Table) -> Condition | None:
-    """Return the condition that is a filter of a query, None if Spark has to answer it.
+    """Return a filter of a query as a condition, None if Spark has to evaluate it.
 
-    Spark answers what orders text, what is about payloads, and everything that is not a plain comparison with a value.
+    Spark evaluates the order of text, filters on payloads, and everything that is not a comparison with a value.
 
     Args:
         pushed: the filter.
@@ -77,14 +77,14 @@ def condition_of(pushed: Filter, table: Table) -> Condition | None:
     if value is None or not (is_text or pa.types.is_integer(type_) or pa.types.is_boolean(type_)):
         return None
     if kind == "In":
-        return _fitting(Condition(name, "is_in", tuple(one for one in value if one is not None)), type_)
+        return _fitting(Condition(name, "is_in", tuple(item for item in value if item is not None)), type_)
     if kind not in COMPARISONS or (is_text and kind != "EqualTo"):
         return None
     return _fitting(Condition(name, COMPARISONS[kind], (value,)), type_)
 
 
 def _fitting(condition: Condition, type_: pa.DataType) -> Condition | None:
-    """Return a condition if its values are of the column's type."""
+    """Return a condition if its values have the type of the column, otherwise None."""
     try:
         pa.array(condition.values, type_)
     except (pa.ArrowException, TypeError, OverflowError):
@@ -100,21 +100,22 @@ def kept_by(conditions: Iterable[Condition], batch: pa.RecordBatch) -> pa.Record
     return batch
 
 
-def may_hold(conditions: Sequence[Condition], table: str, found: FoundFile) -> bool:
-    """Whether a file may have rows that meet all conditions, by what is the same in all of its rows.
+def may_hold(conditions: Sequence[Condition], table: str, file: FoundFile) -> bool:
+    """Whether a file may have rows that meet all conditions, by the columns with one value per file.
 
     Args:
         conditions: the conditions.
         table: name of the table.
-        found: the file.
+        file: the file.
     """
     names = CONSTANT_OF_CHECKPOINTS if table == "checkpoints" else CONSTANT
-    constants = {**place_of(found)._asdict(), "path": found.path}
+    constants = {**place_of(file)._asdict(), "path": file.path}
     schema = arrow_schema(table)
     for condition in conditions:
         if condition.column in names:
             value = constants[condition.column]
-            one = pa.array([encodable(value) if isinstance(value, str) else value], schema.field(condition.column).type)
-            if not condition.mask(one)[0].as_py():
+            kind = schema.field(condition.column).type
+            constant = pa.array([encodable(value) if isinstance(value, str) else value], kind)
+            if not condition.mask(constant)[0].as_py():
                 return False
     return True

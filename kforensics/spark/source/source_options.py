@@ -1,4 +1,4 @@
-"""What a reader of the data source is asked for: the options of ``spark.read`` as one value."""
+"""Parses the options of ``spark.read`` for the data source."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any
 
 from kforensics.errors import UsageError
 from kforensics.forensics.partition.splits import SPLIT_SIZE
-from kforensics.parsers.format.codecs import DEFAULT_BUDGET
-from kforensics.parsers.log.selection import Range, Selection
+from kforensics.parsers.format.decompression import DEFAULT_BUDGET
+from kforensics.parsers.log.selection import HalfOpenRange, Selection
 from kforensics.parsers.tables.schemas import Table
 from kforensics.spark.source.spark_schemas import chosen, table_named
 
 __all__ = ["OPTIONS", "Wanted", "wanted_of"]
 
-# Every option there is; Spark folds their case.
+# All options; their names are case-insensitive in Spark.
 OPTIONS = {
     "table": "name of the table",
     "path": "file, folder, glob or URI",
-    "paths": "several of them, as a JSON list; `load([...])` sets it",
-    "columns": "the columns wanted, with commas between them; all if it is left out",
-    "topic": "only these topics, with commas between them",
-    "partition": "only these partition numbers, with commas between them",
-    "start_offset": "first offset wanted; of `batches` and `records` only, as are the next four",
-    "end_offset": "offset behind the last one wanted",
-    "start_time": "first timestamp wanted, in ms",
-    "end_time": "timestamp behind the last one wanted, in ms; batches that begin later are not left out",
+    "paths": "several paths, as a JSON list; set by `load([...])`",
+    "columns": "columns to read, separated by commas; default: all",
+    "topic": "only these topics, separated by commas",
+    "partition": "only these partition numbers, separated by commas",
+    "start_offset": "first offset to read; this option and the next four apply to `batches` and `records` only",
+    "end_offset": "offset after the last one to read",
+    "start_time": "first timestamp to read, in ms",
+    "end_time": "timestamp after the last one to read, in ms; batches that begin later are not skipped",
     "producer_id": "only batches of this producer, and their records",
-    "split_size": "bytes of a task, about",
-    "max_decompressed_bytes": "most bytes to decompress per batch",
-    "push_filters": "`true` to take filters from queries, see below",
+    "split_size": "approximate bytes per task",
+    "max_decompressed_bytes": "maximum bytes to decompress per batch",
+    "push_filters": "`true` to apply the filters of queries, see below",
 }
 LOG_TABLES = ("batches", "records")
 FLAGS = {"true": True, "false": False}
@@ -39,17 +39,17 @@ FLAGS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is wanted of which files.
+    """The rows to read: table, columns, files and selection.
 
     Attributes:
-        table: the table, with the columns wanted.
+        table: the table, with the selected columns.
         paths: files, folders, globs and URIs.
-        topics: names of the topics, all if there is none.
-        partitions: numbers of the partitions, all if there is none.
-        selection: which batches and records.
-        split_size: bytes of a task, about.
-        budget: most bytes to decompress per batch.
-        push_filters: whether filters are taken from queries.
+        topics: topic names; all topics if empty.
+        partitions: partition numbers; all partitions if empty.
+        selection: which batches and records to read.
+        split_size: approximate bytes per task.
+        budget: maximum bytes to decompress per batch.
+        push_filters: whether the filters of queries are applied.
     """
 
     table: Table
@@ -67,7 +67,7 @@ class Wanted:
         return self.table.name
 
     def with_columns(self, names: list[str]) -> Wanted:
-        """Return the same for some columns.
+        """Return a copy with some of the columns.
 
         Raises:
             UsageError: the table has no such column.
@@ -76,18 +76,18 @@ class Wanted:
 
 
 def wanted_of(options: Mapping[str, str]) -> Wanted:
-    """Return what options ask for.
+    """Return the parsed options.
 
     Args:
-        options: as Spark hands them over, by names in lower case.
+        options: the options that Spark passes; the case of their names is ignored.
 
     Raises:
-        UsageError: an option is missing, unknown or makes no sense.
+        UsageError: an option is missing, unknown or invalid.
     """
     given = {name.lower(): value for name, value in options.items()}
-    strange = sorted(set(given) - set(OPTIONS))
-    if strange:
-        raise UsageError(f"there is no option {strange[0]!r}; choose of {', '.join(OPTIONS)}")
+    unknown = sorted(set(given) - set(OPTIONS))
+    if unknown:
+        raise UsageError(f"there is no option {unknown[0]!r}; choose of {', '.join(OPTIONS)}")
     if "table" not in given:
         raise UsageError('name the table that is wanted, as in .option("table", "records")')
     table = table_named(given["table"])
@@ -95,10 +95,10 @@ def wanted_of(options: Mapping[str, str]) -> Wanted:
     if selection != Selection() and table.name not in LOG_TABLES:
         raise UsageError(f"offsets, times and producers choose batches and records; leave them out for {table.name}")
     return Wanted(
-        table=chosen(table, _words(given.get("columns", ""))),
+        table=chosen(table, _listed_in(given.get("columns", ""))),
         paths=_paths(given),
-        topics=frozenset(_words(given.get("topic", ""))),
-        partitions=frozenset(_whole("partition", word) for word in _words(given.get("partition", ""))),
+        topics=frozenset(_listed_in(given.get("topic", ""))),
+        partitions=frozenset(_integer("partition", item) for item in _listed_in(given.get("partition", ""))),
         selection=selection,
         split_size=_positive("split_size", given.get("split_size"), SPLIT_SIZE),
         budget=_positive("max_decompressed_bytes", given.get("max_decompressed_bytes"), DEFAULT_BUDGET),
@@ -107,14 +107,14 @@ def wanted_of(options: Mapping[str, str]) -> Wanted:
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the paths: ``load("a")`` gives an option ``path``, ``load(["a", "b"])`` a JSON list in ``paths``."""
+    """Return the paths: ``load("a")`` sets the option ``path``; ``load(["a", "b"])`` sets ``paths`` to a JSON list."""
     paths: list[Any] = [given["path"]] if "path" in given else []
-    several = given.get("paths", "[]")
+    paths_option = given.get("paths", "[]")
     try:
-        found = json.loads(several)
+        decoded = json.loads(paths_option)
     except ValueError:
-        found = several  # one path, by hand
-    paths += found if isinstance(found, list) else [several]
+        decoded = paths_option  # a single path, set by the user
+    paths += decoded if isinstance(decoded, list) else [paths_option]
     if not paths or not all(isinstance(path, str) and path for path in paths):
         raise UsageError('name what to read, as in .load("/var/lib/kafka") or .load(["first", "second"])')
     return tuple(dict.fromkeys(paths))
@@ -125,20 +125,20 @@ def _selection(given: Mapping[str, str]) -> Selection:
     return Selection(
         offsets=_range(given, "offset"),
         times=_range(given, "time"),
-        producer_id=None if producer_id is None else _whole("producer_id", producer_id),
+        producer_id=None if producer_id is None else _integer("producer_id", producer_id),
     )
 
 
-def _range(given: Mapping[str, str], what: str) -> Range | None:
-    first, end = (_whole(name, given[name]) if name in given else None for name in (f"start_{what}", f"end_{what}"))
-    return None if first is None and end is None else Range(first, end)
+def _range(given: Mapping[str, str], unit: str) -> HalfOpenRange | None:
+    first, end = (_integer(name, given[name]) if name in given else None for name in (f"start_{unit}", f"end_{unit}"))
+    return None if first is None and end is None else HalfOpenRange(first, end)
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+def _listed_in(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def _whole(name: str, text: str) -> int:
+def _integer(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
@@ -146,7 +146,7 @@ def _whole(name: str, text: str) -> int:
 
 
 def _positive(name: str, text: str | None, default: int) -> int:
-    number = default if text is None else _whole(name, text)
+    number = default if text is None else _integer(name, text)
     if number < 1:
         raise UsageError(f"the option {name} takes a number above 0, not {number}")
     return number

@@ -1,4 +1,4 @@
-"""Reads what one task of the data source has to read, as Arrow record batches of the columns wanted."""
+"""Reads the work of one task of the data source, as Arrow record batches with the selected columns."""
 
 from __future__ import annotations
 
@@ -11,24 +11,58 @@ from typing import Any, TypeAlias, TypeVar
 import pyarrow as pa
 
 from kforensics.errors import InputError
-from kforensics.parsers.columns.arrow_columns import columns_of
+from kforensics.parsers.columns.arrow_columns import read_arrow_columns
 from kforensics.parsers.files.discover import UNKNOWN, FoundFile
 from kforensics.parsers.files.source import Source, open_source
 from kforensics.parsers.format.rows import Damage, Header
 from kforensics.parsers.kernels.policy import kernels_for
-from kforensics.parsers.log.batches import InFull
+from kforensics.parsers.log.batches import DamageContext
 from kforensics.parsers.log.selection import Selection
 from kforensics.parsers.tables.arrow import arrow_batches, arrow_schema_of, batches_of_parts, plain_text
-from kforensics.parsers.tables.file_kinds import recognised
-from kforensics.parsers.tables.file_rows import LOG_KINDS, Reading, damage_rows, file_rows, table_of
+from kforensics.parsers.tables.file_rows import (
+    LOG_KINDS,
+    ReadOptions,
+    damage_rows,
+    detect_log,
+    file_rows,
+    table_name_of,
+)
 from kforensics.parsers.tables.schemas import TABLES
 from kforensics.spark.source.arrow_selection import batches_kept, batches_to_look_into, range_of, records_kept
-from kforensics.spark.source.input_head import Head
 from kforensics.spark.source.input_slices import Slice, Work
 from kforensics.spark.source.pushed_filters import Condition, kept_by
 from kforensics.spark.source.source_options import Wanted
 
-__all__ = ["record_batches"]
+__all__ = ["Head", "record_batches"]
+
+
+class Head:
+    """The first bytes of a source, for readers that read to the end of their source.
+
+    Args:
+        source: the source; the caller that opened it closes it.
+        size: number of bytes.
+    """
+
+    def __init__(self, source: Source, size: int) -> None:
+        self._source = source
+        self.path, self.size, self.mtime_ms = source.path, size, source.mtime_ms
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``position``."""
+        return self._source.read(position, max(0, min(length, self.size - position)))
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        """Read from ``position`` into memory and return the number of bytes."""
+        return self._source.read_into(position, target[: max(0, min(len(target), self.size - position))])
+
+    def next_data(self, position: int) -> int:
+        """Return the first position from ``position`` on that may have a non-zero byte."""
+        return min(self.size, self._source.next_data(position))
+
+    def close(self) -> None:
+        """Do nothing."""
+
 
 Row = tuple[Any, ...]
 Item = TypeVar("Item")
@@ -38,23 +72,23 @@ Part: TypeAlias = pa.RecordBatch | Iterator[Row]
 def record_batches(work: Work, wanted: Wanted, conditions: Sequence[Condition] = ()) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task, in the order of its slices.
 
-    Of a file that cannot be read the rows up to there are given; the table ``damage`` says why there are no more.
+    If a file becomes unreadable, the rows before that point are yielded; the table ``damage`` shows the reason.
 
     Args:
         work: what to read.
-        wanted: the table, its columns, and what of it.
-        conditions: what rows have to meet beyond that.
+        wanted: the options of the query.
+        conditions: further conditions that rows must meet.
     """
     schema = arrow_schema_of(wanted.table)
     for batch in _all_columns(work, wanted):
-        kept = kept_by((*_of_places(wanted), *conditions), batch)
+        kept = kept_by((*_place_conditions(wanted), *conditions), batch)
         if kept.num_rows:
             columns = [plain_text(kept.column(name)) for name in schema.names]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _of_places(wanted: Wanted) -> Iterator[Condition]:
-    """Yield the conditions on topic and partition; but for checkpoints, files were chosen by them."""
+def _place_conditions(wanted: Wanted) -> Iterator[Condition]:
+    """Yield the conditions on topic and partition for checkpoints; other tables select whole files by them."""
     if wanted.name == "checkpoints":
         if wanted.topics:
             yield Condition("topic", "is_in", tuple(wanted.topics))
@@ -65,7 +99,7 @@ def _of_places(wanted: Wanted) -> Iterator[Condition]:
 def _all_columns(work: Work, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     table = TABLES[wanted.name]
     if wanted.name == "files":
-        yield from arrow_batches(table, map(attrgetter(*table.names), (piece.found for piece in work.slices)))
+        yield from arrow_batches(table, map(attrgetter(*table.names), (piece.file for piece in work.slices)))
     elif wanted.name == "damage":
         yield from arrow_batches(table, _damage(work, wanted.budget))
     else:
@@ -75,21 +109,26 @@ def _all_columns(work: Work, wanted: Wanted) -> Iterator[pa.RecordBatch]:
 
 def _of_slice(piece: Slice, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     try:
-        with open_source(piece.found.path) as source:
-            known = recognised(piece.found, source)
-            if table_of(known.kind, records=wanted.name == "records") == wanted.name:
-                yield from _selected(_Opened(known, source, piece, wanted.budget, _looked_at(wanted)), wanted)
+        with open_source(piece.file.path) as source:
+            known = detect_log(piece.file, source)
+            if table_name_of(known.kind, records=wanted.name == "records") == wanted.name:
+                yield from _selected(_Opened(known, source, piece, wanted.budget, _needed_columns(wanted)), wanted)
     except InputError:
-        return  # damage says so
+        return  # the table damage reports it
 
 
-def _looked_at(wanted: Wanted) -> frozenset[str]:
-    """Return the columns that are needed, none for all: a selection looks at others than those wanted."""
+def _needed_columns(wanted: Wanted) -> frozenset[str]:
+    """Return the columns to read, empty for all: a selection also needs columns that are not in the result."""
     return frozenset(wanted.table.names) if wanted.selection == Selection() else frozenset()
 
 
 class _Opened:
-    """A file that is open, the range of it that is to be read, and the columns that are needed."""
+    """An open file with the range and the columns to read.
+
+    Attributes:
+        damage: the damage that has been read so far.
+        failed: the errors that ended the reading.
+    """
 
     def __init__(
         self, known: FoundFile, source: Source, piece: Slice, budget: int, columns: frozenset[str] = frozenset()
@@ -97,29 +136,29 @@ class _Opened:
         self._known, self._budget, self._columns = known, budget, columns
         self._source, self._start = source, piece.start
         self._head: Source = source if piece.stop is None else Head(source, piece.stop)
-        self._in_full = InFull(source)
+        self._in_full = DamageContext(source)
         self.damage: list[Damage] = []
         self.failed: list[InputError] = []
 
     def within(self, start: int, stop: int) -> _Opened:
-        """Return the same with a smaller range."""
+        """Return the same file with a smaller range."""
         return _Opened(self._known, self._source, Slice(self._known, start, stop), self._budget, self._columns)
 
     def batches(self, table: str) -> Iterator[pa.RecordBatch]:
-        """Yield record batches with all columns of a table, text perhaps in dictionaries."""
+        """Yield record batches with all columns of a table; text may be dictionary-encoded."""
         return batches_of_parts(TABLES[table], self.parts(records=table == "records"))
 
     def parts(self, *, records: bool) -> Iterator[Part]:
-        """Yield columns where kernels can make them, and rows, to be consumed before the next part is asked for."""
-        reading = Reading(records, budget=self._budget, start=self._start, columns=self._columns)
+        """Yield columns where kernels can read them, else iterators of rows; consume each part before the next one."""
+        reading = ReadOptions(records, budget=self._budget, start=self._start, columns=self._columns)
         is_log = self._known.kind in LOG_KINDS
         kernels = kernels_for(self._head.size - self._start) if is_log else None
         if kernels is None:
             rows = file_rows(self._known, self._head, reading, self._report)
             yield _until(map(partial(_fitting, records=records), rows), self.failed)
             return
-        # A task has one processor; Spark runs as many as there are.
-        parts = columns_of(self._known, self._head, reading, self._report, kernels, workers=0)
+        # A task uses one processor; Spark runs as many tasks as there are processors.
+        parts = read_arrow_columns(self._known, self._head, reading, self._report, kernels, workers=0)
         for part in _until(parts, self.failed):
             rows_between = isinstance(part, Iterator)
             yield _until(map(partial(_fitting, records=records), part), self.failed) if rows_between else part
@@ -127,13 +166,13 @@ class _Opened:
                 return
 
     def _report(self, damage: Damage) -> None:
-        # A file that is shorter than when it was found ends within the range.
+        # A file that has been truncated since it was listed ends within the range.
         cut = self._head.size if self._head.size < self._source.size else None
         self.damage.append(self._in_full.damage(damage, cut))
 
 
 def _until(items: Iterable[Item], failed: list[InputError]) -> Iterator[Item]:
-    """Yield items up to where the file they come from cannot be read."""
+    """Yield items until their file cannot be read, and add that error to a list."""
     try:
         yield from items
     except InputError as error:
@@ -141,7 +180,7 @@ def _until(items: Iterable[Item], failed: list[InputError]) -> Iterator[Item]:
 
 
 def _fitting(row: Row, *, records: bool) -> Row:
-    """Return a row as Arrow takes it: the keys of headers are text."""
+    """Return a row in the types of its Arrow columns: header keys become text."""
     if not records:
         return row
     return tuple(_headers(value) if isinstance(value, tuple) else value for value in row)
@@ -152,7 +191,7 @@ def _headers(pairs: Iterable[Header]) -> list[dict[str, Any]]:
 
 
 def _selected(opened: _Opened, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    """Yield the batches or records that are selected; only where wanted batches lie are records looked at."""
+    """Yield the selected batches or records; records are decoded only in the range of selected batches."""
     selection, name = wanted.selection, wanted.name
     if selection == Selection():
         yield from opened.batches(name)
@@ -161,10 +200,10 @@ def _selected(opened: _Opened, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     if name == "batches":
         yield from (batches_kept(batch, selection) for batch in batches)
         return
-    found = range_of(batches_to_look_into(batch, selection) for batch in batches)
-    if found:
-        for batch in opened.within(found.start, found.stop).batches("records"):
-            yield records_kept(batch, selection, found)
+    span = range_of(batches_to_look_into(batch, selection) for batch in batches)
+    if span:
+        for batch in opened.within(span.start, span.stop).batches("records"):
+            yield records_kept(batch, selection, span)
 
 
 def _damage(work: Work, budget: int) -> Iterator[Row]:
@@ -172,8 +211,8 @@ def _damage(work: Work, budget: int) -> Iterator[Row]:
         yield from _unread(Slice(FoundFile(row.path, UNKNOWN, 0)), row.why)
     for piece in work.slices:
         try:
-            with open_source(piece.found.path) as source:
-                known = recognised(piece.found, source)
+            with open_source(piece.file.path) as source:
+                known = detect_log(piece.file, source)
                 opened = _Opened(known, source, piece, budget)
                 for part in opened.parts(records=True):
                     deque(part if isinstance(part, Iterator) else (), maxlen=0)
@@ -186,4 +225,4 @@ def _damage(work: Work, budget: int) -> Iterator[Row]:
 
 
 def _unread(piece: Slice, why: str) -> Iterator[Row]:
-    return damage_rows(piece.found, [Damage(piece.start, piece.start + piece.size, "unreadable", why)])
+    return damage_rows(piece.file, [Damage(piece.start, piece.start + piece.size, "unreadable", why)])

@@ -1,4 +1,4 @@
-"""The tables as Spark names their types: DDL strings, derived from the one statement of the columns."""
+"""Table schemas as Spark DDL, derived from the column definitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["chosen", "ddl_of", "ddl_type", "table_named"]
 
-# Spark's names for what Arrow calls otherwise.
+# Spark's names of Arrow types.
 NAMES = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint", "bool": "boolean"}
 
 
@@ -29,7 +29,7 @@ def table_named(name: str, tables: Mapping[str, Table] = TABLES) -> Table:
 
 
 def chosen(table: Table, names: Sequence[str]) -> Table:
-    """Return a table with some of its columns, in the order of the names; all of them if there is no name.
+    """Return a table with some of its columns, in the given order; all of them if no column is named.
 
     Raises:
         UsageError: the table has no such column, or a column is named twice.
@@ -37,26 +37,26 @@ def chosen(table: Table, names: Sequence[str]) -> Table:
     if not names:
         return table
     by_name = {column.name: column for column in table.columns}
-    strange = [name for name in names if name not in by_name]
-    if strange:
-        raise UsageError(f"the table {table.name} has no column {strange[0]!r}; choose of {', '.join(by_name)}")
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise UsageError(f"the table {table.name} has no column {unknown[0]!r}; choose of {', '.join(by_name)}")
     if len(set(names)) < len(names):
         raise UsageError(f"a column is named twice: {', '.join(names)}")
     return Table(table.name, table.row, tuple(by_name[name] for name in names))
 
 
 def ddl_of(table: Table) -> str:
-    """Return the schema of a table as Spark's DDL; every column may be null."""
+    """Return the schema of a table as Spark DDL; every column is nullable."""
     return ", ".join(f"`{column.name}` {ddl_type(column)}" for column in table.columns)
 
 
 def ddl_type(column: Column) -> str:
-    """Return the type of a column as Spark's DDL has it, which is also a type's ``simpleString``."""
+    """Return the type of a column as Spark DDL, which equals the ``simpleString`` of the type."""
     return _ddl(arrow_type(column.type))
 
 
 def _ddl(kind: pa.DataType) -> str:
-    import pyarrow as pa  # who asks for the name of a table does without
+    import pyarrow as pa  # not needed to look up a table by name
 
     if pa.types.is_list(kind):
         return f"array<{_ddl(kind.value_type)}>"

@@ -1,4 +1,4 @@
-"""Reads HTML back as a browser would, and what strangers may write to harm who looks at it."""
+"""Parses HTML as a browser does, and hostile texts to put into it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOSTILE = {
 
 @dataclass
 class Seen(HTMLParser):
-    """What a browser makes of HTML.
+    """The elements, attributes and texts of HTML.
 
     Attributes:
         elements: names of the elements, in order.
@@ -51,34 +51,34 @@ class Seen(HTMLParser):
         super().__init__(convert_charrefs=True)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note an element and its attributes."""
+        """Add an element and its attributes."""
         self.elements.append(tag)
         if tag not in VOID:
             self.unclosed.append(tag)
         self.attributes += ((tag, name, value or "") for name, value in attrs)
 
     def handle_endtag(self, tag: str) -> None:
-        """Note its end; elements that overlap fail."""
+        """Close an element; overlapping elements fail."""
         assert self.unclosed.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        """Note text."""
+        """Add text."""
         self.texts.append(data)
 
     def handle_comment(self, data: str) -> None:
-        """Note a comment."""
+        """Add a comment."""
         self.other.append(data)
 
     def handle_decl(self, decl: str) -> None:
-        """Note a declaration."""
+        """Add a declaration."""
         self.other.append(decl)
 
     def handle_pi(self, data: str) -> None:
-        """Note an instruction."""
+        """Add a processing instruction."""
         self.other.append(data)
 
     def unknown_decl(self, data: str) -> None:
-        """Note what begins like a declaration."""
+        """Add an unknown declaration."""
         self.other.append(data)
 
     @property
@@ -88,7 +88,7 @@ class Seen(HTMLParser):
 
 
 def seen(html: str) -> Seen:
-    """Return what a browser makes of HTML."""
+    """Return parsed HTML."""
     parser = Seen()
     parser.feed(html)
     parser.close()
@@ -96,14 +96,14 @@ def seen(html: str) -> Seen:
 
 
 def assert_harmless(html: str) -> Seen:
-    """Fail if HTML has an element or attribute that is not ours, or a sign that turns text around; else return it."""
-    found = seen(html)
-    assert set(found.elements) <= OURS
-    assert {name for _, name, _ in found.attributes} <= {"style", "title"}
-    assert not found.other
-    assert not found.unclosed
-    styles = [value for _, name, value in found.attributes if name == "style"]
+    """Return parsed HTML; fail if it has a foreign element or attribute, or a character that is not printable."""
+    parsed = seen(html)
+    assert set(parsed.elements) <= OURS
+    assert {name for _, name, _ in parsed.attributes} <= {"style", "title"}
+    assert not parsed.other
+    assert not parsed.unclosed
+    styles = [value for _, name, value in parsed.attributes if name == "style"]
     assert not [style for style in styles if "url" in style or "expression" in style or "import" in style]
-    visible = [*found.texts, *(value for _, _, value in found.attributes)]
+    visible = [*parsed.texts, *(value for _, _, value in parsed.attributes)]
     assert not [text for text in visible if not text.replace("\n", "").isprintable()]
-    return found
+    return parsed

@@ -8,8 +8,8 @@ import pytest
 
 from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.partition.partition_files import Partition
-from tests.forensics.cases import SAMPLES, partitions_under
 from tests.forensics.forge import forge
+from tests.forensics.partition_states import SAMPLES, partitions_under
 
 DATA = "D 1 0 0-0 @0-0 N"
 
@@ -22,12 +22,12 @@ def _log_dir(folder: Path, cluster_id: str | None, topic: str = "t") -> None:
 
 def _names(partitions: list[Partition]) -> dict[str, str]:
     clusters = Clusters.of(partitions)
-    return {Path(one.log_dir.path or "").name: clusters.name_of(one) for one in partitions}
+    return {Path(partition.log_dir.path or "").name: clusters.name_of(partition) for partition in partitions}
 
 
-def test_brokers_of_one_cluster_say_so() -> None:
+def test_brokers_of_one_cluster_have_its_id() -> None:
     partitions = partitions_under(SAMPLES / "replication")
-    assert len({one.log_dir.path for one in partitions}) == 3
+    assert len({partition.log_dir.path for partition in partitions}) == 3
     (name,) = {*_names(partitions).values()}
     (given,) = (SAMPLES / "replication" / "broker-1" / "meta.properties").read_text("ascii").split("cluster.id=")[1:]
     assert name == given.split()[0].replace("\\", "")
@@ -36,44 +36,44 @@ def test_brokers_of_one_cluster_say_so() -> None:
     assert not clusters.grouped
 
 
-def test_a_log_directory_that_names_no_cluster_belongs_to_the_only_one(tmp_path: Path) -> None:
+def test_a_log_directory_without_a_cluster_id_belongs_to_the_only_cluster(tmp_path: Path) -> None:
     for name, cluster_id in (("a", "one"), ("b", None)):
         _log_dir(tmp_path / name, cluster_id, name)
     assert _names(partitions_under(tmp_path)) == {"a": "one", "b": "one"}
 
 
-def test_where_there_are_several_clusters_it_stands_alone(tmp_path: Path) -> None:
+def test_with_several_clusters_a_log_directory_without_an_id_is_its_own_cluster(tmp_path: Path) -> None:
     for name, cluster_id in (("a", "one"), ("b", "two"), ("c", None), ("d", None)):
         _log_dir(tmp_path / name, cluster_id)
     alone = {name: str(tmp_path / name) for name in "cd"}
     assert _names(partitions_under(tmp_path)) == {"a": "one", "b": "two", **alone}
 
 
-def test_where_none_is_named_all_are_one(tmp_path: Path) -> None:
+def test_log_directories_without_ids_are_one_cluster(tmp_path: Path) -> None:
     _log_dir(tmp_path / "a", None)
     _log_dir(tmp_path / "b", None, "__consumer_offsets")
-    found = partitions_under(tmp_path)
-    assert {*_names(found).values()} == {""}
-    clusters = Clusters.of(found)
+    partitions = partitions_under(tmp_path)
+    assert {*_names(partitions).values()} == {""}
+    clusters = Clusters.of(partitions)
     assert clusters.grouped == {""}
-    assert clusters.is_judged("")
+    assert clusters.has_cluster_checks("")
 
 
-def test_a_partition_named_alone_is_of_the_cluster_beside_it(tmp_path: Path) -> None:
+def test_a_partition_folder_belongs_to_the_cluster_of_its_log_directory(tmp_path: Path) -> None:
     _log_dir(tmp_path, "one")
     (partition,) = partitions_under(tmp_path / "t-0")
     assert partition.log_dir.cluster_id == "one"
 
 
-def test_a_damaged_file_names_no_cluster(tmp_path: Path) -> None:
+def test_a_damaged_file_has_no_cluster_id(tmp_path: Path) -> None:
     _log_dir(tmp_path, None)
     (tmp_path / "meta.properties").write_bytes(b"\xff\xfe")
     (partition,) = partitions_under(tmp_path)
     assert partition.log_dir.cluster_id is None
 
 
-def test_copies_of_several_times_are_told_apart_by_their_folders(tmp_path: Path) -> None:
-    """One broker has a partition once: what has it twice was copied twice."""
+def test_copies_of_different_times_are_distinguished_by_their_folders(tmp_path: Path) -> None:
+    """A broker has a partition only once, so a cluster in which it has two was copied twice."""
     for when in ("monday", "tuesday"):
         for broker in (1, 2):
             folder = tmp_path / when / f"broker-{broker}"
@@ -81,14 +81,14 @@ def test_copies_of_several_times_are_told_apart_by_their_folders(tmp_path: Path)
             (folder / "meta.properties").write_text(f"version=1\nnode.id={broker}\ncluster.id=one\n", "ascii")
     partitions = partitions_under(tmp_path)
     clusters = Clusters.of(partitions)
-    names = {one.folder: clusters.name_of(one) for one in partitions}
+    names = {partition.folder: clusters.name_of(partition) for partition in partitions}
     for when in ("monday", "tuesday"):
         assert {name for folder, name in names.items() if when in folder} == {f"one in {tmp_path / when}"}
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_a_topic_that_was_made_again_between_two_copies_makes_no_clones(tmp_path: Path, shared: bool) -> None:
-    """Clones of a cluster, which was never another one's, have no topic of the same id."""
+def test_a_topic_that_was_recreated_between_two_copies_does_not_make_clones(tmp_path: Path, shared: bool) -> None:
+    """Clones of a cluster have no topic with the same id."""
     for broker in (1, 2):
         folder = tmp_path / f"host-{broker}" / "data"
         _log_dir(folder, "one", "t" if shared else f"t{broker}")
@@ -99,13 +99,13 @@ def test_a_topic_that_was_made_again_between_two_copies_makes_no_clones(tmp_path
     partitions = partitions_under(tmp_path)
     clusters = Clusters.of(partitions)
     assert clusters.copied == (set() if shared else {"one"})
-    assert len({clusters.name_of(one) for one in partitions}) == (1 if shared else 2)
+    assert len({clusters.name_of(partition) for partition in partitions}) == (1 if shared else 2)
 
 
-def test_several_log_directories_of_a_broker_are_no_copies(tmp_path: Path) -> None:
+def test_several_log_directories_of_a_broker_are_not_copies(tmp_path: Path) -> None:
     for disk in ("disk-1", "disk-2"):
         _log_dir(tmp_path / disk, "one", disk)
     partitions = partitions_under(tmp_path)
     clusters = Clusters.of(partitions)
     assert clusters.copied == frozenset()
-    assert len({clusters.name_of(one) for one in partitions}) == 1
+    assert len({clusters.name_of(partition) for partition in partitions}) == 1

@@ -1,4 +1,4 @@
-"""Copies of running brokers, of which some were taken before the others: none knows what came after it was taken."""
+"""Copies of running brokers that were made at different times: none has what was written after it was made."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.analyses.audit import AuditRequest, judged
-from kforensics.analyses.partitions import investigate
-from kforensics.forensics.audit.copy_ages import as_of_sentences
+from kforensics.analyses.audit import AuditRequest, audit_results
+from kforensics.analyses.partitions import as_of_notes, investigate
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_files import partitions_of
 from kforensics.parsers.files.discover import FoundFile, discover
+from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, forge_coordinator
-from tests.forensics.events import NOW
 from tests.forensics.forge import forge
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
 STUCK = {"lso-stuck", "txn-late", "txn-hanging"}
-# It began behind a marker that did not raise the epoch, as late writes do, and was at work when broker 1 was copied.
+# It began after a marker that did not bump the epoch, as late writes do, and was ongoing when broker 1 was copied.
 AT_WORK = f"D 1 0 0-0 @0-0 T {at(2)}; M 1 0 A 0 @1 {at(4)}; D 1 0 1-1 @2-2 T {at(7)}; plain @3"
 ENDED = (
     "a Empty 1 0 t 0; a Ongoing 1 0 {t-0} t 1; a PrepareAbort 1 0 {t-0} t 3; a CompleteAbort 1 0 t 5; "
@@ -29,13 +28,13 @@ ENDED = (
 
 
 def written_at(folder: Path, milliseconds: int) -> None:
-    """Have the files of a log directory be as old as if the broker had last written so long after ``NOW``."""
+    """Set the modification times in a log directory to some milliseconds after ``NOW``."""
     for file in folder.rglob("*"):
         utime(file, ns=((NOW + milliseconds) * 1_000_000,) * 2)
 
 
 def two_brokers(folder: Path, *, clean: bool = False) -> None:
-    """Write what two brokers had: the first was copied after ten seconds, the second, a coordinator, after an hour."""
+    """Write the logs of two brokers: one was copied after ten seconds, the other, a coordinator, after an hour."""
     forge(folder / "broker-1", AT_WORK, clean_shutdown=clean)
     written_at(folder / "broker-1", 10_000)
     forge_coordinator(folder / "broker-2", ENDED, clean_shutdown=False)
@@ -43,43 +42,44 @@ def two_brokers(folder: Path, *, clean: bool = False) -> None:
 
 
 def codes_under(folder: Path, as_of_ms: int | None = None, processes: int | None = None) -> tuple[set[str], list[str]]:
-    """Return what an audit finds in the partition, and what it notes."""
+    """Return the finding codes of an audit for the partition, and its notes."""
     notes: list[str] = []
-    found = investigate([str(folder)], as_of_ms, notes.append, notes.append)
-    judgements = judged(found, AuditRequest(processes=processes), lambda _: None)
-    return {
-        one.code.name for judgement in judgements if judgement.place.topic == "t" for one in judgement.findings
-    }, notes
+    investigation = investigate([str(folder)], as_of_ms, notes.append, notes.append)
+    results = audit_results(investigation, AuditRequest(processes=processes), lambda _: None)
+    return {finding.code.name for result in results if result.place.topic == "t" for finding in result.findings}, notes
 
 
 @pytest.mark.parametrize("processes", [None, 2])
-def test_what_was_open_when_its_broker_was_copied_does_not_hang(processes: int | None, tmp_path: Path) -> None:
-    """Its coordinator, copied an hour later, has ended it meanwhile; the marker is not in this copy."""
+def test_a_transaction_that_was_open_in_an_older_copy_does_not_hang(processes: int | None, tmp_path: Path) -> None:
+    """Its coordinator, copied an hour later, had ended it by then; the marker is not in this copy."""
     two_brokers(tmp_path)
     codes, notes = codes_under(tmp_path, processes=processes)
     assert not codes & STUCK
-    since = "from 0:59:50 before, of a broker that was running or crashed"
+    copied = "was copied 59 min 50 s earlier, while its broker was running or after it crashed"
     assert notes == [
-        "judged as of 2023-11-14 23:13:20 UTC, when the newest of these files was written; --as-of sets another time",
-        f"{tmp_path / 'broker-1'} is {since}: what is open there is judged as of 2023-11-14 22:13:30 UTC",
+        (
+            "evaluated as of 2023-11-14 23:13:20 UTC, the modification time of the newest file;"
+            " set another time with --as-of"
+        ),
+        f"{tmp_path / 'broker-1'} {copied}: its open transactions are evaluated as of 2023-11-14 22:13:30 UTC",
     ]
 
 
-def test_as_of_the_time_that_the_user_says_all_are_judged(tmp_path: Path) -> None:
+def test_all_copies_are_evaluated_as_of_a_given_time(tmp_path: Path) -> None:
     two_brokers(tmp_path)
     codes, notes = codes_under(tmp_path, NOW + HOUR)
     assert (codes >= STUCK, notes) == (True, [])
 
 
-def test_nothing_comes_to_a_broker_that_was_stopped(tmp_path: Path) -> None:
-    """What is open on it is as old as the newest of all files says, whenever it was copied."""
+def test_nothing_is_written_to_a_stopped_broker_later(tmp_path: Path) -> None:
+    """Its open transactions are as old as the newest of all files shows, whenever it was copied."""
     two_brokers(tmp_path, clean=True)
     codes, notes = codes_under(tmp_path)
     assert (codes >= STUCK, len(notes)) == (True, 1)
 
 
-def test_a_hanging_one_in_an_idle_cluster_is_as_old_as_the_checkpoints_say(tmp_path: Path) -> None:
-    """Nobody writes to a log any more; the broker that runs writes its checkpoints all the same."""
+def test_a_hanging_transaction_in_an_idle_cluster_is_as_old_as_the_checkpoints(tmp_path: Path) -> None:
+    """No producer writes to the log any more, but the running broker still writes its checkpoints."""
     two_brokers(tmp_path)
     for file in (tmp_path / "broker-1").glob("*-checkpoint"):
         utime(file, ns=((NOW + HOUR - 5_000) * 1_000_000,) * 2)
@@ -89,14 +89,14 @@ def test_a_hanging_one_in_an_idle_cluster_is_as_old_as_the_checkpoints_say(tmp_p
 
 @pytest.mark.parametrize("named", ["broker-1/t-0", "broker-1"])
 def test_a_folder_of_a_partition_is_as_old_as_its_log_directory(named: str, tmp_path: Path) -> None:
-    """Whether that was named, or only looked into for what its files say of the partition."""
+    """The log directory itself may be given, or only be read for the files that describe the partition."""
     two_brokers(tmp_path)
     found = [row for row in discover([str(tmp_path / named)]) if isinstance(row, FoundFile)]
     (partition,) = partitions_of(found)
     assert partition.taken_ms == NOW + 10_000
 
 
-def test_without_checkpoints_nobody_knows_when_it_was_copied(tmp_path: Path) -> None:
+def test_without_checkpoints_the_time_of_the_copy_is_unknown(tmp_path: Path) -> None:
     two_brokers(tmp_path)
     for file in (tmp_path / "broker-1").glob("*-checkpoint"):
         file.unlink()
@@ -105,32 +105,33 @@ def test_without_checkpoints_nobody_knows_when_it_was_copied(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("after", "hangs"), [(20 * MINUTE, False), (20 * MINUTE + 1, True)])
-def test_what_was_silent_for_long_when_its_broker_was_copied_hangs(after: int, hangs: bool, tmp_path: Path) -> None:
+def test_a_transaction_that_was_idle_in_an_older_copy_hangs(after: int, hangs: bool, tmp_path: Path) -> None:
     two_brokers(tmp_path)
     written_at(tmp_path / "broker-1", 7 + after)
     assert bool(codes_under(tmp_path)[0] & {"lso-stuck", "txn-late"}) is hangs
 
 
-def test_a_batch_that_is_younger_than_its_file_has_not_been_silent(tmp_path: Path) -> None:
-    """It was written between the look at the file's time and the copying of its bytes."""
+def test_a_batch_that_is_newer_than_its_file_has_no_idle_time(tmp_path: Path) -> None:
+    """It was written after the file's modification time was read, and before its bytes were copied."""
     two_brokers(tmp_path)
     written_at(tmp_path / "broker-1", -10)
     notes: list[str] = []
-    found = investigate([str(tmp_path)], None, notes.append, notes.append)
-    judgements = judged(found, AuditRequest(), lambda _: None)
-    (opened,) = (one for each in judgements for one in each.findings if one.code.name == "txn-open-at-end")
+    investigation = investigate([str(tmp_path)], None, notes.append, notes.append)
+    results = audit_results(investigation, AuditRequest(), lambda _: None)
+    findings = (finding for result in results for finding in result.findings)
+    (opened,) = (finding for finding in findings if finding.code.name == "txn-open-at-end")
     assert opened.evidence["silent_ms"] == 0
 
 
-def test_of_very_many_old_copies_some_are_named() -> None:
-    taken = [(f"/copies/{number}", NOW - number) for number in range(12)]
-    told = list(as_of_sentences([*taken, (None, 5), ("/there", None)], Rules(NOW + HOUR, is_assumed=True)))
-    assert len(told) == 12
-    assert told[1].startswith("/copies/11 is from ")
-    assert told[-1] == "… and 2 more of such log directories"
+def test_of_very_many_old_copies_some_are_listed() -> None:
+    copy_times = [(f"/copies/{number}", NOW - number) for number in range(12)]
+    sentences = list(as_of_notes([*copy_times, (None, 5), ("/there", None)], Rules(NOW + HOUR, is_assumed=True)))
+    assert len(sentences) == 12
+    assert sentences[1].startswith("/copies/11 was copied ")
+    assert sentences[-1] == "… and 2 more log directories"
 
 
-def test_a_quarter_of_an_hour_is_no_matter() -> None:
+def test_copies_within_a_quarter_of_an_hour_have_no_note() -> None:
     rules = Rules(NOW + 15 * MINUTE, is_assumed=True)
-    assert len(list(as_of_sentences([("/one", NOW), ("/one", NOW - HOUR)], rules))) == 1
-    assert len(list(as_of_sentences([("/one", NOW - 1), ("/one", NOW - HOUR)], rules))) == 2
+    assert len(list(as_of_notes([("/one", NOW), ("/one", NOW - HOUR)], rules))) == 1
+    assert len(list(as_of_notes([("/one", NOW - 1), ("/one", NOW - HOUR)], rules))) == 2

@@ -1,4 +1,4 @@
-"""The way in: rows and findings of the replicas of one partition."""
+"""Rows and findings of a comparison of replicas."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.audit.replica_result import compare_replicas
+from kforensics.forensics.audit.copies import compare_replicas
 from kforensics.forensics.core.replica_tables import REPLICA_RESULTS
-from kforensics.forensics.metadata.elections import elections_in
-from tests.forensics.cases import partitions_under
+from kforensics.forensics.metadata.cluster_metadata import elections_in
+from tests.forensics.partition_states import partitions_under
 from tests.forensics.replicas.replicas import GROUPS, REPLICATION, RULES
 
 
-def test_a_branch_is_a_row_with_what_both_sides_have() -> None:
-    judged = compare_replicas(GROUPS["unclean-0"], RULES)
-    table = judged.rows["replica_differences"]
+def test_a_divergence_is_a_row_with_both_branches() -> None:
+    result = compare_replicas(GROUPS["unclean-0"], RULES)
+    table = result.rows["replica_differences"]
     (row,) = (dict(zip(table.table.names, values, strict=True)) for values in table)
     assert (row["topic"], row["partition"], row["kind"], row["broker_id"], row["other_broker_id"]) == (
         *("unclean", 0, "diverged"),
@@ -31,24 +31,24 @@ def test_a_branch_is_a_row_with_what_both_sides_have() -> None:
 
 @pytest.mark.parametrize("name", GROUPS)
 def test_every_table_becomes_arrow(name: str) -> None:
-    judged = compare_replicas(GROUPS[name], RULES)
-    assert set(judged.rows) == {*REPLICA_RESULTS, "findings"}
-    for rows in judged.rows.values():
+    result = compare_replicas(GROUPS[name], RULES)
+    assert set(result.rows) == {*REPLICA_RESULTS, "findings"}
+    for rows in result.rows.values():
         assert rows.record_batch().num_rows == len(rows) == len(list(rows))
 
 
-def test_it_can_be_sent_to_another_process_and_back() -> None:
+def test_arguments_and_result_can_be_serialized() -> None:
     group = pickle.loads(pickle.dumps(GROUPS["unclean-0"]))  # noqa: S301  # our own bytes, as is the next
-    judged = pickle.loads(pickle.dumps(compare_replicas(group, RULES)))  # noqa: S301  # see there
-    assert [one.code.name for one in judged.findings] == ["replica-divergence", "replica-lag"]
+    result = pickle.loads(pickle.dumps(compare_replicas(group, RULES)))  # noqa: S301  # see there
+    assert [finding.code.name for finding in result.findings] == ["replica-divergence", "replica-lag"]
 
 
-def test_one_copy_alone_is_nothing_to_compare() -> None:
+def test_a_comparison_takes_two_copies() -> None:
     with pytest.raises(ValueError, match="two copies"):
         compare_replicas(GROUPS["unclean-0"][:1], RULES)
 
 
-def test_the_lineage_of_leader_epochs_tells_who_was_elected_and_how() -> None:
+def test_the_lineage_of_leader_epochs_has_the_elections() -> None:
     group = GROUPS["unclean-0"]
     elections = elections_in(partitions_under(REPLICATION))[group[0].topic_id or "", 0]
     rows = compare_replicas(group, RULES, elections).rows["leader_epoch_lineage"]
@@ -63,9 +63,9 @@ def test_the_lineage_of_leader_epochs_tells_who_was_elected_and_how() -> None:
     ]
 
 
-def test_an_epoch_that_a_leader_noted_and_never_wrote_in_is_in_the_lineage() -> None:
+def test_a_leader_epoch_without_batches_is_in_the_lineage() -> None:
     rows = compare_replicas(GROUPS["replicated-0"], RULES).rows["leader_epoch_lineage"]
-    found = [
+    later = [
         row for row in rows.only("broker_id", "leader_epoch", "start_offset", "first_offset", "noted") if row[1] > 2
     ]
-    assert found == [(1, 4, 51, None, True), (2, 3, 51, None, True)]
+    assert later == [(1, 4, 51, None, True), (2, 3, 51, None, True)]

@@ -1,18 +1,13 @@
-"""Families about clusters: what they take from those of a partition alone is theirs."""
+"""Cluster checks share codes with partition checks: they are the same objects."""
 
 from __future__ import annotations
 
-from types import ModuleType
-
-import pytest
-
-from kforensics.forensics.checks import partition_checks as of_partitions
-from kforensics.forensics.checks.cluster_checks import FAMILIES
-from kforensics.forensics.core.findings import Code
+from kforensics.forensics.checks.cluster import hanging, transactional_ids, unfinished
+from kforensics.forensics.checks.partition_checks import PARTITION_CHECKS
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__.rpartition(".")[2])
-def test_borrowed_codes_are_those_of_the_partitions(family: ModuleType) -> None:
-    owned = {name: code for one in of_partitions.FAMILIES for name, code in one.CODES.items()}
-    borrowed: dict[str, Code] = getattr(family, "BORROWED", {})
+def test_shared_codes_are_those_of_the_partition_checks() -> None:
+    owned = {name: code for check in PARTITION_CHECKS for name, code in check.codes.items()}
+    borrowed = {**hanging.SHARED_CODES, **transactional_ids.SHARED_CODES, **unfinished.SHARED_CODES}
+    assert borrowed
     assert all(owned[name] is code for name, code in borrowed.items())

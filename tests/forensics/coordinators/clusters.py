@@ -1,11 +1,11 @@
-"""Log directories with coordinators in a short notation, and the clusters that they are read as.
+"""Log directories with coordinators in a short notation, and the clusters read from them.
 
 ``forge_coordinator(folder, "a Empty 1 0 t 0; a Ongoing 1 0 {p-0} t 10; a PrepareCommit 1 0 {p-0} t 20")`` writes
 ``__transaction_state-0``. A record is an id, a state by Kafka's name, a producer id and its epoch, then, in this order
-and each only where it is needed, ``tv n`` (version of the client's request), ``prev n``, ``next n``, ``timeout n``,
-``{partitions}``, ``start n``, ``@offset`` and ``t`` with the time in ms behind ``NOW``. ``a gone t 9`` is a tombstone.
-Times of start go on from record to record of an id as a coordinator has them, and offsets go up by one.
-``forge_offsets`` writes ``__consumer_offsets-0`` in the notation of ``events``, with what was committed beside it.
+each only if needed, ``tv n`` (version of the client's request), ``prev n``, ``next n``, ``timeout n``,
+``{partitions}``, ``start n``, ``@offset`` and ``t`` with the time in ms after ``NOW``. ``a gone t 9`` is a tombstone.
+Start times carry over from record to record of an id, as in a coordinator, and offsets increase by one.
+``forge_offsets`` writes ``__consumer_offsets-0`` in the notation of ``batch_notation``, with the committed offsets.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from kforensics.forensics.audit.cluster_result import coordinator_history, is_coordinator
-from kforensics.forensics.checks.cluster_checks import FAMILIES
-from kforensics.forensics.coordinators.cluster_evidence import Cluster, Placed
-from kforensics.forensics.coordinators.consumer_groups.commits import commits_of
+from kforensics.forensics.checks.cluster import CLUSTER_CHECKS
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding
+from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_of
 from kforensics.forensics.coordinators.coordinator_records import State
-from kforensics.forensics.coordinators.partition_markers import Markers
+from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
 from kforensics.parsers.messages.group import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
-from kforensics.parsers.messages.transaction import TRANSACTION_LOG_KEY, TRANSACTION_LOG_VALUE
-from tests.forensics.cases import partitions_under
-from tests.forensics.events import NOW
+from kforensics.parsers.messages.transaction_log import TRANSACTION_LOG_KEY, TRANSACTION_LOG_VALUE
+from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import Content, Segments, forge
+from tests.forensics.partition_states import partitions_under
 from tests.parsers.messages.encoder import encode
 
 __all__ = [
@@ -54,7 +54,7 @@ NUMBERS = {str(state): int(state) for state in State}
 
 
 def at(milliseconds: int) -> str:
-    """Return how a batch has a timestamp in the notation of ``events``."""
+    """Return a batch's timestamp in the notation of ``batch_notation``."""
     return f"ts {NOW + milliseconds}"
 
 
@@ -64,7 +64,7 @@ def key_of(transactional_id: str) -> bytes:
 
 
 def value_of(version: int = 1, **fields: Any) -> bytes:
-    """Return a value; fields by Kafka's names, of an ordinary Empty record unless given."""
+    """Return a value with fields by Kafka's names; the others are those of an ordinary Empty record."""
     usual = {
         "producerId": 1,
         "previousProducerId": fields.get("producerId", 1),
@@ -90,15 +90,15 @@ def forge_coordinator(
     others: Mapping[int, Content] | None = None,
     **options: Any,
 ) -> Path:
-    """Write a partition of ``__transaction_state``; returns its folder.
+    """Write a partition of ``__transaction_state``; return its folder.
 
     Args:
         folder: the log directory.
         log: records, or records by the base offset of their segment.
-        partition: its number.
-        version: of the values.
-        others: key and value of further records by offset, or in the place of those of the notation.
-        options: of ``forge``.
+        partition: number of the partition.
+        version: version of the values.
+        others: key and value of further records by offset; they replace those of the notation.
+        options: options of ``forge``.
     """
     segments: dict[int, str] = {}
     records: dict[int, list[Content]] = {}
@@ -115,43 +115,43 @@ def forge_coordinator(
 def _records(text: str, base: int, version: int, starts: dict[str, int]) -> Iterator[tuple[int, int, Content]]:
     offset = base
     for part in filter(None, map(str.strip, text.split(";"))):
-        found = RECORD.fullmatch(part)
-        assert found is not None, part
-        offset = int(found["offset"] or offset)
+        match = RECORD.fullmatch(part)
+        assert match is not None, part
+        offset = int(match["offset"] or offset)
         yield (
             offset,
-            int(found["time"]),
-            (key_of(found["id"]), None if found["gone"] else _value(found, version, starts)),
+            int(match["time"]),
+            (key_of(match["id"]), None if match["gone"] else _value(match, version, starts)),
         )
         offset += 1
 
 
-def _value(found: re.Match[str], version: int, starts: dict[str, int]) -> bytes:
-    status = NUMBERS[found["state"]] if found["state"] in NUMBERS else int(found["state"])
-    partitions = _partitions(found["partitions"] or "")
+def _value(match: re.Match[str], version: int, starts: dict[str, int]) -> bytes:
+    status = NUMBERS[match["state"]] if match["state"] in NUMBERS else int(match["state"])
+    partitions = _partitions(match["partitions"] or "")
     return value_of(
         version,
-        producerId=int(found["pid"]),
-        previousProducerId=int(found["prev"] or found["pid"]),
-        nextProducerId=int(found["next"] or -1),
-        producerEpoch=int(found["epoch"]),
-        transactionTimeoutMs=int(found["timeout"] or 60_000),
+        producerId=int(match["pid"]),
+        previousProducerId=int(match["prev"] or match["pid"]),
+        nextProducerId=int(match["next"] or -1),
+        producerEpoch=int(match["epoch"]),
+        transactionTimeoutMs=int(match["timeout"] or 60_000),
         transactionStatus=status,
         transactionPartitions=None if status == State.EMPTY else partitions,
-        transactionLastUpdateTimestampMs=NOW + int(found["time"]),
-        transactionStartTimestampMs=_start(found, status, starts),
-        clientTransactionVersion=int(found["tv"] or 0),
+        transactionLastUpdateTimestampMs=NOW + int(match["time"]),
+        transactionStartTimestampMs=_start(match, status, starts),
+        clientTransactionVersion=int(match["tv"] or 0),
     )
 
 
-def _start(found: re.Match[str], status: int, starts: dict[str, int]) -> int:
-    name, given = found["id"], found["start"]
+def _start(match: re.Match[str], status: int, starts: dict[str, int]) -> int:
+    name, given = match["id"], match["start"]
     if given is not None:
         starts[name] = int(given) if int(given) < 0 else NOW + int(given)
     elif status == State.EMPTY:
         starts[name] = -1
     elif status == State.ONGOING and starts.get(f"{name} before", State.EMPTY) != State.ONGOING:
-        starts[name] = NOW + int(found["time"])
+        starts[name] = NOW + int(match["time"])
     starts[f"{name} before"] = status
     return starts.get(name, NOW)
 
@@ -167,14 +167,14 @@ def _partitions(text: str) -> list[dict[str, Any]]:
 def forge_offsets(
     folder: Path, log: Segments, committed: Mapping[int, tuple[Any, ...]], *, partition: int = 0, **options: Any
 ) -> Path:
-    """Write a partition of ``__consumer_offsets``; returns its folder.
+    """Write a partition of ``__consumer_offsets``; return its folder.
 
     Args:
         folder: the log directory.
-        log: batches in the notation of ``events``, each of one record.
-        committed: by offset of a batch group, partition, offset (None for a tombstone) and, if any, topic id.
-        partition: its number.
-        options: of ``forge``.
+        log: batches of one record each, in the notation of ``batch_notation``.
+        committed: group, partition, offset (None for a tombstone) and optional topic id, by offset of the batch.
+        partition: number of the partition.
+        options: options of ``forge``.
     """
     records = {at: [_commit(*content)] for at, content in committed.items()}
     return forge(folder, log, topic=CONSUMER_OFFSETS, partition=partition, records=records, **options)
@@ -198,31 +198,31 @@ def history_under(folder: Path, partition: int = 0) -> History:
 def cluster_under(
     folder: Path, *, as_of_ms: int = SOON, without: tuple[str, ...] = (), **counts: int | None
 ) -> Cluster:
-    """Return the cluster whose files lie under a folder.
+    """Return the cluster whose files are in a folder.
 
     Args:
         folder: a log directory.
-        as_of_ms: when it is judged.
+        as_of_ms: time of evaluation.
         without: names of partitions to leave out.
-        counts: how many partitions the internal topics have, if anybody told.
+        counts: numbers of partitions of the internal topics, if known.
     """
     rules = Rules(as_of_ms)
-    cases = [examine(one, rules) for one in partitions_under(folder) if one.name not in without]
+    states = [examine(one, rules) for one in partitions_under(folder) if one.name not in without]
     return Cluster.of(
-        [coordinator_history(case) for case in cases if is_coordinator(case)],
-        [Markers.of(case) for case in cases if not is_coordinator(case)],
+        [coordinator_history(state) for state in states if is_coordinator(state)],
+        [PartitionMarkers.of(state) for state in states if not is_coordinator(state)],
         rules,
-        commits=[commits_of(case) for case in cases if case.partition.place.topic == CONSUMER_OFFSETS],
+        commits=[commits_of(state) for state in states if state.partition.place.topic == CONSUMER_OFFSETS],
         **counts,
     )
 
 
-def found_in(cluster: Cluster) -> list[Placed]:
-    """Return everything that is found in a cluster."""
-    return [placed for family in FAMILIES for placed in family.findings(cluster)]
+def found_in(cluster: Cluster) -> list[PlacedFinding]:
+    """Return all findings in a cluster."""
+    return [placed for check in CLUSTER_CHECKS for placed in check.findings(cluster)]
 
 
 def codes_in(cluster: Cluster) -> dict[str, str]:
-    """Return the worst severity of everything that is found in a cluster, by code."""
-    found = sorted((placed.finding for placed in found_in(cluster)), key=lambda finding: finding.severity)
-    return {finding.code.name: str(finding.severity) for finding in found}
+    """Return the worst severity of the findings in a cluster, by code."""
+    findings = sorted((placed.finding for placed in found_in(cluster)), key=lambda finding: finding.severity)
+    return {finding.code.name: str(finding.severity) for finding in findings}

@@ -1,4 +1,4 @@
-"""Random lives of transactional ids, as coordinators and partitions write them."""
+"""Random logs of transactional ids, as coordinators and partitions write them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ PARTITIONS = tuple(f"p-{number}" for number in range(4))
 
 @dataclass(frozen=True)
 class Sent:
-    """A marker, or the data before it, of a transaction in a partition.
+    """A batch of a transaction in a partition: data or a marker.
 
     Attributes:
-        text: in the notation of ``events``, with a place for its offset.
+        text: in the notation of ``batch_notation``, with a placeholder for its offset.
         transaction: number of the transaction.
-        is_marker: whether it is the first marker of it here.
-        has_data: whether there is data of it here.
+        is_marker: whether it is the first marker of the transaction here.
+        has_data: whether the transaction has data here.
     """
 
     text: str
@@ -45,17 +45,17 @@ class Story:
     logs: dict[str, list[Sent]] = field(default_factory=lambda: {name: [] for name in PARTITIONS})
 
     def markers(self) -> list[tuple[str, int]]:
-        """Return where the markers stand that nobody sent twice: partition and index in its log."""
+        """Return the first marker of each transaction in each partition: partition and index in its log."""
         return [(name, index) for name, log in self.logs.items() for index, sent in enumerate(log) if sent.is_marker]
 
     def forge(self, folder: Path) -> None:
-        """Write it all into a log directory."""
+        """Write everything into a log directory."""
         forge_coordinator(folder, "; ".join(self.records))
         for name, log in self.logs.items():
             forge(folder, "; ".join(_batches(log)), topic="p", partition=int(name[-1]))
 
     def forge_remains(self, folder: Path, dice: Random) -> None:
-        """Write what the cleaner left of the coordinator's log, and what retention left of the others."""
+        """Write what compaction left of the coordinator's log, and what retention left of the others."""
         dirty = dice.randrange(1, len(self.records))
         last = {record.split()[0]: offset for offset, record in enumerate(self.records[:dirty])}
         cleaned = [_at(self.records[offset], offset) for offset in sorted(last.values())]
@@ -72,7 +72,7 @@ def _batches(log: list[Sent]) -> list[str]:
 
 
 def _at(record: str, offset: int) -> str:
-    """Return a record with its offset, which stands before its time."""
+    """Return a record with its offset, which precedes its time."""
     head, _, time = record.rpartition(" t ")
     return f"{head} @{offset} t {time}"
 
@@ -84,67 +84,68 @@ class _Clock:
     skews: dict[str, int] = field(default_factory=dict)
 
     def tick(self) -> int:
-        """Return a later time; most things happen within some ms."""
+        """Return a later time; most events happen within a few ms."""
         self.now += self.dice.randrange(1, 8) if self.dice.random() < 0.95 else self.dice.randrange(1, 20_000)
         return self.now
 
 
 def story(dice: Random, *, version: int, length: int, sent_twice: float = 0.0, skew_ms: int = 0) -> Story:
-    """Return what some ids wrote by turns.
+    """Return what some ids wrote in random order.
 
     Args:
-        dice: what decides.
-        version: of the protocol: 0 (or 1, which looks the same) or 2.
-        length: transactions in all.
-        sent_twice: how likely a marker is sent again.
-        skew_ms: by how much clocks of leaders may differ from the coordinator's.
+        dice: source of randomness.
+        version: version of the protocol: 0 (or 1, which looks the same) or 2.
+        length: number of transactions.
+        sent_twice: probability that a marker is sent again.
+        skew_ms: maximum difference of leaders' clocks from the coordinator's.
     """
-    told, clock = Story(), _Clock(dice)
+    written, clock = Story(), _Clock(dice)
     clock.skews = {name: dice.randrange(-skew_ms, skew_ms + 1) for name in PARTITIONS}
     lives = [
-        _life(f"id-{number}", number + 1, (told, clock), version=version, sent_twice=sent_twice) for number in range(3)
+        _life(f"id-{number}", number + 1, (written, clock), version=version, sent_twice=sent_twice)
+        for number in range(3)
     ]
     for life in lives:
         next(life)
     for _ in range(length):
         next(dice.choice(lives))
-    return told
+    return written
 
 
 def _life(name: str, producer: int, shared: tuple[Story, _Clock], *, version: int, sent_twice: float) -> Iterator[None]:
-    """Write a transaction whenever it is asked for the next one."""
-    told, clock = shared
+    """Write a transaction at each step."""
+    written, clock = shared
     dice, epoch = clock.dice, 0
     tag = "tv 2 " if version == 2 else ""
-    told.records.append(f"{name} Empty {producer} {epoch} t {clock.tick()}")
+    written.records.append(f"{name} Empty {producer} {epoch} t {clock.tick()}")
     yield
     while True:
         if dice.random() < 0.2:
             epoch += 1
-            told.records.append(f"{name} Empty {producer} {epoch} {tag}t {clock.tick()}")
+            written.records.append(f"{name} Empty {producer} {epoch} {tag}t {clock.tick()}")
         listed = dice.sample(PARTITIONS, dice.randrange(1, 4))
         filled = [one for one in listed if dice.random() < 0.8]
         begun = clock.now + 1
         for count in range(1, len(listed) + 1):
             some = "{" + ", ".join(sorted(listed[:count])) + f"}} start {begun}"
-            told.records.append(f"{name} Ongoing {producer} {epoch} {tag}{some} t {clock.tick()}")
-        number = len(told.records)
+            written.records.append(f"{name} Ongoing {producer} {epoch} {tag}{some} t {clock.tick()}")
+        number = len(written.records)
         for one in filled:
-            told.logs[one].append(
+            written.logs[one].append(
                 Sent(f"D {producer} {epoch} 0-0 @{{offset}}-{{offset}} T {at(clock.tick())}", number, False, True)
             )
         committed, fenced = dice.random() < 0.6, dice.random() < 0.3
         epoch += version == 2 or (not committed and fenced)
         kind = "Commit" if committed else "Abort"
-        told.records.append(f"{name} Prepare{kind} {producer} {epoch} {tag}{some} t {clock.tick()}")
+        written.records.append(f"{name} Prepare{kind} {producer} {epoch} {tag}{some} t {clock.tick()}")
         for one in dice.sample(listed, len(listed)):
             marker = f"M {producer} {epoch} {kind[0]} 0 @{{offset}} {at(clock.tick() + clock.skews[one])}"
             again = dice.random() < sent_twice
-            told.logs[one].append(Sent(marker, number, not again, one in filled))
+            written.logs[one].append(Sent(marker, number, not again, one in filled))
             if again:
-                told.logs[one].append(Sent(marker, number, False, False))
-        told.records.append(f"{name} Complete{kind} {producer} {epoch} {tag}start {begun} t {clock.tick()}")
+                written.logs[one].append(Sent(marker, number, False, False))
+        written.records.append(f"{name} Complete{kind} {producer} {epoch} {tag}start {begun} t {clock.tick()}")
         epoch += version != 2 and not committed and fenced
         if version != 2 and not committed and fenced:
-            told.records.append(f"{name} Empty {producer} {epoch} t {clock.tick()}")
+            written.records.append(f"{name} Empty {producer} {epoch} t {clock.tick()}")
         yield

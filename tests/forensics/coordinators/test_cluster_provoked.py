@@ -1,4 +1,4 @@
-"""Copies of real brokers' files with one thing spoilt: it is found in its place, and nothing else is."""
+"""Copies of real brokers' files with one defect, which is reported in its place, and nothing else is."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.audit.cluster_result import judge_cluster
+from kforensics.forensics.audit.cluster_result import evaluate_cluster
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
-from kforensics.forensics.coordinators.partition_markers import Markers
+from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.core.findings import Exactness, Severity
 from kforensics.forensics.partition.examine import examine
-from tests.forensics.cases import SAMPLES, partitions_under
 from tests.forensics.coordinators.clusters import found_in
 from tests.forensics.coordinators.doctored import (
     MINUTE,
@@ -19,20 +18,21 @@ from tests.forensics.coordinators.doctored import (
     Sent,
     alarms,
     batch_at,
+    broker_cluster,
     copied,
     each_protocol,
     flip_outcome,
-    judged_under,
     log_of,
     original,
     sent_to,
     transactions_of,
 )
 from tests.forensics.forge import cut, drop
+from tests.forensics.partition_states import SAMPLES, partitions_under
 
 OUTPUTS = ("output-0", "output-1", "output-2")
 MISSING, SPLIT = "atomicity-marker-missing", "atomicity-split-outcome"
-# What follows from a marker that is not there: its data is open, or ended by the next one of its producer.
+# Consequences of a missing marker: its data is open, or ended by the next marker of its producer.
 IMPLIED = {"txn-hanging", "txn-write-after-marker", "txn-foreign-data-absorbed"}
 # The first, one in the middle, and the last.
 WHICH = (0, 0.5, 1)
@@ -45,12 +45,12 @@ def chosen(sample: str, partition: str) -> list[Sent]:
 
 
 def verdicts(cluster: Cluster) -> list[str]:
-    """Return of all transactions that were decided whether they were atomic."""
+    """Return whether each decided transaction was atomic."""
     return sorted(one["atomic"] for one in transactions_of(cluster) if one["atomic"] is not None)
 
 
 @each_protocol()
-def test_untouched_there_is_nothing_to_find(sample: str) -> None:
+def test_untouched_files_have_no_findings(sample: str) -> None:
     cluster = original(sample, MINUTE)
     assert alarms(cluster) == []
     assert set(verdicts(cluster)) == {"yes"}
@@ -59,130 +59,136 @@ def test_untouched_there_is_nothing_to_find(sample: str) -> None:
 @each_protocol()
 @pytest.mark.parametrize("partition", OUTPUTS)
 def test_a_marker_cut_out_of_one_partition(sample: str, partition: str, tmp_path: Path) -> None:
-    """Up to version 1 another transaction of the same epoch may be the one without: that one is without is certain."""
-    for number, mark in enumerate(chosen(sample, partition)):
+    """Up to version 1 another transaction of the same epoch may be the one without; that one has none is certain."""
+    for number, marker in enumerate(chosen(sample, partition)):
         folder = copied(sample, tmp_path / str(number))
-        drop(log_of(folder, partition), mark.offset)
-        cluster = judged_under(folder, sample)
+        drop(log_of(folder, partition), marker.offset)
+        cluster = broker_cluster(folder, sample)
         found = alarms(cluster, original(sample))
         assert {one.finding.code.name for one in found} - IMPLIED == {MISSING}
         assert {f"{one.place.topic}-{one.place.partition}" for one in found} == {partition}
         (missing,) = (one.finding for one in found if one.finding.code.name == MISSING)
         assert missing.severity is Severity.CRITICAL
-        assert (missing.producer_id, missing.producer_epoch) == (mark.producer_id, mark.producer_epoch)
-        # A log that lacks its last batch shows nothing of it.
-        last = mark == sent_to(sample, partition)[-1] and partition == "output-2"
+        assert (missing.producer_id, missing.producer_epoch) == (marker.producer_id, marker.producer_epoch)
+        # A log does not show that its last batch is missing.
+        last = marker == sent_to(sample, partition)[-1] and partition == "output-2"
         assert ("lost from this copy: likely, it lacks offsets" in missing.benign) is not last
         assert verdicts(cluster) == ["no", *verdicts(original(sample))[1:]]
 
 
 def test_a_marker_cut_out_of_what_may_have_been_cleaned(tmp_path: Path) -> None:
-    """Of a compacted topic a leader may have cleaned before it was fetched; but markers stay longer than their data."""
-    for number, mark in enumerate(chosen(THREE_BROKERS, "__consumer_offsets-1")):
+    """A leader may have compacted the topic before it was fetched, but markers stay longer than their data."""
+    for number, marker in enumerate(chosen(THREE_BROKERS, "__consumer_offsets-1")):
         folder = copied(THREE_BROKERS, tmp_path / str(number))
-        drop(log_of(folder, "__consumer_offsets-1"), mark.offset)
-        found = alarms(judged_under(folder, THREE_BROKERS), original(THREE_BROKERS))
+        drop(log_of(folder, "__consumer_offsets-1"), marker.offset)
+        found = alarms(broker_cluster(folder, THREE_BROKERS), original(THREE_BROKERS))
         (missing,) = (one for one in found if one.finding.code.name == MISSING)
         assert missing.place[2:] == ("__consumer_offsets", 1)
-        assert (missing.finding.producer_id, missing.finding.producer_epoch) == (mark.producer_id, mark.producer_epoch)
+        assert (missing.finding.producer_id, missing.finding.producer_epoch) == (
+            marker.producer_id,
+            marker.producer_epoch,
+        )
 
 
 @pytest.mark.parametrize("sample", [f"{THREE_BROKERS}-v1", f"{THREE_BROKERS}-3.9"], ids=["TV1", "TV0"])
-def test_whose_data_it_was_nobody_can_tell_before_version_2(sample: str, tmp_path: Path) -> None:
-    """The next marker has the same epoch, and may be the one that this data was waiting for."""
+def test_before_version_2_the_owner_of_data_is_unknown(sample: str, tmp_path: Path) -> None:
+    """The next marker has the same epoch and may have ended this data."""
     first = sent_to(sample, "__consumer_offsets-1")[0]
     folder = copied(sample, tmp_path)
     drop(log_of(folder, "__consumer_offsets-1"), first.offset)
-    cluster = judged_under(folder, sample)
+    cluster = broker_cluster(folder, sample)
     assert verdicts(cluster).count("unverifiable") == 1
     assert set(verdicts(cluster)) == {"yes", "unverifiable"}
 
 
 @each_protocol()
 def test_a_tail_cut_before_a_marker(sample: str, tmp_path: Path) -> None:
-    """What a copy lacks at its end is missing from all transactions that ended there, and no others."""
-    mark = sent_to(sample, "output-0")[-1]
+    """The markers that a copy lacks at its end are missing, and no others."""
+    marker = sent_to(sample, "output-0")[-1]
     folder = copied(sample, tmp_path)
     log = log_of(folder, "output-0")
-    cut(log, batch_at(log, mark.offset).position)
-    found = alarms(judged_under(folder, sample), original(sample))
+    cut(log, batch_at(log, marker.offset).position)
+    found = alarms(broker_cluster(folder, sample), original(sample))
     (missing,) = (one for one in found if one.finding.code.name == MISSING)
     assert (missing.place.topic, missing.place.partition, missing.finding.producer_id) == (
         "output",
         0,
-        mark.producer_id,
+        marker.producer_id,
     )
     assert (missing.finding.severity, missing.finding.exactness) == (Severity.CRITICAL, Exactness.APPROXIMATE)
-    assert "copied before the end of the transaction: hardly" in missing.finding.benign[0]
+    assert "copied before the end of the transaction: unlikely" in missing.finding.benign[0]
 
 
 @each_protocol()
 @pytest.mark.parametrize("partition", [*OUTPUTS, "__consumer_offsets-0", "__consumer_offsets-1"])
 def test_a_flipped_outcome(sample: str, partition: str, tmp_path: Path) -> None:
-    for number, mark in enumerate(chosen(sample, partition)):
+    for number, marker in enumerate(chosen(sample, partition)):
         folder = copied(sample, tmp_path / str(number))
-        flip_outcome(log_of(folder, partition), mark.offset)
-        cluster = judged_under(folder, sample, after_ms=MINUTE)
+        flip_outcome(log_of(folder, partition), marker.offset)
+        cluster = broker_cluster(folder, sample, after_ms=MINUTE)
         found = alarms(cluster)
         (split,) = (one for one in found if one.finding.code.name == SPLIT)
-        assert (f"{split.place.topic}-{split.place.partition}", split.finding.first_offset) == (partition, mark.offset)
-        assert split.finding.producer_id == mark.producer_id
+        assert (f"{split.place.topic}-{split.place.partition}", split.finding.first_offset) == (
+            partition,
+            marker.offset,
+        )
+        assert split.finding.producer_id == marker.producer_id
         assert {one.finding.code.name for one in found} <= {SPLIT, "eos-offset-outcome-mismatch"}
         assert verdicts(cluster) == ["no", *verdicts(original(sample, MINUTE))[1:]]
 
 
 def test_offsets_on_the_other_side_than_the_output(tmp_path: Path) -> None:
     folder = copied(THREE_BROKERS, tmp_path)
-    mark = sent_to(THREE_BROKERS, "__consumer_offsets-1")[0]
-    flip_outcome(log_of(folder, "__consumer_offsets-1"), mark.offset)
-    found = {one.finding.code.name: one for one in alarms(judged_under(folder, THREE_BROKERS, after_ms=MINUTE))}
+    marker = sent_to(THREE_BROKERS, "__consumer_offsets-1")[0]
+    flip_outcome(log_of(folder, "__consumer_offsets-1"), marker.offset)
+    found = {one.finding.code.name: one for one in alarms(broker_cluster(folder, THREE_BROKERS, after_ms=MINUTE))}
     assert found.keys() == {SPLIT, "eos-offset-outcome-mismatch"}
     place, finding = found["eos-offset-outcome-mismatch"]
-    assert (place.topic, place.partition, finding.first_offset) == ("__consumer_offsets", 1, mark.offset)
+    assert (place.topic, place.partition, finding.first_offset) == ("__consumer_offsets", 1, marker.offset)
     assert (finding.severity, finding.evidence["transactional_id"]) == (Severity.CRITICAL, "billing-app")
 
 
 @each_protocol()
 @pytest.mark.parametrize("partition", ["output-1", "__consumer_offsets-0"])
 def test_a_partition_left_out_is_never_guessed(sample: str, partition: str) -> None:
-    cluster = judged_under(SAMPLES / sample / "broker-1", sample, after_ms=MINUTE, without=(partition,))
+    cluster = broker_cluster(SAMPLES / sample / "broker-1", sample, after_ms=MINUTE, without=(partition,))
     assert alarms(cluster) == []
     decided = [one for one in transactions_of(cluster) if one["atomic"] is not None]
     listed = [one for one in decided if partition in one["partitions"].split(",")]
     assert {one["atomic"] for one in listed} == {"unverifiable"}
     assert {one["atomic"] for one in decided if one not in listed} == {"yes"}
-    (told,) = (one.finding for one in found_in(cluster) if one.finding.code.name == "atomicity-unverifiable")
-    assert told.evidence == {"transactions": len(listed), "partition": partition}
+    (unverifiable,) = (one.finding for one in found_in(cluster) if one.finding.code.name == "atomicity-unverifiable")
+    assert unverifiable.evidence == {"transactions": len(listed), "partition": partition}
 
 
 @each_protocol()
 def test_a_coordinator_left_out_is_not_held_against_the_others(sample: str) -> None:
-    """Of ids that it has nobody knows more than their markers say; a day later what hangs may hang, or be its own."""
+    """Only markers show the transactions of its ids; a day later a hanging one may still be one of its own."""
     folder, left_out = SAMPLES / sample / "broker-1", ("__transaction_state-0",)
-    cluster = judged_under(folder, sample, after_ms=MINUTE, without=left_out)
+    cluster = broker_cluster(folder, sample, after_ms=MINUTE, without=left_out)
     assert alarms(cluster) == []
     assert {one["transactional_id"] for one in transactions_of(cluster)}.isdisjoint({"shipping-app", "late-app"})
-    later = judged_under(folder, sample, after_ms=1440 * MINUTE, without=left_out)
+    later = broker_cluster(folder, sample, after_ms=1440 * MINUTE, without=left_out)
     unknown = [one.finding for one in alarms(later) if one.finding.code.name == "txn-hanging-unknown-id"]
     assert {(one.severity, one.exactness) for one in unknown} == {(Severity.WARNING, Exactness.UNVERIFIABLE)}
     assert not [one for one in alarms(later) if one.finding.code.name == "txn-hanging"]
 
 
-def test_a_replica_that_is_whole_is_asked(tmp_path: Path) -> None:
-    """One of three copies lacks a marker: the transaction was atomic all the same."""
+def test_the_most_complete_replica_is_used(tmp_path: Path) -> None:
+    """One of three copies lacks a marker, but the transaction was atomic."""
     folder = copied(THREE_BROKERS, tmp_path)
-    mark = chosen(THREE_BROKERS, "output-0")[1]
-    drop(log_of(folder, "output-0"), mark.offset)
+    marker = chosen(THREE_BROKERS, "output-0")[1]
+    drop(log_of(folder, "output-0"), marker.offset)
     rules = original(THREE_BROKERS).rules
-    spoilt, *others = (
-        Markers.of(examine(one, rules))
+    damaged, *others = (
+        PartitionMarkers.of(examine(one, rules))
         for under in (folder, SAMPLES / THREE_BROKERS / "broker-2", SAMPLES / THREE_BROKERS / "broker-3")
         for one in partitions_under(under)
         if one.name == "output-0"
     )
     coordinators = original(THREE_BROKERS).coordinators.histories
-    for some in ([spoilt, *others], [*others, spoilt]):
-        found = judge_cluster(coordinators, some, rules).findings
+    for some in ([damaged, *others], [*others, damaged]):
+        found = evaluate_cluster(coordinators, some, rules).findings
         assert MISSING not in {one.finding.code.name for one in found}
-    alone = judge_cluster(coordinators, [spoilt], rules).findings
+    alone = evaluate_cluster(coordinators, [damaged], rules).findings
     assert MISSING in {one.finding.code.name for one in alone}

@@ -1,15 +1,15 @@
-"""What applications did on real brokers, and what operators were told of it, over several partitions of everything."""
+"""What applications did on real brokers and what Kafka's tools reported, across several partitions."""
 
 from __future__ import annotations
 
 import pytest
 
-from kforensics.forensics.coordinators.consumer_groups.commits import Commits, commits_of
+from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_of
+from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
-from tests.forensics.cases import SAMPLES, partitions_under
 from tests.forensics.coordinators.doctored import (
     MINUTE,
     alarms,
@@ -19,10 +19,11 @@ from tests.forensics.coordinators.doctored import (
     transactions_of,
     truth_of,
 )
+from tests.forensics.partition_states import SAMPLES, partitions_under
 
 DAY = 1440 * MINUTE
-# What the clients of each id asked for, as lab/scenarios/consume_transform_produce.py has it: commits, and aborts, of
-# which that of slow-app was a timeout and that of fenced-app a fencing.
+# Commits and aborts of the clients of each id in lab/scenarios/consume_transform_produce.py. The abort of slow-app was
+# a timeout, that of fenced-app a fencing.
 ENDS = {
     "billing-app": (4, 2),
     "shipping-app": (3, 2),
@@ -35,7 +36,7 @@ ENDS = {
 
 
 @each_protocol()
-def test_every_transaction_ended_as_its_client_asked(sample: str) -> None:
+def test_every_transaction_ended_as_its_client_requested(sample: str) -> None:
     found = transactions_of(original(sample))
     assert {one["transactional_id"] for one in found} == ENDS.keys()
     for name, ends in ENDS.items():
@@ -46,28 +47,28 @@ def test_every_transaction_ended_as_its_client_asked(sample: str) -> None:
 
 @each_protocol()
 def test_transactions_were_over_several_partitions(sample: str) -> None:
-    """Some over all of the output and a group's coordinator, some over a part of it."""
+    """Some span all of the output and a group coordinator, some a part of it."""
     lists = {one["partitions"] for one in transactions_of(original(sample))}
     assert {"__consumer_offsets-1,output-0,output-1,output-2", "__consumer_offsets-0,output-0,output-1"} <= lists
     assert {"__consumer_offsets-1", "output-1,output-2"} <= lists
 
 
 def commits_in(sample: str) -> list[Commits]:
-    """Return what the first broker has of groups."""
+    """Return the committed offsets on the first broker."""
     partitions = partitions_under(SAMPLES / sample / "broker-1")
     rules = Rules(taken(sample) + MINUTE)
     return [commits_of(examine(one, rules)) for one in partitions if one.place.topic == CONSUMER_OFFSETS]
 
 
 @each_protocol()
-def test_groups_that_the_broker_gave_no_stable_offsets_are_those_with_pending_ones(sample: str) -> None:
+def test_groups_without_stable_offsets_are_those_with_pending_ones(sample: str) -> None:
     pending = {group for commits in commits_in(sample) for groups in commits.pending.values() for group in groups}
     assert pending == truth_of(sample)["unstable"].keys()
 
 
 @each_protocol()
-def test_a_day_later_pending_offsets_are_told(sample: str) -> None:
-    """Those that hang, which the operator's tool listed, and those that their coordinator should have aborted."""
+def test_a_day_later_pending_offsets_are_reported(sample: str) -> None:
+    """Both those that hang, which Kafka's tool listed, and those that their coordinator should have aborted."""
     found = [one for one in alarms(original(sample, DAY)) if one.finding.code.name == "eos-offsets-pending"]
     assert {one.finding.severity for one in found} == {Severity.CRITICAL}
     groups = {group for one in found for group in one.finding.evidence["groups"]}
@@ -76,10 +77,10 @@ def test_a_day_later_pending_offsets_are_told(sample: str) -> None:
 
 @each_protocol()
 @pytest.mark.parametrize("after_ms", [MINUTE, DAY])
-def test_what_hangs_is_what_the_operators_tool_listed(sample: str, after_ms: int) -> None:
-    """It is no use to wait for what hangs, but only time tells it from what has just been begun."""
+def test_hanging_transactions_are_those_that_the_tool_listed(sample: str, after_ms: int) -> None:
+    """Only time distinguishes a hanging transaction from one that has just begun."""
     found = [one for one in alarms(original(sample, after_ms)) if one.finding.code.name == "txn-hanging"]
-    told = {
+    reported = {
         (
             one.place.topic,
             one.place.partition,
@@ -92,4 +93,4 @@ def test_what_hangs_is_what_the_operators_tool_listed(sample: str, after_ms: int
     names = ("topic", "partition", "start_offset", "producer_id", "producer_epoch")
     listed = {tuple(one[name] for name in names) for one in truth_of(sample)["hanging"]}
     assert len(listed) == 2
-    assert told == (listed if after_ms == DAY else set())
+    assert reported == (listed if after_ms == DAY else set())

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.coordinators.coordinator_records import State, StateRecord, state_records
+from kforensics.forensics.coordinators.coordinator_records import State, StateRecord
 from kforensics.forensics.core.record_types import NO_TIME
-from tests.forensics.cases import SAMPLES, partitions_under
+from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import forge_coordinator
-from tests.forensics.events import NOW
 from tests.forensics.forge import file_of, patch
+from tests.forensics.partition_states import SAMPLES, partitions_under
+from tests.reference.coordinator_history import state_records
 
 
 def records_under(folder: Path) -> list[StateRecord]:
@@ -36,7 +37,7 @@ def test_null_and_empty_lists_of_partitions(tmp_path: Path) -> None:
     assert [record.partitions for record in records_under(tmp_path)] == [None, ()]
 
 
-def test_a_batch_whose_checksum_fails_says_nothing(tmp_path: Path) -> None:
+def test_a_batch_with_a_wrong_checksum_is_ignored(tmp_path: Path) -> None:
     folder = forge_coordinator(tmp_path, "a Empty 1 0 t 0; a Empty 1 1 t 1; a Empty 1 2 t 2")
     patch(file_of(folder), 1, fix_crc=False, crc=1)
     assert [record.offset for record in records_under(tmp_path)] == [0, 2]
@@ -53,7 +54,7 @@ def test_states_have_kafkas_names() -> None:
 
 
 def test_records_of_format_0_have_the_time_of_their_field() -> None:
-    """But not complete ones: theirs is from before the first marker."""
+    """Except Complete records, whose field is from before the first marker."""
     (partition,) = (
         one
         for one in partitions_under(SAMPLES / "legacy-magic-0")
@@ -66,8 +67,8 @@ def test_records_of_format_0_have_the_time_of_their_field() -> None:
         assert record.time == (NO_TIME if complete else record.last_update_ms)
 
 
-def test_broken_records_are_told_and_passed_over() -> None:
-    """Each of these partitions has a record of its own kind of trouble behind a sound one."""
+def test_broken_records_are_reported_and_skipped() -> None:
+    """Each of these partitions has a record with its own kind of damage after an intact one."""
     found = {
         partition.place.partition: list(state_records(partition))
         for partition in partitions_under(SAMPLES / "damaged" / "internal")

@@ -1,64 +1,66 @@
+"""Findings of a partition alone that its coordinators disprove."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.audit.partition_result import findings_of, noters_of
-from kforensics.forensics.checks.partition_checks import FAMILIES
-from kforensics.forensics.coordinators.overrides import is_refuted
+from kforensics.forensics.checks.check import collectors_of, findings_of
+from kforensics.forensics.checks.partition_checks import PARTITION_CHECKS
+from kforensics.forensics.coordinators.overrides import is_overridden
 from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.parsers.log.log_rows import Place
-from tests.forensics.cases import partitions_under
+from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, forge_coordinator
-from tests.forensics.events import NOW
 from tests.forensics.forge import forge
+from tests.forensics.partition_states import partitions_under
 
 DAY = 86_400_000
-# Behind a marker of the same epoch it may be a late write, or the next transaction.
-BEHIND = f"D 1 0 0-0 @0-0 T {at(2)}; M 1 0 A 0 @1 {at(4)}; D 1 0 1-1 @2-2 T {at(7)}"
+# After a marker of the same epoch, data may be a late write or the next transaction.
+AFTER_MARKER = f"D 1 0 0-0 @0-0 T {at(2)}; M 1 0 A 0 @1 {at(4)}; D 1 0 1-1 @2-2 T {at(7)}"
 ENDED = "a Empty 1 0 t 0; a Ongoing 1 0 {t-0} t 1; a PrepareAbort 1 0 {t-0} t 3; a CompleteAbort 1 0 t 5"
 
 
 def alone(folder: Path, code: str, as_of_ms: int) -> tuple[Place, Finding]:
-    """Return the finding of a code in the partition of the data, which knows of no coordinator."""
+    """Return the finding with a code in the data partition, evaluated without a coordinator."""
     (partition,) = (one for one in partitions_under(folder) if one.name == "t-0")
-    found = findings_of(examine(partition, Rules(as_of_ms), noters_of(FAMILIES)), FAMILIES)
+    found = findings_of(examine(partition, Rules(as_of_ms), collectors_of(PARTITION_CHECKS)), PARTITION_CHECKS)
     (finding,) = (one for one in found if one.code.name == code)
     return partition.place, finding
 
 
-@pytest.mark.parametrize(("more", "refuted"), [("; a Ongoing 1 0 {t-0} t 6", True), ("; a Empty 1 1 t 6", False)])
-def test_a_transaction_that_its_coordinator_will_end(more: str, refuted: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("more", "overridden"), [("; a Ongoing 1 0 {t-0} t 6", True), ("; a Empty 1 1 t 6", False)])
+def test_a_transaction_that_its_coordinator_will_end(more: str, overridden: bool, tmp_path: Path) -> None:
     forge_coordinator(tmp_path, ENDED + more)
-    forge(tmp_path, BEHIND)
+    forge(tmp_path, AFTER_MARKER)
     cluster = cluster_under(tmp_path, as_of_ms=NOW + DAY)
-    assert is_refuted(cluster, *alone(tmp_path, "txn-hanging", NOW + DAY)) is refuted
+    assert is_overridden(cluster, *alone(tmp_path, "txn-hanging", NOW + DAY)) is overridden
 
 
-def test_what_no_coordinator_on_hand_knows_stands(tmp_path: Path) -> None:
+def test_a_finding_about_an_unknown_producer_remains(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, "a Empty 9 0 t 0")
-    forge(tmp_path, BEHIND)
+    forge(tmp_path, AFTER_MARKER)
     cluster = cluster_under(tmp_path, as_of_ms=NOW + DAY)
-    assert not is_refuted(cluster, *alone(tmp_path, "txn-hanging", NOW + DAY))
+    assert not is_overridden(cluster, *alone(tmp_path, "txn-hanging", NOW + DAY))
 
 
 @pytest.mark.parametrize("sent", [True, False])
 def test_an_abort_that_a_coordinator_sent_a_day_later(sent: bool, tmp_path: Path) -> None:
-    """Nothing in the partition tells it from an operator's."""
+    """Nothing in the partition distinguishes it from an operator's."""
     last = f"; a Ongoing 1 0 {{t-0}} t 6; a PrepareAbort 1 0 {{t-0}} t {DAY}; a CompleteAbort 1 0 t {DAY + 2}"
     forge_coordinator(tmp_path, ENDED + (last if sent else f"; a Empty 1 1 t {DAY + 2}"))
-    forge(tmp_path, f"{BEHIND}; M 1 0 A 0 @3 {at(DAY + 1)}")
+    forge(tmp_path, f"{AFTER_MARKER}; M 1 0 A 0 @3 {at(DAY + 1)}")
     as_of = NOW + DAY + 60_000
     finding = alone(tmp_path, "marker-admin-abort", as_of)
-    assert is_refuted(cluster_under(tmp_path, as_of_ms=as_of), *finding) is sent
+    assert is_overridden(cluster_under(tmp_path, as_of_ms=as_of), *finding) is sent
 
 
 @pytest.mark.parametrize("enlisted", [True, False])
-def test_a_write_with_an_epoch_that_had_been_ended(enlisted: bool, tmp_path: Path) -> None:
-    """A marker of epoch 3 that no coordinator knows makes what comes next look late."""
+def test_a_write_with_an_epoch_that_had_ended(enlisted: bool, tmp_path: Path) -> None:
+    """After a marker of epoch 3 that no coordinator knows, the next data looks late."""
     epoch = 1 if enlisted else 2
     forge_coordinator(
         tmp_path,
@@ -67,15 +69,15 @@ def test_a_write_with_an_epoch_that_had_been_ended(enlisted: bool, tmp_path: Pat
     )
     forge(tmp_path, f"M 1 3 A 0 @0 {at(2)}; D 1 1 0-0 @1-1 T {at(6)}; M 1 {epoch} C 0 @2 {at(8)}")
     finding = alone(tmp_path, "txn-write-after-marker", NOW + 60_000)
-    assert is_refuted(cluster_under(tmp_path), *finding) is enlisted
+    assert is_overridden(cluster_under(tmp_path), *finding) is enlisted
 
 
-def test_other_findings_and_other_partitions_stand(tmp_path: Path) -> None:
+def test_other_findings_and_other_partitions_remain(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, f"{ENDED}; a Ongoing 1 0 {{t-0}} t 6")
-    forge(tmp_path, BEHIND)
+    forge(tmp_path, AFTER_MARKER)
     cluster = cluster_under(tmp_path, as_of_ms=NOW + DAY)
     place, finding = alone(tmp_path, "txn-hanging", NOW + DAY)
-    assert is_refuted(cluster, place, finding)
-    assert is_refuted(cluster, place._replace(broker_id=7), finding), "it is the same in every replica"
-    assert not is_refuted(cluster, place._replace(partition=7), finding)
-    assert not is_refuted(cluster, *alone(tmp_path, "lso-stuck", NOW + DAY))
+    assert is_overridden(cluster, place, finding)
+    assert is_overridden(cluster, place._replace(broker_id=7), finding), "it is the same in every replica"
+    assert not is_overridden(cluster, place._replace(partition=7), finding)
+    assert not is_overridden(cluster, *alone(tmp_path, "lso-stuck", NOW + DAY))

@@ -1,4 +1,4 @@
-"""Clusters of real brokers: healthy to the last record, and as the brokers themselves described them."""
+"""Clusters of real brokers: healthy to the last record, and as the brokers described them."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ from typing import Any, NamedTuple
 import pytest
 
 from kforensics.forensics.audit.cluster_result import (
-    ClusterJudgement,
+    ClusterResult,
     coordinator_history,
+    evaluate_cluster,
     is_coordinator,
-    judge_cluster,
 )
-from kforensics.forensics.coordinators.cluster_evidence import Cluster, written
-from kforensics.forensics.coordinators.consumer_groups.commits import Commits, commits_of
-from kforensics.forensics.coordinators.partition_markers import Markers
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, partition_name
+from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_of
+from kforensics.forensics.coordinators.consumer_groups.commits import Commits
+from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.transactions.history import History
-from kforensics.forensics.coordinators.transactions.marker_roles import Role
-from kforensics.forensics.coordinators.transactions.transaction_partitions import Verdict
-from kforensics.forensics.coordinators.transactions.transitions import Step
+from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
+from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
+from kforensics.forensics.coordinators.transactions.transitions import StateStep
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
-from tests.forensics.cases import SAMPLES, partitions_under
+from tests.forensics.partition_states import SAMPLES, partitions_under
 
 MINUTE, DAY = 60_000, 86_400_000
 SCENARIOS = sorted(path.parent.name for path in SAMPLES.glob("*/truth.json"))
-# Their producers were told of an error and wrote on, or an old one of theirs wrote: the data hangs, as meant. Of others
-# the tool of an operator was asked.
+# Producers that continued after an error, or old producers that wrote: the data hangs, as intended. For the other
+# scenarios Kafka's tool was asked.
 HANGING = {
     "state-lost-after-stop": {("zombie", 0, 5)},
     "transactions-v0": {("hanging", 0, 3)},
@@ -41,22 +42,22 @@ HANGING = {
     "transactions-v2": {("hanging", 0, 3)},
 }
 COMPLETE = ("CompleteCommit", "CompleteAbort")
-# The cleaner was here, and took what the brokers had forgotten too.
+# Compaction removed what the brokers had already forgotten.
 CLEANED = ("coordinators-cleaned",)
 
 
 class Evidence(NamedTuple):
-    """What the files of a scenario say, and when they are judged."""
+    """The evidence in the files of a scenario, and the rules to evaluate it."""
 
     histories: list[History]
-    markers: list[Markers]
+    markers: list[PartitionMarkers]
     commits: list[Commits]
     rows: list[Rows]
     rules: Rules
 
-    def judged(self) -> ClusterJudgement:
-        """Return what is said of it all."""
-        return judge_cluster(self.histories, self.markers, self.rules, commits=self.commits)
+    def evaluated(self) -> ClusterResult:
+        """Return the result of the cluster's checks."""
+        return evaluate_cluster(self.histories, self.markers, self.rules, commits=self.commits)
 
 
 @pytest.fixture(params=SCENARIOS)
@@ -66,7 +67,7 @@ def scenario(request: pytest.FixtureRequest) -> str:
 
 @cache
 def truth_of(scenario: str) -> dict[str, Any]:
-    """Return what the brokers said before they were stopped."""
+    """Return what the brokers reported before they were stopped."""
     truth: dict[str, Any] = json.loads((SAMPLES / scenario / "truth.json").read_text("utf-8"))
     return truth
 
@@ -78,27 +79,29 @@ def taken(scenario: str) -> int:
 
 @cache
 def evidence(scenario: str, after_ms: int = MINUTE) -> Evidence:
-    """Return what the files of a scenario say, and when it is judged."""
+    """Return the evidence in the files of a scenario, and the rules to evaluate it."""
     rules, rows = Rules(taken(scenario) + after_ms), list[Rows]()
     cases = [examine(one, rules) for one in partitions_under(SAMPLES / scenario)]
     histories = [coordinator_history(case, rows.append) for case in cases if is_coordinator(case)]
     offsets = [commits_of(case) for case in cases if case.partition.place.topic == CONSUMER_OFFSETS]
-    return Evidence(histories, [Markers.of(case) for case in cases if not is_coordinator(case)], offsets, rows, rules)
+    return Evidence(
+        histories, [PartitionMarkers.of(case) for case in cases if not is_coordinator(case)], offsets, rows, rules
+    )
 
 
 def cluster(scenario: str) -> Cluster:
-    """Return the cluster of a scenario, of the replicas that know most."""
-    return evidence(scenario).judged().cluster
+    """Return the cluster of a scenario, from its most complete replicas."""
+    return evidence(scenario).evaluated().cluster
 
 
 def test_a_healthy_cluster_raises_no_alarm(scenario: str) -> None:
-    found = evidence(scenario).judged().findings
+    found = evidence(scenario).evaluated().findings
     assert [one.finding.message for one in found if one.finding.severity >= Severity.WARNING] == []
 
 
-def test_a_day_later_what_hangs_is_known_to_hang(scenario: str) -> None:
-    """And what brokers kept open until they were stopped is overdue."""
-    found = evidence(scenario, DAY).judged().findings
+def test_a_day_later_hanging_transactions_are_reported(scenario: str) -> None:
+    """Transactions that brokers kept open until they were stopped are overdue."""
+    found = evidence(scenario, DAY).evaluated().findings
     alarming = [one for one in found if one.finding.severity >= Severity.ERROR]
     codes = {one.finding.code.name for one in alarming}
     assert codes <= {"txn-hanging", "txn-write-after-marker", "txnlog-ongoing-overdue", "eos-offsets-pending"}
@@ -109,27 +112,32 @@ def test_a_day_later_what_hangs_is_known_to_hang(scenario: str) -> None:
 
 def test_every_record_follows_the_one_before_it(scenario: str) -> None:
     steps = {step for some in evidence(scenario).rows for (step,) in some.only("step")}
-    assert steps <= ({str(Step.FIRST), str(Step.NEXT)} if scenario not in CLEANED else {"next", "unknown"})
+    assert steps <= ({str(StateStep.FIRST), str(StateStep.NEXT)} if scenario not in CLEANED else {"next", "unknown"})
 
 
-def test_every_marker_is_of_a_transaction(scenario: str) -> None:
-    """One was written by an operator; of cleaned ids nobody knows any more."""
+def test_every_marker_belongs_to_a_transaction(scenario: str) -> None:
+    """One was written by an operator; removed ids are unknown."""
     found = cluster(scenario)
-    roles = [Role(role) for role in found.joined.roles.tolist()]
+    roles = [MarkerRole(role) for role in found.marker_join.roles.tolist()]
     operators = int(scenario.startswith("transactions-v"))
-    assert roles.count(Role.BY_OPERATOR) == operators
-    assert set(roles) <= {Role.SENT, Role.BY_OPERATOR} | ({Role.UNKNOWN_PRODUCER} if scenario in CLEANED else set())
+    assert roles.count(MarkerRole.BY_OPERATOR) == operators
+    assert set(roles) <= {MarkerRole.SENT, MarkerRole.BY_OPERATOR} | (
+        {MarkerRole.UNKNOWN_PRODUCER} if scenario in CLEANED else set()
+    )
 
 
 def test_every_transaction_ended_the_same_everywhere(scenario: str) -> None:
-    """As far as the files tell: logs were cut, cleaned, deleted, or moved to remote storage."""
-    verdicts = {Verdict(verdict) for verdict in cluster(scenario).joined.parts["verdict"].tolist()}
-    partial = {Verdict.UNCOVERED, Verdict.UNSUPPLIED} if scenario in PARTIAL else set()
-    assert verdicts <= {Verdict.GOOD, Verdict.EMPTY} | partial
+    """As far as the files show: logs were truncated, compacted, deleted, or moved to remote storage."""
+    statuses = {
+        MarkerStatus(status)
+        for status in cluster(scenario).marker_join.transaction_partitions["marker_status"].tolist()
+    }
+    partial = {MarkerStatus.NOT_COVERED, MarkerStatus.NOT_SUPPLIED} if scenario in PARTIAL else set()
+    assert statuses <= {MarkerStatus.MATCHED, MarkerStatus.EMPTY} | partial
 
 
-def test_every_transaction_that_is_complete_was_atomic(scenario: str) -> None:
-    tables = [rows for rows in evidence(scenario).judged().rows if rows.table.name == "distributed_transactions"]
+def test_every_complete_transaction_was_atomic(scenario: str) -> None:
+    tables = [rows for rows in evidence(scenario).evaluated().rows if rows.table.name == "distributed_transactions"]
     found = {atomic for rows in tables for state, atomic in rows.only("state", "atomic") if state in COMPLETE}
     assert found <= {"yes"} | ({"unverifiable"} if scenario in (*PARTIAL, *CLEANED) else set())
     assert found or all(said["state"] not in COMPLETE for said in truth_of(scenario)["transactions"].values())
@@ -145,13 +153,13 @@ def described() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("scenario", "name", "said"), list(described()))
-def test_the_last_state_is_what_the_coordinator_said(scenario: str, name: str, said: dict[str, Any]) -> None:
-    """DescribeTransactions answers -1 or, up to 3.9, an old time where no transaction has begun since the last init."""
-    rows = [one for one in evidence(scenario).judged().rows if one.table.name == "transactional_ids"]
+def test_the_last_state_is_what_the_coordinator_reported(scenario: str, name: str, said: dict[str, Any]) -> None:
+    """DescribeTransactions returns -1 or, up to 3.9, an old time if no transaction has begun since the last init."""
+    rows = [one for one in evidence(scenario).evaluated().rows if one.table.name == "transactional_ids"]
     columns = ("state", "producer_id", "producer_epoch", "transaction_timeout_ms", "partitions", "start_timestamp")
     ids = {row[0]: row[1:] for some in rows for row in some.only("transactional_id", *columns)}
-    *told, start = ids[name]
-    assert told == [
+    *last_state, start = ids[name]
+    assert last_state == [
         said["state"],
         said["producer_id"],
         said["producer_epoch"],
@@ -169,9 +177,13 @@ def groups_described() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("scenario", "group", "said"), list(groups_described()))
-def test_offsets_in_force_are_those_that_the_broker_gave(scenario: str, group: str, said: dict[str, Any]) -> None:
+def test_offsets_in_force_are_those_of_the_broker(scenario: str, group: str, said: dict[str, Any]) -> None:
     found = {
-        written(key[1:]): (commit.committed, None if commit.leader_epoch < 0 else commit.leader_epoch, commit.metadata)
+        partition_name(key[1:]): (
+            commit.committed,
+            None if commit.leader_epoch < 0 else commit.leader_epoch,
+            commit.metadata,
+        )
         for commits in evidence(scenario).commits
         for key, commit in commits.last.items()
         if key[0] == group
@@ -179,7 +191,7 @@ def test_offsets_in_force_are_those_that_the_broker_gave(scenario: str, group: s
     assert found == {name: (one["offset"], one["leader_epoch"], one["metadata"]) for name, one in said.items()}
 
 
-def test_ids_that_no_coordinator_listed_are_gone(scenario: str) -> None:
+def test_ids_that_no_coordinator_listed_are_removed(scenario: str) -> None:
     truth = truth_of(scenario)
     there = {
         name
@@ -205,13 +217,13 @@ def ends_described() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("scenario", "group", "said", "topics"), list(ends_described()))
-def test_groups_are_as_far_behind_as_the_live_broker_had_it(
+def test_the_lag_of_groups_is_that_of_the_live_broker(
     scenario: str, group: str, said: dict[str, Any], topics: dict[str, Any]
 ) -> None:
-    """Lag is the end for either kind of consumer, asked of the broker, less the offset that the admin client gave."""
-    rows = [one for one in evidence(scenario).judged().rows if one.table.name == "committed_offsets"]
+    """Lag is the end for either kind of consumer, from the broker, minus the offset from the admin client."""
+    rows = [one for one in evidence(scenario).evaluated().rows if one.table.name == "committed_offsets"]
     names = ("group", "committed_topic", "committed_partition", "lag", "stable_lag")
-    found = {written(row[1:3]): row[3:] for some in rows for row in some.only(*names) if row[0] == group}
+    found = {partition_name(row[1:3]): row[3:] for some in rows for row in some.only(*names) if row[0] == group}
     expected = {}
     for name, one in said.items():
         topic, _, partition = name.rpartition("-")

@@ -1,4 +1,4 @@
-"""The worked examples of the rules that speak of a coordinator's log, from forged bytes to what is said of them."""
+"""The worked examples of the rules about coordinators' logs, from forged bytes to findings."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.audit.partition_result import findings_of, noters_of
-from kforensics.forensics.checks.partition_checks import FAMILIES
-from kforensics.forensics.coordinators.cluster_rows import transaction_rows
+from kforensics.forensics.checks.check import collectors_of, findings_of
+from kforensics.forensics.checks.partition_checks import PARTITION_CHECKS
+from kforensics.forensics.coordinators.cluster_rows import distributed_transaction_rows
 from kforensics.forensics.core.findings import Exactness
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
-from tests.forensics.cases import partitions_under
+from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import SOON, at, cluster_under, codes_in, forge_coordinator, found_in
-from tests.forensics.events import NOW
 from tests.forensics.forge import forge
+from tests.forensics.partition_states import partitions_under
 
 HOUR, DAY = 3_600_000, 86_400_000
 IMPLIED = {"txn-open-at-end"}
@@ -41,7 +41,7 @@ def test_example_24_a_coordinator_of_version_1(tmp_path: Path) -> None:
     twenty_four(tmp_path, TWENTY_FOUR + COMPLETE, f"M 1 0 C 0 @1 {at(22)}")
     cluster = cluster_under(tmp_path)
     assert codes_in(cluster) == {}
-    (rows,) = transaction_rows(cluster)
+    (rows,) = distributed_transaction_rows(cluster)
     names = ("start_timestamp", "decided_timestamp", "first_marker_timestamp", "last_marker_timestamp")
     (row,) = rows.only("transactional_id", *names, "completed_timestamp", "partitions", "markers", "atomic", "exact")
     times = tuple(NOW + time for time in (10, 20, 21, 22, 25))
@@ -50,7 +50,7 @@ def test_example_24_a_coordinator_of_version_1(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("as_of", "severity"), [(SOON, "warning"), (SOON + HOUR, "critical")])
 def test_example_24_without_a_marker(as_of: int, severity: str, tmp_path: Path) -> None:
-    """Right after the end the partition may only have been copied before it."""
+    """Right after the end the partition may merely have been copied before it."""
     twenty_four(tmp_path, TWENTY_FOUR + COMPLETE, "")
     found = {placed.finding.code.name: placed for placed in found_in(cluster_under(tmp_path, as_of_ms=as_of))}
     hangs = {"txn-hanging"} if as_of > SOON else set()
@@ -94,7 +94,7 @@ def test_example_25_the_last_epoch(tagged: bool, tmp_path: Path) -> None:
     forge(tmp_path, log)
     cluster = cluster_under(tmp_path)
     assert codes_in(cluster) == {}
-    (rows,) = transaction_rows(cluster)
+    (rows,) = distributed_transaction_rows(cluster)
     assert list(rows.only("producer_id", "producer_epoch", "marker_epoch", "atomic", "exact")) == [
         (1, 32766, 32767, "yes", True),
         (50, 0, 1, "yes", True),
@@ -103,10 +103,10 @@ def test_example_25_the_last_epoch(tagged: bool, tmp_path: Path) -> None:
 
 
 def alone(folder: Path, as_of_ms: int = SOON) -> dict[str, int | None]:
-    """Return what is found in the partition of the data alone."""
+    """Return the findings in the data partition alone: first offsets by code."""
     (partition,) = (one for one in partitions_under(folder) if one.name == "t-0")
-    findings = findings_of(examine(partition, Rules(as_of_ms), noters_of(FAMILIES)), FAMILIES)
-    return {found.code.name: found.first_offset for found in reversed(findings) if found.code.name not in IMPLIED}
+    findings = findings_of(examine(partition, Rules(as_of_ms), collectors_of(PARTITION_CHECKS)), PARTITION_CHECKS)
+    return {one.code.name: one.first_offset for one in reversed(findings) if one.code.name not in IMPLIED}
 
 
 TWENTY_SIX = (
@@ -129,7 +129,7 @@ def test_example_26_the_first_decision_was_sent(tmp_path: Path) -> None:
 
 
 def together(folder: Path, as_of_ms: int) -> dict[str, int | None]:
-    """Return what is found in the partition of the data, with its coordinator and without."""
+    """Return the findings in the data partition, with its coordinator and without: first offsets by code."""
     found = found_in(cluster_under(folder, as_of_ms=as_of_ms))
     return alone(folder, as_of_ms) | {finding.code.name: finding.first_offset for _, finding in found}
 
@@ -174,7 +174,7 @@ def test_example_34_one_id_across_versions(tmp_path: Path) -> None:
     )
     forge(tmp_path, log)
     assert together(tmp_path, SOON) == {}
-    (rows,) = transaction_rows(cluster_under(tmp_path))
+    (rows,) = distributed_transaction_rows(cluster_under(tmp_path))
     joins = [(0, 0, "aborted"), (1, 2, "committed"), (2, 3, "committed")]
     assert list(rows.only("producer_epoch", "marker_epoch", "outcome", "atomic", "exact")) == [
         (*join, "yes", True) for join in joins

@@ -16,19 +16,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforensics.errors import UsageError
-from kforensics.forensics.core.external_sort import Sorted, Sorting
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.core.external_sort import ExternalSort, SortedRows
+from kforensics.parsers.format.array_types import StructArray
 
 ROW = np.dtype([("key", "i8"), ("turn", "i4")])
 ROOM = 40 * ROW.itemsize
 SIZE = 8
 
 
-def parts_of(keys: Sequence[int], sizes: Sequence[int]) -> list[Records]:
+def parts_of(keys: Sequence[int], sizes: Sequence[int]) -> list[StructArray]:
     """Return rows with these keys, numbered, in parts of these sizes over and over."""
     rows = np.empty(len(keys), ROW)
     rows["key"], rows["turn"] = keys, np.arange(len(keys))
-    parts: list[Records] = []
+    parts: list[StructArray] = []
     at = 0
     while at < len(rows):
         size = sizes[len(parts) % len(sizes)]
@@ -37,20 +37,20 @@ def parts_of(keys: Sequence[int], sizes: Sequence[int]) -> list[Records]:
     return parts
 
 
-def sorted_of(parts: Sequence[Records], room: int = ROOM, size: int = SIZE) -> Sorted:
+def sorted_of(parts: Sequence[StructArray], room: int = ROOM, size: int = SIZE) -> SortedRows:
     """Return the parts in order."""
-    sorting = Sorting(ROW, itemgetter("key"), room, size)
+    sorting = ExternalSort(ROW, itemgetter("key"), room, size)
     for part in parts:
         sorting.add(part)
     return sorting.finish()
 
 
-def rows_of(found: Sorted) -> list[Any]:
+def rows_of(found: SortedRows) -> list[Any]:
     """Return all rows as they come."""
     return [row for rows in found for row in rows.tolist()]
 
 
-def check(keys: Sequence[int], sizes: Sequence[int], room: int, size: int = SIZE) -> Sorted:
+def check(keys: Sequence[int], sizes: Sequence[int], room: int, size: int = SIZE) -> SortedRows:
     """Compare with what Python's sorting says, and return the ranges."""
     found = sorted_of(parts_of(keys, sizes), room, size)
     expected = sorted(zip(keys, range(len(keys)), strict=True))
@@ -76,7 +76,7 @@ def test_any_order_comes_out_sorted_and_stable(keys: list[int], sizes: list[int]
 def test_what_is_nearly_in_order_is_never_written_twice(shifts: list[int], sizes: list[int]) -> None:
     """What comes late by less than the newest half of the room stays in memory until it has its place."""
     keys = [10 * at + shift for at, shift in enumerate(shifts)]
-    sorting = Sorting(ROW, itemgetter("key"), ROOM, SIZE)
+    sorting = ExternalSort(ROW, itemgetter("key"), ROOM, SIZE)
     for part in parts_of(keys, sizes):
         sorting.add(part)
     assert not sorting._late
@@ -85,13 +85,13 @@ def test_what_is_nearly_in_order_is_never_written_twice(shifts: list[int], sizes
 
 def test_backwards_is_the_worst() -> None:
     found = check(range(1000, 0, -1), [7, 50], ROOM)
-    assert found.ranges >= 1000 // SIZE
+    assert found.page_count >= 1000 // SIZE
     assert max(len(rows) for rows in found) <= SIZE + ROOM // ROW.itemsize
 
 
 def test_nothing_has_no_ranges() -> None:
     found = sorted_of([])
-    assert (len(found), found.ranges, list(found)) == (0, 0, [])
+    assert (len(found), found.page_count, list(found)) == (0, 0, [])
 
 
 def test_the_file_lies_where_temporary_files_lie_and_has_no_name(
@@ -109,7 +109,7 @@ def test_the_file_lies_where_temporary_files_lie_and_has_no_name(
 
 def test_no_place_for_temporary_files_is_told_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
-    with pytest.raises(UsageError, match="No such file or directory; name a folder"):
+    with pytest.raises(UsageError, match="No such file or directory; set the environment variable TMPDIR"):
         check(range(1000), [10], ROOM)
 
 
@@ -120,7 +120,7 @@ def test_a_full_disk_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
         check(range(1000), [10], ROOM)
 
 
-def made_elsewhere(room: int) -> Sorted:
+def made_elsewhere(room: int) -> SortedRows:
     """Return sorted rows, in a process of their own."""
     return sorted_of(parts_of(range(500, 0, -1), [20]), room)
 

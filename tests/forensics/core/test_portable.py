@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass, replace
 
-from kforensics.forensics.core.portable import Portable
+from kforensics.forensics.core.record_types import Portable
 
 
 @dataclass(frozen=True, slots=True)

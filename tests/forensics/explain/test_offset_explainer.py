@@ -1,4 +1,4 @@
-"""What became of each offset: as live consumers saw it, and where a transaction or a high watermark hides it."""
+"""The status of each offset: as live consumers saw it, and where a transaction or a high watermark hides it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,26 @@ import pytest
 from kforensics.forensics.core.findings import Exactness
 from kforensics.forensics.explain.lookup import BatchLookup
 from kforensics.forensics.explain.offset_explainer import OffsetExplainer
-from kforensics.forensics.explain.offset_story import Fate, Hole, OffsetStory
+from kforensics.forensics.explain.offset_story import OffsetGap, OffsetStory, RecordStatus
 from kforensics.parsers.columns import batch_reader
-from tests.forensics.cases import SAMPLES, case_in, case_of, partitions_under
-from tests.forensics.explain.telling import story
+from tests.forensics.explain.stories import story
 from tests.forensics.forge import file_of, forge, swap
+from tests.forensics.partition_states import SAMPLES, partitions_under, state_of, state_under
 
-# Offsets behind the log end that are asked for too.
+# Offsets after the log end that are explained too.
 BEYOND = 3
 # Cleaned after the live consumers had read them.
 CLEANED_SINCE = ("crash-while-cleaning", "crash-while-swapping")
-# A broker that had forgotten an open transaction gave its consumers what nobody had decided.
+# The broker had lost an open transaction, and delivered its undecided records.
 FORGOT = "state-lost-after-stop/broker-1/open-0"
 LEAST_PARTITIONS, LEAST_OFFSETS = 205, 11_000
-NO_RECORD = (Fate.CONTROL, Fate.DELETED, Fate.COMPACTED, Fate.NOT_ON_HAND, Fate.BEYOND_END)
+NO_RECORD = (
+    RecordStatus.CONTROL,
+    RecordStatus.DELETED,
+    RecordStatus.COMPACTED,
+    RecordStatus.NOT_ON_HAND,
+    RecordStatus.BEYOND_END,
+)
 
 
 @dataclass(frozen=True)
@@ -60,67 +66,69 @@ def _consumed() -> Iterator[Consumed]:
 
 
 CONSUMED = tuple(_consumed())
-UNCHANGED = tuple(one for one in CONSUMED if one.name.partition("/")[0] not in CLEANED_SINCE and one.name != FORGOT)
+UNCHANGED = tuple(
+    replica for replica in CONSUMED if replica.name.partition("/")[0] not in CLEANED_SINCE and replica.name != FORGOT
+)
 
 
 @cache
 def every_story(folder: Path) -> list[OffsetStory]:
-    """Return the stories of all offsets of a partition, and of some behind its end."""
+    """Return the explanations of all offsets of a partition, and of some after its end."""
     (partition,) = partitions_under(folder)
-    case = case_in(partition)
-    explainer = OffsetExplainer(case)
-    return [explainer.story(offset) for offset in range(case.log_end_offset + BEYOND)]
+    state = state_of(partition)
+    explainer = OffsetExplainer(state)
+    return [explainer.story(offset) for offset in range(state.log_end_offset + BEYOND)]
 
 
-def test_every_offset_is_as_live_consumers_found_it() -> None:
+def test_every_offset_is_as_live_consumers_saw_it() -> None:
     compared = 0
-    for one in UNCHANGED:
-        everything, committed = one.offsets("read_uncommitted"), one.offsets("read_committed")
-        for said in every_story(one.folder):
-            where = one.name, said.offset, said.fate
-            if said.fate is Fate.NOT_ON_HAND:
-                assert (said.read_uncommitted, said.read_committed) == (None, None), where
-                assert said.offset < said.bounds.log_start_offset, where
+    for replica in UNCHANGED:
+        everything, committed = replica.offsets("read_uncommitted"), replica.offsets("read_committed")
+        for explained in every_story(replica.folder):
+            where = replica.name, explained.offset, explained.status
+            if explained.status is RecordStatus.NOT_ON_HAND:
+                assert (explained.read_uncommitted, explained.read_committed) == (None, None), where
+                assert explained.offset < explained.bounds.log_start_offset, where
                 continue
-            assert said.read_uncommitted == (said.offset in everything), where
-            assert said.read_committed == (said.offset in committed), where
-            assert said.read_uncommitted != (said.fate in NO_RECORD), where
+            assert explained.read_uncommitted == (explained.offset in everything), where
+            assert explained.read_committed == (explained.offset in committed), where
+            assert explained.read_uncommitted != (explained.status in NO_RECORD), where
             compared += 1
     assert (len(UNCHANGED) >= LEAST_PARTITIONS, compared >= LEAST_OFFSETS) == (True, True)
 
 
-def test_verdicts_lie_between_the_offsets_that_the_brokers_told() -> None:
-    for one in UNCHANGED:
-        earliest, latest = one.truth["earliest"], one.truth["latest"]
-        stable = max(earliest, one.truth["latest_read_committed"])
-        for said in every_story(one.folder):
-            where = one.name, said.offset, said.fate
-            assert (said.fate is Fate.DELETED) == (said.offset < earliest), where
-            assert (said.fate is Fate.BEYOND_END) == (said.offset >= latest), where
-            if said.fate in (Fate.UNDECIDED, Fate.HELD_BACK):
-                assert said.offset >= stable, where
-            if said.fate is Fate.VISIBLE:
-                assert said.offset < stable, where
+def test_statuses_agree_with_the_offsets_that_the_brokers_reported() -> None:
+    for replica in UNCHANGED:
+        earliest, latest = replica.truth["earliest"], replica.truth["latest"]
+        stable = max(earliest, replica.truth["latest_read_committed"])
+        for explained in every_story(replica.folder):
+            where = replica.name, explained.offset, explained.status
+            assert (explained.status is RecordStatus.DELETED) == (explained.offset < earliest), where
+            assert (explained.status is RecordStatus.BEYOND_END) == (explained.offset >= latest), where
+            if explained.status in (RecordStatus.UNDECIDED, RecordStatus.HELD_BACK):
+                assert explained.offset >= stable, where
+            if explained.status is RecordStatus.VISIBLE:
+                assert explained.offset < stable, where
 
 
 @pytest.mark.parametrize("scenario", CLEANED_SINCE)
-def test_what_was_consumed_and_is_gone_was_compacted(scenario: str) -> None:
-    (one,) = (each for each in CONSUMED if each.name.startswith(f"{scenario}/broker-1/cleaning-0"))
-    committed, gone = one.offsets("read_committed"), 0
-    for said in every_story(one.folder):
-        if said.offset < one.truth["latest"] and said.fate is not Fate.CONTROL:
-            assert said.fate is (Fate.VISIBLE if said.read_committed else Fate.COMPACTED)
-            assert said.offset in committed or not said.read_committed
-            gone += said.offset in committed and said.fate is Fate.COMPACTED
+def test_consumed_records_that_are_missing_were_compacted(scenario: str) -> None:
+    (replica,) = (consumed for consumed in CONSUMED if consumed.name.startswith(f"{scenario}/broker-1/cleaning-0"))
+    committed, gone = replica.offsets("read_committed"), 0
+    for explained in every_story(replica.folder):
+        if explained.offset < replica.truth["latest"] and explained.status is not RecordStatus.CONTROL:
+            assert explained.status is (RecordStatus.VISIBLE if explained.read_committed else RecordStatus.COMPACTED)
+            assert explained.offset in committed or not explained.read_committed
+            gone += explained.offset in committed and explained.status is RecordStatus.COMPACTED
     assert gone
 
 
-def test_what_a_forgetful_broker_gave_away_is_undecided_by_its_log() -> None:
-    (one,) = (each for each in CONSUMED if each.name == FORGOT)
-    told = {said.offset: said.fate for said in every_story(one.folder)}
-    given_away = [offset for offset in one.offsets("read_committed") if told[offset] is not Fate.VISIBLE]
-    assert given_away
-    assert {told[offset] for offset in given_away} <= {Fate.UNDECIDED, Fate.HELD_BACK}
+def test_records_that_a_broker_delivered_without_its_state_are_undecided() -> None:
+    (replica,) = (consumed for consumed in CONSUMED if consumed.name == FORGOT)
+    statuses = {explained.offset: explained.status for explained in every_story(replica.folder)}
+    delivered = [offset for offset in replica.offsets("read_committed") if statuses[offset] is not RecordStatus.VISIBLE]
+    assert delivered
+    assert {statuses[offset] for offset in delivered} <= {RecordStatus.UNDECIDED, RecordStatus.HELD_BACK}
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
@@ -130,19 +138,25 @@ def test_stories_do_not_depend_on_where_chunks_end(rows: int, monkeypatch: pytes
         "legacy-magic-1/broker-0/",
         "transactions-v2/broker-1/segments-0",
     )
-    folders = [one.folder for one in CONSUMED if one.name.startswith(names)]
+    folders = [consumed.folder for consumed in CONSUMED if consumed.name.startswith(names)]
     assert len(folders) >= len(names)
-    whole = [_told(folder) for folder in folders]
+    whole = [_comparable(folder) for folder in folders]
     monkeypatch.setattr(batch_reader, "CHUNK_ROWS", rows)
-    assert [_told(folder) for folder in folders] == whole
+    assert [_comparable(folder) for folder in folders] == whole
 
 
 def test_batches_out_of_order_are_found_as_a_broker_finds_them(tmp_path: Path) -> None:
-    """It gives a consumer the first batch that ends at the offset or behind it."""
+    """A broker returns the first batch whose last offset is at or after the fetch offset."""
     folder = forge(tmp_path, "plain @0-2; plain @3-5; plain @6-8; plain @9-11; plain @12-14")
     swap(file_of(folder), 3, 9)
-    fates = [story(tmp_path, offset).fate for offset in (1, 4, 7, 10, 13)]
-    assert fates == [Fate.VISIBLE, Fate.LOST, Fate.LOST, Fate.VISIBLE, Fate.VISIBLE]
+    fates = [story(tmp_path, offset).status for offset in (1, 4, 7, 10, 13)]
+    assert fates == [
+        RecordStatus.VISIBLE,
+        RecordStatus.LOST,
+        RecordStatus.LOST,
+        RecordStatus.VISIBLE,
+        RecordStatus.VISIBLE,
+    ]
 
 
 @pytest.mark.parametrize("rows", [1, 2])
@@ -152,68 +166,78 @@ def test_chunks_out_of_order_have_a_batch_for_every_offset(
     folder = forge(tmp_path, "plain @0-2; plain @3-5; plain @6-8; plain @9-11; plain @12-14")
     swap(file_of(folder), 0, 9)
     monkeypatch.setattr(batch_reader, "CHUNK_ROWS", rows)
-    case = case_of(tmp_path)
-    lookup = BatchLookup(case)
-    for offset in range(case.log_end_offset):
-        found, batches = lookup.find(offset)
-        assert batches.last_offset[found.after if found.at is None else found.at] >= offset
+    state = state_under(tmp_path)
+    lookup = BatchLookup(state)
+    for offset in range(state.log_end_offset):
+        position, batches = lookup.find(offset)
+        assert batches.last_offset[position.after if position.spanning is None else position.spanning] >= offset
 
 
-def test_records_tell_where_a_compressed_entry_of_the_old_formats_begins() -> None:
+def test_the_first_offset_of_a_compressed_entry_of_an_old_format_is_in_its_records() -> None:
     (partition,) = partitions_under(SAMPLES / "damaged" / "legacy" / "magic-0-gzip-0")
-    explainer = OffsetExplainer(case_in(partition))
+    explainer = OffsetExplainer(state_of(partition))
     missing, first = explainer.story(2), explainer.story(3)
-    assert (missing.fate, missing.batch, missing.hole) == (Fate.LOST, None, Hole(2, 2, 0, is_between_segments=False))
+    assert (missing.status, missing.batch, missing.offset_gap) == (
+        RecordStatus.LOST,
+        None,
+        OffsetGap(2, 2, 0, is_between_segments=False),
+    )
     assert first.batch is not None
-    assert (first.fate, first.batch.base_offset, first.batch.header.count) == (Fate.VISIBLE, 3, 3)
+    assert (first.status, first.batch.base_offset, first.batch.header.count) == (RecordStatus.VISIBLE, 3, 3)
 
 
-def _told(folder: Path) -> list[tuple[object, ...]]:
+def _comparable(folder: Path) -> list[tuple[object, ...]]:
     stories = every_story.__wrapped__(folder)
-    return [(one.offset, one.fate, one.exactness, one.why, one.hole, one.batch) for one in stories]
+    return [
+        (result.offset, result.status, result.exactness, result.why, result.offset_gap, result.batch)
+        for result in stories
+    ]
 
 
 def test_stories_in_any_order_are_the_same() -> None:
     (partition,) = partitions_under(SAMPLES / "transactions-v2" / "broker-1" / "segments-0")
-    case = case_in(partition)
-    explainer, offsets = OffsetExplainer(case), range(case.log_end_offset)
-    upwards = [(explainer.story(offset).fate, explainer.story(offset).batch) for offset in offsets]
-    downwards = [(explainer.story(offset).fate, explainer.story(offset).batch) for offset in reversed(offsets)]
+    state = state_of(partition)
+    explainer, offsets = OffsetExplainer(state), range(state.log_end_offset)
+    upwards = [(explainer.story(offset).status, explainer.story(offset).batch) for offset in offsets]
+    downwards = [(explainer.story(offset).status, explainer.story(offset).batch) for offset in reversed(offsets)]
     assert downwards[::-1] == upwards
 
 
 OPEN = "plain @0-0; D 1 0 0-0 @1-1 T; D 2 0 0-0 @2-2 T; M 2 0 A 1 @3; D 3 0 0-0 @4-4 T; M 3 0 C 1 @5; plain @6-6"
 
 
-def test_what_waits_behind_an_open_transaction(tmp_path: Path) -> None:
+def test_an_open_transaction_blocks_later_records(tmp_path: Path) -> None:
     forge(tmp_path, OPEN)
-    said = {offset: story(tmp_path, offset) for offset in range(7)}
-    assert [one.fate for one in said.values()] == [
-        *(Fate.VISIBLE, Fate.UNDECIDED, Fate.ABORTED, Fate.CONTROL),
-        *(Fate.HELD_BACK, Fate.CONTROL, Fate.HELD_BACK),
+    explained = {offset: story(tmp_path, offset) for offset in range(7)}
+    assert [result.status for result in explained.values()] == [
+        *(RecordStatus.VISIBLE, RecordStatus.UNDECIDED, RecordStatus.ABORTED, RecordStatus.CONTROL),
+        *(RecordStatus.HELD_BACK, RecordStatus.CONTROL, RecordStatus.HELD_BACK),
     ]
-    assert {one.bounds.last_stable_offset for one in said.values()} == {1}
-    assert "producer 1 from offset 1" in said[6].why
-    assert said[2].indexed is True
-    assert said[4].indexed is False
+    assert {result.bounds.last_stable_offset for result in explained.values()} == {1}
+    assert "producer 1 from offset 1" in explained[6].why
+    assert explained[2].indexed is True
+    assert explained[4].indexed is False
 
 
-def test_a_high_watermark_hides_what_is_behind_it(tmp_path: Path) -> None:
+def test_a_high_watermark_hides_later_records(tmp_path: Path) -> None:
     forge(tmp_path, OPEN)
-    assert [story(tmp_path, offset, at=4).fate for offset in (2, 3, 4, 6)] == [
-        *(Fate.ABORTED, Fate.CONTROL, Fate.NOT_REPLICATED, Fate.NOT_REPLICATED),
+    assert [story(tmp_path, offset, high_watermark=4).status for offset in (2, 3, 4, 6)] == [
+        *(RecordStatus.ABORTED, RecordStatus.CONTROL, RecordStatus.NOT_REPLICATED, RecordStatus.NOT_REPLICATED),
     ]
     # The marker at offset 3 is not replicated while the high watermark is 3.
-    assert story(tmp_path, 2, at=3).fate is Fate.UNDECIDED
-    assert story(tmp_path, 6, at=4).read_uncommitted is False
+    assert story(tmp_path, 2, high_watermark=3).status is RecordStatus.UNDECIDED
+    assert story(tmp_path, 6, high_watermark=4).read_uncommitted is False
 
 
-def test_without_the_head_it_is_not_known_what_was_open(tmp_path: Path) -> None:
+def test_without_the_start_of_the_log_visibility_is_approximate(tmp_path: Path) -> None:
     forge(tmp_path, {10: "plain @10-12"}, snapshots={10: None, 13: None})
-    said = story(tmp_path, 11)
-    assert (said.fate, said.exactness) == (Fate.VISIBLE, Exactness.APPROXIMATE)
+    explained = story(tmp_path, 11)
+    assert (explained.status, explained.exactness) == (RecordStatus.VISIBLE, Exactness.APPROXIMATE)
 
 
-def test_from_a_snapshot_on_it_is_known_what_was_open(tmp_path: Path) -> None:
+def test_after_a_snapshot_visibility_is_exact(tmp_path: Path) -> None:
     forge(tmp_path, {10: "plain @10-12", 13: "plain @13-15"}, snapshots={10: None})
-    assert [story(tmp_path, 11, at=at).exactness for at in (12, None)] == [Exactness.APPROXIMATE, Exactness.EXACT]
+    assert [story(tmp_path, 11, high_watermark=end).exactness for end in (12, None)] == [
+        Exactness.APPROXIMATE,
+        Exactness.EXACT,
+    ]

@@ -7,9 +7,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from kforensics.forensics.core.record_types import Records
 from kforensics.forensics.keys import key_rows
-from kforensics.forensics.keys.key_rows import KEY, LATER, KeyGathering, KeyRows, share_bounds
+from kforensics.forensics.keys.key_rows import KEY_ROW, NO_MINIMUM, KeyAggregator, KeyRowArray, KeyRows, share_bounds
 
 Known = dict[tuple[int, int, int], tuple[int, ...]]
 
@@ -20,23 +19,23 @@ def _rows(dice: Random, count: int, begin: int) -> Iterator[tuple[int, ...]]:
         yield (identity, (identity >> 57) % 7, dice.randrange(3), 1, offset, offset * 100, 2 * offset, time, time)
 
 
-def _array(rows: list[tuple[int, ...]]) -> Records:
-    found = np.array(rows, KEY)
-    found["first_timestamp"][found["first_timestamp"] < 0] = LATER
-    return found
+def _array(rows: list[tuple[int, ...]]) -> KeyRowArray:
+    array = np.array(rows, KEY_ROW)
+    array["first_timestamp"][array["first_timestamp"] < 0] = NO_MINIMUM
+    return array
 
 
-def _plainly(rows: list[tuple[int, ...]]) -> Known:
+def _expected(rows: list[tuple[int, ...]]) -> Known:
     known: Known = {}
     for identity, murmur, producer, records, *others in rows:
-        first, place, mark, begun, ended = others
-        begun = LATER if begun < 0 else begun
-        before = known.get((identity, murmur, producer), (0, LATER, LATER, -1, LATER, -1))
+        first, position, tagged, begun, ended = others
+        begun = NO_MINIMUM if begun < 0 else begun
+        before = known.get((identity, murmur, producer), (0, NO_MINIMUM, NO_MINIMUM, -1, NO_MINIMUM, -1))
         known[identity, murmur, producer] = (
             before[0] + records,
             min(before[1], first),
-            min(before[2], place),
-            max(before[3], mark),
+            min(before[2], position),
+            max(before[3], tagged),
             min(before[4], begun),
             max(before[5], ended),
         )
@@ -47,7 +46,7 @@ def _known(found: KeyRows, least: int, shares: int = 1) -> Known:
     parts = [found.between(*share_bounds(share, shares)).tolist() for share in range(shares)]
     known = {row[:3]: row[3:] for part in parts for row in part}
     assert len(known) == sum(map(len, parts))
-    # Not every writing of a key is kept.
+    # Not every record of a key is kept.
     assert len(found) <= max(2 * len(known), least) + key_rows.GATHERED
     return known
 
@@ -58,7 +57,7 @@ def test_rows_of_a_key_and_producer_become_one(
     seed: int, room: int, least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(key_rows, "GATHERED", 100)
-    dice, gathering = Random(seed), KeyGathering(room, least)  # noqa: S311  # dice for tests
+    dice, gathering = Random(seed), KeyAggregator(room, least)  # noqa: S311  # dice for tests
     every: list[tuple[int, ...]] = []
     for _ in range(40):
         rows = [*_rows(dice, dice.randrange(40), len(every))]
@@ -67,14 +66,14 @@ def test_rows_of_a_key_and_producer_become_one(
     found = gathering.finish()
     assert found.is_in_memory == (room > 100_000)
     for shares in (1, 5, 3_000):
-        assert _known(found, least, shares) == _plainly(every)
+        assert _known(found, least, shares) == _expected(every)
 
 
 @pytest.mark.parametrize("room", [1 << 20, 2_000])
 @pytest.mark.parametrize("size", [1, 30, 500])
 def test_the_lowest_identities_are_a_sample(size: int, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_rows, "GATHERED", 30)
-    dice, gathering = Random(size), KeyGathering(room)  # noqa: S311  # dice for tests
+    dice, gathering = Random(size), KeyAggregator(room)  # noqa: S311  # dice for tests
     rows = [(dice.getrandbits(64) - (1 << 63), 1, 1, 1, 0, 0, 0, 0, 0) for _ in range(200)]
     for row in rows:
         gathering.add(_array([row]))
@@ -83,23 +82,23 @@ def test_the_lowest_identities_are_a_sample(size: int, room: int, monkeypatch: p
     assert len(found) == 200
 
 
-def test_rows_that_only_sort_alike_stay_apart() -> None:
-    """They are sorted by one number made of identity and producer."""
+def test_different_rows_with_the_same_sort_number_are_not_merged() -> None:
+    """Rows are sorted by one number computed from identity and producer."""
     alike = [(7, 1, 1), (7 + int(key_rows.ODD), 1, 0), (7, 2, 1)]
-    rows = np.array([(*name, 1, 0, 0, 0, 0, 0) for name in alike * 5], KEY)
+    rows = np.array([(*name, 1, 0, 0, 0, 0, 0) for name in alike * 5], KEY_ROW)
     counts: dict[tuple[int, ...], int] = {}
-    for row in key_rows.grouped(rows).tolist():
+    for row in key_rows.merged_rows(rows).tolist():
         counts[row[:3]] = counts.get(row[:3], 0) + row[3]
     assert counts == dict.fromkeys(alike, 5)
 
 
-def test_nothing_gathered_is_nothing() -> None:
-    nothing = KeyGathering().finish()
-    assert (len(nothing), len(nothing.lowest(10)), len(nothing.between(-5, 5))) == (0, 0, 0)
+def test_without_rows_the_result_is_empty() -> None:
+    empty = KeyAggregator().finish()
+    assert (len(empty), len(empty.lowest(10)), len(empty.between(-5, 5))) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("shares", [1, 3, 7])
-def test_shares_hold_every_key_once(shares: int) -> None:
+def test_shares_contain_every_key_once(shares: int) -> None:
     bounds = [share_bounds(share, shares) for share in range(shares)]
     assert (bounds[0][0], bounds[-1][1]) == (-(1 << 63), (1 << 63) - 1)
     assert all(last + 1 == first for (_, last), (first, _) in pairwise(bounds))

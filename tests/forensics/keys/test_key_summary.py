@@ -1,4 +1,4 @@
-"""What is kept of a partition against what its consumers saw, and that it travels."""
+"""Key summaries compared with what live consumers received, serialised, and joined in shares."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from kforensics.forensics.audit.topic_result import best_copies, has_keys, judge_keys, judged_keys
+from kforensics.forensics.audit.topic_result import best_copies, evaluate_keys, has_keys, topic_key_result
 from kforensics.forensics.keys import topic_keys
 from kforensics.forensics.keys.key_summary import KeySummary, key_summary
-from kforensics.forensics.keys.topic_keys import joined_keys, lying_in, placing_by, told_keys
+from kforensics.forensics.keys.topic_keys import assemble_topic_keys, join_topic_keys, locate_share, topic_fit
 from kforensics.parsers.log.log_rows import Place
-from tests.forensics.cases import SAMPLES, case_in, partitions_under
 from tests.forensics.forge import forge
 from tests.forensics.keys.topics import GROWTH, KEYS, RULES, at_home, joined, sent_to, summaries_in, truth
+from tests.forensics.partition_states import SAMPLES, partitions_under, state_of
 
 TOPICS = ("keyed", "grown-twice", "compacted", "transactional", "late-writer", "by-hand", "round-robin", "no-keys")
 
@@ -26,19 +26,19 @@ def _known(summary: KeySummary) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("name", TOPICS)
-def test_records_and_keys_are_those_that_live_consumers_got(name: str) -> None:
+def test_record_counts_are_those_of_live_consumers(name: str) -> None:
     for summary in summaries_in(GROWTH, name):
-        told = truth()["topics"][name][str(summary.number)]
+        expected = truth()["topics"][name][str(summary.number)]
         sent = [row for row in truth()["sent"][name] if row["partition"] == summary.number]
-        hidden = len(told["read_uncommitted"]) - len(told["read_committed"])
-        assert (summary.counts.records, summary.counts.hidden) == (len(told["read_committed"]), hidden)
+        hidden = len(expected["read_uncommitted"]) - len(expected["read_committed"])
+        assert (summary.counts.records, summary.counts.hidden) == (len(expected["read_committed"]), hidden)
         assert summary.counts.keyless == sum(row["key"] is None for row in sent)
         assert summary.counts.unread == 0
         assert summary.producers["records"].sum() == len(sent)
 
 
 @pytest.mark.parametrize("name", ["keyed", "compacted", "late-writer"])
-def test_each_key_has_the_offsets_and_times_that_the_producers_were_told(name: str) -> None:
+def test_each_key_has_the_offsets_and_timestamps_of_the_producers(name: str) -> None:
     for summary in summaries_in(GROWTH, name):
         mine = [row for row in truth()["sent"][name] if row["partition"] == summary.number and row["key"] is not None]
         expected = {
@@ -61,14 +61,16 @@ def test_each_key_has_the_offsets_and_times_that_the_producers_were_told(name: s
 
 
 @pytest.mark.parametrize("sample", ["partition-growth", "records", "compaction", "legacy-magic-0", "legacy-magic-1"])
-def test_kernels_and_plain_python_say_the_same(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_and_pure_python_agree(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
     partitions = [one for one in partitions_under(SAMPLES / sample) if has_keys(one.place)]
-    found = []
-    for choice in ("never", "always"):
-        monkeypatch.setenv("KFORENSICS_KERNELS", choice)
-        summaries = [key_summary(case_in(one)) for one in partitions]
-        found.append([(_known(one), one.counts, one.producers.tolist(), one.moments.tolist()) for one in summaries])
-    assert found[0] == found[1]
+    results = []
+    for kernels in ("never", "always"):
+        monkeypatch.setenv("KFORENSICS_KERNELS", kernels)
+        summaries = [key_summary(state_of(one)) for one in partitions]
+        results.append(
+            [(_known(one), one.counts, one.producers.tolist(), one.batch_times.tolist()) for one in summaries]
+        )
+    assert results[0] == results[1]
 
 
 def test_batches_whose_checksum_fails_are_counted_and_left_out(tmp_path: Path) -> None:
@@ -82,9 +84,9 @@ def test_batches_whose_checksum_fails_are_counted_and_left_out(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["record-length-zero-0", "header-key-beyond-gzip-0"])
-def test_batches_that_can_be_read_in_part_are_counted_too(name: str) -> None:
+def test_partially_readable_batches_are_counted_too(name: str) -> None:
     (partition,) = partitions_under(SAMPLES / "damaged" / "records" / name)
-    summary = key_summary(case_in(partition))
+    summary = key_summary(state_of(partition))
     assert (summary.counts.records, summary.counts.unread) == (13, 1)
 
 
@@ -102,28 +104,28 @@ def test_the_copy_that_reaches_furthest_is_taken(tmp_path: Path) -> None:
     assert best_copies([]) == []
 
 
-def test_of_no_partition_nothing_can_be_said() -> None:
+def test_no_partition_is_an_error() -> None:
     with pytest.raises(ValueError, match="one partition"):
-        judge_keys([], RULES)
+        evaluate_keys([], RULES)
 
 
 @pytest.mark.parametrize(
     ("topic", "expected"),
     [("orders", True), ("__consumer_offsets", False), ("__transaction_state", False), (None, False)],
 )
-def test_topics_of_brokers_are_left_out(topic: str | None, expected: bool) -> None:
+def test_internal_topics_are_left_out(topic: str | None, expected: bool) -> None:
     assert has_keys(Place(1, "/d", topic, 0)) is expected
 
 
-def test_summaries_travel_and_are_judged_the_same_in_many_shares(
+def test_serialised_summaries_give_the_same_result_in_many_shares(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = [*at_home(KEYS, 2, producer=1), *at_home(KEYS, 4, at=100), *at_home(KEYS[:9], 3, at=300, producer=2)]
     summaries = summaries_in(sent_to(tmp_path, sent, 4))
-    whole = judge_keys(summaries, RULES)
-    arrived = _travelled(summaries)
+    whole = evaluate_keys(summaries, RULES)
+    from_wire = _copied(summaries)
     monkeypatch.setattr(topic_keys, "SHARE_BYTES", 300)
-    shared = judge_keys(arrived, RULES)
+    shared = evaluate_keys(from_wire, RULES)
     assert whole.placed == shared.placed
     assert {name: sorted(map(str, rows)) for name, rows in whole.rows.items()} == {
         name: sorted(map(str, rows)) for name, rows in shared.rows.items()
@@ -131,35 +133,35 @@ def test_summaries_travel_and_are_judged_the_same_in_many_shares(
     assert len(whole.rows["keys_apart"]) > 20
 
 
-def test_tasks_far_away_join_as_one_process_does(tmp_path: Path) -> None:
-    """Nothing travels but rows of keys, where they lie, and light summaries."""
+def test_separate_tasks_give_the_result_of_one_process(tmp_path: Path) -> None:
+    """Only KEY_ROWs, key locations and sampled summaries are sent."""
     sent = [*at_home(KEYS, 2, producer=1), *at_home(KEYS, 4, at=100), *at_home(KEYS[:9], 3, at=300, producer=2)]
     summaries = summaries_in(sent_to(tmp_path, sent, 4))
-    whole = joined_keys(summaries, RULES, 4)
-    light = [_travelled(one.light()) for one in reversed(summaries)]
-    placing = placing_by(light, 4)
-    found = [
-        lying_in(_travelled([(one.number, one.share(share, 3)) for one in summaries]), placing, tombstones=False)
+    whole = join_topic_keys(summaries, RULES, 4)
+    sampled = [_copied(one.sampled()) for one in reversed(summaries)]
+    fit = topic_fit(sampled, 4)
+    shares = [
+        locate_share(_copied([(one.number, one.share(share, 3)) for one in summaries]), fit, tombstones=False)
         for share in range(3)
     ]
-    joined_there = _travelled(found[2]).merged(_travelled(found[0])).merged(_travelled(found[1]))
-    told = told_keys(light, RULES, placing, joined_there)
-    assert judged_keys(told).placed == judged_keys(whole).placed
-    assert sorted(str(one) for one in told.apart) == sorted(str(one) for one in whole.apart)
-    assert len(whole.apart) > 10
+    joined_there = _copied(shares[2]).merged(_copied(shares[0])).merged(_copied(shares[1]))
+    assembled = assemble_topic_keys(sampled, RULES, fit, joined_there)
+    assert topic_key_result(assembled).placed == topic_key_result(whole).placed
+    assert sorted(str(one) for one in assembled.split_keys) == sorted(str(one) for one in whole.split_keys)
+    assert len(whole.split_keys) > 10
 
 
-def _travelled(value: Any) -> Any:
-    return pickle.loads(pickle.dumps(value))  # noqa: S301  # it is ours
+def _copied(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))  # noqa: S301  # our own data
 
 
-def test_keys_beyond_the_memory_are_found_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_beyond_the_memory_limit_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kforensics.forensics.keys.key_rows.GATHERED", 4)
     sent_to(tmp_path, [*at_home(KEYS, 2), *at_home(KEYS, 4, at=100)], 4)
     (first, *_) = (one for one in partitions_under(tmp_path) if one.place.partition == 0)
-    small, large = key_summary(case_in(first), room=500), key_summary(case_in(first))
+    small, large = key_summary(state_of(first), memory_limit=500), key_summary(state_of(first))
     assert not small.keys.is_in_memory
     assert large.keys.is_in_memory
     assert _known(small) == _known(large)
     assert sorted(small.share(1, 3).tolist()) == sorted(large.share(1, 3).tolist())
-    assert joined(tmp_path).lying.keys == len(KEYS)
+    assert joined(tmp_path).locations.keys == len(KEYS)

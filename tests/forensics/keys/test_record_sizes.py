@@ -5,16 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kforensics.forensics.core.record_types import Records
-from kforensics.forensics.keys.key_columns import KeyColumns, key_columns
+from kforensics.forensics.keys.key_columns import KeyColumns, read_key_columns
 from kforensics.forensics.keys.record_sizes import record_sizes, varint_sizes
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
-from kforensics.parsers.kernels.policy import Choice, kernels_for, no_kernels
-from kforensics.parsers.tables.file_rows import Reading
-from tests.forensics.cases import SAMPLES, partitions_under
+from kforensics.parsers.format.array_types import IntArray
+from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for, no_kernels
+from kforensics.parsers.tables.file_rows import ReadOptions
 from tests.forensics.keys.topics import summaries_in
+from tests.forensics.partition_states import SAMPLES, partitions_under
 
 RECORDS = SAMPLES / "records"
 CODECS = ("gzip", "snappy", "lz4", "zstd")
@@ -26,7 +26,7 @@ def _totals(folder: Path, name: str) -> list[int]:
     return [int(summary.producers[field].sum()) for field in ("records", "plain_bytes", "stored_bytes")]
 
 
-def test_numbers_take_a_byte_for_each_seven_bits() -> None:
+def test_varints_take_a_byte_for_each_seven_bits() -> None:
     edges = [sign * (1 << bits) + step for bits in range(63) for sign in (1, -1) for step in (-1, 0)]
     zigzag = [2 * number if number >= 0 else -2 * number - 1 for number in edges]
     expected = [max(-(-number.bit_length() // 7), 1) for number in zigzag]
@@ -34,12 +34,12 @@ def test_numbers_take_a_byte_for_each_seven_bits() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_compressed_records_take_what_the_same_ones_take_uncompressed(codec: str) -> None:
-    """Each record names the codec twice, so they are not quite the same."""
+def test_compressed_records_have_the_size_of_the_same_uncompressed_records(codec: str) -> None:
+    """Each record contains the name of the codec twice, so the sizes differ by that."""
     records, plain, stored = _totals(RECORDS, "codec-none")
     assert plain == stored
-    found, of_compressed, compressed = _totals(RECORDS, f"codec-{codec}")
-    assert found == records
+    count, of_compressed, compressed = _totals(RECORDS, f"codec-{codec}")
+    assert count == records
     assert of_compressed == plain + 2 * (len(codec) - len("none")) * records
     assert compressed < of_compressed
 
@@ -49,19 +49,19 @@ def test_compressed_records_take_what_the_same_ones_take_uncompressed(codec: str
 def test_sizes_are_those_of_the_bytes_on_disk(name: str, kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KFORENSICS_KERNELS", kernels)
     (partition,) = partitions_under(RECORDS / "broker-1" / name)
-    choice: Choice = no_kernels if kernels == "never" else kernels_for
-    (found,) = partition.segments
-    with open_source(found.path) as source:
-        (batches,) = batch_chunks(source, 0, print, choice)
+    policy: KernelPolicy = no_kernels if kernels == "never" else kernels_for
+    (segment,) = partition.segments
+    with open_source(segment.path) as source:
+        (batches,) = batch_chunks(source, 0, print, policy)
     sizes = np.zeros(len(batches), "i8")
-    for columns in key_columns(found, Reading(records=True), choice, 0):
+    for columns in read_key_columns(segment, ReadOptions(records=True), policy, 0):
         np.add.at(sizes, np.searchsorted(batches.position, columns.position), _sizes(columns, batches))
     plain = batches.attributes & 7 == 0
     assert plain.any()
     assert sizes[plain].tolist() == (batches.size - HEADER)[plain].tolist()
 
 
-def _sizes(columns: KeyColumns, batches: BatchColumns) -> Records:
+def _sizes(columns: KeyColumns, batches: BatchColumns) -> IntArray:
     batch = np.searchsorted(batches.position, columns.position)
     first = np.searchsorted(columns.position, columns.position)
     return record_sizes(

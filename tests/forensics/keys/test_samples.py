@@ -1,14 +1,15 @@
-"""What real producers wrote to topics of other samples: nothing there is worse than a remark."""
+"""Keys that real producers wrote: no findings above INFO except those that were provoked."""
 
 from __future__ import annotations
 
 import pytest
 
-from kforensics.analyses.keys import KeysQuestion, judged_topics
+from kforensics.analyses.keys import KeysQuestion, evaluate_topic_keys
 from kforensics.analyses.partitions import investigate
+from kforensics.errors import InputError
 from kforensics.forensics.core.findings import Severity
-from tests.forensics.cases import SAMPLES
 from tests.forensics.keys.topics import truth
+from tests.forensics.partition_states import SAMPLES
 
 
 @pytest.mark.parametrize(
@@ -19,20 +20,21 @@ from tests.forensics.keys.topics import truth
     ],
 )
 def test_what_real_producers_wrote_raises_no_alarm(sample: str) -> None:
-    """Records put by hand, by keys, without keys, in transactions; topics that grew, or were cleaned."""
-    said: list[str] = []
-    found = investigate([str(SAMPLES / sample)], None, said.append, lambda _: None)
-    judged = list(judged_topics(found, KeysQuestion(), said.append))
-    assert said == []
-    assert sum(one.topic.counts.records for one in judged) > 0
-    assert [one.topic.name for one in judged if one.worst is not None and one.worst > Severity.INFO] == []
+    """Records with explicit partitions, with and without keys, in transactions; topics that grew or were compacted."""
+    messages: list[str] = []
+    investigation = investigate([str(SAMPLES / sample)], None, messages.append, lambda _: None)
+    errors: list[InputError] = []
+    results = list(evaluate_topic_keys(investigation, KeysQuestion(), errors.append))
+    assert (messages, errors) == ([], [])
+    assert sum(result.topic.counts.records for result in results) > 0
+    assert [result.topic.name for result in results if result.worst is not None and result.worst > Severity.INFO] == []
 
 
-def test_of_the_sample_on_growth_only_what_was_provoked_is_told() -> None:
-    found = investigate([str(SAMPLES / "partition-growth")], None, lambda _: None, lambda _: None)
-    told = {
-        one.topic.name: {finding.code.name for finding in one.findings if finding.severity > Severity.INFO}
-        for one in judged_topics(found, KeysQuestion(), lambda _: None)
+def test_the_growth_sample_has_only_the_provoked_findings() -> None:
+    investigation = investigate([str(SAMPLES / "partition-growth")], None, lambda _: None, lambda _: None)
+    codes = {
+        result.topic.name: {finding.code.name for finding in result.findings if finding.severity > Severity.INFO}
+        for result in evaluate_topic_keys(investigation, KeysQuestion(), lambda _: None)
     }
     provoked = {"late-writer": {"key-in-two-partitions"}, "compacted": {"tombstone-wrong-partition"}}
-    assert told == {name: provoked.get(name, set()) for name in truth()["sent"]}
+    assert codes == {name: provoked.get(name, set()) for name in truth()["sent"]}

@@ -1,4 +1,4 @@
-"""Topics to try the joining of keys on: forged record by record, and those of the samples."""
+"""Topics for tests of keys: forged record by record, and from the samples."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from kforensics.forensics.audit.topic_result import best_copies, has_keys
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.keys.key_summary import KeySummary, key_summary
-from kforensics.forensics.keys.topic_keys import TopicKeys, joined_keys
-from kforensics.forensics.metadata.topic_metadata import TopicMetadata, topics_in
-from tests.forensics.cases import SAMPLES, case_in, partitions_under
-from tests.forensics.events import NOW
+from kforensics.forensics.keys.topic_keys import TopicKeys, join_topic_keys
+from kforensics.forensics.metadata.cluster_metadata import TopicMetadata, topics_in
+from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import Content, forge
+from tests.forensics.partition_states import SAMPLES, partitions_under, state_of
 
 __all__ = ["GROWTH", "KEYS", "RULES", "Sent", "at_home", "home", "joined", "sent_to", "summaries_in", "topic", "truth"]
 
@@ -32,9 +32,9 @@ class Sent:
 
     Attributes:
         key: its key, None for none.
-        partition: where it goes.
-        at: seconds after the beginning.
-        producer: producer id, None for no id.
+        partition: its partition.
+        at: seconds after the start.
+        producer: producer id, None without one.
         value: its value, None for a tombstone.
     """
 
@@ -47,72 +47,72 @@ class Sent:
 
 def murmur2_of(key: bytes) -> int:
     """Return Kafka's hash as ``Utils.murmur2`` computes it, word by word, before it is made positive."""
-    every = 0xFFFFFFFF
-    found = 0x9747B28C ^ len(key)
-    for at in range(0, len(key) // 4 * 4, 4):
-        word = int.from_bytes(key[at : at + 4], "little") * 0x5BD1E995 & every
-        word = (word ^ word >> 24) * 0x5BD1E995 & every
-        found = (found * 0x5BD1E995 & every) ^ word
+    mask = 0xFFFFFFFF
+    state = 0x9747B28C ^ len(key)
+    for position in range(0, len(key) // 4 * 4, 4):
+        word = int.from_bytes(key[position : position + 4], "little") * 0x5BD1E995 & mask
+        word = (word ^ word >> 24) * 0x5BD1E995 & mask
+        state = (state * 0x5BD1E995 & mask) ^ word
     if rest := key[len(key) // 4 * 4 :]:
-        found = (found ^ int.from_bytes(rest, "little")) * 0x5BD1E995 & every
-    found = (found ^ found >> 13) * 0x5BD1E995 & every
-    return found ^ found >> 15
+        state = (state ^ int.from_bytes(rest, "little")) * 0x5BD1E995 & mask
+    state = (state ^ state >> 13) * 0x5BD1E995 & mask
+    return state ^ state >> 15
 
 
 def home(key: bytes, count: int) -> int:
-    """Return where the default partitioner puts a key."""
+    """Return the partition of a key by the default partitioner."""
     return (murmur2_of(key) & 0x7FFFFFFF) % count
 
 
 def at_home(keys: Iterable[bytes], count: int, at: int = 0, **more: Any) -> list[Sent]:
-    """Return a record for each key, where it belongs, one second after the other."""
+    """Return a record for each key in its default partition, one per second."""
     return [Sent(key, home(key, count), at + number, **more) for number, key in enumerate(keys)]
 
 
 def sent_to(folder: Path, sent: Sequence[Sent], count: int, **style: Any) -> Path:
-    """Write a topic ``t`` with so many partitions that holds some records, each in a batch of its own."""
+    """Write a topic ``t`` with ``count`` partitions and some records, each in a batch of its own."""
     for partition in range(count):
-        mine = [one for one in sent if one.partition == partition]
+        selected = [row for row in sent if row.partition == partition]
         written: dict[int, int] = {}
         batches, records = [], {}
-        for offset, one in enumerate(mine):
-            batches.append(_batch(one, offset, written))
-            records[offset] = [(one.key, one.value)]
+        for offset, row in enumerate(selected):
+            batches.append(_batch(row, offset, written))
+            records[offset] = [(row.key, row.value)]
         content: dict[int, Sequence[Content]] = dict(records)
         forge(folder, "; ".join(batches), partition=partition, records=content, **style)
     return folder
 
 
-def _batch(one: Sent, offset: int, written: dict[int, int]) -> str:
-    time = f"ts {NOW + one.at * SECOND}"
-    if one.producer is None:
+def _batch(row: Sent, offset: int, written: dict[int, int]) -> str:
+    time = f"ts {NOW + row.at * SECOND}"
+    if row.producer is None:
         return f"plain @{offset} {time}"
-    sequence = written.get(one.producer, 0)
-    written[one.producer] = sequence + 1
-    return f"D {one.producer} 0 {sequence}-{sequence} @{offset} N {time}"
+    sequence = written.get(row.producer, 0)
+    written[row.producer] = sequence + 1
+    return f"D {row.producer} 0 {sequence}-{sequence} @{offset} N {time}"
 
 
 def summaries_in(folder: Path, name: str = "t") -> list[KeySummary]:
     """Return the summaries of the partitions of a topic."""
-    found = (one for one in partitions_under(folder) if has_keys(one.place) and one.place.topic == name)
-    return best_copies(key_summary(case_in(one)) for one in found)
+    partitions = (row for row in partitions_under(folder) if has_keys(row.place) and row.place.topic == name)
+    return best_copies(key_summary(state_of(partition)) for partition in partitions)
 
 
 def joined(folder: Path, partition_count: int | None = None, metadata: TopicMetadata | None = None) -> TopicKeys:
     """Return the keys of the topic ``t`` under a folder."""
-    return joined_keys(summaries_in(folder), RULES, partition_count, metadata)
+    return join_topic_keys(summaries_in(folder), RULES, partition_count, metadata)
 
 
 @cache
 def topic(name: str, *, with_metadata: bool = True) -> TopicKeys:
     """Return the keys of a topic of the sample on partition growth."""
-    told = topics_in(partitions_under(GROWTH)) if with_metadata else {}
+    metadata = topics_in(partitions_under(GROWTH)) if with_metadata else {}
     summaries = summaries_in(GROWTH, name)
-    return joined_keys(summaries, RULES, None, told.get(summaries[0].topic_id or ""))
+    return join_topic_keys(summaries, RULES, None, metadata.get(summaries[0].topic_id or ""))
 
 
 @cache
 def truth() -> dict[str, Any]:
-    """Return what the clients and the broker of that sample said."""
-    found: dict[str, Any] = json.loads((GROWTH / "truth.json").read_text("utf-8"))
-    return found
+    """Return what the clients and the broker of that sample reported."""
+    content: dict[str, Any] = json.loads((GROWTH / "truth.json").read_text("utf-8"))
+    return content

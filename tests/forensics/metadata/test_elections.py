@@ -1,4 +1,4 @@
-"""The elections that a cluster's metadata tells of, against what the brokers noted of them beside their logs."""
+"""Leader elections in the metadata log of a cluster, compared with the leader epoch checkpoints of the brokers."""
 
 from __future__ import annotations
 
@@ -6,59 +6,63 @@ from dataclasses import replace
 
 import pytest
 
-from kforensics.forensics.metadata.elections import elections_in
+from kforensics.forensics.metadata.cluster_metadata import elections_in
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.replicas.replica import all_copies_of, replicas_of
 from kforensics.parsers.files.discover import FoundFile, discover
-from tests.forensics.cases import SAMPLES, partitions_under
+from tests.forensics.partition_states import SAMPLES, partitions_under
 from tests.forensics.replicas.replicas import GROUPS, REPLICATION, RULES
 
 METADATA = "__cluster_metadata"
 
 
-def _case(partition: Partition) -> Case:
+def _state(partition: Partition) -> PartitionState:
     return examine(partition, RULES)
 
 
 @pytest.mark.parametrize("name", [name for name in GROUPS if not name.startswith(METADATA)])
-def test_every_epoch_that_a_broker_noted_began_with_an_election(name: str) -> None:
-    """An epoch begins with the topic, the others with an election; the broker that was elected notes its own."""
+def test_every_checkpointed_epoch_began_with_an_election(name: str) -> None:
+    """The first epoch begins with the topic, the others with an election; the elected broker checkpoints its own."""
     elections = elections_in(partitions_under(REPLICATION))
     for partition in GROUPS[name]:
-        epochs = {epoch for epoch, _ in replicas_of([_case(partition)])[0].epoch_starts}
-        known = {one.leader_epoch for one in elections[partition.topic_id or "", partition.place.partition or 0]}
+        epochs = {epoch for epoch, _ in replicas_of([_state(partition)])[0].epoch_starts}
+        known = {
+            election.leader_epoch for election in elections[partition.topic_id or "", partition.place.partition or 0]
+        }
         assert epochs - known <= {0}
 
 
 def test_one_election_of_the_lab_was_unclean() -> None:
-    found = elections_in(partitions_under(REPLICATION))
-    unclean = [(key, one) for key, elections in found.items() for one in elections if one.is_unclean]
+    by_partition = elections_in(partitions_under(REPLICATION))
+    unclean = [
+        (key, election) for key, elections in by_partition.items() for election in elections if election.is_unclean
+    ]
     ((topic_id, number), election), *more = unclean
     assert more == []
     assert (topic_id, number) == (GROUPS["unclean-0"][0].topic_id, 0)
     assert (election.leader_epoch, election.leader, election.in_sync) == (3, 3, (2,))
 
 
-def test_of_several_copies_the_longest_one_counts() -> None:
-    (one, other, third) = GROUPS[f"{METADATA}-0"]
-    assert elections_in([other, one]) == elections_in([one]) == elections_in([third, other])
-    assert elections_in([other]) != elections_in([one])
+def test_of_several_copies_the_longest_one_is_read() -> None:
+    (first, shorter, third) = GROUPS[f"{METADATA}-0"]
+    assert elections_in([shorter, first]) == elections_in([first]) == elections_in([third, shorter])
+    assert elections_in([shorter]) != elections_in([first])
 
 
-def test_without_metadata_there_is_nothing_to_tell() -> None:
+def test_without_a_metadata_log_there_are_no_elections() -> None:
     assert elections_in(partitions_under(SAMPLES / "duplicates" / "broker-1" / "expired-0")) == {}
 
 
-def test_where_the_head_is_gone_a_snapshot_stands_for_it() -> None:
-    """Cut behind its oldest snapshot, the metadata tells of all elections since."""
+def test_a_snapshot_replaces_a_missing_log_start() -> None:
+    """Without the part before its oldest snapshot, the metadata log contains all elections since."""
     folder = SAMPLES / "cluster-metadata-3.9" / "broker-1" / f"{METADATA}-0"
-    (whole,) = all_copies_of(one for one in discover([str(folder)]) if isinstance(one, FoundFile))
-    # The name of a segment tells its first offset; what is below the snapshot is passed over.
+    (whole,) = all_copies_of(row for row in discover([str(folder)]) if isinstance(row, FoundFile))
+    # The name of a segment is its first offset; records below the snapshot are skipped.
     (log,) = whole.segments
-    headless = replace(whole, segments=(replace(log, base_offset=20),))
-    found = elections_in([whole])
-    assert found
-    assert elections_in([headless]) == found
-    assert elections_in([replace(headless, others=())]) == {}
+    without_start = replace(whole, segments=(replace(log, base_offset=20),))
+    elections = elections_in([whole])
+    assert elections
+    assert elections_in([without_start]) == elections
+    assert elections_in([replace(without_start, others=())]) == {}

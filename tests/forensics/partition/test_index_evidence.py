@@ -1,4 +1,4 @@
-"""Evidence about indexes: against the rules entry by entry, and however the log is split."""
+"""Evidence about indexes, compared with the rules entry by entry, for any split of the log."""
 
 from __future__ import annotations
 
@@ -16,31 +16,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforensics.forensics.core.record_types import NO_TIME
-from kforensics.forensics.partition.index_entries import Fault, IndexEntries
+from kforensics.forensics.partition.index_entries import IndexEntries, IndexFault
+from kforensics.forensics.partition.index_entry_faults import (
+    IS_LAST_OFFSET,
+    offset_entry_flags,
+    offset_index_faults,
+    time_entry_flags,
+    time_index_faults,
+    with_larger_before,
+)
 from kforensics.forensics.partition.index_evidence import NO_EVIDENCE, IndexEvidence, IndexFaults, IndexWatch
-from kforensics.forensics.partition.offset_index_evidence import LAST, offset_index_faults, offset_index_marks
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.partition.time_index_evidence import seen, time_index_faults, time_index_marks
-from kforensics.parsers.columns.batch_columns import BatchColumns, joined
+from kforensics.parsers.columns.batch_columns import BatchColumns, concat_batches
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.layouts import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kforensics.parsers.kernels.policy import kernels_for
-from tests.forensics.cases import partitions_under
 from tests.forensics.forge import file_of, forge
+from tests.forensics.partition_states import partitions_under
 
 LOG = {
     0: "plain @0-4 ts 100; plain @5-9 ts 300; plain @10-14 ts 200; plain @15-19 ts 400",
     20: "plain @20-24 ts 500; plain @25-29 ts 600; plain @30-34 ts 610",
     35: "plain @35-39 ts 700; plain @40-44 ts 800; plain @45-49 ts 900; plain @50 ts 950",
 }
-# A smaller one behind a larger one; not the largest at the end; offsets that fall.
+# A smaller timestamp after a larger one; not the largest at the end; offsets that decrease.
 TIMES = {0: [(100, 4), (200, 14), (400, 19)], 20: [(500, 4)], 35: [(700, 4), (950, 3)]}
 
 
 @dataclass(frozen=True)
-class Plain:
-    """A batch, as the rules speak of it."""
+class SimpleBatch:
+    """The fields of a batch that the rules refer to."""
 
     position: int
     size: int
@@ -52,44 +58,44 @@ class Plain:
     exact: bool = True
 
 
-def columns(batches: Sequence[Plain]) -> BatchColumns:
+def columns(batches: Sequence[SimpleBatch]) -> BatchColumns:
     """Return batches as columns."""
     values: dict[str, list[Any]] = {
-        "position": [one.position for one in batches],
-        "size": [one.size for one in batches],
-        "base_offset": [one.base_offset if one.exact else one.last_offset for one in batches],
-        "last_offset": [one.last_offset for one in batches],
-        "count": [one.count if one.exact else 1 for one in batches],
-        "magic": [one.magic for one in batches],
-        "max_timestamp": [one.timestamp for one in batches],
-        "exact": [one.exact for one in batches],
+        "position": [batch.position for batch in batches],
+        "size": [batch.size for batch in batches],
+        "base_offset": [batch.base_offset if batch.exact else batch.last_offset for batch in batches],
+        "last_offset": [batch.last_offset for batch in batches],
+        "count": [batch.count if batch.exact else 1 for batch in batches],
+        "magic": [batch.magic for batch in batches],
+        "max_timestamp": [batch.timestamp for batch in batches],
+        "exact": [batch.exact for batch in batches],
     }
     others = dict.fromkeys(BatchColumns.__slots__, [0] * len(batches))
     return BatchColumns.of_rows(zip(*(others | values).values(), strict=True))
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> list[Plain]:
-    """Draw a segment without damage: with holes, thinned batches and wrappers of old formats."""
-    found, position, offset = [], 0, 0
+def logs(draw: st.DrawFn) -> list[SimpleBatch]:
+    """Draw a segment without damage: with offset gaps, partially compacted batches and wrappers of old formats."""
+    batches, position, offset = [], 0, 0
     for _ in range(draw(st.integers(1, 12))):
         offset += draw(st.sampled_from([0, 0, 0, 2]))
         span, size = draw(st.integers(1, 4)), draw(st.integers(1, 3)) * 10
-        kind = draw(st.sampled_from(["whole", "whole", "thinned", "wrapper", "format 0"]))
-        found.append(
-            Plain(
+        kind = draw(st.sampled_from(["whole", "whole", "compacted", "wrapper", "format 0"]))
+        batches.append(
+            SimpleBatch(
                 position,
                 size,
                 offset,
                 offset + span - 1,
-                draw(st.integers(0, span)) if kind == "thinned" else span,
+                draw(st.integers(0, span)) if kind == "compacted" else span,
                 -1 if kind == "format 0" else draw(st.integers(0, 9)) * 10,
-                magic={"whole": 2, "thinned": 2, "wrapper": 1, "format 0": 0}[kind],
+                magic={"whole": 2, "compacted": 2, "wrapper": 1, "format 0": 0}[kind],
                 exact=kind != "wrapper",
             )
         )
         position, offset = position + size, offset + span
-    return found
+    return batches
 
 
 def entries_of(rows: Sequence[tuple[int, int]]) -> IndexEntries:
@@ -107,45 +113,40 @@ def entries_of(rows: Sequence[tuple[int, int]]) -> IndexEntries:
     )
 
 
-def chunks(log: Sequence[Plain], cuts: Sequence[int]) -> list[Sequence[Plain]]:
+def chunks(log: Sequence[SimpleBatch], cuts: Sequence[int]) -> list[Sequence[SimpleBatch]]:
     """Return a log in pieces."""
     edges = sorted({0, len(log), *(cut % (len(log) + 1) for cut in cuts)})
     return [log[start:stop] for start, stop in pairwise(edges)]
 
 
-def fits(log: Sequence[Plain], offset: int, position: int) -> bool:
-    """Whether an entry of an offset index fits, as the rules put it."""
-    here = next((one for one in log if one.position == position), None)
-    if here is None or any(one.last_offset >= offset for one in log if one.position < position):
+def is_valid_offset_entry(log: Sequence[SimpleBatch], offset: int, position: int) -> bool:
+    """Return whether an entry of an offset index is valid according to the rules."""
+    named = next((batch for batch in log if batch.position == position), None)
+    if named is None or any(batch.last_offset >= offset for batch in log if batch.position < position):
         return False
-    if here.base_offset == offset or (not here.exact and offset <= here.last_offset):
+    if named.base_offset == offset or (not named.exact and offset <= named.last_offset):
         return True
-    later = [one for one in log if one.position >= position]
-    return any(
-        one.last_offset == offset
-        or (one.magic == 2 and one.base_offset <= offset <= one.last_offset < one.base_offset + _hull(one))
-        for one in later
-    )
+    later = [batch for batch in log if batch.position >= position]
+    return any(batch.last_offset == offset or _is_in_compacted(batch, offset) for batch in later)
 
 
-def _hull(one: Plain) -> int:
-    """Return the span of a thinned batch, 0 for a whole one."""
-    span = one.last_offset - one.base_offset + 1
-    return span if one.count < span else 0
+def _is_in_compacted(batch: SimpleBatch, offset: int) -> bool:
+    is_compacted = batch.magic == 2 and batch.count < batch.last_offset - batch.base_offset + 1
+    return is_compacted and batch.base_offset <= offset <= batch.last_offset
 
 
-def tells_time(log: Sequence[Plain], offset: int, timestamp: int) -> bool:
-    """Whether an entry of a time index fits, as the rules put it."""
-    here = [
+def is_valid_time_entry(log: Sequence[SimpleBatch], offset: int, timestamp: int) -> bool:
+    """Return whether an entry of a time index is valid according to the rules."""
+    numbers = [
         number
-        for number, one in enumerate(log)
-        if (one.base_offset if one.exact else one.last_offset) <= offset <= one.last_offset
+        for number, batch in enumerate(log)
+        if (batch.base_offset if batch.exact else batch.last_offset) <= offset <= batch.last_offset
     ]
-    if not here:
+    if not numbers:
         return False
-    one = log[here[0]]
-    return (one.timestamp == timestamp or one.magic == 0) and all(
-        before.timestamp <= timestamp for before in log[: here[0]]
+    named = log[numbers[0]]
+    return (named.timestamp == timestamp or named.magic == 0) and all(
+        before.timestamp <= timestamp for before in log[: numbers[0]]
     )
 
 
@@ -155,50 +156,54 @@ NEAR = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 30).map(lambda plac
 
 
 @given(logs(), NEAR | ROWS, CUTS)
-def test_offset_entries_are_judged_by_the_rules(log: list[Plain], rows: list[tuple[int, int]], cuts: list[int]) -> None:
+def test_offset_entries_are_evaluated_by_the_rules(
+    log: list[SimpleBatch], rows: list[tuple[int, int]], cuts: list[int]
+) -> None:
     entries = entries_of(rows)
-    marks = reduce(np.bitwise_or, [offset_index_marks(entries, columns(part)) for part in chunks(log, cuts)])
-    found = offset_index_faults(entries, marks, 0, log[-1].position + log[-1].size, is_whole=True)
-    struck = {int(row["position"]) // 8 for row in found}
-    assert struck == {number for number, row in enumerate(rows) if not fits(log, *row)}
+    flags = reduce(np.bitwise_or, [offset_entry_flags(entries, columns(part)) for part in chunks(log, cuts)])
+    faults = offset_index_faults(entries, flags, 0, log[-1].position + log[-1].size, is_whole=True)
+    faulty = {int(row["position"]) // 8 for row in faults}
+    assert faulty == {number for number, row in enumerate(rows) if not is_valid_offset_entry(log, *row)}
 
 
 @given(logs(), st.lists(st.tuples(st.integers(-1, 40), st.integers(-1, 9).map(lambda ts: ts * 10)), max_size=12), CUTS)
-def test_time_entries_are_judged_by_the_rules(log: list[Plain], rows: list[tuple[int, int]], cuts: list[int]) -> None:
+def test_time_entries_are_evaluated_by_the_rules(
+    log: list[SimpleBatch], rows: list[tuple[int, int]], cuts: list[int]
+) -> None:
     entries = entries_of(rows)
     parts = chunks(log, cuts)
-    before = accumulate((max(one.timestamp for one in part) for part in parts), max, initial=NO_TIME)
-    marks = np.zeros(len(rows), np.uint8)
+    before = accumulate((max(batch.timestamp for batch in part) for part in parts), max, initial=NO_TIME)
+    flags = np.zeros(len(rows), np.uint8)
     for part, largest in zip(parts, before, strict=False):
-        marks |= seen(entries, time_index_marks(entries, columns(part)), largest)
-    found = time_index_faults(entries, marks, 0, NO_TIME, is_closed=False, is_whole=True)
-    struck = {int(row["position"]) // 8 for row in found}
-    assert struck == {number for number, row in enumerate(rows) if not tells_time(log, *row)}
+        flags |= with_larger_before(entries, time_entry_flags(entries, columns(part)), largest)
+    faults = time_index_faults(entries, flags, 0, NO_TIME, is_closed=False, is_whole=True)
+    faulty = {int(row["position"]) // 8 for row in faults}
+    assert faulty == {number for number, row in enumerate(rows) if not is_valid_time_entry(log, *row)}
 
 
 @pytest.mark.parametrize("cuts", [[], [1]], ids=["one chunk", "two chunks"])
-@pytest.mark.parametrize(("before", "struck"), [(50, []), (51, [Fault.LARGER_BEFORE])])
-def test_only_a_larger_timestamp_before_is_a_fault(before: int, struck: list[Fault], cuts: list[int]) -> None:
-    parts = chunks([Plain(0, 10, 0, 4, 5, before), Plain(10, 10, 5, 9, 5, 50)], cuts)
+@pytest.mark.parametrize(("before", "expected"), [(50, []), (51, [IndexFault.LARGER_BEFORE])])
+def test_only_a_larger_timestamp_before_is_a_fault(before: int, expected: list[IndexFault], cuts: list[int]) -> None:
+    parts = chunks([SimpleBatch(0, 10, 0, 4, 5, before), SimpleBatch(10, 10, 5, 9, 5, 50)], cuts)
     entries = entries_of([(9, 50)])
-    marks = time_index_marks(entries, columns(parts[0]))
+    flags = time_entry_flags(entries, columns(parts[0]))
     for part in parts[1:]:
-        marks |= seen(entries, time_index_marks(entries, columns(part)), before)
-    found = time_index_faults(entries, marks, 0, before, is_closed=False, is_whole=True)
-    assert found["fault"].tolist() == struck
+        flags |= with_larger_before(entries, time_entry_flags(entries, columns(part)), before)
+    faults = time_index_faults(entries, flags, 0, before, is_closed=False, is_whole=True)
+    assert faults["fault"].tolist() == expected
 
 
 @given(logs(), ROWS)
-def test_batches_out_of_order_are_searched_all_the_same(log: list[Plain], rows: list[tuple[int, int]]) -> None:
-    """Only the last offsets count here: where a batch stands is another matter."""
+def test_batches_out_of_order_are_searched_correctly(log: list[SimpleBatch], rows: list[tuple[int, int]]) -> None:
+    """Only the last offsets matter here; misplaced batches are reported elsewhere."""
     backwards = columns(log[::-1])
-    ends = entries_of([(one.last_offset, 0) for one in log])
-    assert (offset_index_marks(ends, backwards) & LAST != 0).all()
-    assert len(offset_index_marks(entries_of(rows), backwards)) == len(rows)
+    ends = entries_of([(batch.last_offset, 0) for batch in log])
+    assert (offset_entry_flags(ends, backwards) & IS_LAST_OFFSET != 0).all()
+    assert len(offset_entry_flags(entries_of(rows), backwards)) == len(rows)
 
 
-def spoil(folder: Path) -> None:
-    """Give each segment wrong entries beside right ones, some of which only two batches together show to be wrong."""
+def add_wrong_entries(folder: Path) -> None:
+    """Add wrong entries to the indexes of each segment; some are wrong only because of two batches together."""
     for base in LOG:
         index = file_of(folder, base, "index")
         wrong = [{"relative_offset": 90 + at, "position": 100_000 + at} for at in range(2)]
@@ -210,95 +215,100 @@ def spoil(folder: Path) -> None:
 
 def pieces(partition: Partition) -> list[BatchColumns]:
     """Return the log batch by batch."""
-    found = []
+    batches = []
     for number, segment in enumerate(partition.segments):
         with open_source(segment.path) as source:
-            whole = joined(list(batch_chunks(source, number, lambda _: None, kernels_for, workers=0)))
-        found += [whole[at : at + 1] for at in range(len(whole))]
-    return found
+            whole = concat_batches(list(batch_chunks(source, number, lambda _: None, kernels_for, workers=0)))
+        batches += [whole[row : row + 1] for row in range(len(whole))]
+    return batches
 
 
-def evidence_of(partition: Partition, some: Sequence[BatchColumns]) -> IndexEvidence:
-    """Return what some batches say, as a worker of its own would send it."""
+def sent_evidence(partition: Partition, chunks_of_batches: Sequence[BatchColumns]) -> IndexEvidence:
+    """Return the evidence of some batches, as another process would send it."""
     watch = IndexWatch(partition)
-    for batches in some:
+    for batches in chunks_of_batches:
         watch.see(batches)
     return pickle.loads(pickle.dumps(watch.evidence))  # type: ignore[no-any-return]  # noqa: S301  # our own
 
 
 def as_rows(faults: IndexFaults) -> tuple[Any, ...]:
-    """Return faults as values that can be compared."""
+    """Return faults as comparable values."""
     return faults.corrupt.tolist(), faults.misfits.tolist(), faults.times.tolist(), faults.counts
 
 
 @pytest.fixture(scope="module")
-def spoilt(tmp_path_factory: pytest.TempPathFactory) -> tuple[Partition, list[BatchColumns]]:
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Partition, list[BatchColumns]]:
     """Return a partition with wrong indexes, and its log batch by batch."""
-    folder = tmp_path_factory.mktemp("spoilt")
-    spoil(forge(folder, LOG))
+    folder = tmp_path_factory.mktemp("damaged")
+    add_wrong_entries(forge(folder, LOG))
     (partition,) = partitions_under(folder)
     return partition, pieces(partition)
 
 
-def test_every_fault_of_every_segment_is_there(spoilt: tuple[Partition, list[BatchColumns]]) -> None:
-    partition, log = spoilt
-    found = evidence_of(partition, log).finish(partition, {0, 1, 2})
-    assert found.counts == (3, 6, 3)
-    assert found.corrupt["fault"].tolist() == [Fault.RAGGED] * 3
-    assert found.misfits["fault"].tolist() == [Fault.BEYOND_LOG] * 6
-    assert found.misfits["segment"].tolist() == [0, 0, 1, 1, 2, 2]
-    assert found.times["fault"].tolist() == [Fault.LARGER_BEFORE, Fault.NOT_LARGEST, Fault.NOT_ASCENDING]
+def test_all_faults_of_all_segments_are_reported(damaged: tuple[Partition, list[BatchColumns]]) -> None:
+    partition, log = damaged
+    faults = sent_evidence(partition, log).finish(partition, {0, 1, 2})
+    assert faults.counts == (3, 6, 3)
+    assert faults.corrupt["fault"].tolist() == [IndexFault.RAGGED] * 3
+    assert faults.misfits["fault"].tolist() == [IndexFault.BEYOND_LOG] * 6
+    assert faults.misfits["segment"].tolist() == [0, 0, 1, 1, 2, 2]
+    assert faults.times["fault"].tolist() == [
+        IndexFault.LARGER_BEFORE,
+        IndexFault.NOT_LARGEST,
+        IndexFault.NOT_ASCENDING,
+    ]
 
 
 @given(st.lists(st.integers(0, 11), max_size=11), st.data())
-def test_any_grouping_gives_the_same(
-    spoilt: tuple[Partition, list[BatchColumns]], cuts: list[int], data: st.DataObject
+def test_evidence_merges_in_any_grouping(
+    damaged: tuple[Partition, list[BatchColumns]], cuts: list[int], data: st.DataObject
 ) -> None:
-    partition, log = spoilt
+    partition, log = damaged
     edges = sorted({0, len(log), *cuts})
-    parts = [evidence_of(partition, log[start:stop]) for start, stop in pairwise(edges)]
+    parts = [sent_evidence(partition, log[start:stop]) for start, stop in pairwise(edges)]
     while len(parts) > 1:
-        at = data.draw(st.integers(0, len(parts) - 2))
-        parts[at : at + 2] = [parts[at].merged(parts[at + 1])]
-    whole = evidence_of(partition, [joined(log[:4]), joined(log[4:7]), joined(log[7:])])
+        left = data.draw(st.integers(0, len(parts) - 2))
+        parts[left : left + 2] = [parts[left].merged(parts[left + 1])]
+    whole = sent_evidence(partition, [concat_batches(log[:4]), concat_batches(log[4:7]), concat_batches(log[7:])])
     assert as_rows(parts[0].finish(partition, {0, 1, 2})) == as_rows(whole.finish(partition, {0, 1, 2}))
 
 
-def test_nothing_merges_with_everything(spoilt: tuple[Partition, list[BatchColumns]]) -> None:
-    partition, log = spoilt
-    evidence = evidence_of(partition, log)
+def test_no_evidence_is_neutral_in_merging(damaged: tuple[Partition, list[BatchColumns]]) -> None:
+    partition, log = damaged
+    evidence = sent_evidence(partition, log)
     for merged in (NO_EVIDENCE.merged(evidence), evidence.merged(NO_EVIDENCE)):
         assert as_rows(merged.finish(partition, {0, 1, 2})) == as_rows(evidence.finish(partition, {0, 1, 2}))
 
 
-def test_entries_are_kept_only_while_more_of_their_segment_may_come(
-    spoilt: tuple[Partition, list[BatchColumns]],
+def test_entries_are_kept_only_while_batches_of_their_segment_may_follow(
+    damaged: tuple[Partition, list[BatchColumns]],
 ) -> None:
-    partition, log = spoilt
-    assert [one.number for one in evidence_of(partition, log).segments] == []
-    assert [one.number for one in evidence_of(partition, log[2:9]).segments] == [0, 2]
+    partition, log = damaged
+    assert [segment.number for segment in sent_evidence(partition, log).segments] == []
+    assert [segment.number for segment in sent_evidence(partition, log[2:9]).segments] == [0, 2]
 
 
-def test_segments_without_batches_are_read_at_the_end(spoilt: tuple[Partition, list[BatchColumns]]) -> None:
-    partition, log = spoilt
-    found = evidence_of(partition, log[4:]).finish(partition, {1, 2})
-    assert set(found.misfits["segment"].tolist()) == {0, 1, 2}
-    assert found.counts[1] == 2 + 2 + 2 + 3  # the three right entries of the first segment too
+def test_segments_without_batches_are_read_at_the_end(damaged: tuple[Partition, list[BatchColumns]]) -> None:
+    partition, log = damaged
+    faults = sent_evidence(partition, log[4:]).finish(partition, {1, 2})
+    assert set(faults.misfits["segment"].tolist()) == {0, 1, 2}
+    assert faults.counts[1] == 2 + 2 + 2 + 3  # including the three correct entries of the first segment
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200), st.booleans())
-def test_no_bytes_of_an_index_are_too_much(
-    spoilt: tuple[Partition, list[BatchColumns]], index: bytes, times: bytes, behind: bool
+def test_any_bytes_of_an_index_are_evaluated(
+    damaged: tuple[Partition, list[BatchColumns]], index: bytes, times: bytes, appended: bool
 ) -> None:
-    """Whatever stands there, each entry is judged, and no more faults are told than there are things to be wrong."""
-    partition, log = spoilt
+    """Each entry is evaluated, whatever its bytes are, and the number of faults is bounded."""
+    partition, log = damaged
     folder = Path(partition.folder)
-    right = file_of(folder, 0, "index").read_bytes(), file_of(folder, 0, "timeindex").read_bytes()
-    file_of(folder, 0, "index").write_bytes(right[0] + index if behind else index + right[0])
-    file_of(folder, 0, "timeindex").write_bytes(right[1] + times if behind else times + right[1])
-    found = evidence_of(partition, log).finish(partition, {0, 1, 2})
-    file_of(folder, 0, "index").write_bytes(right[0])
-    file_of(folder, 0, "timeindex").write_bytes(right[1])
-    corrupt, misfits, late = (rows[rows["segment"] == 0] for rows in (found.corrupt, found.misfits, found.times))
-    assert len(corrupt) + len(misfits) <= (len(right[0]) + len(index)) // 8 + 3
-    assert len(late) <= (len(right[1]) + len(times)) // 12 + 4
+    original = file_of(folder, 0, "index").read_bytes(), file_of(folder, 0, "timeindex").read_bytes()
+    file_of(folder, 0, "index").write_bytes(original[0] + index if appended else index + original[0])
+    file_of(folder, 0, "timeindex").write_bytes(original[1] + times if appended else times + original[1])
+    faults = sent_evidence(partition, log).finish(partition, {0, 1, 2})
+    file_of(folder, 0, "index").write_bytes(original[0])
+    file_of(folder, 0, "timeindex").write_bytes(original[1])
+    rows_of_first = (rows[rows["segment"] == 0] for rows in (faults.corrupt, faults.misfits, faults.times))
+    corrupt, misfits, time_faults = rows_of_first
+    assert len(corrupt) + len(misfits) <= (len(original[0]) + len(index)) // 8 + 3
+    assert len(time_faults) <= (len(original[1]) + len(times)) // 12 + 4

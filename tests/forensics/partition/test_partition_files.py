@@ -1,4 +1,4 @@
-"""Which files belong to a partition, and what the log directory says of it."""
+"""Which files belong to a partition, and what the files of the log directory say about it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.partition.log_chunk import Split
 from kforensics.forensics.partition.partition_files import (
     CLEANER,
     HIGH_WATERMARK,
@@ -15,76 +14,80 @@ from kforensics.forensics.partition.partition_files import (
     RECOVERY_POINT,
     partitions_of,
 )
-from kforensics.forensics.partition.splits import splits_of
+from kforensics.forensics.partition.splits import SegmentSplit, splits_of
 from kforensics.parsers.files.discover import FoundFile, discover
-from tests.forensics.cases import SAMPLES, partitions_under
 from tests.forensics.forge import cut, forge
+from tests.forensics.partition_states import SAMPLES, partitions_under
 
 LOG = "D 1 0 0-4 @0-4 T; M 1 0 A 3 @5; D 1 0 5-5 @6-6 T; M 1 0 C 3 @7"
 
 
-def test_files_are_found_by_what_they_are(tmp_path: Path) -> None:
+def test_files_are_assigned_by_kind(tmp_path: Path) -> None:
     folder = forge(tmp_path, {0: LOG, 8: "plain @8-9"}, log_start=3, high_watermark=9, first_dirty=8)
-    (found,) = partitions_under(tmp_path)
-    assert [segment.base_offset for segment in found.segments] == [0, 8]
-    assert (set(found.indexes), set(found.time_indexes), set(found.transaction_indexes)) == ({0, 8}, {0, 8}, {0})
-    assert set(found.snapshots) == {8, 10}
-    assert found.leader_epochs is not None
-    checkpoints = {name: found.checkpoint(name) for name in (LOG_START, HIGH_WATERMARK, CLEANER, RECOVERY_POINT)}
+    (partition,) = partitions_under(tmp_path)
+    assert [segment.base_offset for segment in partition.segments] == [0, 8]
+    assert (set(partition.indexes), set(partition.time_indexes), set(partition.transaction_indexes)) == (
+        {0, 8},
+        {0, 8},
+        {0},
+    )
+    assert set(partition.snapshots) == {8, 10}
+    assert partition.leader_epochs is not None
+    checkpoints = {name: partition.checkpoint(name) for name in (LOG_START, HIGH_WATERMARK, CLEANER, RECOVERY_POINT)}
     assert checkpoints == {LOG_START: 3, HIGH_WATERMARK: 9, CLEANER: 8, RECOVERY_POINT: 10}
-    assert (found.name, found.folder, found.first_offset) == ("t-0", str(folder), 0)
-    assert found.log_dir.clean_shutdown
-    assert found.size == sum(path.stat().st_size for path in folder.glob("*.log"))
+    assert (partition.name, partition.folder, partition.first_offset) == ("t-0", str(folder), 0)
+    assert partition.log_dir.clean_shutdown
+    assert partition.size == sum(path.stat().st_size for path in folder.glob("*.log"))
 
 
-def test_a_folder_alone_is_read_with_the_checkpoints_above_it(tmp_path: Path) -> None:
+def test_a_partition_folder_is_read_with_the_checkpoints_of_its_log_directory(tmp_path: Path) -> None:
     folder = forge(tmp_path, LOG, high_watermark=5)
-    (found,) = partitions_under(folder)
-    assert found.checkpoint(HIGH_WATERMARK) == 5
-    assert found.log_dir == partitions_under(tmp_path)[0].log_dir
+    (partition,) = partitions_under(folder)
+    assert partition.checkpoint(HIGH_WATERMARK) == 5
+    assert partition.log_dir == partitions_under(tmp_path)[0].log_dir
 
 
-def test_a_checkpoint_that_a_broker_would_refuse_says_nothing_and_why(tmp_path: Path) -> None:
+def test_a_checkpoint_that_a_broker_would_reject_is_ignored_with_the_reason(tmp_path: Path) -> None:
     forge(tmp_path, LOG, high_watermark=5)
     cut(tmp_path / HIGH_WATERMARK, -3)
-    (found,) = partitions_under(tmp_path)
-    assert found.checkpoint(HIGH_WATERMARK) is None
-    assert found.log_dir.damaged.keys() == {HIGH_WATERMARK}
+    (partition,) = partitions_under(tmp_path)
+    assert partition.checkpoint(HIGH_WATERMARK) is None
+    assert partition.log_dir.damaged.keys() == {HIGH_WATERMARK}
 
 
-def test_partitions_come_by_log_directory_topic_and_number(tmp_path: Path) -> None:
-    for topic, partition in (("b", 10), ("b", 9), ("a", 0)):
-        forge(tmp_path / "two", LOG, topic=topic, partition=partition)
+def test_partitions_are_sorted_by_log_directory_topic_and_number(tmp_path: Path) -> None:
+    for topic, number in (("b", 10), ("b", 9), ("a", 0)):
+        forge(tmp_path / "two", LOG, topic=topic, partition=number)
     forge(tmp_path / "one", LOG, topic="z")
-    assert [found.name for found in partitions_under(tmp_path)] == ["z-0", "a-0", "b-9", "b-10"]
+    assert [partition.name for partition in partitions_under(tmp_path)] == ["z-0", "a-0", "b-9", "b-10"]
 
 
 @pytest.mark.parametrize("state", ["deleted", "cleaned", "swap"])
-def test_files_of_another_state_are_no_part_of_the_log(state: str, tmp_path: Path) -> None:
+def test_files_in_another_state_are_not_part_of_the_log(state: str, tmp_path: Path) -> None:
     folder = forge(tmp_path, LOG)
     (folder / f"00000000000000000050.log.{state}").write_bytes(b"old")
-    (found,) = partitions_under(tmp_path)
-    assert len(found.segments) == 1
-    assert [other.state for other in found.others] == [state]
+    (partition,) = partitions_under(tmp_path)
+    assert len(partition.segments) == 1
+    assert [other.state for other in partition.others] == [state]
 
 
-def test_a_folder_marked_for_deletion_is_no_partition() -> None:
+def test_a_folder_marked_for_deletion_is_not_a_partition() -> None:
     files = [row for row in discover([str(SAMPLES / "deletion")]) if isinstance(row, FoundFile)]
     marked = {row.topic for row in files if row.state == "deleted" and row.path.endswith(".log")}
     assert marked
-    assert not [found.folder for found in partitions_of(files) if found.folder.endswith("-delete")]
+    assert not [partition.folder for partition in partitions_of(files) if partition.folder.endswith("-delete")]
 
 
-def test_a_large_segment_is_cut_at_sound_batches_of_its_index(tmp_path: Path) -> None:
+def test_a_large_segment_is_split_at_sound_batches_that_its_index_names(tmp_path: Path) -> None:
     log = "; ".join(f"plain @{offset}-{offset}" for offset in range(50))
     folder = forge(tmp_path, log)
-    (found,) = partitions_under(tmp_path)
-    splits = splits_of(found, 400)
+    (partition,) = partitions_under(tmp_path)
+    splits = splits_of(partition, 400)
     assert len(splits) > 5
     assert [split.stop for split in splits[:-1]] == [split.start for split in splits[1:]]
     assert (splits[0].start, splits[-1].stop) == (0, None)
-    # An index that lies names no place to cut at.
+    # A wrong index names no position to split at.
     (folder / "00000000000000000000.index").write_bytes(bytes.fromhex("00000001000000070000000200000190"))
-    (found,) = partitions_under(tmp_path)
-    assert splits_of(found, 100) == [Split(0)]
-    assert splits_of(replace(found, indexes={}), 100) == [Split(0)]
+    (partition,) = partitions_under(tmp_path)
+    assert splits_of(partition, 100) == [SegmentSplit(0)]
+    assert splits_of(replace(partition, indexes={}), 100) == [SegmentSplit(0)]

@@ -1,4 +1,4 @@
-"""What records say of their batches: against the plainest way to ask them, in any splits, within bounds."""
+"""Evidence from records, compared with record-by-record reading, for any splits, and bounded in size."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import Any
 
 import pytest
 
-from kforensics.forensics.partition.log_chunk import Split
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.record_evidence import (
-    MOST,
-    OFFSETS,
-    Broken,
-    First,
-    Keyless,
-    Mistimed,
-    Place,
+    MAX_BATCHES,
+    RECORD_OFFSETS,
+    BatchLocation,
+    BrokenBatch,
+    FirstN,
+    KeylessSummary,
+    MistimedBatch,
     RecordEvidence,
-    evidence_of,
     record_evidence,
+    split_evidence,
 )
+from kforensics.forensics.partition.splits import SegmentSplit
 from kforensics.parsers.files.source import Source, open_source
 from kforensics.parsers.format.rows import LOG_APPEND_TIME, Batch, Damage, Record
-from kforensics.parsers.kernels.library import kernels
-from kforensics.parsers.kernels.policy import Choice, no_kernels
+from kforensics.parsers.kernels.library import load_kernels
+from kforensics.parsers.kernels.policy import KernelPolicy, no_kernels
 from kforensics.parsers.log.batches import walk
-from kforensics.parsers.log.log_rows import records_of
-from tests.forensics.cases import SAMPLES, case_of, partitions_under
+from kforensics.parsers.log.log_rows import read_records
 from tests.forensics.forge import forge
+from tests.forensics.partition_states import SAMPLES, partitions_under, state_under
 from tests.parsers.builders import CODECS, NOW, batch, batch_of, compressed, message, record, wrapper
 
 CONTROL, APPEND_TIME, HORIZON = 0x20, 0x08, 0x40
@@ -40,109 +40,114 @@ LARGEST = (1 << 63) - 1
 
 
 def compiled_kernels(_size: int) -> Any:
-    """Return the kernels whatever the size."""
-    return kernels()
+    """Return the kernels for data of any size."""
+    return load_kernels()
 
 
-twins = pytest.mark.parametrize("choice", [no_kernels, compiled_kernels])
+both_decoders = pytest.mark.parametrize("kernels", [no_kernels, compiled_kernels])
 
 
 def saved(folder: Path, data: bytes) -> Partition:
-    """Return a partition with a log of such bytes."""
+    """Return a partition whose log consists of the given bytes."""
     (folder / "t-0").mkdir(parents=True)
     (folder / "t-0" / f"{0:020}.log").write_bytes(data)
     (partition,) = partitions_under(folder)
     return partition
 
 
-def evidence(partition: Partition, choice: Choice = no_kernels, workers: int = 0) -> RecordEvidence:
-    """Return what all of a partition says."""
-    parts = [evidence_of(partition, Split(number), choice, workers) for number in range(len(partition.segments))]
+def evidence(partition: Partition, kernels: KernelPolicy = no_kernels, workers: int = 0) -> RecordEvidence:
+    """Return the evidence of a partition."""
+    parts = [
+        split_evidence(partition, SegmentSplit(number), kernels, workers) for number in range(len(partition.segments))
+    ]
     return reduce(RecordEvidence.merged, parts, RecordEvidence())
 
 
-def _plainly(source: Source, segment: int) -> Iterator[RecordEvidence]:
-    """Yield what each batch says."""
-    for one in walk(source):
-        if isinstance(one, Batch) and one.crc_valid and not one.is_control:
-            rows = list(records_of(source, one))
-            records = [row for row in rows if isinstance(row, Record)]
-            damage = [row for row in rows if isinstance(row, Damage)]
-            yield _of_batch(one, _place(one, records, segment, is_broken=bool(damage)), records, damage)
+def _batch_by_batch(source: Source, segment: int) -> Iterator[RecordEvidence]:
+    """Yield the evidence of each batch."""
+    for row in walk(source):
+        if isinstance(row, Batch) and row.crc_valid and not row.is_control:
+            rows = list(read_records(source, row))
+            records = [record_row for record_row in rows if isinstance(record_row, Record)]
+            damage = [damage_row for damage_row in rows if isinstance(damage_row, Damage)]
+            yield _of_batch(row, _location(row, records, segment, is_broken=bool(damage)), records, damage)
 
 
-def _place(one: Batch, records: list[Record], segment: int, *, is_broken: bool) -> Place:
-    first = one.base_offset
+def _location(header: Batch, records: list[Record], segment: int, *, is_broken: bool) -> BatchLocation:
+    first = header.base_offset
     if first is None:
-        first = one.last_offset if is_broken else records[0].offset
-    producer = [-1 if number is None else number for number in (one.producer_id, one.producer_epoch)]
-    return Place(segment, one.position, first, one.last_offset, *producer)
+        first = header.last_offset if is_broken else records[0].offset
+    producer = [-1 if number is None else number for number in (header.producer_id, header.producer_epoch)]
+    return BatchLocation(segment, header.position, first, header.last_offset, *producer)
 
 
-def _of_batch(one: Batch, place: Place, records: list[Record], damage: list[Damage]) -> RecordEvidence:
-    broken = [Broken(place, row.reason, row.detail) for row in damage]
+def _of_batch(header: Batch, location: BatchLocation, records: list[Record], damage: list[Damage]) -> RecordEvidence:
+    broken = [BrokenBatch(location, row.reason, row.detail) for row in damage]
     offsets = [row.offset for row in records]
-    if one.magic >= 2 and offsets:
+    if header.magic >= 2 and offsets:
         if any(after <= before for before, after in pairwise(offsets)):
-            broken.append(Broken(place, OFFSETS, "the offsets of its records do not ascend"))
-        elif offsets[0] < place.first_offset or offsets[-1] > place.last_offset:
-            span = f"{place.first_offset} to {place.last_offset}"
-            broken.append(Broken(place, OFFSETS, f"its records have offsets that are not from {span}"))
-    latest = max((row.timestamp for row in records), default=one.max_timestamp)
-    is_told = one.magic >= 2 or (one.magic == 1 and latest != -1)
-    differs = is_told and not damage and one.timestamp_type != LOG_APPEND_TIME and latest != one.max_timestamp
-    lone = [row.offset for row in records if row.key is None]
-    keyless_place = _place(one, records, place.segment, is_broken=False) if records else place
+            broken.append(BrokenBatch(location, RECORD_OFFSETS, "the offsets of its records do not ascend"))
+        elif offsets[0] < location.first_offset or offsets[-1] > location.last_offset:
+            span = f"{location.first_offset} to {location.last_offset}"
+            broken.append(BrokenBatch(location, RECORD_OFFSETS, f"its records have offsets that are not from {span}"))
+    latest = max((row.timestamp for row in records), default=header.max_timestamp)
+    is_known = header.magic >= 2 or (header.magic == 1 and latest != -1)
+    is_create_time = header.timestamp_type != LOG_APPEND_TIME
+    differs = is_known and not damage and is_create_time and latest != header.max_timestamp
+    keyless = [row.offset for row in records if row.key is None]
+    first_keyless = _location(header, records, location.segment, is_broken=False) if records else location
     return RecordEvidence(
         len(records),
-        First(tuple(broken), len(broken)),
-        First((Mistimed(place, one.max_timestamp, latest),), 1) if differs else First(),
-        Keyless(len(lone), keyless_place, lone[0], lone[-1]) if lone else Keyless(),
+        FirstN(tuple(broken), len(broken)),
+        FirstN((MistimedBatch(location, header.max_timestamp, latest),), 1) if differs else FirstN(),
+        KeylessSummary(len(keyless), first_keyless, keyless[0], keyless[-1]) if keyless else KeylessSummary(),
     )
 
 
-def plainly(partition: Partition) -> RecordEvidence:
-    """Return what all of a partition says, asked batch by batch."""
-    found = RecordEvidence()
+def expected_evidence(partition: Partition) -> RecordEvidence:
+    """Return the evidence of a partition, computed batch by batch."""
+    merged = RecordEvidence()
     for number, segment in enumerate(partition.segments):
         with open_source(segment.path) as source:
-            found = reduce(RecordEvidence.merged, _plainly(source, number), found)
-    return found
+            merged = reduce(RecordEvidence.merged, _batch_by_batch(source, number), merged)
+    return merged
 
 
-@twins
-def test_every_sample_says_what_its_records_say_one_by_one(choice: Choice) -> None:
+@both_decoders
+def test_the_evidence_of_samples_matches_their_records_one_by_one(kernels: KernelPolicy) -> None:
     total = RecordEvidence()
     for partition in partitions_under(SAMPLES):
-        expected = plainly(partition)
-        assert evidence(partition, choice) == expected, partition.folder
+        expected = expected_evidence(partition)
+        assert evidence(partition, kernels) == expected, partition.folder
         total = total.merged(expected)
     assert total.records > 12_000
     assert total.broken.count > 50
     assert total.mistimed.count > 5
     assert total.keyless.count > 100
-    assert {"record-size", "record-count", "decompression", OFFSETS} <= {one.reason for one in total.broken.items}
+    assert {"record-size", "record-count", "decompression", RECORD_OFFSETS} <= {
+        broken.reason for broken in total.broken.items
+    }
 
 
-def _strange_log(dice: Random) -> list[bytes]:
-    """Return batches with all that can be wrong with them, in any order."""
+def _random_faulty_log(dice: Random) -> list[bytes]:
+    """Return batches with every possible fault, in random order."""
     built, offset = [], 0
     for _ in range(80):
         codec = dice.choice(list(CODECS.values()))
-        where: dict[str, int] = {"base_offset": offset, "codec": codec}
+        fields: dict[str, int] = {"base_offset": offset, "codec": codec}
         pair = [record(0, dice.choice([None, b"k"])), record(1, dice.choice([None, b""]))]
         built.append(
             dice.choice(
                 [
-                    batch(*pair, **where),
-                    batch(*pair, **where, max_timestamp=NOW + 1),
-                    batch(*pair, **where, max_timestamp=NOW + 1, attributes=codec | APPEND_TIME),
-                    batch(*pair[::-1], **where),
-                    batch(*pair, **where, last_offset_delta=0),
-                    batch(*pair, **where, count=3),
-                    batch(*pair, **where, crc=1),
-                    batch(record(0, length=2), **where, last_offset_delta=1),
-                    batch(record(0, None), **where, last_offset_delta=1, attributes=codec | CONTROL),
+                    batch(*pair, **fields),
+                    batch(*pair, **fields, max_timestamp=NOW + 1),
+                    batch(*pair, **fields, max_timestamp=NOW + 1, attributes=codec | APPEND_TIME),
+                    batch(*pair[::-1], **fields),
+                    batch(*pair, **fields, last_offset_delta=0),
+                    batch(*pair, **fields, count=3),
+                    batch(*pair, **fields, crc=1),
+                    batch(record(0, length=2), **fields, last_offset_delta=1),
+                    batch(record(0, None), **fields, last_offset_delta=1, attributes=codec | CONTROL),
                 ]
             )
         )
@@ -150,61 +155,65 @@ def _strange_log(dice: Random) -> list[bytes]:
     return built
 
 
-@twins
+@both_decoders
 @pytest.mark.parametrize("seed", range(8))
-def test_any_log_says_what_its_records_say_one_by_one(tmp_path: Path, seed: int, choice: Choice) -> None:
-    partition = saved(tmp_path, b"".join(_strange_log(Random(seed))))  # noqa: S311  # dice for a test
-    expected = plainly(partition)
-    assert evidence(partition, choice) == evidence(partition, choice, workers=2) == expected
+def test_the_evidence_of_random_logs_matches_their_records_one_by_one(
+    tmp_path: Path, seed: int, kernels: KernelPolicy
+) -> None:
+    partition = saved(tmp_path, b"".join(_random_faulty_log(Random(seed))))  # noqa: S311  # dice for a test
+    expected = expected_evidence(partition)
+    assert evidence(partition, kernels) == evidence(partition, kernels, workers=2) == expected
     assert expected.broken.count > 0
     assert expected.mistimed.count > 0
     assert expected.keyless.count > 0
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_splits_say_together_what_the_log_says(tmp_path: Path, seed: int) -> None:
-    """Cut before any batches, and merged in any grouping."""
+def test_the_evidence_of_splits_merges_to_that_of_the_log(tmp_path: Path, seed: int) -> None:
+    """Split before any batch, merged in any grouping."""
     dice = Random(seed)  # noqa: S311  # dice for a test
-    batches = _strange_log(dice)
+    batches = _random_faulty_log(dice)
     partition = saved(tmp_path, b"".join(batches))
     ends = [sum(map(len, batches[: n + 1])) for n in range(len(batches))]
     cuts = sorted(dice.sample(ends[:-1], 6))
-    splits = [Split(0, *span) for span in zip([0, *cuts], [*cuts, None], strict=True)]
-    parts = [evidence_of(partition, split, no_kernels, 0) for split in splits]
+    splits = [SegmentSplit(0, *span) for span in zip([0, *cuts], [*cuts, None], strict=True)]
+    parts = [split_evidence(partition, split, no_kernels, 0) for split in splits]
     while len(parts) > 1:
-        at = dice.randrange(len(parts) - 1)
-        parts[at : at + 2] = [parts[at].merged(parts[at + 1])]
+        left = dice.randrange(len(parts) - 1)
+        parts[left : left + 2] = [parts[left].merged(parts[left + 1])]
     assert parts[0] == evidence(partition)
 
 
 def test_only_the_first_are_kept_and_all_are_counted(tmp_path: Path) -> None:
-    """Whether they are met at once or in parts."""
+    """In one pass or in several parts."""
     bad = [
-        *(batch(record(length=2), base_offset=n) for n in range(MOST + 2)),
-        *(batch(record(), base_offset=n, max_timestamp=NOW + 9) for n in range(MOST + 2, 2 * MOST + 5)),
+        *(batch(record(length=2), base_offset=n) for n in range(MAX_BATCHES + 2)),
+        *(batch(record(), base_offset=n, max_timestamp=NOW + 9) for n in range(MAX_BATCHES + 2, 2 * MAX_BATCHES + 5)),
     ]
     partition = saved(tmp_path, b"".join(bad))
     cut = len(bad[0]) * 7
     whole = evidence(partition)
-    halves = [evidence_of(partition, split, no_kernels, 0) for split in (Split(0, 0, cut), Split(0, cut))]
-    for found in (whole, halves[0].merged(halves[1]), evidence(partition, compiled_kernels)):
-        assert (len(found.broken.items), found.broken.count) == (MOST, MOST + 2)
-        assert (len(found.mistimed.items), found.mistimed.count) == (MOST, MOST + 3)
-        assert [one.place.first_offset for one in found.broken.items] == list(range(MOST))
-        assert found.mistimed.items[-1].place.first_offset == 2 * MOST + 1
+    halves = [
+        split_evidence(partition, split, no_kernels, 0) for split in (SegmentSplit(0, 0, cut), SegmentSplit(0, cut))
+    ]
+    for result in (whole, halves[0].merged(halves[1]), evidence(partition, compiled_kernels)):
+        assert (len(result.broken.items), result.broken.count) == (MAX_BATCHES, MAX_BATCHES + 2)
+        assert (len(result.mistimed.items), result.mistimed.count) == (MAX_BATCHES, MAX_BATCHES + 3)
+        assert [broken.place.first_offset for broken in result.broken.items] == list(range(MAX_BATCHES))
+        assert result.mistimed.items[-1].place.first_offset == 2 * MAX_BATCHES + 1
 
 
-@twins
-def test_a_batch_that_cannot_be_read_is_told_of_with_its_producer(tmp_path: Path, choice: Choice) -> None:
+@both_decoders
+def test_an_undecodable_batch_is_reported_with_its_producer(tmp_path: Path, kernels: KernelPolicy) -> None:
     producer = {"producer_id": 7, "producer_epoch": 2, "base_sequence": 0}
     data = batch(record()) + batch(record(length=3), base_offset=1, last_offset_delta=4, **producer)
-    found = evidence(saved(tmp_path, data), choice)
-    (broken,) = found.broken.items
-    assert broken.place == Place(0, len(batch(record())), 1, 5, 7, 2)
-    assert (broken.reason, found.records) == ("record-size", 1)
+    result = evidence(saved(tmp_path, data), kernels)
+    (broken,) = result.broken.items
+    assert broken.place == BatchLocation(0, len(batch(record())), 1, 5, 7, 2)
+    assert (broken.reason, result.records) == ("record-size", 1)
 
 
-@twins
+@both_decoders
 @pytest.mark.parametrize(
     ("built", "detail"),
     [
@@ -215,26 +224,26 @@ def test_a_batch_that_cannot_be_read_is_told_of_with_its_producer(tmp_path: Path
     ],
 )
 def test_offsets_of_records_ascend_within_their_batch(
-    tmp_path: Path, built: bytes, detail: str, choice: Choice
+    tmp_path: Path, built: bytes, detail: str, kernels: KernelPolicy
 ) -> None:
     good = batch(record(), base_offset=900)
-    found = evidence(saved(tmp_path, good + built + good), choice)
-    assert [(one.place.position, one.reason, one.detail) for one in found.broken.items] == [
-        (len(good), OFFSETS, detail)
+    result = evidence(saved(tmp_path, good + built + good), kernels)
+    assert [(broken.place.position, broken.reason, broken.detail) for broken in result.broken.items] == [
+        (len(good), RECORD_OFFSETS, detail)
     ]
-    assert found.mistimed.count == 0
+    assert result.mistimed.count == 0
 
 
-@twins
-def test_what_the_cleaner_left_and_the_end_of_all_offsets_are_in_order(tmp_path: Path, choice: Choice) -> None:
+@both_decoders
+def test_compacted_batches_and_the_largest_offset_are_accepted(tmp_path: Path, kernels: KernelPolicy) -> None:
     cleaned = batch(record(2), record(7), last_offset_delta=9)
-    last = batch(record(0), record(1), base_offset=LARGEST)  # goes round
-    shell = batch(base_offset=20, last_offset_delta=3, max_timestamp=NOW + 9)
-    found = evidence(saved(tmp_path, cleaned + shell + last), choice)
-    assert (found.records, found.broken, found.mistimed) == (4, First(), First())
+    last = batch(record(0), record(1), base_offset=LARGEST)  # overflows
+    empty = batch(base_offset=20, last_offset_delta=3, max_timestamp=NOW + 9)
+    result = evidence(saved(tmp_path, cleaned + empty + last), kernels)
+    assert (result.records, result.broken, result.mistimed) == (4, FirstN(), FirstN())
 
 
-@twins
+@both_decoders
 @pytest.mark.parametrize(
     ("built", "pair"),
     [
@@ -245,15 +254,17 @@ def test_what_the_cleaner_left_and_the_end_of_all_offsets_are_in_order(tmp_path:
         (wrapper(message(0), message(1, timestamp=NOW + 7), offset=1), (NOW, NOW + 7)),
     ],
 )
-def test_header_with_another_largest_timestamp(
-    tmp_path: Path, built: bytes, pair: tuple[int, int], choice: Choice
+def test_headers_with_another_largest_timestamp_are_reported(
+    tmp_path: Path, built: bytes, pair: tuple[int, int], kernels: KernelPolicy
 ) -> None:
     good = batch(record())
-    found = evidence(saved(tmp_path, good + built), choice)
-    assert [(one.place.position, one.max_timestamp, one.latest) for one in found.mistimed.items] == [(len(good), *pair)]
+    result = evidence(saved(tmp_path, good + built), kernels)
+    assert [(row.place.position, row.max_timestamp, row.latest) for row in result.mistimed.items] == [
+        (len(good), *pair)
+    ]
 
 
-@twins
+@both_decoders
 @pytest.mark.parametrize(
     "built",
     [
@@ -272,13 +283,13 @@ def test_header_with_another_largest_timestamp(
         ),
     ],
 )
-def test_header_with_a_largest_timestamp_of_its_own(tmp_path: Path, built: bytes, choice: Choice) -> None:
-    found = evidence(saved(tmp_path, batch(record()) + built), choice)
-    assert found.mistimed == First()
+def test_headers_whose_timestamp_may_differ_are_accepted(tmp_path: Path, built: bytes, kernels: KernelPolicy) -> None:
+    result = evidence(saved(tmp_path, batch(record()) + built), kernels)
+    assert result.mistimed == FirstN()
 
 
-@twins
-def test_keyless_records_are_those_whose_key_is_null(tmp_path: Path, choice: Choice) -> None:
+@both_decoders
+def test_keyless_records_are_those_with_a_null_key(tmp_path: Path, kernels: KernelPolicy) -> None:
     data = (
         batch(record(0), record(1, b""))
         + batch(record(0), record(1, None, b"v"), record(2, None, None), base_offset=2)
@@ -286,29 +297,35 @@ def test_keyless_records_are_those_whose_key_is_null(tmp_path: Path, choice: Cho
         + batch(record(0, None), record(1), base_offset=6)
         + batch(record(0, None), base_offset=8, crc=1)
     )
-    keyless = evidence(saved(tmp_path, data), choice).keyless
-    place = Place(0, len(batch(record(0), record(1, b""))), 2, 4, -1, -1)
-    assert keyless == Keyless(3, place, 3, 6)
+    keyless = evidence(saved(tmp_path, data), kernels).keyless
+    location = BatchLocation(0, len(batch(record(0), record(1, b""))), 2, 4, -1, -1)
+    assert keyless == KeylessSummary(3, location, 3, 6)
 
 
-def test_damage_of_headers_is_not_that_of_records(tmp_path: Path) -> None:
-    odd = bytearray(batch(record()))
-    odd[16] = 3  # the magic byte
-    data = bytes(odd) + batch(record(), crc=1) + b"\xff" * 70 + batch(record(), base_offset=3) + batch(record())[:30]
-    found = evidence(saved(tmp_path, data))
-    assert (found.broken, found.records) == (First(), 2)
+def test_damage_of_headers_is_not_damage_of_records(tmp_path: Path) -> None:
+    unknown_magic = bytearray(batch(record()))
+    unknown_magic[16] = 3
+    data = (
+        bytes(unknown_magic)
+        + batch(record(), crc=1)
+        + b"\xff" * 70
+        + batch(record(), base_offset=3)
+        + batch(record())[:30]
+    )
+    result = evidence(saved(tmp_path, data))
+    assert (result.broken, result.records) == (FirstN(), 2)
 
 
-@twins
-def test_what_cannot_be_decompressed_is_told(tmp_path: Path, choice: Choice) -> None:
+@both_decoders
+def test_undecompressable_batches_are_reported(tmp_path: Path, kernels: KernelPolicy) -> None:
     payload = compressed(CODECS["gzip"], record())[:-9]
-    found = evidence(saved(tmp_path, batch_of(payload, attributes=CODECS["gzip"], count=1)), choice)
-    assert [one.reason for one in found.broken.items] == ["decompression"]
+    result = evidence(saved(tmp_path, batch_of(payload, attributes=CODECS["gzip"], count=1)), kernels)
+    assert [broken.reason for broken in result.broken.items] == ["decompression"]
 
 
-def test_all_segments_of_a_case_are_read(tmp_path: Path) -> None:
+def test_all_segments_of_a_partition_are_read(tmp_path: Path) -> None:
     contents = {3: [(None, b"v"), (b"k", b"w")]}
     forge(tmp_path, {0: "plain @0-2", 3: "plain @3-4; D 7 1 0-0 @5 T; M 7 1 C 0 @6"}, records=contents)
-    found = record_evidence(case_of(tmp_path).partition, no_kernels, 0)
-    assert found == RecordEvidence(6, keyless=Keyless(1, Place(1, 0, 3, 4, -1, -1), 3, 3))
-    assert record_evidence(case_of(tmp_path).partition, compiled_kernels) == found
+    result = record_evidence(state_under(tmp_path).partition, no_kernels, 0)
+    assert result == RecordEvidence(6, keyless=KeylessSummary(1, BatchLocation(1, 0, 3, 4, -1, -1), 3, 3))
+    assert record_evidence(state_under(tmp_path).partition, compiled_kernels) == result

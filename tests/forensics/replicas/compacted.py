@@ -1,4 +1,4 @@
-"""Compacted logs by dice, a cleaner that does to them what Kafka's does, and partition folders written of both."""
+"""Random logs, a cleaner that works as Kafka's does, and partition folders written from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOMBSTONES = 4
 
 @dataclass(frozen=True)
 class Written:
-    """A record as it was written: its offset, its key, its value or None for a tombstone."""
+    """A written record: its offset, its key, and its value or None for a tombstone."""
 
     offset: int
     key: bytes
@@ -26,7 +26,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Log:
-    """A log: records by first and last offset of their batch, offsets at which segments begin, and where it ends."""
+    """A log: records by first and last offset of their batch, base offsets of its segments, and its end offset."""
 
     batches: Mapping[tuple[int, int], tuple[Written, ...]]
     bases: tuple[int, ...]
@@ -35,30 +35,30 @@ class Log:
     @property
     def records(self) -> list[Written]:
         """All records."""
-        return [one for held in self.batches.values() for one in held]
+        return [record for records in self.batches.values() for record in records]
 
     def below(self, end: int) -> Log:
-        """Return what a replica has that has fetched up to an offset."""
-        batches = {span: held for span, held in self.batches.items() if span[0] < end}
+        """Return the log of a replica that has fetched up to an offset."""
+        batches = {span: records for span, records in self.batches.items() if span[0] < end}
         return Log(batches, tuple(base for base in self.bases if base < end), end)
 
     def without(self, lost: Written) -> Log:
         """Return the log without a record, and without its batch if it was the only one."""
-        left = {span: tuple(one for one in held if one != lost) for span, held in self.batches.items()}
-        return Log({span: held for span, held in left.items() if held}, self.bases, self.end)
+        left = {span: tuple(row for row in records if row != lost) for span, records in self.batches.items()}
+        return Log({span: records for span, records in left.items() if records}, self.bases, self.end)
 
 
 def random_log(dice: Random) -> Log:
     """Return a log as a leader writes it; about one record in four is a tombstone."""
     batches: dict[tuple[int, int], tuple[Written, ...]] = {}
-    at, bases = 0, []
+    base, bases = 0, []
     for number in range(BATCHES):
         if number % PER_SEGMENT == 0:
-            bases.append(at)
-        last = at + dice.randrange(LONGEST_BATCH)
-        batches[at, last] = tuple(_random_record(dice, offset) for offset in range(at, last + 1))
-        at = last + 1
-    return Log(batches, tuple(bases), at)
+            bases.append(base)
+        last = base + dice.randrange(LONGEST_BATCH)
+        batches[base, last] = tuple(_random_record(dice, offset) for offset in range(base, last + 1))
+        base = last + 1
+    return Log(batches, tuple(bases), base)
 
 
 def _random_record(dice: Random, offset: int) -> Written:
@@ -67,32 +67,31 @@ def _random_record(dice: Random, offset: int) -> Written:
 
 
 def cleaned(log: Log, bound: int, *, drops_tombstones: bool) -> Log:
-    """Return a log of which everything below an offset was cleaned, as ``Cleaner.shouldRetainRecord`` has it."""
-    newest = {one.key: one.offset for one in log.records if one.offset < bound}
+    """Return a log that was cleaned below an offset by the rule of ``Cleaner.shouldRetainRecord``."""
+    newest = {row.key: row.offset for row in log.records if row.offset < bound}
 
-    def stays(one: Written) -> bool:
-        if one.offset >= bound:
+    def stays(row: Written) -> bool:
+        if row.offset >= bound:
             return True
-        return one.offset == newest[one.key] and not (drops_tombstones and one.value is None)
+        return row.offset == newest[row.key] and not (drops_tombstones and row.value is None)
 
-    left = {span: tuple(one for one in held if stays(one)) for span, held in log.batches.items()}
-    return Log({span: held for span, held in left.items() if held}, log.bases, log.end)
+    left = {span: tuple(row for row in records if stays(row)) for span, records in log.batches.items()}
+    return Log({span: records for span, records in left.items() if records}, log.bases, log.end)
 
 
 def view(records: Iterable[Written]) -> dict[bytes, Written]:
-    """Return what a consumer is left with: the newest record of each key, tombstones included."""
-    return {one.key: one for one in sorted(records, key=lambda one: one.offset)}
+    """Return what a consumer ends up with: the newest record of each key, including tombstones."""
+    return {row.key: row for row in sorted(records, key=lambda row: row.offset)}
 
 
 def write(log: Log, broker: Path, node_id: int, first_dirty: int | None) -> None:
-    """Write a log directory with the log as partition ``t-0``; the cleaner's checkpoint says how far it came."""
+    """Write a log directory with the log as partition ``t-0``; the cleaner checkpoint contains ``first_dirty``."""
     folder = broker / "t-0"
     folder.mkdir(parents=True)
     for number, base in enumerate(log.bases):
         after = log.bases[number + 1] if number + 1 < len(log.bases) else log.end
-        held = {span: records for span, records in log.batches.items() if base <= span[0] < after}
-        built = b"".join(_encoded(span, records) for span, records in held.items())
-        (folder / f"{base:020}.log").write_bytes(built)
+        batches = (_encoded(span, records) for span, records in log.batches.items() if base <= span[0] < after)
+        (folder / f"{base:020}.log").write_bytes(b"".join(batches))
     entries = [] if first_dirty is None else [f"t 0 {first_dirty}\n"]
     (broker / "cleaner-offset-checkpoint").write_text(f"0\n{len(entries)}\n{''.join(entries)}")
     (broker / "meta.properties").write_text(f"version=1\nnode.id={node_id}\n")
@@ -100,5 +99,5 @@ def write(log: Log, broker: Path, node_id: int, first_dirty: int | None) -> None
 
 def _encoded(span: tuple[int, int], records: tuple[Written, ...]) -> bytes:
     first, last = span
-    payload = b"".join(record(one.offset - first, one.key, one.value) for one in records)
+    payload = b"".join(record(row.offset - first, row.key, row.value) for row in records)
     return batch_of(payload, base_offset=first, last_offset_delta=last - first, count=len(records))

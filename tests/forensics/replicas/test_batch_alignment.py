@@ -1,4 +1,4 @@
-"""How two batches at the same base offset compare, and what a cleaner cannot have made of one another."""
+"""How two batches at the same base offset compare, and which differences no cleaner can have produced."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kforensics.forensics.replicas.batch_alignment import Verdict, aligned
-from kforensics.forensics.replicas.side_by_side import Batches
-from kforensics.parsers.columns.batch_columns import ABORT, COMMIT, NO_CONTROL, SHELL, BatchColumns
+from kforensics.forensics.replicas.batch_alignment import BatchMatch, align_batches
+from kforensics.forensics.replicas.batch_windows import ReplicaBatches
+from kforensics.parsers.columns.batch_columns import ABORT, COMMIT, EMPTY_CONTROL_BATCH, NO_CONTROL, BatchColumns
 from kforensics.parsers.format.rows import CONTROL_BIT, TRANSACTIONAL_BIT
 
 Fields = dict[str, Any]
@@ -35,76 +35,77 @@ USUAL: Fields = {
 }
 CLEANED: Fields = {"crc": 2, "size": 80, "count": 2}
 MARKER: Fields = {"control": ABORT, "attributes": CONTROL_BIT | TRANSACTIONAL_BIT, "last_offset": 0, "count": 1}
+EMPTY_MARKER: Fields = MARKER | {"crc": 2, "control": EMPTY_CONTROL_BATCH, "count": 0}
 
 
-def batches(*rows: Fields) -> Batches:
-    """Return batches that differ from a usual one; their checksum is 1 unless given."""
+def batches(*rows: Fields) -> ReplicaBatches:
+    """Return batches with some fields that differ from USUAL; their checksum is 1 unless given."""
     columns = BatchColumns.of_rows([tuple((USUAL | row)[name] for name in USUAL) for row in rows])
-    return Batches(columns, np.array([row.get("crc", 1) for row in rows], "i8"))
+    return ReplicaBatches(columns, np.array([row.get("crc", 1) for row in rows], "i8"))
 
 
-def verdict_of(one: Fields, other: Fields) -> list[int]:
-    """Return the verdicts on two batches, one of each side."""
-    return [int(found) for found in aligned(batches(one), batches(other)).verdict]
+def matches_of(one: Fields, other: Fields) -> list[int]:
+    """Return the BatchMatch values of two batches, one of each side."""
+    return [int(match) for match in align_batches(batches(one), batches(other)).match]
 
 
 CASES: dict[str, tuple[Fields, Fields, int]] = {
-    "the same": ({}, {}, Verdict.SAME),
-    "elsewhere in the file": ({}, {"segment": 3, "position": 70}, Verdict.SAME),
-    "another leader epoch": ({}, {"leader_epoch": 2}, Verdict.LEADER_EPOCH),
-    "fewer records": ({}, CLEANED, Verdict.THINNED),
-    "a delete horizon": ({}, {"crc": 2}, Verdict.THINNED),
-    "another size": ({}, {"size": 101}, Verdict.THINNED),
-    "another format": ({}, {"magic": 3}, Verdict.THINNED),
-    "an empty marker": (MARKER, MARKER | {"crc": 2, "control": SHELL, "count": 0}, Verdict.THINNED),
-    "a marker that says the same": (MARKER, MARKER | {"crc": 2}, Verdict.THINNED),
-    "a marker that says something else": (MARKER, MARKER | {"crc": 2, "control": COMMIT}, Verdict.OTHER),
-    "a damaged one": ({"crc_valid": False}, {}, Verdict.FIRST_DAMAGED),
-    "a damaged other one": ({}, CLEANED | {"crc_valid": False}, Verdict.SECOND_DAMAGED),
-    "both damaged alike": ({"crc_valid": False}, {"crc_valid": False}, Verdict.SAME),
-    "another last offset": ({}, CLEANED | {"last_offset": 3}, Verdict.OTHER),
-    "cleaned, with another leader epoch": ({}, CLEANED | {"leader_epoch": 2}, Verdict.OTHER),
-    "another producer": ({}, CLEANED | {"producer_id": 8}, Verdict.OTHER),
-    "another producer epoch": ({}, CLEANED | {"producer_epoch": 1}, Verdict.OTHER),
-    "another sequence": ({}, CLEANED | {"base_sequence": 1}, Verdict.OTHER),
-    "part of a transaction": ({}, CLEANED | {"attributes": TRANSACTIONAL_BIT}, Verdict.OTHER),
+    "the same": ({}, {}, BatchMatch.SAME),
+    "another position": ({}, {"segment": 3, "position": 70}, BatchMatch.SAME),
+    "another leader epoch": ({}, {"leader_epoch": 2}, BatchMatch.LEADER_EPOCH),
+    "fewer records": ({}, CLEANED, BatchMatch.PARTIALLY_COMPACTED),
+    "a delete horizon": ({}, {"crc": 2}, BatchMatch.PARTIALLY_COMPACTED),
+    "another size": ({}, {"size": 101}, BatchMatch.PARTIALLY_COMPACTED),
+    "another format": ({}, {"magic": 3}, BatchMatch.PARTIALLY_COMPACTED),
+    "an empty marker": (MARKER, EMPTY_MARKER, BatchMatch.PARTIALLY_COMPACTED),
+    "a marker with the same outcome": (MARKER, MARKER | {"crc": 2}, BatchMatch.PARTIALLY_COMPACTED),
+    "a marker with another outcome": (MARKER, MARKER | {"crc": 2, "control": COMMIT}, BatchMatch.INCOMPATIBLE),
+    "a damaged first one": ({"crc_valid": False}, {}, BatchMatch.FIRST_DAMAGED),
+    "a damaged second one": ({}, CLEANED | {"crc_valid": False}, BatchMatch.SECOND_DAMAGED),
+    "both with the same damage": ({"crc_valid": False}, {"crc_valid": False}, BatchMatch.SAME),
+    "another last offset": ({}, CLEANED | {"last_offset": 3}, BatchMatch.INCOMPATIBLE),
+    "cleaned, with another leader epoch": ({}, CLEANED | {"leader_epoch": 2}, BatchMatch.INCOMPATIBLE),
+    "another producer": ({}, CLEANED | {"producer_id": 8}, BatchMatch.INCOMPATIBLE),
+    "another producer epoch": ({}, CLEANED | {"producer_epoch": 1}, BatchMatch.INCOMPATIBLE),
+    "another sequence": ({}, CLEANED | {"base_sequence": 1}, BatchMatch.INCOMPATIBLE),
+    "part of a transaction": ({}, CLEANED | {"attributes": TRANSACTIONAL_BIT}, BatchMatch.INCOMPATIBLE),
 }
 
 
-@pytest.mark.parametrize(("one", "other", "verdict"), CASES.values(), ids=CASES)
-def test_batches_at_one_base_offset(one: Fields, other: Fields, verdict: int) -> None:
-    turned = {Verdict.FIRST_DAMAGED: Verdict.SECOND_DAMAGED, Verdict.SECOND_DAMAGED: Verdict.FIRST_DAMAGED}
-    assert verdict_of(one, other) == [verdict]
-    assert verdict_of(other, one) == [turned.get(verdict, verdict)]
+@pytest.mark.parametrize(("one", "other", "match"), CASES.values(), ids=CASES)
+def test_batches_at_one_base_offset(one: Fields, other: Fields, match: int) -> None:
+    swapped = {BatchMatch.FIRST_DAMAGED: BatchMatch.SECOND_DAMAGED, BatchMatch.SECOND_DAMAGED: BatchMatch.FIRST_DAMAGED}
+    assert matches_of(one, other) == [match]
+    assert matches_of(other, one) == [swapped.get(match, match)]
 
 
 SPANS: dict[str, tuple[tuple[int, int], int]] = {
-    "before": ((0, 4), Verdict.ONE_SIDED),
-    "up to its first offset": ((0, 5), Verdict.OTHER),
-    "around it": ((4, 12), Verdict.OTHER),
-    "within it": ((6, 7), Verdict.OTHER),
-    "from its last offset on": ((9, 12), Verdict.OTHER),
-    "behind": ((10, 12), Verdict.ONE_SIDED),
+    "before": ((0, 4), BatchMatch.ONE_SIDED),
+    "up to its first offset": ((0, 5), BatchMatch.INCOMPATIBLE),
+    "around it": ((4, 12), BatchMatch.INCOMPATIBLE),
+    "within it": ((6, 7), BatchMatch.INCOMPATIBLE),
+    "from its last offset on": ((9, 12), BatchMatch.INCOMPATIBLE),
+    "after": ((10, 12), BatchMatch.ONE_SIDED),
 }
 
 
-@pytest.mark.parametrize(("span", "verdict"), SPANS.values(), ids=SPANS)
-def test_batches_that_begin_at_different_offsets(span: tuple[int, int], verdict: int) -> None:
-    """A cleaner moves no borders, so batches that share offsets are of different histories."""
+@pytest.mark.parametrize(("span", "match"), SPANS.values(), ids=SPANS)
+def test_batches_that_begin_at_different_offsets(span: tuple[int, int], match: int) -> None:
+    """A cleaner does not change batch borders, so batches that overlap have different histories."""
     one, other = {"base_offset": 5, "last_offset": 9}, {"base_offset": span[0], "last_offset": span[1]}
-    assert verdict_of(one, other) == verdict_of(other, one) == [verdict, verdict]
+    assert matches_of(one, other) == matches_of(other, one) == [match, match]
 
 
-def test_every_batch_stands_at_its_offset() -> None:
+def test_batches_are_aligned_by_base_offset() -> None:
     first = batches({"base_offset": 0}, {"base_offset": 5, "last_offset": 5})
     second = batches({"base_offset": 5, "last_offset": 5}, {"base_offset": 6, "last_offset": 6})
-    found = aligned(first, second)
-    assert found.offsets.tolist() == [0, 5, 6]
-    assert found.verdict.tolist() == [Verdict.ONE_SIDED, Verdict.SAME, Verdict.ONE_SIDED]
+    window = align_batches(first, second)
+    assert window.offsets.tolist() == [0, 5, 6]
+    assert window.match.tolist() == [BatchMatch.ONE_SIDED, BatchMatch.SAME, BatchMatch.ONE_SIDED]
     everywhere = np.arange(3)
-    assert [found.batches(side, everywhere).columns.base_offset.tolist() for side in (0, 1)] == [[0, 5], [5, 6]]
+    assert [window.batches(side, everywhere).columns.base_offset.tolist() for side in (0, 1)] == [[0, 5], [5, 6]]
 
 
 def test_a_side_without_batches() -> None:
-    assert aligned(batches(), batches({})).verdict.tolist() == [Verdict.ONE_SIDED]
-    assert aligned(batches(), batches()).verdict.tolist() == []
+    assert align_batches(batches(), batches({})).match.tolist() == [BatchMatch.ONE_SIDED]
+    assert align_batches(batches(), batches()).match.tolist() == []

@@ -1,4 +1,4 @@
-"""A log as real brokers cleaned it, held against what it was a generation before: innocently different."""
+"""A log that real brokers cleaned, compared with itself before the cleaning: a benign difference."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.audit.replica_result import findings_on
+from kforensics.forensics.audit.copies import replica_findings
 from kforensics.forensics.core.findings import Severity
-from kforensics.forensics.replicas.compare import compared
-from kforensics.forensics.replicas.differences import Kind
+from kforensics.forensics.replicas.comparison import compare_copies
+from kforensics.forensics.replicas.differences import DifferenceKind
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import walk
-from tests.forensics.cases import SAMPLES, partitions_under
+from tests.forensics.partition_states import SAMPLES, partitions_under
 from tests.forensics.replicas.replicas import RULES
 
 OLD = ".log.deleted"
-# Records in batches that differ: of the live generation, and of the one before.
-GENERATIONS = {
+# Records in differing batches: after the cleaning, and before it.
+RECORD_COUNTS = {
     "compaction/broker-1/old-generation-kept-0": (10, 43),
     "compaction-3.9/broker-1/old-generation-kept-0": (10, 43),
     "crash-while-cleaning/broker-1/cleaning-0": (0, 9),
@@ -27,8 +27,8 @@ GENERATIONS = {
 }
 
 
-def generation_before(partition: Path, broker: Path) -> None:
-    """Write a log directory with the segments that the cleaner has marked for deletion, and those behind them."""
+def write_uncleaned(partition: Path, broker: Path) -> None:
+    """Write a log directory with the segments that the cleaner has marked for deletion, and those after them."""
     folder = broker / partition.name
     folder.mkdir(parents=True)
     end = 0
@@ -46,12 +46,12 @@ def _base_offset(log: Path) -> int:
     return int(log.name.partition(".")[0])
 
 
-@pytest.mark.parametrize("name", GENERATIONS)
-def test_another_progress_of_cleaning_is_innocent(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", RECORD_COUNTS)
+def test_different_cleaning_progress_is_benign(tmp_path: Path, name: str) -> None:
     partition = SAMPLES / name
-    generation_before(partition, tmp_path / "broker-2")
-    comparison = compared([*partitions_under(partition), *partitions_under(tmp_path)], RULES)
-    (found,) = comparison.differences
-    assert found.kind is Kind.CLEANED
-    assert tuple(side.records for side in found.sides) == GENERATIONS[name]
-    assert [one.code.name for one in findings_on(comparison) if one.severity >= Severity.WARNING] == []
+    write_uncleaned(partition, tmp_path / "broker-2")
+    comparison = compare_copies([*partitions_under(partition), *partitions_under(tmp_path)], RULES)
+    (difference,) = comparison.differences
+    assert difference.kind is DifferenceKind.CLEANED
+    assert tuple(side.records for side in difference.sides) == RECORD_COUNTS[name]
+    assert [one.code.name for one in replica_findings(comparison) if one.severity >= Severity.WARNING] == []

@@ -1,4 +1,4 @@
-"""Clusters by dice: leaders elected cleanly or not, followers that fetch a part, and what can be told of it."""
+"""Random clusters: clean and unclean elections, followers that fetch a part, and what the comparison finds."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from random import Random
 import pytest
 
 from kforensics.forensics.replicas.comparison import Comparison
-from kforensics.forensics.replicas.differences import Kind
-from kforensics.forensics.replicas.lineage import truncates_to
+from kforensics.forensics.replicas.differences import DifferenceKind
+from kforensics.forensics.replicas.lineage import truncation_offset
 from tests.forensics.replicas.replicas import compare, forged
 
 BROKERS, TURNS = 3, 7
-# A log as its records, one to a batch: the leader epoch, and what was written.
+# A log as records, one per batch: the leader epoch, and a number as the value.
 Log = list[tuple[int, int]]
 
 
 def random_cluster(dice: Random) -> list[Log]:
-    """Return the logs of all brokers after some elections, each of a broker that is there."""
+    """Return the logs of all brokers after some elections."""
     logs: list[Log] = [[] for _ in range(BROKERS)]
     written = 0
     for epoch in range(TURNS):
@@ -37,14 +37,15 @@ def random_cluster(dice: Random) -> list[Log]:
 
 
 def common(one: Log, other: Log) -> int:
-    """Return how many records two logs have in common from their beginning."""
+    """Return the length of the common prefix of two logs."""
     return next(
-        (at for at, both in enumerate(zip(one, other, strict=False)) if both[0] != both[1]), min(len(one), len(other))
+        (offset for offset, both in enumerate(zip(one, other, strict=False)) if both[0] != both[1]),
+        min(len(one), len(other)),
     )
 
 
 def compared_logs(folder: Path, logs: Sequence[Log]) -> Comparison:
-    """Return the comparison of replicas with these logs, of which nothing was ever committed."""
+    """Return the comparison of replicas with these logs, without any committed record."""
     replicas = []
     for log in logs:
         text = "; ".join(f"plain @{offset}" for offset in range(len(log)))
@@ -60,37 +61,37 @@ def compared_logs(folder: Path, logs: Sequence[Log]) -> Comparison:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_where_replicas_part_and_which_of_them_gives_way(tmp_path: Path, seed: int) -> None:
+def test_where_replicas_diverge_and_which_one_is_overruled(tmp_path: Path, seed: int) -> None:
     logs = random_cluster(Random(seed))  # noqa: S311 - dice for a test
     comparison = compared_logs(tmp_path, logs)
     for one, other in combinations(range(BROKERS), 2):
         shared = common(logs[one], logs[other])
         first, second = comparison.replicas[one], comparison.replicas[other]
-        found = comparison.of_pair(first, second)
+        differences = comparison.differences_between(first, second)
         ends = len(logs[one]), len(logs[other])
         if shared == max(ends):
-            assert found == []
+            assert differences == []
             continue
-        (difference,) = found
+        (difference,) = differences
         assert (difference.first_offset, difference.last_offset) == (shared, max(ends) - 1)
         assert tuple(side.records for side in difference.sides) == tuple(end - shared for end in ends)
-        assert difference.kind is (Kind.BEHIND if shared == min(ends) else Kind.DIVERGED)
-        if difference.kind is Kind.DIVERGED:
+        assert difference.kind is (DifferenceKind.BEHIND if shared == min(ends) else DifferenceKind.DIVERGED)
+        if difference.kind is DifferenceKind.DIVERGED:
             loser = comparison.loser(difference)
             assert loser is not None
-            # The one whose branch has the newer epoch in the end wins, even if its first one is older.
+            # The branch with the newer last epoch wins, even if its first epoch is older.
             newest = [max(epoch for epoch, _ in logs[number][shared:]) for number in (one, other)]
             assert loser.number == (one if newest[0] < newest[1] else other)
             winner = first if loser is second else second
-            assert truncates_to(loser, winner) == shared
+            assert truncation_offset(loser, winner) == shared
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_what_is_lost_is_what_no_replica_of_a_later_leader_has(tmp_path: Path, seed: int) -> None:
+def test_lost_records_are_those_that_the_latest_leader_does_not_have(tmp_path: Path, seed: int) -> None:
     logs = random_cluster(Random(seed))  # noqa: S311 - dice for a test
     comparison = compared_logs(tmp_path, logs)
-    # Of the latest leaders the one with the most is what the others will follow.
+    # The others will follow the longest log of the latest leader epoch.
     latest = max(logs, key=lambda log: (max((epoch for epoch, _ in log), default=-1), len(log)))
-    gone = {record for log in logs for record in log if record not in latest}
-    told = [logs[row.branch.loser.number][row.offset] for row in comparison.lost]
-    assert sorted(told) == sorted(gone)
+    missing = {record for log in logs for record in log if record not in latest}
+    lost = [logs[row.branch.loser.number][row.offset] for row in comparison.lost]
+    assert sorted(lost) == sorted(missing)

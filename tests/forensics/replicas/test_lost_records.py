@@ -1,4 +1,4 @@
-"""Which records an election lost: by key, producer and time, each once, and whether they were sent again."""
+"""Records that an election lost: key, producer, timestamp, each once, and whether they were sent again."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kforensics.forensics.audit.replica_result import compare_replicas
+from kforensics.forensics.audit.copies import compare_replicas
 from kforensics.forensics.replicas.replica import replica_groups
-from tests.forensics.cases import partitions_under
+from tests.forensics.partition_states import partitions_under
 from tests.forensics.replicas.replicas import GROUPS, REPLICATION, RULES, forged, groups_under
 
 COMMON = "plain @0-4; plain @5"
@@ -25,12 +25,12 @@ def lost_in(folder: Path) -> list[dict[str, Any]]:
 
 def rows_of(group: Any) -> list[dict[str, Any]]:
     """Return the rows of lost records of a partition."""
-    found = compare_replicas(group, RULES).rows["lost_records"]
-    return [dict(zip(found.table.names, row, strict=True)) for row in found]
+    rows = compare_replicas(group, RULES).rows["lost_records"]
+    return [dict(zip(rows.table.names, row, strict=True)) for row in rows]
 
 
-def test_what_an_unclean_election_of_real_brokers_lost() -> None:
-    """Six records were acknowledged by broker 2 while it was alone; broker 3, elected since, never had them."""
+def test_records_lost_by_an_unclean_election_of_real_brokers() -> None:
+    """Broker 2 acknowledged six records while it was alone in sync; broker 3, elected later, never had them."""
     rows = rows_of(GROUPS["unclean-0"])
     kept = json.loads((REPLICATION / "truth.json").read_text("utf-8"))["topics"]["unclean"]["0"]["read_uncommitted"]
     assert [row["offset"] for row in rows] == [8, 9, 10, 11, 12, 13]
@@ -45,11 +45,11 @@ def test_what_an_unclean_election_of_real_brokers_lost() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in GROUPS if name != "unclean-0"])
-def test_elections_of_replicas_in_sync_lost_nothing(name: str) -> None:
+def test_clean_elections_lost_nothing(name: str) -> None:
     assert rows_of(GROUPS[name]) == []
 
 
-def test_records_that_were_sent_again_are_told_apart(tmp_path: Path) -> None:
+def test_resent_records_are_marked(tmp_path: Path) -> None:
     records = {6: [(b"a", b"1"), (b"b", b"2")], 7: [(b"b", b"2")]}
     forged(
         tmp_path,
@@ -63,7 +63,7 @@ def test_records_that_were_sent_again_are_told_apart(tmp_path: Path) -> None:
     ]
 
 
-def test_what_two_replicas_lost_alike_comes_once(tmp_path: Path) -> None:
+def test_records_lost_by_two_replicas_are_listed_once(tmp_path: Path) -> None:
     old = (f"{COMMON}; plain @6-7; plain @8", {"leader_epochs": OLD_EPOCHS})
     shorter = (f"{COMMON}; plain @6-7", {"leader_epochs": OLD_EPOCHS})
     new = (f"{COMMON}; plain @6", {"leader_epochs": NEW_EPOCHS})
@@ -71,7 +71,7 @@ def test_what_two_replicas_lost_alike_comes_once(tmp_path: Path) -> None:
     assert [(row["broker_id"], row["offset"]) for row in lost_in(tmp_path)] == [(3, 6), (3, 7), (3, 8)]
 
 
-def test_what_two_replicas_lost_each_for_itself_comes_twice(tmp_path: Path) -> None:
+def test_different_records_lost_by_two_replicas_are_all_listed(tmp_path: Path) -> None:
     forged(
         tmp_path,
         (f"{COMMON}; plain @6-7", {"leader_epochs": OLD_EPOCHS}),
@@ -83,8 +83,8 @@ def test_what_two_replicas_lost_each_for_itself_comes_twice(tmp_path: Path) -> N
     assert len(rows) == 4
 
 
-@pytest.mark.parametrize(("elected", "offsets"), [({0: 0, 6: 1}, [6, 7]), ({0: 0}, [])], ids=["elected", "behind"])
-def test_a_leader_that_has_written_nothing_yet_has_lost_them_too(
+@pytest.mark.parametrize(("elected", "offsets"), [({0: 0, 6: 1}, [6, 7]), ({0: 0}, [])], ids=["elected", "lagging"])
+def test_an_elected_leader_without_batches_of_its_own_loses_records_too(
     tmp_path: Path, elected: dict[int, int], offsets: list[int]
 ) -> None:
     forged(
@@ -95,15 +95,15 @@ def test_a_leader_that_has_written_nothing_yet_has_lost_them_too(
     assert [row["offset"] for row in lost_in(tmp_path)] == offsets
 
 
-def test_how_transactions_stood_is_told(tmp_path: Path) -> None:
+def test_transaction_outcomes_are_listed(tmp_path: Path) -> None:
     lost = "D 1 0 0-0 @6 T; D 2 0 0-0 @7 T; M 1 0 C 3 @8; D 3 0 0-0 @9 T; M 3 0 A 3 @10; plain @11"
     forged(
         tmp_path,
         (f"{COMMON}; {lost}", {"leader_epochs": OLD_EPOCHS}),
         (f"{COMMON}; plain @6", {"leader_epochs": NEW_EPOCHS}),
     )
-    found = [(row["offset"], row["producer_id"], row["outcome"]) for row in lost_in(tmp_path)]
-    assert found == [(6, 1, "committed"), (7, 2, "open"), (9, 3, "aborted"), (11, -1, "plain")]
+    outcomes = [(row["offset"], row["producer_id"], row["outcome"]) for row in lost_in(tmp_path)]
+    assert outcomes == [(6, 1, "committed"), (7, 2, "open"), (9, 3, "aborted"), (11, -1, "plain")]
 
 
 def test_a_branch_over_several_segments_is_read_to_its_end(tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_a_branch_over_several_segments_is_read_to_its_end(tmp_path: Path) -> No
     assert [(row["offset"], Path(row["path"]).stem[-1]) for row in lost_in(tmp_path)] == [(6, "0"), (7, "7"), (8, "8")]
 
 
-def test_what_a_later_leader_was_sent_again_at_the_same_offset_is_not_lost(tmp_path: Path) -> None:
-    """The same bytes, of which only the leader epoch is another."""
+def test_a_record_with_the_same_bytes_on_the_later_leader_is_not_lost(tmp_path: Path) -> None:
+    """Only the leader epoch differs."""
     forged(
         tmp_path,
         (f"{COMMON}; plain @6; plain @7", {"leader_epochs": OLD_EPOCHS}),
@@ -125,7 +125,7 @@ def test_what_a_later_leader_was_sent_again_at_the_same_offset_is_not_lost(tmp_p
     assert [row["offset"] for row in lost_in(tmp_path)] == [7]
 
 
-def test_what_a_copy_set_aside_was_written_later_overrules_nobody(tmp_path: Path) -> None:
+def test_a_copy_set_aside_overrules_no_replica(tmp_path: Path) -> None:
     forged(
         tmp_path,
         (f"{COMMON}; plain @6-7", {"leader_epochs": OLD_EPOCHS}),

@@ -1,4 +1,4 @@
-"""Which copies are replicas of one partition, what they are called, and how far they were cleaned."""
+"""Which copies are replicas of one partition, their names, and how far they were cleaned."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.audit.replica_result import findings_on
+from kforensics.forensics.audit.copies import replica_findings
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.replicas.compare import compared
-from kforensics.forensics.replicas.differences import Kind
+from kforensics.forensics.replicas.comparison import compare_copies
+from kforensics.forensics.replicas.differences import DifferenceKind
 from kforensics.forensics.replicas.replica import all_copies_of, replica_groups, replicas_of
 from kforensics.parsers.files.discover import FoundFile, discover
-from tests.forensics.cases import SAMPLES, partitions_under
 from tests.forensics.forge import forge
+from tests.forensics.partition_states import SAMPLES, partitions_under
 from tests.forensics.replicas.replicas import GROUPS, RULES, compare, compared_group, forged
 
 
@@ -38,7 +38,7 @@ def test_the_copies_of_three_brokers_belong_together() -> None:
 
 
 def test_copies_that_brokers_have_set_aside_are_among_them() -> None:
-    """A replica moved away is deleted, one of a topic that was deleted meanwhile a stray."""
+    """A reassigned replica is deleted; one whose topic was deleted meanwhile is stray."""
     assert [one.name for one in compared_group("reassigned-0").replicas] == [
         "the deleted copy of broker 1",
         "broker 2",
@@ -50,41 +50,41 @@ def test_copies_that_brokers_have_set_aside_are_among_them() -> None:
     ]
 
 
-def test_a_copy_that_moves_to_another_disk_is_one_too(tmp_path: Path) -> None:
+def test_a_copy_that_moves_to_another_disk_is_a_replica(tmp_path: Path) -> None:
     forge(tmp_path / "disk-1", "plain @0-4; plain @5-9")
     forge(tmp_path / "disk-2", "plain @0-4")
     future = tmp_path / "disk-2" / "t-0.0123456789abcdef0123456789abcdef-future"
     (tmp_path / "disk-2" / "t-0").rename(future)
     (group,) = replica_groups(all_copies_of(row for row in discover([str(tmp_path)]) if isinstance(row, FoundFile)))
-    comparison = compared(group, RULES)
+    comparison = compare_copies(group, RULES)
     assert [one.name for one in comparison.replicas] == ["broker 1", "the future copy of broker 1"]
-    assert [one.kind for one in comparison.differences] == [Kind.BEHIND]
-    assert findings_on(comparison) == ()
+    assert [one.kind for one in comparison.differences] == [DifferenceKind.BEHIND]
+    assert replica_findings(comparison) == ()
 
 
-def test_copies_that_brokers_would_be_called_alike_are_called_by_their_folders(tmp_path: Path) -> None:
+def test_copies_with_the_same_name_are_named_by_their_folders(tmp_path: Path) -> None:
     forge(tmp_path / "disk-1", "plain @0-4")
     forge(tmp_path / "disk-2", "plain @0-4")
     names = [one.name for one in compare(tmp_path).replicas]
     assert names == [str(tmp_path / "disk-1" / "t-0"), str(tmp_path / "disk-2" / "t-0")]
 
 
-def test_topics_of_one_name_that_were_made_one_after_the_other_have_no_common_replicas(tmp_path: Path) -> None:
+def test_copies_of_recreated_topics_are_not_replicas_of_each_other(tmp_path: Path) -> None:
     forged(tmp_path, ("plain @0", {}), ("plain @0", {}))
     one, other = partitions_under(tmp_path)
     assert replica_groups([one, other]) == [(one, other)]
     assert replica_groups([one, replace(other, topic_id="another")]) == []
-    nameless = replace(other, topic_id=None)
-    assert replica_groups([one, nameless]) == [(one, nameless)]
-    assert replica_groups([one, replace(one, topic_id="another"), nameless]) == []
+    without_id = replace(other, topic_id=None)
+    assert replica_groups([one, without_id]) == [(one, without_id)]
+    assert replica_groups([one, replace(one, topic_id="another"), without_id]) == []
 
 
 def test_partitions_of_a_single_broker_have_no_replicas() -> None:
     assert replica_groups(partitions_under(SAMPLES / "compaction")) == []
 
 
-def test_a_follower_that_has_fetched_what_its_leader_had_cleaned_is_innocent(tmp_path: Path) -> None:
-    """Its own cleaner has not been there, and says so; the leader has cleaned on since, and a third one not at all."""
+def test_a_follower_of_a_cleaned_leader_has_no_findings(tmp_path: Path) -> None:
+    """Its own cleaner has not run; the leader has cleaned more since, and a third replica was never cleaned."""
     whole = "; ".join(f"plain @{offset}" for offset in range(7))
     records = {at: [(b"k", b"%d" % at)] for at in range(8)}
     forged(
@@ -94,23 +94,23 @@ def test_a_follower_that_has_fetched_what_its_leader_had_cleaned_is_innocent(tmp
         ({0: whole, 7: "plain @7"}, {"records": records}),
     )
     comparison = compare(tmp_path)
-    assert {one.kind for one in comparison.differences} == {Kind.CLEANED}
+    assert {one.kind for one in comparison.differences} == {DifferenceKind.CLEANED}
     assert [(one.first_offset, one.last_offset) for one in comparison.differences] == [(2, 5), (0, 5), (0, 4)]
-    assert findings_on(comparison) == ()
+    assert replica_findings(comparison) == ()
 
 
-def test_an_epoch_begins_where_the_checkpoint_or_the_first_batch_has_it(tmp_path: Path) -> None:
-    """What was first in it may have been cleaned away; and a broker may have been stopped before it noted an epoch."""
-    noted = {"t-0/leader-epoch-checkpoint": b"0\n2\n0 0\n3 4\n"}
+def test_an_epoch_starts_at_the_checkpointed_offset_or_at_its_first_batch(tmp_path: Path) -> None:
+    """Its first batch may have been removed by the cleaner; a broker may stop before it checkpoints an epoch."""
+    checkpoint = {"t-0/leader-epoch-checkpoint": b"0\n2\n0 0\n3 4\n"}
     log = {0: "plain @0-2; plain @6", 7: "plain @7"}
-    forge(tmp_path, log, leader_epochs={0: 0, 6: 3, 7: 5}, compacted=True, replaced=noted)
+    forge(tmp_path, log, leader_epochs={0: 0, 6: 3, 7: 5}, compacted=True, replaced=checkpoint)
     (replica,) = replicas_of([examine(one, RULES) for one in partitions_under(tmp_path)])
     assert replica.epoch_starts == ((0, 0), (3, 4), (5, 7))
-    assert replica.noted_epochs == {0: 0, 3: 4}
+    assert replica.checkpointed_epochs == {0: 0, 3: 4}
 
 
 @pytest.mark.parametrize("content", [b"0\n1\n0 -4\n", b"0\nmany\n", None], ids=["negative", "unparsable", "absent"])
-def test_a_checkpoint_of_epochs_that_a_broker_would_refuse_says_nothing(tmp_path: Path, content: bytes | None) -> None:
+def test_an_epoch_checkpoint_that_a_broker_would_reject_is_ignored(tmp_path: Path, content: bytes | None) -> None:
     forge(tmp_path, "plain @0; plain @1", leader_epochs={0: 2}, replaced={"t-0/leader-epoch-checkpoint": content})
     (replica,) = replicas_of([examine(one, RULES) for one in partitions_under(tmp_path)])
     assert replica.epoch_starts == ((2, 0),)
@@ -118,5 +118,5 @@ def test_a_checkpoint_of_epochs_that_a_broker_would_refuse_says_nothing(tmp_path
 
 def test_an_empty_replica_lacks_everything(tmp_path: Path) -> None:
     forged(tmp_path, ("plain @0-4", {}), ({0: ""}, {"high_watermark": 0}))
-    (found,) = findings_on(compare(tmp_path))
+    (found,) = replica_findings(compare(tmp_path))
     assert (found.code.name, found.first_offset, found.last_offset) == ("replica-truncated", 0, 4)

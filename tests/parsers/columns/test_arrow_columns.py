@@ -1,4 +1,4 @@
-"""Columns made by kernels are the table that rows make, with the same damage, whatever the log holds."""
+"""Arrow columns from kernels equal the table from rows, with the same damage, whatever is in the log."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kforensics.parsers.columns.arrow_columns import columns_of
+from kforensics.parsers.columns.arrow_columns import read_arrow_columns
 from kforensics.parsers.files.discover import FoundFile, discover
 from kforensics.parsers.files.source import BytesSource, Source, open_source
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.kernels import engine
-from kforensics.parsers.kernels.library import Kernels, kernels
-from kforensics.parsers.log.selection import Range, Selection
+from kforensics.parsers.kernels.library import Kernels, load_kernels
+from kforensics.parsers.log.selection import HalfOpenRange, Selection
 from kforensics.parsers.tables.arrow import arrow_table, table_of_parts
-from kforensics.parsers.tables.file_rows import LOG_KINDS, Reading, file_rows
-from kforensics.parsers.tables.schemas import TABLES, arrow_schema, with_words
-from kforensics.render.values import shape
+from kforensics.parsers.tables.file_rows import LOG_KINDS, ReadOptions, file_rows
+from kforensics.parsers.tables.schemas import TABLES, arrow_schema, dictionary_schema
+from kforensics.render.payloads import row_converter
 from lab.places import SAMPLES
 from tests.parsers.builders import CODECS, GZIP, LZ4, NOW, ZSTD, batch, batch_of, batches, legacy_segment, record
 
@@ -31,41 +31,41 @@ MARKER = (0).to_bytes(2, "big") + (7).to_bytes(4, "big")
 
 @cache
 def compiled() -> Kernels:
-    found = kernels()
-    assert found, "the kernels cannot be compiled here"
-    return found
+    kernels = load_kernels()
+    assert kernels, "the kernels cannot be compiled here"
+    return kernels
 
 
-def from_rows(found: FoundFile, source: Source, reading: Reading) -> tuple[pa.Table, list[Damage]]:
+def from_rows(file: FoundFile, source: Source, options: ReadOptions) -> tuple[pa.Table, list[Damage]]:
     damage: list[Damage] = []
-    shaped = shape(TABLES["records" if reading.records else "batches"], None, None)
-    return arrow_table(shaped.table, map(shaped, file_rows(found, source, reading, damage.append))), damage
+    convert = row_converter(TABLES["records" if options.records else "batches"], None, None)
+    return arrow_table(convert.table, map(convert, file_rows(file, source, options, damage.append))), damage
 
 
-def from_columns(found: FoundFile, source: Source, reading: Reading) -> tuple[pa.Table, list[Damage], int]:
-    """Return the table, the damage, and how many rows of the table kernels made."""
+def from_columns(file: FoundFile, source: Source, options: ReadOptions) -> tuple[pa.Table, list[Damage], int]:
+    """Return the table, the damage, and the number of rows from kernels."""
     damage: list[Damage] = []
     made = 0
-    shaped = shape(TABLES["records" if reading.records else "batches"], None, None)
+    convert = row_converter(TABLES["records" if options.records else "batches"], None, None)
 
     def parts() -> Iterator[pa.RecordBatch | Iterator[Sequence[Any]]]:
         nonlocal made
-        for part in columns_of(found, source, reading, damage.append, compiled()):
+        for part in read_arrow_columns(file, source, options, damage.append, compiled()):
             if isinstance(part, pa.RecordBatch):
                 part.validate(full=True)
-                assert part.schema == with_words(arrow_schema(shaped.table.name))
+                assert part.schema == dictionary_schema(arrow_schema(convert.table.name))
                 made += part.num_rows
                 yield part
             else:
-                yield map(shaped, part)
+                yield map(convert, part)
 
-    return table_of_parts(shaped.table, parts()), damage, made
+    return table_of_parts(convert.table, parts()), damage, made
 
 
-def compare(found: FoundFile, source: Source, reading: Reading) -> tuple[pa.Table, int]:
-    """Return the table that rows and columns both make, and how much of it kernels made."""
-    expected, expected_damage = from_rows(found, source, reading)
-    table, damage, made = from_columns(found, source, reading)
+def compare(file: FoundFile, source: Source, options: ReadOptions) -> tuple[pa.Table, int]:
+    """Return the table, which must be the same from rows and columns, and the number of rows from kernels."""
+    expected, expected_damage = from_rows(file, source, options)
+    table, damage, made = from_columns(file, source, options)
     for name in expected.schema.names:
         assert table[name].to_pylist() == expected[name].to_pylist(), name
     assert table.equals(expected)
@@ -73,26 +73,26 @@ def compare(found: FoundFile, source: Source, reading: Reading) -> tuple[pa.Tabl
     return table, made
 
 
-def compare_bytes(data: bytes, **reading: Any) -> tuple[pa.Table, pa.Table, tuple[int, int]]:
-    """Return batches and records of a log, and how many of them kernels made."""
-    found = FoundFile("logs/topic-0/0.log", "log", len(data), 1, "logs", "topic", 0)
-    source = BytesSource(data, found.path)
-    batch_table, batches_made = compare(found, source, Reading(records=False, **reading))
-    record_table, records_made = compare(found, source, Reading(records=True, **reading))
+def compare_bytes(data: bytes, **options: Any) -> tuple[pa.Table, pa.Table, tuple[int, int]]:
+    """Return the batches and records of a log, and how many of each are from kernels."""
+    file = FoundFile("logs/topic-0/0.log", "log", len(data), 1, "logs", "topic", 0)
+    source = BytesSource(data, file.path)
+    batch_table, batches_made = compare(file, source, ReadOptions(records=False, **options))
+    record_table, records_made = compare(file, source, ReadOptions(records=True, **options))
     return batch_table, record_table, (batches_made, records_made)
 
 
 @pytest.mark.parametrize("records", [False, True], ids=["batches", "records"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_columns_of_all_samples_are_their_rows(scenario: str, records: bool) -> None:
+def test_columns_of_all_samples_equal_their_rows(scenario: str, records: bool) -> None:
     rows = made = 0
-    for found in discover([str(SAMPLES / scenario)]):
-        if isinstance(found, FoundFile) and found.kind in LOG_KINDS:
-            with open_source(found.path) as source:
-                table, by_kernels = compare(found, source, Reading(records=records))
+    for file in discover([str(SAMPLES / scenario)]):
+        if isinstance(file, FoundFile) and file.kind in LOG_KINDS:
+            with open_source(file.path) as source:
+                table, by_kernels = compare(file, source, ReadOptions(records=records))
             rows += table.num_rows
             made += by_kernels
-    # Message formats 0 and 1, and what is damaged on purpose, are for plain Python.
+    # Message formats 0 and 1 and deliberately damaged logs are left to pure Python.
     if not scenario.startswith(("legacy", "damaged", "crash", "compaction", "coordinators", "deletion")):
         assert made >= 0.9 * rows > 0
 
@@ -104,7 +104,7 @@ def test_every_codec(codec: int) -> None:
     assert made == (batch_table.num_rows, record_table.num_rows) == (20, 40)
 
 
-def test_a_log_that_is_empty() -> None:
+def test_an_empty_log() -> None:
     batch_table, record_table, _ = compare_bytes(b"")
     assert (batch_table.num_rows, record_table.num_rows) == (0, 0)
 
@@ -130,10 +130,10 @@ def test_nulls_headers_and_empty_payloads() -> None:
 
 @pytest.mark.parametrize("key", [b"\xff", "schlüssel".encode(), b"\xed\xa0\x80"])
 def test_header_keys_that_are_not_ascii(key: bytes) -> None:
-    """Those that are no UTF-8 are repaired by plain Python; the batches around them are for kernels."""
-    odd = batch(record(0, b"k", b"v", [(b"plain", b"1"), (key, b"2")]), base_offset=2)
+    """Pure Python replaces invalid UTF-8; kernels read the batches around it."""
+    unusual = batch(record(0, b"k", b"v", [(b"plain", b"1"), (key, b"2")]), base_offset=2)
     around = batches(4)
-    _, table, (_, made) = compare_bytes(around[0] + odd + around[2] + around[3])
+    _, table, (_, made) = compare_bytes(around[0] + unusual + around[2] + around[3])
     assert table.num_rows == 7
     assert made >= 4
 
@@ -158,10 +158,10 @@ def test_markers_and_other_control_records() -> None:
     assert record_table["coordinator_epoch"].to_pylist() == [None, None, 7, 7, None, None, None, None]
 
 
-def test_a_control_type_nobody_has_assigned() -> None:
-    """Its name is made up of its number, which plain Python does."""
-    odd = batch(record(0, UNASSIGNED, b""), base_offset=2, attributes=CONTROL)
-    batch_table, _, made = compare_bytes(batches(1)[0] + odd)
+def test_an_unassigned_control_type() -> None:
+    """Its name contains its number; pure Python formats it."""
+    unusual = batch(record(0, UNASSIGNED, b""), base_offset=2, attributes=CONTROL)
+    batch_table, _, made = compare_bytes(batches(1)[0] + unusual)
     assert batch_table["control_type"].to_pylist() == [None, "UNKNOWN(99)"]
     assert made == (1, 2)
 
@@ -197,7 +197,7 @@ def test_compacted_logs_have_gaps_and_empty_batches() -> None:
 
 @pytest.mark.parametrize("spoil", ["value", "length", "count", "zeros", "cut"])
 @pytest.mark.parametrize("codec", [0, GZIP, LZ4, ZSTD])
-def test_columns_go_on_behind_damage(spoil: str, codec: int) -> None:
+def test_columns_continue_after_damage(spoil: str, codec: int) -> None:
     log = batches(40, codec=codec)
     middle = {
         "value": log[20][:-2] + b"??",
@@ -230,7 +230,7 @@ def test_logs_and_batches_larger_than_a_block(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_more_records_than_a_block_of_columns_holds() -> None:
-    """Output is taken in several pieces; a batch with too many records is for plain Python."""
+    """Output comes in several parts; a batch with too many records is left to pure Python."""
     many = b"".join(record(n, b"", None) for n in range(40_000))
     log = [batch_of(many, count=40_000, last_offset_delta=39_999, base_offset=40_000 * n) for n in range(3)]
     _, table, made = compare_bytes(b"".join(log))
@@ -238,7 +238,7 @@ def test_more_records_than_a_block_of_columns_holds() -> None:
 
 
 def test_a_budget_smaller_than_a_batch() -> None:
-    """What may not be decompressed is damage, with the words of plain Python."""
+    """A batch above the budget is damage, with the same detail as in pure Python."""
     small, large = batches(1)[0], batch(record(0, b"k", b"v" * 2000), base_offset=2)
     for data in (small + large + small, small + batch(record(0, b"k", b"v" * 2000), codec=ZSTD) + small):
         _, table, _ = compare_bytes(data, budget=1000)
@@ -250,32 +250,32 @@ def test_a_stop_given_by_the_caller(stop: int) -> None:
     compare_bytes(b"".join(batches(20)), start=0, stop=stop)
 
 
-@pytest.mark.parametrize("wanted", [*TABLES["records"].names, "offset key", "value headers", "topic sequence"])
-def test_columns_that_are_wanted_are_what_they_are_among_all(wanted: str) -> None:
-    names = wanted.split()
-    odd = batch(record(0, None, b"v", [("schlüssel".encode(), b"2")]), record(1, b"k", None), base_offset=40)
+@pytest.mark.parametrize("requested", [*TABLES["records"].names, "offset key", "value headers", "topic sequence"])
+def test_requested_columns_are_the_same_as_among_all(requested: str) -> None:
+    names = requested.split()
+    unusual = batch(record(0, None, b"v", [("schlüssel".encode(), b"2")]), record(1, b"k", None), base_offset=40)
     marker = batch(record(0, COMMIT, MARKER), base_offset=42, attributes=TRANSACTIONAL | CONTROL, producer_id=5)
-    data = b"".join([*batches(10, codec=LZ4), *legacy_segment(1), *batches(10, first=10), odd, marker])
-    found = FoundFile("logs/topic-0/0.log", "log", len(data), 1, "logs", "topic", 0)
-    source, reading = BytesSource(data, found.path), Reading(records=True, columns=frozenset(names))
-    shaped, damage = shape(TABLES["records"], None, None), list[Damage]()
+    data = b"".join([*batches(10, codec=LZ4), *legacy_segment(1), *batches(10, first=10), unusual, marker])
+    file = FoundFile("logs/topic-0/0.log", "log", len(data), 1, "logs", "topic", 0)
+    source, options = BytesSource(data, file.path), ReadOptions(records=True, columns=frozenset(names))
+    convert, damage = row_converter(TABLES["records"], None, None), list[Damage]()
     made: dict[str, list[Any]] = {name: [] for name in names}
-    for part in columns_of(found, source, reading, damage.append, compiled()):
+    for part in read_arrow_columns(file, source, options, damage.append, compiled()):
         if isinstance(part, pa.RecordBatch):
             assert sorted(part.schema.names) == sorted(names)
-        rows = part if isinstance(part, pa.RecordBatch) else arrow_table(shaped.table, map(shaped, part))
+        rows = part if isinstance(part, pa.RecordBatch) else arrow_table(convert.table, map(convert, part))
         for name in names:
             made[name] += rows.column(name).to_pylist()
-    expected, _ = from_rows(found, source, Reading(records=True))
+    expected, _ = from_rows(file, source, ReadOptions(records=True))
     assert (made, damage) == ({name: expected[name].to_pylist() for name in names}, [])
 
 
-def test_a_selection_is_for_rows() -> None:
-    found, reading = FoundFile("x", "log", 0), Reading(selection=Selection(offsets=Range(1, 2)))
+def test_a_selection_needs_rows() -> None:
+    file, options = FoundFile("x", "log", 0), ReadOptions(selection=Selection(offsets=HalfOpenRange(1, 2)))
     with pytest.raises(ValueError, match="selection"):
-        next(columns_of(found, BytesSource(b""), reading, print, compiled()))
+        next(read_arrow_columns(file, BytesSource(b""), options, print, compiled()))
 
 
-def test_names_that_are_no_utf8() -> None:
-    found = FoundFile("logs/\udcff-0/0.log", "log", 0, None, "logs", "\udcff", 0)
-    compare(found, BytesSource(batches(1)[0], found.path), Reading(records=True))
+def test_names_that_are_not_utf8() -> None:
+    file = FoundFile("logs/\udcff-0/0.log", "log", 0, None, "logs", "\udcff", 0)
+    compare(file, BytesSource(batches(1)[0], file.path), ReadOptions(records=True))

@@ -1,4 +1,4 @@
-"""Batches as columns: what plain Python and the kernels read is the same, and it is what the walk says."""
+"""Batch columns: pure Python and the kernels read the same, and both agree with the walk over the log."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kforensics.parsers.columns.batch_columns import NO_CONTROL, SHELL, UNKNOWN_CONTROL, BatchColumns, joined
+from kforensics.parsers.columns.batch_columns import (
+    EMPTY_CONTROL_BATCH,
+    NO_CONTROL,
+    UNKNOWN_CONTROL,
+    BatchColumns,
+    concat_batches,
+)
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch, Damage
-from kforensics.parsers.kernels.library import kernels
-from kforensics.parsers.kernels.policy import Choice, no_kernels
+from kforensics.parsers.kernels.library import load_kernels
+from kforensics.parsers.kernels.policy import KernelPolicy, no_kernels
 from kforensics.parsers.log.batches import walk
 from lab.places import SAMPLES
 
@@ -23,41 +29,41 @@ LOGS = sorted(SAMPLES.rglob("*.log"))
 
 
 @pytest.fixture(scope="module")
-def compiled() -> Choice:
-    """Return the kernels for a log of every size."""
-    found = kernels()
-    assert found is not None
-    return lambda _size: found
+def compiled() -> KernelPolicy:
+    """Return a policy that chooses kernels for every size."""
+    kernels = load_kernels()
+    assert kernels is not None
+    return lambda _size: kernels
 
 
-def _read(path: Path, choice: Choice, **more: Any) -> tuple[BatchColumns, list[Damage]]:
+def _read(path: Path, choice: KernelPolicy, **more: Any) -> tuple[BatchColumns, list[Damage]]:
     damage: list[Damage] = []
     with open_source(path) as source:
-        return joined(list(batch_chunks(source, 7, damage.append, choice, **more))), damage
+        return concat_batches(list(batch_chunks(source, 7, damage.append, choice, **more))), damage
 
 
 def _assert_same(left: BatchColumns, right: BatchColumns) -> None:
     for field in fields(BatchColumns):
-        one, other = getattr(left, field.name), getattr(right, field.name)
-        assert one.dtype == other.dtype, field.name
-        np.testing.assert_array_equal(one, other, field.name)
+        column, expected = getattr(left, field.name), getattr(right, field.name)
+        assert column.dtype == expected.dtype, field.name
+        np.testing.assert_array_equal(column, expected, field.name)
 
 
-def test_kernels_and_plain_python_read_the_same_of_every_sample(compiled: Choice) -> None:
-    """Damaged logs are among them; a kernel that took none would prove nothing."""
-    taken = 0
+def test_kernels_and_pure_python_read_every_sample_alike(compiled: KernelPolicy) -> None:
+    """The samples include damaged logs. The number of batches shows that kernels were tested at all."""
+    compared = 0
     for path in LOGS:
-        (plain, damage), (fast, also) = _read(path, no_kernels), _read(path, compiled)
-        _assert_same(plain, fast)
-        assert damage == also
-        taken += len(plain)
-    assert taken > 5000
+        (expected, expected_damage), (batches, damage) = _read(path, no_kernels), _read(path, compiled)
+        _assert_same(expected, batches)
+        assert damage == expected_damage
+        compared += len(expected)
+    assert compared > 5000
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_columns_are_those_of_the_walk(compiled: Choice, workers: int) -> None:
+def test_columns_agree_with_the_walk(compiled: KernelPolicy, workers: int) -> None:
     (path,) = SAMPLES.glob("transactions-v2/broker-1/segments-0/00000000000000000000.log")
-    found, _ = _read(path, compiled, workers=workers)
+    columns, _ = _read(path, compiled, workers=workers)
     with open_source(path) as source:
         batches = [row for row in walk(source) if isinstance(row, Batch)]
     for name in (
@@ -70,12 +76,12 @@ def test_columns_are_those_of_the_walk(compiled: Choice, workers: int) -> None:
         "base_sequence",
         "attributes",
     ):
-        assert getattr(found, name).tolist() == [getattr(batch, name) for batch in batches]
-    assert set(found.segment.tolist()) == {7}
-    assert (found.control != NO_CONTROL).tolist() == [batch.is_control for batch in batches]
+        assert getattr(columns, name).tolist() == [getattr(batch, name) for batch in batches]
+    assert set(columns.segment.tolist()) == {7}
+    assert (columns.control != NO_CONTROL).tolist() == [batch.is_control for batch in batches]
 
 
-def test_a_range_is_read_alone(compiled: Choice) -> None:
+def test_only_the_batches_of_a_range_are_read(compiled: KernelPolicy) -> None:
     (path,) = SAMPLES.glob("transactions-v2/broker-1/segments-0/00000000000000000000.log")
     whole, _ = _read(path, no_kernels)
     start, stop = int(whole.position[2]), int(whole.position[5])
@@ -85,38 +91,38 @@ def test_a_range_is_read_alone(compiled: Choice) -> None:
         assert damage == []
 
 
-def test_strange_control_batches_are_told_apart() -> None:
-    """What no broker could replay is UNKNOWN_CONTROL, an emptied batch is SHELL."""
-    found = {
+def test_unusual_control_batches_are_distinguished() -> None:
+    """A control record that no broker could replay is UNKNOWN_CONTROL, a batch without records EMPTY_CONTROL_BATCH."""
+    controls_by_log = {
         path.parent.name: _read(path, no_kernels)[0].control.tolist()
         for path in sorted((SAMPLES / "damaged" / "controls").glob("*/*.log"))
     }
-    assert any(UNKNOWN_CONTROL in controls for controls in found.values())
-    assert SHELL in found["control-batch-empty-0"]
+    assert any(UNKNOWN_CONTROL in controls for controls in controls_by_log.values())
+    assert EMPTY_CONTROL_BATCH in controls_by_log["control-batch-empty-0"]
 
 
-def test_compressed_entries_of_old_formats_do_not_tell_their_first_offset() -> None:
+def test_compressed_legacy_entries_have_no_first_offset() -> None:
     (path, *_) = sorted(SAMPLES.glob("legacy-magic-0/broker-0/compact-gzip-0/*.log"))
-    found, _ = _read(path, no_kernels)
-    assert not found.exact.all()
-    inexact = found[~found.exact]
+    batches, _ = _read(path, no_kernels)
+    assert not batches.exact.all()
+    inexact = batches[~batches.exact]
     assert inexact.base_offset.tolist() == inexact.last_offset.tolist()
 
 
-def test_no_batches_are_columns_too(tmp_path: Path) -> None:
+def test_an_empty_log_has_empty_columns(tmp_path: Path) -> None:
     empty = tmp_path / "00000000000000000000.log"
     empty.write_bytes(b"")
-    found, damage = _read(empty, no_kernels)
-    assert (len(found), damage) == (0, [])
-    assert [len(getattr(found, field.name)) for field in fields(BatchColumns)] == [0] * len(fields(BatchColumns))
+    columns, damage = _read(empty, no_kernels)
+    assert (len(columns), damage) == (0, [])
+    assert [len(getattr(columns, field.name)) for field in fields(BatchColumns)] == [0] * len(fields(BatchColumns))
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_what_was_pickled_is_the_same_and_can_be_written_to(count: int) -> None:
+def test_unpickled_columns_are_equal_and_writable(count: int) -> None:
     (path,) = SAMPLES.glob("transactions-v2/broker-1/segments-0/00000000000000000000.log")
-    some = _read(path, no_kernels)[0][:count]
-    arrived = pickle.loads(pickle.dumps(some))  # noqa: S301  # it was made in the line above
-    assert len(arrived) == count
-    _assert_same(some, arrived)
-    arrived.segment[:] = 9
-    assert set(some.segment.tolist()) <= {7}
+    columns = _read(path, no_kernels)[0][:count]
+    unpickled = pickle.loads(pickle.dumps(columns))  # noqa: S301  # it was made in the line above
+    assert len(unpickled) == count
+    _assert_same(columns, unpickled)
+    unpickled.segment[:] = 9
+    assert set(columns.segment.tolist()) <= {7}

@@ -28,7 +28,7 @@ def _mixed(word: int) -> int:
 
 
 def by_definition(record: Record) -> tuple[int, int]:
-    """Return the hash as the module's docstring has it, in Python's own numbers."""
+    """Return the hash as the module's docstring defines it, computed with Python's integers."""
     parts = [record.key, record.value, *(part for header in record.headers for part in header)]
     words: list[int] = []
     for part in parts:
@@ -42,7 +42,7 @@ def by_definition(record: Record) -> tuple[int, int]:
 
 
 @given(st.lists(contents, max_size=5))
-def test_many_records_are_hashed_as_each_would_be(records: list[Record]) -> None:
+def test_many_records_are_hashed_like_each_of_them(records: list[Record]) -> None:
     low, high = content_hashes(records)
     assert list(zip(low.tolist(), high.tolist(), strict=True)) == [by_definition(record) for record in records]
 
@@ -52,8 +52,8 @@ def test_offset_timestamp_and_sequence_are_not_in_the_hash() -> None:
     assert (low[0], high[0]) == (low[1], high[1])
 
 
-def test_unlike_contents_have_unlike_hashes() -> None:
-    """Null and empty, and bytes that only the borders between keys, values and headers tell apart."""
+def test_different_contents_have_different_hashes() -> None:
+    """Null and empty, and equal bytes that are split differently between keys, values and headers."""
     parts: list[bytes | None] = [None, b"", b"\0", b"\0\0", b"a", b"aa", b"a\0", b"12345678", b"123456780", b"1" * 16]
     names: list[tuple[Header, ...]] = [(), ((b"", None),), ((b"", b""),), ((b"a", b"a"),), ((b"a", b"a"),) * 2]
     records = [Record(0, 0, -1, key, value, headers) for key in parts for value in parts for headers in names]
@@ -63,7 +63,7 @@ def test_unlike_contents_have_unlike_hashes() -> None:
 
 
 def test_counters_spread_over_all_first_bits() -> None:
-    """Records that differ in a digit go into buckets evenly."""
+    """Records that differ in one digit are spread evenly over buckets."""
     low, high = content_hashes([Record(0, 0, -1, b"key-%d" % n, b"value-%d" % n) for n in range(1 << 14)])
     for half in (low, high):
         counts = np.bincount((half >> np.uint64(58)).astype("i8"), minlength=64)

@@ -5,7 +5,15 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from kforensics.parsers.files.discover import Found, FoundFile, FoundFolder, Unreadable, discover, look_into, outline
+from kforensics.parsers.files.discover import (
+    DeferredFolder,
+    DiscoveryRow,
+    FoundFile,
+    Unreadable,
+    discover,
+    discover_folder,
+    discover_lazily,
+)
 from lab.places import SAMPLES
 
 BASE = "0" * 20
@@ -14,7 +22,7 @@ ID = "jWEeNoYKSW2RQRjlZxT1Xg"
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Path:
-    """Make the log directory of broker 5 with a partition in each state."""
+    """Create the log directory of broker 5 with a partition in each state."""
     log_dir = tmp_path / "broker-5"
     partition = log_dir / "my-topic-3"
     partition.mkdir(parents=True)
@@ -30,13 +38,13 @@ def broker(tmp_path: Path) -> Path:
     return log_dir
 
 
-def files(rows: list[Found]) -> list[FoundFile]:
+def files(rows: list[DiscoveryRow]) -> list[FoundFile]:
     assert not [row for row in rows if isinstance(row, Unreadable)]
     return [row for row in rows if isinstance(row, FoundFile)]
 
 
 def test_log_directory(broker: Path) -> None:
-    """Files come in the order of their names, each with broker, topic, partition, id and state."""
+    """Files come in name order, each with broker, topic, partition, topic id and state."""
     rows = files(list(discover([str(broker)])))
     assert [row.path for row in rows] == sorted(row.path for row in rows)
     assert {row.broker_id for row in rows} == {5}
@@ -60,21 +68,21 @@ def test_log_directory(broker: Path) -> None:
     assert [row.topic for row in rows if row.kind == "meta-properties"] == [None]
 
 
-def test_a_broker_is_no_partition(broker: Path) -> None:
-    """``broker-5`` has the form of a partition's name, but what lies in it tells otherwise, also from above."""
+def test_a_broker_folder_is_not_a_partition(broker: Path) -> None:
+    """``broker-5`` looks like the name of a partition, but its content does not, also when found from its parent."""
     rows = files(list(discover([str(broker.parent)])))
     assert {row.topic for row in rows} == {None, "my-topic", "t"}
 
 
 @pytest.mark.parametrize("inside", ["", f"{BASE}.log"])
 def test_a_part_of_a_log_directory(broker: Path, inside: str) -> None:
-    """A partition or a file given alone still knows its broker."""
+    """A partition or a file that is named directly still has its broker."""
     rows = files(list(discover([str(broker / "my-topic-3" / inside)])))
     assert {(row.broker_id, row.topic, row.topic_id) for row in rows} == {(5, "my-topic", ID)}
 
 
 def test_relative_paths_stay_relative(broker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Paths come out as they went in."""
+    """Paths are returned in the form in which they were given."""
     monkeypatch.chdir(broker / "my-topic-3")
     (row,) = files(list(discover([f"{BASE}.log"])))
     assert (row.path, row.broker_id, row.topic, row.log_dir) == (f"{BASE}.log", 5, "my-topic", str(broker))
@@ -82,7 +90,7 @@ def test_relative_paths_stay_relative(broker: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_globs(broker: Path) -> None:
-    """A glob names files and folders; what several paths name is found once."""
+    """A glob matches files and folders; a file that several paths name is found once."""
     pattern = str(broker / "*" / "*.index")
     assert len(files(list(discover([pattern, pattern, str(broker / "t-0.*-stray")])))) == 3
     assert list(discover([str(broker / "*.nothing")])) == [
@@ -103,8 +111,8 @@ def test_uris(broker: Path, below: str) -> None:
     ]
 
 
-def test_what_cannot_be_looked_into(tmp_path: Path, broker: Path) -> None:
-    """Sockets, broken links, links that lead up and unknown file systems are told, and the rest is found."""
+def test_unreadable_paths(tmp_path: Path, broker: Path) -> None:
+    """Sockets, broken links, links to parents and unknown file systems are reported, and the rest is found."""
     (broker / "broken").symlink_to("nowhere")
     (broker / "up").symlink_to(tmp_path)
     os.mkfifo(broker / "pipe")
@@ -115,7 +123,7 @@ def test_what_cannot_be_looked_into(tmp_path: Path, broker: Path) -> None:
     assert notes.pop("y").startswith("Unrecognized filesystem type")
     assert notes == {
         "broken": "no such file or directory",
-        "up": "it is a link to a folder above it",
+        "up": "it is a link to one of its parent folders",
         "pipe": "it is a pipe, not a file",
         "door": "it is a socket, not a file",
         "nowhere": "there is no such file",
@@ -124,7 +132,7 @@ def test_what_cannot_be_looked_into(tmp_path: Path, broker: Path) -> None:
 
 
 def test_a_folder_that_may_not_be_listed() -> None:
-    """A locked folder is told; as nobody where the tests run as root, whom no permission stops."""
+    """A folder without permission is reported; root drops its privileges first, because it may read anything."""
     with TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         (Path(name) / "my-topic-3").mkdir(mode=0)
@@ -136,11 +144,11 @@ def test_a_folder_that_may_not_be_listed() -> None:
         finally:
             os.seteuid(user)
     assert isinstance(row, Unreadable)
-    assert "may not list" in row.why
+    assert "permission denied" in row.why
 
 
 def test_damaged_neighbours(broker: Path) -> None:
-    """Garbage where broker and topic id should be leaves both unknown."""
+    """Garbage in the metadata files leaves broker and topic id unknown."""
     (broker / "meta.properties").write_bytes(b"node.id=x\xff")
     (broker / "my-topic-3" / "partition.metadata").write_bytes(b"\xff")
     rows = files(list(discover([str(broker)])))
@@ -148,7 +156,7 @@ def test_damaged_neighbours(broker: Path) -> None:
 
 
 def test_samples(sample_logs: Path) -> None:
-    """Every file of the samples is found, and whatever lies in a sound log directory is known."""
+    """Every file of the samples is found, and every kind in an intact log directory is known."""
     rows = files(list(discover([str(sample_logs)])))
     assert {row.path for row in rows} == {str(path) for path in sample_logs.rglob("*") if path.is_file()}
     sound = [row for row in rows if row.log_dir is not None and "/damaged/" not in row.path]
@@ -158,39 +166,39 @@ def test_samples(sample_logs: Path) -> None:
     assert {row.state for row in rows} >= {"live", "deleted", "cleaned", "swap", "future"}
 
 
-def _looked_into(paths: list[str]) -> list[Found]:
-    rows: list[Found] = []
-    for row in outline(paths):
-        rows += look_into(row) if isinstance(row, FoundFolder) else [row]
+def _discovered_lazily(paths: list[str]) -> list[DiscoveryRow]:
+    rows: list[DiscoveryRow] = []
+    for row in discover_lazily(paths):
+        rows += discover_folder(row) if isinstance(row, DeferredFolder) else [row]
     return rows
 
 
 @pytest.mark.parametrize("scenario", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
-def test_an_outline_and_a_look_into_each_folder_find_what_discover_finds(scenario: str) -> None:
+def test_lazy_discovery_finds_what_discover_finds(scenario: str) -> None:
     paths = [str(SAMPLES / scenario)]
-    assert sorted(map(str, _looked_into(paths))) == sorted(map(str, discover(paths)))
+    assert sorted(map(str, _discovered_lazily(paths))) == sorted(map(str, discover(paths)))
 
 
-def test_an_outline_puts_off_the_partitions_of_log_directories_alone(broker: Path) -> None:
-    folders = [row for row in outline([str(broker.parent)]) if isinstance(row, FoundFolder)]
+def test_only_partition_folders_of_log_directories_are_deferred(broker: Path) -> None:
+    folders = [row for row in discover_lazily([str(broker.parent)]) if isinstance(row, DeferredFolder)]
     assert [Path(row.path).name.partition(".")[0] for row in folders] == ["my-topic-3", "t-0", "t-0", "t-0"]
     assert {row.owner.broker_id for row in folders} == {5}
-    inside = [row for row in outline([str(broker / "my-topic-3")]) if isinstance(row, FoundFolder)]
+    inside = [row for row in discover_lazily([str(broker / "my-topic-3")]) if isinstance(row, DeferredFolder)]
     assert inside == []
 
 
-def test_an_outline_names_nothing_twice(broker: Path) -> None:
-    """Whether a folder is put off or was named by itself, and whichever comes first."""
+def test_lazy_discovery_yields_nothing_twice(broker: Path) -> None:
+    """A folder may be both deferred and named directly, in either order."""
     paths = [str(broker / "my-topic-3"), str(broker / "my-topic-3" / f"{BASE}.log"), str(broker)]
     expected = sorted(map(str, discover([str(broker)])))
     for order in (paths, paths[::-1], [*paths, *paths]):
-        assert sorted(map(str, _looked_into(order))) == expected
+        assert sorted(map(str, _discovered_lazily(order))) == expected
 
 
-def test_a_link_back_up_is_seen_from_a_folder_that_was_put_off(broker: Path) -> None:
+def test_a_link_to_a_parent_is_detected_from_a_deferred_folder(broker: Path) -> None:
     (broker / "my-topic-3" / "up").symlink_to(broker)
-    rows = _looked_into([str(broker.parent)])
+    rows = _discovered_lazily([str(broker.parent)])
     assert [row for row in rows if isinstance(row, Unreadable)] == [
-        Unreadable(str(broker / "my-topic-3" / "up"), "it is a link to a folder above it")
+        Unreadable(str(broker / "my-topic-3" / "up"), "it is a link to one of its parent folders")
     ]
     assert sorted(map(str, rows)) == sorted(map(str, discover([str(broker.parent)])))

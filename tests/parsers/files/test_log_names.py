@@ -33,17 +33,17 @@ UUID = "a_WEeNoYKSW2RQRjlZxT1X"
     ],
 )
 def test_file_names(name: str, expected: tuple[str, int | None, str]) -> None:
-    """A name tells kind, base offset and state."""
-    found = parse_file_name(name)
-    assert found is not None
-    assert (found.kind, found.base_offset, found.state) == expected
+    """A name contains kind, base offset and state."""
+    parsed = parse_file_name(name)
+    assert parsed is not None
+    assert (parsed.kind, parsed.base_offset, parsed.state) == expected
 
 
 @pytest.mark.parametrize(
     "name", ["", "log", "x.log", ".log", f"{BASE}.txt", f"{BASE}.log.old", "-5.log", f"{BASE}.log."]
 )
 def test_other_files(name: str) -> None:
-    """Names Kafka does not write are nobody's."""
+    """Names that Kafka does not write are not parsed."""
     assert parse_file_name(name) is None
 
 
@@ -51,7 +51,7 @@ def test_other_files(name: str) -> None:
     ("suffix", "state"), [("", "live"), (".deleted", "deleted"), ("-123456.checkpoint.part", "part")]
 )
 def test_kraft_snapshots(suffix: str, state: str) -> None:
-    """A snapshot's name tells end offset and epoch."""
+    """The name of a snapshot contains end offset and epoch."""
     middle = "" if state == "part" else ".checkpoint"
     name = f"{BASE}-0000000007{middle}{suffix}"
     assert parse_file_name(name) == FileName(name, "checkpoint", 42, state, leader_epoch=7)
@@ -59,7 +59,7 @@ def test_kraft_snapshots(suffix: str, state: str) -> None:
 
 @pytest.mark.parametrize(("suffix", "state"), [("", "live"), (".tmp", "tmp"), (".deleted", "deleted")])
 def test_remote_index_cache(suffix: str, state: str) -> None:
-    """The offset ends at the first underscore; the segment's id may hold others."""
+    """The offset ends at the first underscore; the segment id may contain more."""
     name = f"777_{UUID}.timeindex{suffix}"
     assert parse_file_name(name) == FileName(name, "timeindex", 777, state, remote_segment_id=UUID)
 
@@ -76,10 +76,10 @@ def test_remote_index_cache(suffix: str, state: str) -> None:
     ],
 )
 def test_folder_names(name: str, expected: tuple[str, int, str]) -> None:
-    """A name is split at its last dash, behind the last dot if it has been renamed."""
-    found = parse_folder_name(name)
-    assert found is not None
-    assert (found.topic, found.partition, found.state) == expected
+    """A name is split at its last dash, after removing the suffix of a renamed folder."""
+    parsed = parse_folder_name(name)
+    assert parsed is not None
+    assert (parsed.topic, parsed.partition, parsed.state) == expected
 
 
 @pytest.mark.parametrize(
@@ -98,12 +98,12 @@ def test_folder_names(name: str, expected: tuple[str, int, str]) -> None:
     ],
 )
 def test_other_folders(name: str) -> None:
-    """What Kafka would refuse is no partition."""
+    """A name that Kafka refuses is not a partition."""
     assert parse_folder_name(name) is None
 
 
 def test_a_cut_topic() -> None:
-    """A renamed folder of 255 characters may have lost the end of its topic; another kind never does."""
+    """Only a renamed folder of 255 characters may have lost the end of its topic."""
     name = f"{'t' * 212}-0.{HEX}-delete"
     assert parse_folder_name(name) == FolderName(name, "t" * 212, 0, "deleted")
     assert parse_folder_name("t" + name) == FolderName("t" + name, "t" * 213, 0, "deleted", topic_may_be_cut=True)
@@ -112,13 +112,13 @@ def test_a_cut_topic() -> None:
 
 
 def test_base_offset_of() -> None:
-    """A path or URI will do."""
+    """The name may be given as a path or URI."""
     assert base_offset_of(f"s3://bucket/t-0/{BASE}.index") == 42
     assert base_offset_of("t-0/leader-epoch-checkpoint") is None
 
 
 @given(st.text(max_size=40))
-def test_no_name_is_too_strange(name: str) -> None:
-    """Any text is a name or none."""
+def test_any_name_is_accepted(name: str) -> None:
+    """Any text is parsed or None."""
     parse_file_name(name)
     parse_folder_name(name)

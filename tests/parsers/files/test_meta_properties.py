@@ -14,7 +14,7 @@ GOOD = (
 
 
 def test_version_1() -> None:
-    """A KRaft node tells its id, its cluster and its directory."""
+    """The file of a KRaft node contains node, cluster and directory id."""
     rows = rows_of(read_meta_properties, GOOD)
     assert [(row.name, row.value) for row in rows[:3]] == [
         ("#", ""),
@@ -25,12 +25,12 @@ def test_version_1() -> None:
 
 
 def test_version_0() -> None:
-    """Before KRaft the node was a broker, and a file without a version is of version 0."""
+    """Before KRaft the node was a broker; a file without a version has version 0."""
     assert meta_properties(rows_of(read_meta_properties, b"broker.id=7\n")).node_id == 7
 
 
 def test_javas_syntax() -> None:
-    """Blanks, other separators, escapes and continued lines mean what they mean to java.util.Properties."""
+    """Blanks, separators, escapes and continued lines are read as by java.util.Properties."""
     data = b"  a : 1 \nb\\=c 2\nd=x\\\n   y\ne\nf=\\u0041\\t\\q\n!note\n\ng=\\\r\nh"
     rows = rows_of(read_meta_properties, data)
     assert [(row.name, row.value) for row in rows] == [
@@ -56,39 +56,39 @@ def test_javas_syntax() -> None:
     ],
 )
 def test_faults(line: bytes, reason: str, detail: str | None) -> None:
-    """Each fault has its reason and, where Kafka has words for it, these."""
+    """Each fault has its reason and, where Kafka has one, its message."""
     (damage,) = rows_of(read_meta_properties, line)
     assert damage.reason == reason
     assert detail is None or damage.detail == detail
 
 
 def test_every_truncation() -> None:
-    """No cut makes the reader fail, and whole lines before it are read."""
+    """No truncation crashes the reader, and the whole lines before it are read."""
     for data in prefixes(GOOD):
         rows = rows_of(read_meta_properties, data)
         assert sum(isinstance(row, Property) for row in rows) >= data.count(b"\n")
 
 
 def test_a_file_of_backslashes() -> None:
-    """A megabyte of escapes costs no more than a moment."""
+    """A megabyte of escapes is read quickly."""
     rows_of(read_meta_properties, b"\\" * (1 << 20))
     rows_of(read_meta_properties, b"\\\n" * (1 << 19))
 
 
-def test_a_wild_file_is_not_read() -> None:
-    """A file of a gigabyte is none of these."""
+def test_a_huge_file_is_not_read() -> None:
+    """A file of a gigabyte is damage."""
     source = WideSource(GOOD, 1 << 30)
     assert reasons(read_meta_properties(source)) == ["too-large"]
 
 
 @given(mutated(GOOD))
 def test_every_byte_is_accounted_for(data: bytes) -> None:
-    """Whatever the bytes, rows and damage cover them, and their meaning can be asked for."""
+    """Rows and damage cover any bytes, and the values can always be extracted."""
     meta_properties(rows_of(read_meta_properties, data))
 
 
 def test_samples(sample_logs: Path) -> None:
-    """Every real broker tells who it is."""
+    """The id of every real broker is read."""
     paths = [path for path in sorted(sample_logs.rglob("meta.properties")) if "damaged" not in path.parts]
     assert paths
     for path in paths:

@@ -12,13 +12,13 @@ GOOD = f"version: 0\ntopic_id: {ID}".encode()
 
 
 def test_two_lines_without_an_end() -> None:
-    """43 bytes: a version and the text of a uuid."""
+    """43 bytes: a version and a UUID."""
     assert len(GOOD) == 43
     assert rows_of(read_partition_metadata, GOOD) == [PartitionMetadata(0, 43, 0, ID)]
 
 
 def test_every_truncation() -> None:
-    """No cut is taken for a whole file."""
+    """No truncated file is accepted."""
     for data in list(prefixes(GOOD))[:-1]:
         rows = rows_of(read_partition_metadata, data)
         assert not any(isinstance(row, PartitionMetadata) for row in rows)
@@ -43,20 +43,20 @@ def test_every_truncation() -> None:
     ],
 )
 def test_faults(data: bytes, reason: str, detail: str | None) -> None:
-    """Each fault has its reason and, where Kafka has words for it, these."""
+    """Each fault has its reason and, where Kafka has one, its message."""
     damage = rows_of(read_partition_metadata, data)[-1]
     assert damage.reason == reason
     assert detail is None or damage.detail == detail
 
 
-def test_higher_versions_and_other_names_are_taken() -> None:
-    """Kafka takes later versions for the sake of downgrades, and does not look at the first words."""
+def test_higher_versions_and_other_names_are_accepted() -> None:
+    """Kafka accepts later versions to allow downgrades, and ignores the names."""
     rows = rows_of(read_partition_metadata, f"v 9\nid {ID}\n".encode())
     assert rows == [PartitionMetadata(0, 30, 9, ID)]
 
 
-def test_a_wild_file_is_not_read() -> None:
-    """A file of a gigabyte is none of these."""
+def test_a_huge_file_is_not_read() -> None:
+    """A file of a gigabyte is damage."""
     source = WideSource(GOOD, 1 << 30)
     assert reasons(read_partition_metadata(source)) == ["too-large"]
     assert source.largest_read == 0
@@ -64,12 +64,12 @@ def test_a_wild_file_is_not_read() -> None:
 
 @given(mutated(GOOD))
 def test_every_byte_is_accounted_for(data: bytes) -> None:
-    """Whatever the bytes, rows and damage cover them."""
+    """Rows and damage cover any bytes."""
     assert rows_of(read_partition_metadata, data)
 
 
 def test_samples(sample_logs: Path) -> None:
-    """Every topic id of a real broker is read."""
+    """The topic id of every real partition is read."""
     paths = [path for path in sorted(sample_logs.rglob("partition.metadata")) if "damaged" not in path.parts]
     assert paths
     for path in paths:

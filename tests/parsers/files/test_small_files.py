@@ -1,4 +1,4 @@
-"""Which files are fetched before anybody opens them, and when they are fetched anew."""
+"""Which small files are prefetched, and when they are fetched again."""
 
 from __future__ import annotations
 
@@ -6,59 +6,67 @@ from threading import Lock
 
 import pytest
 
-from kforensics.parsers.files.small_files import AHEAD, FRESH_SECONDS, SMALL, Fetched, SmallFiles
+from kforensics.parsers.files.remote_prefetch import (
+    FILES_AHEAD,
+    FRESH_SECONDS,
+    SMALL_FILE_BYTES,
+    FetchedFile,
+    SmallFiles,
+)
 
 BASE = "0" * 20
 
 
 class Store:
-    """Folders that note what is asked of them."""
+    """Folders that record listings and fetches."""
 
     def __init__(self, **folders: dict[str, int]) -> None:
         self.folders, self.listed, self.fetched = folders, list[str](), list[str]()
         self._lock = Lock()
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Return the files of a folder."""
+        """Return the sizes of the files of a folder."""
         self.listed.append(folder)
         return {f"{folder}/{name}": size for name, size in self.folders[folder].items()}
 
-    def fetch(self, path: str) -> Fetched:
+    def fetch(self, path: str) -> FetchedFile:
         """Return a file."""
         with self._lock:
             self.fetched.append(path)
         if path.endswith(".broken"):
             raise OSError("broken")
-        return Fetched(path.encode(), 5)
+        return FetchedFile(path.encode(), 5)
 
 
 def names(*suffixes: str, of: int = 1) -> dict[str, int]:
     return {f"{number:020}.{suffix}": 10 for number in range(of) for suffix in suffixes}
 
 
-def test_who_opens_a_second_file_gets_those_that_follow() -> None:
+def test_opening_a_second_file_prefetches_the_next_ones() -> None:
     store = Store(t=names("index", "log", "snapshot", of=20))
     small, files = SmallFiles(store.sizes, store.fetch), sorted(store.sizes("t"))
     store.listed.clear()
     assert small.get(files[0]) is None
     assert store.listed == []
-    assert small.get(files[1]) == Fetched(files[1].encode(), 5)
-    assert [small.get(path) for path in files] == [Fetched(path.encode(), 5) for path in files]
+    assert small.get(files[1]) == FetchedFile(files[1].encode(), 5)
+    assert [small.get(path) for path in files] == [FetchedFile(path.encode(), 5) for path in files]
     assert store.listed == ["t"]
     assert sorted(store.fetched) == files
 
 
-def test_no_more_are_fetched_than_are_near() -> None:
+def test_only_nearby_files_are_prefetched() -> None:
     store = Store(t=names("index", of=100))
     small, files = SmallFiles(store.sizes, store.fetch), sorted(store.sizes("t"))
     small.get(files[0])
     small.get(files[40])
-    small.get(files[40 + AHEAD - 1])
-    assert set(store.fetched) <= set(files[40 : 40 + 2 * AHEAD])
+    small.get(files[40 + FILES_AHEAD - 1])
+    assert set(store.fetched) <= set(files[40 : 40 + 2 * FILES_AHEAD])
 
 
-def test_large_files_and_those_that_are_not_there_are_left_alone() -> None:
-    store = Store(t={f"{BASE}.index": 1, f"{BASE}.log": SMALL + 1, f"{BASE}.snapshot": SMALL, "name": 3})
+def test_large_and_missing_files_are_not_fetched() -> None:
+    store = Store(
+        t={f"{BASE}.index": 1, f"{BASE}.log": SMALL_FILE_BYTES + 1, f"{BASE}.snapshot": SMALL_FILE_BYTES, "name": 3}
+    )
     small = SmallFiles(store.sizes, store.fetch)
     small.get(f"t/{BASE}.index")
     assert [small.get(f"t/{name}") for name in (f"{BASE}.log", f"{BASE}.missing", "zzz")] == [None] * 3
@@ -69,7 +77,7 @@ def test_large_files_and_those_that_are_not_there_are_left_alone() -> None:
 
 @pytest.mark.parametrize("name", ["meta.properties", "replication-offset-checkpoint", "x.log", f"{BASE}1.log"])
 def test_a_folder_in_which_no_segment_was_opened_is_not_listed(name: str) -> None:
-    """A log directory has a folder for each partition."""
+    """A log directory has a folder per partition."""
     store = Store(t={name: 1})
     small = SmallFiles(store.sizes, store.fetch)
     assert [small.get(f"t/{name}") for _ in range(3)] == [None] * 3
@@ -86,9 +94,9 @@ def test_a_file_that_cannot_be_read_fails_alone() -> None:
 
 
 @pytest.mark.parametrize("how", ["forgotten", "all forgotten", "old", "others came"])
-def test_what_may_have_changed_is_fetched_anew(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_may_have_changed_are_fetched_again(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("kforensics.parsers.files.small_files.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("kforensics.parsers.files.remote_prefetch.time.monotonic", lambda: now[0])
     store = Store(t=names("index"), u=names("index"), v=names("index"))
     small, path = SmallFiles(store.sizes, store.fetch), f"t/{BASE}.index"
     assert [bool(small.get(path)) for _ in range(3)] == [False, True, True]

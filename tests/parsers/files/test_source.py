@@ -1,4 +1,4 @@
-"""What can be opened, what cannot and why, and that nothing is left behind beside the evidence."""
+"""Sources: what can be opened, errors for what cannot, and that nothing is written next to the input."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kforensics.errors import InputError, InputForbiddenError, InputKindError, InputMissingError
 from kforensics.parsers.files.source import (
@@ -25,7 +23,6 @@ from kforensics.parsers.files.source import (
     file_name,
     is_uri,
     open_source,
-    read_whole,
 )
 from kforensics.parsers.format.rows import Batch, Damage
 from kforensics.parsers.log.batches import walk
@@ -36,7 +33,7 @@ DATA = bytes(range(256)) * 3
 
 @pytest.fixture(params=["bytes", "local", "remote"])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
-    """Return each kind of source, over the same bytes."""
+    """Return each kind of source for the same bytes."""
     path = tmp_path / "a.log"
     path.write_bytes(DATA)
     kinds: dict[str, Callable[[], BytesSource | LocalSource | RemoteSource]] = {
@@ -51,40 +48,40 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
 @pytest.mark.parametrize(
     ("position", "length"), [(0, 0), (0, 768), (0, 9999), (767, 1), (768, 1), (99999, 5), (10, 20), (760, 100)]
 )
-def test_every_source_gives_the_same_ranges(source: Source, position: int, length: int) -> None:
+def test_every_source_returns_the_same_ranges(source: Source, position: int, length: int) -> None:
     assert source.size == len(DATA)
     assert source.read(position, length) == DATA[position : position + length]
 
 
 @pytest.mark.parametrize(("position", "length"), [(0, 0), (0, 768), (0, 999), (767, 5), (768, 1), (99999, 5), (10, 20)])
-def test_every_source_reads_into_memory_what_it_reads(source: Source, position: int, length: int) -> None:
-    """The bytes are those that ``read`` gives; memory behind them is left alone."""
+def test_every_source_reads_into_memory(source: Source, position: int, length: int) -> None:
+    """The bytes are those of ``read``; the memory after them is unchanged."""
     target = bytearray(b"\xff" * length)
     expected = source.read(position, length)
     assert source.read_into(position, memoryview(target)) == len(expected)
     assert target == expected + b"\xff" * (length - len(expected))
 
 
-def test_a_hole_ends_where_there_are_bytes_again(tmp_path: Path) -> None:
-    """On a file system that knows holes one is left at once; on any other the answer is where it was asked."""
+def test_next_data_skips_sparse_ranges(tmp_path: Path) -> None:
+    """A file system without sparse files returns the requested position."""
     path, far = tmp_path / "f", 1 << 40
     with path.open("wb") as file:
         file.write(b"begin")
         file.seek(far)
         file.write(b"end")
     with LocalSource(path) as source:
-        assert source.hole_end(0) == 0
-        end = source.hole_end(1 << 20)
+        assert source.next_data(0) == 0
+        end = source.next_data(1 << 20)
         assert end in (1 << 20, far - far % 4096)
-        assert source.hole_end(far) == far
-        assert source.hole_end(source.size) == source.size
+        assert source.next_data(far) == far
+        assert source.next_data(source.size) == source.size
     os.truncate(path, 2 * far)
     with LocalSource(path) as source:
-        assert source.hole_end(far + (1 << 20)) in (far + (1 << 20), source.size)
+        assert source.next_data(far + (1 << 20)) in (far + (1 << 20), source.size)
 
 
-def test_a_tebibyte_of_nothing_is_walked_over_at_once(tmp_path: Path) -> None:
-    """Neither the zeros behind a preallocated segment nor those around a lost batch are read."""
+def test_a_tebibyte_of_sparse_ranges_is_walked_quickly(tmp_path: Path) -> None:
+    """The zeros after a preallocated segment and around a lost batch are not read."""
     path, far = tmp_path / "00000000000000000000.log", 1 << 40
     good = batches(1)[0]
     broken = good[:-1] + bytes([good[-1] ^ 1])
@@ -100,12 +97,12 @@ def test_a_tebibyte_of_nothing_is_walked_over_at_once(tmp_path: Path) -> None:
     assert (rows[-1].start, rows[-1].end, rows[-1].reason) == (far + len(good), 2 * far, "zero-tail")
 
 
-def test_a_source_may_be_closed_twice(source: Source) -> None:
+def test_a_source_can_be_closed_twice(source: Source) -> None:
     source.close()
     source.close()
 
 
-def test_a_local_file_has_its_time(tmp_path: Path) -> None:
+def test_a_local_file_has_its_modification_time(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"abc")
     os.utime(path, ns=(0, 1_700_000_000_123_456_789))
@@ -114,16 +111,16 @@ def test_a_local_file_has_its_time(tmp_path: Path) -> None:
             assert (opened.path, opened.size, opened.mtime_ms) == (name, 3, 1_700_000_000_123)
 
 
-# What is no file -----------------------------------------------------------------------------------------------------
+# Not a file -----------------------------------------------------------------------------------------------------
 
 
 def folder(path: Path) -> None:
-    """Make a directory."""
+    """Create a directory."""
     path.mkdir()
 
 
 def bound_socket(path: Path) -> None:
-    """Make a socket; its name must be short, so it is bound under another and moved."""
+    """Create a socket; its path must be short, so it is bound elsewhere and moved."""
     with tempfile.TemporaryDirectory() as short, socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{short}/s")
         Path(short, "s").rename(path)
@@ -153,8 +150,8 @@ def guard() -> Iterator[None]:
 
 @pytest.mark.usefixtures("guard")
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
-    """A pipe nobody writes to must not hang either."""
+def test_what_is_not_a_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    """A pipe without a writer must not hang."""
     path = tmp_path / "00000000000000000000.log"
     make, why = KINDS[kind]
     make(path)
@@ -165,7 +162,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.usefixtures("guard")
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_file_is_refused_behind_a_uri_too(tmp_path: Path, kind: str) -> None:
+def test_a_uri_of_what_is_not_a_file_is_refused(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "00000000000000000000.log"
     KINDS[kind][0](path)
     with pytest.raises(InputKindError) as caught:
@@ -174,7 +171,7 @@ def test_what_is_no_file_is_refused_behind_a_uri_too(tmp_path: Path, kind: str) 
 
 
 @pytest.mark.parametrize("name", ["none.log", "file/below", "loop/none", "zero\0byte", ""])
-def test_what_is_missing(tmp_path: Path, name: str) -> None:
+def test_a_missing_path(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(InputMissingError) as caught:
         open_source(f"{tmp_path}/{name}" if name else "")
@@ -182,7 +179,7 @@ def test_what_is_missing(tmp_path: Path, name: str) -> None:
     assert caught.value.why.startswith("there is no such file") or "\0" in name
 
 
-def test_what_is_missing_behind_a_uri(tmp_path: Path) -> None:
+def test_a_missing_uri(tmp_path: Path) -> None:
     with pytest.raises(InputMissingError) as caught:
         open_source((tmp_path / "none").as_uri())
     assert str(caught.value) == f"cannot read {(tmp_path / 'none').as_uri()}: there is no such file"
@@ -195,7 +192,7 @@ def test_a_link_to_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", ["nothing://bucket/key", "file://relative/path"])
-def test_a_uri_nobody_can_open_is_one_sentence(uri: str) -> None:
+def test_a_uri_without_a_file_system_is_one_sentence(uri: str) -> None:
     with pytest.raises(InputError) as caught:
         open_source(uri)
     assert str(caught.value).startswith(f"cannot read {uri}: ")
@@ -219,8 +216,8 @@ for name in sys.argv[1:]:
 """
 
 
-def test_what_may_not_be_read() -> None:
-    """As nobody where the tests run as root, whom no permission stops."""
+def test_a_file_without_read_permission() -> None:
+    """Root drops its privileges first, because it may read anything."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         path = Path(folder, "secret.log")
@@ -229,21 +226,21 @@ def test_what_may_not_be_read() -> None:
         ran = subprocess.run(
             [sys.executable, "-c", FORBIDDEN, str(path)], capture_output=True, text=True, check=True, timeout=60
         )
-    assert ran.stdout == "you may not read it; run as a user who may, or copy it first\n"
+    assert ran.stdout == "permission denied; run as a user with read access, or copy it first\n"
 
 
-def test_a_refusal_is_a_permission_error_that_can_be_sent(tmp_path: Path) -> None:
+def test_a_refusal_is_a_permission_error_that_can_be_pickled(tmp_path: Path) -> None:
     error = InputForbiddenError(str(tmp_path), "why")
-    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
-    assert isinstance(again, InputForbiddenError)
+    copied = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert isinstance(copied, InputForbiddenError)
     assert issubclass(InputForbiddenError, PermissionError)
-    assert (again.path, again.why) == (str(tmp_path), "why")
+    assert (copied.path, copied.why) == (str(tmp_path), "why")
 
 
 # A file that changes -------------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_grows_is_read_as_it_was(tmp_path: Path) -> None:
+def test_a_file_that_grows_is_read_up_to_its_original_size(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     parts = batches(4)
     path.write_bytes(b"".join(parts[:2]))
@@ -255,7 +252,7 @@ def test_a_file_that_grows_is_read_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("remote", [False, True], ids=["local", "remote"])
-def test_a_file_that_shrinks_is_accounted_for_as_it_was(tmp_path: Path, remote: bool) -> None:
+def test_a_file_that_shrinks_is_covered_up_to_its_original_size(tmp_path: Path, remote: bool) -> None:
     path = tmp_path / "a.log"
     parts = batches(4)
     data = b"".join(parts)
@@ -270,7 +267,7 @@ def test_a_file_that_shrinks_is_accounted_for_as_it_was(tmp_path: Path, remote: 
     assert (last.end, last.reason) == (len(data), "shrunk")
 
 
-def test_a_file_that_vanishes_is_still_read(tmp_path: Path) -> None:
+def test_a_deleted_file_is_still_read(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(DATA)
     with LocalSource(path) as opened:
@@ -278,7 +275,7 @@ def test_a_file_that_vanishes_is_still_read(tmp_path: Path) -> None:
         assert opened.read(0, 999) == DATA
 
 
-def test_a_read_that_fails_names_its_place(tmp_path: Path) -> None:
+def test_a_failed_read_names_its_position(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(DATA)
     opened = LocalSource(path)
@@ -290,8 +287,8 @@ def test_a_read_that_fails_names_its_place(tmp_path: Path) -> None:
 # Read-only -----------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_left_beside_the_evidence(tmp_path: Path) -> None:
-    """Files that may not be written are read, and the folder is as it was."""
+def test_nothing_is_written_next_to_the_input(tmp_path: Path) -> None:
+    """Read-only files are read, and the folder is unchanged."""
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(b"".join(batches(3)) + bytes(100))
     path.chmod(0o444)
@@ -309,7 +306,7 @@ def test_nothing_is_left_beside_the_evidence(tmp_path: Path) -> None:
     )
 
 
-def test_a_local_file_is_opened_for_reading_alone(tmp_path: Path) -> None:
+def test_a_local_file_is_opened_read_only(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(DATA)
     with LocalSource(path) as opened, pytest.raises(OSError, match="Bad file descriptor"):
@@ -317,7 +314,7 @@ def test_a_local_file_is_opened_for_reading_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == DATA
 
 
-# Small things --------------------------------------------------------------------------------------------------------
+# Names and URIs ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -333,23 +330,10 @@ def test_a_local_file_is_opened_for_reading_alone(tmp_path: Path) -> None:
         ("", False),
     ],
 )
-def test_what_is_a_uri(path: str, expected: bool) -> None:
+def test_is_uri(path: str, expected: bool) -> None:
     assert is_uri(path) is expected
 
 
 @pytest.mark.parametrize("path", ["a.log", "/x/a.log", "s3://b/x/a.log"])
 def test_the_name_of_a_file(path: str) -> None:
     assert file_name(path) == "a.log"
-
-
-@given(size=st.integers(0, 20), limit=st.integers(0, 20))
-def test_a_small_file_is_read_whole_up_to_its_limit(size: int, limit: int) -> None:
-    source = BytesSource(bytes(size), "f")
-    if size <= limit:
-        assert read_whole(source, limit) == bytes(size)
-        return
-    with pytest.raises(InputError) as caught:
-        read_whole(source, limit)
-    assert str(caught.value) == (
-        f"cannot read f: it has {size} bytes, more than the {limit} a file of this kind may have"
-    )

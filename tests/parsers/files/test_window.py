@@ -1,4 +1,4 @@
-"""The sliding view gives the bytes of the source, whatever the order of asking, and knows when the file has shrunk."""
+"""The window returns the bytes of the source in any order of reads, and detects a file that has shrunk."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kforensics.parsers.files.source import BytesSource
 from kforensics.parsers.files.window import Window
 from tests.parsers.ranges import ShrunkSource
 
-DATA = bytes(n * 7 % 251 for n in range(3 * module.CHUNK // 2))
-places = st.tuples(st.integers(0, len(DATA) + 9), st.integers(0, 3000), st.booleans())
+DATA = bytes(n * 7 % 251 for n in range(3 * module.BUFFER_BYTES // 2))
+reads = st.tuples(st.integers(0, len(DATA) + 9), st.integers(0, 3000), st.booleans())
 
 
 class CountedSource(BytesSource):
-    """Counts how often it is read."""
+    """Counts its reads."""
 
     reads = 0
 
@@ -25,13 +25,13 @@ class CountedSource(BytesSource):
         return super().read(position, length)
 
 
-@given(asked=st.lists(places, max_size=12), end=st.sampled_from([None, 0, 5000, len(DATA) - 1, len(DATA) + 9]))
-def test_any_range_in_any_order(asked: list[tuple[int, int, bool]], end: int | None) -> None:
+@given(requests=st.lists(reads, max_size=12), end=st.sampled_from([None, 0, 5000, len(DATA) - 1, len(DATA) + 9]))
+def test_any_range_in_any_order(requests: list[tuple[int, int, bool]], end: int | None) -> None:
     window = Window(BytesSource(DATA), end)
     limit = len(DATA) if end is None else min(end, len(DATA))
     assert window.end == limit
-    for position, length, glimpsed in asked:
-        read = window.glimpse if glimpsed else window.read
+    for position, length, peeks in requests:
+        read = window.peek if peeks else window.read
         assert read(position, length) == DATA[position : max(position, min(position + length, limit))]
     assert window.end == limit
 
@@ -39,16 +39,16 @@ def test_any_range_in_any_order(asked: list[tuple[int, int, bool]], end: int | N
 def test_small_steps_share_one_read() -> None:
     source = CountedSource(DATA)
     window = Window(source)
-    for position in range(0, module.CHUNK - 61, 61):
+    for position in range(0, module.BUFFER_BYTES - 61, 61):
         window.read(position, 61)
     assert source.reads == 1
 
 
-def test_a_glimpse_far_away_leaves_the_buffer_where_it_is() -> None:
+def test_peeking_far_away_does_not_move_the_buffer() -> None:
     source = CountedSource(DATA)
     window = Window(source)
     window.read(0, 61)
-    assert window.glimpse(len(DATA) - 10, 61) == DATA[-10:]
+    assert window.peek(len(DATA) - 10, 61) == DATA[-10:]
     window.read(61, 61)
     assert source.reads == 2
 
@@ -59,10 +59,10 @@ def test_chunks_cover_a_range_once(start: int, end: int) -> None:
 
 
 def test_chunks_are_no_larger_than_the_buffer() -> None:
-    assert max(map(len, Window(BytesSource(DATA * 6)).chunks(0, 6 * len(DATA)))) == module.CHUNK
+    assert max(map(len, Window(BytesSource(DATA * 6)).chunks(0, 6 * len(DATA)))) == module.BUFFER_BYTES
 
 
-def test_the_end_falls_with_a_file_that_has_shrunk() -> None:
+def test_the_end_decreases_when_the_file_has_shrunk() -> None:
     window = Window(ShrunkSource(DATA[:1000], len(DATA)))
     assert window.end == len(DATA)
     assert window.read(990, 61) == DATA[990:1000]
@@ -71,9 +71,9 @@ def test_the_end_falls_with_a_file_that_has_shrunk() -> None:
     assert list(window.chunks(0, len(DATA))) == [DATA[:1000]]
 
 
-def test_a_glimpse_sees_that_the_file_has_shrunk() -> None:
+def test_peeking_detects_that_the_file_has_shrunk() -> None:
     window = Window(ShrunkSource(DATA[:1000], len(DATA)))
-    assert window.glimpse(5000, 61) == b""
+    assert window.peek(5000, 61) == b""
     assert window.end == 5000
-    assert window.glimpse(990, 61) == DATA[990:1000]
+    assert window.peek(990, 61) == DATA[990:1000]
     assert window.end == 1000

@@ -1,4 +1,4 @@
-"""The fast checksums equal crcmod's and the published check values."""
+"""Checksums against crcmod and the published check values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kforensics.parsers.format.checksums import crc32, crc32c, reference_crc32, reference_crc32c
 
-# The check values of the catalogue of CRC algorithms, and iSCSI's own (RFC 3720, B.4).
+# Check values from the catalogue of CRC algorithms and from iSCSI (RFC 3720, B.4).
 DIGITS = b"123456789"
 
 
@@ -26,6 +26,6 @@ def test_both_equal_crcmod(data: bytes) -> None:
 
 
 @given(data=st.binary(max_size=200), cut=st.integers(0, 200))
-def test_a_checksum_goes_on_where_another_ended(data: bytes, cut: int) -> None:
+def test_a_checksum_can_be_continued(data: bytes, cut: int) -> None:
     assert crc32c(data[cut:], crc32c(data[:cut])) == crc32c(data)
     assert crc32(data[cut:], crc32(data[:cut])) == crc32(data)

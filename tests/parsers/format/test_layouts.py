@@ -1,4 +1,4 @@
-"""The published sizes and places, and the worked bytes of the format notes."""
+"""The published sizes and offsets, and the worked bytes of the format notes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from construct import Struct
 
 from kforensics.parsers.format import layouts
-from kforensics.parsers.format.derived import fixed
+from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import (
     BATCH_HEADER,
     CONTROL_KEY,
@@ -46,15 +46,15 @@ PLACES = {
 
 @pytest.mark.parametrize(("layout", "size"), SIZES)
 def test_sizes_are_kafkas(layout: Struct, size: int) -> None:
-    assert layout.sizeof() == fixed(layout).size == size
+    assert layout.sizeof() == fixed_layout(layout).size == size
 
 
-def test_places_in_a_batch_header_are_kafkas() -> None:
-    assert fixed(BATCH_HEADER).offsets == PLACES
+def test_offsets_in_a_batch_header_are_kafkas() -> None:
+    assert fixed_layout(BATCH_HEADER).offsets == PLACES
 
 
 @pytest.mark.parametrize("name", ["BATCH_HEADER", "RECORD", "RECORD_HEADER", "LEGACY_HEADER_V0", "LEGACY_HEADER_V1"])
-def test_every_field_has_its_sentence(name: str) -> None:
+def test_every_field_has_a_description(name: str) -> None:
     assert all(field.docs for field in getattr(layouts, name).subcons)
 
 

@@ -1,6 +1,6 @@
-"""Runs the kernel that writes lines on hostile segments between pages that nobody may touch; says how each ended.
+"""Runs the line kernel on hostile segments between inaccessible pages, and counts how the runs ended.
 
-``python -m tests.parsers.kernels.fenced COUNT``, in a process of its own: one byte too far ends it.
+``python -m tests.parsers.kernels.fenced COUNT``, in a process of its own: an access out of bounds ends it.
 """
 
 from __future__ import annotations
@@ -11,37 +11,15 @@ import random
 import sys
 from collections import Counter
 
-from kforensics.parsers.kernels.library import Request, kernels
-from kforensics.parsers.kernels.request import (
-    BATCH_MARGIN,
-    BATCH_OPS,
-    CONTROL_OPS,
-    DATA,
-    END,
-    FIRST_OFFSET,
-    GAPS,
-    GAPS_ROOM,
-    LAST_OFFSET,
-    LZ4,
-    OUT,
-    OUT_SIZE,
-    PAYLOAD_SIZE,
-    RECORD_MARGIN,
-    RECORD_OPS,
-    SCRATCH,
-    SCRATCH_SIZE,
-    SLACK,
-    STATUS,
-    ZSTD,
-    ZSTD_CONTEXT,
-)
-from kforensics.parsers.kernels.symbols import ZstdContext, lz4_function, zstd_function
+from kforensics.parsers.kernels.host_codecs import ZstdContext, lz4_function, zstd_function
+from kforensics.parsers.kernels.library import Request, load_kernels
+from kforensics.parsers.kernels.request import SLACK, SLOT
 from kforensics.parsers.kernels.templates import If, Template
 from tests.parsers.builders import CRC_START, LENGTH_END, batch, record, sealed, varint
 
-NAMES = ("done", "more", "full", "refused", "outside")
-WORDS: dict[str, tuple[str, ...]] = {"codec": ("none", "gzip", "snappy", "lz4", "zstd")}
-BATCH = Template(["batch {base_offset} {last_offset} {count} {codec} {crc}\n"], WORDS)
+STATUSES = ("done", "incomplete", "full", "declined", "needs host codec")
+LABELS: dict[str, tuple[str, ...]] = {"codec": ("none", "gzip", "snappy", "lz4", "zstd")}
+BATCH = Template(["batch {base_offset} {last_offset} {count} {codec} {crc}\n"], LABELS)
 RECORD = Template(
     ["{offset} {timestamp} {sequence} [{header_keys}]", If("has_key", " {key}"), If("has_value", " {value}"), "\n"], {}
 )
@@ -52,7 +30,7 @@ SIZES = (-(2**31), -1, 0, 1, 5, 60, 2**20, 2**28, 2**31 - 1)
 
 
 class Fenced:
-    """Memory between two pages that nobody may touch."""
+    """Memory between two inaccessible pages."""
 
     def __init__(self, size: int) -> None:
         page = mmap.PAGESIZE
@@ -67,7 +45,7 @@ class Fenced:
 
 
 def hostile() -> bytes:
-    """Return a segment of some batches, most of them broken under a right checksum."""
+    """Return a segment of some batches, most of them damaged but with a correct checksum."""
     return b"".join(_batch() for _ in range(DICE.randint(1, 3)))[
         : DICE.choice([None, None, None, DICE.randint(0, 300)])
     ]
@@ -103,32 +81,36 @@ def _record(delta: int) -> bytes:
 
 
 def main(count: int) -> None:
-    """Run the kernel so many times."""
-    found = kernels()
-    if not found:
+    """Run the kernel on so many segments."""
+    kernels = load_kernels()
+    if not kernels:
         raise SystemExit("the kernels cannot be compiled here")
     data, out, scratch, gaps = Fenced(1 << 16), Fenced(1 << 16), Fenced(1 << 16), Fenced(1 << 12)
     context = ZstdContext()
-    endings: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     for _ in range(count):
         segment, request = hostile(), Request()
         room, scratch_room = DICE.choice([500, 700, 60_000]), DICE.choice([0, 50, 60_000])
-        at = data.end - SLACK - len(segment)
-        ctypes.memmove(at, segment, len(segment))
-        request[DATA], request[END], request[PAYLOAD_SIZE] = at, len(segment), -1
-        request[OUT], request[OUT_SIZE] = out.end - SLACK - room, room
-        request[SCRATCH], request[SCRATCH_SIZE] = scratch.end - SLACK - scratch_room, scratch_room
-        request[GAPS_ROOM] = DICE.choice([0, 3])
-        request[GAPS] = gaps.end - 16 * request[GAPS_ROOM]
-        request[FIRST_OFFSET] = request[LAST_OFFSET] = -1
-        request[LZ4], request[ZSTD], request[ZSTD_CONTEXT] = lz4_function(), zstd_function(), context.address
-        request[BATCH_OPS], request[BATCH_MARGIN] = BATCH.address, BATCH.margin
-        request[RECORD_OPS], request[CONTROL_OPS] = RECORD.address, CONTROL.address
-        request[RECORD_MARGIN] = max(RECORD.margin, CONTROL.margin)
-        found.lines(request.address)
-        endings[NAMES[request[STATUS]]] += 1
-    for name, number in endings.items():
-        sys.stdout.write(f"{name} {number}\n")
+        address = data.end - SLACK - len(segment)
+        ctypes.memmove(address, segment, len(segment))
+        request[SLOT.data], request[SLOT.end], request[SLOT.payload_size] = address, len(segment), -1
+        request[SLOT.out], request[SLOT.out_size] = out.end - SLACK - room, room
+        request[SLOT.scratch], request[SLOT.scratch_size] = scratch.end - SLACK - scratch_room, scratch_room
+        request[SLOT.gaps_capacity] = DICE.choice([0, 3])
+        request[SLOT.gaps] = gaps.end - 16 * request[SLOT.gaps_capacity]
+        request[SLOT.first_offset] = request[SLOT.last_offset] = -1
+        request[SLOT.lz4_function], request[SLOT.zstd_function], request[SLOT.zstd_context] = (
+            lz4_function(),
+            zstd_function(),
+            context.address,
+        )
+        request[SLOT.batch_ops], request[SLOT.batch_margin] = BATCH.address, BATCH.margin
+        request[SLOT.record_ops], request[SLOT.control_ops] = RECORD.address, CONTROL.address
+        request[SLOT.record_margin] = max(RECORD.margin, CONTROL.margin)
+        kernels.lines(request.address)
+        outcomes[STATUSES[request[SLOT.status]]] += 1
+    for name, number in outcomes.items():
+        sys.stdout.write(f"{number} {name}\n")
 
 
 if __name__ == "__main__":

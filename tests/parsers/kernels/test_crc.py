@@ -1,4 +1,4 @@
-"""The checksums of kernels against crcmod, whatever the length and wherever the bytes begin."""
+"""The checksums of kernels compared with crcmod, for any length and alignment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kforensics.parsers.kernels.target import HAS_CRC_INSTRUCTION
 
 Checksum = Callable[[int, int], int]
 Reference = Callable[[], Callable[[bytes], int]]
-# Around one round of long streams, several of them, one and several of short ones, a page, and something large.
+# Around one round of long streams, several rounds, one and several rounds of short streams, a page, and a large size.
 LENGTHS = [*range(401), *range(760, 777), *range(4031, 4041), 16384, 99991]
 NOISE = random.Random(3).randbytes(100_100)  # noqa: S311 - dice for a test
 BUFFER = ctypes.create_string_buffer(NOISE, len(NOISE))
@@ -34,7 +34,7 @@ every_function = pytest.mark.parametrize(("function", "reference"), FUNCTIONS)
 
 
 @every_function
-def test_checksums_are_those_of_crcmod(function: Checksum, reference: Reference) -> None:
+def test_checksums_equal_those_of_crcmod(function: Checksum, reference: Reference) -> None:
     for number, length in enumerate(LENGTHS):
         start = number % 97
         assert function(ADDRESS + start, length) == reference()(NOISE[start : start + length]), length
@@ -49,8 +49,8 @@ def test_bytes_may_begin_anywhere(function: Checksum, reference: Reference) -> N
 
 @every_function
 @pytest.mark.parametrize("byte", [0x00, 0xFF])
-def test_bytes_may_all_be_the_same(function: Checksum, reference: Reference, byte: int) -> None:
-    """Zeros are what appending zeros to a checksum could get wrong."""
+def test_all_bytes_may_be_equal(function: Checksum, reference: Reference, byte: int) -> None:
+    """Zeros would show errors in the tables that append zeros to a checksum."""
     for length in (1, 8, 64, 192, 768, 3 * 768, 5000):
         data = bytes([byte]) * length
         buffer = ctypes.create_string_buffer(data, length)
@@ -59,7 +59,7 @@ def test_bytes_may_all_be_the_same(function: Checksum, reference: Reference, byt
 
 @every_function
 def test_every_byte_counts(function: Checksum, reference: Reference) -> None:
-    """Flipping any one of 1,000 bytes changes the checksum: none lies between two streams."""
+    """Flipping any of 1,000 bytes changes the checksum, so no byte is skipped between two streams."""
     whole = function(ADDRESS, 1000)
     for index in range(1000):
         changed = bytearray(NOISE[:1000])
@@ -68,5 +68,5 @@ def test_every_byte_counts(function: Checksum, reference: Reference) -> None:
         assert function(ctypes.addressof(buffer), 1000) != whole
 
 
-def test_kernels_use_the_instruction_where_there_is_one() -> None:
+def test_kernels_use_the_instruction_if_the_processor_has_it() -> None:
     assert crc.crc32c is (crc.crc32c_by_instruction if HAS_CRC_INSTRUCTION else crc.crc32c_by_tables)

@@ -1,4 +1,4 @@
-"""Templates: lines for kernels, compared with what ``str.format`` makes of the same text."""
+"""Templates: lines that kernels write, compared with ``str.format`` of the same text."""
 
 from __future__ import annotations
 
@@ -6,25 +6,8 @@ import ctypes
 
 import pytest
 
-from kforensics.parsers.kernels.library import Kernels, Request, kernels
-from kforensics.parsers.kernels.request import (
-    BATCH_MARGIN,
-    BATCH_OPS,
-    BATCHES,
-    CONTROL_OPS,
-    DATA,
-    DONE,
-    END,
-    FIRST_OFFSET,
-    LAST_OFFSET,
-    OUT,
-    OUT_SIZE,
-    RECORD_MARGIN,
-    RECORD_OPS,
-    SLACK,
-    STATUS,
-    WRITTEN,
-)
+from kforensics.parsers.kernels.library import Kernels, Request, load_kernels
+from kforensics.parsers.kernels.request import DONE, SLACK, SLOT
 from kforensics.parsers.kernels.templates import If, Template
 from tests.parsers.builders import batch, record
 
@@ -41,26 +24,26 @@ ROOM = 5000
 @pytest.fixture(scope="module")
 def compiled() -> Kernels:
     """Return the kernels."""
-    found = kernels()
-    assert found, "the kernels cannot be compiled here"
-    return found
+    kernels = load_kernels()
+    assert kernels, "the kernels cannot be compiled here"
+    return kernels
 
 
 def written(compiled: Kernels, template: Template, data: bytes, *, of_records: bool, room: int = ROOM) -> bytes | None:
     """Return the text of a batch, or of its records alone; None if it does not fit."""
-    silent, request = Template([""], {}), Request()
+    empty, request = Template([""], {}), Request()
     source = ctypes.create_string_buffer(data, len(data) + SLACK)
     out = ctypes.create_string_buffer(b"\xee" * (room + SLACK), room + SLACK)
-    request[DATA], request[END] = ctypes.addressof(source), len(data)
-    request[OUT], request[OUT_SIZE] = ctypes.addressof(out), room
-    request[FIRST_OFFSET] = request[LAST_OFFSET] = -1
-    lines = silent if of_records else template
-    request[BATCH_OPS], request[BATCH_MARGIN] = lines.address, lines.margin
+    request[SLOT.data], request[SLOT.end] = ctypes.addressof(source), len(data)
+    request[SLOT.out], request[SLOT.out_size] = ctypes.addressof(out), room
+    request[SLOT.first_offset] = request[SLOT.last_offset] = -1
+    lines = empty if of_records else template
+    request[SLOT.batch_ops], request[SLOT.batch_margin] = lines.address, lines.margin
     if of_records:
-        request[RECORD_OPS] = request[CONTROL_OPS] = template.address
-        request[RECORD_MARGIN] = template.margin
+        request[SLOT.record_ops] = request[SLOT.control_ops] = template.address
+        request[SLOT.record_margin] = template.margin
     compiled.lines(request.address)
-    return out.raw[: request[WRITTEN]] if request[STATUS] == DONE and request[BATCHES] else None
+    return out.raw[: request[SLOT.written]] if request[SLOT.status] == DONE and request[SLOT.batches] else None
 
 
 @pytest.mark.parametrize(
@@ -91,7 +74,7 @@ def test_record_lines(compiled: Kernels, parts: list[str | If], text: str) -> No
     assert written(compiled, Template(parts, {}), BATCH, of_records=True) == text.encode()
 
 
-def test_what_is_null_is_left_out(compiled: Kernels) -> None:
+def test_null_is_left_out(compiled: Kernels) -> None:
     data = batch(record(0, None, b"v"), record(1, b"k", None), record(2, None, None), record(3, b"", b""))
     parts: list[str | If] = [
         "{key}/{value}/{key_size}/{value_size}/{header_keys}",
@@ -104,7 +87,7 @@ def test_what_is_null_is_left_out(compiled: Kernels) -> None:
 
 
 def test_the_margin_is_enough_for_the_longest_line(compiled: Kernels) -> None:
-    """A line of the largest numbers fits into it; with less room nothing is written."""
+    """A line with the longest numbers fits into it; with less room nothing is written."""
     template = Template(["{producer_id} {max_timestamp} {base_offset}\n"], {})
     text = b"-9223372036854775808 9223372036854775807 7\n"
     assert len(text) <= template.margin
@@ -112,6 +95,6 @@ def test_the_margin_is_enough_for_the_longest_line(compiled: Kernels) -> None:
     assert written(compiled, template, BATCH, of_records=False, room=template.margin - 1) is None
 
 
-def test_a_name_that_is_no_value_is_refused() -> None:
-    with pytest.raises(AttributeError, match="no_such_value"):
-        Template(["{no_such_value}"], {})
+def test_an_unknown_field_name_is_an_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_field"):
+        Template(["{no_such_field}"], {})

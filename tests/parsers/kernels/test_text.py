@@ -1,4 +1,4 @@
-"""Numbers and UTF-8 as kernels write them, in memory that ends where they may not go."""
+"""Numbers and UTF-8 text written by kernels, in memory that ends with an inaccessible page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kforensics.parsers.format.java_utf8 import java_utf8
+from kforensics.parsers.format.text_encoding import java_utf8
 from kforensics.parsers.kernels.compiler import compiled
 from kforensics.parsers.kernels.request import SLACK
 from kforensics.parsers.kernels.text import put_literal, put_number, put_text
@@ -17,7 +17,7 @@ from kforensics.parsers.kernels.text import put_literal, put_number, put_text
 CANARY = b"\xee"
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 BORDERS = [0, 1, 9, 10, 99, 100, INT64_MAX, INT64_MAX - 1, INT64_MIN, INT64_MIN + 1]
-# Bytes at the borders of what may stand where in UTF-8.
+# Bytes at the borders of the ranges that UTF-8 allows.
 LEADS = [*range(0xBF, 0x100)]
 TRAILS = [0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC3, 0xE2, 0xED, 0xF0, 0xFF]
 
@@ -28,17 +28,17 @@ def _number(out: int, number: int) -> int:
 
 
 @compiled
-def _text(out: int, at: int, size: int) -> int:
-    return put_text(out, at, size)
+def _text(out: int, address: int, size: int) -> int:
+    return put_text(out, address, size)
 
 
 @compiled
-def _literal(out: int, at: int, size: int) -> int:
-    return put_literal(out, at, size)
+def _literal(out: int, address: int, size: int) -> int:
+    return put_literal(out, address, size)
 
 
 class Fenced:
-    """Memory with a page behind it that nobody may touch."""
+    """Memory followed by an inaccessible page."""
 
     def __init__(self, size: int) -> None:
         whole = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -52,23 +52,23 @@ SOURCE, TARGET = Fenced(1 << 16), Fenced(1 << 18)
 
 
 def written(data: bytes) -> bytes:
-    """Return what the kernel makes of bytes; the process ends if it reads or writes further than it may."""
-    at = SOURCE.end - SLACK - len(data)
-    ctypes.memmove(at, data + b"\xc3" * SLACK, len(data) + SLACK)
+    """Return the text that the kernel writes for bytes; an access out of bounds ends the process."""
+    address = SOURCE.end - SLACK - len(data)
+    ctypes.memmove(address, data + b"\xc3" * SLACK, len(data) + SLACK)
     out = TARGET.end - SLACK - 3 * len(data)
     ctypes.memmove(out - 1, CANARY, 1)
-    end = _text(out, at, len(data))
+    end = _text(out, address, len(data))
     assert ctypes.string_at(out - 1, 1) == CANARY
     return ctypes.string_at(out, end - out)
 
 
 def check(data: bytes) -> None:
-    """Fail unless the kernel writes bytes as Java reads them."""
+    """Fail unless the kernel replaces invalid bytes like Java."""
     assert written(data) == java_utf8(data).encode(), data.hex(" ")
 
 
 def number_text(number: int) -> bytes:
-    """Return a number as the kernel writes it; no more than 20 bytes may be touched."""
+    """Return a number as the kernel writes it into at most 20 bytes."""
     out = TARGET.end - 20
     end = _number(out, number)
     return ctypes.string_at(out, end - out)
@@ -105,13 +105,13 @@ def test_any_number(number: int) -> None:
 
 @given(data=st.one_of(st.binary(max_size=200), st.lists(st.sampled_from([*LEADS, *TRAILS]), max_size=200).map(bytes)))
 @settings(max_examples=1000)
-def test_any_bytes_are_written_as_java_reads_them(data: bytes) -> None:
+def test_any_bytes_are_written_as_java_decodes_them(data: bytes) -> None:
     check(data)
 
 
 @given(text=st.text(max_size=120), cut=st.integers(0, 3))
 @settings(max_examples=1000)
-def test_any_text_is_written_as_it_is_and_cut_as_java_reads_it(text: str, cut: int) -> None:
+def test_any_text_is_written_unchanged_and_cut_text_as_java_decodes_it(text: str, cut: int) -> None:
     data = text.encode("utf-8", "surrogatepass")
     check(data)
     check(data[: len(data) - cut])
@@ -139,37 +139,37 @@ def test_sequences_of_four_bytes() -> None:
                     check(bytes([lead, second, third, fourth]))
 
 
-@pytest.mark.parametrize("sign", ["é", "€", "한", "😀", "\U0010ffff"])
-def test_a_sign_may_be_cut_and_stand_anywhere(sign: str) -> None:
-    whole = sign.encode()
+@pytest.mark.parametrize("character", ["é", "€", "한", "😀", "\U0010ffff"])
+def test_a_character_may_be_cut_and_be_anywhere(character: str) -> None:
+    whole = character.encode()
     for before in range(70):
-        for kept in range(1, len(whole) + 1):
-            check(b"a" * before + whole[:kept])
-            check(b"a" * before + whole[:kept] + b"b" * 40)
+        for length in range(1, len(whole) + 1):
+            check(b"a" * before + whole[:length])
+            check(b"a" * before + whole[:length] + b"b" * 40)
 
 
-def test_one_bad_byte_anywhere_in_plain_text() -> None:
+def test_one_invalid_byte_anywhere_in_ascii_text() -> None:
     letters = bytes(range(0x20, 0x7F)) * 2
     for length in range(101):
         check(letters[:length])
-        for place in range(length):
-            check(letters[:place] + b"\xff" + letters[place + 1 : length])
+        for index in range(length):
+            check(letters[:index] + b"\xff" + letters[index + 1 : length])
 
 
 @pytest.mark.parametrize(
     "data",
     [b"\xff" * 9000, b"a" * 9000, "é".encode() * 4500, b"\xed\xa0\x80" * 3000],
-    ids=["bad", "plain", "two bytes", "surrogates"],
+    ids=["invalid", "ASCII", "two bytes", "surrogates"],
 )
 def test_long_texts_fit_into_three_times_their_size(data: bytes) -> None:
     check(data)
 
 
-def test_a_literal_is_written_as_it_is() -> None:
+def test_a_literal_is_written_unchanged() -> None:
     for length in range(40):
         data = bytes(range(200, 200 + length))
-        at = SOURCE.end - SLACK - length
-        ctypes.memmove(at, data, length)
+        address = SOURCE.end - SLACK - length
+        ctypes.memmove(address, data, length)
         out = TARGET.end - SLACK - length
-        assert _literal(out, at, length) == out + length
+        assert _literal(out, address, length) == out + length
         assert ctypes.string_at(out, length) == data

@@ -1,4 +1,4 @@
-"""The walk: every byte in a row, every sound batch found, whatever has happened to the rest."""
+"""The walk: every byte is covered by a row and every valid batch is found, whatever the damage."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from kforensics.parsers.files.source import BytesSource, LocalSource, Source
 from kforensics.parsers.format.rows import Batch, Damage, Record
 from kforensics.parsers.log import batches as module
 from kforensics.parsers.log import resync
+from kforensics.parsers.log.batch_headers import batch_header
 from kforensics.parsers.log.batches import batch_bytes, walk
-from kforensics.parsers.log.headers import batch_header
-from kforensics.parsers.log.log_rows import records_of
-from kforensics.parsers.log.reference import reference_header
+from kforensics.parsers.log.log_rows import read_records
 from tests.parsers.builders import (
     CODECS,
     GZIP,
@@ -34,6 +33,7 @@ from tests.parsers.builders import (
     record,
 )
 from tests.parsers.ranges import ShrunkSource
+from tests.reference.construct_decoder import reference_header
 
 SEGMENTS = {
     **{f"v2 {name}": batches(6, codec=codec) for name, codec in CODECS.items()},
@@ -45,7 +45,7 @@ SEGMENTS = {
     "moved on": [*legacy_segment(0), *legacy_segment(1), *batches(2, first=10)],
 }
 segments = pytest.mark.parametrize("name", SEGMENTS)
-# Tails of a crash, and nothing else, is what the brokers' own files may hold.
+# The brokers' own files may contain no other damage than the tails of a crash.
 KNOWN_TAILS = {
     "crash-before-recovery/broker-1/preallocated-0/00000000000000000000.log": [(3615, 40000, "zero-tail")],
     "crash-before-recovery/broker-1/torn-0/00000000000000000000.log": [(9848, 9985, "truncated")],
@@ -53,7 +53,7 @@ KNOWN_TAILS = {
 
 
 def walked(source: Source) -> list[Batch | Damage]:
-    """Return all rows of a log, having checked that they account for every byte and that damage makes sense."""
+    """Return all rows of a log, after checking that they cover every byte and that damage is consistent."""
     rows = list(walk(source))
     reached, last = 0, None
     for row in rows:
@@ -74,21 +74,21 @@ def walked(source: Source) -> list[Batch | Damage]:
     return rows
 
 
-def sound(data: bytes) -> set[tuple[int, int]]:
-    """Return position and size of all batches of a log whose checksum holds."""
+def valid_batches(data: bytes) -> set[tuple[int, int]]:
+    """Return position and size of all batches of a log with a valid checksum."""
     return {(row.position, row.size) for row in walked(BytesSource(data)) if isinstance(row, Batch) and row.crc_valid}
 
 
-def spans(parts: list[bytes], at: int = 0) -> list[tuple[int, int]]:
-    """Return position and size of batches written one after the other."""
-    return [(at + sum(map(len, parts[:n])), len(part)) for n, part in enumerate(parts)]
+def spans(parts: list[bytes], start: int = 0) -> list[tuple[int, int]]:
+    """Return position and size of consecutive batches."""
+    return [(start + sum(map(len, parts[:n])), len(part)) for n, part in enumerate(parts)]
 
 
-# Sound logs ----------------------------------------------------------------------------------------------------------
+# Valid logs ----------------------------------------------------------------------------------------------------------
 
 
 @segments
-def test_a_sound_log_has_no_damage(name: str) -> None:
+def test_a_valid_log_has_no_damage(name: str) -> None:
     parts = SEGMENTS[name]
     rows = walked(BytesSource(b"".join(parts)))
     assert [(row.position, row.size) for row in rows if isinstance(row, Batch)] == spans(parts)
@@ -99,7 +99,7 @@ def test_an_empty_log_has_no_rows() -> None:
     assert walked(BytesSource(b"")) == []
 
 
-def test_a_batch_is_read_in_whole_or_in_part() -> None:
+def test_a_batch_is_read_completely_or_in_part() -> None:
     parts = batches(3)
     source = BytesSource(b"".join(parts))
     _, second, _ = walked(source)
@@ -124,21 +124,21 @@ def test_a_batch_larger_than_the_window() -> None:
     big = batch(record(value=random.Random(1).randbytes(3 << 20)))  # noqa: S311 - dice for a test
     old = message(2, value=bytes(range(256)) * 9000)
     parts = [batches(1)[0], big, old, *batches(2, first=9)]
-    assert sound(b"".join(parts)) == set(spans(parts))
+    assert valid_batches(b"".join(parts)) == set(spans(parts))
 
 
 # Samples -------------------------------------------------------------------------------------------------------------
 
 
 def logs_of(folder: Path) -> list[Path]:
-    """Return all logs and snapshots below a folder, those with a suffix behind them too."""
-    found = {
+    """Return all logs and snapshots under a folder, including renamed ones."""
+    paths = {
         path for pattern in ("*.log", "*.log.*", "*.checkpoint", "*.checkpoint.*") for path in folder.rglob(pattern)
     }
-    return sorted(path for path in found if path.is_file())
+    return sorted(path for path in paths if path.is_file())
 
 
-def test_every_byte_of_every_sample_is_accounted_for(sample_logs: Path) -> None:
+def test_every_byte_of_every_sample_is_covered(sample_logs: Path) -> None:
     logs = logs_of(sample_logs)
     assert len(logs) > 1000
     for path in logs:
@@ -146,14 +146,14 @@ def test_every_byte_of_every_sample_is_accounted_for(sample_logs: Path) -> None:
             rows = walked(source)
             for row in rows:
                 if isinstance(row, Batch):
-                    inside = [found for found in records_of(source, row) if isinstance(found, Damage)]
-                    assert all(found.inside_batch == row.position for found in inside)
+                    inside = [inner for inner in read_records(source, row) if isinstance(inner, Damage)]
+                    assert all(inner.inside_batch == row.position for inner in inside)
                     if not row.is_legacy:
                         data = batch_bytes(source, row)
                         assert batch_header(data, row.position) == row == reference_header(data, row.position)
 
 
-def test_what_brokers_wrote_is_sound_but_for_the_tails_of_a_crash(sample_logs: Path) -> None:
+def test_logs_of_brokers_are_valid_except_for_the_tails_of_a_crash(sample_logs: Path) -> None:
     damage = {}
     for path in logs_of(sample_logs):
         name = path.relative_to(sample_logs).as_posix()
@@ -161,11 +161,11 @@ def test_what_brokers_wrote_is_sound_but_for_the_tails_of_a_crash(sample_logs: P
             continue
         with LocalSource(path) as source:
             rows = walked(source)
-            found = [(row.start, row.end, row.reason) for row in rows if isinstance(row, Damage)]
-            lost = [at for row in rows if isinstance(row, Batch) for at in records_of(source, row)]
+            ranges_of_damage = [(row.start, row.end, row.reason) for row in rows if isinstance(row, Damage)]
+            lost = [at for row in rows if isinstance(row, Batch) for at in read_records(source, row)]
             assert all(isinstance(row, Record) for row in lost), name
-        if found:
-            damage[name] = found
+        if ranges_of_damage:
+            damage[name] = ranges_of_damage
     assert damage == KNOWN_TAILS
 
 
@@ -173,7 +173,7 @@ def test_what_brokers_wrote_is_sound_but_for_the_tails_of_a_crash(sample_logs: P
 
 
 @segments
-def test_a_log_cut_at_any_length_keeps_all_whole_batches(name: str) -> None:
+def test_a_log_truncated_at_any_length_keeps_all_whole_batches(name: str) -> None:
     parts = SEGMENTS[name]
     data = b"".join(parts)
     whole = spans(parts)
@@ -192,7 +192,7 @@ def _only_zeros(data: bytes) -> bool:
 
 
 @pytest.mark.parametrize("count", [1, 17, 18, 61, 62, 5000, 1 << 20])
-def test_a_tail_of_zeros_is_called_so(count: int) -> None:
+def test_a_tail_of_zeros_is_a_zero_tail(count: int) -> None:
     parts = batches(2)
     size = sum(map(len, parts))
     rows = walked(BytesSource(b"".join(parts) + bytes(count)))
@@ -215,7 +215,7 @@ def test_a_tail_of_zeros_is_called_so(count: int) -> None:
         ("negative magic", {"magic": -128}, "magic"),
     ],
 )
-def test_a_header_that_makes_no_sense_costs_its_batch_alone(field: str, at: dict[str, int], reason: str) -> None:
+def test_an_invalid_header_costs_only_its_batch(field: str, at: dict[str, int], reason: str) -> None:
     parts = batches(5)
     parts[2] = batch(record(0, b"other"), record(1), base_offset=4, **at)
     (start, size) = spans(parts)[2]
@@ -227,7 +227,7 @@ def test_a_header_that_makes_no_sense_costs_its_batch_alone(field: str, at: dict
     assert damage.next_good_position == start + size
 
 
-def test_a_wrong_checksum_is_damage_inside_a_batch_that_is_shown() -> None:
+def test_a_wrong_checksum_is_damage_inside_a_batch() -> None:
     parts = batches(3)
     parts[1] = batch(record(), record(1), base_offset=2, crc=7)
     rows = walked(BytesSource(b"".join(parts)))
@@ -238,7 +238,7 @@ def test_a_wrong_checksum_is_damage_inside_a_batch_that_is_shown() -> None:
 
 
 @pytest.mark.parametrize("magic", [3, 9, 127])
-def test_a_strange_magic_is_read_as_2_and_said(magic: int) -> None:
+def test_an_unknown_magic_is_read_as_2_and_reported(magic: int) -> None:
     parts = batches(3)
     parts[1] = batch(record(), record(1), base_offset=2, magic=magic)
     rows = walked(BytesSource(b"".join(parts)))
@@ -249,16 +249,16 @@ def test_a_strange_magic_is_read_as_2_and_said(magic: int) -> None:
 
 
 @pytest.mark.parametrize("noise", [1, 20, 61, 97, 300_000])
-def test_noise_between_two_batches_is_jumped_over(noise: int) -> None:
+def test_noise_between_two_batches_is_skipped(noise: int) -> None:
     parts = batches(4)
     between = b"\xee" + random.Random(noise).randbytes(noise - 1)  # noqa: S311 - dice for a test
     data = b"".join(parts[:2]) + between + b"".join(parts[2:])
     start = sum(map(len, parts[:2]))
-    assert sound(data) == {*spans(parts[:2]), *spans(parts[2:], start + noise)}
+    assert valid_batches(data) == {*spans(parts[:2]), *spans(parts[2:], start + noise)}
 
 
 @pytest.mark.parametrize("zeros", [18, 512, 4096, 3 << 20])
-def test_zeros_between_two_batches_are_called_so(zeros: int) -> None:
+def test_zeros_between_two_batches_are_zeros_damage(zeros: int) -> None:
     parts = batches(4)
     data = b"".join(parts[:2]) + bytes(zeros) + b"".join(parts[2:])
     start = sum(map(len, parts[:2]))
@@ -266,44 +266,44 @@ def test_zeros_between_two_batches_are_called_so(zeros: int) -> None:
     assert (start, start + zeros, expected) in ranges(iter(walked(BytesSource(data))))
 
 
-def test_a_length_that_swallows_the_next_batch_does_not_hide_it() -> None:
+def test_a_length_that_covers_the_next_batch_does_not_hide_it() -> None:
     parts = batches(5)
     parts[1] = parts[1][:8] + (len(parts[1] + parts[2]) - 12).to_bytes(4, "big") + parts[1][12:]
     whole = spans(parts)
-    assert sound(b"".join(parts)) == {place for place in whole if place != whole[1]}
+    assert valid_batches(b"".join(parts)) == {place for place in whole if place != whole[1]}
     (damage,) = [row for row in walked(BytesSource(b"".join(parts))) if isinstance(row, Damage)]
     assert (damage.reason, damage.detail.endswith("; another batch begins inside it")) == ("length", True)
 
 
-def test_a_length_of_a_header_without_sense_hides_nothing_either() -> None:
+def test_the_length_of_an_invalid_header_hides_nothing() -> None:
     parts = batches(5)
     spoilt = batch(record(), record(1), base_offset=2, magic=-1)
     parts[1] = spoilt[:8] + (len(spoilt + parts[2]) - 12).to_bytes(4, "big") + spoilt[12:]
     whole = spans(parts)
-    assert sound(b"".join(parts)) == {place for place in whole if place != whole[1]}
+    assert valid_batches(b"".join(parts)) == {place for place in whole if place != whole[1]}
 
 
 @pytest.mark.parametrize("flipped", [False, True], ids=["length", "length and offset"])
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
-def test_a_length_that_reaches_to_the_end_hides_nothing_though_more_is_damaged(number: int, flipped: bool) -> None:
+def test_a_length_up_to_the_end_hides_nothing_even_with_more_damage(number: int, flipped: bool) -> None:
     parts = batches(8)
     if flipped:
         parts[0] = (1 << 40).to_bytes(8, "big") + parts[0][8:]
     parts[0] = parts[0][:8] + (len(b"".join(parts)) - 12).to_bytes(4, "big") + parts[0][12:]
     parts[number] = parts[number][:8] + bytes(8) + parts[number][16:]
     whole = spans(parts)
-    assert sound(b"".join(parts)) == {place for place in whole if place not in (whole[0], whole[number])}
+    assert valid_batches(b"".join(parts)) == {place for place in whole if place not in (whole[0], whole[number])}
 
 
-def test_a_sound_batch_in_a_value_behind_a_header_without_sense_is_not_taken_for_one_of_this() -> None:
+def test_a_valid_batch_in_a_value_after_an_invalid_header_is_not_part_of_the_log() -> None:
     inner = batch(record(value=b"".join(batches(3))), record(1), base_offset=100, magic=-1)
     parts = [batches(1, first=49)[0], inner, *batches(2, first=51)]
     whole = spans(parts)
-    assert sound(b"".join(parts)) == {place for place in whole if place != whole[1]}
+    assert valid_batches(b"".join(parts)) == {place for place in whole if place != whole[1]}
 
 
-def test_a_sound_batch_in_a_value_of_another_log_is_not_taken_for_one_of_this() -> None:
-    """A backup of a topic in a topic: the batch around it has a flipped bit."""
+def test_a_valid_batch_in_a_value_is_not_part_of_the_log() -> None:
+    """A topic contains a backup of another topic, and the outer batch has a flipped bit."""
     inner = batches(3)
     outer = batch(record(value=b"".join(inner)), record(1), base_offset=100)
     flipped = outer[:-1] + bytes([outer[-1] ^ 1])
@@ -314,51 +314,51 @@ def test_a_sound_batch_in_a_value_of_another_log_is_not_taken_for_one_of_this() 
 
 @pytest.mark.parametrize("name", ["v2 none", "v2 zstd", "v0", "v1", "v1 snappy"])
 @pytest.mark.parametrize("cut", range(1, 40, 3))
-def test_bytes_missing_from_a_batch_cost_no_other(name: str, cut: int) -> None:
+def test_bytes_missing_from_a_batch_cost_no_other_batch(name: str, cut: int) -> None:
     parts = SEGMENTS[name]
     spoilt = [*parts[:1], parts[1][:20] + parts[1][20 + cut :], *parts[2:]]
     whole = spans(spoilt)
-    assert sound(b"".join(spoilt)) >= {place for place in whole if place != whole[1]}
+    assert valid_batches(b"".join(spoilt)) >= {place for place in whole if place != whole[1]}
 
 
 @settings(max_examples=500)
 @given(data=st.data(), name=st.sampled_from(sorted(SEGMENTS)))
-def test_every_undamaged_batch_is_found(data: st.DataObject, name: str) -> None:
-    """One batch is damaged in any way that leaves the others whole: all others are found where they are."""
+def test_every_intact_batch_is_found(data: st.DataObject, name: str) -> None:
+    """If one batch is damaged in any way, all others are found."""
     parts = SEGMENTS[name]
     number = data.draw(st.integers(0, len(parts) - 1))
-    spoilt = data.draw(_spoilt(parts[number]))
-    found = sound(b"".join([*parts[:number], spoilt, *parts[number + 1 :]]))
+    spoilt = data.draw(_damaged(parts[number]))
+    batches_after = valid_batches(b"".join([*parts[:number], spoilt, *parts[number + 1 :]]))
     before = spans(parts[:number])
     start = sum(map(len, parts[:number]))
-    # Bytes taken from an end made good by equal ones of the next batch leave the damage in that one.
-    assume(len(spoilt) == len(parts[number]) or not any(at == start for at, _ in found))
-    assert found >= {*before, *spans(parts[number + 1 :], start + len(spoilt))}
+    # If removed trailing bytes equal the first bytes of the next batch, the damage is in that batch.
+    assume(len(spoilt) == len(parts[number]) or not any(position == start for position, _ in batches_after))
+    assert batches_after >= {*before, *spans(parts[number + 1 :], start + len(spoilt))}
 
 
 @settings(max_examples=400)
 @given(data=st.data())
-def test_real_segments_with_any_damage_are_accounted_for(sample_logs: Path, data: st.DataObject) -> None:
+def test_real_segments_with_any_damage_are_covered(sample_logs: Path, data: st.DataObject) -> None:
     raw = data.draw(st.sampled_from(_small_logs(sample_logs)))
     for _ in range(data.draw(st.integers(1, 4))):
-        raw = data.draw(_spoilt(raw)) or b"\0"
+        raw = data.draw(_damaged(raw)) or b"\0"
     source = BytesSource(raw)
     for row in walked(source):
         if isinstance(row, Batch):
-            found = list(records_of(source, row, 1 << 20))
-            assert all(isinstance(inner, Record) for inner in found[:-1])
+            records = list(read_records(source, row, 1 << 20))
+            assert all(isinstance(inner, Record) for inner in records[:-1])
 
 
 @given(raw=st.binary(max_size=400))
-def test_noise_alone_is_accounted_for(raw: bytes) -> None:
+def test_noise_alone_is_covered(raw: bytes) -> None:
     walked(BytesSource(raw))
 
 
-# Bounded work; see test_hostile.py too --------------------------------------------------------------------------------
+# Bounded work; see also test_hostile.py ------------------------------------------------------------------------------
 
 
 def calls(name: str, data: bytes) -> int:
-    """Return how often a function of this name is called by a walk."""
+    """Return how often a walk calls the function with this name."""
     count = 0
 
     def profile(frame: FrameType, event: str, _: object) -> None:
@@ -374,15 +374,15 @@ def calls(name: str, data: bytes) -> int:
     return count
 
 
-def test_damage_at_every_turn_is_searched_once() -> None:
+def test_bytes_with_many_damaged_ranges_are_searched_once() -> None:
     data = (b"\xee" * 20 + batches(1)[0]) * 5000
-    assert 0 < calls("_in_piece", data) <= len(data) // resync.PIECE + 1
+    assert 0 < calls("_candidates", data) <= len(data) // resync.SEARCH_CHUNK + 1
 
 
-def test_headers_that_all_reach_to_the_end_are_not_searched_to_the_end_again_and_again(
+def test_headers_that_all_extend_to_the_end_are_not_searched_repeatedly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without the floor below which anything is allowed, which would hide it in a file as small as this."""
+    """The floor of the budget is disabled, because it would hide the limit in a file this small."""
     monkeypatch.setattr(module, "VAIN_FLOOR", 0)
     good, count = batch(), 500
     data = b"".join(batch(crc=5, length=(count - n) * 2 * len(good) - 12) + good for n in range(count))
@@ -393,7 +393,7 @@ def test_headers_that_all_reach_to_the_end_are_not_searched_to_the_end_again_and
 
 
 @pytest.mark.parametrize("name", ["v2 gzip", "v0", "v1 snappy"])
-def test_a_file_that_shrinks_is_accounted_for_as_it_was(name: str) -> None:
+def test_a_file_that_shrinks_is_covered_up_to_its_original_size(name: str) -> None:
     parts = SEGMENTS[name]
     data = b"".join(parts)
     for length in range(len(data)):
@@ -406,8 +406,8 @@ def test_a_file_that_shrinks_is_accounted_for_as_it_was(name: str) -> None:
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["v2", "v1"])
-def test_a_batch_whose_end_is_gone_is_no_batch_though_its_header_is_there(old: bool) -> None:
-    """It is larger than the window, so that its header is read before the file turns out to have shrunk."""
+def test_a_batch_that_lost_its_end_is_truncated(old: bool) -> None:
+    """It is larger than the buffer, so its header is read before the file turns out to have shrunk."""
     value = bytes(range(256)) * 6000
     data = message(value=value) if old else batch(record(value=value))
     rows = walked(ShrunkSource(data[:1_200_000], len(data)))
@@ -415,21 +415,21 @@ def test_a_batch_whose_end_is_gone_is_no_batch_though_its_header_is_there(old: b
 
 
 class ShrinkingSource(BytesSource):
-    """A file that loses its end at one of its reads."""
+    """A file that is truncated during one of its reads."""
 
     def __init__(self, data: bytes, length: int, after: int) -> None:
         super().__init__(data)
         self.length, self.after = length, after
 
     def read(self, position: int, length: int) -> bytes:
-        """Return the bytes of a range, fewer once the file has shrunk."""
+        """Return the bytes of a range, fewer after the file has shrunk."""
         self.after -= 1
         return super().read(position, length) if self.after >= 0 else self.data[: self.length][position:][:length]
 
 
 @pytest.mark.parametrize("after", range(1, 6))
 @pytest.mark.parametrize("old", [False, True], ids=["v2", "v1"])
-def test_a_file_that_shrinks_at_any_read_is_accounted_for(after: int, old: bool) -> None:
+def test_a_file_that_shrinks_at_any_read_is_covered(after: int, old: bool) -> None:
     value = bytes(range(256)) * 6000
     parts = [message(n, value=value) if old else batch(record(value=value), base_offset=n) for n in range(3)]
     parts[1] = parts[1][:-1] + b"\0"
@@ -438,19 +438,19 @@ def test_a_file_that_shrinks_at_any_read_is_accounted_for(after: int, old: bool)
         source = ShrinkingSource(data, length, after)
         for row in walked(source):
             if isinstance(row, Batch):
-                assert list(records_of(source, row))
+                assert list(read_records(source, row))
 
 
 @cache
 def _small_logs(sample_logs: Path) -> list[bytes]:
-    found = {path.read_bytes() for path in logs_of(sample_logs) if 0 < path.stat().st_size < 3000}
-    assert len(found) > 200
-    return sorted(found)
+    logs = {path.read_bytes() for path in logs_of(sample_logs) if 0 < path.stat().st_size < 3000}
+    assert len(logs) > 200
+    return sorted(logs)
 
 
 @st.composite
-def _spoilt(draw: st.DrawFn, content: bytes) -> bytes:
-    """Draw a damaged form of a batch: bits, zeros, noise, wild lengths and magics, bytes missing or too many."""
+def _damaged(draw: st.DrawFn, content: bytes) -> bytes:
+    """Draw a damaged form of a batch: flipped bits, zeros, noise, wrong length or magic, missing or extra bytes."""
     raw = bytearray(content)
     at = draw(st.integers(0, max(0, len(raw) - 1)))
     stop = draw(st.integers(at, len(raw)))

@@ -1,4 +1,4 @@
-"""Rows of the tables out of logs; what a real consumer saw is the judge."""
+"""Table rows from logs, compared with what a real consumer received."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from kforensics.parsers.files.source import BytesSource, LocalSource
 from kforensics.parsers.format.rows import Batch, Damage, Record
 from kforensics.parsers.log.batches import walk
-from kforensics.parsers.log.log_rows import Place, batch_row, damage_row, record_row, records_of
+from kforensics.parsers.log.log_rows import Place, batch_row, damage_row, read_records, record_row
 from kforensics.parsers.tables.schemas import TABLES
 from lab.places import SAMPLES
 from tests.parsers.builders import (
@@ -30,45 +30,45 @@ from tests.parsers.builders import (
 from tests.parsers.ranges import ShrunkSource
 
 SCENARIOS = sorted(path.parent.name for path in SAMPLES.glob("*/truth.json"))
-# Their brokers were killed after the truth was taken, with more written or cleaned in between.
+# Their brokers were killed later than the consumer read, after more writes or cleaning.
 WRITTEN_ON = {"crash-while-cleaning", "crash-while-swapping"}
-# The older segments of a tiered topic lie elsewhere.
+# The older segments of a tiered topic are in remote storage.
 TIERED = {"remote-storage"}
 PLACE = Place(1, "logs", "topic", 0)
 
 
-# The outside judge ---------------------------------------------------------------------------------------------------
+# Against a real consumer ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name not in WRITTEN_ON])
-def test_records_are_what_a_real_consumer_saw(scenario: str) -> None:
-    """All data records of the leader's copy, against what a read_uncommitted consumer got from the live broker."""
+def test_records_are_those_a_real_consumer_received(scenario: str) -> None:
+    """All data records of the leader's replica equal those of a read_uncommitted consumer of the live broker."""
     truth = json.loads((SAMPLES / scenario / "truth.json").read_text(encoding="utf-8"))
     compared = 0
     for topic, partitions in truth["topics"].items():
         for partition, facts in partitions.items():
             if "read_uncommitted" not in facts:
                 continue
-            found = list(_data_records(scenario, facts["leader"], f"{topic}-{partition}", facts["earliest"]))
+            records = list(_data_records(scenario, facts["leader"], f"{topic}-{partition}", facts["earliest"]))
             seen = facts["read_uncommitted"]
             if scenario in TIERED:
-                seen = [row for row in seen if row["offset"] >= found[0]["offset"]]
-            assert found == seen, f"{topic}-{partition}"
-            compared += len(found)
+                seen = [row for row in seen if row["offset"] >= records[0]["offset"]]
+            assert records == seen, f"{topic}-{partition}"
+            compared += len(records)
     assert compared
 
 
-def test_scenarios_written_on_behind_the_truth_hold_no_other_records() -> None:
-    """Where offsets meet, the records are the same."""
+def test_scenarios_with_later_writes_contain_no_other_records() -> None:
+    """Records with the same offset are equal."""
     for scenario in sorted(WRITTEN_ON):
         truth = json.loads((SAMPLES / scenario / "truth.json").read_text(encoding="utf-8"))
         facts = truth["topics"]["cleaning"]["0"]
         seen = {row["offset"]: row for row in facts["read_uncommitted"]}
-        found = {row["offset"]: row for row in _data_records(scenario, facts["leader"], "cleaning-0", 0)}
-        common = seen.keys() & found.keys()
-        # How many differs from run to run of the lab: the broker was caught at work.
+        records = {row["offset"]: row for row in _data_records(scenario, facts["leader"], "cleaning-0", 0)}
+        common = seen.keys() & records.keys()
+        # The number varies between runs of the lab, because the broker was still running.
         assert common
-        assert {offset: found[offset] for offset in common} == {offset: seen[offset] for offset in common}
+        assert {offset: records[offset] for offset in common} == {offset: seen[offset] for offset in common}
 
 
 def _data_records(scenario: str, leader: int, folder: str, earliest: int) -> Iterator[dict[str, Any]]:
@@ -76,19 +76,19 @@ def _data_records(scenario: str, leader: int, folder: str, earliest: int) -> Ite
         with LocalSource(path) as source:
             for row in walk(source):
                 if isinstance(row, Batch) and not row.is_control:
-                    for found in records_of(source, row):
-                        if isinstance(found, Record) and found.offset >= earliest:
-                            yield _as_seen(row, found)
+                    for record in read_records(source, row):
+                        if isinstance(record, Record) and record.offset >= earliest:
+                            yield _as_seen(row, record)
 
 
-def _as_seen(row: Batch, found: Record) -> dict[str, Any]:
+def _as_seen(row: Batch, record: Record) -> dict[str, Any]:
     return {
-        "offset": found.offset,
-        "timestamp": found.timestamp,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
         "timestamp_type": row.timestamp_type,
-        "key": _hex(found.key),
-        "value": _hex(found.value),
-        "headers": [[key.decode(), _hex(value)] for key, value in found.headers],
+        "key": _hex(record.key),
+        "value": _hex(record.value),
+        "headers": [[key.decode(), _hex(value)] for key, value in record.headers],
     }
 
 
@@ -101,14 +101,14 @@ def _hex(data: bytes | memoryview | None) -> str | None:
 
 @cache
 def opened(data: bytes) -> tuple[BytesSource, Batch]:
-    """Return the source of one batch, and the batch."""
+    """Return the source of a single batch, and the batch."""
     source = BytesSource(data, "a.log")
     (row,) = (row for row in walk(source) if isinstance(row, Batch))
     return source, row
 
 
 def as_dict(table: str, row: tuple[Any, ...]) -> dict[str, Any]:
-    """Return a row under the names of its table's columns."""
+    """Return a row by column name."""
     return dict(zip(TABLES[table].names, row, strict=True))
 
 
@@ -122,22 +122,22 @@ def test_a_batch_is_a_row_of_batches() -> None:
     assert (row["control_type"], row["coordinator_epoch"]) == (None, None)
 
 
-def test_a_marker_tells_its_type_and_epoch() -> None:
+def test_a_marker_has_its_type_and_epoch() -> None:
     marker = record(0, bytes.fromhex("00000001"), bytes.fromhex("00000000000c"))
     source, head = opened(batch(marker, attributes=0x30, producer_id=1, producer_epoch=0))
     row = as_dict("batches", batch_row(PLACE, source, head))
     assert (row["control_type"], row["coordinator_epoch"], row["is_control"]) == ("COMMIT", 12, True)
-    (found,) = records_of(source, head)
-    assert isinstance(found, Record)
-    shown = as_dict("records", record_row(PLACE, "a.log", head, found))
+    (first,) = read_records(source, head)
+    assert isinstance(first, Record)
+    shown = as_dict("records", record_row(PLACE, "a.log", head, first))
     assert (shown["control_type"], shown["coordinator_epoch"]) == ("COMMIT", 12)
 
 
 def test_a_record_is_a_row_of_records() -> None:
     source, head = opened(batch(record(3, None, b"v", [(b"h", None)], timestamp_delta=4), base_sequence=2))
-    (found,) = records_of(source, head)
-    assert isinstance(found, Record)
-    row = as_dict("records", record_row(PLACE, "a.log", head, found))
+    (first,) = read_records(source, head)
+    assert isinstance(first, Record)
+    row = as_dict("records", record_row(PLACE, "a.log", head, first))
     assert (row["offset"], row["timestamp"], row["sequence"]) == (3, NOW + 4, 5)
     assert (row["key"], row["value"], row["headers"]) == (None, b"v", ((b"h", None),))
     assert (row["key_size"], row["value_size"], row["control_type"]) == (-1, 1, None)
@@ -149,14 +149,14 @@ def test_damage_is_a_row_of_damage() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_wrapper_is_unpacked_for_its_first_offset_and_count(magic: int) -> None:
+def test_a_wrapper_is_decompressed_for_its_base_offset_and_count(magic: int) -> None:
     source, head = opened(wrapped_set(magic, GZIP, 40))
     row = as_dict("batches", batch_row(PLACE, source, head))
     assert (row["base_offset"], row["last_offset"], row["count"]) == (40, 42, 3)
 
 
-def test_a_wrapper_that_cannot_be_unpacked_has_no_count() -> None:
-    """No number is better than a wrong one."""
+def test_a_wrapper_that_cannot_be_decompressed_has_no_count() -> None:
+    """Null is better than a wrong number."""
     source, head = opened(wrapper(codec=GZIP, value=b"no gzip at all", offset=9))
     row = as_dict("batches", batch_row(PLACE, source, head))
     assert (row["base_offset"], row["last_offset"], row["count"]) == (None, 9, None)
@@ -166,15 +166,15 @@ def test_a_wrapper_that_cannot_be_unpacked_has_no_count() -> None:
     assert (row["base_offset"], row["count"]) == (0, None)
 
 
-def test_a_row_of_batches_keeps_to_the_budget() -> None:
+def test_a_row_of_batches_respects_the_budget() -> None:
     source, head = opened(wrapper(*(message(n, value=bytes(1000)) for n in range(50)), offset=49))
     assert as_dict("batches", batch_row(PLACE, source, head))["count"] == 50
     assert as_dict("batches", batch_row(PLACE, source, head, 10_000))["count"] is None
 
 
-def test_what_cannot_be_read_of_a_batch_is_damage_inside_it() -> None:
+def test_unreadable_records_are_damage_inside_the_batch() -> None:
     source, head = opened(batch(record(0), record(1, length=7)))
-    first, damage = records_of(source, head)
+    first, damage = read_records(source, head)
     assert isinstance(first, Record)
     assert isinstance(damage, Damage)
     assert (damage.start, damage.end, damage.inside_batch) == (0, head.size, 0)
@@ -187,15 +187,15 @@ def test_what_cannot_be_read_of_a_batch_is_damage_inside_it() -> None:
 @pytest.mark.parametrize("codec", [pytest.param(number, id=name) for name, number in CODECS.items()])
 def test_no_more_of_a_batch_is_read_than_the_budget(codec: int) -> None:
     source, head = opened(batch(*(record(n, b"%d" % n, bytes(100)) for n in range(300)), codec=codec))
-    *records, damage = records_of(source, head, 5000)
-    # A raw snappy block comes whole or not at all; of the others come whole records of 108 to 110 bytes.
+    *records, damage = read_records(source, head, 5000)
+    # A raw snappy block is returned whole or not at all; the others return whole records of 108 to 110 bytes.
     assert len(records) == (0 if codec == SNAPPY else 45)
     assert isinstance(damage, Damage)
     assert damage.reason == "limit"
 
 
-class NotedSource(BytesSource):
-    """Notes the largest read."""
+class MeasuredSource(BytesSource):
+    """Records the largest read."""
 
     largest = 0
 
@@ -208,9 +208,9 @@ class NotedSource(BytesSource):
 @pytest.mark.parametrize("data", [batch(record(value=bytes(99_999))), message(value=bytes(99_999))], ids=["v2", "v1"])
 def test_a_batch_larger_than_the_budget_is_not_read_whole(data: bytes) -> None:
     (head,) = walk(BytesSource(data))
-    source = NotedSource(data)
+    source = MeasuredSource(data)
     assert isinstance(head, Batch)
-    (damage,) = records_of(source, head, 5000)
+    (damage,) = read_records(source, head, 5000)
     assert isinstance(damage, Damage)
     assert damage.reason == "limit"
     assert source.largest == HEADER.size + 5000 + 1
@@ -221,6 +221,6 @@ def test_a_file_that_has_shrunk_is_damage(data: bytes) -> None:
     (head,) = walk(BytesSource(data))
     assert isinstance(head, Batch)
     for length in range(len(data)):
-        (damage,) = records_of(ShrunkSource(data[:length], len(data)), head)
+        (damage,) = read_records(ShrunkSource(data[:length], len(data)), head)
         assert isinstance(damage, Damage)
         assert (damage.reason, damage.inside_batch) == ("shrunk", 0)

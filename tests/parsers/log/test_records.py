@@ -1,4 +1,4 @@
-"""Records of format 2, read by both twins: the worked bytes, every rule of Kafka's iterator, and broken bytes."""
+"""Records of format 2, read by both decoders: worked bytes, every rule of Kafka's iterator, and damaged bytes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kforensics.parsers.files.source import LocalSource
-from kforensics.parsers.format.codecs import DEFAULT_BUDGET, Decompressed
+from kforensics.parsers.format.decompression import DEFAULT_BUDGET, Decompressed
 from kforensics.parsers.format.failures import MOST_HEADERS
+from kforensics.parsers.format.integers import VarInt, sequence_after
 from kforensics.parsers.format.rows import Batch, Failure, Record
-from kforensics.parsers.format.varint import VarInt
+from kforensics.parsers.log.batch_headers import batch_header
 from kforensics.parsers.log.batches import walk
-from kforensics.parsers.log.headers import batch_header
-from kforensics.parsers.log.records import Payload, open_payload, sequence_after
+from kforensics.parsers.log.records import Payload, open_payload
 from tests.parsers.builders import CODECS, GZIP, NONE, NOW, batch, batch_of, compressed, record, varint
-from tests.parsers.twins import PLAIN, Decoder, check_ran, same, split
+from tests.parsers.decoders import OPTIMISED, Decoder, check_ran, same, split
 
 # Section 2.9 of the format notes: 129 bytes, six records.
 WORKED = bytes.fromhex("""
@@ -50,28 +50,28 @@ def test_the_worked_batch(decode: Decoder) -> None:
     ]
 
 
-def test_the_proof_of_who_ran_can_fail() -> None:
-    rows = PLAIN.records(*_opened(WORKED))
-    check_ran("plain", rows)
+def test_the_check_of_the_decoder_can_fail() -> None:
+    rows = OPTIMISED.records(*_opened(WORKED))
+    check_ran("optimised", rows)
     with pytest.raises(AssertionError):
         check_ran("reference", rows)
 
 
 @codecs
-def test_every_codec_gives_the_same_records(decode: Decoder, codec: int) -> None:
+def test_every_codec_returns_the_same_records(decode: Decoder, codec: int) -> None:
     plain = [record(n, b"key", b"value" * n, [(b"h", b"%d" % n)]) for n in range(20)]
     assert decode.rows(batch(*plain, codec=codec)) == decode.rows(batch(*plain))
 
 
-def test_a_delete_horizon_leaves_the_time_of_the_record(decode: Decoder) -> None:
-    """The base timestamp is the horizon then, and the worked delta is minus one day."""
+def test_a_delete_horizon_does_not_change_timestamps(decode: Decoder) -> None:
+    """The base timestamp is the horizon, and the worked delta is minus one day."""
     first = bytes.fromhex("1400ffefb25204026b0100")
     (row,) = decode.rows(batch(first, attributes=0x40, base_timestamp=1700086400000))
     assert isinstance(row, Record)
     assert (row.timestamp, row.key, row.value) == (1700000000000, b"k", None)
 
 
-def test_append_time_is_the_time_of_every_record(decode: Decoder) -> None:
+def test_append_time_applies_to_every_record(decode: Decoder) -> None:
     records, _ = split(decode.rows(batch(record(timestamp_delta=5), record(1), attributes=8, max_timestamp=NOW + 77)))
     assert [row.timestamp for row in records] == [NOW + 77, NOW + 77]
 
@@ -89,7 +89,7 @@ def test_sequences_wrap_to_zero(decode: Decoder, base: int, sequences: list[int]
     ("base", "delta", "last"),
     [(5, -247, 2147483406), (2147483646, 2, 0), (2**31 - 1, 1, 0), (-7, 3, -4), (0, 2**31 - 1, 2**31 - 1)],
 )
-def test_sums_of_sequences_are_javas(base: int, delta: int, last: int) -> None:
+def test_sums_of_sequences_are_as_in_java(base: int, delta: int, last: int) -> None:
     assert sequence_after(base, delta) == last
 
 
@@ -100,11 +100,11 @@ def test_offsets_and_times_overflow_as_in_java(decode: Decoder) -> None:
     assert (row.offset, row.timestamp) == (-(2**63), -(2**63))
 
 
-def test_a_count_of_zero_looks_at_nothing(decode: Decoder) -> None:
+def test_a_count_of_zero_reads_nothing(decode: Decoder) -> None:
     assert decode.rows(batch(record(), count=0)) == []
 
 
-# What Kafka says of each, section 2.7: (payload, count, reason, exception, message), uncompressed.
+# Kafka's messages, section 2.7: (payload, count, reason, exception, message), uncompressed.
 IRE = "org.apache.kafka.common.InvalidRecordException"
 IAE = "java.lang.IllegalArgumentException"
 STRUCTURE = "Found invalid record structure"
@@ -171,15 +171,15 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_broken_record_has_its_reason(decode: Decoder, name: str) -> None:
+def test_an_invalid_record_has_its_reason(decode: Decoder, name: str) -> None:
     payload, count, reason, _, _ = FAILURES[name]
     assert split(decode.rows(batch_of(payload, count=count)))[1] == reason
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_broken_record_has_kafkas_words(name: str) -> None:
+def test_an_invalid_record_has_kafkas_message(name: str) -> None:
     payload, count, reason, exception, message = FAILURES[name]
-    last = PLAIN.rows(batch_of(payload, count=count))[-1]
+    last = OPTIMISED.rows(batch_of(payload, count=count))[-1]
     assert isinstance(last, Failure)
     assert (last.reason, last.exception, last.message) == (reason, exception, message)
 
@@ -199,23 +199,23 @@ COMPRESSED_FAILURES = {
 
 
 @pytest.mark.parametrize("name", COMPRESSED_FAILURES)
-def test_a_broken_record_of_a_compressed_batch_has_kafkas_words(name: str) -> None:
+def test_an_invalid_record_of_a_compressed_batch_has_kafkas_message(name: str) -> None:
     payload, message = COMPRESSED_FAILURES[name]
     data = batch_of(compressed(GZIP, payload), attributes=GZIP, count=1)
     same(*_opened(data))
-    last = PLAIN.rows(data)[-1]
+    last = OPTIMISED.rows(data)[-1]
     assert isinstance(last, Failure)
     assert last.message == message
 
 
-def test_records_before_the_broken_one_are_given(decode: Decoder) -> None:
+def test_records_before_the_invalid_one_are_returned(decode: Decoder) -> None:
     data = batch(record(0), record(1), record(2, length=7), record(3))
     records, reason = split(decode.rows(data))
     assert ([row.offset for row in records], reason) == ([0, 1], "record-size")
 
 
 @pytest.mark.parametrize("codec", [1, 4], ids=["gzip", "zstd"])
-def test_records_before_a_break_in_the_compressed_bytes_are_given(decode: Decoder, codec: int) -> None:
+def test_records_before_damaged_compressed_bytes_are_returned(decode: Decoder, codec: int) -> None:
     dice = random.Random(3)  # noqa: S311 - dice for a test
     whole = batch(*(record(n, None, dice.randbytes(90)) for n in range(4000)), codec=codec)
     records, reason = split(decode.rows(whole[: len(whole) // 2]))
@@ -224,14 +224,14 @@ def test_records_before_a_break_in_the_compressed_bytes_are_given(decode: Decode
     assert records == split(decode.rows(whole))[0][: len(records)]
 
 
-def test_the_record_kafka_fails_on_is_left_out_when_strict() -> None:
+def test_strict_omits_the_record_on_which_kafka_fails() -> None:
     head, payload = _opened(batch(record(0), record(1), record(2), count=2))
-    assert len(split(list(PLAIN.records(head, payload)))[0]) == 2
+    assert len(split(list(OPTIMISED.records(head, payload)))[0]) == 2
     strict = list(_strict(head, payload))
     assert len(split(strict)[0]) == 1
 
 
-def test_a_wrong_checksum_keeps_no_record_back(decode: Decoder) -> None:
+def test_a_wrong_checksum_hides_no_record(decode: Decoder) -> None:
     assert decode.rows(batch(record(), crc=1)) == decode.rows(batch(record()))
 
 
@@ -239,23 +239,23 @@ def test_a_wrong_checksum_keeps_no_record_back(decode: Decoder) -> None:
 
 
 @codecs
-def test_the_budget_ends_a_batch_with_the_word_limit(codec: int) -> None:
+def test_the_budget_ends_a_batch_with_reason_limit(codec: int) -> None:
     data = batch(*(record(n, b"%d" % n, bytes(100)) for n in range(300)), codec=codec)
     head = batch_header(data, 0)
     records, reason = same(head, open_payload(head, data, budget=2000))
     assert reason == "limit"
-    # A raw snappy block comes whole or not at all.
+    # A raw snappy block is returned whole or not at all.
     assert len(records) == (0 if codec == CODECS["snappy"] else 18)
 
 
 def test_a_flood_of_headers_is_a_limit(decode: Decoder) -> None:
-    """Two bytes of a batch must not take sixty of memory without end."""
+    """Two bytes of a batch take sixty bytes of memory, so their number is limited."""
     count = MOST_HEADERS + 1
     body = b"\0\0\0\x01\x01" + varint(count) + b"\0\x01" * count
     assert split(decode.rows(batch_of(varint(len(body)) + body, count=1))) == ([], "limit")
 
 
-# Broken bytes --------------------------------------------------------------------------------------------------------
+# Damaged bytes -------------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -274,7 +274,7 @@ def test_a_flood_of_headers_is_a_limit(decode: Decoder) -> None:
     attributes=st.sampled_from([0, 8, 16, 32, 64]),
     base=st.integers(-(2**63), 2**63 - 1),
 )
-def test_twins_agree_on_what_can_be_built(data: list[bytes], codec: int, attributes: int, base: int) -> None:
+def test_decoders_agree_on_built_records(data: list[bytes], codec: int, attributes: int, base: int) -> None:
     records, reason = same(
         *_opened(batch(*data, codec=codec, attributes=codec | attributes, base_offset=base, base_timestamp=base))
     )
@@ -283,10 +283,10 @@ def test_twins_agree_on_what_can_be_built(data: list[bytes], codec: int, attribu
 
 @settings(max_examples=400)
 @given(data=st.data())
-def test_twins_agree_on_broken_payloads(sample_logs: Path, data: st.DataObject) -> None:
-    """Same rows and the same reason, whatever has happened to the bytes, the count or the stream around them."""
+def test_decoders_agree_on_damaged_payloads(sample_logs: Path, data: st.DataObject) -> None:
+    """They return the same rows and reason, whatever the damage to the bytes, the count or the stream."""
     head, content = data.draw(st.sampled_from(_payloads(sample_logs)))
-    raw = data.draw(_spoilt(content))
+    raw = data.draw(_damaged(content))
     count = data.draw(st.sampled_from([head.count or 0, 0, -1, 1, (head.count or 0) + 1, 2**31 - 1]))
     cut = data.draw(st.sampled_from([None, None, Failure("decompression", "E", None), Failure("limit", "E", None)]))
     opened = cut is not None and data.draw(st.booleans())
@@ -295,7 +295,7 @@ def test_twins_agree_on_broken_payloads(sample_logs: Path, data: st.DataObject) 
 
 
 @codecs
-def test_twins_agree_on_every_truncation(codec: int) -> None:
+def test_decoders_agree_on_every_truncation(codec: int) -> None:
     data = batch(*(record(n, b"key", b"value" * n, [(b"h", None)]) for n in range(5)), codec=codec)
     whole, _ = same(*_opened(data))
     for length in range(61, len(data)):
@@ -305,7 +305,7 @@ def test_twins_agree_on_every_truncation(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP], ids=["plain", "compressed"])
-def test_twins_agree_on_every_byte_that_can_be_flipped(codec: int) -> None:
+def test_decoders_agree_on_every_flipped_byte(codec: int) -> None:
     content = b"".join([record(0), record(1, None, b"", [(b"h", b"x")]), record(2, b"", None)])
     head = batch_header(batch(content, count=3), 0)
     for at in range(len(content)):
@@ -320,28 +320,28 @@ def _opened(data: bytes) -> tuple[Batch, Payload]:
 
 
 def _strict(head: Batch, payload: Payload) -> Iterator[Record | Failure]:
-    records: Callable[..., Iterator[Record | Failure]] = PLAIN.records
+    records: Callable[..., Iterator[Record | Failure]] = OPTIMISED.records
     return records(head, payload, strict=True)
 
 
 @cache
 def _payloads(sample_logs: Path) -> list[tuple[Batch, bytes]]:
-    """Return small payloads of real batches, one of each shape."""
-    found: dict[tuple[int, ...], tuple[Batch, bytes]] = {}
+    """Return small payloads of real batches, one of each kind."""
+    payloads: dict[tuple[int, ...], tuple[Batch, bytes]] = {}
     for path in sorted((sample_logs / "records").rglob("*.log")) + sorted((sample_logs / "damaged").rglob("*.log")):
         with LocalSource(path) as source:
             for row in walk(source):
                 if isinstance(row, Batch) and not row.is_legacy:
                     content = open_payload(row, source.read(row.position, row.size)).stream.data
                     if 0 < len(content) < 300:
-                        found.setdefault((len(content), row.attributes, row.count or 0), (row, content))
-    assert len(found) > 50
-    return list(found.values())
+                        payloads.setdefault((len(content), row.attributes, row.count or 0), (row, content))
+    assert len(payloads) > 50
+    return list(payloads.values())
 
 
 @st.composite
-def _spoilt(draw: st.DrawFn, content: bytes) -> bytes:
-    """Draw a damaged form of a payload; varints are what most of it is, so wild ones are put in."""
+def _damaged(draw: st.DrawFn, content: bytes) -> bytes:
+    """Draw a damaged form of a payload; it consists mostly of varints, so extreme ones are inserted."""
     raw = bytearray(content)
     for _ in range(draw(st.integers(0, 4))):
         at = draw(st.integers(0, max(0, len(raw) - 1)))

@@ -1,4 +1,4 @@
-"""Candidates: every sound batch is one, hardly anything else is, and each byte is looked at once."""
+"""Candidates: every valid batch is one, hardly anything else is, and each byte is searched once."""
 
 from __future__ import annotations
 
@@ -41,20 +41,22 @@ SOUND = {
 
 def candidates(data: bytes, position: int = 0) -> list[int]:
     """Return all candidates of a log."""
-    return list(Candidates(Window(BytesSource(data))).behind(position))
+    return list(Candidates(Window(BytesSource(data))).between(position))
 
 
 @pytest.mark.parametrize("name", SOUND)
-@pytest.mark.parametrize("before", [0, 1, 17, 1000, resync.PIECE - 30, resync.PIECE, resync.PIECE + 1])
-def test_a_sound_batch_is_a_candidate_wherever_it_stands(name: str, before: int) -> None:
-    """Also across the seam of two pieces, and as the last thing in the file."""
+@pytest.mark.parametrize(
+    "before", [0, 1, 17, 1000, resync.SEARCH_CHUNK - 30, resync.SEARCH_CHUNK, resync.SEARCH_CHUNK + 1]
+)
+def test_a_valid_batch_is_a_candidate_at_any_position(name: str, before: int) -> None:
+    """Also across a chunk boundary and at the end of the file."""
     noise = random.Random(before).randbytes(before)  # noqa: S311 - dice for a test
     assert candidates(noise + SOUND[name]).count(before) == 1
     assert before in candidates(noise + SOUND[name] + b"\xee" * 100)
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_a_batch_that_is_cut_is_no_candidate(name: str) -> None:
+def test_a_truncated_batch_is_not_a_candidate(name: str) -> None:
     data = SOUND[name]
     assert all(0 not in candidates(data[:length]) for length in range(max(0, len(data) - 80), len(data)))
 
@@ -78,26 +80,26 @@ def test_a_batch_that_is_cut_is_no_candidate(name: str) -> None:
     ],
     ids=str,
 )
-def test_fields_that_make_no_sense_are_no_candidate(fields: dict[str, int]) -> None:
+def test_invalid_fields_are_not_a_candidate(fields: dict[str, int]) -> None:
     data = batch(record(), record(1), **fields)
     assert candidates(data + bytes(99)) == []
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_lengths_of_an_old_message_must_fill_it(magic: int) -> None:
+def test_key_and_value_of_an_old_message_must_fill_it(magic: int) -> None:
     data = bytearray(message(magic=magic))
     assert 0 in candidates(bytes(data))
     data[-2] += 1
     assert candidates(bytes(data) + bytes(40)) == []
 
 
-def test_candidates_come_in_order_and_from_the_position_on() -> None:
+def test_candidates_come_in_order_from_the_position_on() -> None:
     parts = [*batches(3), *legacy_segment(0), *legacy_segment(1, GZIP)]
     starts = [sum(map(len, parts[:n])) for n in range(len(parts))]
-    found = candidates(b"".join(parts))
-    assert found == sorted(found)
-    assert set(starts) <= set(found)
-    assert candidates(b"".join(parts), starts[2]) == [at for at in found if at >= starts[2]]
+    positions = candidates(b"".join(parts))
+    assert positions == sorted(positions)
+    assert set(starts) <= set(positions)
+    assert candidates(b"".join(parts), starts[2]) == [position for position in positions if position >= starts[2]]
 
 
 def test_noise_has_few_candidates() -> None:
@@ -105,7 +107,7 @@ def test_noise_has_few_candidates() -> None:
     assert len(candidates(noise)) < 40
 
 
-@given(before=st.integers(0, 9000), zeros=st.integers(0, 9000), behind=st.integers(0, 9))
-def test_zeros_end_where_something_else_begins(before: int, zeros: int, behind: int) -> None:
-    window = Window(BytesSource(b"\xee" * before + bytes(zeros) + b"\xee" * behind))
+@given(before=st.integers(0, 9000), zeros=st.integers(0, 9000), after=st.integers(0, 9))
+def test_zeros_end_at_the_first_other_byte(before: int, zeros: int, after: int) -> None:
+    window = Window(BytesSource(b"\xee" * before + bytes(zeros) + b"\xee" * after))
     assert zeros_end(window, before) == before + zeros

@@ -1,4 +1,4 @@
-"""The other direction, for tests only: random values of messages, and their bytes by Kafka's rules."""
+"""An encoder of generated messages for tests, and random values to encode."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from kforensics.parsers.messages.codec import UNKNOWN_TAGS, default_of
 from kforensics.parsers.messages.releases import NEWEST
-from kforensics.parsers.messages.schema import Field, Message, has_version, layout
+from kforensics.parsers.messages.schema import Field, MessageSchema, has_version, layout
 
 _SIZES = {"int8": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8}
 _TEXTS = (
@@ -27,7 +27,7 @@ _TEXTS = (
 
 
 def unsigned_varint(number: int) -> bytes:
-    """The varint of an unsigned number."""
+    """Return an unsigned number as a varint."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -36,8 +36,8 @@ def unsigned_varint(number: int) -> bytes:
     return bytes(out)
 
 
-def encode(message: Message, version: int, value: dict[str, Any], release: str = NEWEST) -> bytes:
-    """The bytes of a message at a version, without anything in front."""
+def encode(message: MessageSchema, version: int, value: dict[str, Any], release: str = NEWEST) -> bytes:
+    """Return the bytes of a message of one version."""
     known = layout(message, release)
     return _struct(known.fields, version, value, flexible=has_version(known.flexible, version))
 
@@ -88,8 +88,8 @@ def _element(field: Field, version: int, value: Any, flexible: bool) -> bytes:
     return bytes([value]) if kind == "bool" else value.to_bytes(_SIZES[kind], "big", signed=kind[0] == "i")
 
 
-def random_value(message: Message, version: int, rng: random.Random, release: str = NEWEST) -> dict[str, Any]:
-    """A random value of a message, with the fields of a version; now and then with tags that no schema knows."""
+def random_value(message: MessageSchema, version: int, rng: random.Random, release: str = NEWEST) -> dict[str, Any]:
+    """Return a random value of a message of one version, sometimes with unknown tags."""
     known = layout(message, release)
     return _random_struct(known.fields, version, rng, flexible=has_version(known.flexible, version))
 

@@ -1,28 +1,28 @@
-"""What the tests of the messages go over: every table, in every release and version that knew it."""
+"""All message schemas, and the releases and versions of each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from kforensics.parsers.messages import (
-    control,
+    control_messages,
     group,
     metadata,
     remote_log,
     share,
     share_group,
     streams_group,
-    transaction,
+    transaction_log,
 )
 from kforensics.parsers.messages.internal_records import LAYOUT_RELEASES
-from kforensics.parsers.messages.schema import Message, layout
+from kforensics.parsers.messages.schema import MessageSchema, layout
 
-MODULES = (control, group, metadata, remote_log, share, share_group, streams_group, transaction)
-MESSAGES = [held for module in MODULES for held in vars(module).values() if isinstance(held, Message)]
+MODULES = (control_messages, group, metadata, remote_log, share, share_group, streams_group, transaction_log)
+MESSAGES = [value for module in MODULES for value in vars(module).values() if isinstance(value, MessageSchema)]
 
 
-def versions(message: Message) -> Iterator[tuple[str, int]]:
-    """Every release of the tables that knew a message, with each version it knew."""
+def versions(message: MessageSchema) -> Iterator[tuple[str, int]]:
+    """Yield every release that knew a message, with each version that it knew."""
     for release in LAYOUT_RELEASES:
         if message.known_to(release):
             for version in range(layout(message, release).highest_version + 1):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kforensics.parsers.messages import group, metadata, remote_log, share_group
 from kforensics.parsers.messages.codec import UNKNOWN_TAGS, decode, decode_exact
 from kforensics.parsers.messages.reader import MessageError, limits_of
-from kforensics.parsers.messages.schema import Message
+from kforensics.parsers.messages.schema import MessageSchema
 from tests.parsers.messages.encoder import encode, random_value, unsigned_varint
 from tests.parsers.messages.tables import MESSAGES, versions
 
@@ -19,12 +19,12 @@ NAMES = [message.name for message in MESSAGES]
 @pytest.mark.parametrize("message", MESSAGES, ids=NAMES)
 @settings(max_examples=5)
 @given(rng=RANDOM)
-def test_what_is_encoded_is_decoded_in_every_release_and_version(message: Message, rng: random.Random) -> None:
+def test_encoded_messages_of_every_release_and_version_are_decoded(message: MessageSchema, rng: random.Random) -> None:
     for release, version in versions(message):
         value = random_value(message, version, rng, release)
         data = encode(message, version, value, release)
         decoded = decode(message, version, data, release)
-        # The text compares NaN with itself, and the order of the fields too.
+        # In text form NaN equals itself, and the order of the fields matters.
         assert str(decoded.value) == str(value)
         assert decoded.consumed == len(data)
 
@@ -32,7 +32,7 @@ def test_what_is_encoded_is_decoded_in_every_release_and_version(message: Messag
 @pytest.mark.parametrize("message", MESSAGES, ids=NAMES)
 @settings(max_examples=5)
 @given(rng=RANDOM)
-def test_a_truncated_message_is_an_error_at_every_length(message: Message, rng: random.Random) -> None:
+def test_a_truncated_message_is_an_error_at_every_length(message: MessageSchema, rng: random.Random) -> None:
     version = rng.randrange(message.highest_version + 1)
     data = encode(message, version, random_value(message, version, rng))
     for length in range(len(data)):
@@ -82,7 +82,7 @@ _BROKER = {
 }
 
 
-# Texts of Kafka's reader, produced by its own tools (tests/parsers/messages/golden) and, for 4.4, by its library.
+# The texts are from Kafka's own tools (tests/parsers/messages/golden) and, for 4.4, from its library.
 ERRORS = [
     (group.GROUP_METADATA_KEY, 0, "ffff", "4.3", "non-nullable field group was serialized as null"),
     (group.GROUP_METADATA_KEY, 0, "000561", "4.3", "Error reading byte array of 5 byte(s): only 1 byte(s) available"),
@@ -105,7 +105,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("message", "version", "data", "release", "text"), ERRORS, ids=[row[4][:40] for row in ERRORS])
-def test_errors_are_kafkas(message: Message, version: int, data: str, release: str, text: str) -> None:
+def test_errors_are_kafkas(message: MessageSchema, version: int, data: str, release: str, text: str) -> None:
     with pytest.raises(MessageError) as caught:
         decode(message, version, bytes.fromhex(data), release)
     assert (caught.value.java_message or caught.value.java_class) == text
@@ -122,18 +122,18 @@ def test_4_4_limits_the_number_of_elements_and_of_tags() -> None:
     assert decode(metadata.NO_OP_RECORD, 0, tags, "4.3").consumed == len(tags)
 
 
-def test_up_to_4_3_a_negative_number_of_tags_counts_as_none() -> None:
+def test_up_to_4_3_a_negative_number_of_tags_means_none() -> None:
     assert decode(metadata.NO_OP_RECORD, 0, bytes.fromhex("ffffffff0f"), "4.3").value == {}
 
 
-def test_2_7_asks_for_memory_before_it_looks() -> None:
+def test_2_7_allocates_before_it_checks() -> None:
     assert not limits_of("2.7.2").check_remaining
     with pytest.raises(MessageError) as caught:
         decode(group.CONSUMER_PROTOCOL_ASSIGNMENT, 0, bytes.fromhex("7f000000"), "2.7")
     assert caught.value.java_class == "java.lang.OutOfMemoryError"
 
 
-def test_the_layout_that_takes_every_byte_is_the_right_one() -> None:
+def test_the_layout_that_consumes_all_bytes_is_used() -> None:
     value = random_value(remote_log.REMOTE_LOG_SEGMENT_METADATA_RECORD, 0, random.Random(4), "3.5")  # noqa: S311 - a fixed die
     data = encode(remote_log.REMOTE_LOG_SEGMENT_METADATA_RECORD, 0, value, "3.5")
     decoded = decode_exact(remote_log.REMOTE_LOG_SEGMENT_METADATA_RECORD, 0, data, ("4.4", "3.5"))
@@ -141,6 +141,6 @@ def test_the_layout_that_takes_every_byte_is_the_right_one() -> None:
     assert "customMetadata" not in decoded.value
 
 
-def test_where_no_layout_fits_the_error_is_that_of_the_first() -> None:
+def test_if_no_layout_fits_the_error_is_that_of_the_first() -> None:
     with pytest.raises(MessageError, match="non-nullable field name was serialized as null"):
         decode_exact(metadata.FEATURE_LEVEL_RECORD, 0, b"\0", ("4.4", "3.0"))

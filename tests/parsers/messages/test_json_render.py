@@ -2,12 +2,12 @@ import struct
 
 import pytest
 
-from kforensics.parsers.messages import control, group, metadata
+from kforensics.parsers.messages import control_messages, group, metadata
 from kforensics.parsers.messages.codec import UNKNOWN_TAGS, decode
 from kforensics.parsers.messages.doubles import double_text
 from kforensics.parsers.messages.json_render import json_text, to_json
 
-# Bits and text as a Java 17 machine prints them.
+# Bits, and the text that Java 17 prints.
 DOUBLES = [
     ("0000000000000000", "0.0"),
     ("8000000000000000", "-0.0"),
@@ -57,7 +57,7 @@ def test_json_has_jacksons_form() -> None:
     assert json_text(tree) == expected
 
 
-def test_tagged_fields_stand_at_their_place_and_only_if_they_differ_from_the_default() -> None:
+def test_tagged_fields_are_in_schema_order_and_only_present_if_they_differ_from_the_default() -> None:
     value = {"partitionId": 0, "topicId": "A" * 22, "isr": [0, 1], "leader": -2, "replicas": None}
     text = to_json(metadata.PARTITION_CHANGE_RECORD, value, 0)
     assert text == '{"partitionId":0,"topicId":"AAAAAAAAAAAAAAAAAAAAAA","isr":[0,1]}'
@@ -82,7 +82,7 @@ def test_a_default_struct_with_unknown_tags_is_printed() -> None:
     assert text.endswith('"classicMemberMetadata":{"sessionTimeoutMs":0,"supportedProtocols":[]}}')
 
 
-def test_a_message_can_be_printed_at_another_version_than_it_was_read_at() -> None:
+def test_a_message_can_be_printed_as_another_version_than_was_read() -> None:
     value = {"version": 127, "leaderId": 1, "voters": [{"voterId": 1}], "grantingVoters": []}
-    assert "voterDirectoryId" not in to_json(control.LEADER_CHANGE_MESSAGE, value, 0)
-    assert '"voterDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA"' in to_json(control.LEADER_CHANGE_MESSAGE, value, 127)
+    assert "voterDirectoryId" not in to_json(control_messages.LEADER_CHANGE_MESSAGE, value, 0)
+    assert '"voterDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA"' in to_json(control_messages.LEADER_CHANGE_MESSAGE, value, 127)

@@ -3,10 +3,10 @@ import pickle
 import pytest
 
 from kforensics.errors import KforensicsError
-from kforensics.parsers.format.java_utf8 import java_utf8
-from kforensics.parsers.messages.reader import MessageError, Reader
+from kforensics.parsers.format.text_encoding import java_utf8
+from kforensics.parsers.messages.reader import MessageError, MessageReader
 
-# Bytes and UTF-16 units as `new String(bytes, UTF_8)` of a Java 17 machine gives them.
+# Bytes, and the UTF-16 code units of `new String(bytes, UTF_8)` in Java 17.
 STRINGS = [
     ("41c3a9e697a5f09f9880", "004100e965e5d83dde00"),
     ("eda080", "fffd"),
@@ -42,16 +42,16 @@ def test_strings_are_javas(data: str, units: str) -> None:
     ],
 )
 def test_varints_are_java_ints(data: str, number: int) -> None:
-    reader = Reader(bytes.fromhex(data))
+    reader = MessageReader(bytes.fromhex(data))
     assert reader.unsigned_varint() == number
     assert reader.remaining == 0
 
 
 def test_the_length_below_the_smallest_int_is_the_largest() -> None:
-    assert Reader(bytes.fromhex("8080808008")).length(compact=True) == 2**31 - 1
+    assert MessageReader(bytes.fromhex("8080808008")).length(compact=True) == 2**31 - 1
 
 
-def test_the_error_is_one_of_ours_and_survives_pickling() -> None:
+def test_the_error_can_be_pickled() -> None:
     error = MessageError("java.lang.RuntimeException", "text")
     assert isinstance(error, KforensicsError)
     assert isinstance(error, ValueError)

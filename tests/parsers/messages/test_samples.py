@@ -1,4 +1,4 @@
-"""The forensic reading against what real brokers of 2.7 to 4.4 wrote."""
+"""Best-effort decoding of the records that brokers of 2.7 to 4.4 wrote."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kforensics.kafka_dump.decoders import control_suffix, decoder
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch, Record
 from kforensics.parsers.log.batches import walk
-from kforensics.parsers.log.log_rows import records_of
+from kforensics.parsers.log.log_rows import read_records
 from kforensics.parsers.messages.internal_records import DecodedMessage, decode_control_record, decode_record
 from lab.places import SAMPLES
 
@@ -37,7 +37,7 @@ def _records(scenario: str) -> Iterator[tuple[str, bool, Record]]:
         for batch in walk(source):
             if isinstance(batch, Batch):
                 is_control = batch.magic > 1 and bool(batch.attributes & CONTROL_BIT)
-                records = records_of(source, batch)
+                records = read_records(source, batch)
                 yield from ((topic[1], is_control, record) for record in records if isinstance(record, Record))
 
 
@@ -48,11 +48,11 @@ def _decode(topic: str, is_control: bool, record: Record) -> DecodedMessage:
 
 
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != "damaged"])
-def test_every_record_of_a_real_broker_is_read_to_the_last_byte(scenario: str) -> None:
+def test_every_record_of_a_broker_is_decoded_to_the_last_byte(scenario: str) -> None:
     wrong = [
-        (topic, record.offset, found.error)
+        (topic, record.offset, decoded.error)
         for topic, is_control, record in _records(scenario)
-        if (found := _decode(topic, is_control, record)).error
+        if (decoded := _decode(topic, is_control, record)).error
     ]
     assert wrong == []
 

@@ -25,7 +25,7 @@ ENTRIES = [
 def snapshot(
     entries: Sequence[tuple[int, ...]], count: int | None = None, version: int = 1, tail: bytes = b""
 ) -> bytes:
-    """Build a snapshot whose checksum covers everything behind it."""
+    """Build a snapshot with a valid checksum."""
     rest = struct.pack(">i", len(entries) if count is None else count)
     rest += b"".join(struct.pack(">qhiqiqiq", *entry) for entry in entries) + tail
     return struct.pack(">hI", version, reference_crc32c()(rest)) + rest
@@ -48,14 +48,14 @@ def test_worked_example() -> None:
 
 
 def test_entry_without_batch() -> None:
-    """A last offset below 0 says that no batch is kept."""
+    """A last offset below 0 means that no batch is retained."""
     rows = rows_of(read_producer_snapshot, GOOD)
     assert isinstance(rows[0], ProducerSnapshotHeader)
     assert [row.has_batch for row in rows[1:]] == [True, False]
 
 
 def test_every_truncation() -> None:
-    """Whole entries survive a cut, and something says that the rest is gone."""
+    """Whole entries survive a truncation, and damage reports the rest."""
     for data in list(prefixes(GOOD))[1:-1]:
         rows = rows_of(read_producer_snapshot, data)
         entries = [row for row in rows if isinstance(row, ProducerSnapshotEntry)]
@@ -65,7 +65,7 @@ def test_every_truncation() -> None:
 
 
 def test_broken_checksum() -> None:
-    """The entries are shown, the header is damage in Kafka's words."""
+    """The entries are yielded; the header is damage with Kafka's message."""
     data = bytearray(GOOD)
     data[-1] ^= 1
     rows = rows_of(read_producer_snapshot, bytes(data))
@@ -76,14 +76,14 @@ def test_broken_checksum() -> None:
 
 
 def test_stale_tail() -> None:
-    """The writer does not truncate: a checksum that holds without the tail vouches for what is before it."""
+    """Kafka does not truncate an older file: a checksum that matches without the tail is valid."""
     rows = rows_of(read_producer_snapshot, GOOD + GOOD[56:])
     assert isinstance(rows[0], ProducerSnapshotHeader)
     assert reasons(rows) == ["stale-tail"]
 
 
 def test_unknown_version() -> None:
-    """Nothing of a version nobody knows is shown."""
+    """Nothing is yielded for an unknown version."""
     rows = rows_of(read_producer_snapshot, snapshot(ENTRIES, version=2))
     assert [row.detail for row in rows] == [
         "Snapshot failed schema validation: Snapshot contained an unknown file version 2"
@@ -92,14 +92,14 @@ def test_unknown_version() -> None:
 
 @pytest.mark.parametrize("count", [-1, -(2**31)])
 def test_negative_count(count: int) -> None:
-    """Kafka's generated reader takes it for null."""
+    """Kafka's generated reader treats it as null."""
     rows = rows_of(read_producer_snapshot, snapshot(ENTRIES, count))
     assert reasons(rows) == ["count"]
     assert rows[0].detail.endswith("non-nullable field producerEntries was serialized as null")
 
 
 def test_count_beyond_the_file() -> None:
-    """A count in the thousands of millions asks for no memory; what is there is shown."""
+    """A count in the billions allocates no memory; the entries present are yielded."""
     rows = rows_of(read_producer_snapshot, snapshot(ENTRIES, 2**31 - 1))
     assert reasons(rows) == ["count"]
     assert "Tried to allocate a collection of size 2147483647, but there are only 92 bytes remaining." in rows[0].detail
@@ -111,8 +111,8 @@ def test_zeros() -> None:
     assert reasons(rows_of(read_producer_snapshot, bytes(102))) == ["zeros"]
 
 
-def test_large_files_are_read_in_pieces() -> None:
-    """A snapshot of 64 MB is summed and read piece by piece."""
+def test_large_files_are_read_in_chunks() -> None:
+    """A snapshot of 64 MB is checksummed and read chunk by chunk."""
     source = WideSource(GOOD, 64 << 20)
     rows = list(read_producer_snapshot(source))
     check_cover(rows, source.size)
@@ -121,7 +121,7 @@ def test_large_files_are_read_in_pieces() -> None:
 
 
 def test_shrunken_file() -> None:
-    """Bytes that were gone when they were read are accounted for."""
+    """Bytes lost before they were read are reported."""
     rows = list(read_producer_snapshot(ShrunkSource(GOOD[:70], len(GOOD))))
     check_cover(rows, len(GOOD))
     assert "shrunk" in reasons(rows)
@@ -129,7 +129,7 @@ def test_shrunken_file() -> None:
 
 @given(mutated(GOOD))
 def test_every_byte_is_accounted_for(data: bytes) -> None:
-    """Whatever the bytes, rows and damage cover them."""
+    """Rows and damage cover any bytes."""
     rows_of(read_producer_snapshot, data)
 
 
@@ -146,20 +146,20 @@ def java_decrement(sequence: int, decrement: int) -> int:
 
 @given(INTS, INTS)
 def test_first_sequence_of_hostile_numbers(last_sequence: int, offset_delta: int) -> None:
-    """The first sequence overflows as Java's does."""
+    """The first sequence overflows as in Java."""
     entry = ProducerSnapshotEntry(0, 1, 0, last_sequence, 9, offset_delta, 0, 0, 0)
     assert entry.first_sequence == java_decrement(last_sequence, offset_delta)
 
 
 def test_samples(sample_logs: Path) -> None:
-    """Sound snapshots are free of damage and hold as many entries as they say."""
+    """Valid snapshots have no damage and as many entries as their header counts."""
     paths = [path for path in sorted(sample_logs.rglob("*.snapshot")) if "damaged" not in path.parts]
-    found = 0
+    entries = 0
     for path in paths:
         with LocalSource(path) as source:
             rows = list(read_producer_snapshot(source))
             check_cover(rows, source.size)
         assert isinstance(rows[0], ProducerSnapshotHeader), path
         assert len(rows) == rows[0].count + 1
-        found += rows[0].count
-    assert found
+        entries += rows[0].count
+    assert entries

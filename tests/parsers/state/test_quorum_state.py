@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from kforensics.parsers.files.source import LocalSource
-from kforensics.parsers.state.quorum_state import QuorumState, read_quorum_state
+from kforensics.parsers.state.json_state import QuorumState, read_quorum_state
 from tests.parsers.ranges import WideSource, mutated, prefixes, reasons, rows_of
 
 OLD = (
@@ -15,20 +15,20 @@ NEW = b'{"leaderId":-1,"leaderEpoch":5,"votedId":3,"votedDirectoryId":"mDbRojYCZ
 
 
 def test_version_0() -> None:
-    """A static quorum names its voters; all fields are kept as they stand."""
+    """A static quorum lists its voters; all fields are kept as stored."""
     (row,) = rows_of(read_quorum_state, OLD)
     assert (row.data_version, row.leader_id, row.leader_epoch, row.voted_id) == (0, 1, 2, -1)
     assert dict(row.fields)["currentVoters"] == '[{"voterId":1}]'
 
 
 def test_version_1() -> None:
-    """A dynamic quorum knows voters by their directory."""
+    """A dynamic quorum identifies voters by their directory."""
     (row,) = rows_of(read_quorum_state, NEW)
     assert (row.leader_id, row.voted_id, row.voted_directory_id) == (-1, 3, "mDbRojYCZvmi6-CwwJBAqA")
 
 
 def test_every_truncation() -> None:
-    """No cut is taken for a whole file."""
+    """No truncated file is accepted."""
     for data in list(prefixes(OLD))[1:-1]:
         assert reasons(rows_of(read_quorum_state, data)) == ["malformed"]
 
@@ -59,25 +59,25 @@ def test_every_truncation() -> None:
     ids=str,
 )
 def test_faults(data: bytes, reason: str, detail: str | None) -> None:
-    """Each fault has its reason and, where Kafka has words for it, these; no depth of brackets ends the reader."""
+    """Each fault has its reason and, where Kafka has one, its message; nested brackets do not crash the reader."""
     damage = rows_of(read_quorum_state, data)[-1]
     assert damage.reason == reason
     assert detail is None or damage.detail == detail
 
 
-def test_a_wild_file_is_not_read() -> None:
-    """A file of a gigabyte is none of these."""
+def test_a_huge_file_is_not_read() -> None:
+    """A file of a gigabyte is damage."""
     assert reasons(read_quorum_state(WideSource(OLD, 1 << 30))) == ["too-large"]
 
 
 @given(mutated(OLD))
 def test_every_byte_is_accounted_for(data: bytes) -> None:
-    """Whatever the bytes, rows and damage cover them."""
+    """Rows and damage cover any bytes."""
     assert rows_of(read_quorum_state, data) or not data
 
 
 def test_samples(sample_logs: Path) -> None:
-    """Every real node tells its epoch."""
+    """The epoch of every real node is read."""
     paths = [path for path in sorted(sample_logs.rglob("quorum-state")) if "damaged" not in path.parts]
     assert paths
     for path in paths:

@@ -23,7 +23,7 @@ GOOD = b"0\n2\nfoo 0 42\nbar-baz 11 9000\n"
 
 
 def test_offset_checkpoint() -> None:
-    """Two lines of head, and topic, partition and offset of each entry."""
+    """A header of two lines, then topic, partition and offset of each entry."""
     rows = rows_of(read_offset_checkpoint, bytes.fromhex("300a320a666f6f20302034320a6261722d62617a20313120393030300a"))
     assert rows == [
         CheckpointHeader(0, 4, 0, 2),
@@ -45,14 +45,14 @@ def test_remote_offsets() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"0\n", b"0"])
 def test_no_entries(data: bytes) -> None:
-    """An empty file and a version without a count mean no entries, for Kafka too."""
+    """An empty file and a version without a count mean no entries, as in Kafka."""
     rows = rows_of(read_offset_checkpoint, data)
     assert reasons(rows) == []
     assert [row.count for row in rows] == ([None] if data else [])
 
 
 def test_every_truncation() -> None:
-    """A cut is noticed wherever it takes a line or makes one malformed; the lines before it are shown."""
+    """A truncation that removes or damages a line is reported; the lines before it are yielded."""
     for data in list(prefixes(GOOD))[3:-1]:
         rows = rows_of(read_offset_checkpoint, data)
         if data.count(b" ") < 4 or not data.split(b" ")[-1]:
@@ -77,32 +77,32 @@ def test_every_truncation() -> None:
     ],
 )
 def test_faults(data: bytes, reason: str, detail: str | None) -> None:
-    """Each fault has its reason and, where Kafka has words for it, these."""
+    """Each fault has its reason and, where Kafka has one, its message."""
     (damage,) = [row for row in rows_of(read_offset_checkpoint, data) if isinstance(row, Damage)]
     assert damage.reason == reason
     assert detail is None or damage.detail == detail
 
 
-def test_sound_lines_beside_a_malformed_one() -> None:
-    """Kafka refuses the whole file; here only the line is lost."""
+def test_valid_lines_next_to_a_malformed_one() -> None:
+    """Kafka rejects the whole file; here only the line is lost."""
     rows = rows_of(read_offset_checkpoint, b"0\n3\na 0 1\n???\nb 1 2\n")
     assert [row.topic for row in rows if isinstance(row, OffsetCheckpointEntry)] == ["a", "b"]
 
 
 def test_line_breaks_are_javas() -> None:
-    """A carriage return ends a line, alone or before a line feed, and a last line needs no end."""
+    """A carriage return ends a line, alone or before a line feed; the last line needs no line break."""
     rows = rows_of(read_offset_checkpoint, b"0\r\n2\ra 0 1\nb \t1  2 ")
     assert [row.topic for row in rows if isinstance(row, OffsetCheckpointEntry)] == ["a", "b"]
 
 
 def test_garbage_of_many_lines_is_one_row() -> None:
-    """Millions of bad lines do not become millions of rows."""
+    """Millions of malformed lines do not become millions of rows."""
     rows = rows_of(read_offset_checkpoint, b"0\n0\n" + b"\n" * 200_000)
     assert len(rows) == 3
 
 
-def test_a_wild_file_is_not_read() -> None:
-    """A checkpoint of a gigabyte is none."""
+def test_a_huge_file_is_not_read() -> None:
+    """A file of a gigabyte is damage."""
     source = WideSource(GOOD, 1 << 30)
     rows = list(read_offset_checkpoint(source))
     check_cover(rows, source.size)
@@ -111,7 +111,7 @@ def test_a_wild_file_is_not_read() -> None:
 
 @given(mutated(GOOD))
 def test_every_byte_is_accounted_for(data: bytes) -> None:
-    """Whatever the bytes, rows and damage cover them."""
+    """Rows and damage cover any bytes."""
     for reader in (read_offset_checkpoint, read_leader_epochs, read_remote_offsets):
         rows_of(reader, data)
 
@@ -135,12 +135,12 @@ def test_counted_lines_are_the_lines(data: bytes) -> None:
     ],
 )
 def test_int(text: str, number: int | None) -> None:
-    """Numbers are what Integer.parseInt takes, and nothing else."""
+    """Numbers are exactly what Integer.parseInt accepts."""
     assert parse_int(text) == number
 
 
 def test_long() -> None:
-    """A long has one value more below zero than above."""
+    """The range of a long is asymmetric."""
     assert parse_long("-9223372036854775808") == -(2**63)
     assert parse_long("9223372036854775808") is None
     assert parse_long("0" * 5000 + "7") == 7
@@ -151,9 +151,9 @@ def test_long() -> None:
     [("*-offset-checkpoint", read_offset_checkpoint), ("leader-epoch-checkpoint", read_leader_epochs)],
 )
 def test_samples(sample_logs: Path, pattern: str, reader: Callable[[Source], Iterator[Any]]) -> None:
-    """The checkpoints of real brokers are empty, or hold as many entries as they say."""
+    """Checkpoints of real brokers are empty or have as many entries as they count."""
     paths = [path for path in sorted(sample_logs.rglob(pattern)) if "damaged" not in path.parts]
-    found = 0
+    entries = 0
     for path in paths:
         with LocalSource(path) as source:
             rows = list(reader(source))
@@ -161,5 +161,5 @@ def test_samples(sample_logs: Path, pattern: str, reader: Callable[[Source], Ite
         assert reasons(rows) == []
         if rows:
             assert rows[0].count == len(rows) - 1
-            found += len(rows) - 1
-    assert found
+            entries += len(rows) - 1
+    assert entries

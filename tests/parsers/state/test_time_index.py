@@ -7,7 +7,7 @@ from kforensics.parsers.files.log_names import base_offset_of
 from kforensics.parsers.files.source import LocalSource, Source
 from kforensics.parsers.format.layouts import TIME_INDEX_ENTRY
 from kforensics.parsers.format.rows import Damage
-from kforensics.parsers.state.time_index import TimeIndexEntry, read_time_index
+from kforensics.parsers.state.indexes import TimeIndexEntry, read_time_index
 from tests.parsers.ranges import WideSource, check_cover, mutated, prefixes, reasons, rows_of
 
 BASE = 100
@@ -26,7 +26,7 @@ def test_entry() -> None:
 
 
 def test_every_truncation() -> None:
-    """Whole entries survive a cut; what is left of one is ragged, in Kafka's words."""
+    """Whole entries survive a truncation; a partial one is ragged, with Kafka's message."""
     for data in prefixes(GOOD):
         rows = rows_of(read, data)
         assert len(rows) - len(reasons(rows)) == len(data) // 12
@@ -37,29 +37,29 @@ def test_every_truncation() -> None:
 
 
 def test_zero_tail() -> None:
-    """The preallocated size of a default broker is one damage row behind the entries."""
+    """The default preallocation of a broker is one damage row after the entries."""
     rows = rows_of(read, GOOD.ljust(10485756, b"\0"))
     assert [(row.start, row.reason) for row in rows if isinstance(row, Damage)] == [(len(GOOD), "zero-tail")]
 
 
 def test_all_zero_has_no_entry() -> None:
-    """Zeros alone are space that was set aside."""
+    """Zeros alone are preallocated space."""
     assert reasons(rows_of(read, bytes(24))) == ["zero-tail"]
 
 
-def test_single_entry_of_zeros_is_one() -> None:
-    """A segment of one record at time 0 has this entry; nobody sets twelve bytes aside."""
+def test_a_single_entry_of_zeros_is_an_entry() -> None:
+    """A segment with one record at time 0 has this entry; Kafka never preallocates twelve bytes."""
     assert rows_of(read, bytes(12)) == [TimeIndexEntry(0, 0, BASE, 0)]
 
 
 def test_hostile_numbers() -> None:
-    """Negative fields are kept as they stand."""
+    """Negative fields are kept as stored."""
     rows = rows_of(read, struct.pack(">qi", -5, -7))
     assert (rows[0].timestamp, rows[0].offset, rows[0].relative_offset) == (-5, BASE - 7, -7)
 
 
-def test_large_files_are_read_in_pieces() -> None:
-    """A preallocated index needs no more memory than a piece of it."""
+def test_large_files_are_read_in_chunks() -> None:
+    """A preallocated index needs no more memory than a chunk."""
     source = WideSource(GOOD, 12 << 24)
     rows = read(source)
     check_cover(rows, source.size)
@@ -69,12 +69,12 @@ def test_large_files_are_read_in_pieces() -> None:
 
 @given(mutated(GOOD + bytes(36)))
 def test_every_byte_is_accounted_for(data: bytes) -> None:
-    """Whatever the bytes, rows and damage cover them."""
+    """Rows and damage cover any bytes."""
     rows_of(read, data)
 
 
 def test_samples(sample_logs: Path) -> None:
-    """The sound samples have rising timestamps and offsets that do not fall."""
+    """The valid samples have increasing timestamps and offsets that do not decrease."""
     paths = [path for path in sorted(sample_logs.rglob("*.timeindex")) if "damaged" not in path.parts]
     assert paths
     for path in paths:

@@ -11,8 +11,8 @@ import pytest
 from kforensics.parsers.files.discover import FoundFile, discover
 from kforensics.parsers.files.source import BytesSource, LocalSource
 from kforensics.parsers.format.rows import Damage
-from kforensics.parsers.log.selection import Range, Selection
-from kforensics.parsers.tables.file_rows import Reading, damage_rows, file_rows, place_of, table_of
+from kforensics.parsers.log.selection import HalfOpenRange, Selection
+from kforensics.parsers.tables.file_rows import ReadOptions, damage_rows, file_rows, place_of, table_name_of
 from kforensics.parsers.tables.schemas import TABLES, arrow_schema
 from lab.places import SAMPLES
 from tests.parsers.builders import batch, batches, message, record, wrapper
@@ -21,26 +21,26 @@ LOG = FoundFile("a.log", "log", 0, topic="t", partition=3, base_offset=0)
 SCENARIOS = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir() and path.name != "golden")
 
 
-def read(data: bytes, reading: Reading, found: FoundFile = LOG) -> tuple[list[tuple[Any, ...]], list[Damage]]:
+def read(data: bytes, options: ReadOptions, file: FoundFile = LOG) -> tuple[list[tuple[Any, ...]], list[Damage]]:
     """Return rows and damage of a file."""
     damage: list[Damage] = []
-    return list(file_rows(found, BytesSource(data, found.path), reading, damage.append)), damage
+    return list(file_rows(file, BytesSource(data, file.path), options, damage.append)), damage
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_file_of_the_samples_fits_its_table(sample_logs: Path, scenario: str) -> None:
-    """Each row has as many columns as its table, and Arrow takes every value as the type that is stated."""
+def test_rows_of_every_sample_fit_their_table(sample_logs: Path, scenario: str) -> None:
+    """Each row has as many columns as its table, and Arrow accepts every value as the declared type."""
     rows: dict[str, list[tuple[Any, ...]]] = {}
-    for found in discover([str(sample_logs / scenario)]):
-        assert isinstance(found, FoundFile)
+    for file in discover([str(sample_logs / scenario)]):
+        assert isinstance(file, FoundFile)
         for records in (False, True):
-            table = table_of(found.kind, records=records)
+            table = table_name_of(file.kind, records=records)
             damage: list[Damage] = []
-            with LocalSource(found.path) as source:
-                read_rows = list(file_rows(found, source, Reading(records=records), damage.append))
+            with LocalSource(file.path) as source:
+                read_rows = list(file_rows(file, source, ReadOptions(records=records), damage.append))
             assert table or not read_rows
             rows.setdefault(table or "", []).extend(read_rows)
-            rows.setdefault("damage", []).extend(damage_rows(found, damage))
+            rows.setdefault("damage", []).extend(damage_rows(file, damage))
     assert rows["batches"]
     for table, table_rows in rows.items():
         if table:
@@ -60,41 +60,41 @@ def _text_keys(headers: tuple[tuple[bytes, bytes | None], ...]) -> list[dict[str
 
 def test_batches_or_records_of_a_log() -> None:
     data = b"".join(batches(3))
-    assert len(read(data, Reading())[0]) == 3
-    assert len(read(data, Reading(records=True))[0]) == 6
+    assert len(read(data, ReadOptions())[0]) == 3
+    assert len(read(data, ReadOptions(records=True))[0]) == 6
 
 
-def test_a_selection_is_kept() -> None:
-    rows, _ = read(b"".join(batches(9)), Reading(records=True, selection=Selection(offsets=Range(5, 8))))
+def test_a_selection_is_applied() -> None:
+    rows, _ = read(b"".join(batches(9)), ReadOptions(records=True, selection=Selection(offsets=HalfOpenRange(5, 8))))
     assert [row[TABLES["records"].names.index("offset")] for row in rows] == [5, 6, 7]
 
 
-def test_reading_begins_and_ends_where_it_is_told() -> None:
+def test_reading_begins_at_start_and_ends_at_stop() -> None:
     parts = batches(4)
-    rows, damage = read(b"".join(parts), Reading(start=len(parts[0]), stop=len(b"".join(parts[:3]))))
+    rows, damage = read(b"".join(parts), ReadOptions(start=len(parts[0]), stop=len(b"".join(parts[:3]))))
     assert (len(rows), damage) == (2, [])
 
 
 def test_the_budget_reaches_records_and_wrappers() -> None:
     heavy = batch(record(value=bytes(5000)), codec=1)
-    _, damage = read(heavy, Reading(records=True, budget=1000))
+    _, damage = read(heavy, ReadOptions(records=True, budget=1000))
     assert [row.reason for row in damage] == ["limit"]
-    rows, _ = read(wrapper(message(value=bytes(5000))), Reading(budget=1000))
+    rows, _ = read(wrapper(message(value=bytes(5000))), ReadOptions(budget=1000))
     assert rows[0][TABLES["batches"].names.index("count")] is None
 
 
-def test_damage_is_told_in_the_order_of_the_bytes() -> None:
+def test_damage_is_reported_in_byte_order() -> None:
     parts = [batch(record(length=7)), *batches(1, first=1), b"\xee" * 30]
-    _, damage = read(b"".join(parts), Reading(records=True))
+    _, damage = read(b"".join(parts), ReadOptions(records=True))
     assert [(row.reason, row.start) for row in damage] == [("record-size", 0), ("length", len(parts[0] + parts[1]))]
 
 
 def test_a_kind_without_rows_has_none() -> None:
-    assert table_of("lock") is None
-    assert read(b"abc", Reading(), FoundFile("x", "lock", 3)) == ([], [])
+    assert table_name_of("lock") is None
+    assert read(b"abc", ReadOptions(), FoundFile("x", "lock", 3)) == ([], [])
 
 
-def test_the_place_is_that_of_the_file() -> None:
+def test_the_place_comes_from_the_file() -> None:
     assert place_of(LOG) == (None, None, "t", 3)
     (row,) = damage_rows(LOG, [Damage(0, 1, "crc", "x")])
     assert row[:5] == (None, None, "t", 3, "a.log")

@@ -1,4 +1,4 @@
-"""The tables are stated once, and Arrow follows."""
+"""Table definitions and the Arrow schemas derived from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLACE = ("broker_id", "log_dir", "topic", "partition")
 
 
 @tables
-def test_a_table_begins_with_its_place_and_says_what_each_column_means(name: str) -> None:
+def test_a_table_begins_with_its_place_and_describes_each_column(name: str) -> None:
     table = TABLES[name]
     assert table.name == name
     assert table.row
@@ -22,7 +22,7 @@ def test_a_table_begins_with_its_place_and_says_what_each_column_means(name: str
 
 
 @tables
-def test_arrow_has_the_columns_in_their_order(name: str) -> None:
+def test_arrow_has_the_columns_in_order(name: str) -> None:
     schema = arrow_schema(name)
     assert schema.names == list(TABLES[name].names)
     assert schema.types == [arrow_type(column.type) for column in TABLES[name].columns]
@@ -35,6 +35,6 @@ def test_arrow_types() -> None:
     assert arrow_type("headers") == pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
-def test_a_table_nobody_knows_is_a_key_error() -> None:
+def test_an_unknown_table_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         arrow_schema("nothing")

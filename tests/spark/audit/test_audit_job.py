@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kforensics.forensics.core.record_types import PRODUCER, TRANSACTION
-from kforensics.forensics.replay.fold import fold
-from kforensics.render.stored_tables import StoredTables
+from kforensics.render.evidence_store import StoredTables
 from kforensics.spark.audit.run import SparkRequest
 from tests.command import SAMPLES
-from tests.forensics.events import rows_of
-from tests.forensics.partitions import PARTITIONS, all_batches
+from tests.forensics.batch_notation import rows_of
+from tests.forensics.sample_partitions import PARTITIONS, all_batches
+from tests.reference.fold import fold
 from tests.spark.audits import (
     AS_OF_MS,
     Stored,

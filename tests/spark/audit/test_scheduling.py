@@ -11,17 +11,17 @@ import pytest
 
 from benchmarks.scale.synthetic import ASKED, Counting, Made
 from kforensics.spark.audit.listing import FILES, IN_ITEM, PARTITION, UNREADABLE
-from kforensics.spark.audit.scheduling import Alone, Deal, Listed, dealt
-from kforensics.spark.audit.serialization import framed, loaded, packed, values
-from kforensics.spark.audit.splitting import HEAD, WHOLE, Reading, Travelling
+from kforensics.spark.audit.scheduling import FileListing, Schedule, WholePartition, scheduled
+from kforensics.spark.audit.serialization import deserialize, serialize, to_frames, values
+from kforensics.spark.audit.splitting import HEAD, WHOLE, AddressedValue, Reading
 from kforensics.spark.audit.task_results import Answer, done, ended
-from kforensics.spark.audit.task_sizing import Shares, Sharing, shared_out
+from kforensics.spark.audit.task_sizing import TaskPlan, TaskSizing, plan_tasks
 
 MB = 1 << 20
 MADE = Made(1, 5, MB)
 
 
-def _shares(few: int = 32) -> Shares:
+def _shares(few: int = 32) -> TaskPlan:
     """Share out partitions whose numbers have gaps, every seventh of which is to be split."""
     count = 100
     size = np.where(np.arange(count) % 7 == 0, 5 * MB, 1000 * np.arange(count))
@@ -33,11 +33,11 @@ def _shares(few: int = 32) -> Shares:
             "largest": np.minimum(size, MB),
         }
     )
-    return shared_out(plan, Sharing(2, MB, whole=4 * MB, few=few))
+    return plan_tasks(plan, TaskSizing(2, MB, whole=4 * MB, few=few))
 
 
-def _dealt(number: int, shares: Shares) -> list[Travelling]:
-    return list(dealt(PARTITION, number, packed(MADE.partition(0)), Deal.of(shares)))
+def _dealt(number: int, shares: TaskPlan) -> list[AddressedValue]:
+    return list(scheduled(PARTITION, number, serialize(MADE.partition(0)), Schedule.of(shares)))
 
 
 def test_each_partition_goes_where_its_share_says() -> None:
@@ -46,7 +46,7 @@ def test_each_partition_goes_where_its_share_says() -> None:
     assert len(slots) == 100 - 15
     for number, slot in slots.items():
         ((address, value),) = _dealt(number, shares)
-        assert isinstance(value, Alone)
+        assert isinstance(value, WholePartition)
         assert address.split_slot + shares.tasks == slot
     for row in shares.large.to_pylist():
         pieces = _dealt(row["number"], shares)
@@ -66,20 +66,20 @@ def test_runs_have_what_joining_them_needs() -> None:
 
 
 def test_files_are_listed_by_few_tasks_and_what_is_unreadable_by_none() -> None:
-    deal = Deal.of(_shares())
+    deal = Schedule.of(_shares())
     files = list(MADE.partition(0).segments)
     slots = set()
     for item in range(50):
-        ((address, value),) = dealt(FILES, item << IN_ITEM, packed(files), deal)
-        assert value == Listed(tuple(files))
+        ((address, value),) = scheduled(FILES, item << IN_ITEM, serialize(files), deal)
+        assert value == FileListing(tuple(files))
         slots.add(address.split_slot)
     assert slots == set(range(-deal.lists, 0))
-    assert list(dealt(UNREADABLE, 0, b"", deal)) == []
+    assert list(scheduled(UNREADABLE, 0, b"", deal)) == []
 
 
-def _travelled(found: Iterable[Travelling]) -> list[Travelling]:
+def _travelled(found: Iterable[AddressedValue]) -> list[AddressedValue]:
     """What arrives, sorted as Spark does."""
-    rows = [row for address, value in found for row in framed(address, value)]
+    rows = [row for address, value in found for row in to_frames(address, value)]
     return list(values(sorted(rows, key=lambda row: (row[0], row[4], row[5], row[6]))))
 
 
@@ -88,16 +88,16 @@ def test_answers_of_any_number_of_tasks_are_put_together(tasks: int) -> None:
     """Two answers of a task, and those of different ones, stay apart on the way."""
     shares = _shares()
     small = [_dealt(number, shares)[0] for number in shares.small["number"].to_pylist()]
-    by_task: dict[int, list[Travelling]] = {}
+    by_task: dict[int, list[AddressedValue]] = {}
     for at, (address, value) in enumerate(small):
         by_task.setdefault(at % tasks, []).append((replace(address, split_slot=-1 - at % tasks), value))
-    found: list[Travelling] = []
+    found: list[AddressedValue] = []
     for number, some in by_task.items():
-        listed = next(dealt(FILES, number << IN_ITEM, packed([]), Deal.of(shares)))
+        listed = next(scheduled(FILES, number << IN_ITEM, serialize([]), Schedule.of(shares)))
         of_task = [(replace(listed[0], split_slot=-1 - number), listed[1]), *some]
         found += done(of_task, ASKED, Counting())
     assert len(found) == 2 * tasks
     ((_, answer),) = ended(_travelled(found), ASKED, Counting())
     assert isinstance(answer, Answer)
-    assert loaded(answer.outcome) == len(small)
+    assert deserialize(answer.outcome) == len(small)
     assert list(ended([], ASKED, Counting())) == []

@@ -12,21 +12,21 @@ from kforensics.forensics.audit.partition_result import with_records
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.spark.audit import segment_contents
 from kforensics.spark.audit.segment_contents import hashes_of, into_records, records_of, repeated_of
-from kforensics.spark.audit.serialization import IN_BUCKET, IN_PARTITION, SCHEMA, Row, framed, values
-from kforensics.spark.audit.splitting import Shared, Travelling, pieces_of
-from tests.forensics.cases import SAMPLES, case_in, partitions_under
+from kforensics.spark.audit.serialization import IN_BUCKET, IN_PARTITION, SCHEMA, Row, to_frames, values
+from kforensics.spark.audit.splitting import AddressedValue, Shared, pieces_of
+from tests.forensics.partition_states import SAMPLES, partitions_under, state_of
 
 READERS = 3
 
 
-def _sorted(travelling: Iterator[Travelling], names: tuple[str, ...]) -> Iterator[Travelling]:
+def _sorted(travelling: Iterator[AddressedValue], names: tuple[str, ...]) -> Iterator[AddressedValue]:
     """Send values from one round to the next as Spark does, to one task."""
     at = [SCHEMA.names.index(name) for name in names]
 
     def place(row: Row) -> tuple[Any, ...]:
         return tuple(row[index] for index in at)
 
-    return values(sorted((row for address, value in travelling for row in framed(address, value)), key=place))
+    return values(sorted((row for address, value in travelling for row in to_frames(address, value)), key=place))
 
 
 def _rounds(partition: Partition) -> Iterator[Any]:
@@ -44,8 +44,8 @@ DUPLICATES = [one for one in partitions_under(SAMPLES / "duplicates") if one.siz
 @pytest.mark.parametrize("behind", [64, 1 << 28])
 def test_rounds_find_what_one_reading_finds(partition: Partition, behind: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether hashes are in one bucket or in hundreds."""
-    monkeypatch.setattr(segment_contents, "BEHIND_A_BUCKET", behind)
-    case = case_in(partition)
+    monkeypatch.setattr(segment_contents, "LOG_BYTES_PER_BUCKET", behind)
+    case = state_of(partition)
     expected = with_records(case, 0)
     found = into_records(case, _rounds(partition))
     assert found.records == expected.records
@@ -55,5 +55,5 @@ def test_rounds_find_what_one_reading_finds(partition: Partition, behind: int, m
 
 
 def test_something_is_there_twice() -> None:
-    found = [with_records(case_in(partition), 0).duplicates for partition in DUPLICATES]
+    found = [with_records(state_of(partition), 0).duplicates for partition in DUPLICATES]
     assert sum(len(rows) for rows in found if rows is not None) > 10

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kforensics.spark.audit.task_sizing import Shares, Sharing, shared_out
+from kforensics.spark.audit.task_sizing import TaskPlan, TaskSizing, plan_tasks
 
 GB = 1 << 30
 SPLIT = 128 << 20
 
 
-def _shared(sizes: list[int], cores: int = 2, segment: int = GB) -> Shares:
+def _shared(sizes: list[int], cores: int = 2, segment: int = GB) -> TaskPlan:
     """Share partitions out that consist of segments of one size."""
     size = np.array(sizes, np.int64)
     segments = np.maximum(1, -(-size // segment))
@@ -26,10 +26,10 @@ def _shared(sizes: list[int], cores: int = 2, segment: int = GB) -> Shares:
             "largest": np.minimum(size, segment),
         }
     )
-    return shared_out(plan, Sharing(cores, SPLIT))
+    return plan_tasks(plan, TaskSizing(cores, SPLIT))
 
 
-def _numbers(shares: Shares) -> list[int]:
+def _numbers(shares: TaskPlan) -> list[int]:
     return sorted([*shares.small["number"].to_pylist(), *shares.large["number"].to_pylist()])
 
 
@@ -57,9 +57,9 @@ def test_one_huge_partition_does_not_keep_the_others_waiting() -> None:
     shares = _shared([4 * GB, *[1 << 20] * 2000])
     assert shares.large["number"].to_pylist() == [0]
     assert shares.reads >= 8
-    packed = Counter(shares.small["final_slot"].to_pylist())
-    assert len(packed) >= 8
-    assert max(packed.values()) <= 1.1 * min(packed.values()) + 1
+    serialize = Counter(shares.small["final_slot"].to_pylist())
+    assert len(serialize) >= 8
+    assert max(serialize.values()) <= 1.1 * min(serialize.values()) + 1
 
 
 def test_a_hundred_terabytes_are_read_by_many_tasks_and_joined_by_few() -> None:
@@ -84,8 +84,8 @@ def test_rounds_that_are_not_worth_it_are_left_out() -> None:
 @pytest.mark.parametrize("cores", [1, 2, 3])
 def test_partitions_of_nearly_one_size_are_not_two_by_two(cores: int) -> None:
     sizes = [GB + (-1) ** number * (number << 20) for number in range(4 * cores)]
-    packed = Counter(_shared(sizes, cores).small["final_slot"].to_pylist())
-    assert packed == dict.fromkeys(range(4 * cores), 1)
+    serialize = Counter(_shared(sizes, cores).small["final_slot"].to_pylist())
+    assert serialize == dict.fromkeys(range(4 * cores), 1)
 
 
 def test_the_dearest_pack_is_the_first() -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kforensics
-from kforensics.forensics.audit.cluster_membership import Clusters, Member
-from kforensics.forensics.audit.cross_partition_duplicates import judged_duplicates
-from kforensics.forensics.audit.partition_result import Judgement
+from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
+from kforensics.forensics.audit.cross_partition_duplicates import evaluate_topic_duplicates
+from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.spark.audit import segment_contents, topic_contents
@@ -24,25 +24,25 @@ from kforensics.spark.audit.serialization import (
     SCHEMA,
     Row,
     batches_of,
-    framed,
     rows_of,
+    to_frames,
     values,
 )
-from kforensics.spark.audit.splitting import Travelling
+from kforensics.spark.audit.splitting import AddressedValue
 from kforensics.spark.audit.topic_contents import (
     HASHING,
     entries_in,
+    evaluate_pairs,
     hashed_in,
     have_topics,
-    judged_pairs,
     members_of,
     paired_in,
     shared_in,
 )
-from tests.forensics.cases import SAMPLES, partitions_under
+from tests.forensics.batch_notation import NOW
 from tests.forensics.duplicate_logs import random_log
-from tests.forensics.duplicates.topics import saved
-from tests.forensics.events import NOW
+from tests.forensics.duplicates.topics import save_topic
+from tests.forensics.partition_states import SAMPLES, partitions_under
 from tests.spark.audits import AS_OF_MS, audit_here, stored
 
 if TYPE_CHECKING:
@@ -54,18 +54,18 @@ FIRST = 1 << 33
 SCENARIOS = ("consume-transform-produce", "partition-growth", "replication", "transactions-v2")
 
 
-def _sorted(travelling: Iterable[Travelling], names: tuple[str, ...]) -> Iterator[Travelling]:
+def _sorted(travelling: Iterable[AddressedValue], names: tuple[str, ...]) -> Iterator[AddressedValue]:
     """Send values from one round to the next as Spark does, to one task."""
     at = [SCHEMA.names.index(name) for name in names]
 
     def place(row: Row) -> tuple[Any, ...]:
         return tuple(row[index] for index in at)
 
-    rows = (row for address, value in travelling for row in framed(address, value))
+    rows = (row for address, value in travelling for row in to_frames(address, value))
     return values(sorted(rows_of(batches_of(SCHEMA, rows)), key=place))
 
 
-def _rounds(partitions: Sequence[Partition]) -> Iterator[Judgement]:
+def _rounds(partitions: Sequence[Partition]) -> Iterator[PartitionResult]:
     clusters = Clusters.of(partitions)
     sent = (one for number, partition in enumerate(partitions, FIRST) for one in member_of(number, partition, 7))
     members = list(members_of(_sorted(sent, IN_PARTITION), clusters))
@@ -75,23 +75,23 @@ def _rounds(partitions: Sequence[Partition]) -> Iterator[Judgement]:
     again = [one for one in members if one[0].ordinal != HASHING]
     found = entries_in(_sorted([*again, *shared], IN_PARTITION), RULES)
     pairs = paired_in(_sorted(found, IN_BUCKET))
-    return judged_pairs(_sorted(pairs, IN_PARTITION), clusters, RULES)
+    return evaluate_pairs(_sorted(pairs, IN_PARTITION), clusters, RULES)
 
 
-def _rows(judgements: Iterable[Judgement]) -> Counter[str]:
+def _rows(judgements: Iterable[PartitionResult]) -> Counter[str]:
     return Counter(f"{name} {row}" for one in judgements for name, rows in one.rows.items() for row in rows)
 
 
 def _in_process(partitions: Sequence[Partition]) -> Counter[str]:
-    return _rows(judged_duplicates(partitions, Clusters.of(partitions), RULES, workers=0))
+    return _rows(evaluate_topic_duplicates(partitions, Clusters.of(partitions), RULES, workers=0))
 
 
 @pytest.fixture(params=[False, True], ids=["one bucket", "many buckets"])
 def _buckets(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have all hashes in one bucket and all pairs in one piece, or each in many."""
     if request.param:
-        monkeypatch.setattr(segment_contents, "BEHIND_A_BUCKET", 64)
-        monkeypatch.setattr(topic_contents, "TOGETHER", 0)
+        monkeypatch.setattr(segment_contents, "LOG_BYTES_PER_BUCKET", 64)
+        monkeypatch.setattr(topic_contents, "BATCH_GROUP_BITS", 0)
 
 
 @pytest.mark.usefixtures("_buckets")
@@ -106,7 +106,7 @@ def test_rounds_find_what_the_search_in_process_finds(scenario: str) -> None:
 def test_rounds_find_the_same_in_random_topics(tmp_path: Path, seed: int) -> None:
     """Two topics at once, with transactions that are open."""
     for name, numbers in (("one", (0, 1, 2)), ("two", (1, 4))):
-        saved(tmp_path, {number: random_log(100 * seed + 10 * len(name) + number) for number in numbers}, name)
+        save_topic(tmp_path, {number: random_log(100 * seed + 10 * len(name) + number) for number in numbers}, name)
     partitions = partitions_under(tmp_path)
     expected = _in_process(partitions)
     assert expected.total() > 20
@@ -114,14 +114,17 @@ def test_rounds_find_the_same_in_random_topics(tmp_path: Path, seed: int) -> Non
 
 
 def test_topics_with_one_partition_need_no_rounds() -> None:
-    members = [Member(None, "logs", 1, topic, number, None) for topic, number in (("one", 0), ("two", 0), ("one", 0))]
+    members = [
+        PartitionMembership(None, "logs", 1, topic, number, None)
+        for topic, number in (("one", 0), ("two", 0), ("one", 0))
+    ]
     assert not have_topics(members)
     assert have_topics([*members, members[0]._replace(partition=1)])
 
 
 def test_an_audit_in_process_has_what_the_command_has(tmp_path: Path) -> None:
     """In this process alone and with a pool."""
-    saved(tmp_path, {number: random_log(number) for number in range(3)})
+    save_topic(tmp_path, {number: random_log(number) for number in range(3)})
     paths = [tmp_path, SAMPLES / "transactions-v2"]
     twice = kforensics.duplicates(paths, as_of_ms=AS_OF_MS).to_pylist()
     assert any(row["first_partition"] is not None for row in twice)
@@ -135,7 +138,7 @@ def test_an_audit_in_process_has_what_the_command_has(tmp_path: Path) -> None:
 def test_an_audit_on_spark_has_what_one_in_process_has(spark: SparkSession, tmp_path: Path) -> None:
     """Topics of several partitions, on one broker and on three."""
     logs = tmp_path / "logs"
-    saved(logs, {number: random_log(number) for number in range(3)})
+    save_topic(logs, {number: random_log(number) for number in range(3)})
     paths = [str(logs), *(str(SAMPLES / name) for name in SCENARIOS[1:3])]
     kforensics.audit(paths, output=tmp_path / "expected", as_of_ms=AS_OF_MS, records=True)
     wanted = SparkRequest(tuple(paths), output=str(tmp_path / "store"), as_of_ms=AS_OF_MS, records=True)

@@ -1,7 +1,7 @@
-"""Transactions that did not end the same everywhere.
+"""Checks that each transaction has the same outcome in all its partitions.
 
-Rule: ``TransactionCoordinator.endTransaction``: a Complete record is written once every partition has its marker, on
-all replicas in sync.
+Rule: ``TransactionCoordinator.endTransaction``: the coordinator writes a Complete record once every partition has its
+marker on all in-sync replicas.
 """
 
 from __future__ import annotations
@@ -11,71 +11,103 @@ from functools import partial
 
 import numpy as np
 
-from kforensics.forensics.coordinators.cluster_evidence import Cluster, Placed, each_placed, mark_row
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed, marker_row
 from kforensics.forensics.coordinators.coordinator_records import NONE, State
-from kforensics.forensics.coordinators.transactions.marker_roles import Role
-from kforensics.forensics.coordinators.transactions.transaction_partitions import Verdict, is_by_operator, numbered
-from kforensics.forensics.core.findings import Exactness, Severity, codes
-from kforensics.forensics.core.record_types import NO_TIME, Ending, Records
-from kforensics.forensics.core.reporting import Row, moment
+from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
+from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
+from kforensics.forensics.coordinators.transactions.transaction_partitions import (
+    MarkerStatus,
+    TransactionPartitionArray,
+    group_numbers,
+    is_by_operator,
+)
+from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
+from kforensics.forensics.core.formatting import format_time
+from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
+from kforensics.forensics.core.reporting import Row
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
+from kforensics.parsers.format.array_types import Column
 
-__all__ = ["CODES", "findings"]
+CODES = by_name(
+    Code(
+        "atomicity-split-outcome",
+        Severity.CRITICAL,
+        meaning=(
+            "A transaction was committed in one partition and aborted in another, or against its coordinator's "
+            "decision."
+        ),
+        remedy="Repair it in the application: compare the offsets of both sides.",
+        why=(
+            "A transaction takes effect in all its partitions or in none. Here consumers receive only part of "
+            "it, and no broker will change that."
+        ),
+        benign=(
+            "An operator aborted it in one partition. Before transaction version 2 the marker may belong to "
+            "another transaction of the same epoch; then the finding is only a warning."
+        ),
+    ),
+    Code(
+        "atomicity-marker-missing",
+        Severity.CRITICAL,
+        meaning="The coordinator completed a transaction, but one of its partitions has no marker.",
+        remedy=(
+            "If its data is open there it hangs. Only an abort can end it: kafka-transactions.sh "
+            "--bootstrap-server <host:port> abort --topic {topic} --partition {partition} --start-offset <first "
+            "offset of the open data>."
+        ),
+        why=(
+            "The coordinator completes a transaction once all its partitions have acknowledged the marker. If a "
+            "partition does not have it, the marker was lost again, and the data there stays open forever."
+        ),
+        benign=(
+            "The topic was deleted and recreated. The log was truncated after an unclean election. This replica "
+            "was copied before the marker arrived, or lags."
+        ),
+    ),
+    Code(
+        "eos-offset-outcome-mismatch",
+        Severity.CRITICAL,
+        meaning="The consumer offsets of a transaction were committed and its output aborted, or the reverse.",
+        remedy="Check the group's offsets in this transaction: input was skipped or is processed twice.",
+        why=(
+            "Read-process-write is exactly-once because the group's offsets and the output are in one "
+            "transaction. Here only one of the two took effect."
+        ),
+        benign="An operator aborted one of the two.",
+    ),
+)
 
-CODES = codes("""
-atomicity-split-outcome critical
-A transaction was committed in one partition and aborted in another, or against the decision of its coordinator.
-The application has to repair it: compare the offsets of both sides.
-why: A transaction is all or nothing over its partitions. Here consumers get one part of it and not the other one, and \
-no broker will change that.
-innocent: An operator aborted it in one partition. Below transaction version 2 the marker may be of another \
-transaction of the same epoch; then it is no more than a warning.
 
-atomicity-marker-missing critical
-A transaction is complete to its coordinator, and a partition of it has no marker.
-If its data is open there it hangs, and no tool can end it but by an abort: kafka-transactions.sh --bootstrap-server \
-<host:port> abort --topic {topic} --partition {partition} --start-offset <first offset of the open data>.
-why: The coordinator calls a transaction complete once all its partitions have acknowledged the marker. If one of them \
-does not have it, it was lost again, and the data there stays open for ever.
-innocent: The topic was deleted and created again. The log was cut after an unclean election. This replica was copied \
-before the marker came, or is behind.
-
-eos-offset-outcome-mismatch critical
-The offsets of a transaction were committed and its output aborted, or the other way round.
-Input was skipped or is processed twice: look at the group's offsets in this transaction.
-why: Reading, processing and writing is exactly-once because the group's offsets and the output are in one \
-transaction. Here only one of the two took effect.
-innocent: An operator aborted one of the two.
-""")
-
-
-def findings(cluster: Cluster) -> Iterator[Placed]:
-    """Yield what is to be said of ends that do not go together."""
-    parts, instances = cluster.joined.parts, cluster.coordinators.instances
-    split, missing = (parts[parts["verdict"] == verdict] for verdict in (Verdict.SPLIT, Verdict.MISSING))
-    yield from each_placed(split, partial(_split, cluster), **_of_instances(instances, split))
-    yield from each_placed(missing, partial(_missing, cluster), **_of_instances(instances, missing))
-    yield from _mismatches(cluster, split)
+def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
+    """Yield transactions whose outcomes do not match."""
+    partitions, transactions = cluster.marker_join.transaction_partitions, cluster.coordinators.transactions
+    split = partitions[partitions["marker_status"] == MarkerStatus.SPLIT]
+    missing = partitions[partitions["marker_status"] == MarkerStatus.MISSING]
+    yield from first_n_placed(split, partial(_split, cluster), **_decisions(transactions, split))
+    yield from first_n_placed(missing, partial(_missing, cluster), **_decisions(transactions, missing))
+    yield from _offset_mismatches(cluster, split)
     yield from _of_unknown_producers(cluster)
 
 
-MORE = ("id", "producer_id", "marker_epoch", "status", "is_superseded", "decided", "completed")
+DECISION_FIELDS = ("id", "producer_id", "marker_epoch", "status", "is_superseded", "decided", "completed")
 
 
-def _of_instances(instances: Records, parts: Records) -> dict[str, Records]:
-    return {name: instances[name][parts["instance"]] for name in MORE}
+def _decisions(transactions: CoordinatorTransactionArray, partitions: TransactionPartitionArray) -> dict[str, Column]:
+    """Return what the coordinator decided for the transaction of each partition, as columns by name."""
+    return {name: transactions[name][partitions["transaction"]] for name in DECISION_FIELDS}
 
 
-def _split(cluster: Cluster, row: Row) -> Placed:
-    mark = cluster.joined.marks[row["mark"]]
-    ending = Ending(int(mark["ending"]))
-    first = int(mark["first_offset"])
-    return cluster.at_mark(
-        mark_row(mark),
+def _split(cluster: Cluster, row: Row) -> PlacedFinding:
+    marker = cluster.marker_join.markers[row["marker"]]
+    outcome = TransactionOutcome(int(marker["outcome"]))
+    first = int(marker["first_offset"])
+    return cluster.at_marker(
+        marker_row(marker),
         CODES["atomicity-split-outcome"],
-        f"The {_marker(ending)} at offset {int(mark['marker_offset'])} goes against the coordinator, which decided "
-        f"{_decision(row)} for the transaction of {cluster.id_name(row)!r} at {moment(row['decided'])} (producer "
-        f"{row['producer_id']}, epoch {row['marker_epoch']}).",
+        f"The {_marker_name(outcome)} at offset {int(marker['marker_offset'])} contradicts the coordinator, which "
+        f"decided {_decision(row)} for the transaction of {cluster.id_name(row)!r} at {format_time(row['decided'])} "
+        f"(producer {row['producer_id']}, epoch {row['marker_epoch']}).",
         severity=None if row["is_exact"] else Severity.WARNING,
         evidence={
             "transactional_id": cluster.id_name(row),
@@ -84,84 +116,90 @@ def _split(cluster: Cluster, row: Row) -> Placed:
         },
         exactness=Exactness.EXACT if row["is_exact"] else Exactness.APPROXIMATE,
         benign=(
-            f"abort by an operator: {'possible' if ending is Ending.ABORTED else 'no, it is a COMMIT'}",
+            f"abort by an operator: {'possible' if outcome is TransactionOutcome.ABORTED else 'no, it is a COMMIT'}",
             f"another transaction of the same epoch: {'no' if row['is_exact'] else 'possible'}",
         ),
     )
 
 
-def _marker(ending: Ending) -> str:
-    return "ABORT" if ending is Ending.ABORTED else "COMMIT"
+def _marker_name(outcome: TransactionOutcome) -> str:
+    return "ABORT" if outcome is TransactionOutcome.ABORTED else "COMMIT"
 
 
 def _decision(row: Row) -> str:
     if row["is_superseded"]:
-        return f"{State(row['status'])} first and then the contrary"
+        return f"{State(row['status'])} first and then the opposite"
     return str(State(row["status"]))
 
 
-def _missing(cluster: Cluster, row: Row) -> Placed:
-    """Markers of others well behind the end of the transaction prove that the log on hand reaches so far.
+def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
+    """Return the finding for a partition without the marker of a completed transaction.
 
-    Of several transactions with one epoch it may be another one's that is missing; that one is missing is certain.
+    Markers of other transactions from well after its completion prove that the copied log extends beyond it. If several
+    transactions have the same epoch, the missing marker may be that of another one; that one is missing is certain.
     """
-    markers, rules = cluster.joined.markers[row["partition"]], cluster.rules
-    told = row["completed"] != NO_TIME
-    later = told and markers.known_to > row["completed"] + rules.clock_skew_ms
-    old = told and rules.as_of_ms - row["completed"] > rules.max_txn_timeout_ms
-    still_open = markers.still_open["producer_id"] == row["producer_id"]
-    opened = int(markers.still_open["first_offset"][still_open][0]) if still_open.any() else None
-    where = "no data of it is open here" if opened is None else f"its data from offset {opened} on is open"
+    markers, rules = cluster.marker_join.by_partition[row["partition"]], cluster.rules
+    is_known = row["completed"] != NO_TIME
+    is_covered = is_known and markers.last_marker_time > row["completed"] + rules.clock_skew_ms
+    is_old = is_known and rules.as_of_ms - row["completed"] > rules.max_txn_timeout_ms
+    of_producer = markers.open_transactions["producer_id"] == row["producer_id"]
+    opened = int(markers.open_transactions["first_offset"][of_producer][0]) if of_producer.any() else None
+    data = "It has no open data here" if opened is None else f"Its data from offset {opened} is open"
     return cluster.at_partition(
         row["partition"],
         CODES["atomicity-marker-missing"],
-        f"The coordinator wrote {State(row['status'])} for the transaction of {cluster.id_name(row)!r} at "
-        f"{moment(row['completed'])} (producer {row['producer_id']}, epoch {row['marker_epoch']}), and "
-        f"{cluster.name(row['partition'])} has no marker of it; {where}.",
+        f"{cluster.name(row['partition'])} has no marker of the transaction of {cluster.id_name(row)!r} (producer "
+        f"{row['producer_id']}, epoch {row['marker_epoch']}), although the coordinator wrote {State(row['status'])} at "
+        f"{format_time(row['completed'])}. {data}.",
         offsets=None if opened is None else (opened, opened),
         producer=(row["producer_id"], row["marker_epoch"]),
-        severity=None if later or old else Severity.WARNING,
+        severity=None if is_covered or is_old else Severity.WARNING,
         evidence={"transactional_id": cluster.id_name(row), "completed_ms": row["completed"], "open_from": opened},
-        exactness=Exactness.EXACT if row["is_exact"] and later else Exactness.APPROXIMATE,
+        exactness=Exactness.EXACT if row["is_exact"] and is_covered else Exactness.APPROXIMATE,
         benign=(
-            f"copied before the end of the transaction: {_copied(later=later, old=old)}",
+            f"copied before the end of the transaction: {_copied_before(is_covered=is_covered, is_old=is_old)}",
             f"marker of another transaction of the same epoch: {'no' if row['is_exact'] else 'possible'}",
-            f"lost from this copy: {'likely, it lacks offsets' if markers.holes else 'no offsets are missing'}",
-            "topic deleted and created anew, log cut after an unclean election: cannot be seen here",
+            f"lost from this copy: {'likely, it lacks offsets' if markers.offset_gaps else 'no offsets are missing'}",
+            "topic deleted and recreated, log truncated after an unclean election: not visible here",
         ),
     )
 
 
-def _copied(*, later: bool, old: bool) -> str:
-    if later:
+def _copied_before(*, is_covered: bool, is_old: bool) -> str:
+    if is_covered:
         return "no, there are later markers"
-    return "hardly, it ended long before the files were copied" if old else "possible"
+    return "unlikely, it ended long before the files were copied" if is_old else "possible"
 
 
-def _mismatches(cluster: Cluster, split: Records) -> Iterator[Placed]:
-    """Of transactions that ended in two ways, those of which the offsets of a group are on the other side."""
-    parts, marks = cluster.joined.parts, cluster.joined.marks
-    offsets = np.array([topic == CONSUMER_OFFSETS for topic, _ in cluster.joined.partitions], bool)
-    which = parts[np.isin(parts["instance"], split["instance"]) & (parts["mark"] != NONE)]
-    endings = marks["ending"][which["mark"]] if len(which) else which["verdict"]
-    is_offsets = offsets[which["partition"]] if len(which) else np.empty(0, bool)
-    told: list[int] = []
-    for at in np.flatnonzero(is_offsets).tolist():
-        others = (which["instance"] == which["instance"][at]) & ~is_offsets
-        if (endings[others] != endings[at]).any():
-            told.append(at)
-    more = _of_instances(cluster.coordinators.instances, which[told])
-    yield from each_placed(which[told], partial(_mismatch, cluster), ending=endings[told], **more)
+def _offset_mismatches(cluster: Cluster, split: TransactionPartitionArray) -> Iterator[PlacedFinding]:
+    """Yield transactions with two outcomes whose consumer offsets have another outcome than their output."""
+    partitions, markers = cluster.marker_join.transaction_partitions, cluster.marker_join.markers
+    has_offsets = np.array([topic == CONSUMER_OFFSETS for topic, _ in cluster.marker_join.partitions], bool)
+    is_split = np.isin(partitions["transaction"], split["transaction"]) & (partitions["marker"] != NONE)
+    rows = partitions[is_split]
+    outcomes = markers["outcome"][rows["marker"]] if len(rows) else rows["marker_status"]
+    is_offsets = has_offsets[rows["partition"]] if len(rows) else np.empty(0, bool)
+    mismatches: list[int] = []
+    for index in np.flatnonzero(is_offsets).tolist():
+        output = (rows["transaction"] == rows["transaction"][index]) & ~is_offsets
+        if (outcomes[output] != outcomes[index]).any():
+            mismatches.append(index)
+    more = _decisions(cluster.coordinators.transactions, rows[mismatches])
+    yield from first_n_placed(
+        rows[mismatches], partial(_offset_mismatch, cluster), outcome=outcomes[mismatches], **more
+    )
 
 
-def _mismatch(cluster: Cluster, row: Row) -> Placed:
-    mark = cluster.joined.marks[row["mark"]]
-    fates = ("aborted", "committed") if row["ending"] == Ending.ABORTED else ("committed", "aborted")
-    return cluster.at_mark(
-        mark_row(mark),
+def _offset_mismatch(cluster: Cluster, row: Row) -> PlacedFinding:
+    marker = cluster.marker_join.markers[row["marker"]]
+    offsets, output = "committed", "aborted"
+    if row["outcome"] == TransactionOutcome.ABORTED:
+        offsets, output = output, offsets
+    return cluster.at_marker(
+        marker_row(marker),
         CODES["eos-offset-outcome-mismatch"],
-        f"The offsets that {cluster.id_name(row)!r} wrote in its transaction of {moment(row['decided'])} were "
-        f"{fates[0]}, and output of it was {fates[1]} (producer {row['producer_id']}, epoch {row['marker_epoch']}).",
+        f"The consumer offsets in the transaction of {cluster.id_name(row)!r} of {format_time(row['decided'])} were "
+        f"{offsets}, but output of it was {output} (producer {row['producer_id']}, epoch {row['marker_epoch']}).",
         severity=None if row["is_exact"] else Severity.WARNING,
         evidence={"transactional_id": cluster.id_name(row)},
         exactness=Exactness.EXACT if row["is_exact"] else Exactness.APPROXIMATE,
@@ -170,36 +208,41 @@ def _mismatch(cluster: Cluster, row: Row) -> Placed:
     )
 
 
-def _of_unknown_producers(cluster: Cluster) -> Iterator[Placed]:
-    """Yield markers of one transaction that contradict one another, where no coordinator on hand knows it.
+def _of_unknown_producers(cluster: Cluster) -> Iterator[PlacedFinding]:
+    """Yield contradicting markers of one transaction that no available coordinator knows.
 
-    An epoch behind that of the data is one transaction's own, whether version 2 ends every one with it, or a fence.
+    A marker epoch one above that of the data belongs to a single transaction: either transaction version 2 ended it,
+    which bumps the epoch every time, or a coordinator fenced the producer.
     """
-    marks = cluster.joined.marks[cluster.joined.roles == Role.UNKNOWN_PRODUCER]
-    marks = marks[~is_by_operator(marks)]
-    numbers, count = numbered([marks["producer_id"], marks["marker_epoch"]])
-    filled = marks["first_offset"] != NONE
-    own = np.bincount(numbers[filled & (marks["data_epoch"] == marks["marker_epoch"] - 1)], minlength=count) > 0
-    own &= np.bincount(numbers[filled & (marks["data_epoch"] != marks["marker_epoch"] - 1)], minlength=count) == 0
+    markers = cluster.marker_join.markers[cluster.marker_join.roles == MarkerRole.UNKNOWN_PRODUCER]
+    markers = markers[~is_by_operator(markers)]
+    numbers, count = group_numbers([markers["producer_id"], markers["marker_epoch"]])
+    has_data = markers["first_offset"] != NONE
+    is_bumped = markers["data_epoch"] == markers["marker_epoch"] - 1
+    is_single = np.bincount(numbers[has_data & is_bumped], minlength=count) > 0
+    is_single &= np.bincount(numbers[has_data & ~is_bumped], minlength=count) == 0
     committed, aborted = (
-        np.bincount(numbers[marks["ending"] == ending], minlength=count)
-        for ending in (Ending.COMMITTED, Ending.ABORTED)
+        np.bincount(numbers[markers["outcome"] == outcome], minlength=count)
+        for outcome in (TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED)
     )
-    split = own & (committed > 0) & (aborted > 0)
-    fewer = np.where(committed < aborted, Ending.COMMITTED, Ending.ABORTED)
-    which = split[numbers] & (marks["ending"] == fewer[numbers])
-    others = (committed + aborted)[numbers] - np.where(fewer == Ending.COMMITTED, committed, aborted)[numbers]
-    yield from each_placed(marks[which], partial(_contradicted, cluster), others=others[which])
+    is_split = is_single & (committed > 0) & (aborted > 0)
+    minority = np.where(committed < aborted, TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED)
+    is_reported = is_split[numbers] & (markers["outcome"] == minority[numbers])
+    opposite = np.where(minority == TransactionOutcome.COMMITTED, aborted, committed)[numbers]
+    yield from first_n_placed(markers[is_reported], partial(_contradicted, cluster), others=opposite[is_reported])
 
 
-def _contradicted(cluster: Cluster, row: Row) -> Placed:
-    ending = Ending(row["ending"])
-    return cluster.at_mark(
+def _contradicted(cluster: Cluster, row: Row) -> PlacedFinding:
+    outcome = TransactionOutcome(row["outcome"])
+    return cluster.at_marker(
         row,
         CODES["atomicity-split-outcome"],
-        f"The {_marker(ending)} of producer {row['producer_id']}, epoch {row['marker_epoch']}, at offset "
-        f"{row['marker_offset']} says the contrary of {row['others']} markers of the same transaction elsewhere.",
+        f"The {_marker_name(outcome)} of producer {row['producer_id']}, epoch {row['marker_epoch']}, at offset "
+        f"{row['marker_offset']} contradicts {row['others']} markers of the same transaction in other partitions.",
         evidence={"others": row["others"]},
         exactness=Exactness.APPROXIMATE,
-        benign=("another transaction of the same epoch: hardly, the epoch is behind that of its data",),
+        benign=("another transaction of the same epoch: unlikely, the epoch is one above that of its data",),
     )
+
+
+CHECK = Check("atomicity", CODES, findings)

@@ -1,4 +1,4 @@
-"""What cannot be said of transactions for want of files, and transactions that hold nothing but offsets."""
+"""Checks what the available files cannot show about transactions, and for transactions with consumer offsets only."""
 
 from __future__ import annotations
 
@@ -7,83 +7,93 @@ from functools import partial
 
 import numpy as np
 
-from kforensics.forensics.coordinators.cluster_evidence import Cluster, Placed, each_placed
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
 from kforensics.forensics.coordinators.coordinator_records import State
-from kforensics.forensics.coordinators.transactions.transaction_partitions import Verdict
-from kforensics.forensics.core.findings import Exactness, codes
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
+from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
+from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
+from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.reporting import Row
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
+from kforensics.parsers.format.array_types import BoolArray
 
-__all__ = ["CODES", "findings"]
+CODES = by_name(
+    Code(
+        "atomicity-unverifiable",
+        Severity.INFO,
+        meaning="The available files do not show how transactions ended in a partition.",
+        why="The files do not include a partition of the transaction, or do not cover the time in question.",
+        benign="Always: it is not a fault of the cluster.",
+    ),
+    Code(
+        "eos-commit-without-output",
+        Severity.INFO,
+        meaning="Committed transactions of a transactional id contain consumer offsets and no output.",
+        why="The transaction was begun to write output but only advanced the group's offsets.",
+        benign="The input was filtered out completely.",
+    ),
+)
 
-CODES = codes("""
-atomicity-unverifiable info
-Whether transactions ended the same in a partition cannot be told from the files on hand.
-why: A partition that the transaction lists, or the time in question, is not among the files.
-innocent: Always: it is no fault of the cluster.
 
-eos-commit-without-output info
-Transactions of an id were committed that hold offsets of groups and no output.
-why: The transaction was begun to write and only moved the group's offsets on.
-innocent: Input that was filtered away is committed like this.
-""")
-
-
-def findings(cluster: Cluster) -> Iterator[Placed]:
-    """Yield what the files on hand do not tell."""
-    parts = cluster.joined.parts
-    for verdict, tell in _REASONS.items():
-        some = parts[parts["verdict"] == verdict]
-        partitions, first, counts = np.unique(some["partition"], return_index=True, return_counts=True)
-        instances = cluster.coordinators.instances[some["instance"][first]]
-        more = {"unsaid": counts, "partition": partitions}
-        yield from each_placed(instances, partial(_unverifiable, cluster, tell), **more)
+def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
+    """Yield the partitions in which outcomes are unknown, and transactions without output."""
+    partitions = cluster.marker_join.transaction_partitions
+    for status, reason in _REASONS.items():
+        unknown = partitions[partitions["marker_status"] == status]
+        numbers, first, counts = np.unique(unknown["partition"], return_index=True, return_counts=True)
+        transactions = cluster.coordinators.transactions[unknown["transaction"][first]]
+        more = {"transaction_count": counts, "partition": numbers}
+        yield from first_n_placed(transactions, partial(_unverifiable, cluster, reason), **more)
     yield from _without_output(cluster)
 
 
 _REASONS = {
-    Verdict.UNSUPPLIED: "its files are not on hand",
-    Verdict.UNCOVERED: "its log on hand does not reach back so far, was cleaned, or was copied before they ended",
-    Verdict.UNCLEAR: "the number of its markers of the same epoch is wrong, and which ones they are is not clear",
+    MarkerStatus.NOT_SUPPLIED: "its files are missing",
+    MarkerStatus.NOT_COVERED: "its log starts later, was compacted, or was copied before they ended",
+    MarkerStatus.AMBIGUOUS: "it has the wrong number of markers of the same epoch, and they cannot be assigned",
 }
 
 
-def _unverifiable(cluster: Cluster, reason: str, row: Row) -> Placed:
+def _unverifiable(cluster: Cluster, reason: str, row: Row) -> PlacedFinding:
     return cluster.at_coordinator(
         row,
         CODES["atomicity-unverifiable"],
-        f"Of {row['unsaid']} transactions that list {cluster.name(row['partition'])} nobody can tell how they ended "
-        f"there: {reason}.",
-        evidence={"transactions": row["unsaid"], "partition": cluster.name(row["partition"])},
+        f"The outcome of {format_count(row['transaction_count'], 'transaction')} in "
+        f"{cluster.name(row['partition'])} is unknown: {reason}.",
+        evidence={"transactions": row["transaction_count"], "partition": cluster.name(row["partition"])},
         exactness=Exactness.UNVERIFIABLE,
-        benign=("always: it is no fault of the cluster",),
+        benign=("not a fault of the cluster: always",),
     )
 
 
-def _without_output(cluster: Cluster) -> Iterator[Placed]:
-    instances = cluster.coordinators.instances
-    committed = np.isin(instances["status"], (State.PREPARE_COMMIT, State.COMPLETE_COMMIT))
-    some = instances[committed & _holds_offsets_only(cluster, instances)]
-    _, first, counts = np.unique(some["id"], return_index=True, return_counts=True)
-    yield from each_placed(some[first], partial(_offsets_only, cluster), transactions=counts)
+def _without_output(cluster: Cluster) -> Iterator[PlacedFinding]:
+    transactions = cluster.coordinators.transactions
+    is_committed = np.isin(transactions["status"], (State.PREPARE_COMMIT, State.COMPLETE_COMMIT))
+    offsets_only = transactions[is_committed & _has_offsets_only(cluster, transactions)]
+    _, first, counts = np.unique(offsets_only["id"], return_index=True, return_counts=True)
+    yield from first_n_placed(offsets_only[first], partial(_offsets_only, cluster), transactions=counts)
 
 
-def _holds_offsets_only(cluster: Cluster, instances: Records) -> Records:
-    """Return which transactions list partitions of ``__consumer_offsets`` and no other."""
-    sets = cluster.coordinators.sets
-    only = [bool(one) and all(topic == CONSUMER_OFFSETS for topic, _ in one) for one in sets]
-    # Behind the last set, where -1 finds it, there is none.
-    found: Records = np.array([*only, False], bool)[instances["partitions"]]
-    return found
+def _has_offsets_only(cluster: Cluster, transactions: CoordinatorTransactionArray) -> BoolArray:
+    """Return which transactions list partitions of ``__consumer_offsets`` and no others."""
+    sets = cluster.coordinators.partition_sets
+    is_only = [bool(names) and all(topic == CONSUMER_OFFSETS for topic, _ in names) for names in sets]
+    # An unknown set is -1, which indexes the False at the end.
+    offsets_only: BoolArray = np.array([*is_only, False], bool)[transactions["partitions"]]
+    return offsets_only
 
 
-def _offsets_only(cluster: Cluster, row: Row) -> Placed:
+def _offsets_only(cluster: Cluster, row: Row) -> PlacedFinding:
     return cluster.at_coordinator(
         row,
         CODES["eos-commit-without-output"],
-        f"Of the committed transactions of {cluster.id_name(row)!r} {row['transactions']} hold offsets only.",
+        f"{format_count(row['transactions'], 'committed transaction')} of {cluster.id_name(row)!r} without output, "
+        "with consumer offsets only.",
         producer=(row["producer_id"], row["marker_epoch"]),
         evidence={"transactions": row["transactions"]},
-        benign=("input of which nothing was left to write: likely",),
+        benign=("input that produced no output: likely",),
     )
+
+
+CHECK = Check("coverage", CODES, findings)

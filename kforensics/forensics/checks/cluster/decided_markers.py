@@ -1,4 +1,4 @@
-"""Markers that do not go with what their coordinator wrote.
+"""Checks that markers match the decisions that their coordinator wrote.
 
 Rule: ``TransactionMarkerChannelManager.addTxnMarkersToSend`` for when markers are sent, and to which partitions.
 """
@@ -10,160 +10,181 @@ from functools import partial
 
 import numpy as np
 
-from kforensics.forensics.coordinators.cluster_evidence import Cluster, Placed, each_placed
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
 from kforensics.forensics.coordinators.coordinator_records import NONE
-from kforensics.forensics.coordinators.transactions.marker_roles import Role
-from kforensics.forensics.core.findings import Exactness, Severity, codes
-from kforensics.forensics.core.record_types import NO_TIME, Ending, Records
-from kforensics.forensics.core.reporting import Row, moment
+from kforensics.forensics.coordinators.partition_markers import TransactionMarkerArray
+from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
+from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
+from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
+from kforensics.forensics.core.formatting import format_duration, format_time
+from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
+from kforensics.forensics.core.reporting import Row
+from kforensics.parsers.format.array_types import BoolArray
 
-__all__ = ["CODES", "findings"]
+CODES = by_name(
+    Code(
+        "marker-partition-unlisted",
+        Severity.ERROR,
+        meaning="A partition has a marker, but no transaction of its producer lists the partition.",
+        remedy="Check whether two coordinators had the same transactional id.",
+        why=(
+            "A coordinator writes markers only to the partitions of the transaction. The sender of this one "
+            "knew another transaction."
+        ),
+        benign=(
+            "An operator's abort. The partition list was in a record that was cleaned, or that was written "
+            "after the copy."
+        ),
+    ),
+    Code(
+        "marker-outside-window",
+        Severity.WARNING,
+        meaning="A marker was written before its transaction was decided, or after it was complete.",
+        remedy="Check whether it ended the next transaction of the producer.",
+        why=(
+            "Markers are sent after the decision and before the completion. A marker delayed in the network may "
+            "have ended the next transaction too early; then the severity is higher."
+        ),
+        benign="Broker clocks differ. The marker was resent after a coordinator failover.",
+    ),
+    Code(
+        "marker-coordinator-epoch-mismatch",
+        Severity.WARNING,
+        meaning="A marker has a coordinator epoch that its coordinator did not have while the transaction was ending.",
+        remedy="No action, unless marker-conflict is reported for the same transaction.",
+        why=(
+            "A marker has the epoch of the coordinator that sent it. This one was sent by a coordinator that "
+            "was not responsible at that time."
+        ),
+        benign="An operator's abort, or a marker that belongs to an adjacent transaction of the same epoch.",
+    ),
+)
 
-CODES = codes("""
-marker-partition-unlisted error
-A partition has a marker, and no transaction of its producer lists it.
-See whether two coordinators had the same transactional id.
-why: A coordinator writes markers only where the transaction was enlisted. This one has a sender that knew of another \
-transaction.
-innocent: An operator's abort. The list was lost with a record that the cleaner took, or the record with it came after \
-the copy.
 
-marker-outside-window warning
-A marker was written before its transaction was decided, or after it was complete.
-See whether it ended the next transaction of the producer.
-why: Markers are sent after the decision and before the completion. One that came late through the network may have \
-ended the next transaction before its time; then it is worse.
-innocent: Clocks of brokers differ. It was sent again after a failover of the coordinator.
-
-marker-coordinator-epoch-mismatch warning
-A marker has a coordinator epoch that its coordinator did not have while the transaction was ending.
-Nothing, unless there is a marker that says the contrary too.
-why: A marker bears the epoch of the coordinator that sent it. This one comes from another one than those that were in \
-charge.
-innocent: An operator's abort, or a marker that belongs to a neighbouring transaction of the same epoch.
-""")
-
-
-def findings(cluster: Cluster) -> Iterator[Placed]:
-    """Yield what is to be said of markers and the decisions behind them."""
-    marks, roles = cluster.joined.marks, cluster.joined.roles
-    for role in (Role.UNLISTED, Role.UNDECIDED):
-        yield from each_placed(marks[roles == role], partial(_unlisted, cluster, role))
-    yield from each_placed(marks[roles == Role.OUTSIDE], partial(_extra, cluster))
-    again = (roles == Role.AGAIN) & (marks["first_offset"] != NONE)
-    yield from each_placed(marks[again], partial(_ends_next, cluster))
-    yield from _of_pairs(cluster)
+def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
+    """Yield markers that do not match their coordinator's decisions."""
+    markers, roles = cluster.marker_join.markers, cluster.marker_join.roles
+    for role in (MarkerRole.UNLISTED, MarkerRole.UNDECIDED):
+        yield from first_n_placed(markers[roles == role], partial(_unlisted, cluster, role))
+    yield from first_n_placed(markers[roles == MarkerRole.UNMATCHED], partial(_unmatched, cluster))
+    ends_data = (roles == MarkerRole.DUPLICATE) & (markers["first_offset"] != NONE)
+    yield from first_n_placed(markers[ends_data], partial(_ends_next, cluster))
+    yield from _of_known_transactions(cluster)
 
 
 def _name(row: Row) -> str:
-    return "ABORT" if row["ending"] == Ending.ABORTED else "COMMIT"
+    kind = "ABORT" if row["outcome"] == TransactionOutcome.ABORTED else "COMMIT"
+    producer = f"producer {row['producer_id']}, epoch {row['marker_epoch']}"
+    return f"The {kind} of {producer}, at offset {row['marker_offset']}"
 
 
-def _unlisted(cluster: Cluster, role: Role, row: Row) -> Placed:
+def _unlisted(cluster: Cluster, role: MarkerRole, row: Row) -> PlacedFinding:
     why = (
         "the transaction of that epoch does not list this partition"
-        if role is Role.UNLISTED
+        if role is MarkerRole.UNLISTED
         else "its coordinator has no record of an end of that epoch"
     )
     (number,) = cluster.coordinators.id_of(np.array([row["producer_id"]])).tolist()
     name = cluster.coordinators.names[number]
-    return cluster.at_mark(
+    return cluster.at_marker(
         row,
         CODES["marker-partition-unlisted"],
-        f"The {_name(row)} of producer {row['producer_id']}, epoch {row['marker_epoch']}, at offset "
-        f"{row['marker_offset']} was sent by nobody: {why} (transactional id {name!r}).",
+        f"{_name(row)} has no known sender: {why} (transactional id {name!r}).",
         evidence={"transactional_id": name, "coordinator_epoch": row["coordinator_epoch"]},
         benign=(
-            "abort by an operator: no, it has not the epoch of its data"
-            if row["ending"] == Ending.ABORTED
+            "abort by an operator: no, not the epoch of its data"
+            if row["outcome"] == TransactionOutcome.ABORTED
             else "abort by an operator: no, it is a COMMIT",
-            "list of partitions lost to the cleaner, decision not yet on hand: no",
+            "partition list cleaned, decision not yet copied: no",
         ),
     )
 
 
-def _extra(cluster: Cluster, row: Row) -> Placed:
-    return cluster.at_mark(
+def _unmatched(cluster: Cluster, row: Row) -> PlacedFinding:
+    return cluster.at_marker(
         row,
         CODES["marker-outside-window"],
-        f"The {_name(row)} of producer {row['producer_id']}, epoch {row['marker_epoch']}, at offset "
-        f"{row['marker_offset']} is one more than there were transactions of that epoch in this partition.",
+        f"{_name(row)} is one more than there were transactions of that epoch in this partition.",
         evidence={"marker_timestamp": row["marker_timestamp"]},
         exactness=Exactness.APPROXIMATE,
-        benign=("sent again after a failover: possible", "clocks of brokers differ: possible"),
+        benign=("resent after a failover: possible", "broker clocks differ: possible"),
     )
 
 
-def _ends_next(cluster: Cluster, row: Row) -> Placed:
-    return cluster.at_mark(
+def _ends_next(cluster: Cluster, row: Row) -> PlacedFinding:
+    return cluster.at_marker(
         row,
         CODES["marker-outside-window"],
-        f"The {_name(row)} of producer {row['producer_id']}, epoch {row['marker_epoch']}, at offset "
-        f"{row['marker_offset']} was sent once more, and ended data from offset {row['first_offset']} on that came "
-        "after the first one.",
+        f"{_name(row)} was resent and ended data from offset {row['first_offset']} that was written after the first "
+        "marker.",
         severity=Severity.ERROR,
         evidence={"first_offset": row["first_offset"], "lowest_epoch": row["lowest_epoch"]},
-        benign=("sent again after a failover: likely, but not in vain",),
+        benign=("resent after a failover: likely, but not without effect",),
     )
 
 
-def _of_pairs(cluster: Cluster) -> Iterator[Placed]:
-    """Yield what is to be said of markers of which the transaction is certain."""
-    parts, marks = cluster.joined.parts, cluster.joined.marks
-    parts = parts[(parts["mark"] != NONE) & parts["is_exact"]]
-    mine = cluster.coordinators.instances[parts["instance"]]
-    found = marks[parts["mark"]] if len(parts) else marks[:0]
+def _of_known_transactions(cluster: Cluster) -> Iterator[PlacedFinding]:
+    """Yield markers with an unexpected time or coordinator epoch whose transaction is certain."""
+    partitions, all_markers = cluster.marker_join.transaction_partitions, cluster.marker_join.markers
+    partitions = partitions[(partitions["marker"] != NONE) & partitions["is_exact"]]
+    transactions = cluster.coordinators.transactions[partitions["transaction"]]
+    markers = all_markers[partitions["marker"]] if len(partitions) else all_markers[:0]
     skew = cluster.rules.clock_skew_ms
-    times = found["marker_timestamp"]
-    early = (times < mine["decided"] - skew) & (mine["decided"] != NO_TIME)
-    late = (times > mine["completed"] + skew) & (mine["completed"] != NO_TIME)
-    for which, tell in ((early, _early), (late, _late)):
-        more = {name: mine[name][which] for name in ("id", "decided", "completed")}
-        yield from each_placed(found[which], partial(tell, cluster), **more)
-    wrong = _strange_epochs(found, mine)
-    more = {name: mine[name][wrong] for name in ("id", "prepare_leader_epoch", "complete_leader_epoch")}
-    yield from each_placed(found[wrong], partial(_epoch, cluster), **more)
+    times = markers["marker_timestamp"]
+    is_early = (times < transactions["decided"] - skew) & (transactions["decided"] != NO_TIME)
+    is_late = (times > transactions["completed"] + skew) & (transactions["completed"] != NO_TIME)
+    for matches, finding in ((is_early, _early), (is_late, _late)):
+        more = {name: transactions[name][matches] for name in ("id", "decided", "completed")}
+        yield from first_n_placed(markers[matches], partial(finding, cluster), **more)
+    is_wrong = _has_wrong_epoch(markers, transactions)
+    more = {name: transactions[name][is_wrong] for name in ("id", "prepare_leader_epoch", "complete_leader_epoch")}
+    yield from first_n_placed(markers[is_wrong], partial(_epoch, cluster), **more)
 
 
-def _strange_epochs(marks: Records, mine: Records) -> Records:
-    """Return which markers have an epoch that is not from that of the Prepare record to that of the Complete record."""
-    epoch = marks["coordinator_epoch"]
-    below = (mine["prepare_leader_epoch"] != NONE) & (epoch < mine["prepare_leader_epoch"])
-    above = (mine["complete_leader_epoch"] != NONE) & (epoch > mine["complete_leader_epoch"])
-    strange: Records = above | below
-    return strange
+def _has_wrong_epoch(markers: TransactionMarkerArray, transactions: CoordinatorTransactionArray) -> BoolArray:
+    """Return which markers have an epoch outside those of the Prepare and the Complete record."""
+    epoch = markers["coordinator_epoch"]
+    prepare, complete = transactions["prepare_leader_epoch"], transactions["complete_leader_epoch"]
+    is_wrong: BoolArray = (prepare != NONE) & (epoch < prepare)
+    is_wrong |= (complete != NONE) & (epoch > complete)
+    return is_wrong
 
 
-def _early(cluster: Cluster, row: Row) -> Placed:
-    when = f"before its transaction was decided, at {moment(row['decided'])}"
+def _early(cluster: Cluster, row: Row) -> PlacedFinding:
+    when = f"before its transaction was decided at {format_time(row['decided'])}"
     return _outside(cluster, row, when, "decided_ms", row["decided"])
 
 
-def _late(cluster: Cluster, row: Row) -> Placed:
-    when = f"after its transaction was complete, at {moment(row['completed'])}"
+def _late(cluster: Cluster, row: Row) -> PlacedFinding:
+    when = f"after its transaction was completed at {format_time(row['completed'])}"
     return _outside(cluster, row, when, "completed_ms", row["completed"])
 
 
-def _outside(cluster: Cluster, row: Row, when: str, name: str, time: int) -> Placed:
-    return cluster.at_mark(
+def _outside(cluster: Cluster, row: Row, when: str, name: str, time: int) -> PlacedFinding:
+    return cluster.at_marker(
         row,
         CODES["marker-outside-window"],
-        f"The {_name(row)} of producer {row['producer_id']}, epoch {row['marker_epoch']}, at offset "
-        f"{row['marker_offset']} was written at {moment(row['marker_timestamp'])}, {when}.",
+        f"{_name(row)} was written at {format_time(row['marker_timestamp'])}, {when}.",
         evidence={"marker_timestamp": row["marker_timestamp"], name: time, "transactional_id": cluster.id_name(row)},
-        benign=(f"clocks of brokers differ: by more than {cluster.rules.clock_skew_ms} ms they should not",),
+        benign=(f"broker clocks differ: unlikely by more than {format_duration(cluster.rules.clock_skew_ms)}",),
     )
 
 
-def _epoch(cluster: Cluster, row: Row) -> Placed:
+def _epoch(cluster: Cluster, row: Row) -> PlacedFinding:
     first, last = row["prepare_leader_epoch"], row["complete_leader_epoch"]
-    known = f"from {first} to {last}" if last != NONE else f"{first} or more"
-    return cluster.at_mark(
+    expected = f"{first} to {last}" if last != NONE else f"{first} or more"
+    return cluster.at_marker(
         row,
         CODES["marker-coordinator-epoch-mismatch"],
-        f"The {_name(row)} of producer {row['producer_id']}, epoch {row['marker_epoch']}, at offset "
-        f"{row['marker_offset']} has coordinator epoch {row['coordinator_epoch']}; while the transaction of "
-        f"{cluster.id_name(row)!r} was ending it was {known}.",
+        f"{_name(row)} has coordinator epoch {row['coordinator_epoch']}, but the coordinator of "
+        f"{cluster.id_name(row)!r} had {expected} while the transaction was ending.",
         evidence={"coordinator_epoch": row["coordinator_epoch"], "transactional_id": cluster.id_name(row)},
-        benign=("abort by an operator: " + ("possible" if row["ending"] == Ending.ABORTED else "no, it is a COMMIT"),),
+        benign=(
+            "abort by an operator: "
+            + ("possible" if row["outcome"] == TransactionOutcome.ABORTED else "no, it is a COMMIT"),
+        ),
     )
+
+
+CHECK = Check("decided_markers", CODES, findings)

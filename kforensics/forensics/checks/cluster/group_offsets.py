@@ -1,6 +1,7 @@
-"""Offsets of groups that were committed out of order, from the wrong side, or beyond what there is.
+"""Checks for consumer group offsets that regress, have mixed commit modes, or are beyond the end of a partition.
 
-Rule: ``OffsetMetadataManager`` for what takes effect, ``GroupCoordinatorService.partitionFor`` for where it stands.
+Rule: ``OffsetMetadataManager`` for which commit takes effect, ``GroupCoordinatorService.partitionFor`` for the
+partition of a group.
 """
 
 from __future__ import annotations
@@ -12,265 +13,315 @@ from itertools import islice
 
 import numpy as np
 
-from kforensics.forensics.coordinators.cluster_evidence import Cluster, Placed, each_placed, written
-from kforensics.forensics.coordinators.consumer_groups.commits import (
-    Commit,
-    CommitRemark,
-    Commits,
-    GroupPartition,
-    Seat,
-    Spoken,
-)
-from kforensics.forensics.coordinators.partition_markers import Markers
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed, partition_name
+from kforensics.forensics.coordinators.consumer_groups.commits import Commit, Commits, GroupPartition
+from kforensics.forensics.coordinators.coordinator_records import RecordPosition
+from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.partition_of import java_hashes, likely_count
-from kforensics.forensics.core.findings import Exactness, Severity, codes
+from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind
+from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
+from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME
-from kforensics.forensics.core.reporting import MOST, Row, moment, span
+from kforensics.forensics.core.reporting import MOST, Row
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
 
-__all__ = ["CODES", "findings"]
+CODES = by_name(
+    Code(
+        "eos-offset-regressed",
+        Severity.WARNING,
+        meaning="A transaction committed a lower offset of a group than the previous transaction.",
+        remedy="Check the output: the records between the two offsets were processed twice.",
+        why=(
+            "A group that goes back reads the records between the two offsets again. If they had been committed "
+            "with their output, the output exists twice."
+        ),
+        benign=(
+            "An operator reset the offsets, the topic was recreated, or the group restarted from an older state "
+            "of its own."
+        ),
+    ),
+    Code(
+        "eos-zombie-commit",
+        Severity.ERROR,
+        meaning="Two producers alternately commit the same offset of a group.",
+        remedy=(
+            "Check whether two members worked on the same partition: old clients have no fencing by group (KIP-447)."
+        ),
+        why=(
+            "Two members believed that they owned the partition, and each committed what it had processed. With "
+            "group fencing (KIP-447) the older one is rejected."
+        ),
+        benign="Repeated rebalances; then offsets rise.",
+    ),
+    Code(
+        "eos-mixed-commit-modes",
+        Severity.WARNING,
+        meaning="The same offset of a group is committed both with and without transactions.",
+        remedy="Check whether a consumer of the group has enable.auto.commit on.",
+        why=(
+            "Commits outside transactions take effect at once, those inside at the marker, and the later one in "
+            "the log wins. So offsets can advance beyond the output."
+        ),
+        benign="An operator reset the offsets, or the application was migrated.",
+    ),
+    Code(
+        "eos-offset-beyond-log",
+        Severity.ERROR,
+        meaning="A group has committed an offset beyond the end of the partition.",
+        remedy="Check what the partition has lost: the consumer will restart as auto.offset.reset says.",
+        why=(
+            "The partition has lost records that the group already processed, or it is another partition of the "
+            "same name. New records below that offset will not be read."
+        ),
+        benign="The partition was copied before the commit. An operator set the offset.",
+    ),
+    Code(
+        "eos-offset-beyond-lso",
+        Severity.INFO,
+        meaning="A group has committed an offset beyond the last stable offset of the partition.",
+        why=(
+            "The group processed records of transactions that were not committed yet. For exactly-once the "
+            "consumer needs isolation.level=read_committed."
+        ),
+        benign="A group that uses read_uncommitted on purpose.",
+    ),
+    Code(
+        "eos-offsets-pending",
+        Severity.CRITICAL,
+        meaning="An open transaction blocks consumer group offsets: they cannot be fetched as stable offsets.",
+        remedy=(
+            "Confirm with kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} "
+            "--partition {partition}. If it is listed, end it with kafka-transactions.sh --bootstrap-server "
+            "<host:port> abort --topic {topic} --partition {partition} --start-offset {first_offset}."
+        ),
+        why=(
+            "While the transaction is open its offsets are neither committed nor aborted. A consumer that "
+            "starts keeps getting UNSTABLE_OFFSET_COMMIT and does not begin."
+        ),
+        benign="It was in flight when the files were copied.",
+    ),
+    Code(
+        "group-wrong-partition",
+        Severity.CRITICAL,
+        meaning="A group has records in a partition that does not match its name.",
+        remedy=(
+            "Check whether the partition count of the topic was changed: if so, the offsets of every group are split."
+        ),
+        why=(
+            "A coordinator finds a group by the hash of its name and the partition count. If the count was "
+            "changed, groups start without their offsets."
+        ),
+        benign="The partition count differs from the assumed one; it can be given.",
+    ),
+)
 
-CODES = codes("""
-eos-offset-regressed warning
-A transaction committed a lower offset of a group than the one before it.
-What lies between was processed twice: look at the output.
-why: A group that goes back reads the records between a second time; if they had been committed with their output, the \
-output is there twice.
-innocent: Somebody reset the offsets, the topic was created anew, or the group began from an older state of its own.
-
-eos-zombie-commit error
-Two producers commit the same offset of a group by turns.
-Old clients do not fence by group (KIP-447): see whether two members worked on the same partition.
-why: Two members believed to own the partition, and each committed what it had processed. With the fencing of groups \
-(KIP-447) the older one is refused.
-innocent: Rebalances to and fro; then offsets go up.
-
-eos-mixed-commit-modes warning
-The same offset of a group is committed with transactions and without.
-See whether a consumer of the group has enable.auto.commit on.
-why: Commits outside of transactions take effect at once, those inside at the marker, and the later one in the log \
-wins. So offsets can run ahead of the output.
-innocent: An operator reset the offsets, or the application was migrated.
-
-eos-offset-beyond-log error
-A group has committed an offset that the partition does not reach.
-The consumer will start where auto.offset.reset says: see what the partition has lost.
-why: The partition has lost records that the group has already processed, or it is another partition of the same name. \
-New records below that offset will not be read.
-innocent: The partition was copied before the commit. An operator set the offset.
-
-eos-offset-beyond-lso info
-A group has committed an offset beyond the last stable offset of the partition.
-why: The group has processed records of transactions that were not committed yet. For exactly-once the consumer needs \
-isolation.level=read_committed.
-innocent: A group with read_uncommitted, on purpose.
-
-eos-offsets-pending critical
-An open transaction holds offsets of groups: they cannot be fetched as stable.
-Confirm with kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} \
---partition {partition}; if it is listed, end it with kafka-transactions.sh --bootstrap-server <host:port> abort \
---topic {topic} --partition {partition} --start-offset {first_offset}.
-why: As long as the transaction is open, its offsets are neither there nor not there; a consumer that starts gets \
-UNSTABLE_OFFSET_COMMIT again and again and does not begin.
-innocent: It was in flight when the files were copied.
-
-group-wrong-partition critical
-A group has records in a partition that its name does not lead to.
-See whether the number of partitions of the topic was changed: then the offsets of every group are split.
-why: A coordinator finds a group by the hash of its name and the number of partitions. If that was changed, groups \
-begin without their offsets.
-innocent: Another number of partitions than was assumed; it can be given.
-""")
-
-# So many groups are named in a message.
+# Groups to name in a message.
 NAMED = 5
 
 
-def findings(cluster: Cluster) -> Iterator[Placed]:
-    """Yield what is to be said of the offsets of groups."""
-    tellers = {Spoken.REGRESSED: _regressed, Spoken.ZOMBIE: _zombie, Spoken.MIXED: _mixed}
+def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
+    """Yield unusual offsets of consumer groups."""
+    kinds = {
+        CommitIssueKind.REGRESSED: _regressed,
+        CommitIssueKind.ZOMBIE: _zombie,
+        CommitIssueKind.MIXED: _mixed,
+    }
     for commits in cluster.commits:
-        for spoken, tell in tellers.items():
-            found = (tell(cluster, commits, remark) for remark in commits.remarks if remark.spoken is spoken)
-            yield from _counted(found, commits.counts.get(spoken, 0))
+        for kind, finding_of in kinds.items():
+            issues = (finding_of(cluster, commits, issue) for issue in commits.issues if issue.kind is kind)
+            yield from _first(issues, commits.issue_counts.get(kind, 0))
         yield from _beyond(cluster, commits)
     yield from _pending(cluster)
     yield from _misplaced(cluster)
 
 
-def _counted(found: Iterator[Placed], total: int) -> Iterator[Placed]:
-    """Yield the first findings; the evidence of the last one says how many are ``left_out``."""
-    for count, (place, finding) in enumerate(islice(found, MOST), 1):
+def _first(placed: Iterator[PlacedFinding], total: int) -> Iterator[PlacedFinding]:
+    """Yield the first findings; the evidence of the last one states how many are ``left_out``."""
+    for count, (place, finding) in enumerate(islice(placed, MOST), 1):
         left_out = {"left_out": total - MOST} if count == MOST < total else {}
-        yield Placed(place, replace(finding, evidence={**finding.evidence, **left_out}))
+        yield PlacedFinding(place, replace(finding, evidence={**finding.evidence, **left_out}))
 
 
-def _seat(commit: Commit) -> tuple[int, int, int]:
+def _position(commit: Commit) -> tuple[int, int, int]:
     return commit.segment, commit.position, commit.offset
 
 
-def _whose(key: GroupPartition) -> str:
+def _owner(key: GroupPartition) -> str:
     group, topic, partition = key
-    return f"group {group!r} for {written((topic, partition))}"
+    return f"group {group!r} for {partition_name((topic, partition))}"
 
 
 def _evidence(key: GroupPartition, commit: Commit, before: Commit) -> dict[str, object]:
     group, topic, partition = key
     return {
         "group": group,
-        "partition": written((topic, partition)),
+        "partition": partition_name((topic, partition)),
         "committed": commit.committed,
         "before": before.committed,
         "before_at_offset": before.offset,
     }
 
 
-def _regressed(cluster: Cluster, commits: Commits, remark: CommitRemark) -> Placed:
-    _, key, commit, before = remark
+def _regressed(cluster: Cluster, commits: Commits, issue: CommitIssue) -> PlacedFinding:
+    _, key, commit, before = issue
     return cluster.at_commit(
         commits,
-        _seat(commit),
+        _position(commit),
         CODES["eos-offset-regressed"],
-        f"The transaction of producer {commit.producer_id} that ended at {moment(commit.time)} committed offset "
-        f"{commit.committed} of {_whose(key)}; a transaction before it had committed {before.committed}.",
+        f"The offset of {_owner(key)} regressed from {before.committed} to {commit.committed} in the transaction of "
+        f"producer {commit.producer_id} that ended at {format_time(commit.time)}.",
         producer=(commit.producer_id, commit.producer_epoch),
         evidence=_evidence(key, commit, before),
         exactness=Exactness.EXACT if commits.is_whole else Exactness.APPROXIMATE,
         benign=(
-            "offsets reset between the two: no, there is no other commit between them",
-            f"topic created anew: {'cannot be seen here' if commit.topic_id is None else 'no, it has the same id'}",
-            "group started again from an older state of its own: possible",
+            "offsets reset between the two: no, no other commit between them",
+            f"topic recreated: {'not visible here' if commit.topic_id is None else 'no, same topic id'}",
+            "group restarted from an older state of its own: possible",
         ),
     )
 
 
-def _zombie(cluster: Cluster, commits: Commits, remark: CommitRemark) -> Placed:
-    _, key, commit, before = remark
+def _zombie(cluster: Cluster, commits: Commits, issue: CommitIssue) -> PlacedFinding:
+    _, key, commit, before = issue
     return cluster.at_commit(
         commits,
-        _seat(commit),
+        _position(commit),
         CODES["eos-zombie-commit"],
-        f"Producer {commit.producer_id} committed offset {commit.committed} of {_whose(key)} after producer "
-        f"{before.producer_id} had committed {before.committed}, and had committed before that one too.",
+        f"Producer {commit.producer_id} committed offset {commit.committed} of {_owner(key)} after producer "
+        f"{before.producer_id} had committed {before.committed}, and had also committed before it.",
         producer=(commit.producer_id, commit.producer_epoch),
         evidence={**_evidence(key, commit, before), "producer_id_between": before.producer_id},
-        benign=("rebalances to and fro: no, the offset did not go up",),
+        benign=("repeated rebalances: no, the offset did not rise",),
     )
 
 
-def _mixed(cluster: Cluster, commits: Commits, remark: CommitRemark) -> Placed:
-    _, key, commit, before = remark
-    ways = ("with a transaction", "without one") if commit.producer_id >= 0 else ("without a transaction", "with one")
+def _mixed(cluster: Cluster, commits: Commits, issue: CommitIssue) -> PlacedFinding:
+    _, key, commit, before = issue
+    modes = ("with a transaction", "without one") if commit.producer_id >= 0 else ("without a transaction", "with one")
     return cluster.at_commit(
         commits,
-        _seat(commit),
+        _position(commit),
         CODES["eos-mixed-commit-modes"],
-        f"Offset {commit.committed} of {_whose(key)} was committed {ways[0]}, the one before it {ways[1]}.",
+        f"Offset {commit.committed} of {_owner(key)} was committed {modes[0]}, the previous one {modes[1]}.",
         evidence=_evidence(key, commit, before),
         benign=("offsets reset by an operator, application migrated: possible",),
     )
 
 
-def _beyond(cluster: Cluster, commits: Commits) -> Iterator[Placed]:
-    """Yield what is to be said of offsets that the partitions on hand do not have."""
-    by_name = {markers.name: markers for markers in cluster.joined.markers.values()}
+def _beyond(cluster: Cluster, commits: Commits) -> Iterator[PlacedFinding]:
+    """Yield committed offsets beyond the end or the last stable offset of the available partitions."""
+    partitions = {markers.name: markers for markers in cluster.marker_join.by_partition.values()}
     log, stable = [], []
     for key, commit in commits.last.items():
-        markers = by_name.get(key[1:])
+        markers = partitions.get(key[1:])
         if markers is not None and commit.committed > markers.log_end_offset:
             log.append((key, commit, markers))
         elif markers is not None and commit.committed > markers.last_stable_offset:
             stable.append((key, commit, markers))
-    yield from _counted((_beyond_log(cluster, commits, *one) for one in log), len(log))
-    yield from _counted((_beyond_stable(cluster, commits, *one) for one in stable), len(stable))
+    yield from _first((_beyond_log(cluster, commits, *row) for row in log), len(log))
+    yield from _first((_beyond_stable(cluster, commits, *row) for row in stable), len(stable))
 
 
-def _beyond_log(cluster: Cluster, commits: Commits, key: GroupPartition, commit: Commit, markers: Markers) -> Placed:
-    """What was committed long before the files were copied is not on hand for another reason than their order."""
+def _beyond_log(
+    cluster: Cluster, commits: Commits, key: GroupPartition, commit: Commit, markers: PartitionMarkers
+) -> PlacedFinding:
+    """Return the finding for an offset beyond the end of the log; copying order does not explain old commits."""
     age = cluster.rules.as_of_ms - commit.time
-    later = markers.whole_to <= commit.time
-    old = commit.time != NO_TIME and age > cluster.rules.max_txn_timeout_ms and not later
-    copied = f"no, that is {span(age)} old" if old else "likely, its broker was running" if later else "possible"
+    is_later = markers.coverage_end <= commit.time
+    is_old = commit.time != NO_TIME and age > cluster.rules.max_txn_timeout_ms and not is_later
+    if is_old:
+        outcome = f"no, committed {format_duration(age)} earlier"
+    else:
+        outcome = "likely, its broker was running" if is_later else "possible"
     return cluster.at_commit(
         commits,
-        _seat(commit),
+        _position(commit),
         CODES["eos-offset-beyond-log"],
-        f"The offset of {_whose(key)} is {commit.committed}, and the log of that partition ends at "
-        f"{markers.log_end_offset}.",
-        severity=None if old else Severity.INFO if later else Severity.WARNING,
+        f"The offset of {_owner(key)} is {commit.committed}, but the partition ends at {markers.log_end_offset}.",
+        severity=None if is_old else Severity.INFO if is_later else Severity.WARNING,
         evidence={"group": key[0], "committed": commit.committed, "log_end_offset": markers.log_end_offset},
-        exactness=Exactness.EXACT if old else Exactness.APPROXIMATE,
+        exactness=Exactness.EXACT if is_old else Exactness.APPROXIMATE,
         benign=(
-            f"partition copied before the commit: {copied}",
-            "log cut after an unclean election, topic created anew, offset set by an operator: possible",
+            f"partition copied before the commit: {outcome}",
+            "log truncated after an unclean election, topic recreated, offset set by an operator: possible",
         ),
     )
 
 
-def _beyond_stable(cluster: Cluster, commits: Commits, key: GroupPartition, commit: Commit, markers: Markers) -> Placed:
+def _beyond_stable(
+    cluster: Cluster, commits: Commits, key: GroupPartition, commit: Commit, markers: PartitionMarkers
+) -> PlacedFinding:
     return cluster.at_commit(
         commits,
-        _seat(commit),
+        _position(commit),
         CODES["eos-offset-beyond-lso"],
-        f"The offset of {_whose(key)} is {commit.committed}, and the last stable offset of that partition is "
+        f"The offset of {_owner(key)} is {commit.committed}, but the last stable offset of the partition is "
         f"{markers.last_stable_offset}.",
         evidence={"group": key[0], "committed": commit.committed, "last_stable_offset": markers.last_stable_offset},
         benign=("consumer with isolation.level read_uncommitted: likely",),
     )
 
 
-def _pending(cluster: Cluster) -> Iterator[Placed]:
-    waiting = {commits.place.partition: commits.pending for commits in cluster.commits}
-    for partition, markers in cluster.joined.markers.items():
+def _pending(cluster: Cluster) -> Iterator[PlacedFinding]:
+    pending = {commits.place.partition: commits.pending for commits in cluster.commits}
+    for partition, markers in cluster.marker_join.by_partition.items():
         if markers.name[0] == CONSUMER_OFFSETS:
-            late = markers.still_open[markers.still_open["silence"] > cluster.rules.late_ms]
-            yield from each_placed(late, partial(_held, cluster, partition, waiting.get(markers.name[1], {})))
+            late = markers.open_transactions[markers.open_transactions["idle_ms"] > cluster.rules.late_ms]
+            yield from first_n_placed(late, partial(_blocked, cluster, partition, pending.get(markers.name[1], {})))
 
 
-def _held(cluster: Cluster, partition: int, pending: Mapping[int, tuple[str, ...]], row: Row) -> Placed:
+def _blocked(cluster: Cluster, partition: int, pending: Mapping[int, tuple[str, ...]], row: Row) -> PlacedFinding:
     groups = pending.get(row["producer_id"], ())
     more = f" and {len(groups) - NAMED} more" if len(groups) > NAMED else ""
     named = ", ".join(map(repr, groups[:NAMED]))
-    whose = f" It holds offsets of {named}{more}." if groups else ""
+    blocked = f" It blocks offsets of {named}{more}." if groups else ""
     return cluster.at_partition(
         partition,
         CODES["eos-offsets-pending"],
-        f"The transaction of producer {row['producer_id']} that is open since offset {row['first_offset']} has been "
-        f"silent for {span(row['silence'])}.{whose}",
+        f"The transaction of producer {row['producer_id']}, open since offset {row['first_offset']}, has been idle for "
+        f"{format_duration(row['idle_ms'])}.{blocked}",
         offsets=(row["first_offset"], row["last_offset"]),
         producer=(row["producer_id"], row["producer_epoch"]),
         at=(row["segment"], row["position"]),
-        evidence={"silent_ms": row["silence"], "groups": list(groups[:NAMED])},
+        evidence={"silent_ms": row["idle_ms"], "groups": list(groups[:NAMED])},
         benign=("in flight when the files were copied: no, it is late",),
     )
 
 
-def _misplaced(cluster: Cluster) -> Iterator[Placed]:
+def _misplaced(cluster: Cluster) -> Iterator[PlacedFinding]:
     captured = [commits.place.partition or 0 for commits in cluster.commits]
     names = [group for commits in cluster.commits for group in commits.groups]
     lengths = np.array([len(commits.groups) for commits in cluster.commits], "i8")
-    found = np.repeat(np.array(captured, "i8"), lengths)
-    hashes, told = java_hashes(names), cluster.offsets_partition_count
-    count = likely_count(captured, hashes, found) if told is None else told
+    actual = np.repeat(np.array(captured, "i8"), lengths)
+    hashes, given = java_hashes(names), cluster.offsets_partition_count
+    count = likely_count(captured, hashes, actual) if given is None else given
     if count is None:
         return
-    wrong = np.flatnonzero(hashes % count != found).tolist()
-    seats = [(commits, seat) for commits in cluster.commits for seat in commits.groups.values()]
-    placed = (_wrong(cluster, names[at], *seats[at], count, int(hashes[at] % count)) for at in wrong)
-    yield from _counted(placed, len(wrong))
+    wrong = np.flatnonzero(hashes % count != actual).tolist()
+    positions = [(commits, position) for commits in cluster.commits for position in commits.groups.values()]
+    placed = (
+        _wrong_partition(cluster, names[index], positions[index], count, int(hashes[index] % count)) for index in wrong
+    )
+    yield from _first(placed, len(wrong))
 
 
-def _wrong(cluster: Cluster, group: str, commits: Commits, seat: Seat, count: int, wanted: int) -> Placed:  # noqa: PLR0913, PLR0917
-    told = cluster.offsets_partition_count is not None
+def _wrong_partition(
+    cluster: Cluster, group: str, position: tuple[Commits, RecordPosition], count: int, expected: int
+) -> PlacedFinding:
+    is_given = cluster.offsets_partition_count is not None
+    outcome = "no, it was given" if is_given else "possible, most groups match this one"
+    commits, record_position = position
     return cluster.at_commit(
         commits,
-        seat,
+        record_position,
         CODES["group-wrong-partition"],
-        f"Group {group!r} has records in partition {commits.place.partition}; with {count} partitions its coordinator "
-        f"is that of partition {wanted}.",
-        evidence={"group": group, "partitions": count, "wanted_partition": wanted},
-        exactness=Exactness.EXACT if told else Exactness.APPROXIMATE,
-        benign=(
-            f"another number of partitions: {'no, it was given' if told else 'possible, most groups go with this one'}",
-        ),
+        f"Group {group!r} has records in partition {commits.place.partition}; with {count} partitions it belongs to "
+        f"partition {expected}.",
+        evidence={"group": group, "partitions": count, "wanted_partition": expected},
+        exactness=Exactness.EXACT if is_given else Exactness.APPROXIMATE,
+        benign=(f"another partition count: {outcome}",),
     )
+
+
+CHECK = Check("group_offsets", CODES, findings)

@@ -1,7 +1,7 @@
-"""Open transactions, and data that came too late, with what their coordinators know.
+"""Checks open transactions and late writes against the coordinator logs.
 
-Rule: ``TransactionsCommand.FindHangingTransactionsCommand``. Findings whose code another family has take the place of
-that family's: with the coordinator's log they are exact.
+Rule: ``TransactionsCommand.FindHangingTransactionsCommand``. Findings with the code of a partition check replace the
+findings of that check: with the coordinator log they are exact.
 """
 
 from __future__ import annotations
@@ -11,155 +11,166 @@ from functools import partial
 
 import numpy as np
 
+from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.partition import open_transactions, transactions
-from kforensics.forensics.coordinators.awaited_markers import is_awaited, is_illegible
-from kforensics.forensics.coordinators.cluster_evidence import Cluster, Placed, each_placed
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
 from kforensics.forensics.coordinators.coordinator_records import NONE, State
-from kforensics.forensics.coordinators.partition_markers import Markers
-from kforensics.forensics.core.findings import Exactness, Severity, codes
-from kforensics.forensics.core.record_types import NO_TIME, Ending
-from kforensics.forensics.core.reporting import Row, moment, span
+from kforensics.forensics.coordinators.deadlines import has_unreadable_state, is_awaited
+from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
+from kforensics.forensics.core.formatting import format_duration, format_time
+from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
+from kforensics.forensics.core.reporting import Row, place
 
-__all__ = ["BORROWED", "CODES", "findings"]
-
-CODES = codes("""
-txn-hanging-unknown-id critical
-Nobody will ever end this transaction: no coordinator knows its producer.
-Confirm with kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} \
---partition {partition}; if it is listed, end it with kafka-transactions.sh --bootstrap-server <host:port> abort \
---topic {topic} --partition {partition} --start-offset {first_offset}.
-why: It hangs as with txn-hanging, and no coordinator has the producer id, so that nothing can be found out about the \
-application. The client never registered, or the state of the coordinator is lost.
-innocent: Some partitions of __transaction_state are not among the files. If the id has expired, the transaction hangs \
-all the same.
-""")
-# Codes of families that judge a partition alone.
-BORROWED = {
+CODES = by_name(
+    Code(
+        "txn-hanging-unknown-id",
+        Severity.CRITICAL,
+        meaning="No coordinator will ever end this transaction: none knows its producer.",
+        remedy=(
+            "Confirm with kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} "
+            "--partition {partition}. If it is listed, end it with kafka-transactions.sh --bootstrap-server "
+            "<host:port> abort --topic {topic} --partition {partition} --start-offset {first_offset}."
+        ),
+        why=(
+            "It hangs as with txn-hanging, and no coordinator has the producer id, so the application cannot be "
+            "identified. The client never registered, or the coordinator's state is lost."
+        ),
+        benign=(
+            "Some partitions of __transaction_state are not among the files. If the transactional id has "
+            "expired, the transaction hangs all the same."
+        ),
+    ),
+)
+# Codes of partition checks that this check reports with the knowledge of the coordinators.
+SHARED_CODES = {
     "txn-hanging": open_transactions.CODES["txn-hanging"],
     "txn-write-after-marker": transactions.CODES["txn-write-after-marker"],
     "txn-foreign-data-absorbed": transactions.CODES["txn-foreign-data-absorbed"],
 }
 
 
-def findings(cluster: Cluster) -> Iterator[Placed]:
-    """Yield what is to be said of data that its coordinator does not wait for."""
+def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
+    """Yield data that its coordinator will not end, or that it ended with the wrong transaction."""
     if cluster.coordinators.histories:
-        for partition, markers in cluster.joined.markers.items():
+        for partition, markers in cluster.marker_join.by_partition.items():
             yield from _still_open(cluster, partition, markers)
         yield from _absorbed(cluster)
 
 
-def _still_open(cluster: Cluster, partition: int, markers: Markers) -> Iterator[Placed]:
-    found, rules = markers.still_open, cluster.rules
-    ids = cluster.coordinators.id_of(found["producer_id"])
-    unknown = (ids == NONE) & (found["silence"] > rules.late_ms)
-    yield from each_placed(found[unknown], partial(_unknown_id, cluster, partition))
-    found, ids = found[ids != NONE], ids[ids != NONE]
-    awaited = is_awaited(cluster, partition, found, ids)
-    hangs = (found["silence"] > rules.max_txn_timeout_ms) & ~awaited & ~is_illegible(cluster, ids)
-    yield from each_placed(found[hangs], partial(_hangs, cluster, partition), id=ids[hangs])
-    after = hangs & (found["behind_marker"] != NONE)
-    yield from each_placed(found[after], partial(_late_write, cluster, partition), id=ids[after])
+def _still_open(cluster: Cluster, partition: int, markers: PartitionMarkers) -> Iterator[PlacedFinding]:
+    rows, rules = markers.open_transactions, cluster.rules
+    ids = cluster.coordinators.id_of(rows["producer_id"])
+    is_unknown = (ids == NONE) & (rows["idle_ms"] > rules.late_ms)
+    yield from first_n_placed(rows[is_unknown], partial(_unknown_id, cluster, partition))
+    rows, ids = rows[ids != NONE], ids[ids != NONE]
+    awaited = is_awaited(cluster, partition, rows, ids)
+    hangs = (rows["idle_ms"] > rules.max_txn_timeout_ms) & ~awaited & ~has_unreadable_state(cluster, ids)
+    yield from first_n_placed(rows[hangs], partial(_hangs, cluster, partition), id=ids[hangs])
+    follows_marker = hangs & (rows["previous_marker"] != NONE)
+    yield from first_n_placed(rows[follows_marker], partial(_late_write, cluster, partition), id=ids[follows_marker])
 
 
-def _place(row: Row) -> dict[str, tuple[int, int]]:
-    return {
-        "offsets": (row["first_offset"], row["last_offset"]),
-        "producer": (row["producer_id"], row["producer_epoch"]),
-        "at": (row["segment"], row["position"]),
-    }
-
-
-def _unknown_id(cluster: Cluster, partition: int, row: Row) -> Placed:
+def _unknown_id(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
     captured = {history.place.partition for history in cluster.coordinators.histories}
-    count, whole = cluster.partition_count, cluster.has_all_coordinators
+    count, has_all = cluster.partition_count, cluster.has_all_coordinators
     return cluster.at_partition(
         partition,
         CODES["txn-hanging-unknown-id"],
-        f"The transaction of producer {row['producer_id']} that is open since offset {row['first_offset']}, "
-        f"{moment(row['first_timestamp'])}, has been silent for {span(row['silence'])}, and no transactional id on "
-        "hand has had this producer id.",
-        **_place(row),
-        severity=None if whole else Severity.WARNING,
-        evidence={"silent_ms": row["silence"], "coordinator_partitions": len(captured), "of_partitions": count},
-        exactness=Exactness.EXACT if whole else Exactness.UNVERIFIABLE,
+        f"The transaction of producer {row['producer_id']}, open since offset {row['first_offset']} "
+        f"({format_time(row['first_timestamp'])}), has been idle for {format_duration(row['idle_ms'])}, and no "
+        "available transactional id has had this producer id.",
+        **place(row),
+        severity=None if has_all else Severity.WARNING,
+        evidence={"silent_ms": row["idle_ms"], "coordinator_partitions": len(captured), "of_partitions": count},
+        exactness=Exactness.EXACT if has_all else Exactness.UNVERIFIABLE,
         benign=(
-            f"coordinator partitions not on hand: {'no' if whole else 'possible'}",
-            "id expired and removed: then it hangs all the same, for no id expires while its transaction goes on",
+            f"coordinator partitions missing: {'no' if has_all else 'possible'}",
+            "transactional id expired: no matter, no id expires while its transaction is ongoing",
         ),
     )
 
 
-def _hangs(cluster: Cluster, partition: int, row: Row) -> Placed:
+def _hangs(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
     return cluster.at_partition(
         partition,
-        BORROWED["txn-hanging"],
-        f"Nobody will ever end the transaction of producer {row['producer_id']}, epoch {row['producer_epoch']}, that "
-        f"is open since offset {row['first_offset']}, {moment(row['first_timestamp'])}: {_last(cluster, row)}, and "
-        f"waits for nothing in this partition. It has been silent for {span(row['silence'])}.",
-        **_place(row),
+        SHARED_CODES["txn-hanging"],
+        f"The transaction of producer {row['producer_id']}, epoch {row['producer_epoch']}, open since offset "
+        f"{row['first_offset']} ({format_time(row['first_timestamp'])}), hangs: {_last_state(cluster, row)} and awaits "
+        f"no marker in this partition. It has been idle for {format_duration(row['idle_ms'])}.",
+        **place(row),
         evidence={
-            "silent_ms": row["silence"],
+            "silent_ms": row["idle_ms"],
             "coordinator_epoch": row["coordinator_epoch"],
             "transactional_id": cluster.id_name(row),
         },
-        benign=("coordinator's log copied earlier than this partition: it would have to be by as long as the silence",),
+        benign=("coordinator's log copied earlier than this partition: only if earlier by the idle time",),
     )
 
 
-def _last(cluster: Cluster, row: Row) -> str:
-    """Return the last record of an id in words."""
+def _last_state(cluster: Cluster, row: Row) -> str:
+    """Return the last record of a transactional id as a phrase."""
     last = cluster.coordinators.ids[row["id"]]
-    name, at = cluster.id_name(row), moment(int(last["last_time"]))
+    name, time = cluster.id_name(row), format_time(int(last["last_time"]))
     if last["is_removed"]:
-        return f"its transactional id {name!r} was removed at {at}"
+        return f"its transactional id {name!r} was removed at {time}"
     return (
-        f"its transactional id {name!r} has been in state {State(int(last['status']))} since {at} (producer "
+        f"its transactional id {name!r} has been in state {State(int(last['status']))} since {time} (producer "
         f"{int(last['producer_id'])}, epoch {int(last['producer_epoch'])})"
     )
 
 
-def _late_write(cluster: Cluster, partition: int, row: Row) -> Placed:
+def _late_write(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
     return cluster.at_partition(
         partition,
-        BORROWED["txn-write-after-marker"],
-        f"Producer {row['producer_id']} wrote with epoch {row['lowest_epoch']} from offset {row['first_offset']} on, "
-        f"after the marker at offset {row['behind_marker']}, and {cluster.id_name(row)!r} has not enlisted this "
-        "partition since; it is still open.",
-        **_place(row),
-        evidence={"marker_offset": row["behind_marker"], "transactional_id": cluster.id_name(row)},
-        benign=("enlisted, and the record of it gone to the cleaner: no, the last record of an id stays",),
+        SHARED_CODES["txn-write-after-marker"],
+        f"Producer {row['producer_id']} wrote with epoch {row['lowest_epoch']} from offset {row['first_offset']}, "
+        f"after the marker at offset {row['previous_marker']}, and {cluster.id_name(row)!r} has not added this "
+        "partition to a transaction since. It is still open.",
+        **place(row),
+        evidence={"marker_offset": row["previous_marker"], "transactional_id": cluster.id_name(row)},
+        benign=("partition added, its record cleaned: no, the last record of an id is kept",),
         cause="txn-hanging",
     )
 
 
-def _absorbed(cluster: Cluster) -> Iterator[Placed]:
-    """Yield committed transactions that hold data from before they began: of a lower epoch, or of an earlier time."""
-    parts, marks = cluster.joined.parts, cluster.joined.marks
-    parts = parts[(parts["mark"] != NONE) & parts["is_exact"]]
-    mine, found = cluster.coordinators.instances[parts["instance"]], marks[parts["mark"]] if len(parts) else marks[:0]
-    appended = np.zeros(len(cluster.joined.partitions), bool)
-    for partition, markers in cluster.joined.markers.items():
-        appended[partition] = markers.has_append_times
-    lower = (mine["data_epoch"] != NONE) & (found["lowest_epoch"] < mine["data_epoch"])
-    timed = appended[found["partition"]] & (found["first_timestamp"] != NO_TIME) & (mine["start"] != NO_TIME)
-    earlier = timed & (found["first_timestamp"] < mine["start"] - cluster.rules.clock_skew_ms)
-    which = (found["first_offset"] != NONE) & (found["ending"] == Ending.COMMITTED) & (lower | earlier)
-    more = {"id": mine["id"][which], "begun_epoch": mine["data_epoch"][which], "start": mine["start"][which]}
-    yield from each_placed(found[which], partial(_foreign, cluster), **more)
+def _absorbed(cluster: Cluster) -> Iterator[PlacedFinding]:
+    """Yield committed transactions with data from before they began: of a lower epoch, or of an earlier time."""
+    partitions, all_markers = cluster.marker_join.transaction_partitions, cluster.marker_join.markers
+    partitions = partitions[(partitions["marker"] != NONE) & partitions["is_exact"]]
+    decided = cluster.coordinators.transactions[partitions["transaction"]]
+    markers = all_markers[partitions["marker"]] if len(partitions) else all_markers[:0]
+    has_append_times = np.zeros(len(cluster.marker_join.partitions), bool)
+    for partition, partition_markers in cluster.marker_join.by_partition.items():
+        has_append_times[partition] = partition_markers.has_append_times
+    is_lower = (decided["data_epoch"] != NONE) & (markers["lowest_epoch"] < decided["data_epoch"])
+    has_times = (markers["first_timestamp"] != NO_TIME) & (decided["start"] != NO_TIME)
+    is_timed = has_append_times[markers["partition"]] & has_times
+    is_earlier = is_timed & (markers["first_timestamp"] < decided["start"] - cluster.rules.clock_skew_ms)
+    is_committed = (markers["first_offset"] != NONE) & (markers["outcome"] == TransactionOutcome.COMMITTED)
+    matches = is_committed & (is_lower | is_earlier)
+    more = {
+        "id": decided["id"][matches],
+        "begun_epoch": decided["data_epoch"][matches],
+        "start": decided["start"][matches],
+    }
+    yield from first_n_placed(markers[matches], partial(_foreign, cluster), **more)
 
 
-def _foreign(cluster: Cluster, row: Row) -> Placed:
+def _foreign(cluster: Cluster, row: Row) -> PlacedFinding:
     return cluster.at_partition(
         row["partition"],
-        BORROWED["txn-foreign-data-absorbed"],
-        f"The COMMIT at offset {row['marker_offset']} made data of producer {row['producer_id']} visible from offset "
-        f"{row['first_offset']} on that begins with epoch {row['lowest_epoch']}, {moment(row['first_timestamp'])}, "
-        f"while {cluster.id_name(row)!r} began the transaction with epoch {row['begun_epoch']} at "
-        f"{moment(row['start'])}.",
+        SHARED_CODES["txn-foreign-data-absorbed"],
+        f"The COMMIT at offset {row['marker_offset']} committed data of producer {row['producer_id']} from offset "
+        f"{row['first_offset']} with epoch {row['lowest_epoch']} at {format_time(row['first_timestamp'])}, but "
+        f"{cluster.id_name(row)!r} began the transaction with epoch {row['begun_epoch']} at "
+        f"{format_time(row['start'])}.",
         offsets=(row["first_offset"], row["last_offset"]),
         producer=(row["producer_id"], row["data_epoch"]),
         at=(row["segment"], row["position"]),
         evidence={"marker_offset": row["marker_offset"], "lowest_epoch": row["lowest_epoch"]},
-        benign=("clocks of brokers differ, timestamps set by clients: no",),
+        benign=("broker clocks differ, timestamps set by clients: no",),
     )
+
+
+CHECK = Check("hanging", CODES, findings)

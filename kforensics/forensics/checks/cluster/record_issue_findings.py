@@ -1,30 +1,30 @@
-"""How remarks on records become findings."""
+"""Turns issues with single coordinator records into findings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from kforensics.forensics.coordinators.cluster_evidence import Cluster, Placed
-from kforensics.forensics.coordinators.transactions.record_issues import Remark, Said
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding
+from kforensics.forensics.coordinators.record_issues import StateIssue, StateIssueKind
 from kforensics.forensics.core.reporting import MOST
 
-__all__ = ["remarked"]
 
-
-def remarked(cluster: Cluster, said: Said, tell: Callable[[int, Remark], Placed]) -> Iterator[Placed]:
-    """Yield a finding for each remark of a kind; the last one of a partition says how many are ``left_out``.
+def issue_findings(
+    cluster: Cluster, kind: StateIssueKind, finding_of: Callable[[int, StateIssue], PlacedFinding]
+) -> Iterator[PlacedFinding]:
+    """Yield a finding for each issue of a kind; the last one of a partition states how many are ``left_out``.
 
     Args:
         cluster: the cluster.
-        said: the kind.
-        tell: makes a finding of the number of a coordinator and a remark.
+        kind: kind of the issues.
+        finding_of: creates a finding from the number of a coordinator and an issue.
     """
     for coordinator, history in enumerate(cluster.coordinators.histories):
-        left_out = history.counts.get(said, 0) - MOST
-        some = [remark for remark in history.remarks if remark.said is said]
-        for count, remark in enumerate(some, 1):
-            place, finding = tell(coordinator, remark)
-            if left_out > 0 and count == len(some):
+        left_out = history.issue_counts.get(kind, 0) - MOST
+        issues = [issue for issue in history.issues if issue.kind is kind]
+        for count, issue in enumerate(issues, 1):
+            place, finding = finding_of(coordinator, issue)
+            if left_out > 0 and count == len(issues):
                 finding = replace(finding, evidence={**finding.evidence, "left_out": left_out})
-            yield Placed(place, finding)
+            yield PlacedFinding(place, finding)

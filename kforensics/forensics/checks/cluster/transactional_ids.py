@@ -1,4 +1,4 @@
-"""How applications use transactional ids."""
+"""Checks how applications use transactional ids and producer ids."""
 
 from __future__ import annotations
 
@@ -7,111 +7,135 @@ from functools import partial
 
 import numpy as np
 
-from kforensics.forensics.checks.cluster.record_issue_findings import remarked
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.checks.cluster.record_issue_findings import issue_findings
 from kforensics.forensics.checks.partition import transactions
-from kforensics.forensics.coordinators.cluster_evidence import Cluster, Placed, each_placed
-from kforensics.forensics.coordinators.transactions.record_issues import Remark, Said
-from kforensics.forensics.core.findings import codes
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
+from kforensics.forensics.coordinators.record_issues import StateIssue, StateIssueKind
+from kforensics.forensics.core.findings import Code, Severity, by_name
+from kforensics.forensics.core.formatting import format_share
 from kforensics.forensics.core.reporting import Row
 
-__all__ = ["BORROWED", "CODES", "findings"]
+CODES = by_name(
+    Code(
+        "txnlog-fencing-loop",
+        Severity.WARNING,
+        meaning="Producers with the same transactional id keep fencing each other, and none of them commits.",
+        remedy="Find the applications that use the id: each instance needs its own.",
+        why=(
+            "A producer that starts with a transactional id fences the previous one. Two instances with the "
+            "same id do this alternately, and neither can commit."
+        ),
+        benign="One application that crashes and restarts.",
+    ),
+    Code(
+        "txnlog-id-churn",
+        Severity.INFO,
+        meaning="Many transactional ids were used only once.",
+        why=(
+            "Ids with a random part cannot fence their predecessors, so a crashed instance blocks its "
+            "partitions until the timeout. Each id is kept for a week."
+        ),
+        benign="Kafka Streams with exactly_once_v1 has one id per task, and Flink's sink has pools of ids.",
+    ),
+    Code(
+        "pid-two-ids",
+        Severity.CRITICAL,
+        meaning="Two transactional ids have the same producer id.",
+        remedy=(
+            "Check whether the files come from two clusters; if not, the controller has assigned producer ids twice."
+        ),
+        why=(
+            "Blocks of producer ids are assigned once per cluster. If two transactional ids share one, their "
+            "sequences, epochs and markers mix in every partition that both write to."
+        ),
+        benign="The files come from two clusters.",
+    ),
+)
 
-CODES = codes("""
-txnlog-fencing-loop warning
-Producers with the same transactional id take it from one another, and none commits.
-See which applications use the id: each instance needs one of its own.
-why: Whoever starts with a transactional id fences the one before. Two instances with the same one do that by turns, \
-and neither gets to commit.
-innocent: One application that crashes and starts again.
-
-txnlog-id-churn info
-Many transactional ids were used once only.
-why: Ids with a random part cannot fence those that went before, so that a crashed instance blocks its partitions \
-until the timeout. Each id is kept for a week.
-innocent: Kafka Streams with exactly_once_v1 has an id for each task, and Flink's sink has pools of them.
-
-pid-two-ids critical
-Two transactional ids have the same producer id.
-See whether the files come from two clusters; if not, the controller has given out producer ids twice.
-why: Blocks of producer ids are given out once per cluster. If two ids share one, their sequences, epochs and markers \
-get mixed up in every partition that both write to.
-innocent: The files come from two clusters.
-""")
-
-# Codes of families that judge a partition alone.
-BORROWED = {"txn-aborted-rate-high": transactions.CODES["txn-aborted-rate-high"]}
-# Ids with a single init, from which on they are worth a word, if most ids are such.
+# Codes of partition checks that this check reports with the knowledge of the coordinators.
+SHARED_CODES = {"txn-aborted-rate-high": transactions.CODES["txn-aborted-rate-high"]}
+# Ids with a single initialisation that are worth a finding, if they are the majority.
 MANY = 100
 
 
-def findings(cluster: Cluster) -> Iterator[Placed]:
-    """Yield what is to be said of transactional ids and their producer ids."""
-    yield from remarked(cluster, Said.FENCING_LOOP, partial(_loop, cluster))
+def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
+    """Yield unusual transactional ids and producer ids."""
+    yield from issue_findings(cluster, StateIssueKind.FENCING_LOOP, partial(_loop, cluster))
     yield from _churn(cluster)
     yield from _aborted_rates(cluster)
-    uses = cluster.coordinators.uses
-    again = np.flatnonzero(uses["producer_id"][1:] == uses["producer_id"][:-1]) + 1
-    names = cluster.coordinators.names
-    others = uses["id"][again - 1]
+    yield from _shared_producer_ids(cluster)
+
+
+def _shared_producer_ids(cluster: Cluster) -> Iterator[PlacedFinding]:
+    uses, names = cluster.coordinators.producer_ids, cluster.coordinators.names
+    repeated = np.flatnonzero(uses["producer_id"][1:] == uses["producer_id"][:-1]) + 1
+    others = uses["id"][repeated - 1]
     # The same id in two partitions is another finding.
-    two = np.array([names[one] != names[other] for one, other in zip(uses["id"][again], others, strict=True)], bool)
-    yield from each_placed(uses[again[two]], partial(_two_ids, cluster), other=others[two])
+    is_shared = np.array(
+        [names[number] != names[other] for number, other in zip(uses["id"][repeated], others, strict=True)], bool
+    )
+    yield from first_n_placed(uses[repeated[is_shared]], partial(_two_ids, cluster), other=others[is_shared])
 
 
-def _loop(cluster: Cluster, coordinator: int, remark: Remark) -> Placed:
+def _loop(cluster: Cluster, coordinator: int, issue: StateIssue) -> PlacedFinding:
     return cluster.at_record(
         coordinator,
-        remark.record,
+        issue.record,
         CODES["txnlog-fencing-loop"],
-        f"Transactional id {remark.record.transactional_id!r} was initialised more than 10 times within a minute, up "
-        f"to offset {remark.record.offset}, and no transaction was committed.",
-        benign=("one application that crashes and starts again: possible",),
+        f"Transactional id {issue.record.transactional_id!r} was initialised more than 10 times within a minute, up to "
+        f"offset {issue.record.offset}, without a committed transaction.",
+        benign=("one application that crashes and restarts: possible",),
     )
 
 
-def _churn(cluster: Cluster) -> Iterator[Placed]:
+def _churn(cluster: Cluster) -> Iterator[PlacedFinding]:
     ids = cluster.coordinators.ids
-    once = (ids["inits"] == 1) & (ids["transactions"] <= 1)
+    used_once = (ids["inits"] == 1) & (ids["transactions"] <= 1)
     for coordinator, history in enumerate(cluster.coordinators.histories):
-        mine = ids["coordinator"] == coordinator
-        count, known = int((mine & once).sum()), len(history.ids)
-        if count >= MANY and 2 * count > known:
-            row = {name: int(ids[mine & once][name][-1]) for name in ("coordinator", "segment", "position", "offset")}
+        rows = ids[(ids["coordinator"] == coordinator) & used_once]
+        count, total = len(rows), len(history.ids)
+        if count >= MANY and 2 * count > total:
+            last = {name: int(rows[name][-1]) for name in ("coordinator", "segment", "position", "offset")}
             yield cluster.at_coordinator(
-                row,
+                last,
                 CODES["txnlog-id-churn"],
-                f"Of {known} transactional ids {count} were initialised once and have one transaction at most.",
-                evidence={"ids": known, "used_once": count},
+                f"{count} of {total} transactional ids were initialised once and have at most one transaction.",
+                evidence={"ids": total, "used_once": count},
                 benign=("Kafka Streams with exactly_once_v1, pools of Flink: possible",),
             )
 
 
-def _aborted_rates(cluster: Cluster) -> Iterator[Placed]:
+def _aborted_rates(cluster: Cluster) -> Iterator[PlacedFinding]:
     ids, rules = cluster.coordinators.ids, cluster.rules
     ended = ids["committed"] + ids["aborted"]
-    many = np.flatnonzero((ended >= rules.aborted_least) & (ids["aborted"] > rules.aborted_share * ended))
-    yield from each_placed(ids[many], partial(_aborted_rate, cluster), id=many, ended=ended[many])
+    is_high = (ended >= rules.aborted_least) & (ids["aborted"] > rules.aborted_share * ended)
+    rows = np.flatnonzero(is_high)
+    yield from first_n_placed(ids[rows], partial(_aborted_rate, cluster), id=rows, ended=ended[rows])
 
 
-def _aborted_rate(cluster: Cluster, row: Row) -> Placed:
+def _aborted_rate(cluster: Cluster, row: Row) -> PlacedFinding:
     return cluster.at_coordinator(
         row,
-        BORROWED["txn-aborted-rate-high"],
-        f"Of {row['ended']} transactions of {cluster.id_name(row)!r} {row['aborted']} were aborted, "
-        f"{row['aborted'] / row['ended']:.0%}.",
+        SHARED_CODES["txn-aborted-rate-high"],
+        f"{row['aborted']} of {row['ended']} transactions of {cluster.id_name(row)!r} were aborted "
+        f"({format_share(row['aborted'] / row['ended'])}).",
         producer=(row["producer_id"], row["producer_epoch"]),
         evidence={"transactions": row["ended"], "aborted": row["aborted"]},
-        benign=("test traffic, one storm of timeouts: possible",),
+        benign=("test traffic, one burst of timeouts: possible",),
     )
 
 
-def _two_ids(cluster: Cluster, row: Row) -> Placed:
+def _two_ids(cluster: Cluster, row: Row) -> PlacedFinding:
     other = cluster.coordinators.names[row["other"]]
     return cluster.at_coordinator(
         row,
         CODES["pid-two-ids"],
-        f"Producer id {row['producer_id']} belongs to transactional id {cluster.id_name(row)!r} and to {other!r}.",
+        f"Producer id {row['producer_id']} belongs to two transactional ids, {cluster.id_name(row)!r} and {other!r}.",
         producer=(row["producer_id"], -1),
         evidence={"transactional_ids": [other, cluster.id_name(row)]},
-        benign=("files of two clusters together: possible",),
+        benign=("files of two clusters: possible",),
     )
+
+
+CHECK = Check("transactional_ids", CODES, findings)

@@ -1,7 +1,7 @@
-"""Whether keys lie where the default partitioner puts them.
+"""Checks that keys are in the partitions where the default partitioner puts them.
 
-Rule: ``BuiltInPartitioner.partitionForKey``, with the partition count of the time, where a key was given, no partition,
-no partitioner of one's own, and ``partitioner.ignore.keys`` is off.
+Rule: ``BuiltInPartitioner.partitionForKey`` with the partition count at that time. It applies to records with a key and
+without an explicit partition, unless the producer has a custom partitioner or ``partitioner.ignore.keys``.
 """
 
 from __future__ import annotations
@@ -9,146 +9,152 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kforensics.forensics.core.findings import Exactness, Severity, codes
-from kforensics.forensics.core.record_types import Records
-from kforensics.forensics.core.reporting import MOST, Row, span
-from kforensics.forensics.keys.key_bytes import Where
-from kforensics.forensics.keys.key_locations import FAMILIAR_MS
-from kforensics.forensics.keys.topic_keys import Placed, TopicKeys, rows_of
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
+from kforensics.forensics.core.formatting import format_count, format_duration, format_share
+from kforensics.forensics.core.reporting import MOST, Row
+from kforensics.forensics.keys.key_locations import METADATA_MAX_AGE_MS, WriterArray
+from kforensics.forensics.keys.topic_keys import KeyFinding, TopicKeys, rows_as_dicts
 
-__all__ = ["CODES", "findings"]
-
-CODES = codes("""
-key-partition-mismatch warning
-Keys lie in a partition where the default partitioner would not put them.
-Find out which producer this is and how it places keys; across producers that do it differently a key has no order.
-why: Records of a key are in order only within one partition. Clients that place the same keys by different rules \
-break that without an error.
-innocent: Clients that are not Java's have other partitioners, and applications their own. The partition count was \
-changed.
-""")
+CODES = by_name(
+    Code(
+        "key-partition-mismatch",
+        Severity.WARNING,
+        meaning="Keys are in a partition where the default partitioner would not put them.",
+        remedy=(
+            "Find out which producer it is and how it partitions keys; if producers differ in this, a key has no order."
+        ),
+        why=(
+            "The records of a key are ordered within one partition only. Clients that partition the same keys "
+            "by different rules break this order without an error."
+        ),
+        benign=(
+            "Clients other than the Java client have other partitioners, and applications may have their own. "
+            "The partition count was changed."
+        ),
+    ),
+)
 
 CODE = CODES["key-partition-mismatch"]
-OTHER_CLIENT = "a partitioner of its own, or of another client library"
-# A writer that has less than this share of its keys right goes by another rule.
+OTHER_PARTITIONER = "custom partitioner, or one of another client library"
+# A writer with a smaller share of matching keys uses another rule.
 MOSTLY = 0.5
 
 
-def findings(topic: TopicKeys) -> Iterator[Placed]:
-    """Yield one finding for each producer and partition with keys astray; one for all where most of them are."""
-    if topic.placing.follows is False:
-        yield _other_partitioner(topic)
+def findings(topic: TopicKeys) -> Iterator[KeyFinding]:
+    """Yield one finding for each producer and partition with misplaced keys; one for all if most keys are misplaced."""
+    if topic.fit.uses_default is False:
+        yield _custom_partitioner(topic)
         return
-    if topic.placing.follows is None:
+    if topic.fit.uses_default is None:
         return
-    writers = topic.lying.writers
-    some = writers[(writers["astray_keys"] > 0) | (writers["late_keys"] > 0)]
-    for number, row in enumerate(rows_of(some[:MOST]), 1):
-        found = _astray(topic, row, writers) if row["astray_keys"] else _late(topic, row)
-        if number == MOST < len(some):
-            found = _with_left_out(found, len(some) - MOST)
-        yield found
+    writers = topic.locations.writers
+    reported = writers[(writers["astray_keys"] > 0) | (writers["late_keys"] > 0)]
+    for number, row in enumerate(rows_as_dicts(reported[:MOST]), 1):
+        placed = _misplaced(topic, row, writers) if row["astray_keys"] else _by_old_count(topic, row)
+        if number == MOST < len(reported):
+            placed = _with_left_out(placed, len(reported) - MOST)
+        yield placed
 
 
-def _with_left_out(placed: Placed, count: int) -> Placed:
-    place, found = placed
-    return Placed(place, replace(found, evidence={**found.evidence, "left_out": count}))
+def _with_left_out(placed: KeyFinding, count: int) -> KeyFinding:
+    place, finding = placed
+    return KeyFinding(place, replace(finding, evidence={**finding.evidence, "left_out": count}))
 
 
-def _other_partitioner(topic: TopicKeys) -> Placed:
-    placing = topic.placing
+def _custom_partitioner(topic: TopicKeys) -> KeyFinding:
+    fit = topic.fit
     return topic.finding(
         topic.summaries[0].number,
         CODE,
-        f"The keys of {topic.name} do not lie where the default partitioner would put them: {placing.share:.0%} of"
-        f" {placing.keys} lie right with {_counts(topic)}, and by chance {placing.by_chance:.0%} would. It is written"
-        " with another one, so nothing is said of single keys.",
+        f"{format_share(fit.share)} of {fit.keys} keys of {topic.name} match murmur2 with {_counts(topic)} "
+        f"({format_share(fit.by_chance)} expected by chance): custom partitioner, so single keys are not evaluated.",
         severity=Severity.INFO,
         evidence={
-            "partition_counts": list(placing.numbers),
-            "count_source": str(placing.source),
-            "keys": placing.keys,
-            "share": round(placing.share, 4),
-            "by_chance": round(placing.by_chance, 4),
+            "partition_counts": list(fit.numbers),
+            "count_source": str(fit.source),
+            "keys": fit.keys,
+            "share": round(fit.share, 4),
+            "by_chance": round(fit.by_chance, 4),
         },
         exactness=Exactness.APPROXIMATE,
-        benign=(f"{OTHER_CLIENT}: likely",),
+        benign=(f"{OTHER_PARTITIONER}: likely",),
     )
 
 
 def _counts(topic: TopicKeys) -> str:
-    *others, last = map(str, topic.placing.numbers)
-    told = f"{', '.join(others)} and {last}" if others else last
-    return f"{told} partition{'' if told == '1' else 's'}"
+    *others, last = map(str, topic.fit.numbers)
+    counts = f"{', '.join(others)} and {last}" if others else last
+    return f"{counts} partition{'' if counts == '1' else 's'}"
 
 
-def _astray(topic: TopicKeys, row: Row, writers: Records) -> Placed:
-    mine = writers[writers["producer_id"] == row["producer_id"]]
-    records, astray = int(mine["records"].sum()), int(mine["astray_records"].sum())
-    right = 1 - astray / records
-    follows = (
-        f"it places {right:.0%} of its {records} records with keys by the default rule"
-        if right >= MOSTLY
-        else f"it goes by another rule: the default one explains {right:.0%} of its {records} records with keys"
+def _misplaced(topic: TopicKeys, row: Row, writers: WriterArray) -> KeyFinding:
+    own = writers[writers["producer_id"] == row["producer_id"]]
+    records, misplaced = int(own["records"].sum()), int(own["astray_records"].sum())
+    matching = 1 - misplaced / records
+    rule = (
+        f"it follows the default rule in {format_share(matching)} of its {records} records with keys"
+        if matching >= MOSTLY
+        else f"it uses another rule: the default explains {format_share(matching)} of its {records} records with keys"
     )
     return topic.finding(
         row["partition"],
         CODE,
-        f"{_keys(row['astray_keys'])} of {_producer(row)} in {row['astray_records']} records lie here, where the"
-        f" default partitioner would not put them with {_counts(topic)}; {follows}.",
-        at=_where(topic, row),
-        offsets=(row["first_offset"], row["last_mark"] >> 1),
+        f"{format_count(row['astray_keys'], 'key')} of {_producer(row)} misplaced, in "
+        f"{format_count(row['astray_records'], 'record')}: with "
+        f"{_counts(topic)} the default partitioner uses another partition; {rule}.",
+        at=topic.location(row),
+        offsets=(row["first_offset"], row["last_tagged_offset"] >> 1),
         producer_id=row["producer_id"],
-        evidence=_evidence(topic, row) | {"share": round(right, 4)},
+        evidence=_evidence(topic, row) | {"share": round(matching, 4)},
         exactness=topic.exactness,
         benign=(
-            f"{OTHER_CLIENT}: {'possible for some of its records' if right >= MOSTLY else 'likely'}",
+            f"{OTHER_PARTITIONER}: {'possible for some of its records' if matching >= MOSTLY else 'likely'}",
             f"another partition count: {_by_count(topic)}",
         ),
     )
 
 
-def _late(topic: TopicKeys, row: Row) -> Placed:
-    since = row["late_timestamp"] - (topic.grown_ms or 0)
-    is_familiar = since <= FAMILIAR_MS
-    heard = "likely" if is_familiar else "ruled out by its timestamps"
+def _by_old_count(topic: TopicKeys, row: Row) -> KeyFinding:
+    delay = row["late_timestamp"] - (topic.grown_ms or 0)
+    is_normal = delay <= METADATA_MAX_AGE_MS
+    outcome = "likely" if is_normal else "ruled out by its timestamps"
     return topic.finding(
         row["partition"],
         CODE,
-        f"{_keys(row['late_keys'])} of {_producer(row)} were still written here {span(since)} after {topic.name} had"
-        f" grown to {topic.placing.count} partitions, and belong elsewhere since.",
-        # It comes with every growth; what it has done to single keys is told of where they lie in two partitions.
-        severity=Severity.INFO if is_familiar else None,
-        at=_where(topic, row),
-        offsets=(row["first_offset"], row["last_mark"] >> 1),
+        f"{format_count(row['late_keys'], 'key')} of {_producer(row)} still written here {format_duration(delay)} "
+        f"after {topic.name} grew to {topic.fit.count} partitions, although they now belong to another partition.",
+        # Normal after every growth; key-in-two-partitions reports the effect on single keys.
+        severity=Severity.INFO if is_normal else None,
+        at=topic.location(row),
+        offsets=(row["first_offset"], row["last_tagged_offset"] >> 1),
         producer_id=row["producer_id"],
         evidence=_evidence(topic, row) | {"grown_ms": topic.grown_ms, "late_timestamp": row["late_timestamp"]},
-        # It is the producers' clocks against the controller's.
+        # Compares the producers' clocks with the controller's.
         exactness=Exactness.APPROXIMATE,
-        benign=(f"a producer that had not heard of it, for it asks every {span(FAMILIAR_MS)}: {heard}",),
+        benign=(f"metadata not yet refreshed, every {format_duration(METADATA_MAX_AGE_MS)}: {outcome}",),
         cause="partition-growth",
     )
-
-
-def _keys(count: int) -> str:
-    return "1 key" if count == 1 else f"{count} keys"
 
 
 def _producer(row: Row) -> str:
     return "producers without an id" if row["producer_id"] < 0 else f"producer {row['producer_id']}"
 
 
-def _where(topic: TopicKeys, row: Row) -> Where:
-    return Where.of(topic.by_number[row["partition"]].paths, row["first_place"], row["first_offset"])
-
-
 def _evidence(topic: TopicKeys, row: Row) -> dict[str, object]:
-    names = ("keys", "records", "astray_keys", "astray_records", "late_keys")
-    counts = {name: row[name] for name in names}
-    return {"partition_counts": list(topic.placing.numbers), "count_source": str(topic.placing.source), **counts}
+    return {
+        "partition_counts": list(topic.fit.numbers),
+        "count_source": str(topic.fit.source),
+        "keys": row["keys"],
+        "records": row["records"],
+        "astray_keys": row["astray_keys"],
+        "astray_records": row["astray_records"],
+        "late_keys": row["late_keys"],
+    }
 
 
 def _by_count(topic: TopicKeys) -> str:
-    return (
-        "ruled out by the cluster's metadata" if topic.knows_growth else "possible, not all that there were are known"
-    )
+    return "ruled out by the cluster metadata" if topic.knows_growth else "possible, not all counts are known"
+
+
+CHECK = Check("key_placement", CODES, findings)

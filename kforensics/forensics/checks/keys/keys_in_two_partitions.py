@@ -1,6 +1,6 @@
-"""Whether a key lies in two partitions of its topic, and whether a tombstone can delete what it means.
+"""Checks whether keys are in more than one partition of their topic, and whether tombstones delete what they should.
 
-Rule: order, and compaction, are per partition: nobody brings two partitions into one order.
+Rule: order and compaction are per partition; there is no order between two partitions.
 """
 
 from __future__ import annotations
@@ -8,159 +8,187 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kforensics.forensics.core.findings import Exactness, Severity, codes
-from kforensics.forensics.core.reporting import Row, moment, span
-from kforensics.forensics.keys.key_locations import FAMILIAR_MS, Apart
-from kforensics.forensics.keys.topic_keys import KeyApart, Placed, TopicKeys
-from kforensics.parsers.format.printable import printable
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
+from kforensics.forensics.core.formatting import format_count, format_duration, format_time
+from kforensics.forensics.core.reporting import Row
+from kforensics.forensics.keys.key_locations import METADATA_MAX_AGE_MS, SplitKeyCause
+from kforensics.forensics.keys.topic_keys import KeyFinding, SplitKey, TopicKeys
+from kforensics.parsers.format.text_encoding import printable
 
-__all__ = ["CODES", "findings"]
-
-CODES = codes("""
-key-in-two-partitions error
-A key lies in more than one partition of its topic.
-Find out who wrote it where; consumers see its records in any order, and a compacted {topic} keeps two values of it.
-why: The order between its records is lost, and a compacted topic keeps a value in each partition: a consumer that \
-builds a table takes whichever it reads last.
-innocent: Partitions were added, which is told by partition-growth. Keys that mean nothing, with a partitioner that \
-goes round.
-
-tombstone-wrong-partition error
-A tombstone lies in another partition than the value it is to delete.
-Write a tombstone for each of these keys into the partition of the value, with the partition named by the producer.
-why: A cleaner works within a partition, so that the tombstone deletes nothing: the value comes back whenever the \
-topic is read from the start.
-innocent: None, unless it was to delete nothing.
-""")
-TWICE, TOMBSTONE = CODES.values()
-# From this share of keys on, it is how the topic is written rather than what went wrong.
+CODES = by_name(
+    Code(
+        "key-in-two-partitions",
+        Severity.ERROR,
+        meaning="A key is in more than one partition of its topic.",
+        remedy=(
+            "Find out which producer wrote it to which partition; consumers see its records in any order, and a "
+            "compacted {topic} keeps two values of it."
+        ),
+        why=(
+            "The order of its records is lost, and a compacted topic keeps one value per partition: a consumer "
+            "that builds a table uses whichever it reads last."
+        ),
+        benign=(
+            "Partitions were added, which partition-growth reports. Keys without a meaning, with a round-robin "
+            "partitioner."
+        ),
+    ),
+    Code(
+        "tombstone-wrong-partition",
+        Severity.ERROR,
+        meaning="A tombstone is in another partition than the value it should delete.",
+        remedy=(
+            "Write a tombstone for each of these keys to the partition of the value, with an explicit partition "
+            "in the producer."
+        ),
+        why=(
+            "Compaction works within a partition, so the tombstone deletes nothing: the value reappears "
+            "whenever the topic is read from the start."
+        ),
+        benign="None, unless the tombstone was not meant to delete anything.",
+    ),
+)
+SPLIT_KEY, TOMBSTONE = CODES.values()
+# Above this share of keys it is how the topic is written, not an error.
 OFTEN = 0.1
-# Keys that a finding names, and the bytes of them that it shows.
+# Keys to name in a finding, and the bytes of each to show.
 NAMED, LONGEST = 3, 60
 
-Some = Sequence[KeyApart]
+Examples = Sequence[SplitKey]
 
 
-def findings(topic: TopicKeys) -> Iterator[Placed]:
-    """Yield one finding for each two partitions that share keys, but for growth, and for tombstones that miss."""
-    if not topic.placing.follows and topic.lying.twice > OFTEN * topic.lying.keys:
-        yield _by_rule(topic)
+def findings(topic: TopicKeys) -> Iterator[KeyFinding]:
+    """Yield one finding for each two partitions with common keys, and for tombstones without effect.
+
+    Keys that moved because partitions were added are not reported here.
+    """
+    if not topic.fit.uses_default and topic.locations.split_count > OFTEN * topic.locations.keys:
+        yield _by_design(topic)
     else:
-        yield from _each(topic, Apart.STRAY, _stray)
-    yield from _each(topic, Apart.LATE, _late)
-    yield from _each(topic, Apart.TOMBSTONE, _missed)
+        yield from _for_each_pair(topic, SplitKeyCause.STRAY, _split)
+    yield from _for_each_pair(topic, SplitKeyCause.LATE, _after_growth)
+    yield from _for_each_pair(topic, SplitKeyCause.TOMBSTONE, _ineffective_tombstone)
 
 
-def _each(topic: TopicKeys, kind: Apart, tell: Callable[[TopicKeys, Row, Some], Placed]) -> Iterator[Placed]:
+def _for_each_pair(
+    topic: TopicKeys, kind: SplitKeyCause, finding: Callable[[TopicKeys, Row, Examples], KeyFinding]
+) -> Iterator[KeyFinding]:
     for row in topic.pair_counts(kind):
-        some = topic.examples(kind, row["first"], row["second"])
-        # Without an example all of them were other keys with the same hash, or nobody can tell any more.
-        if some:
-            yield tell(topic, row, some)
+        examples = topic.examples(kind, row["first"], row["second"])
+        # Without an example all of them were different keys with the same hash, or are no longer readable.
+        if examples:
+            yield finding(topic, row, examples)
 
 
-def _by_rule(topic: TopicKeys) -> Placed:
-    twice, keys = topic.lying.twice, topic.lying.keys
+def _by_design(topic: TopicKeys) -> KeyFinding:
+    split, keys = topic.locations.split_count, topic.locations.keys
     return topic.finding(
         topic.summaries[0].number,
-        TWICE,
-        f"{twice} of the {keys} keys of {topic.name} lie in more than one partition: whoever writes it does not place"
-        " records by their keys.",
+        SPLIT_KEY,
+        f"{split} of {keys} keys of {topic.name} are in more than one partition: its producers do not partition "
+        "records by key.",
         severity=Severity.INFO,
-        evidence={"keys_apart": twice, "keys": keys},
+        evidence={"keys_apart": split, "keys": keys},
         exactness=Exactness.APPROXIMATE,
-        benign=("a partitioner that goes round, or keys that mean nothing: likely, there are so many",),
+        benign=("round-robin partitioner, or keys without a meaning: likely, there are so many",),
     )
 
 
-def _stray(topic: TopicKeys, row: Row, some: Some) -> Placed:
+def _split(topic: TopicKeys, row: Row, examples: Examples) -> KeyFinding:
     return _of_pair(
         topic,
         row,
-        some,
-        f"{_keys(row)} in both partition {row['first']} and partition {row['second']}: {_named(some)}.",
+        examples,
+        f"{_keys_are(row)} in both partition {row['first']} and partition {row['second']}: {_named(examples)}.",
         exactness=Exactness.EXACT if topic.knows_growth else Exactness.APPROXIMATE,
         benign=(f"partition growth: {_growth(topic)}",),
     )
 
 
 def _growth(topic: TopicKeys) -> str:
-    if topic.placing.has_grown:
-        numbers = " and then ".join(map(str, topic.placing.numbers))
-        return f"no, these keys lie otherwise than with {numbers}"
-    return "ruled out by the cluster's metadata" if topic.knows_growth else "possible, too few keys tell"
+    if topic.fit.has_grown:
+        numbers = " and then ".join(map(str, topic.fit.numbers))
+        return f"no, these keys do not match {numbers} partitions"
+    return "ruled out by the cluster metadata" if topic.knows_growth else "possible, too few keys to tell"
 
 
-def _late(topic: TopicKeys, row: Row, some: Some) -> Placed:
-    longest = max(one.first["last_timestamp"] - one.second["first_timestamp"] for one in some)
+def _after_growth(topic: TopicKeys, row: Row, examples: Examples) -> KeyFinding:
+    longest = max(example.first["last_timestamp"] - example.second["first_timestamp"] for example in examples)
     return _of_pair(
         topic,
         row,
-        some,
-        f"{_keys(row)} in both partition {row['first']} and partition {row['second']}, and after {topic.name} had grown"
-        f" both were written to for {span(longest)}: {_named(some)}. The order of their records is lost.",
+        examples,
+        f"{_keys_are(row)} in both partition {row['first']} and partition {row['second']}, and both were written to "
+        f"for {format_duration(longest)} after {topic.name} had grown: {_named(examples)}. The order of their records "
+        "is lost.",
         severity=Severity.WARNING,
         exactness=Exactness.APPROXIMATE,
-        benign=(f"producers that had not heard of the growth: likely, they ask every {span(FAMILIAR_MS)}",),
+        benign=(f"producer metadata not yet refreshed: likely, interval {format_duration(METADATA_MAX_AGE_MS)}",),
         cause="partition-growth",
     )
 
 
-def _missed(topic: TopicKeys, row: Row, some: Some) -> Placed:
-    has_moved = topic.placing.has_grown and all(one.second["era"] > one.first["oldest"] >= 0 for one in some)
+def _ineffective_tombstone(topic: TopicKeys, row: Row, examples: Examples) -> KeyFinding:
+    has_grown = topic.fit.has_grown
+    has_moved = has_grown and all(
+        example.second["newest_generation"] > example.first["oldest_generation"] >= 0 for example in examples
+    )
     return _of_pair(
         topic,
         row,
-        some,
-        f"Tombstones of {_count(row)} lie in partition {row['second']}, and their last values in partition"
-        f" {row['first']}, where nothing deletes them: {_named(some)}.",
+        examples,
+        f"Tombstones of {format_count(row['keys'], 'key')} are in partition {row['second']}, but their last values are "
+        f"in partition {row['first']} and stay there: {_named(examples)}.",
         code=TOMBSTONE,
-        # The producers' clocks say which of the two came last.
+        # Which of the two is newer depends on the producers' clocks.
         exactness=Exactness.APPROXIMATE,
         cause="partition-growth" if has_moved else "key-in-two-partitions",
     )
 
 
-def _of_pair(topic: TopicKeys, row: Row, some: Some, message: str, *, code: Any = TWICE, **more: Any) -> Placed:
-    """Return a finding in the partition that has the second records."""
-    second = [one.second for one in some]
+def _of_pair(
+    topic: TopicKeys, row: Row, examples: Examples, message: str, *, code: Code = SPLIT_KEY, **more: Any
+) -> KeyFinding:
+    """Return a finding in the partition with the later records."""
+    second = [example.second for example in examples]
     evidence = {
         "partitions": [row["first"], row["second"]],
         "keys": row["keys"],
         "records": row["records"],
-        "partition_counts": list(topic.placing.numbers),
+        "partition_counts": list(topic.fit.numbers),
     }
     return topic.finding(
         row["second"],
         code,
         message,
-        at=topic.where(min(second, key=lambda one: one["first_offset"])),
-        offsets=(min(one["first_offset"] for one in second), max(one["last_mark"] >> 1 for one in second)),
+        at=topic.location(min(second, key=lambda key: key["first_offset"])),
+        offsets=(min(key["first_offset"] for key in second), max(key["last_tagged_offset"] >> 1 for key in second)),
         evidence=evidence,
         **more,
     )
 
 
-def _keys(row: Row) -> str:
-    return "1 key lies" if row["keys"] == 1 else f"{row['keys']} keys lie"
+def _keys_are(row: Row) -> str:
+    return "1 key is" if row["keys"] == 1 else f"{row['keys']} keys are"
 
 
-def _count(row: Row) -> str:
-    return "1 key" if row["keys"] == 1 else f"{row['keys']} keys"
+def _named(examples: Examples) -> str:
+    named = [_offsets(example) for example in examples[:NAMED]]
+    return "; ".join((*named, "…") if len(examples) > NAMED else named)
 
 
-def _named(some: Some) -> str:
-    words = [_story(one) for one in some[:NAMED]]
-    return "; ".join((*words, "…") if len(some) > NAMED else words)
-
-
-def _story(one: KeyApart) -> str:
-    before, since = one.first["last_mark"] >> 1, one.second["first_offset"]
-    return f"{_text(one.key)} up to offset {before} ({moment(one.first['last_timestamp'])}) and from offset {since} on"
+def _offsets(example: SplitKey) -> str:
+    before, since = example.first["last_tagged_offset"] >> 1, example.second["first_offset"]
+    last = format_time(example.first["last_timestamp"])
+    return f"{_text(example.key)} up to offset {before} ({last}) and from offset {since}"
 
 
 def _text(key: bytes | None) -> str:
     if key is None:
-        return "a key that cannot be read any more"
+        return "a key that is no longer readable"
     text = printable(key[:LONGEST].decode("utf-8", "backslashreplace"))
     return f"'{text}{'…' if len(key) > LONGEST else ''}'"
+
+
+CHECK = Check("keys_in_two_partitions", CODES, findings)

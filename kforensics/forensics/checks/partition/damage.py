@@ -1,7 +1,7 @@
-"""Bytes of a log that are no batch, and batches whose bytes are not those that were written.
+"""Checks for bytes of the log that are not a batch, and for batches that fail their checksum.
 
 Rule: ``FileLogInputStream`` and ``DefaultRecordBatch.ensureValid``. Every reason for damage between batches has a code
-here; what is wrong with records inside a sound batch is not seen by a walk over headers.
+here. Faulty records inside a batch with a valid checksum are left to ``record_contents``, which decodes records.
 """
 
 from __future__ import annotations
@@ -12,172 +12,211 @@ from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.core.aggregation import first_findings, first_notes
-from kforensics.forensics.core.findings import Finding, Severity, codes
-from kforensics.forensics.core.observations import Noticed, of_kind
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
+from kforensics.forensics.core.formatting import format_offsets
+from kforensics.forensics.core.observations import ObservationArray, Observed, first_observations, observations_of
+from kforensics.forensics.core.reporting import first_findings
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.log_summary import Noter
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.partition.log_summary import Collector
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.columns.batch_columns import BatchColumns
+from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.format.rows import Damage
 
-__all__ = ["CODES", "NOTER", "code_of", "findings", "place_behind", "places"]
+CODES = by_name(
+    Code(
+        "batch-crc-mismatch",
+        Severity.CRITICAL,
+        meaning="A batch does not match its CRC: its bytes have changed since it was written.",
+        remedy=(
+            "Rebuild this replica from the leader. Until then consumers stop at this batch, and after an "
+            "unclean shutdown the broker truncates the log here."
+        ),
+        why=(
+            "A disk, a controller, the broker's memory or a copy changed bytes. The CRC covers everything "
+            "except base offset, length, leader epoch and magic. Consumers fail with CorruptRecordException "
+            "here and cannot continue."
+        ),
+        benign="It is the last batch of a log that was copied while the broker was writing it.",
+    ),
+    Code(
+        "batch-truncated",
+        Severity.WARNING,
+        meaning="A segment ends inside a batch, or in space that was never written.",
+        remedy=(
+            "No action in the last segment: the broker truncates it at startup. Restore any other segment from "
+            "another replica."
+        ),
+        why=(
+            "The file ends before the batch does. In the last segment a crash leaves this, and the broker "
+            "truncates it at startup; in any other segment data is lost."
+        ),
+        benign="The files of a running broker were copied. Preallocated files end in zeros.",
+    ),
+    Code(
+        "batch-length-invalid",
+        Severity.CRITICAL,
+        meaning="The bytes where a batch should start are not a batch: the chain of batch lengths is broken.",
+        remedy=(
+            "Rebuild this replica from the leader: a broker truncates the log here. The batches after this "
+            "point were found by searching."
+        ),
+        why=(
+            "Only its length field shows where a batch ends, and no checksum covers that field. One wrong "
+            "length breaks the chain, and a broker cannot read anything after it. This tool searches for the "
+            "next valid batch header to report what follows."
+        ),
+        benign="A preallocated file ends in zeros.",
+    ),
+)
 
-CODES = codes("""
-batch-crc-mismatch critical
-A batch has other bytes than those its checksum was taken of.
-Build the replica again; consumers stop here, and a broker cuts the log here after an unclean stop.
-why: The disk, a controller, the memory of the broker or a copy has changed bytes. Base offset, length, leader epoch \
-and format lie outside the checksum; all else is covered. Consumers fail with CorruptRecordException here and do not \
-get further.
-innocent: The very last batch of a log that was copied while the broker wrote it.
-
-batch-truncated warning
-A segment ends inside a batch, or in space that was never written to.
-In the last segment nothing is to be done: the broker cuts it off when it starts. Elsewhere restore it from a replica.
-why: The file ended before the batch did. In the last segment that is what a crash leaves, and the broker cuts it off; \
-in any other the end of a segment is lost.
-innocent: A copy of a running broker. Preallocated files end in zeros.
-
-batch-length-invalid critical
-Where a batch should begin stands something that is none: the chain of lengths is broken.
-Build the replica again; what stands behind was found by searching, and a broker cuts the log here.
-why: Where a batch ends is only told by its length, and no checksum covers that. One wrong length breaks the chain: a \
-broker sees nothing behind it. What is told of the rest was found by looking for the next header that checks out.
-innocent: Zeros at the end of a preallocated file.
-""")
-
-# What may be wrong with a batch that was read all the same; the other reasons inside a batch are about records.
-OF_BATCHES = ("crc", "magic")
+# Reasons that concern a whole batch; other reasons inside a batch concern its records.
+BATCH_REASONS = ("crc", "magic")
 CODE_BY_REASON = {
     "crc": "batch-crc-mismatch",
     "truncated": "batch-truncated",
     "shrunk": "batch-truncated",
     "zero-tail": "batch-truncated",
 }
-# For all others: length, magic, zeros.
+# The code of all other reasons: length, magic, zeros.
 CHAIN_BROKEN = "batch-length-invalid"
-LIVE_COPY = "a copy made while the broker wrote"
+COPIED_DURING_WRITE = "copied while the broker was writing"
+CRASHED_DURING_WRITE = f"crash during a write, or {COPIED_DURING_WRITE}"
 
 
-def _of_batches(batches: BatchColumns, _: Rules) -> Iterator[Records]:
+def _failed_checksums(batches: BatchColumns, _: Rules) -> Iterator[ObservationArray]:
     if not batches.crc_valid.all():
-        yield first_notes(Noticed.BATCH_CRC_MISMATCH, batches, ~batches.crc_valid)
+        yield first_observations(Observed.BATCH_CRC_MISMATCH, batches, ~batches.crc_valid)
 
 
-NOTER = Noter(batches=_of_batches)
+COLLECTOR = Collector(batches=_failed_checksums)
 
 
-def places(notes: Records) -> Any:
-    """Return a number for segment and position of each note, which orders them as the log does."""
-    return notes["segment"].astype("i8") << 40 | notes["position"]
+def log_positions(observations: ObservationArray) -> IntArray:
+    """Return one number for segment and position of each observation, ascending in log order."""
+    positions: IntArray = observations["segment"].astype("i8") << 40 | observations["position"]
+    return positions
 
 
-def place_behind(segment: int, row: Damage) -> int:
-    """Return the same number for the batch that follows damage between batches."""
+def position_after(segment: int, row: Damage) -> int:
+    """Return the log position of the batch that follows damage between batches, as :func:`log_positions` does."""
     return (segment + 1) << 40 if row.next_good_position is None else segment << 40 | row.next_good_position
 
 
 def code_of(row: Damage) -> str:
-    """Return the code that says what is wrong with batches or the bytes between them."""
+    """Return the code for damage to batches or to the bytes between them."""
     return CODE_BY_REASON.get(row.reason, CHAIN_BROKEN)
 
 
-def findings(case: Case) -> Iterator[Finding]:
-    """Yield a finding for each range of a log that is no batch, and for each batch that is not as it was written."""
+def findings(state: PartitionState) -> Iterator[Finding]:
+    """Yield a finding for each range of the log that is not a batch, and for each batch that fails its checksum."""
     by_code: dict[str, list[tuple[int, Damage]]] = {}
-    for segment, row in case.log.damage:
-        if row.inside_batch is None or row.reason in OF_BATCHES:
+    for segment, row in state.log.damage:
+        if row.inside_batch is None or row.reason in BATCH_REASONS:
             by_code.setdefault(code_of(row), []).append((segment, row))
-    offsets = _Offsets(_Notes.of(case, Noticed.BATCH_CRC_MISMATCH), _Notes.of(case, Noticed.OFFSET_GAP))
+    offsets = _DamagedOffsets(
+        _SortedObservations.of(state, Observed.BATCH_CRC_MISMATCH), _SortedObservations.of(state, Observed.OFFSET_GAP)
+    )
     for code, rows in by_code.items():
-        yield from first_findings((_damaged(case, code, segment, row, offsets) for segment, row in rows), len(rows))
+        yield from first_findings((_damaged(state, code, segment, row, offsets) for segment, row in rows), len(rows))
 
 
 @dataclass(frozen=True, slots=True)
-class _Notes:
-    """Notes in the order of the log, and a number for the place of each."""
+class _SortedObservations:
+    """Observations in log order, with their log positions."""
 
-    rows: Records
-    places: Any
+    rows: ObservationArray
+    positions: IntArray
 
     @classmethod
-    def of(cls, case: Case, kind: Noticed) -> _Notes:
-        rows = of_kind(case.log.notes, kind)
-        rows = rows.take(np.argsort(places(rows), kind="stable"))
-        return cls(rows, places(rows))
+    def of(cls, state: PartitionState, kind: Observed) -> _SortedObservations:
+        rows = observations_of(state.log.observations, kind)
+        rows = rows.take(np.argsort(log_positions(rows), kind="stable"))
+        return cls(rows, log_positions(rows))
 
-    def at(self, place: int) -> Any:
-        index = int(np.searchsorted(self.places, place))
-        return self.rows[index] if index < len(self.rows) and self.places[index] == place else None
+    def at(self, position: int) -> Any:
+        index = int(np.searchsorted(self.positions, position))
+        return self.rows[index] if index < len(self.rows) and self.positions[index] == position else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Offsets:
-    """Tells which offsets damage is about: those of the batch, or those that miss in front of the batch behind it."""
+class _DamagedOffsets:
+    """Looks up the offsets of damage: those of the damaged batch, or those missing before the next batch."""
 
-    wrong: _Notes
-    gaps: _Notes
+    mismatches: _SortedObservations
+    gaps: _SortedObservations
 
-    def about(self, segment: int, row: Damage) -> tuple[int, int] | None:
+    def of(self, segment: int, row: Damage) -> tuple[int, int] | None:
         if row.inside_batch is not None:
-            note = self.wrong.at(segment << 40 | row.inside_batch)
-            return None if note is None else (int(note["first_offset"]), int(note["last_offset"]))
-        note = self.gaps.at(place_behind(segment, row))
-        return None if note is None else (int(note["previous"]) + 1, int(note["first_offset"]) - 1)
+            mismatch = self.mismatches.at(segment << 40 | row.inside_batch)
+            return None if mismatch is None else (int(mismatch["first_offset"]), int(mismatch["last_offset"]))
+        gap = self.gaps.at(position_after(segment, row))
+        return None if gap is None else (int(gap["previous"]) + 1, int(gap["first_offset"]) - 1)
 
 
-def _damaged(case: Case, code: str, segment: int, row: Damage, offsets: _Offsets) -> Finding:
-    severity, benign = _weighed(case, code, segment, row)
-    about = offsets.about(segment, row)
-    return case.finding(
+def _damaged(state: PartitionState, code: str, segment: int, row: Damage, lookup: _DamagedOffsets) -> Finding:
+    severity, benign = _severity(state, code, segment, row)
+    offsets = lookup.of(segment, row)
+    return state.finding(
         CODES[code],
-        _told(row, about),
+        _message(state, segment, row, offsets),
         severity=severity,
         at=(segment, row.start if row.inside_batch is None else row.inside_batch),
-        offsets=about,
+        offsets=offsets,
         evidence={"reason": row.reason, "bytes": row.end - row.start, "next_good_position": row.next_good_position},
         benign=(benign,),
     )
 
 
-def _told(row: Damage, about: tuple[int, int] | None) -> str:
+def _message(state: PartitionState, segment: int, row: Damage, offsets: tuple[int, int] | None) -> str:
     if row.inside_batch is not None:
-        offsets = f" with offsets {about[0]} to {about[1]}" if about else ""
-        return f"The batch{offsets} at position {row.inside_batch} is not as it was written: {row.detail}."
-    where = "to the end of the segment" if row.next_good_position is None else f"up to position {row.end}"
-    lost = f" Offsets {about[0]} to {about[1]} are missing there." if about else ""
-    return f"There is no batch from position {row.start} {where}: {row.detail}.{lost}"
+        which = f" with {format_offsets(*offsets)}" if offsets else ""
+        return f"Corrupt batch{which} at position {row.inside_batch}: {row.detail}."
+    if row.reason == "truncated" and _is_at_log_end(state, segment, row):
+        return f"The last batch is torn at position {row.start}: {row.detail}.{_truncation(state)}"
+    end = "the end of the segment" if row.next_good_position is None else f"position {row.end}"
+    missing = f" Missing: {format_offsets(*offsets)}." if offsets else ""
+    return f"No valid batch from position {row.start} to {end}: {row.detail}.{missing}"
 
 
-def _weighed(case: Case, code: str, segment: int, row: Damage) -> tuple[Severity, str]:
-    """Return how bad damage is, and what may excuse it."""
-    severity, is_cut = CODES[code].severity, code == "batch-truncated"
-    if not _is_at_the_end(case, segment, row):
-        worse = Severity.ERROR if is_cut else severity
-        return worse, f"{LIVE_COPY}: ruled out, this is not the end of the last segment"
+def _truncation(state: PartitionState) -> str:
+    """Return what the broker does with a torn batch; after a clean shutdown it does not recover the segment."""
+    if state.partition.log_dir.clean_shutdown:
+        return ""
+    return f" The broker will truncate the log to offset {state.log_end_offset} at startup."
+
+
+def _severity(state: PartitionState, code: str, segment: int, row: Damage) -> tuple[Severity, str]:
+    """Return the severity of damage, and the tested explanation."""
+    severity, is_truncated = CODES[code].severity, code == "batch-truncated"
+    if not _is_at_log_end(state, segment, row):
+        worse = Severity.ERROR if is_truncated else severity
+        return worse, f"{COPIED_DURING_WRITE}: ruled out, not at the end of the last segment"
     if row.reason == "zero-tail":
-        return Severity.INFO, "space set aside for batches to come: likely, only zeros follow"
-    if is_cut and case.partition.log_dir.clean_shutdown:
-        return severity, f"a crash in mid-write, or {LIVE_COPY}: unlikely, the broker had stopped in good order"
-    if is_cut:
-        return severity, f"a crash in mid-write, or {LIVE_COPY}: likely, the log ends here"
-    if code == "batch-crc-mismatch" and _was_being_written(case):
-        return Severity.WARNING, f"{LIVE_COPY}: likely, it is the last batch of a file that was written to just then"
-    return severity, f"a crash in mid-write, or {LIVE_COPY}: possible, the log ends here"
+        return Severity.INFO, "preallocated space: likely, only zeros follow"
+    if is_truncated and state.partition.log_dir.clean_shutdown:
+        return severity, f"{CRASHED_DURING_WRITE}: unlikely, clean shutdown"
+    if is_truncated:
+        return severity, f"{CRASHED_DURING_WRITE}: likely, the log ends here"
+    if code == "batch-crc-mismatch" and _was_being_written(state):
+        return Severity.WARNING, f"{COPIED_DURING_WRITE}: likely, the last batch of a file written at that time"
+    return severity, f"{CRASHED_DURING_WRITE}: possible, the log ends here"
 
 
-def _is_at_the_end(case: Case, segment: int, row: Damage) -> bool:
-    """Whether no batch stands behind damage."""
-    if segment < len(case.partition.segments) - 1 or row.next_good_position is not None:
+def _is_at_log_end(state: PartitionState, segment: int, row: Damage) -> bool:
+    """Return whether no batch follows the damage."""
+    if segment < len(state.partition.segments) - 1 or row.next_good_position is not None:
         return False
-    ends = case.log.segments["end"][case.log.segments["segment"] == segment]
+    ends = state.log.segments["end"][state.log.segments["segment"] == segment]
     return row.end >= int(ends.max(initial=0))
 
 
-def _was_being_written(case: Case) -> bool:
-    written = case.partition.segments[-1].mtime_ms
-    if written is None or case.partition.log_dir.clean_shutdown:
+def _was_being_written(state: PartitionState) -> bool:
+    written = state.partition.segments[-1].mtime_ms
+    if written is None or state.partition.log_dir.clean_shutdown:
         return False
-    return abs(case.rules.as_of_ms - written) <= case.rules.clock_skew_ms
+    return abs(state.rules.as_of_ms - written) <= state.rules.clock_skew_ms
+
+
+CHECK = Check("damage", CODES, findings, collector=COLLECTOR)

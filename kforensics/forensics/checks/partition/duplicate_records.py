@@ -1,7 +1,7 @@
-"""Records that stand in the log twice, as far as their contents tell.
+"""Checks for records that were written twice, by comparing their contents.
 
-A batch that a leader took twice under the same sequences is found without its records, by the family ``sequences``;
-that its contents differ is found here.
+``producer_sequences`` finds batches that a leader accepted twice with the same sequences, without decoding records.
+This check finds batches with the same sequences and different records.
 """
 
 from __future__ import annotations
@@ -12,81 +12,110 @@ from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.core.findings import Exactness, Finding, codes
-from kforensics.forensics.core.record_types import NO_TIME, Anomaly, Records
-from kforensics.forensics.core.reporting import Row, each, span
-from kforensics.forensics.duplicates.duplicate_rows import REASONS, VIEWS, Level, View, Why
-from kforensics.forensics.partition.partition_state import Case
-from kforensics.forensics.partition.producer_history import NOTHING, anomalies_of, are_raised_by_commits, last_before
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
+from kforensics.forensics.core.formatting import format_duration, format_offsets
+from kforensics.forensics.core.record_types import NO_TIME, Anomaly
+from kforensics.forensics.core.reporting import Row, first_n
+from kforensics.forensics.duplicates.duplicate_rows import (
+    REASON_NAMES,
+    VIEW_NAMES,
+    DuplicateArray,
+    DuplicateLevel,
+    DuplicateReason,
+    DuplicateView,
+)
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.producer_history import NOTHING, anomalies_of, epochs_bumped_by_commits, last_before
+from kforensics.parsers.format.array_types import BoolArray
 
-__all__ = ["CODES", "findings"]
+CODES = by_name(
+    Code(
+        "seq-reuse",
+        Severity.ERROR,
+        meaning="A producer used the same sequences for batches with different records.",
+        remedy=(
+            "Look for a client that restarted at sequence 0. Both batches are in the log, but a retry of either "
+            "may be taken for the other."
+        ),
+        why=(
+            "A broker identifies a batch by producer id, epoch and sequence. If two different batches share "
+            "them, the broker may discard either as a duplicate of the other."
+        ),
+        benign="The producer had expired and restarted at sequence 0 in the same epoch.",
+    ),
+    Code(
+        "content-duplicate-retry",
+        Severity.WARNING,
+        meaning="The log has records without a producer id twice, as after a client timed out and retried.",
+        remedy="Deduplicate in consumers that keep their results, and set enable.idempotence in the producer.",
+        why=(
+            "Without idempotence a producer that gets no response can only send again, and the broker cannot "
+            "recognise the retry. Whole batches that match record for record, including timestamps, are rarely "
+            "anything else."
+        ),
+        benign="Events that really repeat, with coarse timestamps: heartbeats, sensors.",
+    ),
+    Code(
+        "content-duplicate-cross-producer",
+        Severity.INFO,
+        meaning="The log has records twice, from different producer ids or epochs, and both copies are committed.",
+        remedy=(
+            "If an application resent them after a restart, give it a transactional id, or deduplicate in the "
+            "consumers."
+        ),
+        why=(
+            "Idempotence covers one producer session only. An application that restarts and resends its records "
+            "does so under a new producer id."
+        ),
+        benign="An application repeated records on purpose, or events are equal.",
+    ),
+)
 
-CODES = codes("""
-seq-reuse error
-A producer gave the same sequences to batches with different records.
-Both are in the log, yet a retry of either may be taken for the other: look for a client that began anew at sequence 0.
-why: To a broker a batch is known by producer id, epoch and sequence. If two have the same and differ, either of them \
-may be refused as a repetition of the other.
-innocent: A producer that had expired and began anew at 0 in the same epoch.
-
-content-duplicate-retry warning
-Records without a producer id stand in the log twice, as a client leaves them that got no answer and sent them again.
-Remove the second where consumers keep what they got; set enable.idempotence in the producer.
-why: Without idempotence a producer that gets no answer can only send again, and the broker cannot tell. Whole batches \
-that match record for record, timestamps included, are hardly anything else.
-innocent: Events that really repeat, with coarse timestamps: heartbeats, sensors.
-
-content-duplicate-cross-producer info
-Records stand in the log twice, from different producer ids or epochs, and both are committed.
-If an application sent them again after a restart, give it a transactional id, or let consumers drop what they have.
-why: Idempotence only reaches as far as one producer and its session: an application that starts again and sends what \
-it had sent before has a new producer id.
-innocent: Repeated on purpose, or events that are the same.
-""")
-
-BY = {Why.OTHER_PRODUCER: "the second time by another producer id", Why.OTHER_EPOCH: "the second time in another epoch"}
+PRODUCERS = {
+    DuplicateReason.OTHER_PRODUCER: "by a different producer id",
+    DuplicateReason.OTHER_EPOCH: "in a different epoch",
+}
 UNKNOWN_TIMES = (NO_TIME, -1)
 
 
-def findings(case: Case) -> Iterator[Finding]:
-    """Yield what is to be said of records that are there twice, if somebody looked for them, where no cleaner was."""
-    if case.duplicates is None or not case.judges_sequences:
+def findings(state: PartitionState) -> Iterator[Finding]:
+    """Yield duplicate records, if the records were compared, in the part of the log that was never compacted."""
+    if state.duplicates is None or not state.checks_sequences:
         return
-    rows = case.duplicates.compress(case.duplicates["second_offset"] >= case.strict_from)
+    rows = state.duplicates.compress(state.duplicates["second_offset"] >= state.first_uncompacted_offset)
     rows = rows.take(np.argsort(rows["second_offset"], kind="stable"))
-    reused = rows.compress((rows["level"] == Level.SEQUENCE) & (rows["why"] == Why.SEQUENCE_NOT_CONTENT))
-    yield from each(reused, partial(_reuse, case), is_taken_for_copy=_are_taken_for_copies(case, reused))
-    yield from each(rows.compress(rows["level"] == Level.CONTENT_RETRY), partial(_retry, case))
-    across = (rows["level"] == Level.CONTENT) & np.isin(rows["why"], list(BY))
-    # Else the older copy is of a transaction that was not committed, and no duplicate to whom it concerns.
-    across &= rows["view"] == View.COMMITTED
-    found = rows.compress(across)
-    has_version_2 = are_raised_by_commits(case, found["second_producer_id"])
-    yield from each(found, partial(_across_producers, case), has_version_2=has_version_2)
+    reused = rows.compress(
+        (rows["level"] == DuplicateLevel.SEQUENCE) & (rows["why"] == DuplicateReason.SEQUENCE_NOT_CONTENT)
+    )
+    yield from first_n(reused, partial(_reuse, state), is_taken_for_copy=_are_taken_for_copies(state, reused))
+    yield from first_n(rows.compress(rows["level"] == DuplicateLevel.CONTENT_RETRY), partial(_retry, state))
+    is_across_producers = (rows["level"] == DuplicateLevel.CONTENT) & np.isin(rows["why"], list(PRODUCERS))
+    # In other views the older copy was not committed, so a read_committed consumer gets the records once.
+    is_across_producers &= rows["view"] == DuplicateView.COMMITTED
+    across_producers = rows.compress(is_across_producers)
+    has_version_2 = epochs_bumped_by_commits(state, across_producers["second_producer_id"])
+    yield from first_n(across_producers, partial(_across_producers, state), has_version_2=has_version_2)
 
 
-def _are_taken_for_copies(case: Case, rows: Records) -> Records:
-    """Return of which rows the headers alone look like a batch that was written twice."""
-    found = anomalies_of(case, Anomaly.SEQ_DUPLICATE_BATCH)
-    behind = rows["second_last_offset"] + 1
-    at = last_before(found["producer_id"], found["first_offset"], rows["second_producer_id"], behind)
-    offsets = np.append(found["first_offset"], NOTHING)[at]
-    taken: Records = offsets >= rows["second_offset"]
+def _are_taken_for_copies(state: PartitionState, rows: DuplicateArray) -> BoolArray:
+    """Return which rows ``seq-duplicate-batch`` reports as well, because it compares headers only."""
+    duplicates = anomalies_of(state, Anomaly.SEQ_DUPLICATE_BATCH)
+    ends = rows["second_last_offset"] + 1
+    index = last_before(duplicates["producer_id"], duplicates["first_offset"], rows["second_producer_id"], ends)
+    offsets = np.append(duplicates["first_offset"], NOTHING)[index]
+    taken: BoolArray = offsets >= rows["second_offset"]
     return taken
 
 
-def _places(row: Row) -> str:
-    second, first = _place(row, "second"), _place(row, "first")
-    return f"at {second}, and before that at {first}"
+def _both_offsets(row: Row) -> str:
+    first = format_offsets(row["first_offset"], row["first_last_offset"])
+    second = format_offsets(row["second_offset"], row["second_last_offset"])
+    return f"first at {first}, again at {second}"
 
 
-def _place(row: Row, side: str) -> str:
-    first, last = row[f"{side}_offset"], row[f"{side}_last_offset"]
-    return f"offset {first}" if first == last else f"offsets {first} to {last}"
-
-
-def _at(row: Row) -> dict[str, Any]:
-    """Return where the second writing stands and whose it is, as ``Case.finding`` takes it."""
+def _second_copy(row: Row) -> dict[str, Any]:
+    """Return the location and producer of the second copy, as arguments of ``PartitionState.finding``."""
     has_producer = row["second_producer_id"] >= 0
     return {
         "offsets": (row["second_offset"], row["second_last_offset"]),
@@ -96,78 +125,84 @@ def _at(row: Row) -> dict[str, Any]:
 
 
 def _evidence(row: Row) -> dict[str, object]:
-    """Return what is known of both writings."""
+    """Return the evidence about both copies."""
     first = {name: row[f"first_{name}"] for name in ("offset", "last_offset", "position", "producer_id")}
-    view = VIEWS[View(row["view"])]
-    return {"records": row["records"], "why": REASONS[Why(row["why"])], "view": view} | {
+    view = VIEW_NAMES[DuplicateView(row["view"])]
+    return {"records": row["records"], "why": REASON_NAMES[DuplicateReason(row["why"])], "view": view} | {
         f"first_{name}": value for name, value in first.items()
     }
 
 
-def _reuse(case: Case, row: Row) -> Finding:
-    other = " What is reported there as seq-duplicate-batch is this." if row["is_taken_for_copy"] else ""
-    return case.finding(
+def _reuse(state: PartitionState, row: Row) -> Finding:
+    other = " The seq-duplicate-batch finding there is this reuse." if row["is_taken_for_copy"] else ""
+    return state.finding(
         CODES["seq-reuse"],
         f"Producer {row['second_producer_id']}, epoch {row['second_producer_epoch']}, used the same sequences for "
-        f"different records, {_places(row)}.{other}",
-        **_at(row),
+        f"different records: {_both_offsets(row)}.{other}",
+        **_second_copy(row),
         evidence=_evidence(row),
         benign=(
-            "the same records compressed or encoded otherwise: ruled out, decoded records were compared",
-            f"sequences wrapped: ruled out, only {row['second_offset'] - row['first_offset']} offsets lie between",
-            f"producer expired at the leader, or began anew at sequence 0: {_expired(case, row)}",
+            "same records with another compression or encoding: ruled out, decoded records were compared",
+            f"sequences wrapped around: ruled out, only {row['second_offset'] - row['first_offset']} offsets between",
+            f"producer expired at the leader, or restarted at sequence 0: {_expired(state, row)}",
         ),
     )
 
 
-def _expired(case: Case, row: Row) -> str:
-    silence = _between(row)
-    if silence is None:
-        return "possible, when both were written is not known"
-    return f"{'likely' if silence >= case.rules.pid_expiry_ms else 'possible'}, {span(silence)} lie between"
+def _expired(state: PartitionState, row: Row) -> str:
+    elapsed = _elapsed(row)
+    if elapsed is None:
+        return "possible, write times unknown"
+    return f"{'likely' if elapsed >= state.rules.pid_expiry_ms else 'possible'}, {format_duration(elapsed)} between"
 
 
-def _between(row: Row) -> int | None:
-    """Return the time between both writings in ms, None if it is not known."""
+def _elapsed(row: Row) -> int | None:
+    """Return the time between the two writes in ms, None if it is not known."""
     if row["first_timestamp"] in UNKNOWN_TIMES or row["second_timestamp"] in UNKNOWN_TIMES:
         return None
-    apart: int = row["second_timestamp"] - row["first_timestamp"]
-    return apart
+    elapsed: int = row["second_timestamp"] - row["first_timestamp"]
+    return elapsed
 
 
-def _retry(case: Case, row: Row) -> Finding:
-    is_same_time = row["why"] == Why.RETRY_SAME_TIME
-    coarse = "events that are equal down to the millisecond: possible" if is_same_time else "equal events: possible"
-    return case.finding(
+def _retry(state: PartitionState, row: Row) -> Finding:
+    is_same_time = row["why"] == DuplicateReason.RETRY_SAME_TIME
+    coincidence = "equal events in the same millisecond" if is_same_time else "equal events"
+    return state.finding(
         CODES["content-duplicate-retry"],
-        f"{_many(row)} written twice without a producer id, as a retry does, {_places(row)}.",
-        **_at(row),
+        f"{_records_were(row)} written twice without a producer id, as by a retry: {_both_offsets(row)}.",
+        **_second_copy(row),
         evidence=_evidence(row),
         exactness=Exactness.EXACT if is_same_time else Exactness.APPROXIMATE,
-        benign=(f"{coarse}, {row['records']} in a row", "tombstones and empty values: ruled out, they do not count"),
-    )
-
-
-def _across_producers(case: Case, row: Row) -> Finding:
-    return case.finding(
-        CODES["content-duplicate-cross-producer"],
-        f"{_many(row)} written twice, {BY[Why(row['why'])]}, {_places(row)}.",
-        **_at(row),
-        evidence=_evidence(row),
         benign=(
-            "an application that sent again after a restart: possible",
-            "the older copy of an aborted transaction: ruled out, a read_committed consumer gets both",
-            *_excuse_of_epoch(row),
+            f"{coincidence}: possible, {row['records']} in a row",
+            "tombstones and empty values: ruled out, not counted",
         ),
     )
 
 
-def _excuse_of_epoch(row: Row) -> tuple[str, ...]:
-    if row["why"] != Why.OTHER_EPOCH:
+def _across_producers(state: PartitionState, row: Row) -> Finding:
+    return state.finding(
+        CODES["content-duplicate-cross-producer"],
+        f"{_records_were(row)} written again {PRODUCERS[DuplicateReason(row['why'])]}: {_both_offsets(row)}.",
+        **_second_copy(row),
+        evidence=_evidence(row),
+        benign=(
+            "application resent its records after a restart: possible",
+            "older copy in an aborted transaction: ruled out, a read_committed consumer gets both",
+            *_epoch_explanation(row),
+        ),
+    )
+
+
+def _epoch_explanation(row: Row) -> tuple[str, ...]:
+    if row["why"] != DuplicateReason.OTHER_EPOCH:
         return ()
-    outcome = "likely, markers of this producer do" if row["has_version_2"] else "ruled out, no marker of it does"
-    return (f"the same client in another transaction, as each raises the epoch: {outcome}",)
+    outcome = "likely, its markers raise the epoch" if row["has_version_2"] else "ruled out, none of its markers does"
+    return (f"same client in another transaction, each raising the epoch: {outcome}",)
 
 
-def _many(row: Row) -> str:
+def _records_were(row: Row) -> str:
     return "1 record was" if row["records"] == 1 else f"{row['records']} records were"
+
+
+CHECK = Check("duplicate_records", CODES, findings)

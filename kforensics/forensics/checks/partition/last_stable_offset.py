@@ -1,7 +1,7 @@
-"""Why consumers with read_committed stop where they do.
+"""Checks whether the last stable offset is stuck, and why read_committed consumers stop there.
 
-Rule: ``UnifiedLog.fetchLastStableOffsetMetadata``; all of the log is taken for replicated, for a copy does not know the
-high watermark of the moment.
+Rule: ``UnifiedLog.fetchLastStableOffsetMetadata``. The whole log counts as replicated, because a copy does not know the
+current high watermark.
 """
 
 from __future__ import annotations
@@ -11,92 +11,117 @@ from functools import partial
 
 import numpy as np
 
-from kforensics.forensics.core.findings import Finding, codes
-from kforensics.forensics.core.record_types import NO_TIME, Ending
-from kforensics.forensics.core.reporting import Part, Row, each, each_of, moment
-from kforensics.forensics.partition.blocking_transactions import Wait, signs_of_hanging, silence_of
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
+from kforensics.forensics.core.formatting import format_count, format_time
+from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
+from kforensics.forensics.core.reporting import Row, RowPart, first_n, first_n_of_parts
+from kforensics.forensics.partition.blocking_transactions import BlockedTransactions, hanging_evidence, idle_times
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS
 
-__all__ = ["CODES", "findings"]
-
-CODES = codes("""
-lso-stuck critical
-The last stable offset stays behind the end of the log: consumers with read_committed get nothing from there on.
-See whether the transaction that holds it hangs, with kafka-transactions.sh --bootstrap-server <host:port> \
-find-hanging --topic {topic} --partition {partition}; if it is listed, end it with kafka-transactions.sh \
---bootstrap-server <host:port> abort --topic {topic} --partition {partition} --start-offset {first_offset}; if not, \
-its coordinator will end it, and an abort would lose data. Look at compaction too: the cleaner cannot pass this offset.
-why: One transaction that does not end holds back all that is behind it, of other producers too, and of those without \
-transactions. Consumers with read_committed have a lag that grows and no error; those with read_uncommitted notice \
-nothing.
-innocent: The high watermark stands still and not the transaction: then it is replication that is stuck. Or nobody \
-writes to the partition, and nothing is held back.
-
-lso-prefix-unknown info
-The last stable offset is only known as a range, for the head of the log is not here.
-Capture the .snapshot files of the partition too.
-why: Whether a transaction from the missing part is still open cannot be told without the producer state at the \
-beginning of what is here. So there is a lowest and a highest value.
-innocent: It is never a fault: it says how far to believe the other findings.
-
-txn-open-many info
-Very many transactions were open at once, or one spans very many segments.
-why: A broker looks through what is open to know the last stable offset, and consumers through the indexes of all \
-segments that a transaction spans: this costs time, no more.
-innocent: A large application of Kafka Streams, or small segments with long transactions.
-""")
+CODES = by_name(
+    Code(
+        "lso-stuck",
+        Severity.CRITICAL,
+        meaning=(
+            "The last stable offset stays below the end of the log: read_committed consumers receive nothing "
+            "from there on."
+        ),
+        remedy=(
+            "Check whether the blocking transaction hangs: kafka-transactions.sh --bootstrap-server <host:port> "
+            "find-hanging --topic {topic} --partition {partition}. If it is listed, end it with "
+            "kafka-transactions.sh --bootstrap-server <host:port> abort --topic {topic} --partition {partition} "
+            "--start-offset {first_offset}. If it is not listed, wait for its coordinator to end it: an abort "
+            "would lose data. Check compaction too: the cleaner cannot pass this offset."
+        ),
+        why=(
+            "One transaction that does not end blocks everything after its first offset, including records of "
+            "other producers and records without transactions. Consumers with read_committed see their lag grow "
+            "without an error; consumers with read_uncommitted notice nothing."
+        ),
+        benign=(
+            "The high watermark is stuck rather than the transaction: then replication is the problem. Or no "
+            "producer writes to the partition, so nothing is blocked."
+        ),
+    ),
+    Code(
+        "lso-prefix-unknown",
+        Severity.INFO,
+        meaning="The last stable offset is known only as a range, because the start of the log is missing.",
+        remedy="Capture the .snapshot files of the partition too.",
+        why=(
+            "Without the producer state at the first captured offset, a transaction from the missing part may "
+            "still be open. Therefore the last stable offset has a lower and an upper bound."
+        ),
+        benign="This is never a fault of the cluster. It shows how exact the other findings are.",
+    ),
+    Code(
+        "txn-open-many",
+        Severity.INFO,
+        meaning="Very many transactions were open at once, or one transaction spans very many segments.",
+        why=(
+            "To find the last stable offset a broker searches all open transactions, and read_committed fetches "
+            "search the transaction indexes of all segments that a transaction spans. This costs time and has "
+            "no other effect."
+        ),
+        benign="A large Kafka Streams application, or long transactions in small segments.",
+    ),
+)
 
 NOTHING = -1
 
 
-def findings(case: Case) -> Iterator[Finding]:
-    """Yield what is to be said of the last stable offset of a log, and of what it costs to keep it."""
-    wait = Wait.of(case)
-    if wait is not None:
-        yield from _stuck_behind(case, wait)
-    yield from _prefix_unknown(case, wait)
-    yield from _many_at_once(case)
-    yield from each_of(_many_segments(case), partial(_spans, case))
+def findings(state: PartitionState) -> Iterator[Finding]:
+    """Yield why the last stable offset is stuck or unknown, and what makes it expensive to compute."""
+    blocked = BlockedTransactions.of(state)
+    if blocked is not None:
+        yield from _stuck_at(state, blocked)
+    yield from _prefix_unknown(state, blocked)
+    yield from _many_at_once(state)
+    yield from first_n_of_parts(_many_segments(state), partial(_spans, state))
 
 
-def _stuck_behind(case: Case, wait: Wait) -> Iterator[Finding]:
-    holder = case.open_transactions[:1]
-    silence, _ = silence_of(case, holder)
-    signs = signs_of_hanging(case, holder)
-    if silence[0] > case.rules.late_ms:
-        hangs = signs["behind_marker"][0] or signs["marker_cleaned"][0]
-        yield from each(holder, partial(_stuck, case, wait, "txn-hanging" if hangs else "txn-late"))
+def _stuck_at(state: PartitionState, blocked: BlockedTransactions) -> Iterator[Finding]:
+    blocking_transaction = state.open_transactions[:1]
+    idle_time, _ = idle_times(state, blocking_transaction)
+    evidence = hanging_evidence(state, blocking_transaction)
+    if idle_time[0] > state.rules.late_ms:
+        hangs = evidence["after_marker"][0] or evidence["marker_cleaned"][0]
+        yield from first_n(
+            blocking_transaction, partial(_stuck, state, blocked, "txn-hanging" if hangs else "txn-late")
+        )
 
 
-def _stuck(case: Case, wait: Wait, cause: str, row: Row) -> Finding:
-    return case.finding(
+def _stuck(state: PartitionState, blocked: BlockedTransactions, cause: str, row: Row) -> Finding:
+    hidden = state.log_end_offset - blocked.offset
+    return state.finding(
         CODES["lso-stuck"],
-        f"The last stable offset is {wait.offset}, {case.log_end_offset - wait.offset} below the log end offset "
-        f"{case.log_end_offset}, since {moment(_begin(row))}: the open transaction of producer {row['producer_id']}, "
-        f"epoch {row['producer_epoch']}, from offset {row['first_offset']} on holds it; {wait}.",
-        offsets=(row["first_offset"], case.log_end_offset - 1),
+        f"LSO stuck at {blocked.offset} (log end {state.log_end_offset}, {format_count(hidden, 'offset')} hidden) "
+        f"since {format_time(_begin(row))}: open transaction of producer {row['producer_id']}, epoch "
+        f"{row['producer_epoch']}, first offset {row['first_offset']}; {blocked}.",
+        offsets=(row["first_offset"], state.log_end_offset - 1),
         producer=(row["producer_id"], row["producer_epoch"]),
         at=(row["segment"], row["position"]),
         evidence={
-            "last_stable_offset": wait.offset,
-            "log_end_offset": case.log_end_offset,
-            "ended_transactions": wait.ended,
-            "open_transactions": wait.open,
+            "last_stable_offset": blocked.offset,
+            "log_end_offset": state.log_end_offset,
+            "ended_transactions": blocked.ended,
+            "open_transactions": blocked.open,
         },
         benign=(
-            f"high watermark stuck instead: {_watermark(case, wait)}",
-            f"idle partition: {'nothing of others stands behind it' if _is_alone(case, wait, row) else 'no'}",
+            f"high watermark stuck instead: {_watermark(state, blocked)}",
+            f"idle partition: {'yes, nothing else is blocked' if _is_alone(state, blocked, row) else 'no'}",
         ),
         cause=cause,
     )
 
 
-def _watermark(case: Case, wait: Wait) -> str:
-    high_watermark = case.high_watermark
+def _watermark(state: PartitionState, blocked: BlockedTransactions) -> str:
+    high_watermark = state.high_watermark
     if high_watermark is None:
-        return "its checkpoint is not here"
-    return f"{'yes' if high_watermark <= wait.offset else 'no'}, its checkpoint is at {high_watermark}"
+        return "unknown, no checkpoint"
+    return f"{'yes' if high_watermark <= blocked.offset else 'no'}, checkpointed at {high_watermark}"
 
 
 def _begin(row: Row) -> int:
@@ -105,74 +130,74 @@ def _begin(row: Row) -> int:
     return last if first == NO_TIME else first
 
 
-def _is_alone(case: Case, wait: Wait, row: Row) -> bool:
-    return not wait.open and case.log_end_offset - wait.offset <= row["records"]
+def _is_alone(state: PartitionState, blocked: BlockedTransactions, row: Row) -> bool:
+    return not blocked.open and state.log_end_offset - blocked.offset <= row["records"]
 
 
-def _prefix_unknown(case: Case, wait: Wait | None) -> Iterator[Finding]:
-    end = case.log_end_offset
-    known = case.exact_from is not None and case.exact_from <= end
-    if known or not case.log.batches or case.log_start_offset >= end:
+def _prefix_unknown(state: PartitionState, blocked: BlockedTransactions | None) -> Iterator[Finding]:
+    end = state.log_end_offset
+    is_known = state.exact_from is not None and state.exact_from <= end
+    if is_known or not state.log.batches or state.log_start_offset >= end:
         return
-    highest = end if wait is None else wait.offset
-    yield case.finding(
+    highest = end if blocked is None else blocked.offset
+    yield state.finding(
         CODES["lso-prefix-unknown"],
-        f"The last stable offset is somewhere from {case.log_start_offset} to {highest}: the log begins at offset "
-        f"{int(case.log.first.base_offset[0])}, and no snapshot tells which transactions were open there.",
-        offsets=(case.log_start_offset, highest),
-        evidence={"lowest": case.log_start_offset, "highest": highest},
+        f"The last stable offset is between {state.log_start_offset} and {highest}: the captured log starts at offset "
+        f"{int(state.log.first.base_offset[0])}, and no producer snapshot shows the transactions open there.",
+        offsets=(state.log_start_offset, highest),
+        evidence={"lowest": state.log_start_offset, "highest": highest},
     )
 
 
-def _many_at_once(case: Case) -> Iterator[Finding]:
-    if len(case.ledger) <= case.rules.many_open_transactions:
+def _many_at_once(state: PartitionState) -> Iterator[Finding]:
+    if len(state.transaction_store) <= state.rules.many_open_transactions:
         return
-    most, offset = _most_at_once(case)
-    if most > case.rules.many_open_transactions:
-        yield case.finding(
+    most, offset = _most_at_once(state)
+    if most > state.rules.many_open_transactions:
+        yield state.finding(
             CODES["txn-open-many"],
-            f"At offset {offset} there were {most} transactions open at once.",
+            f"{most} transactions were open at once at offset {offset}.",
             offsets=(offset, offset),
             evidence={"open_transactions": most},
-            benign=("large Streams applications: possible",),
+            benign=("large Kafka Streams application: possible",),
         )
 
 
-def _most_at_once(case: Case) -> tuple[int, int]:
-    """Return how many transactions were open at once at most, and the first offset at which they were.
+def _most_at_once(state: PartitionState) -> tuple[int, int]:
+    """Return the largest number of transactions open at once, and the first offset where that many were open.
 
-    The log is gone through from its end, with the first offsets of what is open there.
+    The log is processed from its end, keeping the first offsets of the transactions that are open.
     """
-    opened, most, offset = case.open_transactions["first_offset"], 0, 0
-    closed = case.ledger.closed
-    for number in range(closed.ranges, -1, -1):
-        rows = closed.read(number) if number < closed.ranges else NO_TRANSACTIONS
+    opened, most, offset = state.open_transactions["first_offset"], 0, 0
+    closed = state.transaction_store.closed
+    for number in range(closed.page_count, -1, -1):
+        rows = closed.read(number) if number < closed.page_count else NO_TRANSACTIONS
         before = closed.last_keys[number - 1] if number else NOTHING
         firsts = np.concatenate([rows["first_offset"], opened])
         begun = firsts[firsts > before]
-        places = np.concatenate([begun, rows["marker_offset"]])
-        order = np.argsort(places, kind="stable")
+        offsets = np.concatenate([begun, rows["marker_offset"]])
+        order = np.argsort(offsets, kind="stable")
         opened = firsts[firsts <= before]
         at_once = len(opened) + np.cumsum(np.repeat([1, -1], [len(begun), len(rows)])[order])
         if len(order) and at_once.max() >= most:
-            most, offset = int(at_once.max()), int(places[order[at_once.argmax()]])
+            most, offset = int(at_once.max()), int(offsets[order[at_once.argmax()]])
     return most, offset
 
 
-def _many_segments(case: Case) -> Iterator[Part]:
-    bases = [segment.base_offset or 0 for segment in case.partition.segments]
-    for found in case.ledger if len(bases) > case.rules.many_segments else ():
-        ends = np.where(found["ending"] == Ending.OPEN, found["last_offset"], found["marker_offset"])
-        first, last = (np.searchsorted(bases, offsets, "right") for offsets in (found["first_offset"], ends))
+def _many_segments(state: PartitionState) -> Iterator[RowPart]:
+    bases = [segment.base_offset or 0 for segment in state.partition.segments]
+    for rows in state.transaction_store if len(bases) > state.rules.many_segments else ():
+        ends = np.where(rows["outcome"] == TransactionOutcome.OPEN, rows["last_offset"], rows["marker_offset"])
+        first, last = (np.searchsorted(bases, offsets, "right") for offsets in (rows["first_offset"], ends))
         segments = last - np.maximum(first, 1) + 1
-        many = segments > case.rules.many_segments
-        yield Part(found[many], {"segments": segments[many]})
+        many = segments > state.rules.many_segments
+        yield RowPart(rows[many], {"segments": segments[many]})
 
 
-def _spans(case: Case, row: Row) -> Finding:
-    return case.finding(
+def _spans(state: PartitionState, row: Row) -> Finding:
+    return state.finding(
         CODES["txn-open-many"],
-        f"The transaction of producer {row['producer_id']} from offset {row['first_offset']} on spans "
+        f"The transaction of producer {row['producer_id']}, first offset {row['first_offset']}, spans "
         f"{row['segments']} segments.",
         offsets=(row["first_offset"], row["last_offset"]),
         producer=(row["producer_id"], row["producer_epoch"]),
@@ -180,3 +205,6 @@ def _spans(case: Case, row: Row) -> Finding:
         evidence={"segments": row["segments"]},
         benign=("long transactions in small segments: possible",),
     )
+
+
+CHECK = Check("last_stable_offset", CODES, findings)

@@ -1,7 +1,7 @@
-"""Control batches that are not what a coordinator or the cleaner writes.
+"""Checks for control batches that neither a coordinator nor the cleaner writes.
 
-Rule: ``EndTransactionMarker``, ``ControlRecordType`` and ``MemoryRecords.withEndTransactionMarker`` for their bytes,
-``MemoryRecords.filterTo`` for empty ones.
+Rule: ``EndTransactionMarker``, ``ControlRecordType`` and ``MemoryRecords.withEndTransactionMarker`` for the bytes of
+markers, ``MemoryRecords.filterTo`` for empty control batches.
 """
 
 from __future__ import annotations
@@ -9,129 +9,159 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from kforensics.forensics.core.findings import Finding, Severity, codes
-from kforensics.forensics.core.observations import Noticed, noted, of_kind
-from kforensics.forensics.core.record_types import Records
-from kforensics.forensics.core.reporting import Row, each, moment, place, span
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
+from kforensics.forensics.core.formatting import format_count, format_duration, format_time
+from kforensics.forensics.core.observations import ObservationArray, Observed, observations_of, observe
+from kforensics.forensics.core.reporting import Row, first_n, place
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.log_summary import Noter
-from kforensics.forensics.partition.partition_state import Case
-from kforensics.parsers.columns.batch_columns import ABORT, COMMIT, NO_CONTROL, SHELL, BatchColumns
+from kforensics.forensics.partition.log_summary import Collector
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.columns.batch_columns import ABORT, COMMIT, EMPTY_CONTROL_BATCH, NO_CONTROL, BatchColumns
 from kforensics.parsers.format.rows import CODEC_MASK, TRANSACTIONAL_BIT
 
-__all__ = ["CODES", "NOTER", "findings"]
-
-CODES = codes("""
-marker-malformed error
-A control batch of a producer cannot be read as one marker.
-Copy the segment first: a broker that starts after an unclean stop cuts the log here, or fails to load it.
-why: Key and value of a marker have four and six bytes at least, and a batch holds one. A broker that reads another \
-thing while it recovers the log cuts the log off here, or gives up the partition.
-innocent: A later release may give a marker's value a new version, which is read as if it were the first one.
-
-marker-flags-unexpected warning
-A marker is made as no coordinator makes it.
-Find out what wrote it.
-why: Coordinators write markers as transactional, without a sequence, and uncompressed. What writes them otherwise is \
-not Kafka, or a bit has flipped.
-innocent: A broker that is not Kafka.
-
-control-shell info
-A control batch is empty, as the cleaner leaves it.
-why: The cleaner has removed a marker and kept the header of its batch, so that the producer's epoch and its last \
-offset are not forgotten.
-innocent: Always where a cleaner has been. Elsewhere nothing leaves such a batch, and the finding is worse.
-
-marker-timestamp-regressed info
-A marker is older than the one before it, of the same leader.
-Look at the clock of the leader.
-why: Markers have the time of the broker that wrote them; its clock went back.
-innocent: The clock was set, or a time service corrected it.
-""")
+CODES = by_name(
+    Code(
+        "marker-malformed",
+        Severity.ERROR,
+        meaning="A control batch of a producer cannot be read as one marker.",
+        remedy=(
+            "Copy the segment first: a broker that starts after an unclean shutdown truncates the log here, or "
+            "fails to load it."
+        ),
+        why=(
+            "The key of a marker has at least four bytes and its value at least six, and a batch has one "
+            "marker. A broker that reads anything else during log recovery truncates the log here or takes the "
+            "partition offline."
+        ),
+        benign="A later release may have added a version of the marker value; it is read as the first version.",
+    ),
+    Code(
+        "marker-flags-unexpected",
+        Severity.WARNING,
+        meaning="A marker has flags that no coordinator sets.",
+        remedy="Find out what wrote it.",
+        why=(
+            "Coordinators write transactional, uncompressed markers without a sequence. A marker that differs "
+            "was not written by Kafka, or a bit has flipped."
+        ),
+        benign="A broker implementation other than Apache Kafka.",
+    ),
+    Code(
+        "control-shell",
+        Severity.INFO,
+        meaning="A control batch is empty, as the cleaner leaves it.",
+        why=(
+            "The cleaner removed the marker and kept the header of its batch, to preserve the producer's epoch "
+            "and last offset."
+        ),
+        benign=(
+            "Always, in a log that was compacted. In any other log nothing leaves such a batch, and the "
+            "severity is higher."
+        ),
+    ),
+    Code(
+        "marker-timestamp-regressed",
+        Severity.INFO,
+        meaning="A marker is older than the previous marker of the same leader.",
+        remedy="Check the clock of the leader.",
+        why="Markers have the timestamp of the broker that wrote them; its clock went back.",
+        benign="The clock was set, or a time service corrected it.",
+    ),
+)
 
 NO_SEQUENCE = -1
 
 
-def _noted(batches: BatchColumns, _rules: Rules) -> Iterable[Records]:
+def _unusual_control_batches(batches: BatchColumns, _rules: Rules) -> Iterable[ObservationArray]:
     control = (batches.control != NO_CONTROL) & batches.crc_valid
     if not control.any():
         return
-    is_shell = control & (batches.control == SHELL)
-    of_producer = control & ~is_shell & (batches.producer_id >= 0)
+    is_empty = control & (batches.control == EMPTY_CONTROL_BATCH)
+    of_producer = control & ~is_empty & (batches.producer_id >= 0)
     is_marker = (batches.control == ABORT) | (batches.control == COMMIT)
-    malformed = of_producer & (~is_marker | (batches.count != 1))
-    plain = (batches.attributes & (TRANSACTIONAL_BIT | CODEC_MASK)) == TRANSACTIONAL_BIT
-    strange = of_producer & ~(plain & (batches.base_sequence == NO_SEQUENCE))
-    for kind, which in (
-        (Noticed.CONTROL_SHELL, is_shell),
-        (Noticed.MARKER_MALFORMED, malformed),
-        (Noticed.MARKER_FLAGS_UNEXPECTED, strange),
+    is_malformed = of_producer & (~is_marker | (batches.count != 1))
+    has_usual_flags = (batches.attributes & (TRANSACTIONAL_BIT | CODEC_MASK)) == TRANSACTIONAL_BIT
+    has_unusual_flags = of_producer & ~(has_usual_flags & (batches.base_sequence == NO_SEQUENCE))
+    for kind, matches in (
+        (Observed.CONTROL_SHELL, is_empty),
+        (Observed.MARKER_MALFORMED, is_malformed),
+        (Observed.MARKER_FLAGS_UNEXPECTED, has_unusual_flags),
     ):
-        if which.any():
-            yield noted(kind, batches, which, amount=batches.count)
+        if matches.any():
+            yield observe(kind, batches, matches, amount=batches.count)
 
 
-def _noted_between(before: BatchColumns, after: BatchColumns, rules: Rules) -> Iterable[Records]:
-    fallen = before.max_timestamp - after.max_timestamp
-    sound = before.crc_valid & after.crc_valid & (before.leader_epoch == after.leader_epoch)
-    regressed = (fallen > rules.clock_skew_ms) & sound
+def _regressed_timestamps(before: BatchColumns, after: BatchColumns, rules: Rules) -> Iterable[ObservationArray]:
+    decrease = before.max_timestamp - after.max_timestamp
+    is_comparable = before.crc_valid & after.crc_valid & (before.leader_epoch == after.leader_epoch)
+    regressed = (decrease > rules.clock_skew_ms) & is_comparable
     if regressed.any():
-        yield noted(Noticed.MARKER_TIMESTAMP_REGRESSED, after, regressed, amount=fallen, previous=before.max_timestamp)
+        yield observe(
+            Observed.MARKER_TIMESTAMP_REGRESSED, after, regressed, amount=decrease, previous=before.max_timestamp
+        )
 
 
-NOTER = Noter(batches=_noted, markers=_noted_between)
+COLLECTOR = Collector(batches=_unusual_control_batches, markers=_regressed_timestamps)
 
 
-def findings(case: Case) -> Iterator[Finding]:
-    """Yield what is to be said of the control batches of a log, of each kind once for each producer."""
-    notes = case.log.notes
-    yield from each(of_kind(notes, Noticed.MARKER_MALFORMED), partial(_malformed, case))
-    yield from each(of_kind(notes, Noticed.MARKER_FLAGS_UNEXPECTED), partial(_strange, case))
-    yield from each(of_kind(notes, Noticed.CONTROL_SHELL), partial(_shell, case))
-    yield from each(of_kind(notes, Noticed.MARKER_TIMESTAMP_REGRESSED), partial(_regressed, case))
+def findings(state: PartitionState) -> Iterator[Finding]:
+    """Yield unusual control batches, one finding for each producer and kind."""
+    observations = state.log.observations
+    yield from first_n(observations_of(observations, Observed.MARKER_MALFORMED), partial(_malformed, state))
+    yield from first_n(observations_of(observations, Observed.MARKER_FLAGS_UNEXPECTED), partial(_unusual_flags, state))
+    yield from first_n(observations_of(observations, Observed.CONTROL_SHELL), partial(_empty, state))
+    yield from first_n(observations_of(observations, Observed.MARKER_TIMESTAMP_REGRESSED), partial(_regressed, state))
 
 
-def _malformed(case: Case, row: Row) -> Finding:
-    more = f"holds {row['amount']} records" if row["amount"] > 1 else "cannot be read as a marker"
-    others = f"; others of its batches that are like that: {row['count'] - 1}" if row["count"] > 1 else ""
-    return case.finding(
+def _malformed(state: PartitionState, row: Row) -> Finding:
+    fault = f"has {row['amount']} records" if row["amount"] > 1 else "cannot be read as a marker"
+    others = f"; {row['count'] - 1} more of its control batches are malformed" if row["count"] > 1 else ""
+    return state.finding(
         CODES["marker-malformed"],
-        f"The control batch of producer {row['producer_id']} at offset {row['first_offset']} {more}{others}.",
+        f"The control batch of producer {row['producer_id']} at offset {row['first_offset']} {fault}{others}.",
         **place(row),
         evidence={"batches": row["count"], "records": row["amount"]},
     )
 
 
-def _strange(case: Case, row: Row) -> Finding:
-    return case.finding(
+def _unusual_flags(state: PartitionState, row: Row) -> Finding:
+    return state.finding(
         CODES["marker-flags-unexpected"],
-        f"Control batches of producer {row['producer_id']}, {row['count']} in all, the first at offset "
-        f"{row['first_offset']}, are not marked as transactional, have a sequence, or are compressed.",
+        f"Unexpected flags in {_batches(row)} of producer {row['producer_id']} (first at offset "
+        f"{row['first_offset']}): not transactional, with a sequence, or compressed.",
         **place(row),
         evidence={"batches": row["count"]},
-        benign=("broker that is not Kafka: possible",),
+        benign=("broker implementation other than Apache Kafka: possible",),
     )
 
 
-def _shell(case: Case, row: Row) -> Finding:
-    uncleaned = case.is_known_uncleaned
-    return case.finding(
+def _empty(state: PartitionState, row: Row) -> Finding:
+    is_uncleaned = state.is_known_uncleaned
+    return state.finding(
         CODES["control-shell"],
-        f"Control batches of producer {row['producer_id']}, {row['count']} in all, the first at offset "
-        f"{row['first_offset']}, are empty{', and the cleaner has never been here' if uncleaned else ''}.",
-        severity=Severity.ERROR if uncleaned else None,
+        f"Producer {row['producer_id']} has {_batches(row)} without a record (first at offset "
+        f"{row['first_offset']}){', in a log that was never compacted' if is_uncleaned else ''}.",
+        severity=Severity.ERROR if is_uncleaned else None,
         **place(row),
         evidence={"batches": row["count"]},
-        benign=(f"left by the cleaner: {'no, its checkpoint does not name the partition' if uncleaned else 'yes'}",),
+        benign=(f"left by the cleaner: {'no, partition not in its checkpoint' if is_uncleaned else 'yes'}",),
     )
 
 
-def _regressed(case: Case, row: Row) -> Finding:
-    return case.finding(
+def _batches(row: Row) -> str:
+    return format_count(row["count"], "control batch", "control batches")
+
+
+def _regressed(state: PartitionState, row: Row) -> Finding:
+    return state.finding(
         CODES["marker-timestamp-regressed"],
-        f"The marker of producer {row['producer_id']} at offset {row['first_offset']} is of "
-        f"{moment(row['timestamp'])}, {span(row['amount'])} before the marker in front of it.",
+        f"The marker of producer {row['producer_id']} at offset {row['first_offset']} has timestamp "
+        f"{format_time(row['timestamp'])}, {format_duration(row['amount'])} before that of the previous marker.",
         **place(row),
         evidence={"fallen_by_ms": row["amount"]},
-        benign=("clock of the leader set back: likely",),
+        benign=("leader's clock set back: likely",),
     )
+
+
+CHECK = Check("marker_batches", CODES, findings, collector=COLLECTOR)

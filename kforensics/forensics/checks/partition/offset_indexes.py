@@ -1,71 +1,106 @@
-"""Whether each ``.index`` is one, and its entries fit the log.
+"""Checks that each ``.index`` file is a valid offset index and that its entries match the log.
 
-Rule: ``OffsetIndex`` and ``AbstractIndex`` of all releases; what an entry may name is said in
-``offset_index_evidence``. Brokers of today do not look for themselves: they check neither kind of index at start.
+Rule: ``OffsetIndex`` and ``AbstractIndex`` of all releases; ``index_entry_faults`` states what an entry may contain.
+Current brokers do not check this themselves: they validate neither kind of index at startup.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kforensics.forensics.core.findings import Finding, Severity, codes
-from kforensics.forensics.partition.index_entries import Fault
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
+from kforensics.forensics.partition.index_entries import IndexFault
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.sidecar.faulty_entries import FaultyIndex, faulty_indexes, index_finding
 
-__all__ = ["CODES", "findings"]
+CODES = by_name(
+    Code(
+        "index-corrupt",
+        Severity.WARNING,
+        meaning="Not a valid offset index: its size or the order of its entries is wrong.",
+        remedy=(
+            "Stop the broker, copy the files, delete {path} and start the broker: it rebuilds the indexes of "
+            "this segment from the log."
+        ),
+        why=(
+            "Brokers trust offset indexes without checking them at startup, so a corrupt one is noticed only "
+            "when a fetch starts at a wrong position."
+        ),
+        benign=(
+            "The files of a running broker were copied. Index files are preallocated, and zeros at the end are normal."
+        ),
+    ),
+    Code(
+        "index-mismatch",
+        Severity.ERROR,
+        meaning="An entry of an offset index does not match the log, so a fetch may start at a wrong position.",
+        remedy=(
+            "Stop the broker, copy the files, delete {path} and start the broker: it rebuilds the indexes of "
+            "this segment from the log."
+        ),
+        why=(
+            "A fetch looks up a position in the index and reads from there. If the position is after the "
+            "requested batch, the consumer misses records or gets an error; if it is inside a batch, the broker "
+            "reports a corrupt log."
+        ),
+        benign=(
+            "None. A mismatch reported by kafka-dump-log.sh alone proves nothing, because the tool only knows "
+            "the rule of its own release."
+        ),
+    ),
+)
 
-CODES = codes("""
-index-corrupt warning
-An offset index is none: its size, or the order of its entries, is not that of an index.
-Stop the broker, keep a copy, delete {path} and start: the broker builds the indexes of this segment anew from its log.
-why: Brokers believe offset indexes without looking at them when they start, so that a broken one is only noticed when \
-a fetch begins at a wrong position.
-innocent: A copy of a running broker. Files are preallocated, and zeros at the end are in order.
-
-index-mismatch error
-An entry of an offset index does not fit the log, so that a fetch may begin at a wrong place.
-Stop the broker, keep a copy, delete {path} and start: the broker builds the indexes of this segment anew from its log.
-why: A fetch looks up the position in the index and reads from there. If that is behind the batch wanted, the consumer \
-misses records or gets an error; if it is inside one, the broker reports a corrupt log.
-innocent: None. A message about a mismatch from kafka-dump-log.sh alone proves nothing, for it only knows the rule of \
-its own release.
-""")
-
-CORRUPT = {
-    Fault.UNREADABLE: "{name} cannot be read.",
-    Fault.RAGGED: "{name} has {found} bytes, which is no whole number of entries.",
-    Fault.ZEROS_BETWEEN: "{name} has entries of zeros before the one at byte {position}, where a search goes astray.",
-    Fault.ZEROS_BEHIND: "{name} ends with {found} zero bytes although its segment is closed; a search that meets them "
-    "begins at the head of the segment.",
-    Fault.NOT_ASCENDING: "The entry at byte {position} of {name}, offset {offset} at byte {value} of the log, does not "
-    "ascend from the one before it.",
-    Fault.BELOW_BASE: "The entry at byte {position} of {name} names offset {offset}, below the base offset of the "
-    "segment.",
+# Sentences for faults of offset and time indexes alike.
+INDEX_FAULTS = {
+    IndexFault.UNREADABLE: "{name} cannot be read.",
+    IndexFault.RAGGED: "{name} has {found} bytes, not a whole number of entries.",
+    IndexFault.ZEROS_BETWEEN: (
+        "{name} has zero entries before the entry at byte {position}: binary search in it goes wrong."
+    ),
+    IndexFault.BELOW_BASE: (
+        "{name}: the entry at byte {position} has offset {offset}, below the base offset of the segment."
+    ),
 }
-ENTRY = "The entry at byte {position} of {name} says that offset {offset} is to be found from byte {value} of the log, "
-MISFIT = {
-    Fault.NO_BATCH_BEGINS: ENTRY + "where no batch begins.",
-    Fault.BEYOND_LOG: ENTRY + "but the batches of the segment end at byte {found}.",
-    Fault.OFFSET_BEFORE_POSITION: ENTRY + "but the batch in front of that byte already reaches the offset.",
-    Fault.NO_BATCH_ENDS: ENTRY + "but no batch from there on ends with it, nor does the one there begin with it.",
+CORRUPT = INDEX_FAULTS | {
+    IndexFault.TRAILING_ZEROS: (
+        "{name} ends with {found} zero bytes although its segment is closed: a lookup that meets them starts at the "
+        "beginning of the segment."
+    ),
+    IndexFault.NOT_ASCENDING: (
+        "{name}: the entry at byte {position} (offset {offset}, log position {value}) does not ascend from the "
+        "previous entry."
+    ),
+}
+ENTRY = "{name}: the entry at byte {position} maps offset {offset} to log position {value}, "
+MISMATCH = {
+    IndexFault.NO_BATCH_BEGINS: ENTRY + "where no batch starts.",
+    IndexFault.BEYOND_LOG: ENTRY + "but the batches of the segment end at position {found}.",
+    IndexFault.OFFSET_BEFORE_POSITION: ENTRY + "but the batch before that position already contains the offset.",
+    IndexFault.NO_BATCH_ENDS: (
+        ENTRY + "but no batch from there on ends with that offset, nor does the batch there start with it."
+    ),
 }
 
 
-def findings(case: Case) -> Iterator[Finding]:
+def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield what is wrong with the offset indexes, one finding for each file and kind of fault."""
-    faults = case.index_faults
+    faults = state.index_faults
     if faults is None:
         return
-    corrupt, misfits, _ = faults.counts
-    for faulty in faulty_indexes(case, faults.corrupt, corrupt):
-        # A search that meets the zeros at the end is slow, but not wrong.
-        severity = Severity.INFO if faulty.fault is Fault.ZEROS_BEHIND else Severity.WARNING
-        yield index_finding(case, CODES["index-corrupt"], faulty, _sentence(CORRUPT, faulty), severity)
-    for faulty in faulty_indexes(case, faults.misfits, misfits):
-        yield index_finding(case, CODES["index-mismatch"], faulty, _sentence(MISFIT, faulty), Severity.ERROR)
+    corrupt, mismatches, _ = faults.counts
+    for faulty in faulty_indexes(state, faults.corrupt, corrupt):
+        # A lookup that meets the zeros at the end is slow, but correct.
+        severity = Severity.INFO if faulty.fault is IndexFault.TRAILING_ZEROS else Severity.WARNING
+        yield index_finding(state, CODES["index-corrupt"], faulty, fault_sentence(CORRUPT, faulty), severity)
+    for faulty in faulty_indexes(state, faults.misfits, mismatches):
+        yield index_finding(state, CODES["index-mismatch"], faulty, fault_sentence(MISMATCH, faulty), Severity.ERROR)
 
 
-def _sentence(sentences: dict[Fault, str], faulty: FaultyIndex) -> str:
+def fault_sentence(sentences: dict[IndexFault, str], faulty: FaultyIndex) -> str:
+    """Return a sentence about the first faulty entry of an index."""
     numbers = {name: faulty[name] for name in ("position", "offset", "value", "found")}
     return sentences[faulty.fault].format(name=faulty.name, **numbers)
+
+
+CHECK = Check("offset_indexes", CODES, findings)

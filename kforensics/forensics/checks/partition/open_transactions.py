@@ -1,7 +1,8 @@
-"""Transactions that nobody has ended, and what they hold back.
+"""Checks for transactions that are open at the end of the log: late, hanging, or partly deleted ones.
 
-Rule: ``ProducerStateManager.hasLateTransaction`` for late ones, ``TransactionsCommand.FindHangingTransactionsCommand``
-for hanging ones, of which the log alone tells only a part: who knows better is the coordinator.
+Rule: ``ProducerStateManager.hasLateTransaction`` for late transactions,
+``TransactionsCommand.FindHangingTransactionsCommand`` for hanging ones. The log alone proves only some of them; the
+coordinator log shows the rest.
 """
 
 from __future__ import annotations
@@ -9,159 +10,197 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from kforensics.forensics.core.findings import Exactness, Finding, codes
-from kforensics.forensics.core.record_types import Records
-from kforensics.forensics.core.reporting import Row, each, moment, place, span
-from kforensics.forensics.partition.blocking_transactions import Wait, signs_of_hanging, silence_of
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
+from kforensics.forensics.core.formatting import format_count, format_duration, format_time
+from kforensics.forensics.core.record_types import TransactionArray
+from kforensics.forensics.core.reporting import Row, first_n, place
+from kforensics.forensics.partition.blocking_transactions import BlockedTransactions, hanging_evidence, idle_times
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.format.array_types import IntArray
 
-__all__ = ["CODES", "findings"]
+CODES = by_name(
+    Code(
+        "txn-open-at-end",
+        Severity.INFO,
+        meaning="A transaction has data and no marker at the end of the log.",
+        why=(
+            "Every transaction looks like this until its producer ends it. While it is open, read_committed "
+            "consumers cannot read past its first record."
+        ),
+        benign=(
+            "It was in flight when the files were copied, or the broker was writing to them at that time. For "
+            "old transactions txn-late or txn-hanging is reported as well."
+        ),
+    ),
+    Code(
+        "txn-late",
+        Severity.WARNING,
+        meaning="A transaction has been open for longer than any producer may keep one.",
+        remedy=(
+            "Ask the brokers: kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} "
+            "--partition {partition}. Then describe its transactional id to see whether it hangs."
+        ),
+        why=(
+            "The coordinator aborts a transaction when its producer's timeout expires, and brokers allow no "
+            "timeout above transaction.max.timeout.ms. So something prevents the coordinator from aborting it, "
+            "or the coordinator does not know this transaction."
+        ),
+        benign=(
+            "Data with old timestamps, for example from an import, looks old immediately. A producer of a "
+            "two-phase commit has no time limit; only the coordinator log shows which it is."
+        ),
+    ),
+    Code(
+        "txn-hanging",
+        Severity.CRITICAL,
+        meaning="No coordinator will ever end this transaction.",
+        remedy=(
+            "Confirm with kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} "
+            "--partition {partition}. If it is listed, end it with kafka-transactions.sh --bootstrap-server "
+            "<host:port> abort --topic {topic} --partition {partition} --start-offset {first_offset}; on "
+            "brokers before 3.0 with kafka-transactions.sh --bootstrap-server <host:port> abort --topic {topic} "
+            "--partition {partition} --producer-id {producer_id} --producer-epoch {producer_epoch} "
+            "--coordinator-epoch <coordinator_epoch of the evidence>. Never abort it while the coordinator "
+            "still owes a marker: state Ongoing or Prepare with this partition listed."
+        ),
+        why=(
+            "The coordinator has no transaction with this partition, so it will never send a marker. Either a "
+            "write arrived after the marker (every broker before 3.6 accepted it, later ones do if "
+            "transaction.partition.verification.enable is off: KAFKA-9144, KAFKA-12671), or a client never "
+            "added the partition to its transaction, or a cleaner before 3.3 removed the marker. Until the "
+            "transaction is ended, read_committed consumers are stuck, and the cleaner does not pass it."
+        ),
+        benign=(
+            "The coordinator log is not among the files, or was copied long before this partition. Client "
+            "clocks are wrong. An empty answer of find-hanging is no contradiction while the transaction is "
+            "younger than 15 minutes, the default of --max-transaction-timeout."
+        ),
+    ),
+    Code(
+        "txn-head-deleted",
+        Severity.WARNING,
+        meaning="An open transaction starts below the log start offset.",
+        remedy=(
+            "Have its producer end it. If kafka-transactions.sh --bootstrap-server <host:port> find-hanging "
+            "--topic {topic} --partition {partition} lists it, end it with kafka-transactions.sh "
+            "--bootstrap-server <host:port> abort --topic {topic} --partition {partition} --start-offset "
+            "{first_offset}. A broker that restarts before that may forget the transaction and expose its data."
+        ),
+        why=(
+            "Retention or DeleteRecords removed the beginning of a transaction that is still open. The running "
+            "broker remembers its first offset, but a broker that reloads the log may not: then the last stable "
+            "offset advances, and consumers receive data that was never committed."
+        ),
+        benign="Retention is short, and transactions are long.",
+    ),
+)
 
-CODES = codes("""
-txn-open-at-end info
-A transaction has data and no marker at the end of the log.
-why: Every transaction looks like this until its producer ends it; as long as it is open, consumers with \
-read_committed do not get past its first record.
-innocent: It was in flight when the files were copied, or the broker was writing to them meanwhile. If it is old, \
-txn-late or txn-hanging say so.
 
-txn-late warning
-A transaction has been open for longer than any producer may keep one.
-Ask the brokers with kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} \
---partition {partition}; then describe its transactional id, and see whether it hangs.
-why: The coordinator aborts what is open for longer than its producer's timeout, and brokers allow no timeout above \
-transaction.max.timeout.ms. So the coordinator is kept from doing it, or does not know of this transaction.
-innocent: Data with old timestamps, as of an import, look old at once. A producer of a two-phase commit may take as \
-long as it likes; only the coordinator's log tells.
+def findings(state: PartitionState) -> Iterator[Finding]:
+    """Yield the transactions that are open at the end of the log.
 
-txn-hanging critical
-Nobody will ever end this transaction.
-Confirm with kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} \
---partition {partition}; if it is listed, end it with kafka-transactions.sh --bootstrap-server <host:port> abort \
---topic {topic} --partition {partition} --start-offset {first_offset}; on brokers before 3.0 with \
-kafka-transactions.sh --bootstrap-server <host:port> abort --topic {topic} --partition {partition} \
---producer-id {producer_id} --producer-epoch {producer_epoch} --coordinator-epoch <coordinator_epoch of the evidence>. \
-Never while the coordinator still owes a marker: state Ongoing or Prepare with this partition listed.
-why: The coordinator has no transaction with this partition in it, so it will never send a marker. It comes from a \
-write that arrived behind the marker (before 3.6 every broker let it in, and later ones do where \
-transaction.partition.verification.enable is off: KAFKA-9144, KAFKA-12671), from a client that never enlisted the \
-partition, or from a cleaner of before 3.3 that took the marker away. Until it is ended, consumers with read_committed \
-stand still, and the cleaner does not pass it.
-innocent: The log of its coordinator is not among the files, or was copied long before this partition. Clocks of \
-clients are wrong. An empty answer of find-hanging is no contradiction while the transaction is younger than 15 \
-minutes: that is the default of --max-transaction-timeout.
-
-txn-head-deleted warning
-An open transaction begins below the log start offset.
-Have its producer end it. If kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} \
---partition {partition} lists it, end it with kafka-transactions.sh --bootstrap-server <host:port> abort --topic \
-{topic} --partition {partition} --start-offset {first_offset}. A broker that restarts before may forget it and show \
-its data.
-why: Retention or DeleteRecords has removed the beginning of a transaction that is still open. The running broker \
-remembers where it began, but one that loads the log again may not: then the last stable offset moves on, and data \
-that nobody has committed is shown.
-innocent: Retention is short, and transactions are long.
-""")
-
-
-def findings(case: Case) -> Iterator[Finding]:
-    """Yield what is to be said of the transactions that are open at the end of a log.
-
-    That the cleaner took a marker is known by the notes of ``marker_batches``.
+    The observations of ``marker_batches`` show which markers the cleaner removed.
     """
-    found = case.open_transactions
-    if not len(found):
+    open_transactions = state.open_transactions
+    if not len(open_transactions):
         return
-    silence, implied = silence_of(case, found)
-    late = silence > case.rules.late_ms
-    yield from each(found, partial(_open_at_end, case), silence=silence)
-    yield from each(found[late], partial(_late, case), silence=silence[late], implied=implied[late])
-    yield from _hanging(case, found[late], silence[late])
-    yield from each(found[found["first_offset"] < case.log_start_offset], partial(_head_deleted, case))
+    idle_time, implied = idle_times(state, open_transactions)
+    late = idle_time > state.rules.late_ms
+    yield from first_n(open_transactions, partial(_open_at_end, state), idle_time=idle_time)
+    yield from first_n(open_transactions[late], partial(_late, state), idle_time=idle_time[late], implied=implied[late])
+    yield from _hanging(state, open_transactions[late], idle_time[late])
+    head_deleted = open_transactions["first_offset"] < state.log_start_offset
+    yield from first_n(open_transactions[head_deleted], partial(_head_deleted, state))
 
 
-def _open_at_end(case: Case, row: Row) -> Finding:
-    is_late = row["silence"] > case.rules.late_ms
-    return case.finding(
+def _open_at_end(state: PartitionState, row: Row) -> Finding:
+    is_late = row["idle_time"] > state.rules.late_ms
+    return state.finding(
         CODES["txn-open-at-end"],
-        f"The transaction of producer {row['producer_id']} from offset {row['first_offset']} on, records: "
-        f"{row['records']}, last offset: {row['last_offset']}, has no marker.",
+        f"The transaction of producer {row['producer_id']}, first offset {row['first_offset']}, has no marker: "
+        f"{format_count(row['records'], 'record')}, last offset {row['last_offset']}.",
         **place(row),
-        evidence={"records": row["records"], "silent_ms": row["silence"]},
+        evidence={"records": row["records"], "silent_ms": row["idle_time"]},
         benign=(f"in flight when the files were copied: {'no, it is late' if is_late else 'likely'}",),
     )
 
 
-def _late(case: Case, row: Row) -> Finding:
+def _late(state: PartitionState, row: Row) -> Finding:
     since = "the marker before its last batch" if row["implied"] else "its last batch"
-    return case.finding(
+    return state.finding(
         CODES["txn-late"],
-        f"The transaction of producer {row['producer_id']} from offset {row['first_offset']} on is still open, "
-        f"{span(row['silence'])} after {since}; a broker calls it late after {span(case.rules.late_ms)}.",
+        f"The transaction of producer {row['producer_id']}, first offset {row['first_offset']}, is still open "
+        f"{format_duration(row['idle_time'])} after {since}; brokers count it as late after "
+        f"{format_duration(state.rules.late_ms)}.",
         **place(row),
-        evidence={"silent_ms": row["silence"], "late_ms": case.rules.late_ms},
+        evidence={"silent_ms": row["idle_time"], "late_ms": state.rules.late_ms},
         benign=(
-            f"timestamps set by the client: {'yes, so that marker counts' if row['implied'] else 'no sign of it'}",
-            "producer of a two-phase commit: cannot be seen without the coordinator log",
+            f"timestamps set by the client: {'yes, so the marker counts' if row['implied'] else 'no sign of it'}",
+            "producer of a two-phase commit: not visible without the coordinator log",
         ),
     )
 
 
-def _hanging(case: Case, late: Records, silence: Records) -> Iterator[Finding]:
-    signs = signs_of_hanging(case, late)
-    hangs = signs["behind_marker"] | signs["marker_cleaned"]
-    more = {name: signs[name][hangs] for name in signs.dtype.names or ()}
-    yield from each(late[hangs], partial(_hangs, case, Wait.of(case)), silence=silence[hangs], **more)
+def _hanging(state: PartitionState, late: TransactionArray, idle_time: IntArray) -> Iterator[Finding]:
+    evidence = hanging_evidence(state, late)
+    hangs = evidence["after_marker"] | evidence["marker_cleaned"]
+    more = {name: evidence[name][hangs] for name in evidence.dtype.names or ()}
+    blocked = BlockedTransactions.of(state)
+    yield from first_n(late[hangs], partial(_hangs, state, blocked), idle_time=idle_time[hangs], **more)
 
 
-def _hangs(case: Case, wait: Wait | None, row: Row) -> Finding:
-    first, producer_id = row["first_offset"], row["producer_id"]
-    holds = wait is not None and wait.holder == first
-    return case.finding(
+def _hangs(state: PartitionState, blocked: BlockedTransactions | None, row: Row) -> Finding:
+    first = row["first_offset"]
+    blocks = blocked is not None and blocked.blocking_transaction == first
+    return state.finding(
         CODES["txn-hanging"],
-        f"Probably nobody will ever end the transaction of producer {producer_id}, epoch {row['producer_epoch']}, that "
-        f"is open since offset {first}, {moment(row['first_timestamp'])}: {_why(row)}, and it has been silent "
-        f"for {span(row['silence'])}. {_held(wait, holds=holds)}",
+        f"The transaction of producer {row['producer_id']}, epoch {row['producer_epoch']}, open since offset {first} "
+        f"({format_time(row['first_timestamp'])}) probably hangs: {_why(row)}, and it has been idle for "
+        f"{format_duration(row['idle_time'])}. {_consequence(blocked, blocks=blocks)}",
         **place(row),
         evidence={
-            "silent_ms": row["silence"],
+            "silent_ms": row["idle_time"],
             "coordinator_epoch": row["coordinator_epoch"],
             "marker_offset": row["marker_offset"],
-            "holds_last_stable_offset": holds,
+            "holds_last_stable_offset": blocks,
         },
         exactness=Exactness.APPROXIMATE,
         benign=(
             "known to its coordinator: the coordinator log was not consulted",
-            "producer of a two-phase commit: cannot be seen without the coordinator log",
+            "producer of a two-phase commit: not visible without the coordinator log",
         ),
     )
 
 
 def _why(row: Row) -> str:
-    if not row["behind_marker"]:
-        return "its marker was removed before its data, as cleaners before 3.3 did"
+    if not row["after_marker"]:
+        return "its marker was removed before its data, as by a cleaner before 3.3"
     if row["marker_epoch"] > row["lowest_epoch"]:
         return (
-            f"its epoch {row['lowest_epoch']} had been ended by a marker of epoch {row['marker_epoch']} "
-            f"(the last marker is at offset {row['marker_offset']})"
+            f"a marker of epoch {row['marker_epoch']} had ended its epoch {row['lowest_epoch']} "
+            f"(last marker at offset {row['marker_offset']})"
         )
-    return f"it begins behind the marker at offset {row['marker_offset']}, of the same epoch, as a late write does"
+    return f"it starts after the marker of the same epoch at offset {row['marker_offset']}, as a late write does"
 
 
-def _held(wait: Wait | None, *, holds: bool) -> str:
-    if wait is None:
-        return "It holds nothing back: the log start offset is at the end of the log."
-    if holds:
-        return f"It holds the last stable offset at {wait.offset}; {wait}."
-    return f"The last stable offset is held by the transaction from offset {wait.holder} on, which is older."
+def _consequence(blocked: BlockedTransactions | None, *, blocks: bool) -> str:
+    if blocked is None:
+        return "It blocks nothing: the log start offset is at the end of the log."
+    if blocks:
+        return f"It blocks the last stable offset at {blocked.offset}; {blocked}."
+    return f"An older transaction, first offset {blocked.blocking_transaction}, blocks the last stable offset."
 
 
-def _head_deleted(case: Case, row: Row) -> Finding:
-    return case.finding(
+def _head_deleted(state: PartitionState, row: Row) -> Finding:
+    return state.finding(
         CODES["txn-head-deleted"],
-        f"The open transaction of producer {row['producer_id']} begins at offset {row['first_offset']}, below the log "
-        f"start offset {case.log_start_offset}: a part of it was deleted before it ended.",
+        f"The open transaction of producer {row['producer_id']} starts at offset {row['first_offset']}, below the log "
+        f"start offset {state.log_start_offset}: part of it was deleted before it ended.",
         **place(row),
-        evidence={"log_start_offset": case.log_start_offset},
+        evidence={"log_start_offset": state.log_start_offset},
         benign=("short retention with long transactions: possible",),
     )
+
+
+CHECK = Check("open_transactions", CODES, findings)

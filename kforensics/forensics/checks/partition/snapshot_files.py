@@ -1,7 +1,7 @@
-"""Whether the snapshots of producers are there, whole, and where they belong.
+"""Checks that producer snapshots exist, are valid, and belong to the segments of the log.
 
-Rule: ``ProducerStateManager`` takes one when a segment is rolled, at an orderly stop and after it has loaded a log, and
-removes those that belong to no segment when it loads one.
+Rule: ``ProducerStateManager`` writes a snapshot when a segment is rolled, at a clean shutdown and after it has loaded a
+log. When it loads a log it removes snapshots that belong to no segment.
 """
 
 from __future__ import annotations
@@ -13,98 +13,119 @@ from functools import partial
 import numpy as np
 
 from kforensics.errors import InputError
-from kforensics.forensics.core.findings import Exactness, Finding, Severity, codes
-from kforensics.forensics.core.record_types import PRODUCER, Records
-from kforensics.forensics.core.reporting import Row, each
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
+from kforensics.forensics.core.formatting import format_count
+from kforensics.forensics.core.record_types import PRODUCER, ProducerArray
+from kforensics.forensics.core.reporting import Row, first_n
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.snapshot_records import snapshot_records
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.state.producer_snapshot import read_producer_snapshot
 
-__all__ = ["CODES", "findings"]
+CODES = by_name(
+    Code(
+        "snapshot-corrupt",
+        Severity.WARNING,
+        meaning="Brokers reject this producer snapshot, delete it and use an older one.",
+        remedy="No action, as long as another snapshot is left.",
+        why=(
+            "Its length, version or checksum is wrong, for example after a crash during the write. The broker "
+            "deletes it and uses an older one, so it replays more of the log."
+        ),
+        benign="The files of a running broker were copied, if it is the newest snapshot.",
+    ),
+    Code(
+        "snapshot-beyond-offset",
+        Severity.ERROR,
+        meaning="A snapshot contains offsets at or above its own offset.",
+        remedy="Stop the broker and move this snapshot away; keep an older valid one.",
+        why=(
+            "A snapshot is the producer state after all batches below its offset; later offsets could not be "
+            "known then. A broker that starts from it takes new batches for duplicates."
+        ),
+        benign="It was written by a broker before 2.0 (KAFKA-6683).",
+    ),
+    Code(
+        "snapshot-absent",
+        Severity.WARNING,
+        meaning=(
+            "The log has producers and no snapshot of them: a broker that was shut down cleanly starts without "
+            "any producer state."
+        ),
+        remedy=(
+            "Before you start the broker, delete .kafka_cleanshutdown from its log directory: without that file "
+            "it replays the log."
+        ),
+        why=(
+            "After a clean shutdown a broker relies on its snapshots and replays nothing. Without a snapshot it "
+            "starts without any producer: open transactions are forgotten and their data becomes visible, and "
+            "retries are not recognised."
+        ),
+        benign="The log has only one segment, and the broker was running. The snapshots were left out of the copy.",
+    ),
+    Code(
+        "snapshot-stray",
+        Severity.INFO,
+        meaning="A snapshot belongs neither to a segment nor to the end of the log.",
+        why="Snapshots belong to the start of a segment or to the end of the log. The segment of this one is gone.",
+        benign="Segments were deleted or merged; the broker removes the snapshot at its next startup.",
+    ),
+)
 
-CODES = codes("""
-snapshot-corrupt warning
-A broker refuses a snapshot of the producers, deletes it and takes an older one.
-Nothing, as long as another one is left.
-why: Length, version or checksum are wrong, for example after a crash in the middle of writing. The broker deletes it \
-and takes an older one, so that it reads more of the log.
-innocent: A copy of a running broker, if it is the newest.
 
-snapshot-beyond-offset error
-A snapshot speaks of offsets that are not below its own.
-While the broker is stopped, move this snapshot away; leave an older good one.
-why: A snapshot holds the state behind all batches below its offset. What lies above it cannot have been known then; a \
-broker that starts from it takes batches for repetitions that are none.
-innocent: Written by a broker of before 2.0 (KAFKA-6683).
-
-snapshot-absent warning
-The log has producers and no snapshot of them: a broker that was stopped in order begins with none of them.
-Before the broker is started delete .kafka_cleanshutdown from its log directory: without that file it replays the log.
-why: After an orderly stop a broker replays nothing and relies on its snapshots. With none it begins without any \
-producer: open transactions are forgotten and their data shown, and retries are not recognised.
-innocent: The log is younger than one segment, and the broker was running. They were left out of the copy.
-
-snapshot-stray info
-A snapshot belongs neither to a segment nor to the end of the log.
-why: Snapshots stand at the beginning of segments and at the end of the log. The segment of this one is gone.
-innocent: Segments were deleted or merged; the next start of the broker removes it.
-""")
-
-
-def findings(case: Case) -> Iterator[Finding]:
-    """Yield what is wrong with the snapshots of a partition by themselves."""
-    sound: dict[int, Records] = {}
-    for offset, file in sorted(case.partition.snapshots.items()):
+def findings(state: PartitionState) -> Iterator[Finding]:
+    """Yield what is wrong with the snapshot files of a partition, without comparing them with the log."""
+    readable: dict[int, ProducerArray] = {}
+    for offset, file in sorted(state.partition.snapshots.items()):
         stored = snapshot_records(file.path)
         if stored is None:
-            yield _corrupt(case, offset, file)
+            yield _corrupt(state, offset, file)
         else:
-            sound[offset] = _beyond(stored, offset)
-    offsets = np.repeat([*sound], [len(rows) for rows in sound.values()]) if sound else np.empty(0, "i8")
-    rows = np.concatenate([np.empty(0, PRODUCER), *sound.values()])
-    yield from each(rows, partial(_reaches_beyond, case), snapshot=offsets)
-    if not sound:
-        yield from _absent(case)
-    yield from _strays(case)
+            readable[offset] = _beyond(stored, offset)
+    offsets = np.repeat([*readable], [len(rows) for rows in readable.values()]) if readable else np.empty(0, "i8")
+    rows = np.concatenate([np.empty(0, PRODUCER), *readable.values()])
+    yield from first_n(rows, partial(_reaches_beyond, state), snapshot=offsets)
+    if not readable:
+        yield from _absent(state)
+    yield from _strays(state)
 
 
-def _beyond(stored: Records, offset: int) -> Records:
-    """Return the producers with an offset that is not below the snapshot's."""
-    found: Records = stored[(stored["last_offset"] >= offset) | (stored["current_txn_first_offset"] >= offset)]
-    return found
+def _beyond(stored: ProducerArray, offset: int) -> ProducerArray:
+    """Return the producers with an offset at or above that of the snapshot."""
+    return stored[(stored["last_offset"] >= offset) | (stored["current_txn_first_offset"] >= offset)]
 
 
-def _reaches_beyond(case: Case, row: Row) -> Finding:
+def _reaches_beyond(state: PartitionState, row: Row) -> Finding:
     offset, last, first = row["snapshot"], row["last_offset"], row["current_txn_first_offset"]
-    opened = "no transaction is open" if first < 0 else f"a transaction from offset {first} on is open"
-    found = case.finding(
+    transaction = "no open transaction" if first < 0 else f"an open transaction at offset {first}"
+    finding = state.finding(
         CODES["snapshot-beyond-offset"],
-        f"The snapshot at offset {offset} says that the last offset of producer {row['producer_id']} is {last}, and "
-        f"that {opened}: it can only know what is below {offset}.",
+        f"The snapshot at offset {offset} has last offset {last} and {transaction} for producer "
+        f"{row['producer_id']}, but can only cover offsets below {offset}.",
         offsets=(offset, max(last, first)),
         producer=(row["producer_id"], row["producer_epoch"]),
         evidence={"last_offset": last, "current_txn_first_offset": first},
-        benign=("written before 2.0 (KAFKA-6683): possible, releases are not in the files",),
+        benign=("written before 2.0 (KAFKA-6683): possible, files do not show the release",),
     )
-    return replace(found, path=case.partition.snapshots[offset].path)
+    return replace(finding, path=state.partition.snapshots[offset].path)
 
 
-def _corrupt(case: Case, offset: int, file: FoundFile) -> Finding:
-    why, unread = _fault(file.path)
-    newest = offset == max(case.partition.snapshots) and not case.partition.log_dir.clean_shutdown
-    found = case.finding(
+def _corrupt(state: PartitionState, offset: int, file: FoundFile) -> Finding:
+    fault, unread = _fault(file.path)
+    is_newest = offset == max(state.partition.snapshots) and not state.partition.log_dir.clean_shutdown
+    finding = state.finding(
         CODES["snapshot-corrupt"],
-        f"The snapshot at offset {offset} cannot be read: {why}."
+        f"The snapshot at offset {offset} cannot be read: {fault}."
         if unread
-        else f"A broker refuses the snapshot at offset {offset}: {why}.",
+        else f"Brokers reject the snapshot at offset {offset}: {fault}.",
         offsets=(offset, offset),
         exactness=Exactness.UNVERIFIABLE if unread else Exactness.EXACT,
-        benign=(f"copied while the broker wrote it: {'possible, it is the newest' if newest else 'no'}",),
+        benign=(f"copied while the broker was writing it: {'possible, it is the newest' if is_newest else 'no'}",),
     )
-    return replace(found, path=file.path)
+    return replace(finding, path=file.path)
 
 
 def _fault(path: str) -> tuple[str, bool]:
@@ -114,54 +135,54 @@ def _fault(path: str) -> tuple[str, bool]:
             faults = [row.detail for row in read_producer_snapshot(source) if isinstance(row, Damage)]
     except InputError as error:
         return error.why, True
-    return (faults[0], False) if faults else ("its length is not that of its entries", False)
+    return (faults[0], False) if faults else ("its length does not match its entries", False)
 
 
-def _absent(case: Case) -> Iterator[Finding]:
-    partition = case.partition
+def _absent(state: PartitionState) -> Iterator[Finding]:
+    partition = state.partition
     clean = partition.log_dir.clean_shutdown
-    young = len(partition.segments) == 1 and not partition.first_offset and not clean
+    is_young = len(partition.segments) == 1 and not partition.first_offset and not clean
     only_logs = not (partition.indexes or partition.time_indexes or partition.snapshots)
-    producers, opened = len(_loaded(case)), len(case.open_transactions)
-    if only_logs or not producers or (young and not partition.snapshots):
+    producers, opened = len(_loaded(state)), len(state.open_transactions)
+    if only_logs or not producers or (is_young and not partition.snapshots):
         return
-    then = "a broker that starts from these files replays the log"
+    consequence = "a broker that starts on these files replays the log"
     if clean:
-        then = "the broker was stopped in order, and will start with no state of them"
-    yield case.finding(
+        consequence = "after the clean shutdown the broker will start without their state"
+    yield state.finding(
         CODES["snapshot-absent"],
-        f"The log has {producers} producers and {opened} open transactions, and no snapshot that a broker would take; "
-        f"{then}.",
+        f"The log has {format_count(producers, 'producer')} and {format_count(opened, 'open transaction')}, but no "
+        f"usable snapshot: {consequence}.",
         severity=Severity.CRITICAL if clean and opened else None,
         evidence={"producers": producers, "open_transactions": opened, "clean_shutdown": clean},
         benign=(
-            f"log younger than a segment, of a running broker: {'yes' if young else 'no'}",
+            f"single segment of a running broker: {'yes' if is_young else 'no'}",
             f"left out of the copy: {'no' if partition.snapshots else 'possible'}",
         ),
         cause="snapshot-corrupt" if partition.snapshots else None,
     )
 
 
-def _loaded(case: Case) -> Records:
-    """Return the producers that a broker gets to know if it loads the log from its start offset on."""
-    start = case.log_start_offset
-    if start <= case.partition.first_offset:
-        return case.producers
-    found: Records = case.producers[case.producers["last_offset"] >= start]
-    return found
+def _loaded(state: PartitionState) -> ProducerArray:
+    """Return the producers that a broker finds when it replays the log from its start offset."""
+    start = state.log_start_offset
+    if start <= state.partition.first_offset:
+        return state.producers
+    return state.producers[state.producers["last_offset"] >= start]
 
 
-def _strays(case: Case) -> Iterator[Finding]:
-    partition = case.partition
+def _strays(state: PartitionState) -> Iterator[Finding]:
+    partition = state.partition
     bases = {segment.base_offset for segment in partition.segments}
     for offset, file in sorted(partition.snapshots.items())[:-1]:
         if offset not in bases:
-            found = case.finding(
+            finding = state.finding(
                 CODES["snapshot-stray"],
-                f"The snapshot at offset {offset} is not at the beginning of a segment, and not the newest.",
+                f"The snapshot at offset {offset} is neither at the start of a segment nor the newest.",
                 offsets=(offset, offset),
-                benign=(
-                    "segments merged or deleted, or the broker stopped and started: likely, the next start removes it",
-                ),
+                benign=("segments merged or deleted, or broker restarted: likely, the next startup removes it",),
             )
-            yield replace(found, path=file.path)
+            yield replace(finding, path=file.path)
+
+
+CHECK = Check("snapshot_files", CODES, findings)

@@ -1,7 +1,7 @@
-"""Whether the snapshots of producers say what the log says: a broker that starts believes them.
+"""Checks that producer snapshots agree with the log: a broker trusts them when it starts.
 
-Rule: ``ProducerStateManager`` takes one when a segment is rolled, at an orderly stop and after it has loaded a log; it
-holds the state behind all batches that end below its offset.
+Rule: ``ProducerStateManager`` writes a snapshot when a segment is rolled, at a clean shutdown and after it has loaded a
+log. It contains the state after all batches that end below its offset.
 """
 
 from __future__ import annotations
@@ -13,57 +13,103 @@ from functools import partial
 
 import numpy as np
 
-from kforensics.forensics.core.findings import Exactness, Finding, Severity, codes
-from kforensics.forensics.core.record_types import Records
-from kforensics.forensics.core.reporting import MOST, Row, each, moment, span
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
+from kforensics.forensics.core.formatting import format_duration, format_time
+from kforensics.forensics.core.record_types import ProducerArray
+from kforensics.forensics.core.reporting import MOST, Row, first_n
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.snapshot_records import snapshot_records
-from kforensics.forensics.sidecar.snapshot_differences import STATE, Differences, Link, cleaned_below, differences
+from kforensics.forensics.sidecar.snapshot_differences import (
+    STATE_FIELDS,
+    AgreeingSnapshot,
+    ProducerPairArray,
+    SnapshotDifferences,
+    cleaned_below,
+    snapshot_differences,
+)
+from kforensics.parsers.format.array_types import StructArray
 
-__all__ = ["CODES", "findings"]
-
-CODES = codes("""
-snapshot-open-txn-mismatch critical
-A snapshot has another open transaction than the log: the last stable offset moves when the broker starts again.
-While the broker is stopped, move this snapshot and all newer ones away, but leave an older good one: the broker then \
-replays the log from there. With none left it would begin with no state at all; then build the replica again.
-why: A broker that starts takes its open transactions from the newest snapshot and replays the log from there. An open \
-transaction that is missing in it is forgotten, and its data is shown; one too many holds the last stable offset for \
-ever.
-innocent: The transaction ended and was cleaned away since. Batches have been lost from the log, which is a finding of \
-its own.
-
-snapshot-state-mismatch error
-A snapshot has another epoch, sequence or offset of a producer than the log.
-As long as the broker runs, nothing happens; after a start it takes duplicates or refuses what is right. Move the \
-snapshot and all newer ones away while it is stopped, but leave an older good one.
-why: By these figures a leader decides whether a batch is new. After a start with wrong ones it refuses the producer \
-(OutOfOrderSequenceException), or takes a retry a second time.
-innocent: With transaction version 2 each transaction ends with sequence -1, which is no difference. The newest batch \
-of the producer was cleaned away.
-
-snapshot-minor-mismatch info
-A snapshot has another timestamp or coordinator epoch of a producer than the log.
-why: The timestamp decides when the producer is forgotten, the coordinator epoch whether an old coordinator is \
-refused. Neither moves data.
-innocent: A cleaner has taken the newest batch or marker, or has computed timestamps anew.
-
-snapshot-missing-producer warning
-A snapshot does not know a producer that is in the log and cannot have expired.
-Nothing, if producer {producer_id} is idle.
-why: A broker that starts from this snapshot does not know the producer, and takes its next batch whatever its \
-sequence.
-innocent: It was idle and had expired by the clock of the broker. The snapshot is of a replica that began later.
-
-snapshot-extra-producer info
-A snapshot knows a producer that is not in the log.
-why: The producer's batches are gone, by retention, DeleteRecords or cleaning; it stays in snapshots until it expires.
-innocent: Nearly always. Only in a log that is complete from its first offset can it not be.
-""")
+CODES = by_name(
+    Code(
+        "snapshot-open-txn-mismatch",
+        Severity.CRITICAL,
+        meaning=(
+            "A snapshot disagrees with the log about an open transaction: the last stable offset will change "
+            "when the broker restarts."
+        ),
+        remedy=(
+            "Stop the broker and move this snapshot and all newer ones away, but keep an older valid one: the "
+            "broker then replays the log from there. If none is left it would start without any producer state; "
+            "rebuild the replica in that case."
+        ),
+        why=(
+            "At startup a broker takes its open transactions from the newest snapshot and replays the log from "
+            "there. If an open transaction is missing, it is forgotten and its data becomes visible; an "
+            "additional one blocks the last stable offset forever."
+        ),
+        benign=(
+            "The transaction ended and has been cleaned since. Batches have been lost from the log, which is "
+            "reported separately."
+        ),
+    ),
+    Code(
+        "snapshot-state-mismatch",
+        Severity.ERROR,
+        meaning="A snapshot disagrees with the log about the epoch, sequence or offset of a producer.",
+        remedy=(
+            "Nothing happens while the broker runs; after a restart it accepts duplicates or rejects valid "
+            "batches. Stop the broker and move the snapshot and all newer ones away, but keep an older valid "
+            "one."
+        ),
+        why=(
+            "A leader uses these values to decide whether a batch is new. After a restart with wrong values it "
+            "rejects the producer (OutOfOrderSequenceException), or accepts a retry a second time."
+        ),
+        benign=(
+            "With transaction version 2 each transaction ends with sequence -1, which does not count as a "
+            "difference. The newest batch of the producer was cleaned."
+        ),
+    ),
+    Code(
+        "snapshot-minor-mismatch",
+        Severity.INFO,
+        meaning="A snapshot disagrees with the log about the timestamp or coordinator epoch of a producer.",
+        why=(
+            "The timestamp determines when the producer expires, the coordinator epoch whether an old "
+            "coordinator is rejected. Neither affects data."
+        ),
+        benign="A cleaner removed the newest batch or marker, or recomputed timestamps.",
+    ),
+    Code(
+        "snapshot-missing-producer",
+        Severity.WARNING,
+        meaning="A snapshot lacks a producer that is in the log and cannot have expired.",
+        remedy="No action if producer {producer_id} is idle.",
+        why=(
+            "A broker that starts from this snapshot does not know the producer, and accepts its next batch "
+            "with any sequence."
+        ),
+        benign=(
+            "The producer was idle and had expired by the broker's clock. The snapshot is from a replica that "
+            "started later."
+        ),
+    ),
+    Code(
+        "snapshot-extra-producer",
+        Severity.INFO,
+        meaning="A snapshot has a producer that is not in the log.",
+        why=(
+            "The producer's batches are gone because of retention, DeleteRecords or cleaning; it stays in "
+            "snapshots until it expires."
+        ),
+        benign="Nearly always. Only in a log that is complete from its first offset it is not.",
+    ),
+)
 
 NOTHING = -1
 MINOR = ("last_timestamp", "coordinator_epoch")
-WORDS = {
+FIELD_NAMES = {
     "producer_epoch": "epoch",
     "last_sequence": "last sequence",
     "last_offset": "last offset",
@@ -71,89 +117,99 @@ WORDS = {
     "last_timestamp": "timestamp",
     "coordinator_epoch": "coordinator epoch",
 }
-CLEANED = "cleaned away since: no"
-LOADED = "loaded from behind the data: no"
+CLEANED = "cleaned since: no"
+LOADED = "log loaded from a later offset: no"
 EXPIRED = "expired: no"
 
 
-def findings(case: Case) -> Iterator[Finding]:
-    """Yield what is wrong with the snapshots of a partition, and where they do not agree with its log."""
+def findings(state: PartitionState) -> Iterator[Finding]:
+    """Yield where the snapshots of a partition disagree with its log."""
     report = _Report()
-    link: Link | None = None
-    for offset, file in sorted(case.partition.snapshots.items()):
-        # What stands before the boundary is not on hand, and what stands behind the log neither.
-        if offset in case.producers_at and case.boundary.offset <= offset <= case.log_end_offset:
+    agreeing: AgreeingSnapshot | None = None
+    for offset, file in sorted(state.partition.snapshots.items()):
+        # The log does not cover what is before the boundary or after its end.
+        if offset in state.producers_at and state.boundary.offset <= offset <= state.log_end_offset:
             stored = snapshot_records(file.path)
-            link = link if stored is None else _compare(case, report, offset, stored, link)
+            agreeing = agreeing if stored is None else _compare(state, report, offset, stored, agreeing)
     yield from report.findings
 
 
 class _Report:
-    """Findings about producers, of each kind no more than some, and the others counted."""
+    """The first findings of each kind, with the number of the others."""
 
     def __init__(self) -> None:
-        self._found: dict[str, list[Finding]] = {}
+        self._findings: dict[str, list[Finding]] = {}
         self._left_out = Counter[str]()
 
-    def add(self, code: str, rows: Records, finding: Callable[[Row], Finding]) -> None:
-        """Take a finding for each row."""
-        found = self._found.setdefault(code, [])
-        some = rows[: MOST - len(found)]
-        found.extend(each(some, finding))
-        self._left_out[code] += len(rows) - len(some)
+    def add(self, code: str, rows: StructArray, finding: Callable[[Row], Finding]) -> None:
+        """Add a finding for each row."""
+        kept = self._findings.setdefault(code, [])
+        first = rows[: MOST - len(kept)]
+        kept.extend(first_n(first, finding))
+        self._left_out[code] += len(rows) - len(first)
 
     @property
     def findings(self) -> Iterator[Finding]:
-        """The findings; the evidence of the last one of a kind says how many are left out."""
+        """The findings; the evidence of the last one of a kind states how many are left out."""
         for code in CODES:
-            found = self._found.get(code, [])
+            kept = self._findings.get(code, [])
             if self._left_out[code]:
-                found[-1] = replace(found[-1], evidence={**found[-1].evidence, "left_out": self._left_out[code]})
-            yield from found
+                kept[-1] = replace(kept[-1], evidence={**kept[-1].evidence, "left_out": self._left_out[code]})
+            yield from kept
 
 
-def _compare(case: Case, report: _Report, offset: int, stored: Records, link: Link | None) -> Link | None:
-    """Report where a snapshot differs from the log; return the link that the next one has to go on from."""
-    about = _About(case, offset)
-    # Of several entries for one producer a broker keeps the last.
+def _compare(
+    state: PartitionState, report: _Report, offset: int, stored: ProducerArray, agreeing: AgreeingSnapshot | None
+) -> AgreeingSnapshot | None:
+    """Report where a snapshot disagrees with the log; return the last snapshot that agrees with it."""
+    compared = _ComparedSnapshot(state, offset)
+    # If there are several entries for one producer, a broker keeps the last one.
     is_last = np.ones(len(stored), bool)
     is_last[:-1] = stored["producer_id"][1:] != stored["producer_id"][:-1]
-    report.add("snapshot-state-mismatch", stored[~is_last], about.twice)
+    report.add("snapshot-state-mismatch", stored[~is_last], compared.repeated)
     stored = stored[is_last]
     beyond = stored[(stored["last_offset"] >= offset) | (stored["current_txn_first_offset"] >= offset)]
-    found = differences(case, offset, stored, about.now_ms, link)
-    for code, rows, finding in about.kinds(found):
-        # What reaches beyond the snapshot is wrong by itself.
+    differences = snapshot_differences(state, offset, stored, compared.now_ms, agreeing)
+    for code, rows, finding in compared.kinds(differences):
+        # Entries that reach beyond the snapshot are reported as snapshot-beyond-offset.
         report.add(code, rows[~np.isin(rows["producer_id"], beyond["producer_id"])], finding)
-    return Link(offset, stored, case.producers_at[offset]) if is_last.all() and not found else link
+    if is_last.all() and not differences:
+        return AgreeingSnapshot(offset, stored, state.producers_at[offset])
+    return agreeing
 
 
-class _About:
-    """Makes findings about a snapshot that a broker accepts."""
+class _ComparedSnapshot:
+    """Creates findings about a snapshot that a broker accepts."""
 
-    def __init__(self, case: Case, offset: int) -> None:
-        self._case, self._offset = case, offset
-        self._file = case.partition.snapshots[offset]
-        self._is_lossy = _is_lossy(case, offset)
+    def __init__(self, state: PartitionState, offset: int) -> None:
+        self._state, self._offset = state, offset
+        self._file = state.partition.snapshots[offset]
+        self._is_lossy = _is_lossy(state, offset)
 
     @property
     def now_ms(self) -> int:
-        """When it was taken: when the file was written or, where nobody knows, the largest timestamp in front of it.
+        """When the snapshot was written: the file time or, if it is unknown, the largest timestamp before it.
 
-        A file that is younger than the moment it is judged as of is a copy that has not kept its time.
+        A file that is newer than the time of evaluation is a copy that has not kept its time.
         """
         if self._file.mtime_ms is not None:
-            return min(self._file.mtime_ms, self._case.rules.as_of_ms)
-        segments = self._case.log.segments
+            return min(self._file.mtime_ms, self._state.rules.as_of_ms)
+        segments = self._state.log.segments
         return int(segments["max_timestamp"][segments["first_offset"] < self._offset].max(initial=NOTHING))
 
-    def kinds(self, found: Differences) -> Iterator[tuple[str, Records, Callable[[Row], Finding]]]:
-        """Yield the code of each kind of difference, the rows and what makes findings of them."""
-        yield "snapshot-open-txn-mismatch", found.open_transaction, self._transaction
-        yield "snapshot-state-mismatch", found.state, partial(self._other, "snapshot-state-mismatch", STATE)
-        yield "snapshot-minor-mismatch", found.minor, partial(self._other, "snapshot-minor-mismatch", MINOR)
-        yield "snapshot-missing-producer", found.missing, self._missing
-        yield "snapshot-extra-producer", found.extra, self._extra
+    def kinds(
+        self, differences: SnapshotDifferences
+    ) -> Iterator[tuple[str, ProducerPairArray, Callable[[Row], Finding]]]:
+        """Yield for each kind of difference its code, its rows and the function that creates findings from them."""
+        yield "snapshot-open-txn-mismatch", differences.open_transaction, self._transaction
+        yield (
+            "snapshot-state-mismatch",
+            differences.state,
+            partial(self._fields, "snapshot-state-mismatch", STATE_FIELDS),
+        )
+        yield "snapshot-minor-mismatch", differences.minor, partial(self._fields, "snapshot-minor-mismatch", MINOR)
+        yield "snapshot-missing-producer", differences.missing, self._missing
+        yield "snapshot-extra-producer", differences.extra, self._extra
 
     def _finding(
         self,
@@ -164,9 +220,9 @@ class _About:
         severity: Severity | None = None,
     ) -> Finding:
         worst = CODES[code].severity if severity is None else severity
-        found = self._case.finding(
+        finding = self._state.finding(
             CODES[code],
-            f"{message}.",
+            f"The snapshot at offset {self._offset} {message}.",
             severity=min(worst, Severity.WARNING) if self._is_lossy else worst,
             offsets=(self._offset, self._offset),
             producer=(row["producer_id"], _epoch(row)),
@@ -174,60 +230,58 @@ class _About:
             exactness=Exactness.APPROXIMATE if self._is_lossy else Exactness.EXACT,
             benign=(*benign, f"batches lost from the log: {'possible' if self._is_lossy else 'no'}"),
         )
-        return replace(found, path=self._file.path)
+        return replace(finding, path=self._file.path)
 
-    def twice(self, row: Row) -> Finding:
-        """Return the finding about an entry that another one for the same producer follows."""
-        message = f"The snapshot at offset {self._offset} has producer {row['producer_id']} more than once"
+    def repeated(self, row: Row) -> Finding:
+        """Return the finding about an entry that is followed by another one for the same producer."""
+        message = f"has more than one entry for producer {row['producer_id']}"
         return self._finding("snapshot-state-mismatch", message, row, ())
 
     def _transaction(self, row: Row) -> Finding:
         message = (
-            f"By the snapshot at offset {self._offset} producer {row['producer_id']} has {_opened(row, 'stored')}; "
-            f"by the log {_opened(row, 'expected')}"
+            f"has {_open_transaction(row, 'stored')} of producer {row['producer_id']}, but the log has "
+            f"{_open_transaction(row, 'expected')}"
         )
         return self._finding("snapshot-open-txn-mismatch", message, row, (CLEANED, LOADED))
 
-    def _other(self, code: str, names: tuple[str, ...], row: Row) -> Finding:
+    def _fields(self, code: str, names: tuple[str, ...], row: Row) -> Finding:
         differing = [name for name in names if row[f"stored_{name}"] != row[f"expected_{name}"]]
         stored, expected = (
-            ", ".join(f"{WORDS[name]} {row[f'{side}_{name}']}" for name in differing) for side in ("stored", "expected")
+            ", ".join(f"{FIELD_NAMES[name]} {row[f'{side}_{name}']}" for name in differing)
+            for side in ("stored", "expected")
         )
-        has = f"producer {row['producer_id']} has {stored}"
-        message = f"By the snapshot at offset {self._offset} {has}; by the log {expected}"
+        message = f"has {stored} of producer {row['producer_id']}, but the log has {expected}"
         return self._finding(code, message, row, (CLEANED, LOADED, EXPIRED))
 
     def _missing(self, row: Row) -> Finding:
-        idle = self.now_ms - row["expected_last_timestamp"]
+        idle_time = self.now_ms - row["expected_last_timestamp"]
         message = (
-            f"The snapshot at offset {self._offset} does not know producer {row['producer_id']}, whose last batch or "
-            f"marker before it is of {moment(row['expected_last_timestamp'])}, {span(idle)} before it was taken"
+            f"lacks producer {row['producer_id']}, whose last batch or marker before it is of "
+            f"{format_time(row['expected_last_timestamp'])}, {format_duration(idle_time)} before the snapshot was taken"
         )
-        younger = "taken by a replica that began behind it: possible, no copy of another replica was compared"
+        younger = "taken by a replica that started later: possible, no other replica was compared"
         return self._finding("snapshot-missing-producer", message, row, (EXPIRED, LOADED, younger))
 
     def _extra(self, row: Row) -> Finding:
-        case = self._case
-        whole = case.is_complete and not cleaned_below(case)
+        is_whole = self._state.is_complete and not cleaned_below(self._state)
         message = (
-            f"The snapshot at offset {self._offset} knows producer {row['producer_id']} with epoch "
-            f"{row['stored_producer_epoch']}, of which nothing is in the log"
+            f"has producer {row['producer_id']}, epoch {row['stored_producer_epoch']}, which has no batch in the log"
         )
-        severity = Severity.ERROR if whole else None
+        severity = Severity.ERROR if is_whole else None
         return self._finding(
-            "snapshot-extra-producer", message, row, (CLEANED, "head of the log deleted: no"), severity
+            "snapshot-extra-producer", message, row, (CLEANED, "start of the log deleted: no"), severity
         )
 
 
-def _is_lossy(case: Case, offset: int) -> bool:
-    """Whether batches that nobody cleaned away may be missing in front of an offset."""
-    last = len(case.partition.segments) - 1
-    bases = [segment.base_offset or 0 for segment in case.partition.segments]
-    lost = any(
+def _is_lossy(state: PartitionState, offset: int) -> bool:
+    """Return whether batches before an offset may be missing that were not cleaned."""
+    last = len(state.partition.segments) - 1
+    bases = [segment.base_offset or 0 for segment in state.partition.segments]
+    is_damaged = any(
         bases[segment] < offset and (segment < last or row.next_good_position is not None)
-        for segment, row in case.log.damage
+        for segment, row in state.log.damage
     )
-    return lost or (case.log.holes > 0 and not cleaned_below(case))
+    return is_damaged or (state.log.offset_gaps > 0 and not cleaned_below(state))
 
 
 def _epoch(row: Row) -> int:
@@ -239,6 +293,9 @@ def _evidence(row: Row) -> dict[str, object]:
     return {name: value for name, value in row.items() if name not in {"producer_id", "recent", "recent_count"}}
 
 
-def _opened(row: Row, side: str) -> str:
+def _open_transaction(row: Row, side: str) -> str:
     first = row[f"{side}_current_txn_first_offset"]
-    return "no open transaction" if first < 0 else f"an open transaction from offset {first} on"
+    return "no open transaction" if first < 0 else f"an open transaction with first offset {first}"
+
+
+CHECK = Check("snapshots", CODES, findings)

@@ -1,7 +1,7 @@
-"""Whether the batches of a segment follow one another offset by offset, and are as a leader makes them.
+"""Checks that the offsets of a segment are consecutive, and that its batches look as a leader writes them.
 
-Rule: ``UnifiedLog.append`` gives a batch the offsets behind the one before, one for each record; only the cleaner takes
-some out again. A batch whose base offset alone is wrong is one finding, not one for each of its neighbours.
+Rule: ``UnifiedLog.append`` gives a batch the offsets after the previous batch, one for each record; only the cleaner
+removes some later. A batch with a wrong base offset is one finding, not one for each of its neighbours.
 """
 
 from __future__ import annotations
@@ -11,171 +11,217 @@ from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.checks.partition.damage import place_behind, places
-from kforensics.forensics.core.aggregation import Sum, first_findings, first_notes, note_of_all, sum_of
-from kforensics.forensics.core.findings import Exactness, Finding, Severity, codes
-from kforensics.forensics.core.observations import Noticed
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.checks.partition.damage import log_positions, position_after
+from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
+from kforensics.forensics.core.formatting import format_count, format_offsets
+from kforensics.forensics.core.observations import (
+    ObservationArray,
+    ObservationSum,
+    Observed,
+    first_observations,
+    observation_of_all,
+    sum_observations,
+)
+from kforensics.forensics.core.reporting import first_findings
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.log_summary import Noter
-from kforensics.forensics.partition.partition_state import Case, who_else_cleaned
+from kforensics.forensics.partition.log_summary import Collector
+from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
 from kforensics.parsers.columns.batch_columns import BatchColumns
+from kforensics.parsers.format.array_types import BoolArray
 from kforensics.parsers.format.rows import CODEC_MASK, CODECS, DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT
 
-__all__ = ["CODES", "NOTER", "findings"]
+CODES = by_name(
+    Code(
+        "offset-not-monotonic",
+        Severity.CRITICAL,
+        meaning="A batch ends at or before the end of the previous batch.",
+        remedy="Rebuild this replica from the leader: it cannot be used from here on.",
+        why=(
+            "Offsets only rise; consumers, indexes and replication depend on it. A batch was written twice, "
+            "part of the file was overwritten with another part, or a bit has flipped in an offset, which no "
+            "checksum covers."
+        ),
+        benign="Before 2.3, an append was repeated after its index entry had failed (KAFKA-7866).",
+    ),
+    Code(
+        "offset-overlap",
+        Severity.CRITICAL,
+        meaning="A batch starts before the end of the previous batch.",
+        remedy="Rebuild this replica from the leader: it cannot be used from here on.",
+        why=(
+            "Two batches have the same offsets. Depending on where they start, consumers receive both or only "
+            "one of them."
+        ),
+        benign="None known in message format 2.",
+    ),
+    Code(
+        "offset-gap",
+        Severity.ERROR,
+        meaning="Offsets are missing inside a segment that was never compacted.",
+        remedy="Compare the other replicas of {topic}-{partition}; if they have these offsets, rebuild this replica.",
+        why=(
+            "A leader assigns offsets without gaps; only the cleaner causes them. So something was removed from "
+            "the log, or was never written to this replica."
+        ),
+        benign=(
+            "A cleaner on another broker: a follower that fetched from a compacted leader has the same gaps. A "
+            "segment was being deleted while it was copied."
+        ),
+    ),
+    Code(
+        "batch-magic-old",
+        Severity.INFO,
+        meaning="Batches have message format 0 or 1, which has no producers and no leader epochs.",
+        why=(
+            "Such batches were written before 0.11, or by a client so old that the broker stored them in its "
+            "format. Their producers and leaders are unknown, so most checks do not apply to them."
+        ),
+        benign="Old data with a long retention.",
+    ),
+    Code(
+        "batch-attributes-unknown",
+        Severity.WARNING,
+        meaning="A batch has attribute bits that no release known to this tool uses.",
+        remedy="Check for a newer release of this tool: a newer broker may have written the batch.",
+        why=(
+            "The bits are reserved. A later release may have given them a meaning that this tool does not know, "
+            "and the batch is read as if they were not set."
+        ),
+        benign="A newer broker, or a flipped bit if the checksum fails too.",
+    ),
+    Code(
+        "seq-count-mismatch",
+        Severity.ERROR,
+        meaning=(
+            "The number of records in a batch differs from its number of offsets, although the log was never compacted."
+        ),
+        remedy="Treat it as corruption, and compare the other replicas of {topic}-{partition}.",
+        why=(
+            "A batch is written with one record for each of its offsets. Only a cleaner leaves fewer, and "
+            "nothing leaves more."
+        ),
+        benign="A cleaner on another broker, from which this replica fetched.",
+    ),
+)
 
-CODES = codes("""
-offset-not-monotonic critical
-A batch ends at or before the end of the batch in front of it.
-This replica cannot be used from here on: let it be built again from the leader.
-why: Offsets only rise, and consumers, indexes and replication rest on it. A batch was written twice, a part of the \
-file was copied over another, or a bit has flipped in an offset, which no checksum covers.
-innocent: Before 2.3, an append that was repeated after its index had failed (KAFKA-7866).
-
-offset-overlap critical
-A batch begins before the batch in front of it has ended.
-This replica cannot be used from here on: let it be built again from the leader.
-why: Two batches claim the same offsets. Consumers get both, or one of them, depending on where they begin.
-innocent: None known in message format 2.
-
-offset-gap error
-Offsets are missing inside a segment that no cleaner has touched.
-Compare with the other replicas of {topic}-{partition}; if they have these offsets, build this replica again.
-why: A leader gives offsets without holes; only a cleaner makes them. So something has been taken out of the log, or \
-was never written to this replica.
-innocent: A cleaner on another broker: a follower that copied from a leader that was cleaned has its holes. A segment \
-was being deleted while it was copied.
-
-batch-magic-old info
-Batches are of message format 0 or 1, which has no producers and no leader epochs.
-why: Such batches were written before 0.11, or by a client so old that the broker wrote down what it got. Nothing is \
-known of producers and leaders there, so most checks have nothing to look at.
-innocent: Old data that is kept for long.
-
-batch-attributes-unknown warning
-A batch has attributes that no release known here has given a meaning.
-Look for a newer release of this tool: a newer broker may have written it.
-why: The bits are reserved. A later release may have given them a meaning that this tool does not know, and the batch \
-is read as if they were not set.
-innocent: A newer broker; a flipped bit, if the checksum fails too.
-
-seq-count-mismatch error
-A batch has another number of records than offsets, and no cleaner has touched it.
-Treat it as corruption, and compare with the other replicas of {topic}-{partition}.
-why: A batch as written has one record for each of its offsets. Fewer are left by a cleaner only, more by nobody.
-innocent: A cleaner on another broker from which this replica copied.
-""")
-
-PAIRS = (Noticed.OFFSET_NOT_MONOTONIC, Noticed.OFFSET_OVERLAP, Noticed.OFFSET_GAP)
-# Attributes with a meaning, by message format.
+PAIRS = (Observed.OFFSET_NOT_MONOTONIC, Observed.OFFSET_OVERLAP, Observed.OFFSET_GAP)
+# Attribute bits with a meaning, by message format.
 KNOWN_ATTRIBUTES = np.array([CODEC_MASK, CODEC_MASK | LOG_APPEND_TIME_BIT, 2 * DELETE_HORIZON_BIT - 1])
 ATTRIBUTES_MASK = 0xFFFF
 ZSTD = CODECS.index("zstd")
-# Topics that every broker compacts.
 
 
-def _of_batches(batches: BatchColumns, _: Rules) -> Iterator[Records]:
+def _unusual_batches(batches: BatchColumns, _: Rules) -> Iterator[ObservationArray]:
     is_old = batches.magic < 2
     if is_old.any():
-        yield note_of_all(Noticed.BATCH_MAGIC_OLD, batches, is_old)
-    is_strange = batches.crc_valid & _has_unknown_attributes(batches)
-    if is_strange.any():
+        yield observation_of_all(Observed.BATCH_MAGIC_OLD, batches, is_old)
+    is_unknown = batches.crc_valid & _has_unknown_attributes(batches)
+    if is_unknown.any():
         attributes = batches.attributes.astype("i8") & ATTRIBUTES_MASK
-        yield note_of_all(Noticed.BATCH_ATTRIBUTES_UNKNOWN, batches, is_strange, amount=attributes)
+        yield observation_of_all(Observed.BATCH_ATTRIBUTES_UNKNOWN, batches, is_unknown, amount=attributes)
     excess = batches.count - (batches.last_offset - batches.base_offset + 1)
     differs = batches.crc_valid & ~is_old & (excess != 0)
     if differs.any():
-        yield note_of_all(Noticed.SEQ_COUNT_MISMATCH, batches, differs, amount=excess)
+        yield observation_of_all(Observed.SEQ_COUNT_MISMATCH, batches, differs, amount=excess)
 
 
-def _has_unknown_attributes(batches: BatchColumns) -> Any:
+def _has_unknown_attributes(batches: BatchColumns) -> BoolArray:
     codec = batches.attributes & CODEC_MASK
     known = KNOWN_ATTRIBUTES[np.clip(batches.magic, 0, 2)]
-    return (batches.attributes & ~known != 0) | (codec > ZSTD) | ((codec == ZSTD) & (batches.magic < 2))
+    has_unknown_bits = batches.attributes & ~known != 0
+    has_unknown_codec = (codec > ZSTD) | ((codec == ZSTD) & (batches.magic < 2))
+    is_unknown: BoolArray = has_unknown_bits | has_unknown_codec
+    return is_unknown
 
 
-def _of_neighbours(before: BatchColumns, after: BatchColumns, _: Rules) -> Iterator[Records]:
-    # Without its checksum nobody knows where a batch ends.
-    is_sound = before.crc_valid & after.crc_valid
-    is_inside = is_sound & (before.segment == after.segment)
-    sinks = is_inside & (after.last_offset <= before.last_offset)
-    overlaps = is_inside & ~sinks & (after.base_offset <= before.last_offset)
+def _disordered_offsets(before: BatchColumns, after: BatchColumns, _: Rules) -> Iterator[ObservationArray]:
+    # The end of a batch is unknown if its checksum fails.
+    is_valid = before.crc_valid & after.crc_valid
+    is_inside = is_valid & (before.segment == after.segment)
+    regresses = is_inside & (after.last_offset <= before.last_offset)
+    overlaps = is_inside & ~regresses & (after.base_offset <= before.last_offset)
     # A difference that overflows is never 1.
     follows = after.base_offset - before.last_offset == 1
-    gaps = is_sound & after.exact & (after.base_offset > before.last_offset) & ~follows
-    for kind, which in zip(PAIRS, (sinks, overlaps, gaps), strict=True):
-        if which.any():
-            yield first_notes(kind, after, which, previous=before.last_offset)
+    gaps = is_valid & after.exact & (after.base_offset > before.last_offset) & ~follows
+    for kind, matches in zip(PAIRS, (regresses, overlaps, gaps), strict=True):
+        if matches.any():
+            yield first_observations(kind, after, matches, previous=before.last_offset)
 
 
-NOTER = Noter(batches=_of_batches, neighbours=_of_neighbours)
+COLLECTOR = Collector(batches=_unusual_batches, neighbours=_disordered_offsets)
 
 
-def findings(case: Case) -> Iterator[Finding]:
-    """Yield what is wrong with the offsets, counts and attributes of batches."""
-    if not len(case.log.notes):
+def findings(state: PartitionState) -> Iterator[Finding]:
+    """Yield what is wrong with the offsets, record counts and attributes of batches."""
+    observations = state.log.observations
+    if not len(observations):
         return
-    notes = case.log.notes[np.isin(case.log.notes["kind"], PAIRS)]
-    notes = notes[np.argsort(places(notes), kind="stable")]
-    notes = notes[~(_are_explained(notes) | _are_excused(case, notes))]
+    disorders = observations[np.isin(observations["kind"], PAIRS)]
+    disorders = disorders[np.argsort(log_positions(disorders), kind="stable")]
+    disorders = disorders[~(_are_explained(disorders) | _are_excused(state, disorders))]
     for kind in PAIRS:
-        some = notes[notes["kind"] == kind]
-        yield from first_findings((_disorder(case, kind, note) for note in some), int(some["count"].sum()))
-    for noticed, finding in _SUMS.items():
-        found = sum_of(case.log.notes, noticed)
-        if found:
-            yield from finding(case, found)
+        rows = disorders[disorders["kind"] == kind]
+        yield from first_findings((_disorder(state, kind, row) for row in rows), int(rows["count"].sum()))
+    for kind, finding in _AGGREGATED.items():
+        total = sum_observations(observations, kind)
+        if total:
+            yield from finding(state, total)
 
 
-def _are_explained(notes: Records) -> Any:
-    """Return which gaps are there only because of a batch that stands where it does not belong.
+def _are_explained(disorders: ObservationArray) -> BoolArray:
+    """Return which gaps exist only because of a misplaced batch.
 
-    Without that batch, or if it had the offsets that are missing, the log would go on without a gap.
+    Without that batch, or if it had the missing offsets, the log would continue without a gap.
     """
-    one, two = notes[:-1], notes[1:]
-    span = one["last_offset"] - one["first_offset"] + 1
-    left = two["first_offset"] - 1 - one["previous"]
-    fits = (two["previous"] == one["last_offset"]) & ((left <= 0) | (left == span))
-    is_gap = notes["kind"] == Noticed.OFFSET_GAP
-    in_front, none = fits & is_gap[:-1] & ~is_gap[1:], np.zeros(min(len(notes), 1), bool)
-    # What comes back to its place behind a batch that is too far ahead is not out of place itself.
-    behind = fits & is_gap[1:] & ~is_gap[:-1] & ~np.concatenate([none, in_front])[:-1]
-    return np.concatenate([in_front, none]) | np.concatenate([none, behind])
+    rows, following = disorders[:-1], disorders[1:]
+    length = rows["last_offset"] - rows["first_offset"] + 1
+    missing = following["first_offset"] - 1 - rows["previous"]
+    fits = (following["previous"] == rows["last_offset"]) & ((missing <= 0) | (missing == length))
+    is_gap = disorders["kind"] == Observed.OFFSET_GAP
+    first_explained, none = fits & is_gap[:-1] & ~is_gap[1:], np.zeros(min(len(disorders), 1), bool)
+    # A batch that returns to the right offsets after one that is too far ahead is not misplaced itself.
+    second_explained = fits & is_gap[1:] & ~is_gap[:-1] & ~np.concatenate([none, first_explained])[:-1]
+    explained: BoolArray = np.concatenate([first_explained, none]) | np.concatenate([none, second_explained])
+    return explained
 
 
-def _are_excused(case: Case, notes: Records) -> Any:
-    """Return which gaps are no finding here: of a cleaned log, of damaged bytes, of a segment that is gone."""
-    is_gap = notes["kind"] == Noticed.OFFSET_GAP
-    if not case.is_known_uncleaned:
+def _are_excused(state: PartitionState, disorders: ObservationArray) -> BoolArray:
+    """Return which gaps are not reported here: of a compacted log, of damaged bytes, of a missing segment."""
+    is_gap: BoolArray = disorders["kind"] == Observed.OFFSET_GAP
+    if not state.is_known_uncleaned:
         return is_gap
-    behind = [place_behind(segment, row) for segment, row in case.log.damage if row.inside_batch is None]
-    bases = np.array([segment.base_offset or 0 for segment in case.partition.segments])[notes["segment"]]
-    return is_gap & (np.isin(places(notes), behind) | (notes["previous"] + 1 < bases))
+    after_damage = [position_after(segment, row) for segment, row in state.log.damage if row.inside_batch is None]
+    bases = np.array([segment.base_offset or 0 for segment in state.partition.segments])[disorders["segment"]]
+    is_elsewhere = np.isin(log_positions(disorders), after_damage) | (disorders["previous"] + 1 < bases)
+    is_excused: BoolArray = is_gap & is_elsewhere
+    return is_excused
 
 
-def _disorder(case: Case, kind: Noticed, note: Any) -> Finding:
-    first, last, previous = int(note["first_offset"]), int(note["last_offset"]), int(note["previous"])
-    at = int(note["segment"]), int(note["position"])
-    if kind == Noticed.OFFSET_GAP:
-        return _gap(case, at, previous, first)
-    batch, evidence = f"The batch with offsets {first} to {last}", {"previous_last_offset": previous}
-    if kind == Noticed.OFFSET_OVERLAP:
-        message = f"{batch} begins before the one in front of it has ended, at offset {previous}."
-        return case.finding(CODES["offset-overlap"], message, at=at, offsets=(first, last), evidence={**evidence})
-    message = f"{batch} stands behind one that ends at offset {previous}."
+def _disorder(state: PartitionState, kind: Observed, row: Any) -> Finding:
+    first, last, previous = int(row["first_offset"]), int(row["last_offset"]), int(row["previous"])
+    at = int(row["segment"]), int(row["position"])
+    if kind == Observed.OFFSET_GAP:
+        return _gap(state, at, previous, first)
+    batch, evidence = f"The batch with {format_offsets(first, last)}", {"previous_last_offset": previous}
+    if kind == Observed.OFFSET_OVERLAP:
+        message = f"{batch} overlaps the previous batch, which ends at offset {previous}."
+        return state.finding(CODES["offset-overlap"], message, at=at, offsets=(first, last), evidence={**evidence})
+    message = f"{batch} follows a batch that ends at offset {previous}."
     repeated = "possible, both end at the same offset" if last == previous else "ruled out, they end at other offsets"
-    benign = (f"an append repeated after its index had failed, before 2.3 (KAFKA-7866): {repeated}",)
-    return case.finding(
+    benign = (f"append repeated after a failed index entry, before 2.3 (KAFKA-7866): {repeated}",)
+    return state.finding(
         CODES["offset-not-monotonic"], message, at=at, offsets=(first, last), evidence={**evidence}, benign=benign
     )
 
 
-def _gap(case: Case, at: tuple[int, int], previous: int, first: int) -> Finding:
-    severity, exactness, benign = _as_if_cleaned(case)
+def _gap(state: PartitionState, at: tuple[int, int], previous: int, first: int) -> Finding:
+    severity, exactness, benign = _as_if_compacted(state)
     missing = first - previous - 1
-    return case.finding(
+    return state.finding(
         CODES["offset-gap"],
-        f"Offsets {previous + 1} to {first - 1}, {missing} in number, are missing in front of the batch at {first}.",
+        f"{format_count(missing, 'offset')} missing before the batch at offset {first}: "
+        f"{format_offsets(previous + 1, first - 1)}.",
         severity=severity,
         at=at,
         offsets=(previous + 1, first - 1),
@@ -185,57 +231,60 @@ def _gap(case: Case, at: tuple[int, int], previous: int, first: int) -> Finding:
     )
 
 
-def _as_if_cleaned(case: Case) -> tuple[Severity, Exactness, tuple[str, ...]]:
-    """Return severity, exactness and excuses of what looks as if a cleaner had been there."""
-    cleaner = "the cleaner of this broker: ruled out, its checkpoint does not name the partition"
-    fetched, why = "a log fetched from a leader that had cleaned it", who_else_cleaned(case)
+def _as_if_compacted(state: PartitionState) -> tuple[Severity, Exactness, tuple[str, ...]]:
+    """Return severity, exactness and explanations for something that looks like the work of a cleaner."""
+    cleaner = "cleaner of this broker: ruled out, partition not in its checkpoint"
+    fetched, why = "fetched from a leader that had compacted it", compacted_elsewhere(state)
     if why is None:
-        return Severity.ERROR, Exactness.EXACT, (cleaner, f"{fetched}: nothing else shows it")
+        return Severity.ERROR, Exactness.EXACT, (cleaner, f"{fetched}: no other sign of it")
     return Severity.WARNING, Exactness.APPROXIMATE, (cleaner, f"{fetched}: likely, {why}")
 
 
-def _old(case: Case, found: Sum) -> Iterator[Finding]:
-    message = f"{found.that('is', 'are')} of message format 0 or 1."
-    evidence: dict[str, object] = {"batches": found.count}
-    yield case.finding(CODES["batch-magic-old"], message, at=found.at, offsets=found.offsets, evidence=evidence)
+def _old(state: PartitionState, total: ObservationSum) -> Iterator[Finding]:
+    message = f"{total.that('has', 'have')} message format 0 or 1."
+    evidence: dict[str, object] = {"batches": total.count}
+    yield state.finding(CODES["batch-magic-old"], message, at=total.at, offsets=total.offsets, evidence=evidence)
 
 
-def _strange(case: Case, found: Sum) -> Iterator[Finding]:
-    yield case.finding(
+def _unknown_attributes(state: PartitionState, total: ObservationSum) -> Iterator[Finding]:
+    yield state.finding(
         CODES["batch-attributes-unknown"],
-        f"{found.that('has', 'have')} attributes without a known meaning: {found.amount:#06x} in one.",
-        at=found.at,
-        offsets=found.offsets,
-        evidence={"batches": found.count, "attributes": found.amount},
-        benign=("a broker newer than this tool: possible",),
+        f"{total.that('has', 'have')} attributes without a known meaning: {total.amount:#06x} in one of them.",
+        at=total.at,
+        offsets=total.offsets,
+        evidence={"batches": total.count, "attributes": total.amount},
+        benign=("broker newer than this tool: possible",),
     )
 
 
-def _miscounted(case: Case, found: Sum) -> Iterator[Finding]:
-    if found.amount > 0:
-        # A cleaner takes records out and never puts any in.
+def _miscounted(state: PartitionState, total: ObservationSum) -> Iterator[Finding]:
+    if total.amount > 0:
+        # A cleaner removes records and never adds any.
         severity, exactness = Severity.ERROR, Exactness.EXACT
-        benign: tuple[str, ...] = ("the cleaner: ruled out, it adds no records",)
-        most = f"one holds {found.amount} more"
-    elif case.is_known_uncleaned:
-        severity, exactness, benign = _as_if_cleaned(case)
-        most = "none holds more"
+        benign: tuple[str, ...] = ("cleaner: ruled out, it adds no records",)
+        largest = f"one has {total.amount} more"
+    elif state.is_known_uncleaned:
+        severity, exactness, benign = _as_if_compacted(state)
+        largest = "none has more"
     else:
         return
-    yield case.finding(
+    yield state.finding(
         CODES["seq-count-mismatch"],
-        f"{found.that('holds', 'hold')} another number of records than of offsets: {most}.",
+        f"{total.that('has', 'have')} a different number of records than offsets: {largest}.",
         severity=severity,
-        at=found.at,
-        offsets=found.offsets,
-        evidence={"batches": found.count, "largest_excess": found.amount},
+        at=total.at,
+        offsets=total.offsets,
+        evidence={"batches": total.count, "largest_excess": total.amount},
         exactness=exactness,
         benign=benign,
     )
 
 
-_SUMS = {
-    Noticed.BATCH_MAGIC_OLD: _old,
-    Noticed.BATCH_ATTRIBUTES_UNKNOWN: _strange,
-    Noticed.SEQ_COUNT_MISMATCH: _miscounted,
+_AGGREGATED = {
+    Observed.BATCH_MAGIC_OLD: _old,
+    Observed.BATCH_ATTRIBUTES_UNKNOWN: _unknown_attributes,
+    Observed.SEQ_COUNT_MISMATCH: _miscounted,
 }
+
+
+CHECK = Check("structure", CODES, findings, collector=COLLECTOR)

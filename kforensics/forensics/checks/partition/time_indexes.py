@@ -1,7 +1,7 @@
-"""Whether each ``.timeindex`` is one, and its entries fit the log.
+"""Checks that each ``.timeindex`` file is a valid time index and that its entries match the log.
 
-Rule: ``TimeIndex`` and ``LogSegment.onBecomeInactiveSegment`` of all releases; which offset of a batch an entry may
-name is said in ``time_index_evidence``.
+Rule: ``TimeIndex`` and ``LogSegment.onBecomeInactiveSegment`` of all releases; ``index_entry_faults`` states which
+offset of a batch an entry may have.
 """
 
 from __future__ import annotations
@@ -9,70 +9,81 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kforensics.forensics.core.findings import Exactness, Finding, Severity, codes
-from kforensics.forensics.partition.index_entries import Fault
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.checks.partition.offset_indexes import INDEX_FAULTS, fault_sentence
+from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
+from kforensics.forensics.partition.index_entries import IndexFault
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.sidecar.faulty_entries import FaultyIndex, faulty_indexes, index_finding
 
-__all__ = ["CODES", "findings"]
+CODES = by_name(
+    Code(
+        "timeindex-mismatch",
+        Severity.WARNING,
+        meaning=(
+            "A time index is not valid, or one of its entries does not match the log: lookups and retention by "
+            "time go wrong."
+        ),
+        remedy=(
+            "Stop the broker, copy the files, delete the .index next to {path} and start the broker: it "
+            "rebuilds both indexes."
+        ),
+        why=(
+            "offsetsForTimes and retention by time use the time index. Because of a wrong entry consumers start "
+            "at a wrong offset, or a segment is deleted too early or never."
+        ),
+        benign=(
+            "The cleaner, which removes records and recomputes timestamps. A kafka-dump-log.sh message that a "
+            "timestamp was not found proves nothing."
+        ),
+    ),
+)
 
-CODES = codes("""
-timeindex-mismatch warning
-A time index is none, or one of its entries does not fit the log: lookups by time and retention by time go wrong.
-Stop the broker, keep a copy, delete the .index beside {path} and start: the broker builds both indexes anew.
-why: offsetsForTimes and retention by time go by the time index. A wrong entry makes consumers begin at a wrong place, \
-or a segment go too early or never.
-innocent: A cleaner, which takes records away and computes timestamps anew. A message of kafka-dump-log.sh that a \
-timestamp was not found proves nothing.
-""")
-
-FILE_FAULTS = {
-    Fault.UNREADABLE: "{name} cannot be read.",
-    Fault.RAGGED: "{name} has {found} bytes, which is no whole number of entries.",
-    Fault.ZEROS_BETWEEN: "{name} has entries of zeros before the one at byte {position}, where a search goes astray.",
-    Fault.ZEROS_BEHIND: "{name} ends with {found} zero bytes although its segment is closed, so that the segment "
-    "looks as old as 1970 to retention by time.",
-    Fault.NOT_ASCENDING: "The entry at byte {position} of {name}, timestamp {value} at offset {offset}, does not "
-    "ascend from the one before it.",
-    Fault.BELOW_BASE: "The entry at byte {position} of {name} names offset {offset}, below the base offset of the "
-    "segment.",
+CORRUPT = INDEX_FAULTS | {
+    IndexFault.TRAILING_ZEROS: (
+        "{name} ends with {found} zero bytes although its segment is closed: retention by time takes the segment for "
+        "one of 1970."
+    ),
+    IndexFault.NOT_ASCENDING: (
+        "{name}: the entry at byte {position} (timestamp {value}, offset {offset}) does not ascend from the previous "
+        "entry."
+    ),
 }
-ENTRY = "The entry at byte {position} of {name} says that timestamp {value} is the largest up to offset {offset}, "
-MISFITS = {
-    Fault.OTHER_TIMESTAMP: ENTRY + "but the batch with that offset has another maximum timestamp.",
-    Fault.OFFSET_NOT_IN_LOG: ENTRY + "but no batch of the segment has that offset.",
-    Fault.LARGER_BEFORE: ENTRY + "but an earlier batch of the segment has a larger one.",
-    Fault.EMPTY: "{name} has no entry, but the closed segment has timestamps up to {found}.",
-    Fault.NOT_LARGEST: ENTRY + "and is the last one, but the closed segment has timestamps up to {found}.",
+ENTRY = "{name}: the entry at byte {position} gives {value} as the largest timestamp up to offset {offset}, "
+MISMATCHES = {
+    IndexFault.OTHER_TIMESTAMP: ENTRY + "but the batch with that offset has another maximum timestamp.",
+    IndexFault.OFFSET_NOT_IN_LOG: ENTRY + "but no batch of the segment has that offset.",
+    IndexFault.LARGER_BEFORE: ENTRY + "but an earlier batch of the segment has a larger one.",
+    IndexFault.EMPTY: "{name} has no entry, but the closed segment has timestamps up to {found}.",
+    IndexFault.NOT_LARGEST: ENTRY + "and is the last entry, but the closed segment has timestamps up to {found}.",
 }
-CLEANED = "the cleaner took records out of this batch and its timestamp fell: not ruled out, the segment was cleaned"
+CLEANED = "cleaner removed records and lowered the timestamp of the batch: not ruled out, the segment was compacted"
 
 
-def findings(case: Case) -> Iterator[Finding]:
+def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield what is wrong with the time indexes, one finding for each file and kind of fault."""
-    faults = case.index_faults
+    faults = state.index_faults
     if faults is None:
         return
-    for faulty in faulty_indexes(case, faults.times, faults.counts[2]):
-        # A broker makes an empty one where it finds none, and then goes by the time at which the log was written to.
-        severity = Severity.INFO if faulty.fault is Fault.EMPTY else Severity.WARNING
-        finding = index_finding(case, CODES["timeindex-mismatch"], faulty, _sentence(faulty), severity)
-        yield _eased(finding) if _may_be_cleaned(case, faulty) else finding
+    for faulty in faulty_indexes(state, faults.times, faults.counts[2]):
+        # A broker creates an empty index if there is none, and then uses the modification time of the log file.
+        severity = Severity.INFO if faulty.fault is IndexFault.EMPTY else Severity.WARNING
+        message = fault_sentence(CORRUPT | MISMATCHES, faulty)
+        finding = index_finding(state, CODES["timeindex-mismatch"], faulty, message, severity)
+        yield _of_cleaned_segment(finding) if _may_be_cleaned(state, faulty) else finding
 
 
-def _sentence(faulty: FaultyIndex) -> str:
-    numbers = {name: faulty[name] for name in ("position", "offset", "value", "found")}
-    return (FILE_FAULTS | MISFITS)[faulty.fault].format(name=faulty.name, **numbers)
+def _may_be_cleaned(state: PartitionState, faulty: FaultyIndex) -> bool:
+    return faulty.fault in MISMATCHES and faulty.last_offset < state.first_uncompacted_offset
 
 
-def _may_be_cleaned(case: Case, faulty: FaultyIndex) -> bool:
-    return faulty.fault in MISFITS and faulty.last_offset < case.strict_from
-
-
-def _eased(finding: Finding) -> Finding:
+def _of_cleaned_segment(finding: Finding) -> Finding:
     return replace(
         finding,
         severity=Severity.INFO,
         exactness=Exactness.APPROXIMATE,
         benign=(*finding.benign, CLEANED),
     )
+
+
+CHECK = Check("time_indexes", CODES, findings)

@@ -1,194 +1,229 @@
-"""Timestamps that cannot be right, or that are not what a reader takes them for.
+"""Checks for timestamps that cannot be right, or that have another meaning than expected.
 
-Of data with create time a timestamp is the client's word, of other data and of markers it is the leader's.
+With create time the client sets the timestamp of data; log append time and the timestamps of markers come from the
+leader.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.core.aggregation import Sum, batches, note_of_all, sum_of
-from kforensics.forensics.core.findings import Exactness, Finding, codes
-from kforensics.forensics.core.observations import Noticed, noted, of_kind
-from kforensics.forensics.core.record_types import NO_TIME, Records
-from kforensics.forensics.core.reporting import Row, each, moment, span
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
+from kforensics.forensics.core.formatting import format_duration, format_time
+from kforensics.forensics.core.observations import (
+    ObservationArray,
+    ObservationSum,
+    Observed,
+    batches,
+    observation_of_all,
+    observations_of,
+    observe,
+    sum_observations,
+)
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.core.reporting import Row, first_n
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.log_summary import Noter
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.partition.log_summary import Collector
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.columns.batch_columns import NO_CONTROL, BatchColumns
+from kforensics.parsers.format.array_types import BoolArray
 from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT
 
-__all__ = ["CODES", "NOTER", "findings"]
-
-CODES = codes("""
-ts-future warning
-A timestamp lies after the time at which the files were copied.
-Retention by time never deletes such a segment, and a producer is never forgotten: set message.timestamp.after.max.ms.
-why: Retention by time goes by the largest timestamp of a segment, so that it stays until that time has come. An \
-idempotent producer does not expire either.
-innocent: A client that counts in micro- or nanoseconds. The copy is younger than it was taken for.
-
-ts-ancient info
-A batch has a create time long before that of the batch in front of it.
-Retention by time may delete its segment at once; see whether data is being imported.
-why: With create time the clock is that of the client, or of the data itself. Retention may remove the segment at its \
-next run, and a broker forgets the producer at once.
-innocent: An import of old data.
-
-ts-missing info
-Batches have no timestamp.
-why: Such records have no time to be found by; the time index has no entry for them.
-innocent: Old clients.
-
-ts-append-regressed info
-Log append time goes back by more than clocks of brokers should differ.
-See to the time service of the brokers.
-why: The leader wrote down its own clock, and the clock went back, usually because another broker with another clock \
-became leader.
-innocent: A change of leader, or a clock that was corrected.
-
-ts-type-mixed info
-The log holds create times and log append times.
-Ask each batch what its timestamps mean; message.timestamp.type was changed.
-why: One half is told by clients, the other one by brokers; comparing them leads nowhere.
-innocent: The configuration of the topic was changed.
-""")
+CODES = by_name(
+    Code(
+        "ts-future",
+        Severity.WARNING,
+        meaning="A timestamp is later than the time at which the files were copied.",
+        remedy=(
+            "Set message.timestamp.after.max.ms: retention by time does not delete such a segment, and its "
+            "producers do not expire."
+        ),
+        why=(
+            "Retention by time uses the largest timestamp of a segment, so the segment stays until that time "
+            "has passed. An idempotent producer does not expire before then either."
+        ),
+        benign="A client that counts in microseconds or nanoseconds. The files were copied later than assumed.",
+    ),
+    Code(
+        "ts-ancient",
+        Severity.INFO,
+        meaning="A batch has a create time long before that of the previous batch.",
+        remedy="Check whether data is being imported: retention by time may delete its segment immediately.",
+        why=(
+            "Create time is the client's clock, or the time of the data itself. Retention may remove the "
+            "segment at its next run, and a broker expires the producer immediately."
+        ),
+        benign="An import of old data.",
+    ),
+    Code(
+        "ts-missing",
+        Severity.INFO,
+        meaning="Batches have no timestamp.",
+        why="Such records cannot be found by time; the time index has no entry for them.",
+        benign="Old clients.",
+    ),
+    Code(
+        "ts-append-regressed",
+        Severity.INFO,
+        meaning="Log append time goes back by more than broker clocks should differ.",
+        remedy="Check the time synchronisation of the brokers.",
+        why=(
+            "The leader writes its own clock, and the clock went back, usually because a broker with another "
+            "clock became leader."
+        ),
+        benign="A leader change, or a clock that was corrected.",
+    ),
+    Code(
+        "ts-type-mixed",
+        Severity.INFO,
+        meaning="The log has both create times and log append times.",
+        remedy=(
+            "Check the timestamp type of each batch before you use its timestamps: message.timestamp.type was changed."
+        ),
+        why="One kind comes from clients, the other from brokers, so the two cannot be compared.",
+        benign="The topic configuration was changed.",
+    ),
+)
 
 NO_TIMESTAMP = -1
 FAR_PAST = NO_TIME // 2
 BOTH_TYPES = 3
-# What a client may have taken a timestamp for, by how many of them there are in a millisecond.
+# Units that a client may have used instead of milliseconds, by how many of them are in a millisecond.
 UNITS = {1_000: "microseconds", 1_000_000: "nanoseconds"}
 YEAR_MS = 365 * 86_400_000
 
 
-def _of_batches(chunk: BatchColumns, rules: Rules) -> Iterator[Records]:
-    is_timed = chunk.crc_valid & (chunk.magic >= 1)
+def _unusual_timestamps(chunk: BatchColumns, rules: Rules) -> Iterator[ObservationArray]:
+    has_timestamp = chunk.crc_valid & (chunk.magic >= 1)
     timestamp = chunk.max_timestamp
-    is_late = is_timed & (timestamp > _now(rules))
-    if is_late.any():
-        yield noted(Noticed.TS_FUTURE, chunk, is_late, amount=timestamp)
+    is_future = has_timestamp & (timestamp > _now(rules))
+    if is_future.any():
+        yield observe(Observed.TS_FUTURE, chunk, is_future, amount=timestamp)
     # An emptied batch may have lost its timestamp with its records.
-    is_missing = is_timed & (timestamp == NO_TIMESTAMP) & (chunk.count > 0)
+    is_missing = has_timestamp & (timestamp == NO_TIMESTAMP) & (chunk.count > 0)
     if is_missing.any():
-        yield note_of_all(Noticed.TS_MISSING, chunk, is_missing)
+        yield observation_of_all(Observed.TS_MISSING, chunk, is_missing)
 
 
-def _of_neighbours(before: BatchColumns, after: BatchColumns, rules: Rules) -> Iterator[Records]:
-    # Neither a broken clock nor a broken batch is a measure for others.
-    is_measure = before.crc_valid & (before.max_timestamp >= 0) & (before.max_timestamp <= _now(rules))
-    is_measured = after.crc_valid & (after.magic >= 1) & (after.max_timestamp != NO_TIMESTAMP) & (after.count > 0)
+def _decreasing_timestamps(before: BatchColumns, after: BatchColumns, rules: Rules) -> Iterator[ObservationArray]:
+    # Neither a wrong clock nor a damaged batch is a reference for others.
+    is_reference = before.crc_valid & (before.max_timestamp >= 0) & (before.max_timestamp <= _now(rules))
+    is_compared = after.crc_valid & (after.magic >= 1) & (after.max_timestamp != NO_TIMESTAMP) & (after.count > 0)
     age = before.max_timestamp - np.maximum(after.max_timestamp, FAR_PAST)
-    older = is_measure & is_measured & (age > min(rules.clock_skew_ms, rules.ancient_ms))
-    if not older.any():
+    is_older = is_reference & is_compared & (age > min(rules.clock_skew_ms, rules.ancient_ms))
+    if not is_older.any():
         return
-    by_broker, is_append = _is_append_time(after), _is_append_time(before)
+    is_append, was_append = _is_append_time(after), _is_append_time(before)
     is_data = after.control == NO_CONTROL
     tests = {
-        Noticed.TS_ANCIENT: ~by_broker & is_data & (age > rules.ancient_ms),
-        Noticed.TS_APPEND_REGRESSED: by_broker & is_append & (age > rules.clock_skew_ms),
+        Observed.TS_ANCIENT: ~is_append & is_data & (age > rules.ancient_ms),
+        Observed.TS_APPEND_REGRESSED: is_append & was_append & (age > rules.clock_skew_ms),
     }
-    for kind, struck in tests.items():
-        which = older & struck
-        if which.any():
-            yield noted(kind, after, which, amount=age, previous=before.max_timestamp)
+    for kind, test in tests.items():
+        matches = is_older & test
+        if matches.any():
+            yield observe(kind, after, matches, amount=age, previous=before.max_timestamp)
 
 
-NOTER = Noter(batches=_of_batches, neighbours=_of_neighbours)
+COLLECTOR = Collector(batches=_unusual_timestamps, neighbours=_decreasing_timestamps)
 
 
 def _now(rules: Rules) -> int:
     return rules.as_of_ms + rules.clock_skew_ms
 
 
-def _is_append_time(chunk: BatchColumns) -> Any:
-    return (chunk.magic >= 1) & (chunk.attributes & LOG_APPEND_TIME_BIT != 0)
+def _is_append_time(chunk: BatchColumns) -> BoolArray:
+    is_append_time: BoolArray = (chunk.magic >= 1) & (chunk.attributes & LOG_APPEND_TIME_BIT != 0)
+    return is_append_time
 
 
-def findings(case: Case) -> Iterator[Finding]:
+def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield what is wrong with the timestamps of batches."""
-    yield from each(of_kind(case.log.notes, Noticed.TS_FUTURE), partial(_future, case))
-    for kind, finding in _SUMS.items():
-        found = sum_of(case.log.notes, kind)
-        if found:
-            yield finding(case, found)
-    if case.log.timestamp_types == BOTH_TYPES:
-        message = "Some batches have create time and others have log append time."
-        yield case.finding(CODES["ts-type-mixed"], message, benign=("a change of the topic's configuration: likely",))
+    yield from first_n(observations_of(state.log.observations, Observed.TS_FUTURE), partial(_future, state))
+    for kind, finding in _AGGREGATED.items():
+        total = sum_observations(state.log.observations, kind)
+        if total:
+            yield finding(state, total)
+    if state.log.timestamp_types == BOTH_TYPES:
+        message = "Some batches have create time, others log append time."
+        yield state.finding(CODES["ts-type-mixed"], message, benign=("topic configuration changed: likely",))
 
 
-def _future(case: Case, row: Row) -> Finding:
+def _future(state: PartitionState, row: Row) -> Finding:
     newest, count = row["amount"], row["count"]
-    ahead = newest - case.rules.as_of_ms
-    return case.finding(
+    ahead = newest - state.rules.as_of_ms
+    return state.finding(
         CODES["ts-future"],
-        f"The timestamps of {batches(count)} are later than the copy of the files, by {span(ahead)} at most.",
+        f"{batches(count)} with timestamps up to {format_duration(ahead)} after the files were copied.",
         at=(row["segment"], row["position"]),
         offsets=(row["first_offset"], row["last_offset"]),
         producer=None if row["producer_id"] < 0 else (row["producer_id"], row["producer_epoch"]),
-        evidence={"batches": count, "newest_timestamp": newest, "as_of": case.rules.as_of_ms},
-        exactness=Exactness.EXACT if _broker_time_is_past(case) else Exactness.APPROXIMATE,
+        evidence={"batches": count, "newest_timestamp": newest, "as_of": state.rules.as_of_ms},
+        exactness=Exactness.EXACT if _broker_time_is_past(state) else Exactness.APPROXIMATE,
         benign=(
-            f"a client with other units: {_unit(case, newest)}",
-            "a copy made later than assumed: "
-            + ("no marker shows it" if _broker_time_is_past(case) else "likely, the broker's own marker is later too"),
+            f"client with other units: {_unit(state, newest)}",
+            "copied later than assumed: "
+            + ("no marker shows it" if _broker_time_is_past(state) else "likely, the last marker is later too"),
         ),
     )
 
 
-def _broker_time_is_past(case: Case) -> bool:
-    return int(case.log.last_marker.max_timestamp.max(initial=NO_TIME)) <= _now(case.rules)
+def _broker_time_is_past(state: PartitionState) -> bool:
+    return int(state.log.last_marker.max_timestamp.max(initial=NO_TIME)) <= _now(state.rules)
 
 
-def _unit(case: Case, timestamp: int) -> str:
+def _unit(state: PartitionState, timestamp: int) -> str:
     for factor, name in UNITS.items():
-        if abs(timestamp // factor - case.rules.as_of_ms) < 10 * YEAR_MS:
-            return f"likely, as {name} it is {moment(timestamp // factor)}"
-    return "ruled out, it is no time near in microseconds or nanoseconds either"
+        if abs(timestamp // factor - state.rules.as_of_ms) < 10 * YEAR_MS:
+            return f"likely, as {name} it is {format_time(timestamp // factor)}"
+    return "ruled out, not a plausible time in microseconds or nanoseconds either"
 
 
-def _ancient(case: Case, found: Sum) -> Finding:
-    return case.finding(
+def _ancient(state: PartitionState, total: ObservationSum) -> Finding:
+    return state.finding(
         CODES["ts-ancient"],
-        f"{found.that('is', 'are')} older than the batch in front, by {span(found.amount)} at most.",
-        at=found.at,
-        offsets=found.offsets,
-        evidence={"batches": found.count, "largest_step_ms": found.amount},
-        benign=("data that is being imported: possible",),
+        f"{total.that('is', 'are')} up to {format_duration(total.amount)} older than the previous batch.",
+        at=total.at,
+        offsets=total.offsets,
+        evidence={"batches": total.count, "largest_step_ms": total.amount},
+        benign=("import of old data: possible",),
     )
 
 
-def _missing(case: Case, found: Sum) -> Finding:
-    return case.finding(
+def _missing(state: PartitionState, total: ObservationSum) -> Finding:
+    return state.finding(
         CODES["ts-missing"],
-        f"{found.that('has', 'have')} no timestamp.",
-        at=found.at,
-        offsets=found.offsets,
-        evidence={"batches": found.count},
-        benign=("old clients: possible", "batches emptied by the cleaner: ruled out, there are records in them"),
+        f"{total.that('has', 'have')} no timestamp.",
+        at=total.at,
+        offsets=total.offsets,
+        evidence={"batches": total.count},
+        benign=("old clients: possible", "batches emptied by the cleaner: ruled out, they have records"),
     )
 
 
-def _append_regressed(case: Case, found: Sum) -> Finding:
-    begins = bool(np.isin(found.first_offset, case.log.epochs["first_offset"]))
-    change = "likely, a leader epoch begins" if begins else "ruled out, no leader epoch begins"
-    return case.finding(
+def _append_regressed(state: PartitionState, total: ObservationSum) -> Finding:
+    has_new_epoch = bool(np.isin(total.first_offset, state.log.epochs["first_offset"]))
+    outcome = "likely, a leader epoch starts" if has_new_epoch else "ruled out, no leader epoch starts"
+    return state.finding(
         CODES["ts-append-regressed"],
-        f"Log append time goes back at {batches(found.count)}, by {span(found.amount)} at most, first at offset"
-        f" {found.first_offset}.",
-        at=found.at,
-        offsets=found.offsets,
-        evidence={"batches": found.count, "largest_step_ms": found.amount},
-        benign=(f"a change of leader: {change} at offset {found.first_offset}", "a clock that was set: possible"),
+        f"Log append time goes back by up to {format_duration(total.amount)} in {batches(total.count)}, first at "
+        f"offset {total.first_offset}.",
+        at=total.at,
+        offsets=total.offsets,
+        evidence={"batches": total.count, "largest_step_ms": total.amount},
+        benign=(f"leader change: {outcome} at offset {total.first_offset}", "clock was set: possible"),
     )
 
 
-_SUMS = {
-    Noticed.TS_ANCIENT: _ancient,
-    Noticed.TS_MISSING: _missing,
-    Noticed.TS_APPEND_REGRESSED: _append_regressed,
+_AGGREGATED = {
+    Observed.TS_ANCIENT: _ancient,
+    Observed.TS_MISSING: _missing,
+    Observed.TS_APPEND_REGRESSED: _append_regressed,
 }
+
+
+CHECK = Check("timestamps", CODES, findings, collector=COLLECTOR)

@@ -1,6 +1,6 @@
-"""Whether the entries of the transaction indexes are such as a broker writes.
+"""Checks that the entries of the transaction indexes are well formed.
 
-Rule: ``TransactionIndex`` and ``AbortedTxn``. Whether they are the right ones is the business of ``visibility``.
+Rule: ``TransactionIndex`` and ``AbortedTxn``. ``read_committed`` checks whether they are the right entries.
 """
 
 from __future__ import annotations
@@ -8,149 +8,176 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.core.findings import Exactness, Finding, Severity, codes
-from kforensics.forensics.core.record_arrays import picked
-from kforensics.forensics.core.record_types import Records
-from kforensics.forensics.core.reporting import Part, Row, each_of
-from kforensics.forensics.partition.partition_state import Case
-from kforensics.forensics.partition.timeline import expected_index
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
+from kforensics.forensics.core.formatting import format_count, format_offsets
+from kforensics.forensics.core.record_arrays import take_rows
+from kforensics.forensics.core.reporting import Row, RowPart, first_n_of_parts
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.timeline import expected_aborted_entries
 from kforensics.forensics.sidecar.aborted_entries import (
     AbortedEntries,
+    AbortedEntryArray,
     aborted_entries,
-    first_on_disk,
-    in_index,
+    first_available_offset,
+    matching_rows,
     may_be_live,
-    of_entry,
-    paired,
+    with_entry,
+    with_index_location,
 )
+from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.format.rows import Damage
-
-__all__ = ["CODES", "findings"]
 
 FORCE_RECOVER = (
     "copy the files, stop the broker, delete the .index of that segment, and start the broker: it reads the segment "
-    "again and writes its indexes anew, if the snapshots before it are right"
+    "again and rewrites its indexes, provided that the snapshots before it are right"
 )
-CODES = codes(f"""
-txnindex-corrupt error
-A transaction index holds what no broker writes.
-Rebuild the replica of {{topic}}-{{partition}} from a peer, or {FORCE_RECOVER}.
-why: Which aborted transactions to hide is sent to consumers from this file. If it cannot be read, a fetch with \
-read_committed fails or hides the wrong records.
-innocent: A copy of a running broker, if it is the end that is torn.
-
-txnindex-lso-mismatch info
-The last stable offset in an entry is neither the one a leader writes nor the one a follower may write.
-Too small a value costs time. With too large a one brokers may pass over later entries; then {FORCE_RECOVER}.
-why: A broker stops looking for aborted transactions at the first entry whose last stable offset is beyond what was \
-asked for. Too large a value therefore hides later entries, too small a one costs time.
-innocent: A follower computes it when it takes in a batch, a leader when it writes the marker: both values are \
-accepted. What is unknown of the head of the log makes it uncertain.
-""")
+CODES = by_name(
+    Code(
+        "txnindex-corrupt",
+        Severity.ERROR,
+        meaning="A transaction index contains data that no broker writes.",
+        remedy=f"Rebuild the replica of {{topic}}-{{partition}} from the leader, or {FORCE_RECOVER}.",
+        why=(
+            "The broker reads from this file which aborted transactions consumers must hide. If it cannot be "
+            "read, a read_committed fetch fails or hides the wrong records."
+        ),
+        benign="The files of a running broker were copied, if only the end of the file is torn.",
+    ),
+    Code(
+        "txnindex-lso-mismatch",
+        Severity.INFO,
+        meaning="The last stable offset in an entry is neither what a leader writes nor what a follower may write.",
+        remedy=(
+            "If the value is too small, lookups only take longer. If it is too large, brokers may skip later "
+            f"entries; then {FORCE_RECOVER}."
+        ),
+        why=(
+            "A broker stops searching for aborted transactions at the first entry whose last stable offset is "
+            "beyond the requested range. A value that is too large therefore hides later entries; one that is "
+            "too small only costs time."
+        ),
+        benign=(
+            "A follower computes the value when it appends a batch, a leader when it writes the marker; both "
+            "values are accepted. If the start of the log is missing, the expected value is uncertain."
+        ),
+    ),
+)
 
 NOTHING = -1
-DISORDERS = (
-    ("disordered", "does not end behind the entry before it"),
-    ("reversed", "ends before it begins"),
+# Fields of an entry that mark a fault, each with a phrase for it.
+FAULTS = (
+    ("disordered", "does not end after the previous entry"),
+    ("reversed", "ends before it starts"),
     ("outside", "ends outside its segment"),
 )
 
 
-def findings(case: Case) -> Iterator[Finding]:
-    """Yield what no broker would have written into the transaction indexes of a partition."""
-    index = aborted_entries(case)
-    yield from _corrupt(case, index)
-    yield from each_of(_stable_offsets(case, index), partial(_other_stable_offset, case))
+def findings(state: PartitionState) -> Iterator[Finding]:
+    """Yield the contents of the transaction indexes that no broker writes."""
+    index = aborted_entries(state)
+    yield from _corrupt(state, index)
+    yield from first_n_of_parts(_wrong_stable_offsets(state, index), partial(_stable_offset_mismatch, state))
 
 
-def _corrupt(case: Case, index: AbortedEntries) -> Iterator[Finding]:
+def _corrupt(state: PartitionState, index: AbortedEntries) -> Iterator[Finding]:
     for segment, why in index.unreadable.items():
-        found = case.finding(
+        finding = state.finding(
             CODES["txnindex-corrupt"], f"The transaction index cannot be read: {why}.", exactness=Exactness.UNVERIFIABLE
         )
-        yield in_index(case, segment, None, found)
+        yield with_index_location(state, segment, None, finding)
     for (segment, _), rows in groupby(index.damage, lambda row: (row[0], row[1].reason)):
-        yield _damaged(case, segment, [damage for _, damage in rows])
-    for name, what in DISORDERS:
-        parts = (Part(entries[entries[name]]) for entries in index.odd)
-        yield from each_of(parts, partial(_disordered, case, what))
+        yield _damaged(state, segment, [damage for _, damage in rows])
+    for field, phrase in FAULTS:
+        parts = (RowPart(entries[entries[field]]) for entries in index.faulty)
+        yield from first_n_of_parts(parts, partial(_faulty_entry, state, phrase))
 
 
-def _damaged(case: Case, segment: int, damage: list[Damage]) -> Finding:
-    first, size = damage[0], sum(one.end - one.start for one in damage)
-    torn = first.reason == "ragged" and may_be_live(case, segment)
-    others = f", and so in {len(damage) - 1} more ranges" if len(damage) > 1 else ""
-    found = case.finding(
+def _damaged(state: PartitionState, segment: int, damage: list[Damage]) -> Finding:
+    first, size = damage[0], sum(row.end - row.start for row in damage)
+    is_torn = first.reason == "ragged" and may_be_live(state, segment)
+    others = f"; {format_count(len(damage) - 1, 'more range')} like this" if len(damage) > 1 else ""
+    finding = state.finding(
         CODES["txnindex-corrupt"],
-        f"Bytes {first.start} to {first.end} of the transaction index hold no entry: {first.detail}{others}.",
-        severity=Severity.WARNING if torn else None,
+        f"Bytes {first.start} to {first.end} of the transaction index are not a valid entry: {first.detail}{others}.",
+        severity=Severity.WARNING if is_torn else None,
         evidence={"reason": first.reason, "ranges": len(damage), "bytes": size},
-        benign=(f"copied while the broker wrote to it: {'possible' if torn else 'no'}",),
+        benign=(f"copied while the broker was writing to it: {'possible' if is_torn else 'no'}",),
     )
-    return in_index(case, segment, first.start, found)
+    return with_index_location(state, segment, first.start, finding)
 
 
-def _disordered(case: Case, what: str, row: Row) -> Finding:
-    ahead = row["outside"] and row["last_offset"] >= case.log_end_offset and may_be_live(case, row["segment"])
-    found = case.finding(
+def _faulty_entry(state: PartitionState, phrase: str, row: Row) -> Finding:
+    is_ahead = row["outside"] and row["last_offset"] >= state.log_end_offset and may_be_live(state, row["segment"])
+    finding = state.finding(
         CODES["txnindex-corrupt"],
-        f"The entry {_told(row)} {what}.",
-        severity=Severity.WARNING if ahead else None,
-        benign=(f"the log was copied before its index: {'possible' if ahead else 'no'}",),
+        f"{_entry(row)} {phrase}.",
+        severity=Severity.WARNING if is_ahead else None,
+        benign=(f"log copied before its index: {'possible' if is_ahead else 'no'}",),
     )
-    return of_entry(case, row, found)
+    return with_entry(state, row, finding)
 
 
-def _stable_offsets(case: Case, index: AbortedEntries) -> Iterator[Part]:
-    for expected in expected_index(case.ledger, case.exact_from):
+def _wrong_stable_offsets(state: PartitionState, index: AbortedEntries) -> Iterator[RowPart]:
+    for expected in expected_aborted_entries(state.transaction_store, state.exact_from):
         last = int(expected["last_offset"][-1])
         entries = index.sound.at(int(expected["last_offset"][0]), last)
-        at = paired(expected, "last_offset", entries["producer_id"], entries["last_offset"])
-        right, stored = picked(expected, at), entries["last_stable_offset"]
+        match = matching_rows(expected, "last_offset", entries["producer_id"], entries["last_offset"])
+        right, stored = take_rows(expected, match), entries["last_stable_offset"]
         leader, follower = right["last_stable_offset"], right["follower_last_stable_offset"]
-        # Transactions from there may have been open at the marker and be gone since.
-        known_from = np.where(
-            right["last_stable_offset_exact"], case.strict_from, max(case.strict_from, first_on_disk(case))
+        # Transactions that start before the coverage may have been open at the marker, and be gone since.
+        coverage_start = np.where(
+            right["last_stable_offset_exact"],
+            state.first_uncompacted_offset,
+            max(state.first_uncompacted_offset, first_available_offset(state)),
         )
-        judged = (at != NOTHING) & (entries["last_offset"] >= case.strict_from) & (leader >= case.log_start_offset)
-        wrong = judged & (stored != leader) & (stored != follower) & ((stored >= known_from) | (stored < 0))
-        if wrong.any():
-            hides = _earliest_behind(entries, index.earliest_behind(last)) < stored
-            yield Part(entries, {"leader": leader, "follower": follower, "hides": hides}).taken(wrong)
+        is_comparable = (
+            (match != NOTHING)
+            & (entries["last_offset"] >= state.first_uncompacted_offset)
+            & (leader >= state.log_start_offset)
+        )
+        is_wrong = is_comparable & (stored != leader) & (stored != follower)
+        is_wrong &= (stored >= coverage_start) | (stored < 0)
+        if is_wrong.any():
+            hides = _earliest_start_after(entries, index.earliest_start_after(last)) < stored
+            yield RowPart(entries, {"leader": leader, "follower": follower, "hides": hides}).taken(is_wrong)
 
 
-def _earliest_behind(entries: Records, behind: int) -> Any:
-    """Return for each entry the smallest first offset of those that end behind it.
+def _earliest_start_after(entries: AbortedEntryArray, following: int) -> IntArray:
+    """Return for each entry the smallest first offset of the entries that end after it.
 
     Args:
-        entries: by last offset.
-        behind: the smallest first offset of those that end behind all of these.
+        entries: entries by last offset.
+        following: the smallest first offset of the entries that end after all of these.
     """
-    return np.minimum.accumulate(np.append(entries["first_offset"], behind)[::-1])[::-1][1:]
+    return np.minimum.accumulate(np.append(entries["first_offset"], following)[::-1])[::-1][1:]
 
 
-def _other_stable_offset(case: Case, row: Row) -> Finding:
+def _stable_offset_mismatch(state: PartitionState, row: Row) -> Finding:
     largest = max(row["leader"], row["follower"])
-    too_large = row["last_stable_offset"] > largest
-    hides = too_large and row["hides"]
-    or_follower = f", a follower {row['follower']} too" if row["follower"] != row["leader"] else ""
-    found = case.finding(
+    is_too_large = row["last_stable_offset"] > largest
+    hides = is_too_large and row["hides"]
+    and_follower = f", a follower may also write {row['follower']}" if row["follower"] != row["leader"] else ""
+    finding = state.finding(
         CODES["txnindex-lso-mismatch"],
-        f"The entry {_told(row)} has the last stable offset {row['last_stable_offset']}; a leader writes "
-        f"{row['leader']}{or_follower}.",
-        severity=Severity.CRITICAL if hides else Severity.WARNING if too_large else None,
+        f"{_entry(row)} has last stable offset {row['last_stable_offset']}; a leader writes "
+        f"{row['leader']}{and_follower}.",
+        severity=Severity.CRITICAL if hides else Severity.WARNING if is_too_large else None,
         evidence={"last_stable_offset": row["last_stable_offset"], "expected": [row["leader"], row["follower"]]},
         benign=(
             "written by a follower: no, it would have another value",
-            f"later entries passed over by brokers: {'yes' if hides else 'no'}",
+            f"brokers skip later entries: {'yes' if hides else 'no'}",
         ),
     )
-    return of_entry(case, row, found)
+    return with_entry(state, row, finding)
 
 
-def _told(row: Row) -> str:
-    return f"for producer {row['producer_id']} with offsets {row['first_offset']} to {row['last_offset']}"
+def _entry(row: Row) -> str:
+    offsets = format_offsets(row["first_offset"], row["last_offset"])
+    return f"The transaction index entry of producer {row['producer_id']}, {offsets},"
+
+
+CHECK = Check("transaction_indexes", CODES, findings)

@@ -1,7 +1,7 @@
-"""Whether replicas have the same batches where no cleaner has been.
+"""Checks that replicas have the same batches in the part of the log that was never compacted.
 
-Rule: a follower appends what its leader sends, byte for byte, and cuts off what a later leader does not have before it
-does. What was committed is never cut, but by an election of a replica that was not in sync.
+Rule: a follower appends what its leader sends, byte for byte, and first truncates what a later leader does not have.
+Committed records are never truncated, except after the election of a replica that was not in sync.
 """
 
 from __future__ import annotations
@@ -9,109 +9,121 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kforensics.forensics.core.aggregation import batches, first_findings
-from kforensics.forensics.core.findings import Exactness, Finding, Severity, codes
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
+from kforensics.forensics.core.formatting import format_count, format_offsets, format_time
+from kforensics.forensics.core.observations import batches
 from kforensics.forensics.core.record_types import NO_TIME
-from kforensics.forensics.core.reporting import moment
-from kforensics.forensics.metadata.elections import Election
+from kforensics.forensics.core.reporting import first_findings
+from kforensics.forensics.metadata.cluster_metadata import Election
 from kforensics.forensics.replicas.comparison import Comparison
-from kforensics.forensics.replicas.differences import Difference, Kind, Side
-from kforensics.forensics.replicas.lineage import truncates_to
+from kforensics.forensics.replicas.differences import Difference, DifferenceKind, SideSummary
+from kforensics.forensics.replicas.lineage import truncation_offset
 from kforensics.forensics.replicas.lost_records import LostRecord
 from kforensics.forensics.replicas.replica import Replica
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 
-__all__ = ["CODES", "findings", "told_of"]
+CODES = by_name(
+    Code(
+        "replica-divergence",
+        Severity.CRITICAL,
+        meaning="Replicas have different batches at the same offsets.",
+        remedy=(
+            "Copy all replicas of {topic}-{partition}, determine the correct one by the leader epochs, and "
+            "rebuild the others."
+        ),
+        why=(
+            "Followers copy byte for byte, so replicas differ only after an unclean election, because of a tail "
+            "that was never truncated, or by damage. Which records consumers receive depends on the leader."
+        ),
+        benign=(
+            "A tail above the high watermark that was not truncated yet, with a lower leader epoch on one side: "
+            "it disappears when the replica follows again."
+        ),
+    ),
+)
 
-CODES = codes("""
-replica-divergence critical
-Replicas have different batches at the same offsets.
-Keep copies of all replicas of {topic}-{partition}, decide by the leader epochs which is right, and build the others.
-why: Followers copy byte for byte, so that replicas differ only after an unclean election, with a tail that was never \
-cut, or by damage. Consumers get one or the other, depending on who leads.
-innocent: A tail above the high watermark that was not cut yet, of a lower leader epoch on one side: it goes when the \
-replica follows again.
-""")
-
-SAID = (Kind.DIVERGED, Kind.LEADER_EPOCH, Kind.DAMAGED, Kind.MISSING)
-TAIL = "a tail that was never committed, and is cut off when the replica follows again"
-AGE = "that is up to five seconds old"
-NOT_CLEANED = "cleaned at different times: no, that leaves other traces"
+REPORTED_KINDS = (DifferenceKind.DIVERGED, DifferenceKind.LEADER_EPOCH, DifferenceKind.DAMAGED, DifferenceKind.MISSING)
+UNCOMMITTED_TAIL = "uncommitted tail, truncated when the replica follows again"
+CHECKPOINT_AGE = "checkpointed up to five seconds before"
+NOT_COMPACTED = "compacted at different times: no, that leaves other traces"
 
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """A range in which one replica stands against others.
+    """A range of offsets in which one replica differs from others.
 
     Attributes:
-        replica: whose log will be cut, or which is the first of the two.
+        replica: the replica that will be truncated, otherwise the first one of the pair.
         side: what it has there.
-        others: the replicas it differs from in the same way, and what they have there.
-        found: the range, as it was found for the first pair.
-        overruled: whether a later leader has written to the others, or was elected there.
+        others: the replicas it differs from in the same way, with what they have there.
+        difference: the range, from the first pair.
+        overruled: whether a later leader wrote to the others, or was elected there.
     """
 
     replica: Replica
-    side: Side
-    others: tuple[tuple[Replica, Side], ...]
-    found: Difference
+    side: SideSummary
+    others: tuple[tuple[Replica, SideSummary], ...]
+    difference: Difference
     overruled: bool
 
 
 def findings(comparison: Comparison) -> Iterator[Finding]:
-    """Yield each range in which a replica differs from others, once for all it differs from in the same way."""
+    """Yield each range in which a replica differs from others, once for all that it differs from in the same way."""
     branches = _branches(comparison)
-    left_out = sum(one.left_out for one in comparison.differences)
+    left_out = sum(difference.left_out for difference in comparison.differences)
     yield from first_findings((_finding(comparison, branch) for branch in branches), len(branches) + left_out)
 
 
 def _branches(comparison: Comparison) -> list[_Branch]:
-    together: dict[tuple[int, Kind, int, bool], _Branch] = {}
-    for found in comparison.differences:
-        if found.kind not in SAID:
+    branches: dict[tuple[int, DifferenceKind, int, bool], _Branch] = {}
+    for difference in comparison.differences:
+        if difference.kind not in REPORTED_KINDS:
             continue
-        loser = comparison.loser(found) if found.kind in (Kind.DIVERGED, Kind.LEADER_EPOCH) else None
-        turned = _is_turned(comparison, found, loser)
-        one, other = (found.second, found.first) if turned else (found.first, found.second)
-        side, against = (found.sides[1], found.sides[0]) if turned else found.sides
-        key = one, found.kind, found.first_offset, loser is not None
-        before = together.get(key)
-        others = ((comparison.replicas[other], against),)
-        together[key] = _Branch(
-            comparison.replicas[one],
+        may_lose = difference.kind in (DifferenceKind.DIVERGED, DifferenceKind.LEADER_EPOCH)
+        loser = comparison.loser(difference) if may_lose else None
+        number, other = difference.first, difference.second
+        side, other_side = difference.sides
+        if _is_about_second(comparison, difference, loser):
+            number, other, side, other_side = other, number, other_side, side
+        key = number, difference.kind, difference.first_offset, loser is not None
+        before = branches.get(key)
+        others = ((comparison.replicas[other], other_side),)
+        branches[key] = _Branch(
+            comparison.replicas[number],
             side if before is None else before.side,
             others if before is None else before.others + others,
-            found if before is None else before.found,
+            difference if before is None else before.difference,
             loser is not None,
         )
-    return list(together.values())
+    return list(branches.values())
 
 
-def _is_turned(comparison: Comparison, found: Difference, loser: Replica | None) -> bool:
-    """Return whether the second replica of a pair is the one to speak of: the overruled, damaged or incomplete one."""
+def _is_about_second(comparison: Comparison, difference: Difference, loser: Replica | None) -> bool:
+    """Return whether the finding is about the second replica: the overruled, damaged or incomplete one."""
     if loser is not None:
-        return loser.number == found.second
-    if found.kind is Kind.MISSING:
-        return found.sides[0].batches > 0
-    if found.kind is Kind.DAMAGED:
-        return _is_damaged(comparison.replicas[found.second], found)
+        return loser.number == difference.second
+    if difference.kind is DifferenceKind.MISSING:
+        return difference.sides[0].batches > 0
+    if difference.kind is DifferenceKind.DAMAGED:
+        return _is_damaged(comparison.replicas[difference.second], difference)
     return False
 
 
-def _is_damaged(replica: Replica, found: Difference) -> bool:
-    """Return whether a log has damage in a batch of a range."""
-    side = found.sides[1]
-    places = [(segment, one.inside_batch) for segment, one in replica.case.log.damage]
-    return side.at in places
+def _is_damaged(replica: Replica, difference: Difference) -> bool:
+    """Return whether the first batch of a range is damaged in the log of the second replica."""
+    side = difference.sides[1]
+    damaged = [(segment, row.inside_batch) for segment, row in replica.state.log.damage]
+    return side.at in damaged
 
 
 def _finding(comparison: Comparison, branch: _Branch) -> Finding:
-    found, one, side = branch.found, branch.replica, branch.side
-    severity, benign = _weighed(comparison, branch)
+    difference, replica, side = branch.difference, branch.replica, branch.side
+    severity, benign = _severity(comparison, branch)
     evidence: dict[str, object] = {
         "others": [other.partition.folder for other, _ in branch.others],
-        "kind": str(found.kind),
-        "high_watermark": one.high_watermark,
+        "kind": str(difference.kind),
+        "high_watermark": replica.high_watermark,
         "leader_epochs": side.leader_epochs,
         "leader_epochs_of_others": branch.others[0][1].leader_epochs,
         "batches": side.batches,
@@ -119,85 +131,92 @@ def _finding(comparison: Comparison, branch: _Branch) -> Finding:
         "producer_ids": list(side.producer_ids),
     }
     if branch.overruled:
-        evidence["truncates_to"] = truncates_to(one, branch.others[0][0])
+        evidence["truncates_to"] = truncation_offset(replica, branch.others[0][0])
         evidence["written_again"] = sum(row.again_at is not None for row in _lost(comparison, branch))
     finding = comparison.finding(
-        one,
+        replica,
         CODES["replica-divergence"],
         _message(branch),
         severity=severity,
         at=side.at,
-        offsets=(found.first_offset, found.last_offset),
+        offsets=(difference.first_offset, difference.last_offset),
         evidence=evidence,
         exactness=Exactness.EXACT if severity is Severity.CRITICAL else Exactness.APPROXIMATE,
-        benign=(NOT_CLEANED, *benign),
+        benign=(NOT_COMPACTED, *benign),
     )
     return replace(finding, producer_id=side.producer_ids[0]) if len(side.producer_ids) == 1 else finding
 
 
 def _lost(comparison: Comparison, branch: _Branch) -> list[LostRecord]:
-    """Return the records that only the replica has, as far as they are listed."""
-    first, last = branch.found.first_offset, branch.found.last_offset
-    mine = (row for row in comparison.lost if row.branch.loser is branch.replica)
-    return [row for row in mine if first <= row.offset <= last]
+    """Return the listed records that only this replica has."""
+    first, last = branch.difference.first_offset, branch.difference.last_offset
+    own = (row for row in comparison.lost if row.branch.loser is branch.replica)
+    return [row for row in own if first <= row.offset <= last]
 
 
-def _weighed(comparison: Comparison, branch: _Branch) -> tuple[Severity, tuple[str, ...]]:
-    """Return how bad a range is, and what innocent explanation was tested.
+def _severity(comparison: Comparison, branch: _Branch) -> tuple[Severity, tuple[str, ...]]:
+    """Return the severity of a range, and the tested explanation.
 
-    The high watermark that counts is that of the replica that was overruled: what lies above it was never committed as
-    far as that replica had heard. That of the new leader says nothing of it.
+    The high watermark of the overruled replica decides: as far as that replica knows, nothing above it was committed.
+    The high watermark of the new leader says nothing about this.
     """
     if not branch.overruled:
         return Severity.CRITICAL, ()
-    known, first = branch.replica.high_watermark, branch.found.first_offset
-    if known is not None and known > first:
-        return Severity.CRITICAL, (f"{TAIL}: no, the high watermark on record there is {known}",)
-    low, high = _highest(branch.side), _highest(branch.others[0][1])
+    high_watermark, first = branch.replica.high_watermark, branch.difference.first_offset
+    if high_watermark is not None and high_watermark > first:
+        return Severity.CRITICAL, (f"{UNCOMMITTED_TAIL}: no, its checkpointed high watermark is {high_watermark}",)
+    low, high = _highest_epoch(branch.side), _highest_epoch(branch.others[0][1])
     unclean = comparison.unclean_election(low, high)
     if unclean is not None:
-        return Severity.CRITICAL, (f"{TAIL}: not ruled out for all of it; {told_of(unclean)}",)
-    recorded = "unknown" if known is None else f"{known} there"
-    clean = f"the elections since were clean, as {METADATA_TOPIC} has it" if comparison.elections else AGE
-    return Severity.WARNING, (f"{TAIL}: likely, the high watermark on record is {recorded}, and {clean}",)
+        return Severity.CRITICAL, (f"{UNCOMMITTED_TAIL}: not ruled out for all of it; {election_phrase(unclean)}",)
+    checkpointed = "unknown" if high_watermark is None else str(high_watermark)
+    clean = f"the elections since were clean by {METADATA_TOPIC}" if comparison.elections else CHECKPOINT_AGE
+    return Severity.WARNING, (f"{UNCOMMITTED_TAIL}: likely, its high watermark is {checkpointed}, {clean}",)
 
 
-def told_of(unclean: Election) -> str:
+def election_phrase(unclean: Election) -> str:
     """Return an unclean election as a phrase."""
     in_sync = ", ".join(map(str, unclean.in_sync)) or "none"
-    became = f"broker {unclean.leader} became leader with epoch {unclean.leader_epoch}"
-    return f"{became} at {moment(unclean.timestamp)} though not in sync (in sync: {in_sync})"
+    elected = f"broker {unclean.leader} became leader with epoch {unclean.leader_epoch}"
+    return f"{elected} at {format_time(unclean.timestamp)} while out of sync (in sync: {in_sync})"
 
 
 def _message(branch: _Branch) -> str:
-    found, name, side, against = branch.found, branch.replica.name, branch.side, branch.others[0][1]
+    name, side, other_side = branch.replica.name, branch.side, branch.others[0][1]
     others = ", ".join(other.name for other, _ in branch.others)
-    where = f"offsets {found.first_offset} to {found.last_offset}"
-    if found.kind is Kind.MISSING:
-        return f"{name} has nothing at {where}, between batches it has; {others} has {batches(against.batches)} there."
-    if found.kind is Kind.DAMAGED:
-        return f"{name} has {batches(side.batches)} at {where} whose checksum fails; that of {others} holds."
-    epochs = _epochs(side), _epochs(against)
-    if found.kind is Kind.LEADER_EPOCH:
-        return f"{name} and {others} have the same records at {where}, of leader epochs {epochs[0]} and {epochs[1]}."
-    said = (
-        f"{name} and {others} differ at {where}: {batches(side.batches)} of leader epoch {epochs[0]} against "
-        f"{batches(against.batches)} of leader epoch {epochs[1]}."
+    kind = branch.difference.kind
+    offsets = format_offsets(branch.difference.first_offset, branch.difference.last_offset)
+    if kind is DifferenceKind.MISSING:
+        return (
+            f"{name} has no batch at {offsets}, with batches before and after; {others}: {batches(other_side.batches)}."
+        )
+    if kind is DifferenceKind.DAMAGED:
+        return f"{name} has {batches(side.batches)} at {offsets} whose checksum fails; on {others} it is valid."
+    epochs = _epochs(side), _epochs(other_side)
+    if kind is DifferenceKind.LEADER_EPOCH:
+        return f"{name} and {others} have the same records at {offsets} with leader epochs {epochs[0]} and {epochs[1]}."
+    differ = (
+        f"{name} and {others} differ at {offsets}: {batches(side.batches)} of leader epoch {epochs[0]} against "
+        f"{batches(other_side.batches)} of leader epoch {epochs[1]}."
     )
     if not branch.overruled:
-        return f"{said} No leader had both."
-    cut = truncates_to(branch.replica, branch.others[0][0])
+        return f"{differ} No leader had both."
+    leader = branch.others[0][0]
     begin, end = side.timestamps or (NO_TIME, NO_TIME)
+    truncated = f"it truncates to offset {truncation_offset(branch.replica, leader)}"
     return (
-        f"{said} {name} cuts its log to offset {cut} when it follows the other, and loses {side.records} records, "
-        f"written from {moment(begin)} to {moment(end)}."
+        f"{differ} When {name} follows {leader.name} {truncated} and drops "
+        f"{format_count(side.records, 'record')}, written from {format_time(begin)} to {format_time(end)}."
     )
 
 
-def _highest(side: Side) -> int:
+def _highest_epoch(side: SideSummary) -> int:
     return side.leader_epochs[1] if side.leader_epochs else -1
 
 
-def _epochs(side: Side) -> str:
+def _epochs(side: SideSummary) -> str:
     low, high = side.leader_epochs or (-1, -1)
     return str(low) if low == high else f"{low} to {high}"
+
+
+CHECK = Check("divergence", CODES, findings)

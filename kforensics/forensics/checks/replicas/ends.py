@@ -1,79 +1,96 @@
-"""Whether replicas end where the others have committed, and begin where the others do.
+"""Checks that no replica ends before what the others know to be committed, and that all start at the same offset.
 
-Rule: ``ReplicaManager.checkpointHighWatermarks``: what lies below a high watermark was on every replica in sync.
+Rule: ``ReplicaManager.checkpointHighWatermarks``: every record below a high watermark was on all in-sync replicas.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kforensics.forensics.checks.replicas.divergence import told_of
-from kforensics.forensics.core.findings import Exactness, Finding, Severity, codes
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.checks.replicas.divergence import election_phrase
+from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
+from kforensics.forensics.core.formatting import format_count, format_offsets
 from kforensics.forensics.replicas.comparison import Comparison
-from kforensics.forensics.replicas.differences import Kind
+from kforensics.forensics.replicas.differences import DifferenceKind
 from kforensics.forensics.replicas.replica import Replica
 
-__all__ = ["CODES", "findings"]
+CODES = by_name(
+    Code(
+        "replica-truncated",
+        Severity.WARNING,
+        meaning="A replica ends before the high watermark that another replica knows.",
+        remedy=(
+            "Make sure that the replica is not in sync and that no unclean election makes it leader: the "
+            "difference would be lost."
+        ),
+        why=(
+            "Committed records were on all in-sync replicas. A replica that ends before them was not in sync, "
+            "or has lost data. If it becomes leader, the others truncate what they have beyond its end."
+        ),
+        benign=(
+            "It was out of sync and lagging, or its files were copied earlier. If its broker was running and "
+            "its files are the older ones, the severity is only info."
+        ),
+    ),
+    Code(
+        "replica-lag",
+        Severity.INFO,
+        meaning="A replica ends before another one, but after everything that is known to be committed.",
+        why="It lags, as followers do, and will catch up.",
+        benign="It was copied earlier than the other replica.",
+    ),
+    Code(
+        "replica-start-differs",
+        Severity.INFO,
+        meaning="Replicas start at different offsets, because each broker applies retention by itself.",
+        why="The replicas cannot be compared before the later of the two log start offsets.",
+        benign="Each broker deletes old segments by itself.",
+    ),
+)
 
-CODES = codes("""
-replica-truncated warning
-A replica ends before what another one knows to be committed.
-See that the replica is not in sync, and that no unclean election makes it the leader: the difference would be lost.
-why: What was committed was on all replicas in sync. One that ends before was not in sync, or has lost something. If \
-it leads, the others cut off what they have more.
-innocent: It was out of sync and left behind, or its files were copied earlier. Where its broker was running and its \
-files are the older ones, that is no more than an info.
 
-replica-lag info
-A replica ends before another one, and behind all that is known to be committed.
-why: It is behind, as followers are, and will catch up.
-innocent: It was copied earlier than the other one.
-
-replica-start-differs info
-Replicas begin at different offsets, as retention runs on each broker for itself.
-why: What lies before the later of the two starts cannot be compared.
-innocent: Each broker deletes old segments by itself.
-""")
-
-
-LEFT_BEHIND, COPIED_BEFORE = "out of sync, and left behind: not ruled out", "copied before the others: not ruled out"
+OUT_OF_SYNC, COPIED_EARLIER = "out of sync and lagging: not ruled out", "copied before the others: not ruled out"
 COPIED_FIRST = "copied before the others: likely, its broker was running, and its files are older"
 
 
 def findings(comparison: Comparison) -> Iterator[Finding]:
-    """Yield the replicas that end early, and those that begin elsewhere; copies set aside need not keep up."""
+    """Yield live replicas that end early or start elsewhere; copies set aside need not keep up."""
     for replica in comparison.live:
         yield from _end(comparison, replica)
     yield from _starts(comparison)
 
 
 def _end(comparison: Comparison, replica: Replica) -> Iterator[Finding]:
-    others = [one for one in comparison.live if one is not replica]
-    knowing = max(others, key=lambda one: one.high_watermark or 0, default=None)
-    longest = max(others, key=lambda one: one.end, default=None)
+    others = [other for other in comparison.live if other is not replica]
+    knowing = max(others, key=lambda other: other.high_watermark or 0, default=None)
+    longest = max(others, key=lambda other: other.end, default=None)
     if knowing is not None and (knowing.high_watermark or 0) > replica.end:
         yield _truncated(comparison, replica, knowing, knowing.high_watermark or 0)
     elif longest is not None and longest.end > replica.end:
         elected = _elected_since(replica, longest)
-        yield _lag(comparison, replica, longest) if elected is None else _cut(comparison, replica, longest, elected)
+        if elected is None:
+            yield _lag(comparison, replica, longest)
+        else:
+            yield _elected_shorter(comparison, replica, longest, elected)
 
 
 def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, committed: int) -> Finding:
     elected = _elected_since(replica, knowing)
     message = (
-        f"{replica.name} ends at offset {replica.end}, but {knowing.name} knows all below offset {committed} to be "
-        "committed."
+        f"{replica.name} ends at offset {replica.end}, below the high watermark {committed} of {knowing.name}: "
+        f"{format_count(committed - replica.end, 'committed offset')} missing."
     )
-    early = _was_copied_earlier(replica, knowing)
-    benign: tuple[str, ...] = (LEFT_BEHIND, COPIED_FIRST if early else COPIED_BEFORE)
+    is_early = _was_copied_earlier(replica, knowing)
+    benign: tuple[str, ...] = (OUT_OF_SYNC, COPIED_FIRST if is_early else COPIED_EARLIER)
     if elected is not None:
-        message += f" It has been leader since, with epoch {elected} from its end on: what it lacks is lost to it."
-        benign = ("out of sync, and left behind: no, it was elected",)
+        message += f" It has since become leader with epoch {elected}, so the missing records are lost."
+        benign = ("out of sync and lagging: no, it was elected",)
     return comparison.finding(
         replica,
         CODES["replica-truncated"],
         message,
-        severity=Severity.CRITICAL if elected is not None else Severity.INFO if early else None,
+        severity=Severity.CRITICAL if elected is not None else Severity.INFO if is_early else None,
         offsets=(replica.end, committed - 1),
         evidence={
             "other": knowing.partition.folder,
@@ -87,67 +104,72 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
 
 
 def _was_copied_earlier(replica: Replica, other: Replica) -> bool:
-    """Return whether a replica of a running broker was last written to, or copied, before another one was."""
-    mine, others = replica.partition.newest_mtime_ms, other.partition.newest_mtime_ms
-    return not replica.partition.log_dir.clean_shutdown and None not in {mine, others} and (mine or 0) < (others or 0)
+    """Return whether the files of a running broker are older than those of another replica."""
+    own_time, other_time = replica.partition.newest_mtime_ms, other.partition.newest_mtime_ms
+    has_times = None not in {own_time, other_time}
+    return not replica.partition.log_dir.clean_shutdown and has_times and (own_time or 0) < (other_time or 0)
 
 
-def _cut(comparison: Comparison, replica: Replica, longest: Replica, elected: int) -> Finding:
-    """Return the finding for a leader that ends before another replica, whose tail it will have cut off."""
+def _elected_shorter(comparison: Comparison, replica: Replica, longest: Replica, elected: int) -> Finding:
+    """Return the finding for a leader that ends before another replica, whose tail will be truncated."""
     unclean = comparison.unclean_election(longest.last_leader_epoch, elected)
     return comparison.finding(
         replica,
         CODES["replica-truncated"],
-        f"{replica.name} ends at offset {replica.end} and has been leader since, with epoch {elected}: {longest.name} "
-        f"cuts off its tail up to offset {longest.end - 1} when it follows.",
+        f"{replica.name} ends at offset {replica.end} and has since become leader with epoch {elected}: {longest.name} "
+        f"truncates {format_offsets(replica.end, longest.end - 1)} when it follows.",
         severity=None if unclean is None else Severity.CRITICAL,
         offsets=(replica.end, longest.end - 1),
         evidence={"other": longest.partition.folder, "log_end_offset": replica.end, "leader_epoch": elected},
         exactness=Exactness.APPROXIMATE if unclean is None else Exactness.EXACT,
         benign=(
-            "a tail that was never committed: likely, no high watermark on record reaches it"
+            "uncommitted tail: likely, no checkpointed high watermark reaches it"
             if unclean is None
-            else f"a tail that was never committed: not ruled out for all of it; {told_of(unclean)}",
+            else f"uncommitted tail: not ruled out for all of it; {election_phrase(unclean)}",
         ),
     )
 
 
 def _elected_since(replica: Replica, other: Replica) -> int | None:
-    """Return the epoch that a replica noted at its end, above all epochs of another one; None if there is none."""
+    """Return the epoch that starts at the end of a replica and is above all epochs of another one, None without one."""
     newest = max((epoch for epoch, _ in other.epoch_starts), default=-1)
     return next((epoch for epoch, start in replica.epoch_starts if epoch > newest and start == replica.end), None)
 
 
 def _lag(comparison: Comparison, replica: Replica, longest: Replica) -> Finding:
+    lag = longest.end - replica.end
     return comparison.finding(
         replica,
         CODES["replica-lag"],
-        f"{replica.name} ends at offset {replica.end}, {longest.end - replica.end} offsets before {longest.name}.",
+        f"{replica.name} ends at offset {replica.end}, {format_count(lag, 'offset')} before {longest.name}.",
         offsets=(replica.end, longest.end - 1),
-        evidence={"other": longest.partition.folder, "log_end_offset": replica.end, "lag": longest.end - replica.end},
-        benign=(COPIED_BEFORE,),
+        evidence={"other": longest.partition.folder, "log_end_offset": replica.end, "lag": lag},
+        benign=(COPIED_EARLIER,),
         cause=_cause(comparison, replica, longest),
     )
 
 
 def _cause(comparison: Comparison, replica: Replica, other: Replica) -> str | None:
-    """Return the finding that an early end follows from: of two that went separate ways one has gone further."""
-    first, second = sorted((replica, other), key=lambda one: one.number)
-    return "replica-divergence" if comparison.of_pair(first, second, Kind.DIVERGED) else None
+    """Return the finding that explains an early end: after a divergence one of the two may be longer."""
+    first, second = sorted((replica, other), key=lambda side: side.number)
+    return "replica-divergence" if comparison.differences_between(first, second, DifferenceKind.DIVERGED) else None
 
 
 def _starts(comparison: Comparison) -> Iterator[Finding]:
-    starts = {one.name: one.case.log_start_offset for one in comparison.live}
+    starts = {replica.name: replica.state.log_start_offset for replica in comparison.live}
     if len(set(starts.values())) < 2:
         return
-    latest = max(comparison.live, key=lambda one: one.case.log_start_offset)
+    latest = max(comparison.live, key=lambda replica: replica.state.log_start_offset)
     low, high = min(starts.values()), max(starts.values())
-    told = ", ".join(f"{name} at {start}" for name, start in starts.items())
+    listed = ", ".join(f"{name} at {start}" for name, start in starts.items())
     yield comparison.finding(
         latest,
         CODES["replica-start-differs"],
-        f"The replicas begin at different offsets: {told}; they can be compared from offset {high} on.",
+        f"Log start offsets differ: {listed}. The replicas are comparable from offset {high}.",
         offsets=(low, high - 1),
         evidence={"log_start_offsets": starts},
-        benign=("retention runs on each broker for itself: likely",),
+        benign=("each broker applies retention by itself: likely",),
     )
+
+
+CHECK = Check("ends", CODES, findings)

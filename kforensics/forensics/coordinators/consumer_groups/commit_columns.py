@@ -1,7 +1,7 @@
-"""Records of ``__consumer_offsets`` as numpy columns: the committed offsets among them, decoded by the thousand.
+"""The committed offsets in the records of ``__consumer_offsets`` as NumPy columns, decoded in bulk.
 
-A key comes again and again, and is decoded once in a chunk at most. Values are read in columns by version; the codec
-reads, one by one, those that are not plainly a value of their version.
+Keys repeat often: each distinct one is decoded at most once per chunk. Values are read in columns, version by version;
+a value that does not have the exact layout of its version is decoded on its own, by the codec.
 """
 
 from __future__ import annotations
@@ -13,28 +13,22 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kforensics.forensics.coordinators.consumer_groups.commit_types import OFFSET_COMMITS, GroupPartition, Seat
-from kforensics.forensics.coordinators.coordinator_records import NONE
-from kforensics.forensics.core.record_arrays import picked
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.coordinators.consumer_groups.commits import OFFSET_COMMITS, GroupPartition
+from kforensics.forensics.coordinators.coordinator_records import NO_VERSION, NONE, VERSION_SIZE, RecordPosition
+from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
-from kforensics.parsers.columns.record_columns import RecordColumns
-from kforensics.parsers.format.byte_slices import Pieces, distinct
-from kforensics.parsers.format.java_utf8 import java_utf8
-from kforensics.parsers.format.uuid_text import ZERO
+from kforensics.parsers.columns.record_columns import RecordColumns, RecordRows
+from kforensics.parsers.format.array_types import BoolArray, Column, IntArray
+from kforensics.parsers.format.byte_slices import ByteSlices, distinct_slices
+from kforensics.parsers.format.text_encoding import ZERO_UUID, java_utf8
 from kforensics.parsers.messages.internal_records import decode_record
 from kforensics.parsers.messages.message_columns import ReadColumns, read_columns
 from kforensics.parsers.messages.registry import COORDINATOR_TYPES, record_type
 
-__all__ = ["NO_VERSION", "CommitColumns", "KeyBook", "Texts", "commit_columns"]
-
-# Bytes of the version in front of a value, or of the type in front of a key, and what stands for types of records
-# without a committed offset.
-VERSION_SIZE, OTHER = 2, -1
-# In place of a version where not even that can be read; versions are of 16 bits.
-NO_VERSION = 1 << 16
-# Types of records whose keys name a group.
-OF_GROUPS: Final = {
+# The type of all records without a committed offset.
+OTHER_TYPE = -1
+# The types of the records whose keys name a group.
+GROUP_TYPES: Final = {
     number
     for number, kind in COORDINATOR_TYPES[CONSUMER_OFFSETS].items()
     if any(field.name == "group" for field in kind.key.fields)
@@ -42,70 +36,70 @@ OF_GROUPS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """Text of which rows have some.
+class TextColumn:
+    """A dictionary-encoded column of text.
 
     Attributes:
-        codes: number of each row's, -1 for none.
-        words: the text; the same may come twice.
+        codes: index of each row's text in ``values``, -1 for null.
+        values: the texts, which may repeat.
     """
 
-    codes: Records
-    words: Sequence[str | None]
+    codes: IntArray
+    values: Sequence[str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class CommitColumns:
-    """Records that hold a committed offset, or remove one, in the order of the log.
+    """The records that contain a committed offset, or remove one, in the order of the log.
 
-    What is not written is -1, and what cannot be read too.
+    A number is -1 if it was not written or cannot be read.
 
     Attributes:
         segment: number of their segment.
-        rows: RECORD records.
-        at: which records of the chunk they are.
+        rows: RECORD_ROW records.
+        indexes: their indexes in the chunk.
         keys: number of group, topic and partition.
-        codes: number of the same among ``words``.
-        words: groups, topics and partitions.
-        is_tombstone: whether the offset was removed.
-        is_read: whether a value was there and could be read.
-        version: of the value, NO_VERSION where there is none.
-        committed: the offset.
-        leader_epoch: that was committed.
-        metadata: what the client wrote beside it.
-        topic_id: of the topic; None is that of no topic.
-        commit_timestamp: in ms.
-        expire_timestamp: in ms.
+        codes: index of group, topic and partition in ``keys_by_code``.
+        keys_by_code: groups, topics and partitions.
+        is_tombstone: whether the record removes the offset.
+        is_read: whether there is a value that can be read.
+        version: version of the value, NO_VERSION if there is none.
+        committed: the committed offset.
+        leader_epoch: the committed leader epoch.
+        metadata: the client's metadata.
+        topic_id: topic id, null if there is none.
+        commit_timestamp: commit timestamp in ms.
+        expire_timestamp: expire timestamp in ms.
         errors: why a record cannot be read, by its index here.
     """
 
     segment: int
-    rows: Records
-    at: Records
-    keys: Records
-    codes: Records
-    words: Sequence[GroupPartition]
-    is_tombstone: Records
-    is_read: Records
-    version: Records
-    committed: Records
-    leader_epoch: Records
-    metadata: Texts
-    topic_id: Texts
-    commit_timestamp: Records
-    expire_timestamp: Records
+    rows: RecordRows
+    indexes: IntArray
+    keys: IntArray
+    codes: IntArray
+    keys_by_code: Sequence[GroupPartition]
+    is_tombstone: BoolArray
+    is_read: BoolArray
+    version: IntArray
+    committed: IntArray
+    leader_epoch: IntArray
+    metadata: TextColumn
+    topic_id: TextColumn
+    commit_timestamp: IntArray
+    expire_timestamp: IntArray
     errors: Mapping[int, str | None]
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
-class Known(NamedTuple):
-    """What the bytes of a key say.
+class DecodedKey(NamedTuple):
+    """A decoded key.
 
     Attributes:
-        kind: record type, OTHER if it is none with a committed offset.
-        number: of group, topic and partition; -1 where the type is another one.
+        kind: record type, OTHER_TYPE if the record has no committed offset.
+        number: number of group, topic and partition; -1 for another type.
         key: group, topic and partition.
         group: the group, None if there is none.
     """
@@ -116,139 +110,140 @@ class Known(NamedTuple):
     group: str | None
 
 
-NOTHING: Final = Known(OTHER, NONE, ("", "", NONE), None)
+OTHER_KEY: Final = DecodedKey(OTHER_TYPE, NONE, ("", "", NONE), None)
 
 
-class KeyBook:
-    """Numbers groups, topics and partitions as they come.
+class KeyCache:
+    """Numbers groups' partitions in the order of their first records, and caches decoded keys.
 
     Attributes:
-        keys: groups, topics and partitions, with their numbers.
-        groups: where each group has its first record on hand.
+        keys: numbers of group, topic and partition.
+        groups: position of the first available record of each group.
     """
 
     def __init__(self) -> None:
         self.keys: dict[GroupPartition, int] = {}
-        self.groups: dict[str, Seat] = {}
-        self._known: dict[bytes, Known] = {}
+        self.groups: dict[str, RecordPosition] = {}
+        self._decoded_keys: dict[bytes, DecodedKey] = {}
 
-    def known(self, words: Iterable[bytes]) -> list[Known]:
-        """Return what keys say."""
-        return [self._known.get(word) or self._decoded(word) for word in words]
+    def decoded(self, keys: Iterable[bytes]) -> list[DecodedKey]:
+        """Return some keys, decoded."""
+        return [self._decoded_keys.get(key) or self._decode(key) for key in keys]
 
-    def _decoded(self, word: bytes) -> Known:
-        if len(word) < VERSION_SIZE or int.from_bytes(word[:VERSION_SIZE]) not in OF_GROUPS:
-            return NOTHING
-        found = decode_record(CONSUMER_OFFSETS, word, None)
-        told = NOTHING
-        if found.key is not None:
-            told = NOTHING._replace(group=found.key["group"])
-            if found.type_id in OFFSET_COMMITS:
-                key = (found.key["group"], found.key["topic"], found.key["partition"])
-                told = Known(found.type_id or 0, self.keys.setdefault(key, len(self.keys)), key, key[0])
-        self._known[word] = told
-        return told
+    def _decode(self, data: bytes) -> DecodedKey:
+        if len(data) < VERSION_SIZE or int.from_bytes(data[:VERSION_SIZE]) not in GROUP_TYPES:
+            return OTHER_KEY
+        message = decode_record(CONSUMER_OFFSETS, data, None)
+        decoded = OTHER_KEY
+        if message.key is not None:
+            decoded = OTHER_KEY._replace(group=message.key["group"])
+            if message.type_id in OFFSET_COMMITS:
+                key = (message.key["group"], message.key["topic"], message.key["partition"])
+                decoded = DecodedKey(message.type_id or 0, self.keys.setdefault(key, len(self.keys)), key, key[0])
+        self._decoded_keys[data] = decoded
+        return decoded
 
 
-def commit_columns(segment: int, records: RecordColumns, book: KeyBook) -> CommitColumns:
+def commit_columns(segment: int, records: RecordColumns, cache: KeyCache) -> CommitColumns:
     """Return the committed offsets among the data records of a chunk.
 
     Args:
         segment: number of the segment.
-        records: the chunk, of which control records are passed over.
-        book: numbers keys, and is told of groups.
+        records: the chunk; control records are skipped.
+        cache: numbers keys and collects groups.
     """
     data = np.flatnonzero(~records.rows["is_control"])
-    keys = distinct(records.keys.taken(data))
-    found = book.known(keys.words)
-    _seat(segment, records.rows, data[_firsts(keys.codes, len(found))], found, book)
-    # Behind the last word, where -1 finds it, is the null key.
-    kinds, numbers, words, _ = zip(*found, NOTHING, strict=True)
+    keys = distinct_slices(records.keys.take(data))
+    decoded = cache.decoded(keys.values)
+    _add_groups(segment, records.rows, data[_first_rows(keys.codes, len(decoded))], decoded, cache)
+    # The code of a null key is -1, which indexes the OTHER_KEY at the end.
+    kinds, numbers, keys_by_code, _ = zip(*decoded, OTHER_KEY, strict=True)
     types = np.array(kinds)[keys.codes]
-    which = np.flatnonzero(types != OTHER)
-    at, codes = data[which], keys.codes[which]
-    decoding = _Decoding(records, at, types[which])
+    commits = np.flatnonzero(types != OTHER_TYPE)
+    indexes, codes = data[commits], keys.codes[commits]
+    decoding = _Decoding(records, indexes, types[commits])
     decoding.run()
-    return CommitColumns(
-        segment, picked(records.rows, at), at, np.array(numbers)[codes], codes, words, *decoding.columns()
-    )
+    rows = take_rows(records.rows, indexes)
+    return CommitColumns(segment, rows, indexes, np.array(numbers)[codes], codes, keys_by_code, *decoding.columns())
 
 
-def _firsts(codes: Records, count: int) -> Records:
-    """Return for each code the first row that has it."""
-    found = np.zeros(count, "i8")
-    found[codes[::-1]] = np.arange(len(codes))[::-1]
-    return found
+def _first_rows(codes: IntArray, count: int) -> IntArray:
+    """Return the first row with each code."""
+    first = np.zeros(count, "i8")
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    return first
 
 
-def _seat(segment: int, rows: Records, firsts: Records, found: Sequence[Known], book: KeyBook) -> None:
-    """Tell where groups that are new have their first record."""
-    for known, first in zip(found, firsts.tolist(), strict=True):
-        if known.group is not None and known.group not in book.groups:
-            book.groups[known.group] = Seat(segment, int(rows["position"][first]), int(rows["offset"][first]))
+def _add_groups(
+    segment: int, rows: RecordRows, first: IntArray, decoded: Sequence[DecodedKey], cache: KeyCache
+) -> None:
+    """Add the positions of the first records of new groups."""
+    for key, row in zip(decoded, first.tolist(), strict=True):
+        if key.group is not None and key.group not in cache.groups:
+            position = RecordPosition(segment, int(rows["position"][row]), int(rows["offset"][row]))
+            cache.groups[key.group] = position
 
 
 class _Decoding:
     """Decodes the values of some records."""
 
-    def __init__(self, records: RecordColumns, at: Records, types: Records) -> None:
-        self._records, self._at, self._types = records, at, types
-        self._values = records.values.taken(at)
-        count = len(at)
+    def __init__(self, records: RecordColumns, indexes: IntArray, types: IntArray) -> None:
+        self._records, self._indexes, self._types = records, indexes, types
+        self._values = records.values.take(indexes)
+        count = len(indexes)
         self._is_tombstone, self._is_read = self._values.sizes < 0, np.zeros(count, "?")
         self._version = np.full(count, NO_VERSION, "i4")
         names = ("offset", "leaderEpoch", "commitTimestamp", "expireTimestamp")
         self._numbers = {name: np.full(count, NONE, "i8") for name in names}
-        self._metadata, self._topic_id = _Spans(count), _Spans(count)
+        self._metadata, self._topic_id = _TextSlices(count), _TextSlices(count)
         self._errors: dict[int, str | None] = {}
 
     def run(self) -> None:
-        """Decode them all."""
-        odd = ~self._is_tombstone
-        which = np.flatnonzero(self._values.sizes >= VERSION_SIZE)
-        versions = self._values.taken(which).numbers(">i2")
-        self._version[which] = versions
-        groups = self._types[which] << 16 | versions.astype("i8") & 0xFFFF
-        for group in np.unique(groups).tolist():
-            rows = which[groups == group]
-            odd[rows] = ~self._read(group >> 16, int(self._version[rows[0]]), rows)
-        for row in np.flatnonzero(odd).tolist():
+        """Decode all values."""
+        irregular = ~self._is_tombstone
+        has_version = np.flatnonzero(self._values.sizes >= VERSION_SIZE)
+        versions = self._values.take(has_version).numbers(">i2")
+        self._version[has_version] = versions
+        layouts = self._types[has_version] << 16 | versions.astype("i8") & 0xFFFF
+        for layout in np.unique(layouts).tolist():
+            rows = has_version[layouts == layout]
+            irregular[rows] = ~self._read(layout >> 16, int(self._version[rows[0]]), rows)
+        for row in np.flatnonzero(irregular).tolist():
             self._decode(row)
 
-    def _read(self, number: int, version: int, rows: Records) -> Records:
-        """Read values of one version in columns; return which of them were."""
-        kind = record_type(CONSUMER_OFFSETS, number)
+    def _read(self, type_id: int, version: int, rows: IntArray) -> BoolArray:
+        """Read values of one type and version in columns; return which of them could be read."""
+        kind = record_type(CONSUMER_OFFSETS, type_id)
         if kind is None or not 0 <= version <= kind.value.highest_version:
             return np.zeros(len(rows), "?")
-        read = read_columns(kind.value, version, self._values.taken(rows), VERSION_SIZE)
-        self._put(rows, read)
-        return read.fits
+        columns = read_columns(kind.value, version, self._values.take(rows), VERSION_SIZE)
+        self._put(rows[columns.fits], columns)
+        return columns.fits
 
-    def _put(self, rows: Records, read: ReadColumns) -> None:
-        fits, rows = read.fits, rows[read.fits]
+    def _put(self, rows: IntArray, columns: ReadColumns) -> None:
         self._is_read[rows] = True
         for name, column in self._numbers.items():
-            column[rows] = read.numbers(name, NONE)[fits]
-        self._metadata.put(rows, read.pieces("metadata").taken(fits))
-        self._topic_id.put(rows, read.pieces("topicId").taken(fits))
+            column[rows] = columns.numbers(name, NONE)[columns.fits]
+        self._metadata.put(rows, columns.slices("metadata").take(columns.fits))
+        self._topic_id.put(rows, columns.slices("topicId").take(columns.fits))
 
     def _decode(self, row: int) -> None:
-        """Have the codec read a value."""
-        at = int(self._at[row])
-        found = decode_record(CONSUMER_OFFSETS, self._records.keys.at(at), self._records.values.at(at))
-        self._errors[row] = found.error
-        self._version[row] = NO_VERSION if found.version is None else found.version
-        value = found.value
+        """Decode a single value with the codec."""
+        index = int(self._indexes[row])
+        message = decode_record(CONSUMER_OFFSETS, self._records.keys.get(index), self._records.values.get(index))
+        self._errors[row] = message.error
+        self._version[row] = NO_VERSION if message.version is None else message.version
+        value = message.value
         if value is None:
             return
         self._is_read[row] = True
         for name, column in self._numbers.items():
             column[row] = value.get(name, NONE)
-        self._metadata.more[row] = value["metadata"].encode()
-        self._topic_id.more[row] = base64.urlsafe_b64decode(value.get("topicId", ZERO) + "==")
+        self._metadata.single[row] = value["metadata"].encode()
+        self._topic_id.single[row] = base64.urlsafe_b64decode(value.get("topicId", ZERO_UUID) + "==")
 
     def columns(self) -> tuple[Any, ...]:
-        """Return the columns from ``is_tombstone`` on."""
+        """Return the columns of CommitColumns from ``is_tombstone`` on."""
         offset, leader_epoch, commit_timestamp, expire_timestamp = self._numbers.values()
         data = self._values.data
         return (
@@ -259,31 +254,31 @@ class _Decoding:
         )
 
 
-class _Spans:
-    """Where rows have a text: in the bytes of the chunk, or, of few, as bytes of their own.
+class _TextSlices:
+    """The encoded texts of rows: slices of the bytes of the chunk, or, for a few rows, bytes of their own.
 
     Attributes:
-        more: bytes by row.
+        single: bytes of their own, by row.
     """
 
     def __init__(self, count: int) -> None:
         self._starts, self._sizes = np.zeros(count, "i8"), np.full(count, NONE, "i8")
-        self.more: dict[int, bytes] = {}
+        self.single: dict[int, bytes] = {}
 
-    def put(self, rows: Records, pieces: Pieces) -> None:
-        """Take the texts of some rows."""
-        self._starts[rows], self._sizes[rows] = pieces.starts, pieces.sizes
+    def put(self, rows: IntArray, slices: ByteSlices) -> None:
+        """Set the texts of some rows."""
+        self._starts[rows], self._sizes[rows] = slices.starts, slices.sizes
 
-    def texts(self, data: Records, text: Callable[[bytes], str | None]) -> Texts:
-        """Return all of them, as text."""
-        found = distinct(Pieces(data, self._starts, self._sizes))
-        codes = found.codes.astype("i8")
-        for row, word in self.more.items():
-            codes[row] = len(found.words)
-            found.words.append(word)
-        return Texts(codes, list(map(text, found.words)))
+    def texts(self, data: Column, decode: Callable[[bytes], str | None]) -> TextColumn:
+        """Return the texts of all rows, decoded."""
+        distinct = distinct_slices(ByteSlices(data, self._starts, self._sizes))
+        codes = distinct.codes.astype("i8")
+        for row, encoded in self.single.items():
+            codes[row] = len(distinct.values)
+            distinct.values.append(encoded)
+        return TextColumn(codes, list(map(decode, distinct.values)))
 
 
-def _topic_id_text(word: bytes) -> str | None:
-    text = base64.urlsafe_b64encode(word).decode("ascii")[: len(ZERO)]
-    return None if text == ZERO else text
+def _topic_id_text(data: bytes) -> str | None:
+    text = base64.urlsafe_b64encode(data).decode("ascii")[: len(ZERO_UUID)]
+    return None if text == ZERO_UUID else text

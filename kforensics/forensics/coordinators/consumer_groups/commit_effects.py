@@ -1,7 +1,10 @@
-"""What commits do to the offsets in force, of many groups and partitions at once.
+"""The effect of commits on the offsets in force, for many groups and partitions at once.
 
-All that takes effect is sorted by group and partition, in the order in which it does, behind what was known before.
-What the rules of :mod:`.commit_records` ask for then stands in the rows before, or begins with one of them.
+Everything that takes effect in a chunk is sorted by key (group, topic and partition), in the order in which it takes
+effect, after what was known before the chunk. What a rule compares is then in the same row or in earlier ones.
+
+Rule: ``OffsetMetadataManager.replay`` and ``replayEndTransactionMarker``. The commits of a transaction take effect with
+its COMMIT marker, unless a commit with a higher offset in the log took effect before.
 """
 
 from __future__ import annotations
@@ -12,19 +15,30 @@ from functools import cached_property
 
 import numpy as np
 
-from kforensics.forensics.coordinators.consumer_groups.commit_tables import CommitTable
-from kforensics.forensics.core.record_arrays import picked
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.coordinators.consumer_groups.commit_tables import CommitTable, CommittedOffsetArray
+from kforensics.forensics.core.record_arrays import take_rows
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["Effects", "Kind"]
+# No row, and the order of what was known before the chunk.
+NO_INDEX = -1
+KEY_STATE = np.dtype(
+    [
+        ("is_known", "?"),  # whether a commit is in force
+        ("with_transaction", "?"),  # whether commits came with transactions
+        ("without", "?"),  # whether commits came without
+        ("has_before", "?"),  # whether the last commit came with a transaction
+        ("has_other", "?"),  # whether another producer's came before it
+        ("entered", "i8"),  # rank of the key by its first commit, or its first one since it was removed
+    ]
+)
+MIN_KEY_CAPACITY = 1 << 10
 
-NOTHING = -1
 
+class EffectKind(IntEnum):
+    """What takes effect, or what was known before the chunk.
 
-class Kind(IntEnum):
-    """What takes effect, or what was known before.
-
-    ``KNOWN`` is the commit in force, ``OTHER`` and ``BEFORE`` what is remembered of transactions, in that order.
+    ``KNOWN`` is the commit in force. ``OTHER`` and ``BEFORE`` are the remembered commits of transactions, in that
+    order.
     """
 
     KNOWN = 0
@@ -35,80 +49,102 @@ class Kind(IntEnum):
     TRANSACTIONAL = 5
 
 
-@dataclass(frozen=True)  # no slots: what is asked for often is computed once
-class Effects:
-    """Rows by key, and those of a key in the order in which they take effect, what was known before them.
+@dataclass(frozen=True, slots=True)
+class ChunkEffects:
+    """What takes effect in a chunk.
 
     Attributes:
         keys: numbers of group, topic and partition.
-        kinds: what the rows are.
-        source: which row of the table is the commit.
-        table: commits.
-        modes: for what was known, whether commits came with transactions, and whether some came without.
+        kinds: REMOVED, PLAIN or TRANSACTIONAL; the latter come last.
+        at: number of the record with which it takes effect.
+        first: orders what takes effect with the same record.
+        table: the commits.
     """
 
-    keys: Records
-    kinds: Records
-    source: Records
+    keys: IntArray
+    kinds: IntArray
+    at: IntArray
+    first: IntArray
     table: CommitTable
-    modes: tuple[Records, Records]
 
-    def rows(self, which: Records) -> Records:
-        """Return the COMMITTED records of some rows."""
-        return picked(self.table.rows, self.source[which])
+
+@dataclass(frozen=True)  # no slots: cached properties need a __dict__
+class SortedEffects:
+    """Rows sorted by key; those of a key are what was known before the chunk, then what takes effect, in order.
+
+    A life of a key begins with its first commit, and again with the first commit after a removal. A run consists of
+    consecutive commits of transactions in a life.
+
+    Attributes:
+        keys: numbers of group, topic and partition.
+        kinds: the ``EffectKind`` of each row.
+        source: index of each row's commit in the table.
+        table: commits.
+        modes: for what was known, whether commits came with transactions, and whether commits came without.
+    """
+
+    keys: IntArray
+    kinds: IntArray
+    source: IntArray
+    table: CommitTable
+    modes: tuple[BoolArray, BoolArray]
+
+    def rows(self, indexes: IntArray) -> CommittedOffsetArray:
+        """Return the COMMITTED_OFFSET records of some rows."""
+        return take_rows(self.table.rows, self.source[indexes])
 
     @cached_property
-    def index(self) -> Records:
-        """Numbers of the rows."""
+    def index(self) -> IntArray:
+        """The index of each row."""
         return np.arange(len(self.keys))
 
     @cached_property
-    def is_first(self) -> Records:
-        """Whether a row is the first one of its key."""
-        found: Records = np.diff(self.keys, prepend=NOTHING) != 0
-        return found
+    def is_first(self) -> BoolArray:
+        """Whether each row is the first one of its key."""
+        is_first: BoolArray = np.diff(self.keys, prepend=NO_INDEX) != 0
+        return is_first
 
     @cached_property
-    def is_last(self) -> Records:
-        """Whether a row is the last one of its key."""
-        found: Records = np.diff(self.keys, append=NOTHING) != 0
-        return found
+    def is_last(self) -> BoolArray:
+        """Whether each row is the last one of its key."""
+        is_last: BoolArray = np.diff(self.keys, append=NO_INDEX) != 0
+        return is_last
 
     @cached_property
-    def begins_life(self) -> Records:
-        """Whether nothing of a key was known before a row: it is the first, or the one behind a removal."""
-        found: Records = self.is_first | (np.roll(self.kinds, 1) == Kind.REMOVED)
-        return found
+    def begins_life(self) -> BoolArray:
+        """Whether each row begins a life of its key: it is the first one, or follows a removal."""
+        begins: BoolArray = self.is_first | (np.roll(self.kinds, 1) == EffectKind.REMOVED)
+        return begins
 
     @cached_property
-    def in_transaction(self) -> Records:
-        """Whether a row is a commit that a transaction brought, now or before."""
-        return np.isin(self.kinds, (Kind.TRANSACTIONAL, Kind.OTHER, Kind.BEFORE))
+    def in_transaction(self) -> BoolArray:
+        """Whether each row is a commit of a transaction, in this chunk or before."""
+        return np.isin(self.kinds, (EffectKind.TRANSACTIONAL, EffectKind.OTHER, EffectKind.BEFORE))
 
     @cached_property
-    def begins_run(self) -> Records:
-        """Whether no commit of a transaction that is remembered stands before a row."""
+    def begins_run(self) -> BoolArray:
+        """Whether no remembered commit of a transaction directly precedes each row."""
         return self.begins_life | ~self.in_transaction | ~np.roll(self.in_transaction, 1)
 
     @cached_property
-    def in_force(self) -> Records:
-        """Number of the row with the commit that is in force behind a row; the row of a removal means that none is.
+    def in_force(self) -> IntArray:
+        """The row whose commit is in force after each row; the row of a removal if none is.
 
-        What a transaction committed does not replace a commit whose record stands further behind.
+        A commit of a transaction does not replace a commit whose record has a higher offset.
         """
-        begins = self.begins_life | (self.kinds == Kind.PLAIN) | (self.kinds == Kind.REMOVED)
+        begins = self.begins_life | (self.kinds == EffectKind.PLAIN) | (self.kinds == EffectKind.REMOVED)
         if begins.all():
             return self.index
         ranks = np.unique(self.table.rows["offset"][self.source], return_inverse=True)[1] + 1
-        ranks[(self.kinds == Kind.OTHER) | (self.kinds == Kind.BEFORE) | (self.kinds == Kind.REMOVED)] = 0
-        marks = np.cumsum(begins) * (len(ranks) + 1) + ranks
-        highest = np.maximum.accumulate(marks)
-        is_new = np.append(True, highest[1:] > highest[:-1])  # the first one is
-        return np.maximum.accumulate(np.where(is_new, self.index, 0))
+        ranks[np.isin(self.kinds, (EffectKind.OTHER, EffectKind.BEFORE, EffectKind.REMOVED))] = 0
+        order = np.cumsum(begins) * (len(ranks) + 1) + ranks
+        highest = np.maximum.accumulate(order)
+        replaces = np.append(True, highest[1:] > highest[:-1])
+        return np.maximum.accumulate(np.where(replaces, self.index, 0))
 
     @cached_property
-    def producer_begins(self) -> Records:
-        """Number of the first row of the same producer in a row's run."""
+    def producer_begins(self) -> IntArray:
+        """The first row of the unbroken sequence of the same producer in each row's run."""
         if self.begins_run.all():
             return self.index
         producers = self.table.rows["producer_id"][self.source]
@@ -116,47 +152,138 @@ class Effects:
         return np.maximum.accumulate(np.where(begins, self.index, 0))
 
     @cached_property
-    def other(self) -> Records:
-        """Number of the last row that the producer before a row's own brought in the same run, NOTHING for none."""
+    def other(self) -> IntArray:
+        """The last row of the previous producer in each row's run, NO_INDEX if there is none."""
         begins = self.producer_begins
-        return np.where(self.begins_run[begins], NOTHING, begins - 1)
+        return np.where(self.begins_run[begins], NO_INDEX, begins - 1)
 
     @cached_property
-    def life_modes(self) -> tuple[Records, Records]:
-        """Whether commits of a key came with transactions up to a row, and whether some came without."""
-        with_some, without = self.modes
+    def life_modes(self) -> tuple[BoolArray, BoolArray]:
+        """Whether commits of a life came with transactions up to each row, and whether commits came without."""
+        with_transaction, without = self.modes
         return (
-            self._so_far((self.kinds == Kind.TRANSACTIONAL) | with_some),
-            self._so_far((self.kinds == Kind.PLAIN) | without),
+            self._so_far((self.kinds == EffectKind.TRANSACTIONAL) | with_transaction),
+            self._so_far((self.kinds == EffectKind.PLAIN) | without),
         )
 
-    def _so_far(self, held: Records) -> Records:
-        """Return whether something held of any row of a life, up to each row."""
-        counts = np.cumsum(held)
-        before = np.maximum.accumulate(np.where(self.begins_life, counts - held, 0))
+    def _so_far(self, mask: BoolArray) -> BoolArray:
+        """Return whether a mask is true for any row of a life up to each row."""
+        counts = np.cumsum(mask)
+        before = np.maximum.accumulate(np.where(self.begins_life, counts - mask, 0))
         return counts > before
 
-    def mixed(self) -> Records:
-        """Return the rows with which a key has commits of both kinds for the first time."""
+    def mixed(self) -> IntArray:
+        """Return the rows with which a key has commits with and without transactions for the first time."""
         both = self.life_modes[0] & self.life_modes[1]
-        is_new = both & (self.begins_life | ~np.roll(both, 1)) & (self.kinds >= Kind.PLAIN)
+        is_new = both & (self.begins_life | ~np.roll(both, 1)) & (self.kinds >= EffectKind.PLAIN)
         return np.flatnonzero(is_new)
 
-    def regressed(self) -> Records:
-        """Return the rows in which a transaction commits less than the one before it, of the same topic."""
-        which = np.flatnonzero((self.kinds == Kind.TRANSACTIONAL) & ~self.begins_run)
-        rows, before = self.rows(which), self.rows(which - 1)
-        falls = rows["committed"] < before["committed"]
-        found: Records = which[falls & (rows["topic_id"] == before["topic_id"])]
-        return found
+    def regressed(self) -> IntArray:
+        """Return the rows in which a transaction commits a lower offset of the same topic than the one before it."""
+        candidates = np.flatnonzero((self.kinds == EffectKind.TRANSACTIONAL) & ~self.begins_run)
+        rows, before = self.rows(candidates), self.rows(candidates - 1)
+        lower = rows["committed"] < before["committed"]
+        regressed: IntArray = candidates[lower & (rows["topic_id"] == before["topic_id"])]
+        return regressed
 
-    def returns(self) -> Records:
-        """Return the rows in which a producer commits no more than another one had, and had committed before that."""
-        begins = (self.producer_begins == self.index) & ~self.begins_run & (self.kinds == Kind.TRANSACTIONAL)
-        which = np.flatnonzero(begins)
-        which = which[self.other[which - 1] != NOTHING]
-        rows, before, other = (self.rows(some) for some in (which, which - 1, self.other[which - 1]))
-        found: Records = which[
-            (other["producer_id"] == rows["producer_id"]) & (rows["committed"] <= before["committed"])
-        ]
-        return found
+    def returns(self) -> IntArray:
+        """Return the rows in which a replaced producer commits again, and no more than the one that replaced it."""
+        begins = (self.producer_begins == self.index) & ~self.begins_run & (self.kinds == EffectKind.TRANSACTIONAL)
+        candidates = np.flatnonzero(begins)
+        candidates = candidates[self.other[candidates - 1] != NO_INDEX]
+        indexes = (candidates, candidates - 1, self.other[candidates - 1])
+        rows, before, other = (self.rows(some) for some in indexes)
+        same_producer = other["producer_id"] == rows["producer_id"]
+        returns: IntArray = candidates[same_producer & (rows["committed"] <= before["committed"])]
+        return returns
+
+
+class KeyStates:
+    """What is remembered of each key between the chunks of a log, one row per key."""
+
+    def __init__(self) -> None:
+        self._rows = np.zeros(0, KEY_STATE)
+        self._tables = {kind: CommitTable.empty() for kind in (EffectKind.KNOWN, EffectKind.OTHER, EffectKind.BEFORE)}
+        self._entered = 0
+
+    def reserve(self, count: int) -> None:
+        """Make room for a number of keys."""
+        if count > len(self._rows):
+            more = max(count, 2 * len(self._rows), MIN_KEY_CAPACITY) - len(self._rows)
+            self._rows = np.append(self._rows, np.zeros(more, KEY_STATE))
+            self._tables = {
+                kind: CommitTable.joined([table, CommitTable.empty(more)]) for kind, table in self._tables.items()
+            }
+
+    def sort_by_key(self, chunk: ChunkEffects) -> tuple[SortedEffects, IntArray, IntArray]:
+        """Return the effects of a chunk sorted by key after what is known, and ``at`` and ``first`` of the rows."""
+        is_touched = np.zeros(len(self._rows), "?")
+        is_touched[chunk.keys] = True
+        touched = np.flatnonzero(is_touched)
+        rows = self._rows[touched]
+        masks = {
+            EffectKind.KNOWN: rows["is_known"],
+            EffectKind.OTHER: rows["has_other"],
+            EffectKind.BEFORE: rows["has_before"],
+        }
+        known = {kind: touched[mask] for kind, mask in masks.items()}
+        lengths = [len(keys) for keys in known.values()]
+        keys = np.concatenate([*known.values(), chunk.keys])
+        kinds = np.concatenate([np.repeat(list(known), lengths), chunk.kinds])
+        at = np.concatenate([np.full(sum(lengths), NO_INDEX), chunk.at])
+        first = np.concatenate([np.repeat(list(known), lengths), chunk.first])
+        tables = [self._tables[kind].select(indexes) for kind, indexes in known.items()]
+        order = _order(keys, at, first)
+        keys, kinds = keys[order], kinds[order]
+        is_known, states = kinds == EffectKind.KNOWN, self._rows[keys]
+        modes = (is_known & states["with_transaction"], is_known & states["without"])
+        table = CommitTable.joined([*tables, chunk.table])
+        return SortedEffects(keys, kinds, order, table, modes), at[order], first[order]
+
+    def remember(self, effects: SortedEffects, at: IntArray, first: IntArray) -> None:
+        """Remember what is known after all effects."""
+        lasts = np.flatnonzero(effects.is_last)
+        keys, remains = effects.keys[lasts], effects.kinds[lasts] != EffectKind.REMOVED
+        self._rows[keys[~remains]] = np.zeros(1, KEY_STATE)
+        keys, lasts = keys[remains], lasts[remains]
+        rows = self._rows[keys]
+        before, other = effects.in_transaction[lasts], effects.other[lasts]
+        rows["is_known"], rows["has_before"] = True, before
+        rows["has_other"] = before & (other != NO_INDEX)
+        rows["with_transaction"], rows["without"] = (modes[lasts] for modes in effects.life_modes)
+        begins = np.maximum.accumulate(np.where(effects.begins_life, effects.index, 0))[lasts]
+        is_new = effects.kinds[begins] != EffectKind.KNOWN
+        rows["entered"] = self._ranks(rows["entered"], is_new, at[begins], first[begins])
+        self._rows[keys] = rows
+        remembered = {
+            EffectKind.KNOWN: effects.in_force[lasts],
+            EffectKind.OTHER: other,
+            EffectKind.BEFORE: np.where(before, lasts, NO_INDEX),
+        }
+        for kind, indexes in remembered.items():
+            has_commit = indexes != NO_INDEX
+            commits = effects.table.select(effects.source[indexes[has_commit]])
+            self._tables[kind].put(keys[has_commit], commits)
+
+    def _ranks(self, entered: IntArray, is_new: BoolArray, at: IntArray, first: IntArray) -> IntArray:
+        """Return the ranks of keys; new ones follow all others, in the order of their commits."""
+        new = np.flatnonzero(is_new)
+        new = new[np.lexsort((first[new], at[new]))]
+        ranks = entered.copy()
+        ranks[new] = self._entered + np.arange(len(new))
+        self._entered += len(new)
+        return ranks
+
+    def in_force(self) -> tuple[IntArray, CommitTable]:
+        """Return the keys with a commit in force, in the order of their ranks, and the commits."""
+        keys = np.flatnonzero(self._rows["is_known"])
+        keys = keys[np.argsort(self._rows["entered"][keys])]
+        return keys, self._tables[EffectKind.KNOWN].select(keys)
+
+
+def _order(keys: IntArray, at: IntArray, first: IntArray) -> IntArray:
+    """Return the order by key and, within a key, by the order in which rows take effect."""
+    if (at[1:] >= at[:-1]).all() and not first[at != NO_INDEX].any():
+        # NumPy sorts 16-bit numbers ten times faster.
+        return np.argsort(keys.astype("u2") if keys.max() < 1 << 16 else keys, kind="stable")
+    return np.lexsort((first, at, keys))

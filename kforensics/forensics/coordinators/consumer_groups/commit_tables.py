@@ -1,20 +1,20 @@
-"""Committed offsets as numpy records, with the metadata beside them."""
+"""Tables of committed offsets, and the resolution of pending ones when the marker of their transaction arrives."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
-from kforensics.forensics.coordinators.consumer_groups.commit_columns import CommitColumns, Texts
-from kforensics.forensics.coordinators.consumer_groups.commit_types import Commit
-from kforensics.forensics.core.record_arrays import joined_records, picked, placed
-from kforensics.forensics.core.record_types import NO_TIME, Records
+from kforensics.forensics.coordinators.consumer_groups.commit_columns import CommitColumns, TextColumn
+from kforensics.forensics.coordinators.consumer_groups.commits import Commit
+from kforensics.forensics.core.record_arrays import concat_rows, put_rows, take_rows
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray, TextArray
 
-__all__ = ["COMMITTED", "CommitTable"]
-
-COMMITTED = np.dtype(
+COMMITTED_OFFSET = np.dtype(
     [
         ("segment", "i4"),
         ("position", "i8"),
@@ -27,56 +27,59 @@ COMMITTED = np.dtype(
         ("topic_id", "S22"),  # as Kafka writes it, empty if there is none
     ]
 )
+CommittedOffsetArray: TypeAlias = StructArray
+# The marker of a commit whose transaction has not ended yet.
+NO_END_MARKER = -1
 
 
 @dataclass(frozen=True, slots=True)
 class CommitTable:
-    """Committed offsets, one for each row.
+    """Committed offsets, one per row.
 
     Attributes:
-        rows: COMMITTED records.
-        metadata: the text beside each, which is an object, for it may be another one each time.
+        rows: COMMITTED_OFFSET records.
+        metadata: the metadata of each row, as objects, because it may be different in every row.
     """
 
-    rows: Records
-    metadata: Records
+    rows: CommittedOffsetArray
+    metadata: TextArray
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @classmethod
     def empty(cls, count: int = 0) -> CommitTable:
-        """Return a table of as many rows, which hold nothing yet."""
-        return cls(np.zeros(count, COMMITTED), np.full(count, None, "O"))
+        """Return a table of empty rows."""
+        return cls(np.zeros(count, COMMITTED_OFFSET), np.full(count, None, "O"))
 
     @classmethod
     def joined(cls, tables: Sequence[CommitTable]) -> CommitTable:
-        """Return the rows of some tables, one behind the other."""
-        rows = joined_records([cls.empty().rows, *(table.rows for table in tables)])
+        """Return the rows of all tables, concatenated."""
+        rows = concat_rows([cls.empty().rows, *(table.rows for table in tables)])
         return cls(rows, np.concatenate([table.metadata for table in tables]))
 
     @classmethod
-    def of(cls, commits: CommitColumns, which: Records) -> CommitTable:
-        """Return some commits, by their indexes; of those that could not be read only the place means something."""
-        rows, stored = np.zeros(len(which), COMMITTED), picked(commits.rows, which)
+    def of(cls, commits: CommitColumns, indexes: IntArray) -> CommitTable:
+        """Return some commits, by index; of a commit that could not be read only the position has a meaning."""
+        rows, records = np.zeros(len(indexes), COMMITTED_OFFSET), take_rows(commits.rows, indexes)
         rows["segment"] = commits.segment
         for name in ("position", "offset", "producer_id", "producer_epoch"):
-            rows[name] = stored[name]
-        rows["time"] = np.where(stored["timestamp"] < 0, NO_TIME, stored["timestamp"])
-        rows["committed"], rows["leader_epoch"] = commits.committed[which], commits.leader_epoch[which]
-        topic_ids = np.array([text or "" for text in _with_none(commits.topic_id)], COMMITTED["topic_id"])
-        rows["topic_id"] = topic_ids[commits.topic_id.codes[which]]
-        metadata = np.fromiter(_with_none(commits.metadata), "O")
-        return cls(rows, metadata[commits.metadata.codes[which]])
+            rows[name] = records[name]
+        rows["time"] = np.where(records["timestamp"] < 0, NO_TIME, records["timestamp"])
+        rows["committed"], rows["leader_epoch"] = commits.committed[indexes], commits.leader_epoch[indexes]
+        topic_ids = np.array([text or "" for text in _with_null(commits.topic_id)], COMMITTED_OFFSET["topic_id"])
+        rows["topic_id"] = topic_ids[commits.topic_id.codes[indexes]]
+        metadata = np.fromiter(_with_null(commits.metadata), "O")
+        return cls(rows, metadata[commits.metadata.codes[indexes]])
 
-    def taken(self, which: Records) -> CommitTable:
-        """Return some of the rows, by their indexes."""
-        return CommitTable(picked(self.rows, which), self.metadata[which])
+    def select(self, indexes: IntArray) -> CommitTable:
+        """Return some of the rows, by index."""
+        return CommitTable(take_rows(self.rows, indexes), self.metadata[indexes])
 
-    def put(self, which: Records, other: CommitTable) -> None:
-        """Put the rows of another table in the place of some."""
-        placed(self.rows, which, other.rows)
-        self.metadata[which] = other.metadata
+    def put(self, indexes: IntArray, other: CommitTable) -> None:
+        """Replace some rows with those of another table."""
+        put_rows(self.rows, indexes, other.rows)
+        self.metadata[indexes] = other.metadata
 
     def commit(self, row: int) -> Commit:
         """Return a row as a value."""
@@ -84,6 +87,115 @@ class CommitTable:
         return Commit._make((*numbers, self.metadata[row], topic_id.decode("ascii") or None))
 
 
-def _with_none(texts: Texts) -> list[str | None]:
-    """Return the words, and behind the last one, where -1 finds it, that there is none."""
-    return [*texts.words, None]
+def _with_null(texts: TextColumn) -> list[str | None]:
+    """Return the values of a column with a None at the end, which the code -1 indexes."""
+    return [*texts.values, None]
+
+
+@dataclass(frozen=True, slots=True)
+class EndMarkers:
+    """Transaction markers in the order of the log.
+
+    Attributes:
+        at: number of the record in the log.
+        producer_id: producer id.
+        is_commit: whether it is a COMMIT.
+        timestamp: timestamp of the record.
+    """
+
+    at: IntArray
+    producer_id: IntArray
+    is_commit: BoolArray
+    timestamp: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCommits:
+    """Commits of open transactions in the order of the log; the last one of a transaction and key counts.
+
+    Attributes:
+        at: number of the record in the log.
+        first: number of the first record of the same transaction and key, which determines when it takes effect among
+            the commits of its transaction.
+        keys: numbers of group, topic and partition.
+        table: the commits.
+    """
+
+    at: IntArray
+    first: IntArray
+    keys: IntArray
+    table: CommitTable
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def followed_by(self, other: PendingCommits) -> PendingCommits:
+        """Return these commits and others, concatenated."""
+        return PendingCommits(
+            np.concatenate([self.at, other.at]),
+            np.concatenate([self.first, other.first]),
+            np.concatenate([self.keys, other.keys]),
+            CommitTable.joined([self.table, other.table]),
+        )
+
+    def select(self, indexes: IntArray, first: IntArray) -> PendingCommits:
+        """Return some of the commits, by index, with new values of ``first``."""
+        return PendingCommits(self.at[indexes], first, self.keys[indexes], self.table.select(indexes))
+
+
+NO_PENDING = PendingCommits(np.empty(0, "i8"), np.empty(0, "i8"), np.empty(0, "i8"), CommitTable.empty())
+
+
+def resolve_pending(pending: PendingCommits, markers: EndMarkers) -> tuple[PendingCommits, PendingCommits, IntArray]:
+    """Resolve pending commits with the markers of a chunk.
+
+    Args:
+        pending: pending commits, those of the chunk included.
+        markers: the markers in the chunk.
+
+    Returns:
+        The commits that are still pending, those that take effect, and the index of the marker of each of the latter.
+    """
+    if not len(pending):
+        return pending, pending, np.empty(0, "i8")
+    marker = _marker_indexes(pending, markers)
+    groups = _combined(marker, _dense(pending.table.rows["producer_id"]))
+    groups = _combined(groups, _dense(pending.keys))
+    order = np.argsort(groups, kind="stable")
+    begins = np.flatnonzero(np.diff(groups[order], prepend=NO_END_MARKER - 1))
+    lasts = order[np.append(begins[1:], len(order)) - 1]
+    first = pending.first[order[begins]]
+    is_open, commits = marker[lasts] == NO_END_MARKER, np.append(markers.is_commit, False)[marker[lasts]]
+    still_pending, effective = np.flatnonzero(is_open), np.flatnonzero(commits)
+    still_pending = still_pending[np.argsort(pending.at[lasts[still_pending]])]
+    return (
+        pending.select(lasts[still_pending], first[still_pending]),
+        pending.select(lasts[effective], first[effective]),
+        marker[lasts[effective]],
+    )
+
+
+def _marker_indexes(pending: PendingCommits, markers: EndMarkers) -> IntArray:
+    """Return the index of the marker that ends the transaction of each commit: the next one of its producer."""
+    count = len(pending)
+    producers = np.concatenate([pending.table.rows["producer_id"], markers.producer_id])
+    order = np.lexsort((np.concatenate([pending.at, markers.at]), producers))
+    marker_slots = np.where(order >= count, np.arange(len(order)), len(order))
+    following = np.minimum.accumulate(marker_slots[::-1])[::-1]
+    # Without a following marker the slot is the one after the last, which is masked below.
+    ends = np.append(order, NO_END_MARKER)[following]
+    same_producer = (following < len(order)) & (producers[ends] == producers[order])
+    indexes = np.empty(len(order), "i8")
+    indexes[order] = np.where(same_producer, ends - count, NO_END_MARKER)
+    return indexes[:count]
+
+
+def _dense(values: IntArray) -> IntArray:
+    """Return the ranks of values among the distinct ones."""
+    ranks: IntArray = np.unique(values, return_inverse=True)[1]
+    return ranks
+
+
+def _combined(major: IntArray, minor: IntArray) -> IntArray:
+    """Return one number for each pair, in the order of the first and then the second."""
+    return (major - NO_END_MARKER) * (int(minor.max()) + 1) + minor

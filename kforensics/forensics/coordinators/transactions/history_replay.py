@@ -1,6 +1,7 @@
-"""The history of a coordinator's partition, in columns: what :mod:`.history_records` says, thousands of records a step.
+"""Reads the history of a transaction coordinator's partition from its log, in columns, chunk by chunk.
 
-What is kept from step to step grows with the number of ids and of transactions, not with that of records.
+What is kept between chunks grows with the number of ids and transactions, not with that of records.
+``tests/reference/coordinator_history.py`` does the same record by record; both give equal histories.
 """
 
 from __future__ import annotations
@@ -10,205 +11,223 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kforensics.forensics.coordinators.coordinator_records import NONE
-from kforensics.forensics.coordinators.transactions.history_types import ALWAYS, NEVER, USE, History, strict_from
-from kforensics.forensics.coordinators.transactions.init_times import InitTimes
-from kforensics.forensics.coordinators.transactions.record_issues import Remarks, Said
+from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE, RecordPosition
+from kforensics.forensics.coordinators.record_issues import IssueRecorder, StateIssue, StateIssueKind
+from kforensics.forensics.coordinators.transactions.history import (
+    COORDINATOR_TRANSACTION,
+    PRODUCER_ID_USE,
+    UNKNOWN_SET,
+    CoordinatorTransactionArray,
+    History,
+    PartitionSets,
+)
+from kforensics.forensics.coordinators.transactions.id_tracks import IdTracks, InitTimes
 from kforensics.forensics.coordinators.transactions.state_columns import (
     NO_ID,
     PartitionLists,
-    StateBook,
+    StateCache,
     StateColumns,
+    StateRowArray,
     state_columns,
 )
-from kforensics.forensics.coordinators.transactions.state_evaluation import RecordValues, judge, tell
-from kforensics.forensics.coordinators.transactions.state_runs import IdRows, Runs, instances_of
-from kforensics.forensics.coordinators.transactions.state_steps import are_lasting
-from kforensics.forensics.coordinators.transactions.track_states import TrackStates
-from kforensics.forensics.coordinators.transactions.transaction import INSTANCE, UNKNOWN_SET, PartitionSets
-from kforensics.forensics.coordinators.transactions.transitions import Step
-from kforensics.forensics.core.record_arrays import joined_records, picked
-from kforensics.forensics.core.record_types import NO_TIME, Records
-from kforensics.forensics.partition.partition_state import Case
-from kforensics.parsers.columns.record_columns import CHUNK_ROWS, record_chunks
+from kforensics.forensics.coordinators.transactions.state_evaluation import ChunkLookup, evaluate_steps, record_issues
+from kforensics.forensics.coordinators.transactions.transaction_runs import IdRows, TransactionRuns, transactions_of
+from kforensics.forensics.coordinators.transactions.transitions import StateStep, are_lasting
+from kforensics.forensics.core.record_arrays import concat_rows, take_rows
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.columns.record_columns import RECORD_CHUNK_ROWS, record_chunks
 from kforensics.parsers.files.source import open_source
-from kforensics.parsers.kernels.policy import Choice, kernels_for
+from kforensics.parsers.format.array_types import IntArray
+from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 
-__all__ = ["SeenColumns", "history_in_columns"]
+__all__ = ["StateTransitions", "first_reliable_offset", "history_of"]
 
-USED = ("producer_id", "previous_producer_id", "next_producer_id")
+PRODUCER_ID_FIELDS = ("producer_id", "previous_producer_id", "next_producer_id")
 
 
 @dataclass(frozen=True, slots=True)
-class SeenColumns:
-    """Records as rows of a history.
+class StateTransitions:
+    """The records of a chunk and how they follow the previous records of their ids.
 
     Attributes:
         states: the records, in the order of the log.
-        steps: how each follows the one of the same id before it, as numbers of ``Step``.
-        last_producer_epochs: producer epoch of that one, -1 if there is none or its producer id was another.
+        steps: how each follows the previous record of its id, as numbers of ``StateStep``.
+        last_producer_epochs: producer epoch of the previous record; -1 if there is none or it has another producer id.
     """
 
     states: StateColumns
-    steps: Records
-    last_producer_epochs: Records
+    steps: IntArray
+    last_producer_epochs: IntArray
 
     def __len__(self) -> int:
         return len(self.states)
 
 
-def history_in_columns(
-    case: Case,
-    keep: Callable[[SeenColumns], None] | None = None,
-    kernels: Choice = kernels_for,
-    chunk_rows: int = CHUNK_ROWS,
+def history_of(
+    state: PartitionState,
+    emit: Callable[[StateTransitions], None] | None = None,
+    kernels: KernelPolicy = kernels_for,
+    chunk_rows: int = RECORD_CHUNK_ROWS,
 ) -> History:
-    """Return the history of a coordinator's partition.
+    """Return the history of a coordinator's partition; reads its log once more.
 
     Args:
-        case: the partition.
-        keep: told of all records and how they follow those before them, in the order of the log.
-        kernels: gives the compiled kernels, if reading so many bytes is worth it.
-        chunk_rows: records at a time, about.
+        state: the state of the partition.
+        emit: called with the records of each chunk, in the order of the log.
+        kernels: chooses the compiled kernels if they pay off for so many bytes.
+        chunk_rows: approximate number of records per chunk.
 
     Raises:
         InputError: a segment cannot be read.
     """
-    begin = strict_from(case)
-    replay = _Replay(begin, is_whole=case.is_complete and begin == 0)
-    for segment, found in enumerate(case.partition.segments):
-        with open_source(found.path) as source:
+    reliable_from = first_reliable_offset(state)
+    replay = _Replay(reliable_from, is_complete=state.is_complete and reliable_from == 0)
+    for number, segment in enumerate(state.partition.segments):
+        with open_source(segment.path) as source:
             for records in record_chunks(source, kernels(source.size), chunk_rows):
-                seen = replay.take(state_columns(segment, records, replay.book))
-                if keep is not None and len(seen):
-                    keep(seen)
-    return replay.history(case)
+                transitions = replay.take(state_columns(number, records, replay.cache))
+                if emit is not None and len(transitions):
+                    emit(transitions)
+    return replay.history(state)
+
+
+def first_reliable_offset(state: PartitionState) -> int:
+    """Return the offset from which no record is missing, NEVER if any may be missing or unreadable."""
+    gaps = state.is_broken or bool(state.log.damage) or (state.is_known_uncleaned and state.log.offset_gaps > 0)
+    return NEVER if gaps else state.first_uncompacted_offset
 
 
 class _Replay:
-    """Takes chunks of a partition in the order of its log.
+    """Replays the chunks of a partition in the order of its log.
 
     Attributes:
-        book: numbers ids.
+        cache: numbers ids.
     """
 
-    def __init__(self, begin: int, *, is_whole: bool) -> None:
-        self._strict_from, self._is_whole = begin, is_whole
-        self.book, self._tracks, self._inits = StateBook(), TrackStates(), InitTimes()
-        self._sets, self._remarks = PartitionSets(), Remarks()
-        self._instances: list[Records] = []
-        self._uses: dict[tuple[int, int], tuple[int, int, int]] = {}
-        self._known_from = ALWAYS if is_whole else NEVER
-        self._known_to, self._records = NO_TIME, 0
+    def __init__(self, first_reliable_offset: int, *, is_complete: bool) -> None:
+        self._first_reliable_offset, self._is_complete = first_reliable_offset, is_complete
+        self.cache, self._tracks, self._init_times = StateCache(), IdTracks(), InitTimes()
+        self._sets = PartitionSets()
+        self._issues = IssueRecorder[StateIssueKind, StateIssue]()
+        self._transactions: list[CoordinatorTransactionArray] = []
+        self._producer_ids: dict[tuple[int, int], RecordPosition] = {}
+        self._coverage_start = ALWAYS if is_complete else NEVER
+        self._last_record_time, self._records = NO_TIME, 0
 
-    def take(self, states: StateColumns) -> SeenColumns:
-        """Take the next chunk; returns it with how its records follow those before them."""
+    def take(self, states: StateColumns) -> StateTransitions:
+        """Replay the next chunk; return its records with how they follow the previous ones."""
         rows = states.rows
-        self._know(rows)
+        self._extend_coverage(rows)
         with_id = np.flatnonzero(rows["id"] != NO_ID)
-        self._tracks.make_room(len(self.book.names))
-        self._inits.make_room(len(self.book.names))
-        found, carried = self._tracks.behind(picked(rows, with_id), states.lists)
-        steps = np.full(len(rows), Step.UNKNOWN)
-        epochs = np.full(len(rows), NONE)
-        new = np.flatnonzero(found.is_new)
-        at = with_id[found.order[new]]
-        left = self._producers(found)
-        judged = judge(found, left, states.lists, self._strict_from, is_whole=self._is_whole)
-        steps[at] = judged.steps[new]
-        same = found.has_before & (found.before["producer_id"] == found.fields["producer_id"])
-        epochs[at] = np.where(same, found.before["producer_epoch"], NONE)[new]
-        judged.say(Said.FENCING_LOOP, self._inits.take(found))
-        tell(judged, RecordValues(states, found, with_id, self._tracks), self._remarks)
-        self._use(found)
+        self._tracks.reserve(len(self.cache.names))
+        self._init_times.reserve(len(self.cache.names))
+        records, carried = self._tracks.sort_by_id(take_rows(rows, with_id), states.lists)
+        new = np.flatnonzero(records.is_new)
+        indexes = with_id[records.order[new]]
+        reused = self._reused_producer_ids(records)
+        evaluation = evaluate_steps(
+            records, reused, states.lists, self._first_reliable_offset, is_complete=self._is_complete
+        )
+        steps, last_epochs = np.full(len(rows), StateStep.UNKNOWN), np.full(len(rows), NONE)
+        steps[indexes] = evaluation.steps[new]
+        same_producer_id = records.has_before & (records.before["producer_id"] == records.fields["producer_id"])
+        last_epochs[indexes] = np.where(same_producer_id, records.before["producer_epoch"], NONE)[new]
+        evaluation.add(StateIssueKind.FENCING_LOOP, self._init_times.loops(records))
+        record_issues(evaluation, ChunkLookup(states, records, with_id, self._tracks), self._issues)
+        self._add_producer_ids(records)
         errors = {number: error for number, error in states.errors.items() if rows["id"][number] != NO_ID}
-        self._join(found, found.runs(carried), states.lists, _renumbered(errors, with_id))
-        return SeenColumns(states, steps, epochs)
+        self._add_transactions(records, records.runs(carried), states.lists, _renumbered(errors, with_id))
+        return StateTransitions(states, steps, last_epochs)
 
-    def _know(self, rows: Records) -> None:
-        """Tell from when on and up to when records are there."""
+    def _extend_coverage(self, rows: StateRowArray) -> None:
+        """Update the times from which and up to which records are available."""
         self._records += len(rows)
         if len(rows):
-            self._known_to = max(self._known_to, int(rows["time"].max()))
-        if self._known_from == NEVER:
-            strict = np.flatnonzero((rows["offset"] >= self._strict_from) & (rows["time"] != NO_TIME))
-            if len(strict):
-                self._known_from = int(rows["time"][strict[0]])
+            self._last_record_time = max(self._last_record_time, int(rows["time"].max()))
+        if self._coverage_start == NEVER:
+            reliable = np.flatnonzero((rows["offset"] >= self._first_reliable_offset) & (rows["time"] != NO_TIME))
+            if len(reliable):
+                self._coverage_start = int(rows["time"][reliable[0]])
 
-    def _producers(self, found: IdRows) -> Records:
-        """Note the producer ids of ids; returns the rows in which an id comes back to one that it had left."""
-        rows, before = found.fields, found.before
+    def _reused_producer_ids(self, records: IdRows) -> IntArray:
+        """Remember the producer ids of each id; return the rows in which an id returns to one that it had given up."""
+        rows, before = records.fields, records.before
         lasting = are_lasting(rows)
-        goes_on = found.has_before & are_lasting(before) & (before["producer_id"] == rows["producer_id"])
-        left: list[int] = []
-        which = np.flatnonzero(found.is_new & lasting & ~goes_on)
-        removed = found.has_before & before["is_tombstone"]
-        columns = (rows["id"][which], rows["producer_id"][which], removed[which])
-        for row, number, producer_id, is_removed in zip(
-            which.tolist(), *(column.tolist() for column in columns), strict=True
-        ):
+        unchanged = records.has_before & are_lasting(before) & (before["producer_id"] == rows["producer_id"])
+        changes = np.flatnonzero(records.is_new & lasting & ~unchanged)
+        # A transactional id that is removed gives up its producer id.
+        removed = records.has_before & before["is_tombstone"]
+        columns = (changes, rows["id"][changes], rows["producer_id"][changes], removed[changes])
+        reused: list[int] = []
+        for row, number, producer_id, was_removed in zip(*(column.tolist() for column in columns), strict=True):
             producers = self._tracks.producers[number]
-            if producer_id in producers and (is_removed or producer_id != next(reversed(producers))):
-                left.append(row)
+            if producer_id in producers and (was_removed or producer_id != next(reversed(producers))):
+                reused.append(row)
             producers.setdefault(producer_id)
-        return np.array(left, "i8")
+        return np.array(reused, "i8")
 
-    def _use(self, found: IdRows) -> None:
-        """Note the producer ids that records name for the first time."""
-        rows, before = found.fields, found.before
-        held = np.where(found.has_before & are_lasting(before), np.stack([before[name] for name in USED]), NONE)
-        named = np.stack([rows[name] for name in USED])
-        fresh = (named >= 0) & (named[:, None] != held[None]).all(axis=1) & (found.is_new & are_lasting(rows))
-        fields, which = np.nonzero(fresh)
-        for turn in np.lexsort((fields, found.order[which])).tolist():
-            row = int(which[turn])
-            key = int(named[fields[turn], row]), int(rows["id"][row])
-            if key not in self._uses:
-                self._uses[key] = int(rows["segment"][row]), int(rows["position"][row]), int(rows["offset"][row])
+    def _add_producer_ids(self, records: IdRows) -> None:
+        """Remember the first record of each id that names a producer id."""
+        rows, before = records.fields, records.before
+        named_before = np.stack([before[name] for name in PRODUCER_ID_FIELDS])
+        named_before = np.where(records.has_before & are_lasting(before), named_before, NONE)
+        named = np.stack([rows[name] for name in PRODUCER_ID_FIELDS])
+        is_new = (named >= 0) & (named[:, None] != named_before[None]).all(axis=1)
+        fields, new_rows = np.nonzero(is_new & (records.is_new & are_lasting(rows)))
+        for use in np.lexsort((fields, records.order[new_rows])).tolist():
+            row = int(new_rows[use])
+            key = int(named[fields[use], row]), int(rows["id"][row])
+            if key not in self._producer_ids:
+                position = (int(rows[name][row]) for name in RecordPosition._fields)
+                self._producer_ids[key] = RecordPosition(*position)
 
-    def _join(self, found: IdRows, runs: Runs, lists: PartitionLists, errors: dict[int, str | None]) -> None:
-        """Put transactions together, and remember what may go on."""
-        behind = np.flatnonzero(found.ends) + 1
-        is_over = ~np.append(found.is_last, True)[behind - 1]  # behind the last row is nothing
+    def _add_transactions(
+        self, records: IdRows, runs: TransactionRuns, lists: PartitionLists, errors: dict[int, str | None]
+    ) -> None:
+        """Add the transactions that ended, and remember those that later records may continue."""
+        following = np.flatnonzero(records.ends) + 1
+        # A transaction is over if a record of the same id follows it.
+        is_over = ~np.append(records.is_last, True)[following - 1]
         ended = np.flatnonzero(is_over)
-        ended = ended[np.argsort(found.order[behind[ended]])]
-        self._tracks.count(found, runs, ended)
-        self._add(runs.taken(ended), lists)
-        self._tracks.take(found, runs.taken(np.flatnonzero(~is_over)), lists, errors)
+        ended = ended[np.argsort(records.order[following[ended]])]
+        self._tracks.count(records, runs, ended)
+        self._add(runs.select(ended), lists)
+        self._tracks.remember(records, runs.select(np.flatnonzero(~is_over)), lists, errors)
 
-    def _add(self, runs: Runs, lists: PartitionLists) -> None:
-        """Take transactions to which nothing more will come."""
-        instances = instances_of(runs)
-        numbers, firsts, codes = np.unique(instances["partitions"], return_index=True, return_inverse=True)
+    def _add(self, runs: TransactionRuns, lists: PartitionLists) -> None:
+        transactions = transactions_of(runs)
+        numbers, firsts, codes = np.unique(transactions["partitions"], return_index=True, return_inverse=True)
         sets = np.full(len(numbers), UNKNOWN_SET)
-        for turn in np.argsort(firsts).tolist():
-            sets[turn] = self._sets.number(lists.at(int(numbers[turn])))
-        instances["partitions"] = sets[codes]
-        self._instances.append(instances)
+        # Number new sets in the order of the transactions.
+        for index in np.argsort(firsts).tolist():
+            sets[index] = self._sets.number(lists.at(int(numbers[index])))
+        transactions["partitions"] = sets[codes]
+        self._transactions.append(transactions)
 
-    def history(self, case: Case) -> History:
-        """Return the history, once every chunk was taken."""
-        count, lists = len(self.book.names), PartitionLists()
-        self._add(self._tracks.leave(count, lists), lists)
-        ids = self._tracks.rows(count, self._sets, are_told=self._is_whole)
-        uses = [(producer_id, 0, number, *at) for (producer_id, number), at in self._uses.items()]
+    def history(self, state: PartitionState) -> History:
+        """Return the history, after the last chunk."""
+        count, lists = len(self.cache.names), PartitionLists()
+        self._add(self._tracks.finish(count, lists), lists)
+        ids = self._tracks.rows(count, self._sets, history_complete=self._is_complete)
+        uses = [(producer_id, 0, number, *use) for (producer_id, number), use in self._producer_ids.items()]
         return History(
-            place=case.partition.place,
-            paths=tuple(segment.path for segment in case.partition.segments),
-            names=tuple(self.book.names),
+            place=state.partition.place,
+            paths=tuple(segment.path for segment in state.partition.segments),
+            names=tuple(self.cache.names),
             ids=ids,
-            instances=joined_records([np.empty(0, INSTANCE), *self._instances]),
-            sets=tuple(self._sets),
-            uses=np.array(uses, USE),
-            remarks=tuple(self._remarks.kept),
-            counts=self._remarks.counts,
-            known_from=self._known_from,
-            known_to=self._known_to,
+            transactions=concat_rows([np.empty(0, COORDINATOR_TRANSACTION), *self._transactions]),
+            partition_sets=tuple(self._sets),
+            producer_ids=np.array(uses, PRODUCER_ID_USE),
+            issues=tuple(self._issues.kept),
+            issue_counts=self._issues.counts,
+            coverage_start=self._coverage_start,
+            last_record_time=self._last_record_time,
             records=self._records,
         )
 
 
-def _renumbered(errors: dict[int, str | None], with_id: Records) -> dict[int, str | None]:
-    """Return errors by the number of the record among those with an id."""
+def _renumbered(errors: dict[int, str | None], with_id: IntArray) -> dict[int, str | None]:
+    """Return errors by the index of the record among those with an id."""
     numbers = np.searchsorted(with_id, list(errors)).tolist()
     return dict(zip(numbers, errors.values(), strict=True))

@@ -1,9 +1,9 @@
-"""The join of what coordinators decided with the markers in the partitions.
+"""Joins the coordinators' decisions with the markers in the partitions.
 
-The key is the producer id and the epoch of the Prepare record: markers are sent with the state that was stored last
-(``TransactionMarkerChannelManager.addTxnMarkersToSend``). In version 2 of the protocol it names one transaction, before
-that it may name several, which ``alignment`` tells apart. Everything here is keyed by producer id, so that the ids can
-be shared out among workers.
+The join key is the producer id and the epoch of the Prepare record: a coordinator sends markers with the state that it
+stored last (``TransactionMarkerChannelManager.addTxnMarkersToSend``). In version 2 of the protocol the key identifies
+one transaction. In earlier versions it may identify several, which :mod:`.marker_alignment` distinguishes. Everything
+is keyed by producer id, so the join can be split by producer id.
 """
 
 from __future__ import annotations
@@ -14,242 +14,254 @@ from itertools import chain
 
 import numpy as np
 
-from kforensics.forensics.coordinators.coordinator_records import NONE, State, TopicPartition
-from kforensics.forensics.coordinators.partition_markers import MARK, Markers
-from kforensics.forensics.coordinators.transactions.histories import Coordinators
-from kforensics.forensics.coordinators.transactions.history import ALWAYS, NEVER
-from kforensics.forensics.coordinators.transactions.marker_alignment import Ends, aligned
-from kforensics.forensics.coordinators.transactions.marker_roles import Role, roles_of
+from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE, State, TopicPartition
+from kforensics.forensics.coordinators.partition_markers import (
+    TRANSACTION_MARKER,
+    PartitionMarkers,
+    TransactionMarkerArray,
+)
+from kforensics.forensics.coordinators.transactions.history import Coordinators, CoordinatorTransactionArray
+from kforensics.forensics.coordinators.transactions.marker_alignment import TransactionEnds, align_markers
+from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole, marker_roles
 from kforensics.forensics.coordinators.transactions.transaction_partitions import (
-    Groups,
-    Verdict,
-    endings_of,
-    groups_of,
+    KeyGroups,
+    MarkerStatus,
+    TransactionPartitionArray,
+    decided_outcomes,
+    decided_partitions,
+    has_unique_key,
     is_by_operator,
-    is_only_one,
-    parts_of,
+    key_groups,
 )
 from kforensics.forensics.coordinators.transactions.transitions import TV2
-from kforensics.forensics.core.record_types import NO_TIME, Records
+from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.rules import Rules
+from kforensics.parsers.format.array_types import BoolArray, Column, IntArray
 
-__all__ = ["Joined", "joined"]
-
-EVERY = slice(None)
+ALL = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """The transactions of the coordinators and the markers, joined.
+class MarkerJoin:
+    """The coordinators' transactions joined with the markers.
 
     Attributes:
-        partitions: every partition that is listed or supplied, by its number.
-        markers: those supplied, by the number of the partition.
-        marks: MARK records of all of them.
-        parts: PART records, those of a transaction together.
-        roles: for each marker its ``Role``.
+        partitions: every listed or supplied partition, by number.
+        by_partition: the markers of each supplied partition, by its number.
+        markers: TRANSACTION_MARKER records of all partitions.
+        transaction_partitions: TRANSACTION_PARTITION records; those of a transaction are consecutive.
+        roles: the ``MarkerRole`` of each marker.
     """
 
     partitions: Sequence[TopicPartition]
-    markers: Mapping[int, Markers]
-    marks: Records
-    parts: Records
-    roles: Records
+    by_partition: Mapping[int, PartitionMarkers]
+    markers: TransactionMarkerArray
+    transaction_partitions: TransactionPartitionArray
+    roles: IntArray
 
 
-def joined(coordinators: Coordinators, supplied: Iterable[Markers], rules: Rules) -> Joined:
-    """Return the transactions of coordinators and the markers of partitions, joined.
+def join_markers(coordinators: Coordinators, supplied: Iterable[PartitionMarkers], rules: Rules) -> MarkerJoin:
+    """Return the coordinators' transactions joined with the markers of partitions.
 
     Args:
-        coordinators: what is known of transactions.
-        supplied: one for each partition.
+        coordinators: the transactions.
+        supplied: the markers of each partition.
         rules: limits and the time of evaluation.
     """
-    by_name = {markers.name: markers for markers in supplied}
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(chain(by_name, *coordinators.sets)))}
-    markers = {numbers[name]: found for name, found in by_name.items()}
-    known_from = np.full(len(numbers), NEVER, "i8")
-    known_from[list(markers)] = [_surely(found.known_from, rules.clock_skew_ms) for found in markers.values()]
-    whole_to = np.full(len(numbers), NEVER, "i8")
-    whole_to[list(markers)] = [found.whole_to for found in markers.values()]
-    marks = _all_marks(markers)
-    parts = parts_of(coordinators, marks, numbers)
-    groups = groups_of(coordinators.instances, parts, marks)
-    join = _Join(coordinators, marks, parts, groups, (known_from, whole_to), rules.clock_skew_ms)
+    by_name = {partition.name: partition for partition in supplied}
+    numbers = {name: n for n, name in enumerate(dict.fromkeys(chain(by_name, *coordinators.partition_sets)))}
+    by_partition = {numbers[name]: partition for name, partition in by_name.items()}
+    start, end = np.full(len(numbers), NEVER, "i8"), np.full(len(numbers), NEVER, "i8")
+    start[list(by_partition)] = [_certain_start(one, rules.clock_skew_ms) for one in by_partition.values()]
+    end[list(by_partition)] = [partition.coverage_end for partition in by_partition.values()]
+    markers = _all_markers(by_partition)
+    listed = decided_partitions(coordinators, markers, numbers)
+    groups = key_groups(coordinators.transactions, listed, markers)
+    join = _Join(coordinators, markers, listed, groups, (start, end), rules.clock_skew_ms)
     join.by_key()
     join.by_order()
-    join.settle(markers)
-    roles = roles_of(coordinators, marks, join.roles, rules)
-    return Joined(tuple(numbers), markers, marks, parts, roles)
+    join.set_statuses(by_partition)
+    roles = marker_roles(coordinators, markers, join.roles, rules)
+    return MarkerJoin(tuple(numbers), by_partition, markers, listed, roles)
 
 
-def _surely(known_from: int, skew_ms: int) -> int:
-    """Return from when the markers are on hand by the clock of any coordinator, which may be ahead of the leader's."""
-    return known_from if known_from in (ALWAYS, NEVER) else known_from + skew_ms
+def _certain_start(partition: PartitionMarkers, skew_ms: int) -> int:
+    """Return when coverage starts by the clock of any coordinator, which may be ahead of that of the leader."""
+    start = partition.coverage_start
+    return start if start in (ALWAYS, NEVER) else start + skew_ms
 
 
-def _all_marks(markers: Mapping[int, Markers]) -> Records:
-    """Return the markers of all partitions, each with the number of its own. There may be many: all are held once."""
-    marks = np.empty(sum(len(found.marks) for found in markers.values()), MARK)
+def _all_markers(by_partition: Mapping[int, PartitionMarkers]) -> TransactionMarkerArray:
+    """Return the markers of all partitions with the number of their partition, in one array: there may be many."""
+    markers = np.empty(sum(len(partition.markers) for partition in by_partition.values()), TRANSACTION_MARKER)
     start = 0
-    for number, found in markers.items():
-        some = marks[start : start + len(found.marks)]
-        some[:] = found.marks
-        some["partition"] = number
-        start += len(some)
-    return marks
+    for number, partition in by_partition.items():
+        rows = markers[start : start + len(partition.markers)]
+        rows[:] = partition.markers
+        rows["partition"] = number
+        start += len(rows)
+    return markers
 
 
 class _Join:
-    """Gives parts their verdicts and markers, and markers their roles, as far as the key says."""
+    """Assigns markers to listed partitions, statuses to listed partitions, and roles to markers with a known key.
 
-    def __init__(  # noqa: PLR0913, PLR0917  # what is joined, and by what
+    Attributes:
+        roles: the ``MarkerRole`` of each marker, -1 if no transaction of its partition has its key.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917  # both sides of the join, their groups and what limits them
         self,
         coordinators: Coordinators,
-        marks: Records,
-        parts: Records,
-        groups: Groups,
-        known: tuple[Records, Records],
+        markers: TransactionMarkerArray,
+        listed: TransactionPartitionArray,
+        groups: KeyGroups,
+        coverage: tuple[IntArray, IntArray],
         skew_ms: int,
     ) -> None:
-        self._coordinators, self._marks, self._parts, self._groups = coordinators, marks, parts, groups
-        (self._known_from, self._whole_to), self._skew_ms = known, skew_ms
-        self._wanted = endings_of(self._of("status"))
-        self._by_key = self._are_told_by_key()
-        self.roles = np.full(len(marks), NONE, "i1")
+        self._coordinators, self._markers, self._listed, self._groups = coordinators, markers, listed, groups
+        (self._coverage_start, self._coverage_end), self._skew_ms = coverage, skew_ms
+        self._outcomes = decided_outcomes(self._column("status"))
+        self._is_unique = self._unique_groups()
+        self.roles = np.full(len(markers), NONE, "i1")
 
-    def _of(self, name: str, parts: Records | slice = EVERY) -> Records:
-        """Return a column of the transactions of parts, all of them unless some are named."""
-        found: Records = self._coordinators.instances[name][self._parts["instance"][parts]]
-        return found
+    def _column(self, name: str, rows: IntArray | slice = ALL) -> Column:
+        """Return a column of the transactions of all listed partitions, or of some."""
+        column: Column = self._coordinators.transactions[name][self._listed["transaction"][rows]]
+        return column
 
-    def _are_told_by_key(self) -> Records:
-        """Return which groups have one transaction that nothing can be mistaken for."""
-        groups, parts = self._groups, self._parts
-        only = is_only_one(self._coordinators)[parts["instance"]]
-        held = np.bincount(groups.of_parts, minlength=groups.count)
-        several = np.bincount(groups.of_marks, minlength=groups.count) > 1
-        # An operator's abort cannot be told from another by its epoch, before version 2.
-        certain = only & ((self._of("transaction_version") >= TV2) | ~several[groups.of_parts])
-        found: Records = held == 1
-        found[groups.of_parts[~certain]] = False
-        return found
+    def _unique_groups(self) -> BoolArray:
+        """Return which groups have exactly one transaction that no other one can be mistaken for."""
+        groups = self._groups
+        unique = has_unique_key(self._coordinators)[self._listed["transaction"]]
+        transactions = np.bincount(groups.of_partitions, minlength=groups.count)
+        has_several = np.bincount(groups.of_markers, minlength=groups.count) > 1
+        # Before version 2 the epoch does not distinguish an operator's abort from the coordinator's.
+        certain = unique & ((self._column("transaction_version") >= TV2) | ~has_several[groups.of_partitions])
+        is_unique: BoolArray = transactions == 1
+        is_unique[groups.of_partitions[~certain]] = False
+        return is_unique
 
     def by_key(self) -> None:
-        """Join the groups in which the key says it all."""
-        part = np.full(self._groups.count, NONE, "i8")
-        part[self._groups.of_parts] = np.arange(len(self._parts))
-        part[~self._by_key] = NONE
-        parts = part[self._groups.of_marks]
-        marks = np.flatnonzero(parts != NONE)
-        parts = parts[marks]
-        strange = is_by_operator(self._marks[marks]) & (self._of("transaction_version", parts) >= TV2)
-        self.roles[marks[strange]] = Role.BY_OPERATOR
-        marks, parts = marks[~strange], parts[~strange]
-        self.roles[marks] = Role.AGAIN
-        # The last one assigned stays: the first of those that agree, but before all the first that does not.
-        agrees = self._marks["ending"][marks] == self._wanted[parts]
-        for some in (agrees, ~agrees):
-            of = parts[some][::-1]
-            self._parts["mark"][of] = marks[some][::-1]
-            self.roles[self._parts["mark"][of]] = Role.SENT
+        """Join the groups whose key identifies the transaction."""
+        row_of_group = np.full(self._groups.count, NONE, "i8")
+        row_of_group[self._groups.of_partitions] = np.arange(len(self._listed))
+        row_of_group[~self._is_unique] = NONE
+        rows = row_of_group[self._groups.of_markers]
+        markers = np.flatnonzero(rows != NONE)
+        rows = rows[markers]
+        by_operator = is_by_operator(self._markers[markers]) & (self._column("transaction_version", rows) >= TV2)
+        self.roles[markers[by_operator]] = MarkerRole.BY_OPERATOR
+        markers, rows = markers[~by_operator], rows[~by_operator]
+        self.roles[markers] = MarkerRole.DUPLICATE
+        # The last assignment wins: the first marker with the other outcome, else the first with the decided one.
+        agrees = self._markers["outcome"][markers] == self._outcomes[rows]
+        for mask in (agrees, ~agrees):
+            reverse = rows[mask][::-1]
+            self._listed["marker"][reverse] = markers[mask][::-1]
+            self.roles[self._listed["marker"][reverse]] = MarkerRole.SENT
 
     def by_order(self) -> None:
-        """Join the groups in which the key names several transactions, or may."""
-        for parts, marks in self._shared():
-            self._align(parts, marks)
+        """Join the groups whose key identifies, or may identify, several transactions."""
+        for rows, markers in self._shared_groups():
+            self._align(rows, markers)
 
-    def _shared(self) -> Iterator[tuple[Records, Records]]:
-        """Yield the parts of each group and its markers."""
+    def _shared_groups(self) -> Iterator[tuple[IntArray, IntArray]]:
+        """Yield the listed partitions and the markers of each group."""
         groups = self._groups
-        of_parts = np.flatnonzero(~self._by_key[groups.of_parts])
-        of_parts = of_parts[np.lexsort((self._of("decided", of_parts), groups.of_parts[of_parts]))]
-        numbers, starts = np.unique(groups.of_parts[of_parts], return_index=True)
-        of_marks = np.argsort(groups.of_marks, kind="stable")
-        in_order = groups.of_marks[of_marks]
+        rows = np.flatnonzero(~self._is_unique[groups.of_partitions])
+        rows = rows[np.lexsort((self._column("decided", rows), groups.of_partitions[rows]))]
+        numbers, starts = np.unique(groups.of_partitions[rows], return_index=True)
+        markers = np.argsort(groups.of_markers, kind="stable")
+        in_order = groups.of_markers[markers]
         begins, ends = (np.searchsorted(in_order, numbers, side=side) for side in ("left", "right"))
-        for parts, begin, end in zip(np.split(of_parts, starts[1:]), begins, ends, strict=bool(len(numbers))):
-            yield parts, of_marks[begin:end]
+        for group, begin, end in zip(np.split(rows, starts[1:]), begins, ends, strict=bool(len(numbers))):
+            yield group, markers[begin:end]
 
-    def _align(self, parts: Records, marks: Records) -> None:
-        """Join a group; parts and markers from before their side of the story is told take part where they fit."""
-        mine = self._coordinators.instances[self._parts["instance"][parts]]
-        told_from = self._told_from(mine)
-        self.roles[marks] = Role.NOT_TOLD
-        covered = mine["decided"] >= self._known_from[self._parts["partition"][parts]]
-        is_sure = ~mine["is_superseded"] & covered & (mine["decided"] >= told_from) & ~self._is_too_late(parts)
-        found, spare = self._marks[marks], self._spare(marks)
-        ends = Ends(mine["decided"], mine["completed"], self._wanted[parts], is_sure)
-        late = told_from != ALWAYS
-        result = aligned(ends, found["marker_timestamp"], found["ending"], spare, self._skew_ms, begins_late=late)
-        has = result.marks >= 0
-        whole = not late and bool(covered.all())
-        self._parts["mark"][parts[has]] = marks[result.marks[has]]
-        self._parts["is_exact"][parts] = result.is_exact and whole
-        unclear = ~has & ~result.is_missing
-        self._parts["verdict"][parts[unclear]] = Verdict.UNCLEAR
-        self.roles[marks] = np.where(spare, Role.AGAIN, Role.OUTSIDE if whole else Role.NOT_TOLD)
-        self.roles[marks[spare & is_by_operator(found)]] = Role.BY_OPERATOR
-        self.roles[marks[result.marks[has]]] = Role.SENT
+    def _align(self, rows: IntArray, markers: IntArray) -> None:
+        """Join a group. Transactions and markers from before the coverage of the other side take part if they fit."""
+        transactions = self._coordinators.transactions[self._listed["transaction"][rows]]
+        coverage_start = self._history_start(transactions)
+        covered = transactions["decided"] >= self._coverage_start[self._listed["partition"][rows]]
+        is_required = ~transactions["is_superseded"] & covered & (transactions["decided"] >= coverage_start)
+        is_required &= ~self._may_follow_copy(rows)
+        group, optional = self._markers[markers], self._optional(markers)
+        ends = TransactionEnds(transactions["decided"], transactions["completed"], self._outcomes[rows], is_required)
+        earlier_ends = coverage_start != ALWAYS
+        alignment = align_markers(
+            ends, group["marker_timestamp"], group["outcome"], optional, self._skew_ms, earlier_ends=earlier_ends
+        )
+        has_marker = alignment.markers >= 0
+        complete = not earlier_ends and bool(covered.all())
+        self._listed["marker"][rows[has_marker]] = markers[alignment.markers[has_marker]]
+        self._listed["is_exact"][rows] = alignment.is_exact and complete
+        self._listed["marker_status"][rows[~has_marker & ~alignment.is_missing]] = MarkerStatus.AMBIGUOUS
+        unassigned = MarkerRole.UNMATCHED if complete else MarkerRole.NOT_COVERED
+        self.roles[markers] = np.where(optional, MarkerRole.DUPLICATE, unassigned)
+        self.roles[markers[optional & is_by_operator(group)]] = MarkerRole.BY_OPERATOR
+        self.roles[markers[alignment.markers[has_marker]]] = MarkerRole.SENT
 
-    def _is_too_late(self, parts: Records | slice = EVERY) -> Records:
-        """Return of which parts the marker may have come after their partition was copied."""
-        completed = self._of("completed", parts)
-        late: Records = (completed != NO_TIME) & (completed >= self._whole_to[self._parts["partition"][parts]])
+    def _may_follow_copy(self, rows: IntArray | slice = ALL) -> BoolArray:
+        """Return for which listed partitions the marker may have been written after the partition was copied."""
+        completed = self._column("completed", rows)
+        late: BoolArray = (completed != NO_TIME) & (completed >= self._coverage_end[self._listed["partition"][rows]])
         return late
 
-    def _told_from(self, mine: Records) -> int:
-        """Return from when all transactions of an id are on hand."""
-        if self._coordinators.ids["is_told"][mine["id"]].all():
+    def _history_start(self, transactions: CoordinatorTransactionArray) -> int:
+        """Return the time from which all transactions of an id are available."""
+        if self._coordinators.ids["history_complete"][transactions["id"]].all():
             return ALWAYS
-        return int(self._coordinators.known_from[mine["coordinator"]].max())
+        return int(self._coordinators.coverage_start[transactions["coordinator"]].max())
 
-    def _spare(self, marks: Records) -> Records:
-        """Return which markers of a group may be sent again, or an operator's."""
-        found = self._marks[marks]
-        again = np.zeros(len(found), bool)
-        again[1:] = (found["first_offset"][1:] == NONE) & (found["ending"][1:] == found["ending"][:-1])
-        before = np.concatenate([[NONE], found["coordinator_epoch"][:-1]])
-        epoch = found["coordinator_epoch"]
-        spare: Records = again | (is_by_operator(found) & ((epoch == 0) | (epoch == before)))
-        return spare
+    def _optional(self, markers: IntArray) -> BoolArray:
+        """Return which markers of a group may be duplicates or an operator's."""
+        group = self._markers[markers]
+        duplicate = np.zeros(len(group), bool)
+        duplicate[1:] = (group["first_offset"][1:] == NONE) & (group["outcome"][1:] == group["outcome"][:-1])
+        epoch = group["coordinator_epoch"]
+        before = np.concatenate([[NONE], epoch[:-1]])
+        optional: BoolArray = duplicate | (is_by_operator(group) & ((epoch == 0) | (epoch == before)))
+        return optional
 
-    def settle(self, markers: Mapping[int, Markers]) -> None:
-        """Give a verdict to every part.
+    def set_statuses(self, by_partition: Mapping[int, PartitionMarkers]) -> None:
+        """Set the marker status of every listed partition.
 
         Args:
-            markers: those supplied, by the number of the partition.
+            by_partition: the markers of each supplied partition, by its number.
         """
-        parts, superseded = self._parts, self._of("is_superseded")
-        has = parts["mark"] != NONE
-        # Behind the last marker, where -1 finds it, there is none.
-        endings, firsts = (np.append(self._marks[name], NONE)[parts["mark"]] for name in ("ending", "first_offset"))
-        seen = self._of("decided") >= self._known_from[parts["partition"]]
-        complete = np.isin(self._of("status"), (State.COMPLETE_COMMIT, State.COMPLETE_ABORT))
-        seen |= self._lost_their_marker(~seen & ~has & complete, markers)
-        verdicts = (
-            (~np.isin(parts["partition"], list(markers)), Verdict.UNSUPPLIED),
-            (has & ((endings != self._wanted) | superseded), Verdict.SPLIT),
-            (has & (firsts == NONE), Verdict.EMPTY),
-            (has, Verdict.GOOD),
-            (superseded, Verdict.UNSENT),
-            (~complete, Verdict.PENDING),
-            (~seen | self._is_too_late(), Verdict.UNCOVERED),
-            (parts["verdict"] == Verdict.UNCLEAR, Verdict.UNCLEAR),
+        listed, superseded = self._listed, self._column("is_superseded")
+        has_marker = listed["marker"] != NONE
+        # No marker is -1, which indexes the NONE at the end.
+        columns = (np.append(self._markers[name], NONE) for name in ("outcome", "first_offset"))
+        outcomes, firsts = (column[listed["marker"]] for column in columns)
+        covered = self._column("decided") >= self._coverage_start[listed["partition"]]
+        complete = np.isin(self._column("status"), (State.COMPLETE_COMMIT, State.COMPLETE_ABORT))
+        covered |= self._has_unended_data(~covered & ~has_marker & complete, by_partition)
+        cases = (
+            (~np.isin(listed["partition"], list(by_partition)), MarkerStatus.NOT_SUPPLIED),
+            (has_marker & ((outcomes != self._outcomes) | superseded), MarkerStatus.SPLIT),
+            (has_marker & (firsts == NONE), MarkerStatus.EMPTY),
+            (has_marker, MarkerStatus.MATCHED),
+            (superseded, MarkerStatus.UNSENT),
+            (~complete, MarkerStatus.PENDING),
+            (~covered | self._may_follow_copy(), MarkerStatus.NOT_COVERED),
+            (listed["marker_status"] == MarkerStatus.AMBIGUOUS, MarkerStatus.AMBIGUOUS),
         )
-        parts["verdict"] = np.select([test for test, _ in verdicts], [int(one) for _, one in verdicts], Verdict.MISSING)
+        masks, statuses = [mask for mask, _ in cases], [int(status) for _, status in cases]
+        listed["marker_status"] = np.select(masks, statuses, MarkerStatus.MISSING)
 
-    def _lost_their_marker(self, unseen: Records, markers: Mapping[int, Markers]) -> Records:
-        """Return which parts have data that no marker of theirs ended, of those of which nothing else tells.
+    def _has_unended_data(self, candidates: BoolArray, by_partition: Mapping[int, PartitionMarkers]) -> BoolArray:
+        """Return which listed partitions outside the coverage have data that no marker of their transaction ended.
 
-        In version 2 the epoch says whose data it is, and no cleaner of that time takes a marker before its data.
+        In version 2 the epoch identifies the transaction of the data, and no cleaner of these releases removes a marker
+        before its data.
         """
-        epochs, producers = self._of("data_epoch"), self._of("producer_id")
-        known = unseen & (self._of("transaction_version") >= TV2) & (epochs != NONE)
-        lost = np.zeros(len(known), bool)
-        which = np.flatnonzero(known & np.isin(self._parts["partition"], list(markers)))
-        which = which[np.argsort(self._parts["partition"][which], kind="stable")]
-        numbers, starts = np.unique(self._parts["partition"][which], return_index=True)
-        for number, some in zip(numbers.tolist(), np.split(which, starts[1:]), strict=bool(len(numbers))):
-            lost[some] = markers[number].begins_with(producers[some], epochs[some])
-        return lost
+        epochs, producers = self._column("data_epoch"), self._column("producer_id")
+        candidates = candidates & (self._column("transaction_version") >= TV2) & (epochs != NONE)
+        unended = np.zeros(len(candidates), bool)
+        rows = np.flatnonzero(candidates & np.isin(self._listed["partition"], list(by_partition)))
+        rows = rows[np.argsort(self._listed["partition"][rows], kind="stable")]
+        numbers, starts = np.unique(self._listed["partition"][rows], return_index=True)
+        for number, group in zip(numbers.tolist(), np.split(rows, starts[1:]), strict=bool(len(numbers))):
+            unended[group] = by_partition[number].begins_with(producers[group], epochs[group])
+        return unended

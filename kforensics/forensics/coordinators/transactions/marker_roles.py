@@ -1,4 +1,4 @@
-"""What a marker is to the coordinators on hand, where it has no transaction's key in its own partition."""
+"""Which markers the coordinators sent, and what to make of those that no transaction of their partition claims."""
 
 from __future__ import annotations
 
@@ -6,76 +6,84 @@ from enum import IntEnum
 
 import numpy as np
 
-from kforensics.forensics.coordinators.coordinator_records import NONE
-from kforensics.forensics.coordinators.transactions.histories import Coordinators
-from kforensics.forensics.coordinators.transactions.history import ALWAYS
-from kforensics.forensics.coordinators.transactions.transaction import UNKNOWN_SET
+from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NONE
+from kforensics.forensics.coordinators.partition_markers import TransactionMarkerArray
+from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET, Coordinators
 from kforensics.forensics.coordinators.transactions.transaction_partitions import is_by_operator
-from kforensics.forensics.core.record_types import Records
 from kforensics.forensics.core.rules import Rules
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["Role", "roles_of"]
+__all__ = ["MarkerRole", "marker_roles"]
 
 
-class Role(IntEnum):
-    """What a marker is to the coordinators on hand."""
+class MarkerRole(IntEnum):
+    """The role of a marker, judging by the available coordinators.
+
+    SENT: a coordinator sent it. DUPLICATE: sent again. BY_OPERATOR: an operator may have written it. UNMATCHED: no
+    transaction of its epoch needs it. UNLISTED: its transaction does not list the partition. UNDECIDED: no decision
+    with its key. UNKNOWN_PRODUCER: no coordinator knows its producer id. NOT_COVERED: the decision may be missing.
+    """
 
     SENT = 0
-    AGAIN = 1
+    DUPLICATE = 1
     BY_OPERATOR = 2
-    OUTSIDE = 3
+    UNMATCHED = 3
     UNLISTED = 4
     UNDECIDED = 5
     UNKNOWN_PRODUCER = 6
-    NOT_TOLD = 7
+    NOT_COVERED = 7
 
 
-def roles_of(coordinators: Coordinators, marks: Records, roles: Records, rules: Rules) -> Records:
+def marker_roles(
+    coordinators: Coordinators, markers: TransactionMarkerArray, joined_roles: IntArray, rules: Rules
+) -> IntArray:
     """Return the roles of all markers.
 
     Args:
-        coordinators: what is known of transactions.
-        marks: MARK records.
-        roles: of those that have the key of a transaction that lists their partition; -1 for the others.
+        coordinators: the transactions.
+        markers: the markers.
+        joined_roles: roles of the markers that share the key of a transaction in their partition, -1 for the others.
         rules: limits and the time of evaluation.
     """
-    found: Records = roles.copy()
-    which = np.flatnonzero(roles == NONE)
-    others = marks[which]
+    roles: IntArray = joined_roles.copy()
+    indexes = np.flatnonzero(joined_roles == NONE)
+    others = markers[indexes]
     ids = coordinators.id_of(others["producer_id"])
     decided, listed = _decided(coordinators, others)
-    told = _is_told(coordinators, others, ids, rules.clock_skew_ms)
-    tests = (
-        (ids == NONE, Role.UNKNOWN_PRODUCER),
-        (decided & ~listed, Role.NOT_TOLD),
-        (~decided & ~told, Role.NOT_TOLD),
-        (is_by_operator(others), Role.BY_OPERATOR),
-        (decided, Role.UNLISTED),
+    covered = _decision_covered(coordinators, others, ids, rules.clock_skew_ms)
+    cases = (
+        (ids == NONE, MarkerRole.UNKNOWN_PRODUCER),
+        (decided & ~listed, MarkerRole.NOT_COVERED),
+        (~decided & ~covered, MarkerRole.NOT_COVERED),
+        (is_by_operator(others), MarkerRole.BY_OPERATOR),
+        (decided, MarkerRole.UNLISTED),
     )
-    found[which] = np.select([test for test, _ in tests], [int(role) for _, role in tests], Role.UNDECIDED)
-    return found
+    roles[indexes] = np.select([mask for mask, _ in cases], [int(role) for _, role in cases], MarkerRole.UNDECIDED)
+    return roles
 
 
-def _decided(coordinators: Coordinators, marks: Records) -> tuple[Records, Records]:
-    """Return which markers have the key of a transaction, and of which the partitions of all of those are known."""
-    instances = coordinators.instances
-    instances = instances[instances["marker_epoch"] != NONE]
-    keys, marked = (one["producer_id"] * _EPOCHS + one["marker_epoch"] for one in (instances, marks))
-    unknown = (instances["partitions"] == UNKNOWN_SET) | ~coordinators.ids["is_told"][instances["id"]]
-    return np.isin(marked, keys), ~np.isin(marked, keys[unknown])
-
-
-# More than there are epochs; producer ids are counted from 0, in blocks of 1000.
+# More than there are epochs; producer ids start at 0 and come in blocks of 1000.
 _EPOCHS = 1 << 15
 
 
-def _is_told(coordinators: Coordinators, marks: Records, ids: Records, skew_ms: int) -> Records:
-    """Return whether the decision behind a marker would be on hand: made before it, and stored before that."""
-    known = coordinators.ids[ids] if len(coordinators.ids) else None
-    if known is None:
-        return np.zeros(len(marks), bool)
-    times = marks["marker_timestamp"]
-    begin = coordinators.known_from[known["coordinator"]]
-    since = known["is_told"] | ((begin != ALWAYS) & (times >= begin + skew_ms)) | (begin == ALWAYS)
-    told: Records = since & (times <= coordinators.known_to[known["coordinator"]] - skew_ms)
-    return told
+def _decided(coordinators: Coordinators, markers: TransactionMarkerArray) -> tuple[BoolArray, BoolArray]:
+    """Return which markers have the key of a transaction, and whether all such transactions list known partitions."""
+    transactions = coordinators.transactions
+    transactions = transactions[transactions["marker_epoch"] != NONE]
+    keys, marker_keys = (rows["producer_id"] * _EPOCHS + rows["marker_epoch"] for rows in (transactions, markers))
+    unknown = (transactions["partitions"] == UNKNOWN_SET) | ~coordinators.ids["history_complete"][transactions["id"]]
+    return np.isin(marker_keys, keys), ~np.isin(marker_keys, keys[unknown])
+
+
+def _decision_covered(
+    coordinators: Coordinators, markers: TransactionMarkerArray, ids: IntArray, skew_ms: int
+) -> BoolArray:
+    """Return whether the decision on each marker would be available; it was stored before the marker was sent."""
+    if not len(coordinators.ids):
+        return np.zeros(len(markers), bool)
+    rows = coordinators.ids[ids]
+    times = markers["marker_timestamp"]
+    start = coordinators.coverage_start[rows["coordinator"]]
+    since = rows["history_complete"] | ((start != ALWAYS) & (times >= start + skew_ms)) | (start == ALWAYS)
+    covered: BoolArray = since & (times <= coordinators.last_record_time[rows["coordinator"]] - skew_ms)
+    return covered

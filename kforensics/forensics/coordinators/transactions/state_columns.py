@@ -1,54 +1,48 @@
-"""Records of ``__transaction_state`` as numpy columns, decoded by the thousand.
+"""The records of ``__transaction_state`` as NumPy columns, decoded in bulk.
 
-Keys and lists of partitions come again and again: each is decoded once in a chunk at most. Values are read in columns
-by version; those that are not plainly a value of their version become a ``StateRecord`` first, one by one.
+Keys and lists of partitions repeat often: each distinct one is decoded at most once per chunk. Values are read in
+columns, version by version; a value that does not have the exact layout of its version is decoded on its own, as a
+``StateRecord``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import (
+    NO_VERSION,
     NONE,
+    VERSION_SIZE,
+    RecordHeader,
     State,
     StateRecord,
     TopicPartition,
     listed_partitions,
     state_record,
 )
-from kforensics.forensics.core.record_arrays import picked
-from kforensics.forensics.core.record_types import NO_TIME, Records
+from kforensics.forensics.core.record_arrays import take_rows
+from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.columns.record_columns import RecordColumns
-from kforensics.parsers.format.byte_slices import Pieces, distinct
+from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
+from kforensics.parsers.format.byte_slices import ByteSlices, distinct_slices
 from kforensics.parsers.messages.codec import decode
 from kforensics.parsers.messages.message_columns import read_columns
-from kforensics.parsers.messages.transaction import TRANSACTION_LOG_VALUE
+from kforensics.parsers.messages.transaction_log import TRANSACTION_LOG_VALUE
 
-__all__ = [
-    "NO_ID",
-    "NO_LIST",
-    "NO_STATUS",
-    "NO_VERSION",
-    "STATE",
-    "PartitionLists",
-    "StateBook",
-    "StateColumns",
-    "state_columns",
-]
-
-VERSION_SIZE = 2
-# In place of what is not there; versions and states have fewer bits. No id and no list are -1.
-NO_VERSION, NO_STATUS = 1 << 16, -(1 << 8)
+# A status where there is none; statuses have 8 bits.
+NO_STATUS = -(1 << 8)
+# A missing transactional id, and a null list.
 NO_ID = NO_LIST = NONE
-# Lists of partitions of which it is remembered what their bytes say.
-MOST_LISTS = 1 << 16
+# Maximum number of cached lists of partitions.
+MAX_CACHED_LISTS = 1 << 16
 
-STATE = np.dtype(
+STATE_ROW = np.dtype(
     [
-        ("id", "i4"),  # number of the transactional id, NO_ID where the key cannot be read
+        ("id", "i4"),  # number of the transactional id, NO_ID if the key cannot be read
         ("segment", "i4"),
         ("position", "i8"),
         ("offset", "i8"),
@@ -68,10 +62,11 @@ STATE = np.dtype(
         ("partitions", "i4"),  # number of the list of partitions in this chunk, NO_LIST for null
         ("last_update_ms", "i8"),
         ("start_ms", "i8"),
-        ("time", "i8"),  # as ``StateRecord.time`` has it
+        ("time", "i8"),  # as ``StateRecord.time``
     ]
 )
-# Fields of the message by columns, with what stands for a field that the version does not have.
+StateRowArray: TypeAlias = StructArray
+# Fields of the message by column, with the value for versions that do not have the field.
 FIELDS = {
     "status": ("transactionStatus", NONE),
     "producer_id": ("producerId", NONE),
@@ -84,13 +79,13 @@ FIELDS = {
     "last_update_ms": ("transactionLastUpdateTimestampMs", NONE),
     "start_ms": ("transactionStartTimestampMs", NONE),
 }
-# What a record without a value has in its place.
-NO_VALUE = np.zeros(1, STATE)
-for _name, (_, _absent) in FIELDS.items():
-    NO_VALUE[_name] = _absent
+# The row of a record without a value.
+NO_VALUE = np.zeros(1, STATE_ROW)
+for _name, (_, _default) in FIELDS.items():
+    NO_VALUE[_name] = _default
 NO_VALUE["version"], NO_VALUE["status"], NO_VALUE["id"], NO_VALUE["partitions"] = NO_VERSION, NO_STATUS, NO_ID, NO_LIST
 LIST_FIELD = "transactionPartitions"
-# The list alone, with what a message of its version has behind it.
+# A message of the list alone, which is followed by the tagged fields as in every message of a flexible version.
 LIST_ALONE = replace(
     TRANSACTION_LOG_VALUE, fields=tuple(field for field in TRANSACTION_LOG_VALUE.fields if field.name == LIST_FIELD)
 )
@@ -99,10 +94,10 @@ COMPLETE = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 
 
 class PartitionLists:
-    """Lists of partitions with their numbers; the number of a list says nothing in another chunk.
+    """Numbers the lists of partitions of a chunk; the numbers of another chunk differ.
 
     Attributes:
-        lists: by their numbers; the first one is empty.
+        lists: lists by number; the first one is empty.
     """
 
     def __init__(self) -> None:
@@ -120,24 +115,24 @@ class PartitionLists:
         return number
 
     def at(self, number: int) -> tuple[TopicPartition, ...] | None:
-        """Return a list by its number."""
+        """Return a list by its number, None for NO_LIST."""
         return None if number == NO_LIST else self.lists[number]
 
 
 @dataclass(frozen=True, slots=True)
 class StateColumns:
-    """Records in the order of the log.
+    """The records of a chunk, in the order of the log.
 
     Attributes:
-        rows: STATE records.
-        codes: number of each record's id among ``names``, -1 where the key cannot be read.
+        rows: STATE_ROW records.
+        codes: index of each record's id in ``names``, -1 if the key cannot be read.
         names: transactional ids.
         lists: lists of partitions.
-        errors: why a record says nothing to a broker, by its index.
+        errors: why a broker cannot use a record, by its index.
     """
 
-    rows: Records
-    codes: Records
+    rows: StateRowArray
+    codes: IntArray
     names: Sequence[str | None]
     lists: PartitionLists
     errors: Mapping[int, str | None]
@@ -146,127 +141,127 @@ class StateColumns:
         return len(self.rows)
 
 
-class StateBook:
-    """Numbers transactional ids as they come, and remembers what bytes say.
+class StateCache:
+    """Numbers transactional ids in the order of their first records, and caches decoded keys and lists of partitions.
 
     Attributes:
-        names: transactional ids, with their numbers.
+        names: numbers of transactional ids.
     """
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
-        self._known: dict[bytes, str | None] = {}
+        self._ids: dict[bytes, str | None] = {}
         self._lists: dict[tuple[int, bytes], tuple[TopicPartition, ...] | None] = {}
 
-    def known(self, words: Iterable[bytes]) -> list[str | None]:
-        """Return the ids of keys, None for a key that cannot be read."""
-        return [self._known[word] if word in self._known else self._decoded(word) for word in words]
+    def ids(self, keys: Iterable[bytes]) -> list[str | None]:
+        """Return the transactional ids in some keys, None for a key that cannot be read."""
+        return [self._ids[key] if key in self._ids else self._decoded(key) for key in keys]
 
-    def _decoded(self, word: bytes) -> str | None:
-        name = self._known[word] = state_record((0, 0, 0, 0, 0), word, None).transactional_id
+    def _decoded(self, key: bytes) -> str | None:
+        name = self._ids[key] = state_record(RecordHeader(0, 0, 0, 0, 0), key, None).transactional_id
         if name is not None:
             self.names.setdefault(name, len(self.names))
         return name
 
     def partitions(self, version: int, data: bytes) -> tuple[TopicPartition, ...] | None:
-        """Return what the bytes of a list of partitions say in a message of a version."""
-        known = (version, data)
-        if known not in self._lists:
-            if len(self._lists) >= MOST_LISTS:
+        """Return an encoded list of partitions in a message of a version."""
+        encoded = (version, data)
+        if encoded not in self._lists:
+            if len(self._lists) >= MAX_CACHED_LISTS:
                 self._lists.clear()
             topics = decode(LIST_ALONE, version, data + NO_TAGS).value[LIST_FIELD]
-            self._lists[known] = listed_partitions(topics)
-        return self._lists[known]
+            self._lists[encoded] = listed_partitions(topics)
+        return self._lists[encoded]
 
 
-def state_columns(segment: int, records: RecordColumns, book: StateBook) -> StateColumns:
+def state_columns(segment: int, records: RecordColumns, cache: StateCache) -> StateColumns:
     """Return the data records of a chunk.
 
     Args:
         segment: number of the segment.
-        records: the chunk, of which control records are passed over.
-        book: numbers ids.
+        records: the chunk; control records are skipped.
+        cache: numbers ids.
     """
-    at = np.flatnonzero(~records.rows["is_control"])
-    keys, stored = distinct(records.keys.taken(at)), picked(records.rows, at)
-    # Behind the last name, where -1 finds it, there is none.
-    names = [*book.known(keys.words), None]
-    numbers = np.array([NO_ID if name is None else book.names[name] for name in names])
+    data = np.flatnonzero(~records.rows["is_control"])
+    keys, headers = distinct_slices(records.keys.take(data)), take_rows(records.rows, data)
+    # The code of a null key is -1, which indexes the None at the end.
+    names = [*cache.ids(keys.values), None]
+    numbers = np.array([NO_ID if name is None else cache.names[name] for name in names])
     codes = np.where(numbers[keys.codes] == NO_ID, NONE, keys.codes)
-    rows = np.repeat(NO_VALUE, len(at))
+    rows = np.repeat(NO_VALUE, len(data))
     rows["id"], rows["segment"] = numbers[codes], segment
     for name in ("position", "offset", "timestamp", "leader_epoch"):
-        rows[name] = stored[name]
-    decoding = _Decoding(records, at, rows, book)
+        rows[name] = headers[name]
+    decoding = _Decoding(records, data, rows, cache)
     decoding.run()
     rows["time"] = _times(rows)
     return StateColumns(rows, codes, names, decoding.lists, decoding.errors)
 
 
-def _times(rows: Records) -> Records:
+def _times(rows: StateRowArray) -> IntArray:
     """Return when records were written; rule: ``StateRecord.time``."""
     status, last_update = rows["status"], rows["last_update_ms"]
-    silent = (last_update < 0) | ~np.isin(status, tuple(State)) | np.isin(status, COMPLETE)
-    return np.where(rows["timestamp"] >= 0, rows["timestamp"], np.where(silent, NO_TIME, last_update))
+    unknown = (last_update < 0) | ~np.isin(status, tuple(State)) | np.isin(status, COMPLETE)
+    return np.where(rows["timestamp"] >= 0, rows["timestamp"], np.where(unknown, NO_TIME, last_update))
 
 
 class _Decoding:
-    """Decodes the values of records into rows of STATE.
+    """Decodes the values of records into STATE_ROW records.
 
     Attributes:
         lists: lists of partitions.
         errors: by row.
     """
 
-    def __init__(self, records: RecordColumns, at: Records, rows: Records, book: StateBook) -> None:
-        self._records, self._at, self._rows, self._book = records, at, rows, book
-        self._values = records.values.taken(at)
+    def __init__(self, records: RecordColumns, data: IntArray, rows: StateRowArray, cache: StateCache) -> None:
+        self._records, self._data, self._rows, self._cache = records, data, rows, cache
+        self._values = records.values.take(data)
         self.lists = PartitionLists()
         self.errors: dict[int, str | None] = {}
 
     def run(self) -> None:
-        """Decode them all."""
+        """Decode all values."""
         rows, has_id = self._rows, self._rows["id"] != NO_ID
         rows["is_tombstone"] = has_id & (self._values.sizes < 0)
-        odd = ~rows["is_tombstone"]
-        which = np.flatnonzero(has_id & (self._values.sizes >= VERSION_SIZE))
-        versions = self._values.taken(which).numbers(">i2")
+        irregular = ~rows["is_tombstone"]
+        has_version = np.flatnonzero(has_id & (self._values.sizes >= VERSION_SIZE))
+        versions = self._values.take(has_version).numbers(">i2")
         for version in np.unique(versions).tolist():
             if 0 <= version <= TRANSACTION_LOG_VALUE.highest_version:
-                some = which[versions == version]
-                odd[some] = ~self._read(version, some)
-        for row in np.flatnonzero(odd).tolist():
+                of_version = has_version[versions == version]
+                irregular[of_version] = ~self._read(version, of_version)
+        for row in np.flatnonzero(irregular).tolist():
             self._decode(row)
 
-    def _read(self, version: int, which: Records) -> Records:
-        """Read values of one version in columns; return which of them were."""
-        read = read_columns(TRANSACTION_LOG_VALUE, version, self._values.taken(which), VERSION_SIZE)
-        rows, some = self._rows, which[read.fits]
-        rows["version"][some] = version
-        for name, (field, absent) in FIELDS.items():
-            rows[name][some] = read.numbers(field, absent)[read.fits]
-        rows["partitions"][some] = self._listed(version, read.pieces(LIST_FIELD).taken(read.fits))
-        return read.fits
+    def _read(self, version: int, of_version: IntArray) -> BoolArray:
+        """Read values of one version in columns; return which of them could be read."""
+        columns = read_columns(TRANSACTION_LOG_VALUE, version, self._values.take(of_version), VERSION_SIZE)
+        rows, fitting = self._rows, of_version[columns.fits]
+        rows["version"][fitting] = version
+        for name, (field, default) in FIELDS.items():
+            rows[name][fitting] = columns.numbers(field, default)[columns.fits]
+        rows["partitions"][fitting] = self._list_numbers(version, columns.slices(LIST_FIELD).take(columns.fits))
+        return columns.fits
 
-    def _listed(self, version: int, pieces: Pieces) -> Records:
-        """Return the numbers of lists of partitions."""
-        found = distinct(pieces)
-        numbers = [self.lists.number(self._book.partitions(version, word)) for word in found.words]
-        return np.array([*numbers, NO_LIST])[found.codes]
+    def _list_numbers(self, version: int, slices: ByteSlices) -> IntArray:
+        """Return the numbers of encoded lists of partitions."""
+        distinct = distinct_slices(slices)
+        numbers = [self.lists.number(self._cache.partitions(version, data)) for data in distinct.values]
+        return np.array([*numbers, NO_LIST])[distinct.codes]
 
     def _decode(self, row: int) -> None:
-        """Have the codec read a record."""
-        at, stored = int(self._at[row]), self._rows[row]
-        place = tuple(stored[name].item() for name in ("segment", "position", "offset", "timestamp", "leader_epoch"))
-        found = state_record(place, self._records.keys.at(at), self._records.values.at(at))
-        if found.error is not None:
-            self.errors[row] = found.error
-        self._put(stored, found)
+        """Decode a single record with the codec."""
+        index, stored = int(self._data[row]), self._rows[row]
+        header = RecordHeader(*(stored[name].item() for name in RecordHeader._fields))
+        record = state_record(header, self._records.keys.get(index), self._records.values.get(index))
+        if record.error is not None:
+            self.errors[row] = record.error
+        self._put(stored, record)
 
-    def _put(self, stored: Records, found: StateRecord) -> None:
-        stored["is_wrong"] = found.error is not None
-        if found.status is not None:
-            stored["version"] = found.version
+    def _put(self, stored: StateRowArray, record: StateRecord) -> None:
+        stored["is_wrong"] = record.error is not None
+        if record.status is not None:
+            stored["version"] = record.version
             for name in FIELDS:
-                stored[name] = getattr(found, name)
-            stored["partitions"] = self.lists.number(found.partitions)
+                stored[name] = getattr(record, name)
+            stored["partitions"] = self.lists.number(record.partitions)

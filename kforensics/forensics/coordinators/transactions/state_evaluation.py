@@ -1,4 +1,4 @@
-"""How records of transactional ids follow those before them, of many at once, and what is wrong with them."""
+"""How the records of a chunk follow the previous records of their ids, and which issues they have."""
 
 from __future__ import annotations
 
@@ -7,142 +7,163 @@ from dataclasses import dataclass
 import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import NONE, StateRecord
-from kforensics.forensics.coordinators.transactions.record_issues import Remark, Remarks, Said
+from kforensics.forensics.coordinators.record_issues import IssueRecorder, StateIssue, StateIssueKind
+from kforensics.forensics.coordinators.transactions.id_tracks import IdTracks
 from kforensics.forensics.coordinators.transactions.state_columns import (
     NO_ID,
     NO_STATUS,
-    STATE,
+    STATE_ROW,
     PartitionLists,
     StateColumns,
+    StateRowArray,
 )
-from kforensics.forensics.coordinators.transactions.state_runs import NOWHERE, IdRows
-from kforensics.forensics.coordinators.transactions.state_steps import Fields, are_lasting, steps_between
-from kforensics.forensics.coordinators.transactions.track_states import TrackStates
-from kforensics.forensics.coordinators.transactions.transitions import Step
-from kforensics.forensics.core.record_types import Records
+from kforensics.forensics.coordinators.transactions.transaction_runs import IdRows
+from kforensics.forensics.coordinators.transactions.transitions import (
+    StateFields,
+    StateStep,
+    are_lasting,
+    steps_between,
+)
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["Judged", "RecordValues", "judge", "tell"]
+# The row of a record without an id.
+NO_ROW = -1
 
 
-class Judged:
-    """What is to be said of records by their ids.
+class StepEvaluation:
+    """The steps and issues of records sorted by id.
 
     Attributes:
-        steps: of each row, as numbers of ``Step``.
-        said: what there is to say, with the rows of each; of a row the first comes first.
+        steps: the step of each row, as numbers of ``StateStep``.
+        issues: kinds of issues with the rows that have them. A row with several issues reports them in this order.
     """
 
     def __init__(self, count: int) -> None:
-        self.steps = np.full(count, Step.UNKNOWN)
-        self.said: list[tuple[Said, Records]] = []
+        self.steps = np.full(count, StateStep.UNKNOWN)
+        self.issues: list[tuple[StateIssueKind, IntArray]] = []
 
-    def say(self, said: Said, holds: Records) -> None:
-        """Take some rows, by a mask or by their indexes."""
-        self.said.append((said, np.flatnonzero(holds) if holds.dtype == bool else holds))
+    def add(self, kind: StateIssueKind, rows: BoolArray | IntArray) -> None:
+        """Add an issue of some rows, given as a mask or as indexes."""
+        self.issues.append((kind, np.flatnonzero(rows) if rows.dtype == bool else rows))
 
 
-def judge(found: IdRows, left: Records, lists: PartitionLists, strict_from: int, *, is_whole: bool) -> Judged:
-    """Return how records follow those before them; rule for rule what the reading record by record does.
+def evaluate_steps(
+    records: IdRows, reused: IntArray, lists: PartitionLists, first_reliable_offset: int, *, is_complete: bool
+) -> StepEvaluation:
+    """Return how records follow the previous ones of their ids.
 
     Args:
-        found: the records.
-        left: rows in which an id comes back to a producer id that it had left.
-        lists: what the numbers of their lists mean.
-        strict_from: offset from which no record can be missing.
-        is_whole: whether nothing can be missing at all.
+        records: the records.
+        reused: rows in which an id returns to a producer id that it had given up.
+        lists: the lists of partitions, by number.
+        first_reliable_offset: offset from which no record is missing.
+        is_complete: whether no record is missing at all.
     """
-    rows, before, judged = found.fields, found.before, Judged(len(found.rows))
-    wrong = found.is_new & rows["is_wrong"]
-    judged.say(Said.UNPARSABLE, wrong)
-    transient = found.is_new & ~wrong & ~rows["is_tombstone"] & ~are_lasting(rows)
-    judged.say(Said.TRANSIENT_STATE, transient)
-    same = found.has_before & are_lasting(before) & (before["producer_id"] == rows["producer_id"])
-    falls = found.is_new & are_lasting(rows) & same & (rows["producer_epoch"] < before["producer_epoch"])
-    judged.say(Said.EPOCH_REGRESSED, falls)
-    judged.say(Said.PID_REUSED, left)
-    backwards = falls.copy()
-    backwards[left] = True
-    judged.steps[backwards] = Step.ILLEGAL
-    which = np.flatnonzero(found.is_new & ~wrong & ~transient & ~backwards & _are_judged(found, strict_from, is_whole))
-    judged.steps[which] = steps_between(before.taken(which), rows.taken(which), found.has_before[which], lists)
-    illegal = which[judged.steps[which] == Step.ILLEGAL]
-    judged.steps[illegal[_are_unapplied(found, illegal, lists, strict_from)]] = Step.UNAPPLIED
-    judged.say(Said.ILLEGAL_TRANSITION, illegal)
-    return judged
+    rows, before, evaluation = records.fields, records.before, StepEvaluation(len(records.rows))
+    unparsable = records.is_new & rows["is_wrong"]
+    evaluation.add(StateIssueKind.UNPARSABLE, unparsable)
+    transient = records.is_new & ~unparsable & ~rows["is_tombstone"] & ~are_lasting(rows)
+    evaluation.add(StateIssueKind.TRANSIENT_STATE, transient)
+    same_producer_id = records.has_before & are_lasting(before) & (before["producer_id"] == rows["producer_id"])
+    falls = rows["producer_epoch"] < before["producer_epoch"]
+    regressed = records.is_new & are_lasting(rows) & same_producer_id & falls
+    evaluation.add(StateIssueKind.EPOCH_REGRESSED, regressed)
+    evaluation.add(StateIssueKind.PID_REUSED, reused)
+    # Going back is illegal, however many records are missing between the two.
+    backwards = regressed.copy()
+    backwards[reused] = True
+    evaluation.steps[backwards] = StateStep.ILLEGAL
+    consecutive = _are_consecutive(records, first_reliable_offset, is_complete)
+    regular = np.flatnonzero(records.is_new & ~unparsable & ~transient & ~backwards & consecutive)
+    evaluation.steps[regular] = steps_between(
+        before.select(regular), rows.select(regular), records.has_before[regular], lists
+    )
+    illegal = regular[evaluation.steps[regular] == StateStep.ILLEGAL]
+    evaluation.steps[illegal[_are_unapplied(records, illegal, lists, first_reliable_offset)]] = StateStep.UNAPPLIED
+    evaluation.add(StateIssueKind.ILLEGAL_TRANSITION, illegal)
+    return evaluation
 
 
-def _are_judged(found: IdRows, strict_from: int, is_whole: bool) -> Records:
-    """Return whether nothing can have stood between records of an id, or before its first one."""
-    return np.where(found.has_before, _are_sure(found.before, found.fields, strict_from), is_whole)
+def _are_consecutive(records: IdRows, first_reliable_offset: int, is_complete: bool) -> BoolArray:
+    """Return whether no record can be missing before each record of an id."""
+    has_all = _none_missing(records.before, records.fields, first_reliable_offset)
+    return np.where(records.has_before, has_all, is_complete)
 
 
-def _are_sure(before: Fields, rows: Fields, strict_from: int) -> Records:
-    legible = before["is_tombstone"] | are_lasting(before)
-    found: Records = legible & (np.minimum(before["offset"], rows["offset"]) >= strict_from)
-    return found
+def _none_missing(before: StateFields, rows: StateFields, first_reliable_offset: int) -> BoolArray:
+    """Return whether the earlier record of each pair is readable and no record can be missing between the two."""
+    readable = before["is_tombstone"] | are_lasting(before)
+    none_missing: BoolArray = readable & (np.minimum(before["offset"], rows["offset"]) >= first_reliable_offset)
+    return none_missing
 
 
-def _are_unapplied(found: IdRows, which: Records, lists: PartitionLists, strict_from: int) -> Records:
-    """Return whether rows would be right had those before them not been acknowledged in time, nor been applied."""
-    has_both = found.has_before[which] & found.has_before[which - 1]
-    rows, before = found.fields.taken(which), found.fields.taken(np.maximum(which - 2, 0))
-    sure = has_both & _are_sure(before, rows, strict_from)
-    found_steps = steps_between(before, rows, np.ones(len(which), "?"), lists)
-    unapplied: Records = sure & (found_steps != Step.ILLEGAL)
+def _are_unapplied(records: IdRows, illegal: IntArray, lists: PartitionLists, first_reliable_offset: int) -> BoolArray:
+    """Return whether illegal steps would be legal if the records before them had never been applied.
+
+    An append that was not acknowledged in time is in the log, but the coordinator did not apply it.
+    """
+    has_two_before = records.has_before[illegal] & records.has_before[illegal - 1]
+    rows, before = records.fields.select(illegal), records.fields.select(np.maximum(illegal - 2, 0))
+    consecutive = has_two_before & _none_missing(before, rows, first_reliable_offset)
+    steps = steps_between(before, rows, np.ones(len(illegal), "?"), lists)
+    unapplied: BoolArray = consecutive & (steps != StateStep.ILLEGAL)
     return unapplied
 
 
-def tell(judged: Judged, values: RecordValues, remarks: Remarks) -> None:
-    """Remark on records, in the order of the log; of those that are too many to be kept no values are made."""
-    turns: list[tuple[int, int, Said, int]] = []
-    nameless = np.flatnonzero(values.states.rows["id"] == NO_ID)
-    for stage, (said, which) in enumerate([*judged.said, (Said.UNPARSABLE, np.full(len(nameless), NOWHERE))]):
-        at = nameless if stage == len(judged.said) else values.with_id[values.found.order[which]]
-        turns += [(number, stage, said, row) for number, row in zip(at.tolist(), which.tolist(), strict=True)]
-    for number, _, said, row in sorted(turns):
-        if remarks.count(said):
-            step = Step.UNKNOWN if row == NOWHERE else Step(int(judged.steps[row]))
-            remarks.kept.append(Remark(said, values.record(number), values.before(row), step))
+def record_issues(
+    evaluation: StepEvaluation, chunk: ChunkLookup, recorder: IssueRecorder[StateIssueKind, StateIssue]
+) -> None:
+    """Record the issues of a chunk, in the order of the log. Those beyond the limit are only counted."""
+    issues: list[tuple[int, int, StateIssueKind, int]] = []
+    nameless = np.flatnonzero(chunk.states.rows["id"] == NO_ID)
+    for rank, (kind, rows) in enumerate(evaluation.issues):
+        indexes = chunk.with_id[chunk.records.order[rows]]
+        issues += [(index, rank, kind, row) for index, row in zip(indexes.tolist(), rows.tolist(), strict=True)]
+    issues += [(index, len(evaluation.issues), StateIssueKind.UNPARSABLE, NO_ROW) for index in nameless.tolist()]
+    for index, _, kind, row in sorted(issues):
+        if recorder.count(kind):
+            step = StateStep.UNKNOWN if row == NO_ROW else StateStep(int(evaluation.steps[row]))
+            recorder.kept.append(StateIssue(kind, chunk.record(index), chunk.before(row), step))
 
 
 @dataclass(frozen=True, slots=True)
-class RecordValues:
-    """Makes values of records.
+class ChunkLookup:
+    """Gives the records of a chunk, and the ones before them, as Python values.
 
     Attributes:
-        states: a chunk.
-        found: its records by their ids.
-        with_id: which records of the chunk these are.
+        states: the chunk.
+        records: its records, sorted by id.
+        with_id: indexes in the chunk of the records with an id.
         tracks: remembers the last records before the chunk.
     """
 
     states: StateColumns
-    found: IdRows
-    with_id: Records
-    tracks: TrackStates
+    records: IdRows
+    with_id: IntArray
+    tracks: IdTracks
 
-    def record(self, number: int) -> StateRecord:
-        """Return a record of the chunk."""
-        states, code = self.states, int(self.states.codes[number])
+    def record(self, index: int) -> StateRecord:
+        """Return a record by its index in the chunk."""
+        states, code = self.states, int(self.states.codes[index])
         name = None if code == NONE else states.names[code]
-        return _record(states.rows[number], name, states.errors.get(number), states.lists)
+        return _record(states.rows[index], name, states.errors.get(index), states.lists)
 
     def before(self, row: int) -> StateRecord | None:
-        """Return the record before one of those by their ids, None if there is none."""
-        found = self.found
-        if row == NOWHERE or not found.has_before[row]:
+        """Return the record before one of the records sorted by id, None if there is none."""
+        records = self.records
+        if row == NO_ROW or not records.has_before[row]:
             return None
-        if found.is_new[row - 1]:
-            return self.record(int(self.with_id[found.order[row - 1]]))
-        name = self.states.names[int(self.states.codes[self.with_id[found.order[row]]])]
-        stored = found.rows[row - 1]
+        if records.is_new[row - 1]:
+            return self.record(int(self.with_id[records.order[row - 1]]))
+        name = self.states.names[int(self.states.codes[self.with_id[records.order[row]]])]
+        stored = records.rows[row - 1]
         return _record(stored, name, self.tracks.error(int(stored["id"])), self.states.lists)
 
 
-def _record(stored: Records, name: str | None, error: str | None, lists: PartitionLists) -> StateRecord:
-    fields = dict(zip(STATE.names or (), stored.item(), strict=True))
-    for other in ("id", "is_wrong", "time"):
-        del fields[other]
+def _record(stored: StateRowArray, name: str | None, error: str | None, lists: PartitionLists) -> StateRecord:
+    fields = dict(zip(STATE_ROW.names or (), stored.item(), strict=True))
+    for column in ("id", "is_wrong", "time"):
+        del fields[column]
     if fields["status"] == NO_STATUS:
         fields["status"] = fields["version"] = None
     partitions = lists.at(fields.pop("partitions"))

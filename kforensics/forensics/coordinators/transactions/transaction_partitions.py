@@ -1,91 +1,106 @@
-"""The partitions that transactions list, one by one, and which markers have the key of a transaction's own."""
+"""The partitions that transactions list, and which transactions and markers share a key."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import NONE, State, TopicPartition
-from kforensics.forensics.coordinators.transactions.histories import Coordinators
-from kforensics.forensics.coordinators.transactions.transaction import UNKNOWN_SET
-from kforensics.forensics.coordinators.transactions.transitions import LAST_EPOCH, TV2
-from kforensics.forensics.core.record_types import Ending, Records
+from kforensics.forensics.coordinators.partition_markers import TransactionMarkerArray
+from kforensics.forensics.coordinators.transactions.history import (
+    UNKNOWN_SET,
+    Coordinators,
+    CoordinatorTransactionArray,
+)
+from kforensics.forensics.coordinators.transactions.transitions import MAX_PRODUCER_EPOCH, TV2
+from kforensics.forensics.core.record_types import TransactionOutcome
+from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 
 __all__ = [
-    "PART",
-    "Groups",
-    "Verdict",
-    "endings_of",
-    "groups_of",
+    "TRANSACTION_PARTITION",
+    "KeyGroups",
+    "MarkerStatus",
+    "TransactionPartitionArray",
+    "decided_outcomes",
+    "decided_partitions",
+    "group_numbers",
+    "has_unique_key",
     "is_by_operator",
-    "is_only_one",
-    "numbered",
-    "parts_of",
+    "key_groups",
 ]
 
 
-class Verdict(IntEnum):
-    """What a partition says of a transaction that lists it."""
+class MarkerStatus(IntEnum):
+    """Whether a partition has the marker of a transaction that lists it.
 
-    GOOD = 0
+    MATCHED: it has the marker, which ended data. EMPTY: the marker ended no data. PENDING: none yet, markers are being
+    sent. UNSENT: none, and the decision was superseded. MISSING: none. SPLIT: the marker has the other outcome.
+    AMBIGUOUS: several transactions of one epoch cannot be distinguished. NOT_COVERED: the marker may be outside the
+    available log. NOT_SUPPLIED: no replica of the partition is among the files.
+    """
+
+    MATCHED = 0
     EMPTY = 1
     PENDING = 2
     UNSENT = 3
     MISSING = 4
     SPLIT = 5
-    UNCLEAR = 6
-    UNCOVERED = 7
-    UNSUPPLIED = 8
+    AMBIGUOUS = 6
+    NOT_COVERED = 7
+    NOT_SUPPLIED = 8
 
 
 # A partition that a transaction lists.
-PART = np.dtype(
+TRANSACTION_PARTITION = np.dtype(
     [
-        ("instance", "i8"),  # index of the transaction
+        ("transaction", "i8"),  # index of the transaction
         ("partition", "i4"),  # number of the partition
-        ("verdict", "i1"),
-        ("mark", "i8"),  # index of its marker, -1 if there is none
+        ("marker_status", "i1"),
+        ("marker", "i8"),  # index of its marker, -1 if there is none
         ("is_exact", "?"),
     ]
 )
+TransactionPartitionArray: TypeAlias = StructArray
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
-    """Parts and markers of the same producer id, epoch and partition, by number.
+class KeyGroups:
+    """Groups of listed partitions and markers with the same producer id, producer epoch and partition.
 
     Attributes:
-        count: how many there are.
-        of_parts: for each part its group.
-        of_marks: for each marker its group.
+        count: number of groups.
+        of_partitions: group of each TRANSACTION_PARTITION record.
+        of_markers: group of each marker.
     """
 
     count: int
-    of_parts: Records
-    of_marks: Records
+    of_partitions: IntArray
+    of_markers: IntArray
 
 
-def groups_of(instances: Records, parts: Records, marks: Records) -> Groups:
-    """Return which parts and markers go together."""
-    mine = parts["instance"]
+def key_groups(
+    transactions: CoordinatorTransactionArray, listed: TransactionPartitionArray, markers: TransactionMarkerArray
+) -> KeyGroups:
+    """Return the groups of listed partitions and markers that share a key."""
+    indexes = listed["transaction"]
     keys = [
-        np.concatenate([instances["producer_id"][mine], marks["producer_id"]]),
-        np.concatenate([instances["marker_epoch"][mine], marks["marker_epoch"]]),
-        np.concatenate([parts["partition"], marks["partition"]]),
+        np.concatenate([transactions["producer_id"][indexes], markers["producer_id"]]),
+        np.concatenate([transactions["marker_epoch"][indexes], markers["marker_epoch"]]),
+        np.concatenate([listed["partition"], markers["partition"]]),
     ]
-    numbers, count = numbered(keys)
-    return Groups(count, numbers[: len(parts)], numbers[len(parts) :])
+    numbers, count = group_numbers(keys)
+    return KeyGroups(count, numbers[: len(listed)], numbers[len(listed) :])
 
 
-def numbered(keys: list[Records]) -> tuple[Records, int]:
-    """Return a number for each row, the same for rows with the same keys, and how many numbers there are.
+def group_numbers(keys: list[IntArray]) -> tuple[IntArray, int]:
+    """Return a number for each row, the same for rows with equal keys, and the count of numbers.
 
     Args:
-        keys: columns.
+        keys: columns that together are the key.
     """
     order = np.lexsort(keys)
     if not len(order):
@@ -98,80 +113,81 @@ def numbered(keys: list[Records]) -> tuple[Records, int]:
     return numbers, int(differs.sum()) + 1
 
 
-def parts_of(coordinators: Coordinators, marks: Records, numbers: Mapping[TopicPartition, int]) -> Records:
-    """Return the PART records of all transactions whose end was decided, their verdicts still open.
+def decided_partitions(
+    coordinators: Coordinators, markers: TransactionMarkerArray, numbers: Mapping[TopicPartition, int]
+) -> TransactionPartitionArray:
+    """Return the partitions of all transactions whose outcome is decided, without their marker status yet.
 
-    Of a transaction of which the cleaner left only the Complete record nobody knows the partitions; with version 2 of
-    the protocol its markers are known by their epoch, and so are partitions that have one.
+    If compaction left only the Complete record of a transaction, its partitions are unknown. With version 2 of the
+    protocol the epoch identifies its markers, and so the partitions that have one.
 
     Args:
-        coordinators: what is known of transactions.
-        marks: MARK records.
-        numbers: of partitions.
+        coordinators: the transactions.
+        markers: the markers of all partitions.
+        numbers: numbers of partitions.
     """
-    listed, lone = _listed(coordinators, numbers), _lone(coordinators.instances, marks)
-    found = np.concatenate([listed, lone])
-    return found[np.lexsort((found["partition"], found["instance"]))]
+    from_markers = _partitions_of_markers(coordinators.transactions, markers)
+    rows = np.concatenate([_listed_partitions(coordinators, numbers), from_markers])
+    return rows[np.lexsort((rows["partition"], rows["transaction"]))]
 
 
-def _listed(coordinators: Coordinators, numbers: Mapping[TopicPartition, int]) -> Records:
-    instances = coordinators.instances
-    decided = np.flatnonzero((instances["marker_epoch"] != NONE) & (instances["partitions"] != UNKNOWN_SET))
-    sets = instances["partitions"][decided]
-    lengths = np.array([len(one) for one in coordinators.sets], "i8")
-    members = np.array([numbers[name] for one in coordinators.sets for name in one], "i4")
+def _listed_partitions(coordinators: Coordinators, numbers: Mapping[TopicPartition, int]) -> TransactionPartitionArray:
+    transactions = coordinators.transactions
+    decided = np.flatnonzero((transactions["marker_epoch"] != NONE) & (transactions["partitions"] != UNKNOWN_SET))
+    sets = transactions["partitions"][decided]
+    lengths = np.array([len(partitions) for partitions in coordinators.partition_sets], "i8")
+    members = np.array([numbers[name] for partitions in coordinators.partition_sets for name in partitions], "i4")
     starts = np.cumsum(lengths) - lengths
     counts = lengths[sets] if len(sets) else np.zeros(0, "i8")
     within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    return _open(
+    return _without_status(
         np.repeat(decided, counts), members[np.repeat(starts[sets], counts) + within] if len(within) else within
     )
 
 
-def _open(instances: Any, partitions: Any) -> Records:
-    found = np.empty(len(instances), PART)
-    found["instance"], found["partition"] = instances, partitions
-    found["verdict"], found["mark"], found["is_exact"] = NONE, NONE, True
-    return found
+def _without_status(transactions: IntArray, partitions: IntArray) -> TransactionPartitionArray:
+    rows = np.empty(len(transactions), TRANSACTION_PARTITION)
+    rows["transaction"], rows["partition"] = transactions, partitions
+    rows["marker_status"], rows["marker"], rows["is_exact"] = NONE, NONE, True
+    return rows
 
 
-def _lone(instances: Records, marks: Records) -> Records:
-    lone = (instances["partitions"] == UNKNOWN_SET) & (instances["transaction_version"] >= TV2)
-    which = np.flatnonzero(lone & (instances["marker_epoch"] != NONE))
-    keys = [np.concatenate([instances[name][which], marks[other]]) for name, other in _KEY.items()]
-    group, count = numbered(keys)
+def _partitions_of_markers(
+    transactions: CoordinatorTransactionArray, markers: TransactionMarkerArray
+) -> TransactionPartitionArray:
+    """Return the partitions with a marker of a transaction whose own partitions are unknown."""
+    unlisted = (transactions["partitions"] == UNKNOWN_SET) & (transactions["transaction_version"] >= TV2)
+    indexes = np.flatnonzero(unlisted & (transactions["marker_epoch"] != NONE))
+    keys = [np.concatenate([transactions[name][indexes], markers[name]]) for name in ("producer_id", "marker_epoch")]
+    groups, count = group_numbers(keys)
     owner = np.full(count, NONE, "i8")
-    owner[group[: len(which)]] = which
-    owners = owner[group[len(which) :]]
-    pairs = np.unique(np.stack([owners, marks["partition"].astype("i8")], axis=1)[owners != NONE], axis=0)
-    return _open(pairs[:, 0], pairs[:, 1])
+    owner[groups[: len(indexes)]] = indexes
+    owners = owner[groups[len(indexes) :]]
+    pairs = np.unique(np.stack([owners, markers["partition"].astype("i8")], axis=1)[owners != NONE], axis=0)
+    return _without_status(pairs[:, 0], pairs[:, 1])
 
 
-_KEY = {"producer_id": "producer_id", "marker_epoch": "marker_epoch"}
-
-
-def endings_of(status: Records) -> Records:
-    """Return for the states of decided transactions how markers must end them, as numbers of ``Ending``."""
+def decided_outcomes(status: IntArray) -> IntArray:
+    """Return the outcomes that the states of decided transactions require, as numbers of ``TransactionOutcome``."""
     committed = np.isin(status, (State.PREPARE_COMMIT, State.COMPLETE_COMMIT))
-    return np.where(committed, Ending.COMMITTED, Ending.ABORTED).astype("i1")
+    return np.where(committed, TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED).astype("i1")
 
 
-def is_only_one(coordinators: Coordinators) -> Records:
-    """Return which transactions are the only ones with their producer id and epoch, even among those not on hand."""
-    instances = coordinators.instances
-    keys = [instances["producer_id"], instances["marker_epoch"]]
-    numbers, count = numbered(keys)
-    only: Records = np.bincount(numbers, minlength=count)[numbers] == 1
-    told = coordinators.ids["is_told"][instances["id"]] if len(instances) else only
-    return only & (told | (instances["transaction_version"] >= TV2))
+def has_unique_key(coordinators: Coordinators) -> BoolArray:
+    """Return which transactions are the only ones with their producer id and epoch, missing records included."""
+    transactions = coordinators.transactions
+    numbers, count = group_numbers([transactions["producer_id"], transactions["marker_epoch"]])
+    unique: BoolArray = np.bincount(numbers, minlength=count)[numbers] == 1
+    history_complete = coordinators.ids["history_complete"][transactions["id"]] if len(transactions) else unique
+    return unique & (history_complete | (transactions["transaction_version"] >= TV2))
 
 
-def is_by_operator(marks: Records) -> Records:
+def is_by_operator(markers: TransactionMarkerArray) -> BoolArray:
     """Return which markers an operator may have written: an ABORT with the epoch of its data.
 
     Rule: ``Admin.abortTransaction`` sends the current epoch of the producer in the partition. In version 2 a
-    coordinator sends the next one, unless there is none.
+    coordinator sends the next epoch, unless there is none.
     """
-    ended = (marks["data_epoch"] == marks["marker_epoch"]) & (marks["data_epoch"] != LAST_EPOCH)
-    operators: Records = ended & (marks["ending"] == Ending.ABORTED)
-    return operators
+    same_epoch = (markers["data_epoch"] == markers["marker_epoch"]) & (markers["data_epoch"] != MAX_PRODUCER_EPOCH)
+    by_operator: BoolArray = same_epoch & (markers["outcome"] == TransactionOutcome.ABORTED)
+    return by_operator

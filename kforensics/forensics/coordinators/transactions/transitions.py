@@ -1,27 +1,47 @@
-"""Whether a state of a transactional id may follow another one.
+"""The transitions between states of a transactional id, evaluated for many pairs of records at once.
 
-Rule: ``TransactionMetadata.prepareTransitionTo`` and ``completeTransitionTo``, with what the releases from 0.11 to 4.4
-were seen to write.
+Rule: ``TransactionMetadata.prepareTransitionTo`` and ``completeTransitionTo``, and what releases 0.11 to 4.4 were
+observed to write. ``tests/reference/coordinator_history.py`` has the same rules for a single pair of records.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 
-from kforensics.forensics.coordinators.coordinator_records import NONE, State, StateRecord
+import numpy as np
 
-__all__ = ["EXHAUSTED", "LAST_EPOCH", "Step", "step_between"]
+from kforensics.forensics.coordinators.coordinator_records import NONE, State
+from kforensics.forensics.coordinators.transactions.state_columns import NO_LIST, PartitionLists, StateRowArray
+from kforensics.parsers.format.array_types import BoolArray, Column, IntArray
 
-LAST_EPOCH = 32_767
-# TransactionMetadata.isEpochExhausted: from here on an id takes a new producer id before it goes on.
-EXHAUSTED = LAST_EPOCH - 1
-# What fencing adds to the epoch: 1, or 2 up to 4.0.0 where the client speaks version 2 (KAFKA-19367).
+__all__ = [
+    "EMPTY_LIST",
+    "EXHAUSTED",
+    "FENCED",
+    "MAX_PRODUCER_EPOCH",
+    "TV2",
+    "StateFields",
+    "StateStep",
+    "are_complete",
+    "are_idle",
+    "are_lasting",
+    "are_prepared",
+    "steps_between",
+]
+
+MAX_PRODUCER_EPOCH = 32_767
+# TransactionMetadata.isEpochExhausted: from this epoch on, an id takes a new producer id before its next transaction.
+EXHAUSTED = MAX_PRODUCER_EPOCH - 1
+# The most that fencing adds to the epoch: 1, or 2 up to 4.0.0 if the client uses version 2 (KAFKA-19367).
 FENCED = 2
 TV2 = 2
+# Number of the empty list in every PartitionLists.
+EMPTY_LIST = 0
 
 
-class Step(IntEnum):
-    """How a record of an id goes with the one before."""
+class StateStep(IntEnum):
+    """How a record of an id follows the previous one."""
 
     FIRST = 0
     NEXT = 1
@@ -35,103 +55,160 @@ class Step(IntEnum):
         return self.name.lower()
 
 
-def step_between(before: StateRecord | None, after: StateRecord) -> Step:
-    """Return how a record follows the one that was written right before it for the same transactional id.
-
-    An append that timed out may be in the log all the same. Its coordinator then writes the state once more, or decides
-    anew, so that the same state, or the other decision, may follow.
+class StateFields:
+    """Columns of STATE_ROW records by name, each extracted once: contiguous numbers are processed faster.
 
     Args:
-        before: None if there was none, which an id begins with; a tombstone says the same.
-        after: the record.
+        extract: extracts a column by its name.
     """
-    if before is None or before.is_tombstone:
-        return _first(before, after)
-    if after.is_tombstone:
-        return Step.NEXT if before.state is not None and before.state.is_idle else Step.ILLEGAL
-    if before.state is None or after.state is None:
-        return Step.UNKNOWN
-    if _is_again(before, after):
-        return Step.AGAIN
-    if before.state.is_prepared and after.state.is_prepared:
-        return _decided_anew(before, after)
-    return Step.NEXT if _is_next(before, before.state, after, after.state) else Step.ILLEGAL
+
+    def __init__(self, extract: Callable[[str], Column]) -> None:
+        self._extract = extract
+        self._columns: dict[str, Column] = {}
+
+    def __getitem__(self, name: str) -> Column:
+        """Return a column."""
+        if name not in self._columns:
+            self._columns[name] = self._extract(name)
+        return self._columns[name]
+
+    def select(self, rows: IntArray) -> StateFields:
+        """Return the columns of some of the records, by index."""
+        return StateFields(lambda name: self[name][rows])
 
 
-def _first(before: StateRecord | None, after: StateRecord) -> Step:
-    if after.is_tombstone:
-        return Step.AGAIN if before is not None else Step.ILLEGAL
-    begins = after.state is State.EMPTY and after.producer_epoch == 0 and not after.partitions
-    return Step.FIRST if begins else Step.ILLEGAL
+def are_lasting(rows: StateFields | StateRowArray) -> BoolArray:
+    """Whether records have a state that coordinators write; Dead and PrepareEpochFence exist in memory only."""
+    return (rows["status"] >= State.EMPTY) & (rows["status"] <= State.COMPLETE_ABORT)
 
 
-def _is_again(before: StateRecord, after: StateRecord) -> bool:
-    return (
-        before.status == after.status
-        and before.producer == after.producer
-        and before.partitions == after.partitions
-        and before.start_ms == after.start_ms
+def are_prepared(rows: StateFields | StateRowArray) -> BoolArray:
+    """Whether records decide the outcome of a transaction."""
+    prepared: BoolArray = (rows["status"] == State.PREPARE_COMMIT) | (rows["status"] == State.PREPARE_ABORT)
+    return prepared
+
+
+def are_complete(rows: StateFields | StateRowArray) -> BoolArray:
+    """Whether records complete a transaction."""
+    complete: BoolArray = (rows["status"] == State.COMPLETE_COMMIT) | (rows["status"] == State.COMPLETE_ABORT)
+    return complete
+
+
+def are_idle(rows: StateFields | StateRowArray) -> BoolArray:
+    """Whether a new transaction may begin after records."""
+    idle: BoolArray = (rows["status"] == State.EMPTY) | are_complete(rows)
+    return idle
+
+
+def steps_between(before: StateFields, after: StateFields, has_before: BoolArray, lists: PartitionLists) -> IntArray:
+    """Return how each record follows the one written immediately before it for the same transactional id.
+
+    An append that timed out may still be in the log. The coordinator then writes the state again, or decides again, so
+    that the same state or the other decision may follow.
+
+    Args:
+        before: the earlier records, each a tombstone or of a lasting state.
+        after: the later records, also each a tombstone or of a lasting state.
+        has_before: whether there is an earlier record at all; if not, the row of ``before`` is ignored.
+        lists: the lists of partitions, by number.
+
+    Returns:
+        Numbers of ``StateStep``.
+    """
+    pairs = _Pairs(before, after, lists)
+    begins = (after["status"] == State.EMPTY) & (after["producer_epoch"] == 0) & pairs.is_unlisted
+    # Without an earlier record, as after a tombstone, an id begins.
+    first = np.where(
+        after["is_tombstone"], np.where(has_before, StateStep.AGAIN, StateStep.ILLEGAL), _legal(begins, StateStep.FIRST)
+    )
+    both_prepared = are_prepared(before) & are_prepared(after)
+    return np.select(
+        [~has_before | before["is_tombstone"], after["is_tombstone"], pairs.is_again(), both_prepared],
+        [first, _legal(are_idle(before)), np.full(len(has_before), StateStep.AGAIN), pairs.decided_again()],
+        _legal(pairs.is_next()),
     )
 
 
-def _decided_anew(before: StateRecord, after: StateRecord) -> Step:
-    """The epoch may rise, for a transaction that times out while its end is being retried is fenced."""
-    risen = after.producer_epoch - before.producer_epoch
-    if before.producer_id != after.producer_id or before.partitions != after.partitions or not 0 <= risen <= FENCED:
-        return Step.ILLEGAL
-    return Step.AGAIN if before.status == after.status else Step.FLIPPED
+def _legal(condition: BoolArray, step: StateStep = StateStep.NEXT) -> IntArray:
+    return np.where(condition, step, StateStep.ILLEGAL)
 
 
-def _is_next(before: StateRecord, now: State, after: StateRecord, then: State) -> bool:
-    if then is State.EMPTY:
-        return now.is_idle and _is_init(before, after)
-    if then is State.ONGOING:
-        return _is_ongoing(before, now, after)
-    if then.is_prepared:
-        return _is_end(before, now, after, then)
-    return then.is_complete and _is_completion(before, now, after, then)
+class _Pairs:
+    """Pairs of consecutive records; each method evaluates one rule for all pairs."""
 
+    def __init__(self, before: StateFields, after: StateFields, lists: PartitionLists) -> None:
+        self._before, self._after, self._lists = before, after, lists
+        self._from, self._to = before["status"], after["status"]
+        self._same_id = before["producer_id"] == after["producer_id"]
+        # Epochs have 16 bits, their difference has 17.
+        self._bump = after["producer_epoch"].astype("i4") - before["producer_epoch"]
+        self._same_producer = self._same_id & (self._bump == 0)
+        self._same_list = before["partitions"] == after["partitions"]
+        self._same_start = before["start_ms"] == after["start_ms"]
+        self._from_idle, self._from_ongoing = are_idle(before), self._from == State.ONGOING
+        self.is_unlisted = (after["partitions"] == NO_LIST) | (after["partitions"] == EMPTY_LIST)
 
-def _is_init(before: StateRecord, after: StateRecord) -> bool:
-    """InitProducerId: the next epoch, the same for one whose answer was lost, a new producer id where none is left."""
-    if after.partitions:
-        return False
-    if after.producer_id != before.producer_id:
-        return before.producer_epoch >= EXHAUSTED and after.producer_epoch == 0
-    return after.producer_epoch - before.producer_epoch in (0, 1)
+    def is_again(self) -> BoolArray:
+        again: BoolArray = (self._from == self._to) & self._same_producer & self._same_list & self._same_start
+        return again
 
+    def decided_again(self) -> IntArray:
+        # The epoch may be bumped: a transaction that times out while the coordinator retries its end is fenced.
+        legal = self._same_id & self._same_list & (self._bump >= 0) & (self._bump <= FENCED)
+        return np.where(legal, np.where(self._from == self._to, StateStep.AGAIN, StateStep.FLIPPED), StateStep.ILLEGAL)
 
-def _is_ongoing(before: StateRecord, now: State, after: StateRecord) -> bool:
-    """Partitions were added, by the producer itself or for the offsets of a group."""
-    if before.producer != after.producer or not after.partitions:
-        return False
-    if now is not State.ONGOING:
-        return now.is_idle
-    return after.start_ms == before.start_ms and set(after.partitions) > set(before.partitions or ())
+    def is_next(self) -> BoolArray:
+        return np.select(
+            [self._to == State.EMPTY, self._to == State.ONGOING, are_prepared(self._after)],
+            [self._from_idle & self._is_init(), self._is_ongoing(), self._is_end()],
+            self._is_completion(),
+        )
 
+    def _is_init(self) -> BoolArray:
+        """InitProducerId: the next epoch, the same if the response was lost, a new producer id if epochs ran out."""
+        rotated = (self._before["producer_epoch"] >= EXHAUSTED) & (self._after["producer_epoch"] == 0)
+        bumped = (self._bump == 0) | (self._bump == 1)
+        init: BoolArray = self.is_unlisted & np.where(self._same_id, bumped, rotated)
+        return init
 
-def _is_end(before: StateRecord, now: State, after: StateRecord, then: State) -> bool:
-    risen = after.producer_epoch - before.producer_epoch
-    if after.producer_id != before.producer_id:
-        return False
-    if now.is_idle:
-        # An abort of nothing, which version 2 allows (KAFKA-14563).
-        return then is State.PREPARE_ABORT and not after.partitions and risen in (0, 1)
-    if now is not State.ONGOING or after.partitions != before.partitions or after.start_ms != before.start_ms:
-        return False
-    if then is State.PREPARE_COMMIT:
-        return risen == (1 if after.transaction_version >= TV2 else 0)
-    return 0 <= risen <= FENCED
+    def _is_ongoing(self) -> BoolArray:
+        """AddPartitionsToTxn, by the producer itself, or AddOffsetsToTxn for the offsets of a group."""
+        grown = self._from_ongoing & self._same_start
+        pairs = np.flatnonzero(grown & ~self.is_unlisted & (self._to == State.ONGOING))
+        grown[pairs] = self._grows(pairs)
+        ongoing: BoolArray = self._same_producer & ~self.is_unlisted & (self._from_idle | grown)
+        return ongoing
 
+    def _grows(self, pairs: IntArray) -> BoolArray:
+        """Return whether the later list is a proper superset of the earlier one; distinct pairs of lists are few."""
+        codes = self._before["partitions"][pairs].astype("i8") << 32 | self._after["partitions"][pairs]
+        distinct, numbers = np.unique(codes, return_inverse=True)
+        at = self._lists.at
+        grown = [set(at(code & 0xFFFFFFFF) or ()) > set(at(code >> 32) or ()) for code in distinct.tolist()]
+        return np.array(grown, "?")[numbers]
 
-def _is_completion(before: StateRecord, now: State, after: StateRecord, then: State) -> bool:
-    kinds = {State.PREPARE_COMMIT: State.COMPLETE_COMMIT, State.PREPARE_ABORT: State.COMPLETE_ABORT}
-    if kinds.get(now) is not then or after.partitions or after.start_ms != before.start_ms:
-        return False
-    return before.producer == after.producer or _is_rotation(before, after)
+    def _is_end(self) -> BoolArray:
+        # An abort of an empty transaction, which version 2 allows (KAFKA-14563).
+        empty = (self._to == State.PREPARE_ABORT) & self.is_unlisted & ((self._bump == 0) | (self._bump == 1))
+        commit = self._bump == (self._after["transaction_version"] >= TV2)
+        bumped = np.where(self._to == State.PREPARE_COMMIT, commit, (self._bump >= 0) & (self._bump <= FENCED))
+        ends = self._from_ongoing & self._same_list & self._same_start & bumped
+        end: BoolArray = self._same_id & np.where(self._from_idle, empty, ends)
+        return end
 
+    def _is_completion(self) -> BoolArray:
+        commits = (self._from == State.PREPARE_COMMIT) & (self._to == State.COMPLETE_COMMIT)
+        aborts = (self._from == State.PREPARE_ABORT) & (self._to == State.COMPLETE_ABORT)
+        completion: BoolArray = (
+            (commits | aborts) & self.is_unlisted & self._same_start & (self._same_producer | self._is_rotation())
+        )
+        return completion
 
-def _is_rotation(before: StateRecord, after: StateRecord) -> bool:
-    """With its last epoch used up a transaction of version 2 leaves its id with the next producer id."""
-    named = before.next_producer_id in (NONE, after.producer_id)
-    return before.producer_epoch == LAST_EPOCH and after.producer_epoch == 0 and named
+    def _is_rotation(self) -> BoolArray:
+        """A transaction of version 2 that used the last epoch leaves its id with the next producer id."""
+        following = self._before["next_producer_id"]
+        named = (following == NONE) | (following == self._after["producer_id"])
+        rotation: BoolArray = (
+            (self._before["producer_epoch"] == MAX_PRODUCER_EPOCH) & (self._after["producer_epoch"] == 0) & named
+        )
+        return rotation

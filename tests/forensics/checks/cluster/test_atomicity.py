@@ -1,3 +1,5 @@
+"""Transactions with different outcomes, missing markers, and offsets that do not match their output."""
+
 from __future__ import annotations
 
 from os import utime
@@ -5,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.coordinators.transactions.marker_roles import Role
-from kforensics.forensics.coordinators.transactions.transaction_partitions import Verdict
+from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
+from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.findings import Exactness
+from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import SOON, at, cluster_under, codes_in, forge_coordinator, found_in
 from tests.forensics.coordinators.doctored import batch_at
-from tests.forensics.events import NOW
 from tests.forensics.forge import drop, file_of, forge
 
 FIRES = {
@@ -28,7 +30,7 @@ HOUR = 3_600_000
 
 
 def decided(epoch: int, marker: int, *, version: int = 0, state: str = "Commit", time: int = 10) -> str:
-    """Return a transaction over two partitions and offsets, from ``time`` on."""
+    """Return a transaction over two partitions and offsets, starting at ``time``."""
     tag, listed = f"tv {version} " if version else "", f"{{p-0, p-1, {OFFSETS}-0}}"
     return (
         f"; a Ongoing 1 {epoch} {tag}{listed} t {time}; a Prepare{state} 1 {marker} {tag}{listed} t {time + 10}; "
@@ -42,12 +44,12 @@ def forge_data(folder: Path, logs: dict[str, str]) -> None:
         forge(folder, log, topic=topic, partition=int(partition))
 
 
-def data(marker: int, ending: str = "C", time: int = 25, *, epoch: int = 0) -> str:
-    return f"D 1 {epoch} 0-0 @0-0 T {at(11)}; M 1 {marker} {ending} 0 @1 {at(time)}"
+def data(marker: int, outcome: str = "C", time: int = 25, *, epoch: int = 0) -> str:
+    return f"D 1 {epoch} 0-0 @0-0 T {at(11)}; M 1 {marker} {outcome} 0 @1 {at(time)}"
 
 
-def everything(marker: int, ending: str = "C") -> dict[str, str]:
-    return {name: data(marker, ending) for name in ("p-0", "p-1", f"{OFFSETS}-0")}
+def everything(marker: int, outcome: str = "C") -> dict[str, str]:
+    return {name: data(marker, outcome) for name in ("p-0", "p-1", f"{OFFSETS}-0")}
 
 
 PROTOCOLS = pytest.mark.parametrize(("version", "marker"), [(0, 0), (2, 1)], ids=["TV1", "TV2"])
@@ -65,9 +67,9 @@ def test_everything_as_decided(version: int, marker: int, state: str, tmp_path: 
 def test_a_marker_against_the_decision(version: int, marker: int, tmp_path: Path) -> None:
     forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, marker, version=version))
     forge_data(tmp_path, everything(marker) | {"p-1": data(marker, "A")})
-    found = {one.finding.code.name: one for one in found_in(cluster_under(tmp_path))}
-    assert found.keys() == {"atomicity-split-outcome", "eos-offset-outcome-mismatch"}
-    place, finding = found["atomicity-split-outcome"]
+    findings = {placed.finding.code.name: placed for placed in found_in(cluster_under(tmp_path))}
+    assert findings.keys() == {"atomicity-split-outcome", "eos-offset-outcome-mismatch"}
+    place, finding = findings["atomicity-split-outcome"]
     assert str(finding.severity) == "critical"
     assert (place.topic, place.partition, finding.first_offset, finding.producer_epoch) == ("p", 1, 1, marker)
     assert finding.evidence["transactional_id"] == "a"
@@ -75,7 +77,7 @@ def test_a_marker_against_the_decision(version: int, marker: int, tmp_path: Path
 
 
 def test_a_decision_of_which_the_cleaner_left_the_last_record(tmp_path: Path) -> None:
-    """Where it was to go nobody knows; with version 2 its epoch says that a marker is its own."""
+    """Its partitions are unknown; with version 2 its epoch identifies the marker."""
     forge_coordinator(tmp_path, {0: "a CompleteCommit 1 7 tv 2 t 30", 20: "b Empty 2 0 t 50"}, first_dirty=20)
     forge_data(tmp_path, {"p-0": data(7, epoch=6), "p-1": data(7, "A", epoch=6)})
     ((place, finding),) = found_in(cluster_under(tmp_path))
@@ -96,9 +98,9 @@ def test_a_decision_of_which_the_cleaner_left_the_last_record(tmp_path: Path) ->
 def test_a_partition_without_its_marker(
     version: int, marker: int, *, later: int, after: int, trust: tuple[str, Exactness], tmp_path: Path
 ) -> None:
-    """A marker of somebody else behind the end of the transaction proves that its own should be there.
+    """A marker of another producer after the end of the transaction proves that its own marker should exist.
 
-    Clocks of brokers may differ by five seconds.
+    Broker clocks may differ by five seconds.
     """
     forge_coordinator(
         tmp_path,
@@ -107,10 +109,12 @@ def test_a_partition_without_its_marker(
     )
     other = f"; D 2 0 0-0 @1-1 T {at(42)}; M 2 0 C 0 @2 {at(later)}" if later else ""
     forge_data(tmp_path, everything(marker) | {"p-1": f"D 1 0 0-0 @0-0 T {at(11)}{other}"})
-    found = {one.finding.code.name: one for one in found_in(cluster_under(tmp_path, as_of_ms=SOON + after))}
-    assert found.keys() - {"txn-hanging"} == {"atomicity-marker-missing"}
-    missing = [one for one in found_in(cluster_under(tmp_path, as_of_ms=SOON + after)) if one.finding.producer_id == 1]
-    place, finding = next(one for one in missing if one.finding.code.name == "atomicity-marker-missing")
+    findings = {placed.finding.code.name: placed for placed in found_in(cluster_under(tmp_path, as_of_ms=SOON + after))}
+    assert findings.keys() - {"txn-hanging"} == {"atomicity-marker-missing"}
+    missing = [
+        placed for placed in found_in(cluster_under(tmp_path, as_of_ms=SOON + after)) if placed.finding.producer_id == 1
+    ]
+    place, finding = next(placed for placed in missing if placed.finding.code.name == "atomicity-marker-missing")
     assert (place.topic, place.partition, finding.first_offset) == ("p", 1, 0)
     assert (str(finding.severity), finding.exactness) == trust
 
@@ -147,7 +151,7 @@ def test_a_partition_without_its_marker_and_without_data(tmp_path: Path) -> None
 
 
 def test_one_of_many_markers_of_the_same_epoch_is_missing(tmp_path: Path) -> None:
-    """Before version 2 the times tell which."""
+    """Before version 2 the times show which one."""
     times = range(10, 10_010, 1000)
     states = ["Commit" if number % 3 else "Abort" for number in range(10)]
     log = "".join(decided(0, 0, state=state, time=time) for state, time in zip(states, times, strict=True))
@@ -172,16 +176,16 @@ def test_one_of_many_markers_of_the_same_epoch_is_missing(tmp_path: Path) -> Non
 def test_offsets_on_the_other_side(version: int, marker: int, wrong: str, fate: str, tmp_path: Path) -> None:
     forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, marker, version=version))
     forge_data(tmp_path, everything(marker) | {wrong: data(marker, "A")})
-    found = {one.finding.code.name: one for one in found_in(cluster_under(tmp_path))}
-    assert found.keys() == {"atomicity-split-outcome", "eos-offset-outcome-mismatch"}
-    place, finding = found["eos-offset-outcome-mismatch"]
+    findings = {placed.finding.code.name: placed for placed in found_in(cluster_under(tmp_path))}
+    assert findings.keys() == {"atomicity-split-outcome", "eos-offset-outcome-mismatch"}
+    place, finding = findings["eos-offset-outcome-mismatch"]
     assert (place.topic, str(finding.severity), finding.cause) == (OFFSETS, "critical", "atomicity-split-outcome")
     assert f"were {fate}" in finding.message
 
 
 @pytest.mark.parametrize("coordinator", [True, False])
 def test_markers_that_contradict_one_another_without_a_coordinator(coordinator: bool, tmp_path: Path) -> None:
-    """Of two that say so and one that does not, the one is told of."""
+    """If two markers agree and one does not, the one is reported."""
     if coordinator:
         forge_coordinator(tmp_path, "z Empty 99 0 t 0")
     forge_data(tmp_path, everything(1) | {"p-1": data(1, "A")})
@@ -191,7 +195,7 @@ def test_markers_that_contradict_one_another_without_a_coordinator(coordinator: 
     assert finding.evidence == {"others": 2}
 
 
-def test_without_a_coordinator_an_epoch_that_stays_tells_nothing(tmp_path: Path) -> None:
+def test_without_a_coordinator_an_epoch_that_stays_shows_nothing(tmp_path: Path) -> None:
     """Nor does an abort by an operator."""
     forge_data(tmp_path, everything(0) | {"p-1": data(0, "A")})
     assert codes_in(cluster_under(tmp_path)) == {}
@@ -201,12 +205,12 @@ def test_without_a_coordinator_an_epoch_that_stays_tells_nothing(tmp_path: Path)
 
 @pytest.mark.parametrize("order", ["CA", "AC"])
 def test_a_marker_against_the_decision_beside_the_right_one(order: str, tmp_path: Path) -> None:
-    """The first one decided what consumers see, but nobody may send both."""
+    """The first marker decides what consumers see, but a coordinator never sends both."""
     forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 1, version=2))
     both = f"D 1 0 0-0 @0-0 T {at(11)}; M 1 1 {order[0]} 0 @1 {at(25)}; M 1 1 {order[1]} 0 @2 {at(26)}"
     forge_data(tmp_path, everything(1) | {"p-1": both})
-    found = {one.finding.code.name: one.finding.first_offset for one in found_in(cluster_under(tmp_path))}
-    assert found == {"atomicity-split-outcome": 1 + order.index("A"), "eos-offset-outcome-mismatch": 1}
+    findings = {placed.finding.code.name: placed.finding.first_offset for placed in found_in(cluster_under(tmp_path))}
+    assert findings == {"atomicity-split-outcome": 1 + order.index("A"), "eos-offset-outcome-mismatch": 1}
 
 
 def test_a_transaction_of_the_last_epoch_of_all(tmp_path: Path) -> None:
@@ -219,11 +223,11 @@ def test_a_transaction_of_the_last_epoch_of_all(tmp_path: Path) -> None:
     forge(tmp_path, f"D 1 32767 0-0 @0-0 T {at(11)}; M 1 32767 A 0 @1 {at(25)}")
     cluster = cluster_under(tmp_path)
     assert codes_in(cluster) == {}
-    assert cluster.joined.roles.tolist() == [Role.SENT]
+    assert cluster.marker_join.roles.tolist() == [MarkerRole.SENT]
 
 
 def test_a_marker_of_a_transaction_that_the_cleaner_took(tmp_path: Path) -> None:
-    """It is not taken for that of the only one of its epoch that is left."""
+    """It is not assigned to the only transaction of its epoch that is left."""
     rest = "a PrepareCommit 1 0 {t-0} t 10000; a CompleteCommit 1 0 t 20000"
     forge_coordinator(tmp_path, {0: "a Ongoing 1 0 {t-0} @9 t 10", 20: rest}, first_dirty=20)
     forge(tmp_path, f"M 1 0 A 0 @0 {at(5)}")
@@ -236,14 +240,16 @@ def test_a_marker_of_a_transaction_that_the_cleaner_took(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("version", "spoil", "verdict"),
     [
-        (2, False, (Verdict.MISSING, "atomicity-marker-missing")),
-        (0, False, (Verdict.UNCOVERED, "atomicity-unverifiable")),
-        (2, True, (Verdict.UNCOVERED, "atomicity-unverifiable")),
+        (2, False, (MarkerStatus.MISSING, "atomicity-marker-missing")),
+        (0, False, (MarkerStatus.NOT_COVERED, "atomicity-unverifiable")),
+        (2, True, (MarkerStatus.NOT_COVERED, "atomicity-unverifiable")),
     ],
     ids=["TV2", "TV1", "marker that cannot be read"],
 )
-def test_data_that_outlived_its_marker(version: int, spoil: bool, verdict: tuple[Verdict, str], tmp_path: Path) -> None:
-    """In a compacted topic holes say nothing; but no cleaner takes a marker before its data, which the epoch names."""
+def test_data_that_outlived_its_marker(
+    version: int, spoil: bool, verdict: tuple[MarkerStatus, str], tmp_path: Path
+) -> None:
+    """Offset gaps prove nothing in a compacted topic, but no cleaner removes a marker before its data."""
     marker = int(version == 2)
     forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, marker, version=version))
     forge_data(tmp_path, everything(marker) | {f"{OFFSETS}-0": data(marker) + "; plain @2-2; plain @3-3"})
@@ -254,8 +260,10 @@ def test_data_that_outlived_its_marker(version: int, spoil: bool, verdict: tuple
     else:
         drop(log, 1)
     cluster = cluster_under(tmp_path, as_of_ms=SOON + HOUR)
-    (part,) = (part for part in cluster.joined.parts if cluster.name(part["partition"]) == f"{OFFSETS}-0")
-    assert part["verdict"] == verdict[0]
+    (part,) = (
+        part for part in cluster.marker_join.transaction_partitions if cluster.name(part["partition"]) == f"{OFFSETS}-0"
+    )
+    assert part["marker_status"] == verdict[0]
     assert verdict[1] in codes_in(cluster)
 
 

@@ -1,10 +1,12 @@
+"""Markers that do not match their coordinator's decisions."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.coordinators.transactions.marker_roles import Role
+from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
 from tests.forensics.forge import forge
 
@@ -18,7 +20,7 @@ SILENT = {
     "marker-outside-window": "test_a_marker_in_its_time",
     "marker-coordinator-epoch-mismatch": "test_a_coordinator_that_moved",
 }
-# Behind it the coordinator's log goes on, so that whatever was decided before is there.
+# The coordinator's log continues after it, so everything decided before is covered.
 LATER = "; z Empty 99 0 t 60000"
 
 
@@ -59,7 +61,7 @@ def test_a_marker_that_no_coordinator_decided(epoch: int, tmp_path: Path) -> Non
     assert "no record of an end" in finding.message
 
 
-def test_a_decision_that_is_not_yet_on_hand(tmp_path: Path) -> None:
+def test_a_decision_that_is_not_yet_available(tmp_path: Path) -> None:
     """The coordinator's log may have been copied before it."""
     forge_coordinator(tmp_path, one())
     log = f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(15_000)}; M 1 3 C 0 @2 {at(30_000)}"
@@ -68,7 +70,7 @@ def test_a_decision_that_is_not_yet_on_hand(tmp_path: Path) -> None:
 
 
 def test_an_abort_by_an_operator_is_no_marker_of_a_coordinator(tmp_path: Path) -> None:
-    """It has the epoch of its data, in a partition that was never enlisted."""
+    """It has the epoch of its data, in a partition that was never added to the transaction."""
     forge_coordinator(tmp_path, one() + LATER)
     forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(15_000)}", topic="p")
     forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 0 A 0 @1 {at(30_000)}", topic="q")
@@ -86,21 +88,21 @@ def test_a_list_of_partitions_that_the_cleaner_took(tmp_path: Path) -> None:
 def test_a_marker_out_of_its_time(version: int, marker: int, time: int, tmp_path: Path) -> None:
     forge_coordinator(tmp_path, one(version, marker) + LATER)
     forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 {marker} C 0 @1 {at(time)}", topic="p")
-    found = codes_in(cluster_under(tmp_path))
-    assert found["marker-outside-window"] == "warning"
+    findings = codes_in(cluster_under(tmp_path))
+    assert findings["marker-outside-window"] == "warning"
 
 
 @PROTOCOLS
 @pytest.mark.parametrize("time", [5_000, 15_000, 25_000])
 def test_a_marker_in_its_time(version: int, marker: int, time: int, tmp_path: Path) -> None:
-    """Clocks of brokers may differ by five seconds."""
+    """Broker clocks may differ by five seconds."""
     forge_coordinator(tmp_path, one(version, marker) + LATER)
     forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 {marker} C 0 @1 {at(time)}", topic="p")
     assert codes_in(cluster_under(tmp_path)) == {}
 
 
 def test_one_marker_too_many_of_an_epoch(tmp_path: Path) -> None:
-    """It ended data of its own, so that it is not the first one sent again."""
+    """It ended data of its own, so it is not a duplicate of the first one."""
     forge_coordinator(tmp_path, one() + LATER)
     log = f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(15_000)}; D 1 0 1-1 @2-2 T; M 1 0 C 0 @3 {at(16_000)}"
     forge(tmp_path, log, topic="p")
@@ -116,7 +118,7 @@ def test_a_marker_sent_again_that_ended_the_next_transaction(tmp_path: Path) -> 
     assert (finding.code.name, str(finding.severity), finding.first_offset) == ("marker-outside-window", "error", 3)
 
 
-def test_a_marker_sent_again_in_vain(tmp_path: Path) -> None:
+def test_a_marker_sent_again_without_effect(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, one(2, 1) + LATER)
     log = f"D 1 0 0-0 @0-0 T; M 1 1 C 0 @1 {at(15_000)}; M 1 1 C 0 @2 {at(16_000)}"
     forge(tmp_path, log, topic="p")
@@ -139,8 +141,8 @@ def test_a_coordinator_that_moved(epoch: int, tmp_path: Path) -> None:
     assert moved(tmp_path, epoch) == {}
 
 
-def test_a_marker_too_many_where_not_all_is_on_hand(tmp_path: Path) -> None:
-    """It may be that of a transaction of which the cleaner left nothing."""
+def test_a_marker_too_many_where_not_all_is_available(tmp_path: Path) -> None:
+    """It may belong to a transaction that the cleaner removed completely."""
     rest = "a PrepareCommit 1 0 {p-0} t 10000; a CompleteCommit 1 0 t 20000"
     forge_coordinator(tmp_path, {0: "a Ongoing 1 0 {p-0} @9 t 10", 20: rest + LATER}, first_dirty=20)
     log = f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(5)}; D 1 0 1-1 @2-2 T; M 1 0 C 0 @3 {at(15_000)}"
@@ -148,30 +150,30 @@ def test_a_marker_too_many_where_not_all_is_on_hand(tmp_path: Path) -> None:
     assert codes_in(cluster_under(tmp_path)) == {}
 
 
-def test_an_abort_by_an_operator_behind_a_transaction_of_the_same_epoch(tmp_path: Path) -> None:
+def test_an_abort_by_an_operator_after_a_transaction_of_the_same_epoch(tmp_path: Path) -> None:
     """It has the coordinator epoch of the marker before it."""
     forge_coordinator(tmp_path, one() + LATER, leader_epochs={0: 4})
     log = f"D 1 0 0-0 @0-0 T; M 1 0 C 4 @1 {at(15_000)}; D 1 0 1-1 @2-2 T; M 1 0 A 4 @3 {at(30_000)}"
     forge(tmp_path, log, topic="p")
     cluster = cluster_under(tmp_path)
     assert codes_in(cluster) == {}
-    assert cluster.joined.roles.tolist() == [Role.SENT, Role.BY_OPERATOR]
+    assert cluster.marker_join.roles.tolist() == [MarkerRole.SENT, MarkerRole.BY_OPERATOR]
 
 
 def test_an_abort_by_an_operator_of_data_of_two_epochs(tmp_path: Path) -> None:
-    """It has the last one, as the producer had in this partition."""
+    """It has the last epoch, which was the producer's in this partition."""
     forge_coordinator(tmp_path, one(2, 1) + LATER)
     late = f"D 1 0 1-1 @2-2 T {at(16_000)}; D 1 1 0-0 @3-3 T {at(17_000)}; M 1 1 A 0 @4 {at(30_000)}"
     forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 1 C 0 @1 {at(15_000)}; {late}", topic="p")
     cluster = cluster_under(tmp_path)
     assert codes_in(cluster) == {}
-    assert cluster.joined.roles.tolist() == [Role.SENT, Role.BY_OPERATOR]
+    assert cluster.marker_join.roles.tolist() == [MarkerRole.SENT, MarkerRole.BY_OPERATOR]
 
 
-def test_the_time_of_a_marker_that_may_be_another_one_tells_nothing(tmp_path: Path) -> None:
-    """Of two that are late only the one too many is told of."""
+def test_the_time_of_a_marker_that_may_be_another_one_shows_nothing(tmp_path: Path) -> None:
+    """If two markers are late, only the surplus one is reported."""
     forge_coordinator(tmp_path, one() + LATER)
     log = f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(40_000)}; D 1 0 1-1 @2-2 T; M 1 0 C 0 @3 {at(50_000)}"
     forge(tmp_path, log, topic="p")
-    found = [(finding.code.name, finding.first_offset) for _, finding in found_in(cluster_under(tmp_path))]
-    assert found == [("marker-outside-window", 3)]
+    findings = [(finding.code.name, finding.first_offset) for _, finding in found_in(cluster_under(tmp_path))]
+    assert findings == [("marker-outside-window", 3)]

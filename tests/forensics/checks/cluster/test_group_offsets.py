@@ -1,3 +1,5 @@
+"""Consumer group offsets that regress, have mixed commit modes, or are beyond the end of a partition."""
+
 from __future__ import annotations
 
 from os import utime
@@ -6,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kforensics.forensics.coordinators.partition_of import java_hashes
+from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import (
     SOON,
     at,
@@ -15,16 +18,15 @@ from tests.forensics.coordinators.clusters import (
     forge_offsets,
     found_in,
 )
-from tests.forensics.events import NOW
 from tests.forensics.forge import forge
 
 FIRES = {
     "eos-offset-regressed": "test_a_transaction_goes_back",
-    "eos-zombie-commit": "test_two_producers_by_turns",
+    "eos-zombie-commit": "test_two_producers_alternately",
     "eos-mixed-commit-modes": "test_with_transactions_and_without",
     "eos-offset-beyond-log": "test_an_offset_beyond_the_log",
     "eos-offset-beyond-lso": "test_an_offset_beyond_the_last_stable_one",
-    "eos-offsets-pending": "test_a_transaction_that_holds_offsets",
+    "eos-offsets-pending": "test_a_transaction_that_blocks_offsets",
     "group-wrong-partition": "test_a_group_in_a_partition_that_is_not_its_own",
 }
 SILENT = {
@@ -39,14 +41,14 @@ SILENT = {
 HOUR = 3_600_000
 
 
-def turns(*producers: int, step: int = 10, ending: str = "C") -> str:
-    """Return a transaction of one record for each producer, ended at once."""
+def turns(*producers: int, step: int = 10, outcome: str = "C") -> str:
+    """Return a transaction of one record for each producer, ended immediately."""
     parts = []
     for number, producer in enumerate(producers):
         begin = 2 * number
         parts += [
             f"D {producer} 0 0-0 @{begin}-{begin} T {at(number * step)}",
-            f"M {producer} 0 {ending} 0 @{begin + 1} {at(number * step + 1)}",
+            f"M {producer} 0 {outcome} 0 @{begin + 1} {at(number * step + 1)}",
         ]
     return "; ".join(parts)
 
@@ -79,22 +81,22 @@ def test_a_reset_is_no_regression(tmp_path: Path) -> None:
     forge_offsets(tmp_path / "removed", reset, committed | {2: ("g", "in-0", None)})
     assert codes_in(cluster_under(tmp_path / "removed")) == {}
     ids = ("5HUBVeBMSt2jcXgFunpQdg", "DwXmP7rrRZWFe58vI7GGmg")
-    forge_offsets(tmp_path / "anew", turns(1, 1), in_group(7, 5, topic_ids=ids))
-    assert codes_in(cluster_under(tmp_path / "anew")) == {}
+    forge_offsets(tmp_path / "recreated", turns(1, 1), in_group(7, 5, topic_ids=ids))
+    assert codes_in(cluster_under(tmp_path / "recreated")) == {}
 
 
 @pytest.mark.parametrize(("last", "more"), [(8, set()), (5, {"eos-offset-regressed"})])
-def test_two_producers_by_turns(last: int, more: set[str], tmp_path: Path) -> None:
+def test_two_producers_alternately(last: int, more: set[str], tmp_path: Path) -> None:
     forge_offsets(tmp_path, turns(1, 2, 1), in_group(5, 8, last))
-    found = {one.finding.code.name: one.finding for one in found_in(cluster_under(tmp_path))}
-    assert found.keys() == {"eos-zombie-commit"} | more
-    finding = found["eos-zombie-commit"]
+    findings = {placed.finding.code.name: placed.finding for placed in found_in(cluster_under(tmp_path))}
+    assert findings.keys() == {"eos-zombie-commit"} | more
+    finding = findings["eos-zombie-commit"]
     assert (str(finding.severity), finding.first_offset, finding.producer_id) == ("error", 4, 1)
     assert finding.evidence["producer_id_between"] == 2
 
 
 def test_partitions_that_come_and_go(tmp_path: Path) -> None:
-    """Offsets that go up, or turns of more than a quarter of an hour, are rebalances."""
+    """Rising offsets, or changes more than a quarter of an hour apart, are rebalances."""
     forge_offsets(tmp_path / "up", turns(1, 2, 1), in_group(5, 8, 9))
     assert codes_in(cluster_under(tmp_path / "up")) == {}
     forge_offsets(tmp_path / "slow", turns(1, 2, 1, step=450_001), in_group(5, 8, 8))
@@ -103,7 +105,7 @@ def test_partitions_that_come_and_go(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("plain_first", [True, False])
 def test_with_transactions_and_without(plain_first: bool, tmp_path: Path) -> None:
-    """It is told of once."""
+    """It is reported once."""
     log = f"D 1 0 0-0 @2-2 T {at(2)}; M 1 0 C 0 @3 {at(3)}; plain @4-4; plain @5-5"
     log = f"plain @0-0; plain @1-1; {log}" if plain_first else log
     committed = {offset: ("g", "in-0", offset) for offset in (0, 1, 2, 4, 5)}
@@ -126,7 +128,7 @@ def beyond(folder: Path, committed: int, as_of: int = SOON + HOUR) -> dict[str, 
 
 @pytest.mark.parametrize(("as_of", "severity"), [(SOON + HOUR, "error"), (SOON, "warning")])
 def test_an_offset_beyond_the_log(as_of: int, severity: str, tmp_path: Path) -> None:
-    """What was committed just now may only not have been copied."""
+    """A recent commit may only not have been copied."""
     assert beyond(tmp_path, 11, as_of) == {"eos-offset-beyond-log": severity}
 
 
@@ -149,7 +151,7 @@ def test_offsets_up_to_the_end(tmp_path: Path) -> None:
     assert beyond(tmp_path, 5) == {}
 
 
-def test_a_partition_that_is_not_on_hand_says_nothing(tmp_path: Path) -> None:
+def test_a_partition_that_is_not_available_proves_nothing(tmp_path: Path) -> None:
     forge_offsets(tmp_path, "plain @0-0", {0: ("g", "elsewhere-0", 99)})
     assert codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR)) == {}
 
@@ -157,13 +159,15 @@ def test_a_partition_that_is_not_on_hand_says_nothing(tmp_path: Path) -> None:
 def pending(folder: Path, as_of: int) -> list[object]:
     forge_offsets(folder, f"D 1 0 0-0 @0-0 T {at(0)}; D 1 0 1-1 @1-1 T {at(1)}", in_group(5) | {1: ("h", "in-0", 1)})
     forge_coordinator(folder, "a Empty 1 0 t 0; a Ongoing 1 0 timeout 2147483647 {__consumer_offsets-0} t 0")
-    found = [
-        one for _, one in found_in(cluster_under(folder, as_of_ms=as_of)) if one.code.name == "eos-offsets-pending"
+    findings = [
+        finding
+        for _, finding in found_in(cluster_under(folder, as_of_ms=as_of))
+        if finding.code.name == "eos-offsets-pending"
     ]
-    return [(str(one.severity), one.first_offset, one.evidence["groups"]) for one in found]
+    return [(str(finding.severity), finding.first_offset, finding.evidence["groups"]) for finding in findings]
 
 
-def test_a_transaction_that_holds_offsets(tmp_path: Path) -> None:
+def test_a_transaction_that_blocks_offsets(tmp_path: Path) -> None:
     assert pending(tmp_path, SOON + HOUR) == [("critical", 0, ["g", "h"])]
 
 
@@ -172,11 +176,11 @@ def test_a_transaction_in_flight(tmp_path: Path) -> None:
 
 
 def groups_by_partition(count: int) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
+    findings: dict[int, list[str]] = {}
     for number in range(100):
         (place,) = (java_hashes([f"group-{number}"]) % count).tolist()
-        found.setdefault(place, []).append(f"group-{number}")
-    return {place: names[:3] for place, names in found.items()}
+        findings.setdefault(place, []).append(f"group-{number}")
+    return {place: names[:3] for place, names in findings.items()}
 
 
 def write(folder: Path, groups: dict[int, list[str]]) -> None:
@@ -191,19 +195,19 @@ def test_groups_where_their_names_lead(tmp_path: Path) -> None:
     assert codes_in(cluster_under(tmp_path)) == codes_in(cluster_under(tmp_path, offsets_partition_count=3)) == {}
 
 
-@pytest.mark.parametrize(("told", "exactness"), [(None, "approximate"), (3, "exact")])
-def test_a_group_in_a_partition_that_is_not_its_own(told: int | None, exactness: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("reported", "exactness"), [(None, "approximate"), (3, "exact")])
+def test_a_group_in_a_partition_that_is_not_its_own(reported: int | None, exactness: str, tmp_path: Path) -> None:
     groups = groups_by_partition(3)
     groups[1].append(groups[2].pop())
     write(tmp_path, groups)
-    ((place, finding),) = found_in(cluster_under(tmp_path, offsets_partition_count=told))
+    ((place, finding),) = found_in(cluster_under(tmp_path, offsets_partition_count=reported))
     assert (finding.code.name, str(finding.severity)) == ("group-wrong-partition", "critical")
     assert (place.partition, finding.first_offset, finding.evidence["wanted_partition"]) == (1, 3, 2)
     assert finding.exactness == exactness
 
 
-def test_no_more_are_told_of_than_anybody_reads(tmp_path: Path) -> None:
+def test_only_the_first_findings_are_reported(tmp_path: Path) -> None:
     forge_offsets(tmp_path, turns(*[1] * 1_011), in_group(*range(1_011, 0, -1)))
-    found = found_in(cluster_under(tmp_path))
-    assert len(found) == 1_000
-    assert found[-1].finding.evidence["left_out"] == 10
+    findings = found_in(cluster_under(tmp_path))
+    assert len(findings) == 1_000
+    assert findings[-1].finding.evidence["left_out"] == 10

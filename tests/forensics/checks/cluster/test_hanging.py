@@ -1,11 +1,13 @@
+"""Open transactions and late writes, with the knowledge of the coordinators."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
 
+from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
-from tests.forensics.events import NOW
 from tests.forensics.forge import forge
 
 FIRES = {"txn-hanging-unknown-id": "test_a_producer_that_no_coordinator_knows"}
@@ -15,14 +17,16 @@ OPEN = f"D 7 0 0-0 @0-0 T {at(5)}"
 
 
 @pytest.mark.parametrize(
-    ("told", "severity", "exactness"),
+    ("reported", "severity", "exactness"),
     [(1, "critical", "exact"), (2, "warning", "unverifiable"), (None, "warning", "unverifiable")],
 )
-def test_a_producer_that_no_coordinator_knows(told: int | None, severity: str, exactness: str, tmp_path: Path) -> None:
-    """Unless all partitions of coordinators are on hand, one of those that are not may know it."""
+def test_a_producer_that_no_coordinator_knows(
+    reported: int | None, severity: str, exactness: str, tmp_path: Path
+) -> None:
+    """Unless all coordinator partitions are available, a missing one may know the producer."""
     forge_coordinator(tmp_path, "b Empty 1 0 t 0")
     forge(tmp_path, OPEN)
-    ((place, finding),) = found_in(cluster_under(tmp_path, as_of_ms=NOW + DAY, partition_count=told))
+    ((place, finding),) = found_in(cluster_under(tmp_path, as_of_ms=NOW + DAY, partition_count=reported))
     assert (finding.code.name, str(finding.severity), finding.exactness) == (
         "txn-hanging-unknown-id",
         severity,
@@ -37,7 +41,7 @@ def test_a_transaction_in_flight(tmp_path: Path) -> None:
     assert codes_in(cluster_under(tmp_path)) == {}
 
 
-def test_no_coordinator_on_hand(tmp_path: Path) -> None:
+def test_no_coordinator_available(tmp_path: Path) -> None:
     forge(tmp_path, OPEN)
     assert codes_in(cluster_under(tmp_path, as_of_ms=NOW + DAY)) == {}
 
@@ -53,9 +57,9 @@ def test_no_coordinator_on_hand(tmp_path: Path) -> None:
 def test_a_transaction_that_its_coordinator_does_not_wait_for(coordinator: str, words: str, tmp_path: Path) -> None:
     forge_coordinator(tmp_path, coordinator)
     forge(tmp_path, OPEN)
-    found = {one.code.name: one for _, one in found_in(cluster_under(tmp_path, as_of_ms=NOW + DAY))}
-    assert found.keys() - {"txnlog-ongoing-overdue"} == {"txn-hanging"}
-    finding = found["txn-hanging"]
+    findings = {result.code.name: result for _, result in found_in(cluster_under(tmp_path, as_of_ms=NOW + DAY))}
+    assert findings.keys() - {"txnlog-ongoing-overdue"} == {"txn-hanging"}
+    finding = findings["txn-hanging"]
     assert (str(finding.severity), finding.exactness, finding.first_offset) == ("critical", "exact", 0)
     assert words in finding.message
 
@@ -67,16 +71,16 @@ def test_an_id_that_went_on_with_another_producer_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["Ongoing", "PrepareCommit"])
-def test_a_transaction_that_is_waited_for(state: str, tmp_path: Path) -> None:
-    """Whoever is slow is not lost: that is said of the coordinator."""
+def test_a_transaction_that_its_coordinator_awaits(state: str, tmp_path: Path) -> None:
+    """A slow transaction does not hang; its coordinator is reported instead."""
     log = "a Empty 7 0 t 1; a Ongoing 7 0 {t-0} t 4"
     forge_coordinator(tmp_path, log if state == "Ongoing" else f"{log}; a PrepareCommit 7 0 {{t-0}} t 9")
     forge(tmp_path, OPEN)
-    found = codes_in(cluster_under(tmp_path, as_of_ms=NOW + DAY))
-    assert found.keys() == {"txnlog-ongoing-overdue" if state == "Ongoing" else "txnlog-prepare-stuck"}
+    findings = codes_in(cluster_under(tmp_path, as_of_ms=NOW + DAY))
+    assert findings.keys() == {"txnlog-ongoing-overdue" if state == "Ongoing" else "txnlog-prepare-stuck"}
 
 
-def test_a_last_record_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
+def test_a_last_record_that_cannot_be_read_proves_nothing(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, "a Empty 7 0 t 1; a Dead 7 0 t 2")
     forge(tmp_path, OPEN)
     assert codes_in(cluster_under(tmp_path, as_of_ms=NOW + DAY)).keys() == {"txnlog-transient-state"}

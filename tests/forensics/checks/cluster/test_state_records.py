@@ -1,3 +1,5 @@
+"""Coordinator records in the wrong partition, unreadable records, and excessive timeouts."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,25 +16,25 @@ FIRES = {
 }
 SILENT = {
     "txnlog-wrong-partition": "test_ids_where_their_names_lead",
-    "txnlog-unparsable": "test_bytes_behind_a_value_do_no_harm",
+    "txnlog-unparsable": "test_bytes_after_a_value_do_no_harm",
     "txnlog-timeout-too-large": "test_the_longest_timeout_allowed",
 }
 
 
 def test_hashes_are_those_of_java() -> None:
-    """The second one is the smallest number there is, which has no positive twin; the last has two UTF-16 units."""
+    """The second hash is the smallest int, which has no positive counterpart; the last name has two UTF-16 units."""
     names = ["", "a", "id-a", "polygenelubricants", "é", "\U0001f600"]
     assert java_hashes(names).tolist() == [0, 97, 3225647, 0, 233, 1772899]
 
 
 def ids_by_partition(count: int) -> dict[int, list[str]]:
     """Return two ids for each partition."""
-    found: dict[int, list[str]] = {}
+    findings: dict[int, list[str]] = {}
     for number in range(1000):
         name = f"id-{number}"
         (place,) = (java_hashes([name]) % count).tolist()
-        found.setdefault(place, []).append(name)
-    return {place: names[:2] for place, names in found.items()}
+        findings.setdefault(place, []).append(name)
+    return {place: names[:2] for place, names in findings.items()}
 
 
 def write(folder: Path, ids: dict[int, list[str]]) -> None:
@@ -43,18 +45,18 @@ def write(folder: Path, ids: dict[int, list[str]]) -> None:
         number += len(names)
 
 
-@pytest.mark.parametrize("told", [None, 3])
-def test_ids_where_their_names_lead(told: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reported", [None, 3])
+def test_ids_where_their_names_lead(reported: int | None, tmp_path: Path) -> None:
     write(tmp_path, ids_by_partition(3))
-    assert codes_in(cluster_under(tmp_path, partition_count=told)) == {}
+    assert codes_in(cluster_under(tmp_path, partition_count=reported)) == {}
 
 
-@pytest.mark.parametrize(("told", "exactness"), [(None, "approximate"), (3, "exact")])
-def test_an_id_in_a_partition_that_is_not_its_own(told: int | None, exactness: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("reported", "exactness"), [(None, "approximate"), (3, "exact")])
+def test_an_id_in_a_partition_that_is_not_its_own(reported: int | None, exactness: str, tmp_path: Path) -> None:
     ids = ids_by_partition(3)
     ids[2].append(ids[0].pop())
     write(tmp_path, ids)
-    ((place, finding),) = found_in(cluster_under(tmp_path, partition_count=told))
+    ((place, finding),) = found_in(cluster_under(tmp_path, partition_count=reported))
     assert (finding.code.name, str(finding.severity)) == ("txnlog-wrong-partition", "critical")
     assert (place.partition, finding.evidence["wanted_partition"]) == (2, 0)
     assert finding.exactness == exactness
@@ -80,14 +82,14 @@ def test_partitions_of_a_broker_among_others_have_the_usual_number(tmp_path: Pat
 def test_a_record_that_cannot_be_read(
     content: tuple[bytes | None, bytes | None], severity: str, words: str, tmp_path: Path
 ) -> None:
-    """Records of the id behind it are not judged by the one before it."""
+    """Later records of the id are not compared with the one before it."""
     forge_coordinator(tmp_path, "a Empty 1 0 t 0; a Empty 1 1 t 1; b Empty 2 0 t 2", others={1: content})
     ((_, finding),) = found_in(cluster_under(tmp_path))
     assert (finding.code.name, str(finding.severity), finding.first_offset) == ("txnlog-unparsable", severity, 1)
     assert words in finding.message
 
 
-def test_bytes_behind_a_value_do_no_harm(tmp_path: Path) -> None:
+def test_bytes_after_a_value_do_no_harm(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, "a Empty 1 0 t 0", others={0: (key_of("a"), value_of() + b"more")})
     assert codes_in(cluster_under(tmp_path)) == {}
 

@@ -1,10 +1,12 @@
+"""States of transactional ids that do not follow from one another."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.coordinators.cluster_evidence import Placed
+from kforensics.forensics.coordinators.cluster_evidence import PlacedFinding
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
 from tests.forensics.forge import forge
 
@@ -21,18 +23,20 @@ BEGUN = "a Empty 1 0 t 0; a Ongoing 1 0 {t-0} t 1"
 ENDED = f"{BEGUN}; a PrepareCommit 1 0 {{t-0}} t 2; a CompleteCommit 1 0 t 3"
 
 
-def found(folder: Path, log: str, **options: object) -> list[Placed]:
-    """Return what is found of a coordinator alone."""
+def forged_findings(folder: Path, log: str, **options: object) -> list[PlacedFinding]:
+    """Return the findings on a coordinator alone."""
     forge_coordinator(folder, log, **options)  # type: ignore[arg-type]  # handed on
-    return [one for one in found_in(cluster_under(folder)) if one.finding.code.name != "atomicity-unverifiable"]
+    return [
+        placed for placed in found_in(cluster_under(folder)) if placed.finding.code.name != "atomicity-unverifiable"
+    ]
 
 
-def codes(placed: list[Placed]) -> list[tuple[str, str, int | None]]:
-    return [(one.code.name, str(one.severity), one.first_offset) for _, one in placed]
+def codes(placed: list[PlacedFinding]) -> list[tuple[str, str, int | None]]:
+    return [(finding.code.name, str(finding.severity), finding.first_offset) for _, finding in placed]
 
 
 def test_a_life_as_it_should_be(tmp_path: Path) -> None:
-    """All that a coordinator does: inits, retries, aborts by timeout, both versions, the end of an id."""
+    """Everything a coordinator does: inits, retries, aborts by timeout, both versions, the end of an id."""
     log = (
         f"{ENDED}; a CompleteCommit 1 0 t 4; a Empty 1 1 t 5; a Empty 1 1 t 6; a Ongoing 1 1 {{t-0}} t 7; "
         "a Ongoing 1 1 {t-0, t-1} t 8; a PrepareAbort 1 2 {t-0, t-1} t 9; a PrepareAbort 1 2 {t-0, t-1} t 10; "
@@ -40,7 +44,7 @@ def test_a_life_as_it_should_be(tmp_path: Path) -> None:
         "a PrepareCommit 1 4 tv 2 {t-0} t 14; a CompleteCommit 1 4 tv 2 t 15; a PrepareAbort 1 5 tv 2 start 16 t 16; "
         "a CompleteAbort 1 5 tv 2 t 17; a gone t 18; a gone t 19; a Empty 2 0 t 20; b Empty 3 0 t 21"
     )
-    assert found(tmp_path, log) == []
+    assert forged_findings(tmp_path, log) == []
 
 
 def test_the_last_epoch_leaves_an_id_with_another_producer_id(tmp_path: Path) -> None:
@@ -79,20 +83,20 @@ def test_the_last_epoch_leaves_an_id_with_another_producer_id(tmp_path: Path) ->
     ],
 )
 def test_a_state_that_does_not_follow(log: str, tmp_path: Path) -> None:
-    first, *_ = codes(found(tmp_path, log))
+    first, *_ = codes(forged_findings(tmp_path, log))
     assert first[0] == "txnlog-illegal-transition"
 
 
 def test_a_record_that_was_never_acknowledged_is_an_excuse(tmp_path: Path) -> None:
-    """Its coordinator went on from the state before it."""
-    (one,) = found(tmp_path, f"{BEGUN}; a Empty 1 1 t 2; a Ongoing 1 1 {{t-0}} t 3")
-    assert codes([one]) == [("txnlog-illegal-transition", "warning", 2)]
-    assert any("not acknowledged" in words and "possible" in words for words in one.finding.benign)
-    (one,) = found(tmp_path / "other", f"{BEGUN}; a Empty 1 2 t 2")
-    assert codes([one]) == [("txnlog-illegal-transition", "error", 2)]
+    """Its coordinator continued from the previous state."""
+    (placed,) = forged_findings(tmp_path, f"{BEGUN}; a Empty 1 1 t 2; a Ongoing 1 1 {{t-0}} t 3")
+    assert codes([placed]) == [("txnlog-illegal-transition", "warning", 2)]
+    assert any("not acknowledged" in words and "possible" in words for words in placed.finding.benign)
+    (placed,) = forged_findings(tmp_path / "other", f"{BEGUN}; a Empty 1 2 t 2")
+    assert codes([placed]) == [("txnlog-illegal-transition", "error", 2)]
 
 
-def test_what_the_cleaner_left_is_not_judged_step_by_step(tmp_path: Path) -> None:
+def test_what_the_cleaner_left_is_not_evaluated_step_by_step(tmp_path: Path) -> None:
     log = {0: "a CompleteCommit 1 4 t 1; b Ongoing 2 0 {t-0} @7 t 2", 20: "a Ongoing 1 6 {t-0} t 3; b Empty 2 1 t 4"}
     forge_coordinator(tmp_path, log, first_dirty=20)
     assert set(codes_in(cluster_under(tmp_path))) <= {"atomicity-unverifiable"}
@@ -109,18 +113,18 @@ def test_the_end_was_decided_twice(marker: str, severity: str, tmp_path: Path) -
 
 def test_the_end_was_decided_twice_and_nobody_saw_the_partitions(tmp_path: Path) -> None:
     log = f"{BEGUN}; a PrepareAbort 1 0 {{t-0}} t 2; a PrepareCommit 1 0 {{t-0}} t 4; a CompleteCommit 1 0 t 6"
-    (one,) = found(tmp_path, log)
-    assert codes([one]) == [("txnlog-prepare-flip", "warning", 2)]
-    assert one.finding.evidence == {"markers_sent": 0, "partitions": 1, "partitions_seen": 0}
-    assert one.finding.exactness == "approximate"
+    (placed,) = forged_findings(tmp_path, log)
+    assert codes([placed]) == [("txnlog-prepare-flip", "warning", 2)]
+    assert placed.finding.evidence == {"markers_sent": 0, "partitions": 1, "partitions_seen": 0}
+    assert placed.finding.exactness == "approximate"
 
 
 def test_an_epoch_falls(tmp_path: Path) -> None:
     log = f"{ENDED}; a Empty 1 1 t 5; a Empty 1 0 t 6"
-    assert codes(found(tmp_path, log)) == [("txnlog-epoch-regressed", "error", 5)]
+    assert codes(forged_findings(tmp_path, log)) == [("txnlog-epoch-regressed", "error", 5)]
 
 
-def test_an_epoch_falls_behind_the_cleaner(tmp_path: Path) -> None:
+def test_an_epoch_falls_after_the_cleaner(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, {0: "a Empty 1 4 t 1", 20: "a Empty 1 3 t 3"}, first_dirty=20)
     assert codes_in(cluster_under(tmp_path)) == {"txnlog-epoch-regressed": "error"}
 
@@ -133,17 +137,17 @@ def test_a_producer_id_comes_back(between: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("state", ["Dead", "PrepareEpochFence", "42"])
 def test_a_state_that_is_never_written(state: str, tmp_path: Path) -> None:
-    """What comes behind it is not judged by it."""
-    placed = found(tmp_path, f"{BEGUN}; a {state} 1 0 {{t-0}} t 2; a PrepareCommit 1 0 {{t-0}} t 3")
+    """Later records are not compared with it."""
+    placed = forged_findings(tmp_path, f"{BEGUN}; a {state} 1 0 {{t-0}} t 2; a PrepareCommit 1 0 {{t-0}} t 3")
     assert codes(placed) == [("txnlog-transient-state", "error", 2)]
     place, finding = placed[0]
     assert (place.topic, place.partition, finding.position is not None) == ("__transaction_state", 0, True)
     assert (state if state != "42" else "state 42") in finding.message
 
 
-def test_no_more_are_told_of_than_anybody_reads(tmp_path: Path) -> None:
+def test_only_the_first_findings_are_reported(tmp_path: Path) -> None:
     log = "; ".join(f"a Dead 1 0 t {number}" for number in range(1_010))
-    placed = found(tmp_path, log)
+    placed = forged_findings(tmp_path, log)
     assert len(placed) == 1_000
     assert placed[-1].finding.evidence["left_out"] == 10
 

@@ -1,3 +1,5 @@
+"""Fencing loops, ids that are used once, and producer ids with two transactional ids."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -29,7 +31,7 @@ def test_producers_fence_one_another(tmp_path: Path) -> None:
 
 
 def test_inits_over_a_longer_time(tmp_path: Path) -> None:
-    """Or with something committed between."""
+    """Or with a commit between them."""
     forge_coordinator(tmp_path / "longer", inits(6_001))
     assert codes_in(cluster_under(tmp_path / "longer")) == {}
     committed = "; a Ongoing 1 {0} {{t-0}} t {1}; a PrepareCommit 1 {0} {{t-0}} t {1}; a CompleteCommit 1 {0} t {1}"
@@ -55,11 +57,11 @@ def test_ids_that_are_used_again(tmp_path: Path) -> None:
 
 
 def test_two_ids_with_one_producer_id(tmp_path: Path) -> None:
-    """A producer id that the end of a transaction is going to bring counts too."""
+    """A producer id that the end of a transaction will assign counts too."""
     forge_coordinator(tmp_path, {5: "a PrepareCommit 1 32767 tv 2 next 9 {t-0} t 0; b Empty 9 0 t 1"})
-    found = [finding for _, finding in found_in(cluster_under(tmp_path)) if finding.code.name == "pid-two-ids"]
-    assert [(finding.producer_id, str(finding.severity)) for finding in found] == [(9, "critical")]
-    assert found[0].evidence == {"transactional_ids": ["a", "b"]}
+    findings = [finding for _, finding in found_in(cluster_under(tmp_path)) if finding.code.name == "pid-two-ids"]
+    assert [(finding.producer_id, str(finding.severity)) for finding in findings] == [(9, "critical")]
+    assert findings[0].evidence == {"transactional_ids": ["a", "b"]}
 
 
 def test_ids_with_producer_ids_of_their_own(tmp_path: Path) -> None:
@@ -80,6 +82,6 @@ def ended(folder: Path, committed: int, aborted: int) -> dict[str, str]:
 
 @pytest.mark.parametrize(("committed", "aborted", "high"), [(79, 21, True), (80, 20, False), (0, 99, False)])
 def test_an_id_that_aborts_a_lot(committed: int, aborted: int, high: bool, tmp_path: Path) -> None:
-    """Of a hundred at least more than a fifth."""
+    """More than a fifth of at least a hundred transactions."""
     codes = {"txn-aborted-rate-high": "warning"} if high else {}
     assert ended(tmp_path, committed, aborted) == {"atomicity-unverifiable": "info"} | codes

@@ -1,3 +1,5 @@
+"""Transactions that their coordinator should have ended."""
+
 from __future__ import annotations
 
 from os import utime
@@ -5,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.partition.partition_rows import remedy
+from kforensics.forensics.partition.partition_rows import remedy_text
+from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
-from tests.forensics.events import NOW
 from tests.forensics.forge import forge
 
 FIRES = {
@@ -29,13 +31,13 @@ def prepared(folder: Path) -> None:
 
 
 def test_an_end_that_is_not_everywhere(tmp_path: Path) -> None:
-    """The third partition is not on hand: nobody knows."""
+    """The third partition is not available, so its marker is unknown."""
     prepared(tmp_path)
     placed = found_in(cluster_under(tmp_path, as_of_ms=NOW + 100 + MAX + 1))
-    (finding,) = (one for _, one in placed if one.code.name == "txnlog-prepare-stuck")
+    (finding,) = (result for _, result in placed if result.code.name == "txnlog-prepare-stuck")
     assert str(finding.severity) == "critical"
     assert finding.evidence["without_marker"] == ["t-1"]
-    assert "no marker in t-1." in finding.message
+    assert "Without a marker: t-1." in finding.message
 
 
 def test_an_end_that_is_on_its_way(tmp_path: Path) -> None:
@@ -50,12 +52,12 @@ def overdue(folder: Path, after: int, timeout: int = 60_000) -> dict[str, str]:
 
 
 def test_a_transaction_beyond_its_timeout(tmp_path: Path) -> None:
-    """A coordinator looks every ten seconds, and clocks differ by five at most."""
+    """A coordinator checks every ten seconds, and clocks differ by at most five."""
     assert overdue(tmp_path, 75_001) == {"txnlog-ongoing-overdue": "error"}
 
 
 def copied(folder: Path, milliseconds: int) -> None:
-    """Make it a copy of a running broker, taken so long after ``NOW``."""
+    """Make it a copy of a running broker, taken this long after ``NOW``."""
     (folder / ".kafka_cleanshutdown").unlink()
     for file in (folder / "t-0").iterdir():
         utime(file, ns=((NOW + milliseconds) * 1_000_000,) * 2)
@@ -68,18 +70,18 @@ def test_a_transaction_within_its_timeout_when_its_coordinator_was_copied(
     """Other brokers were copied later; this one may have ended it meanwhile."""
     overdue(tmp_path, 75_001)
     copied(tmp_path, taken)
-    found = codes_in(cluster_under(tmp_path, as_of_ms=NOW + MAX)).keys()
-    assert found & {"txnlog-ongoing-overdue"} == {code} - {None}
+    findings = codes_in(cluster_under(tmp_path, as_of_ms=NOW + MAX)).keys()
+    assert findings & {"txnlog-ongoing-overdue"} == {code} - {None}
 
 
 @pytest.mark.parametrize(("later", "severity"), [(75_100, "warning"), (75_101, "error")])
 def test_a_broker_that_crashed_knows_less_than_its_copy_is_old(later: int, severity: str, tmp_path: Path) -> None:
-    """Unless a marker of later shows that it ran, and had caught up."""
+    """Unless a later marker shows that it was running and had caught up."""
     overdue(tmp_path, 75_001)
     forge(tmp_path, f"M 2 0 C 0 @0 {at(later)}", partition=1)
     copied(tmp_path, MAX)
-    found = codes_in(cluster_under(tmp_path, as_of_ms=NOW + MAX))
-    assert found["txnlog-ongoing-overdue"] == severity
+    findings = codes_in(cluster_under(tmp_path, as_of_ms=NOW + MAX))
+    assert findings["txnlog-ongoing-overdue"] == severity
 
 
 @pytest.mark.parametrize(("taken", "is_stuck"), [(100 + MAX, False), (101 + MAX, True)])
@@ -93,7 +95,7 @@ def test_an_end_that_was_on_its_way_when_its_coordinator_was_copied(taken: int, 
 
 @pytest.mark.parametrize(("after", "timeout"), [(75_000, 60_000), (30 * 86_400_000, 2_147_483_647)])
 def test_a_transaction_within_its_timeout(after: int, timeout: int, tmp_path: Path) -> None:
-    """One of a two-phase commit has none."""
+    """A two-phase commit has no timeout."""
     assert "txnlog-ongoing-overdue" not in overdue(tmp_path, after, timeout)
 
 
@@ -113,9 +115,11 @@ def test_a_two_phase_commit_takes_its_time(tmp_path: Path) -> None:
     assert codes_in(cluster_under(tmp_path)) == {"txnlog-timeout-too-large": "info"}
 
 
-def test_a_remedy_names_the_id_as_a_shell_takes_it(tmp_path: Path) -> None:
-    """Who chooses the id must not choose what is run."""
+def test_a_remedy_quotes_the_id_for_a_shell(tmp_path: Path) -> None:
+    """The name of the id must not be able to change the command."""
     forge_coordinator(tmp_path, "$(reboot) Empty 1 0 t 0; $(reboot) Ongoing 1 0 {t-0} t 5")
     placed = found_in(cluster_under(tmp_path, as_of_ms=NOW + 100 * MAX))
-    (found,) = (one for one in placed if one.finding.code.name == "txnlog-ongoing-overdue")
-    assert "--transactional-id '$(reboot)';" in str(remedy(*found))
+    (finding,) = (
+        placed_finding for placed_finding in placed if placed_finding.finding.code.name == "txnlog-ongoing-overdue"
+    )
+    assert "--transactional-id '$(reboot)';" in str(remedy_text(*finding))

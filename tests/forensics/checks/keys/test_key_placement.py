@@ -1,4 +1,4 @@
-"""Whether keys astray are told of, and what is only another rule is not."""
+"""Misplaced keys are reported, and topics with a custom partitioner are not."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import pytest
 
 from kforensics.forensics.checks.keys.key_placement import findings
 from kforensics.forensics.core.findings import Exactness, Severity
-from kforensics.forensics.keys.topic_keys import Placed, TopicKeys
-from kforensics.forensics.metadata.topic_metadata import PartitionCount, TopicMetadata
-from tests.forensics.events import NOW
+from kforensics.forensics.keys.topic_keys import KeyFinding, TopicKeys
+from kforensics.forensics.metadata.cluster_metadata import PartitionCount, TopicMetadata
+from tests.forensics.batch_notation import NOW
 from tests.forensics.keys.topics import KEYS, Sent, at_home, home, joined, sent_to, topic, truth
 
-FIRES = {"key-partition-mismatch": "test_keys_astray_are_found_by_producer_and_partition"}
+FIRES = {"key-partition-mismatch": "test_misplaced_keys_are_found_by_producer_and_partition"}
 SILENT = {"key-partition-mismatch": "test_keys_of_real_producers_are_in_order"}
 
 
-def found_in(keys: TopicKeys) -> list[Placed]:
-    """Return what is told of the keys of a topic."""
+def found_in(keys: TopicKeys) -> list[KeyFinding]:
+    """Return the findings on the keys of a topic."""
     return list(findings(keys))
 
 
@@ -27,20 +27,20 @@ def test_keys_of_real_producers_are_in_order(name: str) -> None:
     assert found_in(topic(name)) == []
 
 
-def test_nothing_is_said_of_a_few_keys_that_lie_anywhere(tmp_path: Path) -> None:
+def test_a_few_scattered_keys_are_not_reported(tmp_path: Path) -> None:
     sent = [Sent(key, (home(key, 5) + 1) % 5, number) for number, key in enumerate(KEYS[:6])]
     assert found_in(joined(sent_to(tmp_path, sent, 5), 5)) == []
 
 
-def test_keys_astray_are_found_by_producer_and_partition(tmp_path: Path) -> None:
+def test_misplaced_keys_are_found_by_producer_and_partition(tmp_path: Path) -> None:
     astray = [Sent(key, (home(key, 4) + 1) % 4, 200 + number, 5) for number, key in enumerate(KEYS[:3])]
     sent = [*at_home(KEYS, 4, producer=4), *at_home(KEYS, 4, at=100, producer=5), *astray]
-    found = found_in(joined(sent_to(tmp_path, sent, 4), 4))
-    expected = sorted({one.partition for one in astray})
-    assert [place.partition for place, _ in found] == expected
-    for place, finding in found:
-        mine = [one for one in sent if one.partition == place.partition]
-        offsets = [offset for offset, one in enumerate(mine) if one in astray]
+    findings = found_in(joined(sent_to(tmp_path, sent, 4), 4))
+    expected = sorted({row.partition for row in astray})
+    assert [place.partition for place, _ in findings] == expected
+    for place, finding in findings:
+        mine = [row for row in sent if row.partition == place.partition]
+        offsets = [offset for offset, row in enumerate(mine) if row in astray]
         assert (finding.severity, finding.producer_id) == (Severity.WARNING, 5)
         assert (finding.first_offset, finding.last_offset) == (offsets[0], offsets[-1])
         assert (finding.evidence["astray_keys"], finding.evidence["astray_records"]) == (len(offsets), len(offsets))
@@ -48,36 +48,36 @@ def test_keys_astray_are_found_by_producer_and_partition(tmp_path: Path) -> None
         assert finding.path is not None
 
 
-def test_a_writer_that_goes_by_another_rule_is_said_to(tmp_path: Path) -> None:
+def test_a_writer_with_another_rule_is_reported(tmp_path: Path) -> None:
     by_hand = [Sent(key, (home(key, 3) + 1) % 3, 100, 6) for key in KEYS[:4]]
-    found = found_in(joined(sent_to(tmp_path, [*at_home(KEYS, 3, producer=5), *by_hand], 3)))
-    assert found
-    assert all("goes by another rule" in one.finding.message for one in found)
-    assert {one.finding.producer_id for one in found} == {6}
+    findings = found_in(joined(sent_to(tmp_path, [*at_home(KEYS, 3, producer=5), *by_hand], 3)))
+    assert findings
+    assert all("uses another rule" in placed.finding.message for placed in findings)
+    assert {placed.finding.producer_id for placed in findings} == {6}
 
 
 @pytest.mark.parametrize("name", ["by-hand", "round-robin"])
 def test_a_topic_that_real_producers_placed_otherwise_is_one_remark(name: str) -> None:
     ((_, finding),) = found_in(topic(name))
     assert finding.severity is Severity.INFO
-    assert "written with another one" in finding.message
+    assert "custom partitioner" in finding.message
 
 
 def test_a_real_producer_that_had_not_heard_of_the_growth_is_named() -> None:
-    """Of the records the clients say were sent: those of the unaware one that lie otherwise than with four."""
+    """By the records that the clients report: those of the unaware producer that do not match four partitions."""
     keys = topic("late-writer")
-    found = found_in(keys)
+    findings = found_in(keys)
     late = [
         row
         for row in truth()["sent"]["late-writer"]
         if row["timestamp"] > (keys.grown_ms or 0) and home(row["key"].encode(), 4) != row["partition"]
     ]
     assert {row["producer"] for row in late} == {"unaware"}
-    told = {place.partition: finding.evidence["late_keys"] for place, finding in found}
+    reported = {place.partition: finding.evidence["late_keys"] for place, finding in findings}
     partitions = {row["partition"] for row in late}
-    assert told == {one: len({row["key"] for row in late if row["partition"] == one}) for one in partitions}
-    assert {(finding.cause, finding.severity) for _, finding in found} == {("partition-growth", Severity.INFO)}
-    assert len({finding.producer_id for _, finding in found}) == 1
+    assert reported == {item: len({row["key"] for row in late if row["partition"] == item}) for item in partitions}
+    assert {(finding.cause, finding.severity) for _, finding in findings} == {("partition-growth", Severity.INFO)}
+    assert len({finding.producer_id for _, finding in findings}) == 1
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_it_is_no_more_certain_than_the_count(given: int | None, exactness: Exac
     assert finding.exactness is exactness
 
 
-def test_very_many_are_told_up_to_a_thousand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_are_reported_up_to_a_thousand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kforensics.forensics.checks.keys.key_placement.MOST", 2)
     astray = [Sent(key, (home(key, 3) + 1) % 3, 100, 10 + number) for number, key in enumerate(KEYS[:5])]
-    found = found_in(joined(sent_to(tmp_path, [*at_home(KEYS, 3), *astray], 3)))
-    assert len(found) == 2
-    assert found[-1].finding.evidence["left_out"] == 3
+    findings = found_in(joined(sent_to(tmp_path, [*at_home(KEYS, 3), *astray], 3)))
+    assert len(findings) == 2
+    assert findings[-1].finding.evidence["left_out"] == 3

@@ -1,4 +1,4 @@
-"""Whether keys in two partitions are told of, and tombstones that miss; and what growth explains is not."""
+"""Keys in two partitions and ineffective tombstones are reported, unless the growth of the topic explains them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from kforensics.forensics.checks.keys.keys_in_two_partitions import findings
 from kforensics.forensics.core.findings import Exactness, Severity
-from kforensics.forensics.keys.topic_keys import Placed, TopicKeys
-from kforensics.forensics.metadata.topic_metadata import PartitionCount, TopicMetadata
-from tests.forensics.events import NOW
+from kforensics.forensics.keys.topic_keys import KeyFinding, TopicKeys
+from kforensics.forensics.metadata.cluster_metadata import PartitionCount, TopicMetadata
+from tests.forensics.batch_notation import NOW
 from tests.forensics.keys.topics import KEYS, Sent, at_home, home, joined, sent_to, topic, truth
 
 FIRES = {
@@ -24,9 +24,9 @@ SILENT = {
 TWICE, TOMBSTONE = FIRES
 
 
-def found_in(keys: TopicKeys, code: str) -> list[Placed]:
-    """Return what is told under a code."""
-    return [one for one in findings(keys) if one.finding.code.name == code]
+def found_in(keys: TopicKeys, code: str) -> list[KeyFinding]:
+    """Return the findings with a code."""
+    return [placed for placed in findings(keys) if placed.finding.code.name == code]
 
 
 @pytest.mark.parametrize("name", ["keyed", "grown-twice", "compacted", "transactional", "by-hand", "no-keys"])
@@ -46,27 +46,31 @@ def test_a_key_in_two_partitions_is_found(tmp_path: Path) -> None:
     assert f"'{key.decode()}'" in finding.message
 
 
-def test_it_is_certain_where_the_metadata_tells_of_no_growth(tmp_path: Path) -> None:
+def test_it_is_certain_if_the_metadata_shows_no_growth(tmp_path: Path) -> None:
     astray = Sent(KEYS[0], (home(KEYS[0], 4) + 1) % 4, 100)
     sent_to(tmp_path, [*at_home(KEYS, 4), astray], 4)
     never_grown = TopicMetadata("t", "id", (PartitionCount(4, NOW),))
     exactness = {
-        told: found_in(joined(tmp_path, 4, never_grown if told else None), TWICE)[0].finding.exactness
-        for told in (True, False)
+        reported: found_in(joined(tmp_path, 4, never_grown if reported else None), TWICE)[0].finding.exactness
+        for reported in (True, False)
     }
     assert exactness == {True: Exactness.EXACT, False: Exactness.APPROXIMATE}
 
 
 def test_keys_that_a_late_producer_wrote_on_to_are_a_warning_of_the_growth() -> None:
-    """As the clients say: keys of both producers that were written to two partitions after the growth."""
-    found = found_in(topic("late-writer"), TWICE)
-    assert {(one.finding.severity, one.finding.cause) for one in found} == {(Severity.WARNING, "partition-growth")}
+    """By the records that the clients report: keys that both producers wrote to two partitions after the growth."""
+    findings = found_in(topic("late-writer"), TWICE)
+    assert {(placed.finding.severity, placed.finding.cause) for placed in findings} == {
+        (Severity.WARNING, "partition-growth")
+    }
     sent, grown = truth()["sent"]["late-writer"], topic("late-writer").grown_ms or 0
     since: dict[str, set[int]] = {}
     for row in sent:
         if row["timestamp"] > grown:
             since.setdefault(row["key"], set()).add(row["partition"])
-    assert sum(one.finding.evidence["keys"] for one in found) == sum(len(places) > 1 for places in since.values())
+    assert sum(placed.finding.evidence["keys"] for placed in findings) == sum(
+        len(places) > 1 for places in since.values()
+    )
 
 
 def test_a_producer_that_must_have_heard_of_the_growth_makes_it_an_error(tmp_path: Path) -> None:
@@ -83,7 +87,7 @@ def test_a_key_that_comes_back_with_the_third_count_is_in_order(tmp_path: Path) 
     sent = [*at_home(KEYS, 2), *at_home(KEYS, 3, at=100), *at_home(KEYS, 5, at=200)]
     counts = tuple(PartitionCount(count, NOW + at) for count, at in ((2, 0), (3, 90_000), (5, 190_000)))
     keys = joined(sent_to(tmp_path, sent, 5), None, TopicMetadata("t", "id", counts))
-    assert keys.lying.twice >= len(back)
+    assert keys.locations.split_count >= len(back)
     assert found_in(keys, TWICE) == []
 
 
@@ -101,25 +105,25 @@ def test_one_key_in_two_partitions_is_an_error_under_any_partitioner(tmp_path: P
 
 
 def test_tombstones_of_a_real_producer_miss_their_values() -> None:
-    """As the clients say: keys whose tombstone went elsewhere than their value, in a topic that is compacted."""
-    found = found_in(topic("compacted"), TOMBSTONE)
+    """By the records that the clients report: keys whose tombstone went to another partition than their value."""
+    findings = found_in(topic("compacted"), TOMBSTONE)
     sent = truth()["sent"]["compacted"]
     values = {row["key"]: row["partition"] for row in sent if row["producer"] == "before"}
     # The first twelve after the growth were tombstones.
     tombstones = [row for row in sent if row["producer"] == "after"][:12]
     missed = [(values[row["key"]], row["partition"]) for row in tombstones if values[row["key"]] != row["partition"]]
-    told = {tuple(one.finding.evidence["partitions"]): one.finding.evidence["keys"] for one in found}
-    assert told == {pair: missed.count(pair) for pair in missed}
-    assert {one.finding.cause for one in found} == {"partition-growth"}
+    reported = {tuple(placed.finding.evidence["partitions"]): placed.finding.evidence["keys"] for placed in findings}
+    assert reported == {pair: missed.count(pair) for pair in missed}
+    assert {placed.finding.cause for placed in findings} == {"partition-growth"}
 
 
 @pytest.mark.parametrize("compacted", [True, False])
 def test_tombstones_matter_where_a_cleaner_deletes_by_them(compacted: bool, tmp_path: Path) -> None:
     value, tombstone = Sent(KEYS[0], 1, 0), Sent(KEYS[0], 2, 100, value=None)
     sent_to(tmp_path, [value, *at_home(KEYS[1:], 3), tombstone], 3, first_dirty=0 if compacted else None)
-    found = found_in(joined(tmp_path), TOMBSTONE)
-    assert [one.finding.evidence["partitions"] for one in found] == ([[1, 2]] if compacted else [])
-    assert {one.finding.cause for one in found} == ({TWICE} if compacted else set())
+    findings = found_in(joined(tmp_path), TOMBSTONE)
+    assert [placed.finding.evidence["partitions"] for placed in findings] == ([[1, 2]] if compacted else [])
+    assert {placed.finding.cause for placed in findings} == ({TWICE} if compacted else set())
 
 
 @pytest.mark.parametrize("at", [0, -100], ids=["same-time", "value-newer"])
@@ -143,18 +147,18 @@ def test_two_tombstones_delete_what_there_is(tmp_path: Path) -> None:
 
 
 def test_other_keys_with_the_same_hashes_are_no_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bytes decide."""
+    """The bytes of the keys decide."""
     sent_to(tmp_path, [*at_home(KEYS, 3), Sent(KEYS[0], (home(KEYS[0], 3) + 1) % 3, 100)], 3)
     assert found_in(joined(tmp_path), TWICE)
     other = iter(range(1_000))
-    monkeypatch.setattr("kforensics.forensics.keys.topic_keys.key_at", lambda _: b"%d" % next(other))
+    monkeypatch.setattr("kforensics.forensics.keys.topic_keys.read_key", lambda _: b"%d" % next(other))
     assert found_in(joined(tmp_path), TWICE) == []
 
 
-def test_keys_are_told_so_that_no_terminal_acts_on_them(tmp_path: Path) -> None:
+def test_keys_are_printable(tmp_path: Path) -> None:
     hostile = b"\x1b[2J<script>\n" + b"x" * 100
     sent_to(tmp_path, [*at_home(KEYS, 3), *(Sent(hostile, number, number) for number in range(2))], 3)
-    found = found_in(joined(tmp_path), TWICE)
-    assert len(found) == 1
-    assert found[0].finding.message.isprintable()
-    assert "\\x1b[2J" in found[0].finding.message
+    findings = found_in(joined(tmp_path), TWICE)
+    assert len(findings) == 1
+    assert findings[0].finding.message.isprintable()
+    assert "\\x1b[2J" in findings[0].finding.message

@@ -1,4 +1,4 @@
-"""Whether the offsets in the checkpoints of a log directory can be true of a log."""
+"""Checkpoint offsets that are impossible for a log."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, Partition
-from tests.forensics.cases import case_of, each_sample, partitions_under
 from tests.forensics.forge import Segments, file_of, forge
+from tests.forensics.partition_states import each_sample, partitions_under, state_under
 
 FIRES = {
-    "checkpoint-hw-beyond-end": "test_a_high_watermark_behind_the_end_is_found",
-    "checkpoint-start-invalid": "test_a_log_start_behind_the_end_is_found",
-    "checkpoint-cleaner-invalid": "test_a_first_dirty_offset_behind_the_end_is_found",
+    "checkpoint-hw-beyond-end": "test_a_high_watermark_after_the_end_is_found",
+    "checkpoint-start-invalid": "test_a_log_start_after_the_end_is_found",
+    "checkpoint-cleaner-invalid": "test_a_first_dirty_offset_after_the_end_is_found",
 }
 SILENT = dict.fromkeys(FIRES, "test_checkpoints_of_brokers_are_sound")
 
@@ -30,12 +30,12 @@ FILES = (RECOVERY_POINT, HIGH_WATERMARK, LOG_START, CLEANER)
 
 def found_in(folder: Path) -> list[Finding]:
     """Return the findings in the one partition of a log directory."""
-    return list(findings(case_of(folder)))
+    return list(findings(state_under(folder)))
 
 
-def told(found: Sequence[Finding]) -> list[tuple[str, Severity]]:
+def key_facts(findings: Sequence[Finding]) -> list[tuple[str, Severity]]:
     """Return codes and severities."""
-    return [(one.code.name, one.severity) for one in found]
+    return [(finding.code.name, finding.severity) for finding in findings]
 
 
 def offsets(offset: int) -> bytes:
@@ -58,7 +58,7 @@ def test_offsets_inside_the_log_are_sound(
     assert found_in(tmp_path) == []
 
 
-def test_a_directory_without_checkpoints_says_nothing(tmp_path: Path) -> None:
+def test_a_directory_without_checkpoints_proves_nothing(tmp_path: Path) -> None:
     forge(tmp_path, LOG, clean_shutdown=False, replaced=dict.fromkeys(FILES))
     assert found_in(tmp_path) == []
 
@@ -69,66 +69,66 @@ def test_a_log_without_batches_begins_and_ends_at_its_last_segment(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("clean", "exactness"), [(True, Exactness.EXACT), (False, Exactness.APPROXIMATE)])
-def test_a_high_watermark_behind_the_end_is_found(tmp_path: Path, clean: bool, exactness: Exactness) -> None:
+def test_a_high_watermark_after_the_end_is_found(tmp_path: Path, clean: bool, exactness: Exactness) -> None:
     forge(tmp_path, LOG, high_watermark=23, clean_shutdown=clean)
-    (found,) = found_in(tmp_path)
-    assert told([found]) == [(BEYOND, Severity.WARNING)]
-    assert (found.first_offset, found.last_offset, found.exactness) == (20, 22, exactness)
-    assert all(("not ruled out" in phrase) != clean for phrase in found.benign)
-    assert "had been flushed" not in found.message
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(BEYOND, Severity.WARNING)]
+    assert (finding.first_offset, finding.last_offset, finding.exactness) == (20, 22, exactness)
+    assert all(("not ruled out" in phrase) != clean for phrase in finding.benign)
+    assert "had been flushed" not in finding.message
 
 
-def test_a_recovery_point_behind_the_end_is_told_where_something_is_missing(tmp_path: Path) -> None:
-    """By itself it is no finding: a broker that starts moves it to the end."""
+def test_a_recovery_point_after_the_end_is_reported_where_something_is_missing(tmp_path: Path) -> None:
+    """By itself it is not a finding: a broker that starts moves it to the end."""
     forge(tmp_path, LOG, replaced={RECOVERY_POINT: offsets(22)})
     assert found_in(tmp_path) == []
     forge(tmp_path, LOG, high_watermark=23, replaced={RECOVERY_POINT: offsets(22)})
-    (found,) = found_in(tmp_path)
-    assert "All below offset 22 had been flushed" in found.message
-    assert found.evidence == {"high_watermark": 23, "log_end_offset": 20, "recovery_point": 22}
+    (finding,) = found_in(tmp_path)
+    assert "All offsets below 22 had been flushed" in finding.message
+    assert finding.evidence == {"high_watermark": 23, "log_end_offset": 20, "recovery_point": 22}
 
 
 @pytest.mark.parametrize("log", [LOG, {0: ""}], ids=["batches", "none"])
-def test_a_log_start_behind_the_end_is_found(tmp_path: Path, log: Segments) -> None:
+def test_a_log_start_after_the_end_is_found(tmp_path: Path, log: Segments) -> None:
     forge(tmp_path, log, log_start=21)
-    (found,) = found_in(tmp_path)
-    assert told([found]) == [(START, Severity.ERROR)]
-    assert "The log start offset on record is 21" in found.message
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(START, Severity.ERROR)]
+    assert "Log start offset 21 is beyond" in finding.message
 
 
 @pytest.mark.parametrize(("clean", "severity"), [(True, Severity.ERROR), (False, Severity.INFO)])
 def test_a_log_start_before_the_first_segment_is_found(tmp_path: Path, clean: bool, severity: Severity) -> None:
-    """Without an orderly stop it may only be older than the last deletion of segments."""
+    """Without a clean shutdown it may only be older than the last deletion of segments."""
     forge(tmp_path, HEADLESS, log_start=4, clean_shutdown=clean)
-    (found,) = found_in(tmp_path)
-    assert told([found]) == [(START, severity)]
-    assert (found.first_offset, found.last_offset) == (4, 9)
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(START, severity)]
+    assert (finding.first_offset, finding.last_offset) == (4, 9)
 
 
 def test_with_remote_storage_a_log_starts_before_its_first_segment(tmp_path: Path) -> None:
-    """The leader epochs show it: they reach back to the log start."""
+    """The leader epochs show it: they start at the log start offset."""
     forge(tmp_path, HEADLESS, log_start=4, leader_epochs={4: 0})
     assert found_in(tmp_path) == []
 
 
-def test_a_first_dirty_offset_behind_the_end_is_found(tmp_path: Path) -> None:
+def test_a_first_dirty_offset_after_the_end_is_found(tmp_path: Path) -> None:
     forge(tmp_path, LOG, first_dirty=21)
-    assert told(found_in(tmp_path)) == [(CLEANER_INVALID, Severity.WARNING)]
+    assert key_facts(found_in(tmp_path)) == [(CLEANER_INVALID, Severity.WARNING)]
 
 
 @pytest.mark.parametrize(("log", "log_start"), [(LOG, 7), (HEADLESS, None)], ids=["records", "segments"])
-def test_a_first_dirty_offset_that_deletion_passed_is_told(
+def test_a_first_dirty_offset_that_deletion_passed_is_reported(
     tmp_path: Path, log: Segments, log_start: int | None
 ) -> None:
     forge(tmp_path, log, first_dirty=5, log_start=log_start)
-    (found,) = found_in(tmp_path)
-    assert told([found]) == [(CLEANER_INVALID, Severity.INFO)]
-    assert "not ruled out" in found.benign[0]
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(CLEANER_INVALID, Severity.INFO)]
+    assert "not ruled out" in finding.benign[0]
 
 
-def test_a_log_start_behind_the_end_says_nothing_of_the_cleaner(tmp_path: Path) -> None:
+def test_a_log_start_after_the_end_proves_nothing_about_the_cleaner(tmp_path: Path) -> None:
     forge(tmp_path, LOG, first_dirty=20, log_start=40)
-    assert told(found_in(tmp_path)) == [(START, Severity.ERROR)]
+    assert key_facts(found_in(tmp_path)) == [(START, Severity.ERROR)]
 
 
 REFUSED = {
@@ -143,15 +143,15 @@ REFUSED = {
 @pytest.mark.parametrize("text", [b"7\n0\n", b"0\n2\nt 0 5\n", b"0\n1\nt zero 5\n"], ids=["version", "count", "number"])
 def test_a_checkpoint_that_a_broker_refuses_is_found(tmp_path: Path, name: str, text: bytes) -> None:
     forge(tmp_path, LOG, replaced={name: text})
-    (found,) = found_in(tmp_path)
-    assert told([found]) == [REFUSED[name]]
-    assert found.path == str(tmp_path / name)
-    assert f"A broker refuses {name}" in found.message
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [REFUSED[name]]
+    assert finding.path == str(tmp_path / name)
+    assert f"Brokers reject {name}" in finding.message
 
 
 def test_two_partitions_have_their_own_offsets(tmp_path: Path) -> None:
     forge(tmp_path, LOG)
-    spoilt = forge(tmp_path, LOG, partition=1, high_watermark=50)
-    found = [one for partition in partitions_under(tmp_path) for one in findings(examine(partition, Rules(0)))]
-    assert told(found) == [(BEYOND, Severity.WARNING)]
-    assert file_of(spoilt).exists()
+    invalid = forge(tmp_path, LOG, partition=1, high_watermark=50)
+    results = [row for partition in partitions_under(tmp_path) for row in findings(examine(partition, Rules(0)))]
+    assert key_facts(results) == [(BEYOND, Severity.WARNING)]
+    assert file_of(invalid).exists()

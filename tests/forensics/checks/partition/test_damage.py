@@ -1,4 +1,4 @@
-"""Bytes that are no batch are told apart by what may have happened; what real brokers leave is no alarm."""
+"""Damaged bytes are classified by their possible causes; what real brokers leave raises no alarm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.reporting import MOST
 from kforensics.parsers.format.rows import Damage
 from lab.places import SAMPLES
-from tests.forensics.checks.partition.log_cases import INNOCENT, RULES, case_of, found_in, found_in_sample, names
+from tests.forensics.checks.partition.check_runs import (
+    HEALTHY_SCENARIOS,
+    RULES,
+    code_names,
+    findings_in_sample,
+    found_in,
+    state_under,
+)
 from tests.forensics.forge import cut, drop, file_of, forge, patch
 
 FIRES = {
@@ -22,20 +29,22 @@ FIRES = {
     "batch-length-invalid": "test_broken_length_is_found",
 }
 SILENT = dict.fromkeys(damage.CODES, "test_real_logs_are_not_damaged")
-FAMILIES = (damage, structure)
+CHECK_MODULES = (damage, structure)
 THREE = "plain @0-2; plain @3-5; plain @6-8"
 SEGMENTS = {0: "plain @0-2; plain @3-5", 6: "plain @6-8; plain @9"}
-# What crashed brokers left, as the lab wanted them to.
+# What brokers left that the lab made crash.
 TORN = {
     "crash-before-recovery/broker-1/preallocated-0": ("batch-truncated", Severity.INFO),
     "crash-before-recovery/broker-1/torn-0": ("batch-truncated", Severity.WARNING),
 }
 
 
-@pytest.mark.parametrize("scenario", INNOCENT)
+@pytest.mark.parametrize("scenario", HEALTHY_SCENARIOS)
 def test_real_logs_are_not_damaged(scenario: str) -> None:
-    found = found_in_sample(scenario, FAMILIES)
-    severities = {folder: [(one.code.name, one.severity) for one in some] for folder, some in found.items()}
+    findings = findings_in_sample(scenario, CHECK_MODULES)
+    severities = {
+        folder: [(finding.code.name, finding.severity) for finding in group] for folder, group in findings.items()
+    }
     assert severities == {folder: [torn] for folder, torn in TORN.items() if folder.startswith(f"{scenario}/")}
 
 
@@ -45,8 +54,8 @@ def _flip(log: Path, position: int) -> None:
     log.write_bytes(bytes(data))
 
 
-def _the_one(found: list[Finding]) -> Finding:
-    (finding,) = found
+def _the_one(findings: list[Finding]) -> Finding:
+    (finding,) = findings
     return finding
 
 
@@ -55,11 +64,11 @@ def test_wrong_checksum_is_found(tmp_path: Path, at: int) -> None:
     log = file_of(forge(tmp_path, THREE, clean_shutdown=False))
     size = log.stat().st_size // 3
     _flip(log, size + at if at > 1 else 2 * size - 1)
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.code.name, finding.severity) == ("batch-crc-mismatch", Severity.CRITICAL)
     assert (finding.first_offset, finding.last_offset, finding.position) == (3, 5, size)
     assert finding.path == str(log)
-    assert finding.benign[0].startswith("a copy made while the broker wrote: ruled out")
+    assert finding.benign[0].startswith("copied while the broker was writing: ruled out")
 
 
 @pytest.mark.parametrize(
@@ -69,12 +78,12 @@ def test_wrong_checksum_is_found(tmp_path: Path, at: int) -> None:
 def test_last_batch_may_have_been_copied_too_early(
     tmp_path: Path, written: int, clean: bool, severity: Severity
 ) -> None:
-    """Only where the file was written to when it was copied, and the broker did not stop in good order."""
+    """Only if the file was being written when it was copied, and the broker was not shut down cleanly."""
     log = file_of(forge(tmp_path, THREE, clean_shutdown=clean))
     _flip(log, log.stat().st_size - 1)
     seconds = (RULES.as_of_ms + written) // 1000
     os.utime(log, (seconds, seconds))
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.code.name, finding.severity) == ("batch-crc-mismatch", severity)
 
 
@@ -84,7 +93,7 @@ def test_only_the_last_segment_is_being_written(tmp_path: Path) -> None:
     for path in log.parent.iterdir():
         os.utime(path, (0, 0))
     os.utime(log, (RULES.as_of_ms // 1000, RULES.as_of_ms // 1000))
-    assert _the_one(found_in(tmp_path, FAMILIES)).severity is Severity.WARNING
+    assert _the_one(found_in(tmp_path, CHECK_MODULES)).severity is Severity.WARNING
 
 
 def test_last_batch_of_an_earlier_segment_was_not_being_written(tmp_path: Path) -> None:
@@ -92,7 +101,7 @@ def test_last_batch_of_an_earlier_segment_was_not_being_written(tmp_path: Path) 
     _flip(log, log.stat().st_size - 1)
     for path in log.parent.iterdir():
         os.utime(path, (RULES.as_of_ms // 1000, RULES.as_of_ms // 1000))
-    assert _the_one(found_in(tmp_path, FAMILIES)).severity is Severity.CRITICAL
+    assert _the_one(found_in(tmp_path, CHECK_MODULES)).severity is Severity.CRITICAL
 
 
 @pytest.mark.parametrize("left", [1, 17, 40, 70])
@@ -100,31 +109,31 @@ def test_cut_batch_is_found(tmp_path: Path, left: int) -> None:
     log = file_of(forge(tmp_path, THREE, clean_shutdown=False))
     end = 2 * log.stat().st_size // 3
     log.write_bytes(log.read_bytes()[:end] + b"\1" * left if left == 1 else log.read_bytes()[: end + left])
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.code.name, finding.severity, finding.position) == ("batch-truncated", Severity.WARNING, end)
     assert finding.benign[0].endswith("likely, the log ends here")
 
 
 def test_clean_stop_does_not_excuse_a_cut_batch(tmp_path: Path) -> None:
     cut(file_of(forge(tmp_path, THREE)), -1)
-    assert _the_one(found_in(tmp_path, FAMILIES)).benign[0].endswith("the broker had stopped in good order")
+    assert _the_one(found_in(tmp_path, CHECK_MODULES)).benign[0].endswith("clean shutdown")
 
 
 def test_cut_in_an_earlier_segment_is_an_error_and_names_what_is_lost(tmp_path: Path) -> None:
     cut(file_of(forge(tmp_path, SEGMENTS)), -1)
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.code.name, finding.severity) == ("batch-truncated", Severity.ERROR)
     assert (finding.first_offset, finding.last_offset) == (3, 5)
 
 
-def test_zero_tail_is_a_word_in_the_last_segment_and_an_error_elsewhere(tmp_path: Path) -> None:
+def test_zero_tail_is_info_in_the_last_segment_and_an_error_elsewhere(tmp_path: Path) -> None:
     forge(tmp_path, SEGMENTS)
     log = tmp_path / "t-0" / f"{6:020}.log"
     log.write_bytes(log.read_bytes() + bytes(300))
-    assert _the_one(found_in(tmp_path, FAMILIES)).severity is Severity.INFO
+    assert _the_one(found_in(tmp_path, CHECK_MODULES)).severity is Severity.INFO
     log = file_of(log.parent)
     log.write_bytes(log.read_bytes() + bytes(300))
-    assert [one.severity for one in found_in(tmp_path, FAMILIES)] == [Severity.ERROR, Severity.INFO]
+    assert [finding.severity for finding in found_in(tmp_path, CHECK_MODULES)] == [Severity.ERROR, Severity.INFO]
 
 
 @pytest.mark.parametrize("length", [-5, 0, 13, 20, 48, 2**31 - 1])
@@ -132,34 +141,32 @@ def test_broken_length_is_found(tmp_path: Path, length: int) -> None:
     log = file_of(forge(tmp_path, THREE))
     size = log.stat().st_size // 3
     patch(log, 3, length=length, fix_crc=False)
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.code.name, finding.severity) == ("batch-length-invalid", Severity.CRITICAL)
     assert (finding.first_offset, finding.last_offset, finding.position) == (3, 5, size)
     assert finding.evidence["next_good_position"] == 2 * size
 
 
-def test_messages_say_where_and_what(tmp_path: Path) -> None:
+def test_messages_have_position_and_reason(tmp_path: Path) -> None:
     log = file_of(forge(tmp_path, THREE, clean_shutdown=False))
     end = 2 * log.stat().st_size // 3
     patch(log, 0, crc=7)
     patch(log, 6, length=0, fix_crc=False)
-    wrong, broken = (one.message for one in found_in(tmp_path, FAMILIES))
-    assert wrong.startswith(
-        "The batch with offsets 0 to 2 at position 0 is not as it was written: the stored checksum 7 "
-    )
-    assert broken.startswith(f"There is no batch from position {end} to the end of the segment: Found record size 0 ")
+    wrong, broken = (finding.message for finding in found_in(tmp_path, CHECK_MODULES))
+    assert wrong.startswith("Corrupt batch with offsets 0 to 2 at position 0: the stored checksum 7 ")
+    assert broken.startswith(f"No valid batch from position {end} to the end of the segment: Found record size 0 ")
 
 
 def test_unknown_magic_breaks_the_chain(tmp_path: Path) -> None:
     patch(file_of(forge(tmp_path, THREE)), 3, magic=3, fix_crc=False)
-    assert names(found_in(tmp_path, FAMILIES)) == ["batch-length-invalid"]
+    assert code_names(found_in(tmp_path, CHECK_MODULES)) == ["batch-length-invalid"]
 
 
 def test_nothing_is_lost_in_bytes_between_batches(tmp_path: Path) -> None:
     log = file_of(forge(tmp_path, THREE))
     data, size = log.read_bytes(), log.stat().st_size // 3
     log.write_bytes(data[:size] + b"\xff" * 50 + data[size:])
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.code.name, finding.first_offset) == ("batch-length-invalid", None)
 
 
@@ -176,14 +183,14 @@ def test_nothing_is_lost_in_bytes_between_batches(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_samples_have_their_code(sample: str, expected: str) -> None:
-    assert names(found_in(SAMPLES / "damaged" / "batches" / sample, FAMILIES)) == [expected]
+    assert code_names(found_in(SAMPLES / "damaged" / "batches" / sample, CHECK_MODULES)) == [expected]
 
 
 def test_damage_inside_records_is_left_to_others(tmp_path: Path) -> None:
     forge(tmp_path, THREE)
-    case = case_of(tmp_path, FAMILIES)
+    state = state_under(tmp_path, CHECK_MODULES)
     rows = tuple((0, Damage(0, 70, reason, "said", inside_batch=0)) for reason in ("codec", "record-structure"))
-    assert names(damage.findings(replace(case, log=replace(case.log, damage=rows)))) == []
+    assert code_names(damage.findings(replace(state, log=replace(state.log, damage=rows)))) == []
 
 
 @pytest.mark.parametrize(
@@ -200,19 +207,19 @@ def test_damage_inside_records_is_left_to_others(tmp_path: Path) -> None:
 )
 def test_each_reason_of_a_walk_has_a_code(tmp_path: Path, reason: str, code: str) -> None:
     forge(tmp_path, THREE)
-    case = case_of(tmp_path, FAMILIES)
+    state = state_under(tmp_path, CHECK_MODULES)
     row = Damage(300, 310, reason, "said")
-    assert names(damage.findings(replace(case, log=replace(case.log, damage=((0, row),))))) == [code]
+    assert code_names(damage.findings(replace(state, log=replace(state.log, damage=((0, row),))))) == [code]
 
 
 def test_more_than_can_be_read_are_counted(tmp_path: Path) -> None:
     forge(tmp_path, THREE)
-    case = case_of(tmp_path, FAMILIES)
+    state = state_under(tmp_path, CHECK_MODULES)
     rows = tuple((0, Damage(at, at + 1, "length", "said", at + 1)) for at in range(MOST + 7))
-    found = list(damage.findings(replace(case, log=replace(case.log, damage=rows))))
-    assert (len(found), found[-1].evidence["left_out"]) == (MOST, 7)
+    findings = list(damage.findings(replace(state, log=replace(state.log, damage=rows))))
+    assert (len(findings), findings[-1].evidence["left_out"]) == (MOST, 7)
 
 
 def test_dropped_batch_is_no_damage(tmp_path: Path) -> None:
     drop(file_of(forge(tmp_path, THREE)), 3)
-    assert found_in(tmp_path, FAMILIES) == []
+    assert found_in(tmp_path, CHECK_MODULES) == []

@@ -1,4 +1,4 @@
-"""Whether leader epochs, and the file that says where they begin, are such as a broker writes."""
+"""Decreasing leader epochs, and checkpoints that disagree with the batches."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
-from tests.forensics.cases import case_of, each_sample
 from tests.forensics.forge import Segments, file_of, forge, patch
+from tests.forensics.partition_states import each_sample, state_under
 
 FIRES = {
     "leader-epoch-regressed": "test_an_epoch_below_the_one_before_is_found",
@@ -37,12 +37,12 @@ def checkpoint(entries: Entries) -> Mapping[str, bytes]:
 
 def found_in(folder: Path) -> list[Finding]:
     """Return the findings in the one partition of a log directory."""
-    return list(findings(case_of(folder)))
+    return list(findings(state_under(folder)))
 
 
-def told(found: Sequence[Finding]) -> list[tuple[str, Severity, int | None]]:
+def key_facts(findings: Sequence[Finding]) -> list[tuple[str, Severity, int | None]]:
     """Return codes, severities and first offsets."""
-    return [(one.code.name, one.severity, one.first_offset) for one in found]
+    return [(finding.code.name, finding.severity, finding.first_offset) for finding in findings]
 
 
 @each_sample()
@@ -53,7 +53,7 @@ def test_leader_epochs_of_brokers_are_sound(partition: Partition) -> None:
 SOUND: dict[str, Entries] = {
     "each epoch from its first batch": [(0, 0), (3, 5), (4, 10)],
     "a leader elected since": [(0, 0), (3, 5), (4, 10), (9, 20)],
-    "an entry behind the end, not yet cut off": [(0, 0), (3, 5), (4, 10), (9, 70)],
+    "an entry after the end, not yet truncated": [(0, 0), (3, 5), (4, 10), (9, 70)],
 }
 
 
@@ -83,9 +83,9 @@ def test_without_an_orderly_stop_the_log_start_on_record_may_be_older(tmp_path: 
     assert found_in(tmp_path) == []
 
 
-def test_a_log_start_behind_the_end_explains_nothing(tmp_path: Path) -> None:
+def test_a_log_start_after_the_end_explains_nothing(tmp_path: Path) -> None:
     forge(tmp_path, LOG, leader_epochs={0: 2}, clean_shutdown=False, replaced=checkpoint([(2, 70)]))
-    assert told(found_in(tmp_path)) == [(MISMATCH, Severity.ERROR, 0)]
+    assert key_facts(found_in(tmp_path)) == [(MISMATCH, Severity.ERROR, 0)]
 
 
 def test_a_log_whose_head_is_gone_begins_within_an_epoch(tmp_path: Path) -> None:
@@ -95,63 +95,67 @@ def test_a_log_whose_head_is_gone_begins_within_an_epoch(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("entries", [[(0, 0), (4, 10)], [(0, 0)]], ids=["the lower one", "neither"])
 def test_an_epoch_below_the_one_before_is_found(tmp_path: Path, entries: Entries) -> None:
-    """A broker drops the entry of the higher epoch once it assigns the lower one; only the batches tell."""
+    """A broker drops the entry of the higher epoch when it assigns the lower one; only the batches show it."""
     epochs, file = {0: 0, 5: 7, 10: 4}, checkpoint(entries)
     folder = forge(tmp_path, LOG, leader_epochs=epochs, replaced=file)
-    (found,) = found_in(tmp_path)
-    assert told([found]) == [(REGRESSED, Severity.ERROR, 10)]
-    assert (found.path, found.position, found.last_offset) == (str(file_of(folder, 10)), 0, 19)
-    assert found.evidence == {"leader_epoch": 4, "leader_epoch_before": 7}
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(REGRESSED, Severity.ERROR, 10)]
+    assert (finding.path, finding.position, finding.last_offset) == (str(file_of(folder, 10)), 0, 19)
+    assert finding.evidence == {"leader_epoch": 4, "leader_epoch_before": 7}
 
 
 def test_batches_without_an_epoch_do_not_hide_a_fall(tmp_path: Path) -> None:
     folder = forge(tmp_path, LOG, leader_epochs={0: 7, 15: 4}, replaced=checkpoint([(4, 15)]))
     patch(file_of(folder, 10), 10, partition_leader_epoch=-1)
-    assert told(found_in(tmp_path)) == [(REGRESSED, Severity.ERROR, 15)]
+    assert key_facts(found_in(tmp_path)) == [(REGRESSED, Severity.ERROR, 15)]
 
 
 def test_epochs_that_keep_falling_are_listed_up_to_a_limit(tmp_path: Path) -> None:
     text = "; ".join(f"plain @{offset}" for offset in range(2100))
     forge(tmp_path, text, leader_epochs={at: (at + 1) % 2 for at in range(2100)}, replaced=checkpoint([(0, 1)]))
-    found = [one for one in found_in(tmp_path) if one.code.name == REGRESSED]
-    assert len(found) == 1000
-    assert found[-1].evidence["left_out"] == 50
+    findings = [finding for finding in found_in(tmp_path) if finding.code.name == REGRESSED]
+    assert len(findings) == 1000
+    assert findings[-1].evidence["left_out"] == 50
 
 
 WRONG: dict[str, tuple[Entries, int | None, str]] = {
-    "begins too late": ([(0, 0), (3, 6), (4, 10)], 5, "begin at offset 6, but offset 5 has it already"),
-    "begins too early": (
+    "starts too late": ([(0, 0), (3, 6), (4, 10)], 5, "starts at offset 6, but the batch at offset 5 already has it"),
+    "starts too early": (
         [(0, 0), (3, 5), (4, 9)],
         10,
-        "begin at offset 9, but the batches up to offset 9 have an older",
+        "starts at offset 9, but the batches up to offset 9 have an older",
     ),
-    "first one too late": ([(0, 3), (3, 5), (4, 10)], 0, "begin at offset 3, but offset 0 has it already"),
-    "epochs fall": ([(0, 0), (4, 5), (3, 10)], None, "epoch 3 from offset 10 behind epoch 4 from offset 5"),
-    "offsets fall": ([(0, 0), (3, 10), (4, 5)], None, "epoch 4 from offset 5 behind epoch 3 from offset 10"),
-    "the same offset twice": ([(0, 0), (3, 5), (4, 5)], None, "both numbers have to rise"),
+    "first one too late": (
+        [(0, 3), (3, 5), (4, 10)],
+        0,
+        "starts at offset 3, but the batch at offset 0 already has it",
+    ),
+    "epochs decrease": ([(0, 0), (4, 5), (3, 10)], None, "epoch 3 at offset 10 after epoch 4 at offset 5"),
+    "offsets decrease": ([(0, 0), (3, 10), (4, 5)], None, "epoch 4 at offset 5 after epoch 3 at offset 10"),
+    "the same offset twice": ([(0, 0), (3, 5), (4, 5)], None, "epochs and offsets must ascend"),
 }
 
 
-@pytest.mark.parametrize(("entries", "offset", "says"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(("entries", "offset", "sentence"), WRONG.values(), ids=WRONG)
 def test_a_file_that_disagrees_with_the_log_is_found(
-    tmp_path: Path, entries: Entries, offset: int | None, says: str
+    tmp_path: Path, entries: Entries, offset: int | None, sentence: str
 ) -> None:
     folder = forge(tmp_path, LOG, leader_epochs=EPOCHS, replaced=checkpoint(entries))
-    (found,) = found_in(tmp_path)
-    assert told([found]) == [(MISMATCH, Severity.ERROR, offset)]
-    assert found.path == str(folder / NAME)
-    assert says in found.message
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(MISMATCH, Severity.ERROR, offset)]
+    assert finding.path == str(folder / NAME)
+    assert sentence in finding.message
 
 
-REFUSED = {"version": b"1\n0\n", "count": b"0\n7\n0 0\n", "number": b"0\n1\n0 zero\n", "negative": b"0\n1\n0 -1\n"}
+REJECTED = {"version": b"1\n0\n", "count": b"0\n7\n0 0\n", "number": b"0\n1\n0 zero\n", "negative": b"0\n1\n0 -1\n"}
 
 
-@pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("text", REJECTED.values(), ids=REJECTED)
 def test_a_file_that_a_broker_refuses_is_found(tmp_path: Path, text: bytes) -> None:
     forge(tmp_path, LOG, replaced={f"t-0/{NAME}": text})
-    (found,) = found_in(tmp_path)
-    assert told([found]) == [(MISMATCH, Severity.ERROR, None)]
-    assert "A broker refuses leader-epoch-checkpoint" in found.message
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(MISMATCH, Severity.ERROR, None)]
+    assert "Brokers reject leader-epoch-checkpoint" in finding.message
 
 
 ABSENT: dict[str, tuple[Entries, list[int]]] = {
@@ -164,12 +168,12 @@ ABSENT: dict[str, tuple[Entries, list[int]]] = {
 @pytest.mark.parametrize(("entries", "offsets"), ABSENT.values(), ids=ABSENT)
 def test_an_epoch_that_the_file_does_not_know_is_found(tmp_path: Path, entries: Entries, offsets: list[int]) -> None:
     forge(tmp_path, LOG, leader_epochs=EPOCHS, replaced=checkpoint(entries))
-    assert told(found_in(tmp_path)) == [(MISSING, Severity.WARNING, offset) for offset in offsets]
+    assert key_facts(found_in(tmp_path)) == [(MISSING, Severity.WARNING, offset) for offset in offsets]
 
 
 def test_a_file_that_is_missing_is_one_finding(tmp_path: Path) -> None:
     forge(tmp_path, LOG, leader_epochs=EPOCHS, replaced={f"t-0/{NAME}": None})
-    assert told(found_in(tmp_path)) == [(MISSING, Severity.WARNING, 0)]
+    assert key_facts(found_in(tmp_path)) == [(MISSING, Severity.WARNING, 0)]
 
 
 def test_a_copy_of_the_segments_alone_misses_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Markers that end nothing, contradict one another, or have epochs they should not have."""
+"""Markers that end no data, contradict one another, or have unexpected epochs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ import pytest
 from kforensics.forensics.checks.partition import markers
 from kforensics.forensics.core.findings import Exactness, Severity
 from kforensics.forensics.partition.partition_files import Partition
-from tests.forensics.cases import each_sample
-from tests.forensics.checks.partition.producer_cases import DAY, LATER, codes_of, found, only, sample_case, sample_id
-from tests.forensics.events import NOW
+from tests.forensics.batch_notation import NOW
+from tests.forensics.checks.partition.producer_states import (
+    DAY,
+    LATER,
+    codes_of,
+    forged_findings,
+    only,
+    sample_id,
+    sample_state,
+)
+from tests.forensics.partition_states import each_sample
 
 FIRES = {
     "marker-empty": "test_example_15_the_same_marker_again",
@@ -23,8 +31,8 @@ FIRES = {
     "marker-admin-abort": "test_example_27_an_abort_a_day_later_is_an_operators",
 }
 SILENT = dict.fromkeys(FIRES, "test_samples_have_only_what_is_known")
-# Their data was cleaned away; then the producer aborted without having written here; then the data was deleted with
-# the head of the log, and the broker, killed, forgot it.
+# Their data was cleaned; then the producer aborted without having written here; then the data was deleted with
+# the start of the log, and the killed broker forgot it.
 EMPTY_MARKERS = {
     "compaction/broker-1/compact-transactional-0": 6,
     "compaction/broker-1/compact-transactional-kept-0": 12,
@@ -39,7 +47,7 @@ EMPTY_MARKERS = {
 
 @each_sample()
 def test_samples_have_only_what_is_known(partition: Partition) -> None:
-    findings = list(markers.findings(sample_case(partition)))
+    findings = list(markers.findings(sample_state(partition)))
     assert codes_of(findings) == ["marker-empty"] * EMPTY_MARKERS.get(sample_id(partition), 0)
 
 
@@ -56,26 +64,28 @@ def test_samples_have_only_what_is_known(partition: Partition) -> None:
     ],
 )
 def test_examples_without_such_findings(tmp_path: Path, text: str) -> None:
-    assert not found(markers, tmp_path, text)
+    assert not forged_findings(markers, tmp_path, text)
 
 
 def test_example_15_the_same_marker_again(tmp_path: Path) -> None:
-    findings = found(markers, tmp_path, "D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; M 1 0 C 4 @2")
-    assert [(one.code.name, one.first_offset, one.severity) for one in findings] == [
+    findings = forged_findings(markers, tmp_path, "D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; M 1 0 C 4 @2")
+    assert [(finding.code.name, finding.first_offset, finding.severity) for finding in findings] == [
         ("marker-empty", 2, Severity.INFO),
         ("marker-duplicate", 2, Severity.INFO),
     ]
-    assert "sent again: yes" in findings[0].benign
+    assert "resent: yes" in findings[0].benign
     assert findings[0].evidence == {"empty_markers": 1, "markers": 2}
     assert findings[1].evidence == {"previous_offset": 1}
 
 
 def test_example_15_the_contrary_by_a_new_coordinator(tmp_path: Path) -> None:
-    (conflict,) = found(markers, tmp_path, "D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; M 1 0 A 4 @2")
+    (conflict,) = forged_findings(markers, tmp_path, "D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; M 1 0 A 4 @2")
     assert (conflict.code.name, conflict.severity) == ("marker-conflict", Severity.WARNING)
     assert conflict.exactness is Exactness.APPROXIMATE
     assert conflict.benign[0].endswith("possible, the coordinator log was not consulted")
-    (conflict,) = found(markers, tmp_path / "slow", f"D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; M 1 0 A 4 @2 ts {NOW + 5_001}")
+    (conflict,) = forged_findings(
+        markers, tmp_path / "slow", f"D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; M 1 0 A 4 @2 ts {NOW + 5_001}"
+    )
     assert conflict.code.name == "marker-conflict"
 
 
@@ -86,56 +96,61 @@ def test_example_15_the_contrary_by_a_new_coordinator(tmp_path: Path) -> None:
         pytest.param(f"M 1 0 A 4 @2 ts {NOW + 5_002}", id="later"),
     ],
 )
-def test_an_empty_transaction_right_behind_another_is_no_conflict(tmp_path: Path, second: str) -> None:
-    findings = found(markers, tmp_path, f"D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; {second}")
+def test_an_empty_transaction_right_after_another_is_no_conflict(tmp_path: Path, second: str) -> None:
+    findings = forged_findings(markers, tmp_path, f"D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; {second}")
     assert codes_of(findings) == ["marker-empty"]
-    assert "sent again: no" in findings[0].benign
+    assert "resent: no" in findings[0].benign
 
 
 def test_both_kinds_for_one_epoch_of_version_2_are_a_conflict(tmp_path: Path) -> None:
-    (conflict,) = found(markers, tmp_path, f"D 1 7 0-0 @0-0 T; M 1 8 C 4 @1; M 1 8 A 4 @2 ts {LATER}")
+    (conflict,) = forged_findings(markers, tmp_path, f"D 1 7 0-0 @0-0 T; M 1 8 C 4 @1; M 1 8 A 4 @2 ts {LATER}")
     assert conflict.code.name == "marker-conflict"
     assert (conflict.severity, conflict.exactness) == (Severity.CRITICAL, Exactness.EXACT)
     assert (conflict.first_offset, conflict.producer_epoch) == (2, 8)
-    assert conflict.benign[0].endswith("no, the epoch rises with each")
-    (conflict,) = found(markers, tmp_path / "first", f"D 1 0 0-0 @0-0 T; M 1 1 C 4 @1; M 1 1 A 4 @2 ts {LATER}")
+    assert conflict.benign[0].endswith("no, each bumps the epoch")
+    (conflict,) = forged_findings(
+        markers, tmp_path / "first", f"D 1 0 0-0 @0-0 T; M 1 1 C 4 @1; M 1 1 A 4 @2 ts {LATER}"
+    )
     assert conflict.severity is Severity.CRITICAL
 
 
-def test_of_two_empty_markers_nobody_knows_the_epoch_of_the_data(tmp_path: Path) -> None:
-    findings = found(markers, tmp_path, f"M 1 8 C 4 @0; M 1 8 A 4 @1 ts {LATER}")
-    assert [one.message.split(" of ")[0] for one in findings] == ["The COMMIT", "The ABORT"]
+def test_of_two_empty_markers_the_epoch_of_the_data_is_unknown(tmp_path: Path) -> None:
+    findings = forged_findings(markers, tmp_path, f"M 1 8 C 4 @0; M 1 8 A 4 @1 ts {LATER}")
+    assert [finding.message.split(" of ")[0] for finding in findings] == ["The COMMIT", "The ABORT"]
     assert codes_of(findings) == ["marker-empty", "marker-empty"]
 
 
 def test_where_offsets_are_missing_markers_are_not_compared(tmp_path: Path) -> None:
     segments = {0: "D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; gone D 1 0 1-1 @2-2 T; M 1 0 C 3 @3", 4: "plain @4"}
-    assert codes_of(found(markers, tmp_path, segments, compacted=True)) == ["marker-empty"]
+    assert codes_of(forged_findings(markers, tmp_path, segments, compacted=True)) == ["marker-empty"]
 
 
 def test_example_32_a_marker_of_version_2_again(tmp_path: Path) -> None:
     text = "D 1 4 0-2 @0-2 T; M 1 5 C 6 @3; M 1 5 C 6 @4; D 1 5 0-0 @5-5 T; M 1 6 C 6 @6"
-    findings = found(markers, tmp_path, text)
-    assert [(one.code.name, one.first_offset) for one in findings] == [("marker-empty", 4), ("marker-duplicate", 4)]
+    findings = forged_findings(markers, tmp_path, text)
+    assert [(finding.code.name, finding.first_offset) for finding in findings] == [
+        ("marker-empty", 4),
+        ("marker-duplicate", 4),
+    ]
 
 
 def test_example_39_an_empty_abort(tmp_path: Path) -> None:
     text = "M 1 0 A 2 @0; D 1 0 0-1 @1-2 T; M 1 0 C 2 @3"
     for index in (None, [(1, 0, 0, 1)]):  # as since 2.8, and as up to 2.7
-        findings = found(markers, tmp_path, text, txnindex={0: index})
-        assert [(one.code.name, one.first_offset) for one in findings] == [("marker-empty", 0)]
+        findings = forged_findings(markers, tmp_path, text, txnindex={0: index})
+        assert [(finding.code.name, finding.first_offset) for finding in findings] == [("marker-empty", 0)]
 
 
 def test_example_37_an_abort_whose_data_was_deleted_is_not_empty(tmp_path: Path) -> None:
     segments = {200: "gone D 3 0 0-0 @150-150 T; plain @200-229; M 3 0 A 1 @230"}
-    assert not found(markers, tmp_path, segments)
-    assert not found(markers, tmp_path, segments, snapshots={200: [], 231: None})
+    assert not forged_findings(markers, tmp_path, segments)
+    assert not forged_findings(markers, tmp_path, segments, snapshots={200: [], 231: None})
 
 
-def test_without_its_entry_an_abort_behind_a_snapshot_is_empty(tmp_path: Path) -> None:
-    """The snapshot at the head says that nothing was open."""
+def test_without_its_entry_an_abort_after_a_snapshot_is_empty(tmp_path: Path) -> None:
+    """The first snapshot shows that no transaction was open."""
     segments = {200: "gone D 3 0 0-0 @150-150 T; plain @200-229; M 3 0 A 1 @230"}
-    findings = found(markers, tmp_path, segments, snapshots={200: []}, txnindex={200: None})
+    findings = forged_findings(markers, tmp_path, segments, snapshots={200: []}, txnindex={200: None})
     assert codes_of(findings) == ["marker-empty"]
 
 
@@ -153,60 +168,62 @@ def test_an_entry_proves_what_the_cleaner_took(
     tmp_path: Path, entry: list[tuple[int, int, int, int]], empty: list[int]
 ) -> None:
     segments = {0: "plain @0; gone D 3 0 0-0 @3-3 T; plain @4; M 3 0 A 1 @5; plain @6-7 cnt 1", 8: "M 4 0 A 1 @8"}
-    findings = found(markers, tmp_path, segments, compacted=True, txnindex={0: entry})
-    assert [(one.code.name, one.first_offset) for one in findings] == [("marker-empty", offset) for offset in empty]
+    findings = forged_findings(markers, tmp_path, segments, compacted=True, txnindex={0: entry})
+    assert [(finding.code.name, finding.first_offset) for finding in findings] == [
+        ("marker-empty", offset) for offset in empty
+    ]
 
 
 def test_a_marker_that_may_end_what_stood_before_is_not_empty(tmp_path: Path) -> None:
-    """Example 21: nobody can tell."""
+    """Example 21: the log does not show it."""
     segments = {100: "gone plain @0-99; D 1 0 5-5 @100-100 T; M 2 0 A 1 @101; M 1 0 C 1 @102"}
-    assert not found(markers, tmp_path, segments, snapshots={100: None, 103: None}, txnindex={100: None})
+    assert not forged_findings(markers, tmp_path, segments, snapshots={100: None, 103: None}, txnindex={100: None})
 
 
 def test_a_marker_below_the_epoch_of_its_producer(tmp_path: Path) -> None:
-    (regressed,) = found(markers, tmp_path, "D 1 5 0-0 @0-0 T; M 1 4 A 3 @1")
+    (regressed,) = forged_findings(markers, tmp_path, "D 1 5 0-0 @0-0 T; M 1 4 A 3 @1")
     assert (regressed.code.name, regressed.severity) == ("marker-epoch-regressed", Severity.ERROR)
-    assert "after epoch 5 had been seen" in regressed.message
+    assert "after epoch 5." in regressed.message
 
 
 def test_a_leader_may_have_forgotten_the_epoch(tmp_path: Path) -> None:
-    findings = found(markers, tmp_path, f"D 1 5 0-0 @0-0 N; M 1 4 A 3 @1 ts {NOW + DAY}")
+    findings = forged_findings(markers, tmp_path, f"D 1 5 0-0 @0-0 N; M 1 4 A 3 @1 ts {NOW + DAY}")
     regressed = only(findings, "marker-epoch-regressed")
     assert regressed.severity is Severity.WARNING
     assert regressed.benign[0].startswith("producer expired at the leader: yes")
 
 
 def test_no_leader_forgets_a_producer_inside_a_transaction(tmp_path: Path) -> None:
-    findings = found(markers, tmp_path, f"D 1 5 0-0 @0-0 T; M 1 4 A 3 @1 ts {NOW + DAY}")
+    findings = forged_findings(markers, tmp_path, f"D 1 5 0-0 @0-0 T; M 1 4 A 3 @1 ts {NOW + DAY}")
     assert only(findings, "marker-epoch-regressed").severity is Severity.ERROR
 
 
 def test_example_33_a_marker_may_have_any_higher_epoch(tmp_path: Path) -> None:
-    (jump,) = found(markers, tmp_path, "D 1 4 0-0 @0-0 T; M 1 4 A 6 @1; D 1 4 1-1 @2-2 T; M 1 9 C 6 @3")
+    (jump,) = forged_findings(markers, tmp_path, "D 1 4 0-0 @0-0 T; M 1 4 A 6 @1; D 1 4 1-1 @2-2 T; M 1 9 C 6 @3")
     assert (jump.code.name, jump.severity, jump.first_offset) == ("marker-epoch-jump", Severity.WARNING, 3)
     assert jump.evidence == {"risen_by": 5, "first_offset": 2}
 
 
 def test_a_marker_of_an_older_coordinator(tmp_path: Path) -> None:
     text = "D 1 0 0-0 @0-0 T; M 1 0 C 4 @1; D 1 0 1-1 @2-2 T; M 1 0 C 3 @3"
-    (regressed,) = found(markers, tmp_path, text)
+    (regressed,) = forged_findings(markers, tmp_path, text)
     assert regressed.code.name == "marker-coordinator-epoch-regressed"
     assert (regressed.severity, regressed.first_offset) == (Severity.WARNING, 3)
-    assert "has coordinator epoch 3, while the marker at offset 1 has 4" in regressed.message
+    assert "has coordinator epoch 3, but the marker at offset 1 has 4" in regressed.message
     assert "abort by an operator, with epoch 0: no" in regressed.benign
 
 
 def test_an_operator_may_have_written_coordinator_epoch_0(tmp_path: Path) -> None:
     text = "D 1 0 0-0 @0-0 T; M 1 0 C 4 @1; D 1 0 1-1 @2-2 T; M 1 0 A 0 @3"
     code = "marker-coordinator-epoch-regressed"
-    assert "abort by an operator, with epoch 0: possible" in only(found(markers, tmp_path, text), code).benign
-    commit = only(found(markers, tmp_path / "commit", text.replace("A 0", "C 0")), code)
+    assert "abort by an operator, with epoch 0: possible" in only(forged_findings(markers, tmp_path, text), code).benign
+    commit = only(forged_findings(markers, tmp_path / "commit", text.replace("A 0", "C 0")), code)
     assert "abort by an operator, with epoch 0: no" in commit.benign
 
 
 def test_example_27_an_abort_a_day_later_is_an_operators(tmp_path: Path) -> None:
     text = f"D 1 0 0-2 @0-2 T; M 1 0 A 4 @3; D 1 0 3-3 @4-4 T; M 1 0 A 4 @5 ts {NOW + DAY}"
-    (abort,) = found(markers, tmp_path, text, as_of_ms=LATER + DAY)
+    (abort,) = forged_findings(markers, tmp_path, text, as_of_ms=LATER + DAY)
     assert (abort.code.name, abort.severity, abort.first_offset) == ("marker-admin-abort", Severity.INFO, 5)
     assert abort.exactness is Exactness.APPROXIMATE
     assert abort.evidence == {"silent_ms": DAY - 4, "first_offset": 4}
@@ -214,7 +231,7 @@ def test_example_27_an_abort_a_day_later_is_an_operators(tmp_path: Path) -> None
 
 def test_an_abort_is_an_operators_from_the_time_on_when_a_transaction_is_late(tmp_path: Path) -> None:
     text = f"D 1 0 0-2 @0-2 T; M 1 0 A 4 @3; D 1 0 3-3 @4-4 T; M 1 0 A 4 @5 ts {NOW + 4 + 1_200_001}"
-    assert codes_of(found(markers, tmp_path, text)) == ["marker-admin-abort"]
+    assert codes_of(forged_findings(markers, tmp_path, text)) == ["marker-admin-abort"]
 
 
 @pytest.mark.parametrize(
@@ -231,4 +248,4 @@ def test_an_abort_is_an_operators_from_the_time_on_when_a_transaction_is_late(tm
 )
 def test_other_ends_are_not_an_operators(tmp_path: Path, end: str) -> None:
     text = f"D 1 0 0-2 @0-2 T; M 1 0 A 4 @3; D 1 0 3-3 @4-4 T; {end}"
-    assert "marker-admin-abort" not in codes_of(found(markers, tmp_path, text, as_of_ms=LATER + DAY))
+    assert "marker-admin-abort" not in codes_of(forged_findings(markers, tmp_path, text, as_of_ms=LATER + DAY))

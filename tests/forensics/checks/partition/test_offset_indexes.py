@@ -1,4 +1,4 @@
-"""Whether offset indexes are such as a broker of any release writes."""
+"""Offset indexes as brokers of all releases write them, and faulty ones."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.partition.partition_state import Case
-from kforensics.parsers.format.derived import fixed
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import OFFSET_INDEX_ENTRY
 from lab.places import SAMPLES
-from tests.forensics.cases import each_sample, partitions_under
 from tests.forensics.forge import Segments, cut, file_of, forge
+from tests.forensics.partition_states import each_sample, partitions_under
 
 FIRES = {
     "index-corrupt": "test_a_file_that_is_no_index_is_found",
@@ -27,9 +27,9 @@ FIRES = {
 SILENT = dict.fromkeys(FIRES, "test_indexes_of_brokers_fit_their_logs")
 
 CORRUPT, MISMATCH = "index-corrupt", "index-mismatch"
-ENTRY = fixed(OFFSET_INDEX_ENTRY)
+ENTRY = fixed_layout(OFFSET_INDEX_ENTRY)
 LOG: Segments = {0: "plain @0-4; plain @5-9; plain @10-14; plain @15-19", 20: "plain @20-24; plain @25-29"}
-THINNED: Segments = {0: "plain @0-4; plain @5-9; plain @12-16 cnt 2", 20: "plain @20-24"}
+PARTIALLY_COMPACTED: Segments = {0: "plain @0-4; plain @5-9; plain @12-16 cnt 2", 20: "plain @20-24"}
 Entries = Sequence[tuple[int, int]]
 
 
@@ -40,29 +40,29 @@ def built(entries: Entries) -> bytes:
 
 
 def positions(folder: Path, base_offset: int = 0) -> list[int]:
-    """Return where the batches of a segment begin, but for the first, and where the last one ends."""
+    """Return the positions of the batches of a segment except the first, and the end of the last one."""
     log = file_of(folder, base_offset)
     index = file_of(folder, base_offset, "index").read_bytes()
     return [position for _, position in ENTRY.struct.iter_unpack(index)] + [log.stat().st_size]
 
 
-def case_in(folder: Path) -> Case:
-    """Return the case of the one partition in a log directory."""
+def state_of(folder: Path) -> PartitionState:
+    """Return the state of the only partition in a log directory."""
     (partition,) = partitions_under(folder)
     return examine(partition, Rules(0), watches_indexes=True)
 
 
 def with_index(folder: Path, entries: Entries | bytes, base_offset: int = 0) -> list[Finding]:
-    """Return what is found once a segment has another index."""
+    """Return the findings after the index of a segment was replaced."""
     (place,) = partitions_under(folder)
     data = entries if isinstance(entries, bytes) else built(entries)
     file_of(Path(place.folder), base_offset, "index").write_bytes(data)
-    return list(findings(case_in(folder)))
+    return list(findings(state_of(folder)))
 
 
-def told(found: Sequence[Finding]) -> list[tuple[str, Severity]]:
+def key_facts(findings: Sequence[Finding]) -> list[tuple[str, Severity]]:
     """Return codes and severities."""
-    return [(one.code.name, one.severity) for one in found]
+    return [(finding.code.name, finding.severity) for finding in findings]
 
 
 @each_sample()
@@ -72,7 +72,7 @@ def test_indexes_of_brokers_fit_their_logs(partition: Partition) -> None:
 
 
 def test_samples_have_entries_to_compare() -> None:
-    """A sample that gets lost must not make these tests pass."""
+    """These tests must not pass because a sample is missing."""
     samples = SAMPLES
     entries = {
         scenario: sum(path.stat().st_size for path in (samples / scenario).rglob("*.index")) // ENTRY.size
@@ -81,8 +81,8 @@ def test_samples_have_entries_to_compare() -> None:
     assert min(entries.values()) > 4, entries
 
 
-@pytest.mark.parametrize("log", [LOG, THINNED], ids=["whole", "thinned"])
-def test_an_index_not_looked_at_says_nothing(tmp_path: Path, log: Segments) -> None:
+@pytest.mark.parametrize("log", [LOG, PARTIALLY_COMPACTED], ids=["whole", "partially compacted"])
+def test_an_index_not_looked_at_proves_nothing(tmp_path: Path, log: Segments) -> None:
     folder = forge(tmp_path, log)
     file_of(folder, 0, "index").write_bytes(b"torn")
     (partition,) = partitions_under(tmp_path)
@@ -96,7 +96,7 @@ SOUND: dict[str, tuple[Segments, Entries]] = {
     "one for an append of three batches, 2.0 to 3.9.0": (LOG, [(19, 1)]),
     "first offsets, up to 1.1": (LOG, [(5, 1), (15, 3)]),
     "mixed, after a recovery by another release": (LOG, [(5, 1), (14, 2), (15, 3)]),
-    "largest offset the cleaner kept, up to 3.9.0": (THINNED, [(14, 1)]),
+    "largest offset the cleaner kept, up to 3.9.0": (PARTIALLY_COMPACTED, [(14, 1)]),
     "none": (LOG, []),
 }
 
@@ -108,28 +108,28 @@ def test_what_brokers_of_all_releases_write_is_sound(tmp_path: Path, log: Segmen
 
 
 @pytest.mark.parametrize("entries", [[(29, 1)], []], ids=["entries", "all zeros"])
-def test_zeros_behind_the_entries_of_the_last_segment_are_sound(tmp_path: Path, entries: Entries) -> None:
+def test_zeros_after_the_entries_of_the_last_segment_are_sound(tmp_path: Path, entries: Entries) -> None:
     at = [0, *positions(forge(tmp_path, LOG), 20)]
     index = built([(offset - 20, at[batch]) for offset, batch in entries])
     assert with_index(tmp_path, index + bytes(4096), 20) == []
 
 
 def test_an_index_that_was_set_aside_is_sound(tmp_path: Path) -> None:
-    """Ten megabytes of which nothing was written are a hole in the file."""
+    """Its ten unwritten megabytes are a sparse part of the file."""
     folder = forge(tmp_path, LOG)
     with file_of(folder, 20, "index").open("r+b") as index:
         index.truncate(10_485_760)
-    assert list(findings(case_in(tmp_path))) == []
+    assert list(findings(state_of(tmp_path))) == []
 
 
 MISFITS: dict[str, tuple[Entries, int, int, str]] = {
-    "inside a batch": ([(9, 1), (14, 2)], 0, 1, "where no batch begins"),
-    "before the log": ([(9, 1), (14, 2)], 0, -1000, "where no batch begins"),
-    "end of the log": ([(9, 1), (24, 4)], 8, 0, "but the batches of the segment end at byte"),
-    "behind the log": ([(9, 1), (24, 4)], 8, 7, "but the batches of the segment end at byte"),
-    "offset before its position": ([(4, 1), (14, 2)], 0, 0, "already reaches the offset"),
-    "inner offset": ([(9, 1), (12, 2)], 8, 0, "but no batch from there on ends with it"),
-    "offset behind the log": ([(9, 1), (40, 3)], 8, 0, "but no batch from there on ends with it"),
+    "inside a batch": ([(9, 1), (14, 2)], 0, 1, "where no batch starts"),
+    "before the log": ([(9, 1), (14, 2)], 0, -1000, "where no batch starts"),
+    "end of the log": ([(9, 1), (24, 4)], 8, 0, "but the batches of the segment end at position"),
+    "after the log": ([(9, 1), (24, 4)], 8, 7, "but the batches of the segment end at position"),
+    "offset before its position": ([(4, 1), (14, 2)], 0, 0, "already contains the offset"),
+    "inner offset": ([(9, 1), (12, 2)], 8, 0, "but no batch from there on ends with that offset"),
+    "offset after the log": ([(9, 1), (40, 3)], 8, 0, "but no batch from there on ends with that offset"),
 }
 
 
@@ -143,30 +143,30 @@ def test_an_entry_that_does_not_fit_the_log_is_found(
         (offset, at[batch] + (by if number * ENTRY.size == at_entry else 0))
         for number, (offset, batch) in enumerate(entries)
     ]
-    (found,) = with_index(tmp_path, moved)
-    assert told([found]) == [(MISMATCH, Severity.ERROR)]
-    assert (found.path, found.position) == (str(file_of(folder, 0, "index")), at_entry)
-    assert says in found.message
-    assert str(moved[at_entry // ENTRY.size][1]) in found.message
+    (finding,) = with_index(tmp_path, moved)
+    assert key_facts([finding]) == [(MISMATCH, Severity.ERROR)]
+    assert (finding.path, finding.position) == (str(file_of(folder, 0, "index")), at_entry)
+    assert says in finding.message
+    assert str(moved[at_entry // ENTRY.size][1]) in finding.message
 
 
-def test_an_offset_in_a_hole_of_the_log_is_found(tmp_path: Path) -> None:
-    at = [0, *positions(forge(tmp_path, THINNED))]
-    (found,) = with_index(tmp_path, [(11, at[2])])
-    assert (found.code.name, found.first_offset) == (MISMATCH, 11)
+def test_an_offset_in_a_gap_of_the_log_is_found(tmp_path: Path) -> None:
+    at = [0, *positions(forge(tmp_path, PARTIALLY_COMPACTED))]
+    (finding,) = with_index(tmp_path, [(11, at[2])])
+    assert (finding.code.name, finding.first_offset) == (MISMATCH, 11)
 
 
 def spoilt(good: bytes) -> dict[str, tuple[bytes, int, str]]:
-    """Return indexes that are none, each with the position of the fault."""
+    """Return invalid indexes, each with the position of the fault."""
     return {
         "ragged": (good + b"\0\0\0", len(good), f"has {len(good) + 3} bytes"),
         "shorter than an entry": (good[:5], 0, "has 5 bytes"),
         "descending": (good[8:16] + good[:8], 8, "does not ascend"),
         "repeated": (good[:8] * 2, 8, "does not ascend"),
         "the same offset twice": (good[:8] + good[:4] + good[12:16], 8, "does not ascend"),
-        "zeros in front": (bytes(8) + good, 8, "entries of zeros before"),
+        "zeros in front": (bytes(8) + good, 8, "zero entries before"),
         "below the base offset": (good + built([(-4, 9999)]), len(good), "below the base offset"),
-        "zeros between": (good[:8] + bytes(16) + good[8:], 24, "entries of zeros before"),
+        "zeros between": (good[:8] + bytes(16) + good[8:], 24, "zero entries before"),
     }
 
 
@@ -174,31 +174,31 @@ def spoilt(good: bytes) -> dict[str, tuple[bytes, int, str]]:
 def test_a_file_that_is_no_index_is_found(tmp_path: Path, how: str) -> None:
     folder = forge(tmp_path, LOG)
     index, position, says = spoilt(file_of(folder, 0, "index").read_bytes())[how]
-    (found,) = with_index(tmp_path, index)
-    assert told([found]) == [(CORRUPT, Severity.WARNING)]
-    assert (found.path, found.position) == (str(file_of(folder, 0, "index")), position)
-    assert says in found.message
+    (finding,) = with_index(tmp_path, index)
+    assert key_facts([finding]) == [(CORRUPT, Severity.WARNING)]
+    assert (finding.path, finding.position) == (str(file_of(folder, 0, "index")), position)
+    assert says in finding.message
 
 
-def test_zeros_behind_the_entries_of_a_closed_segment_are_told(tmp_path: Path) -> None:
+def test_zeros_after_the_entries_of_a_closed_segment_are_reported(tmp_path: Path) -> None:
     folder = forge(tmp_path, LOG)
-    (found,) = with_index(tmp_path, file_of(folder, 0, "index").read_bytes() + bytes(800))
-    assert told([found]) == [(CORRUPT, Severity.INFO)]
-    assert "800 zero bytes" in found.message
+    (finding,) = with_index(tmp_path, file_of(folder, 0, "index").read_bytes() + bytes(800))
+    assert key_facts([finding]) == [(CORRUPT, Severity.INFO)]
+    assert "800 zero bytes" in finding.message
 
 
-def test_an_index_that_cannot_be_read_is_said_so(tmp_path: Path) -> None:
+def test_an_index_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     folder = forge(tmp_path, LOG)
     (partition,) = partitions_under(tmp_path)
     file_of(folder, 0, "index").unlink()
-    (found,) = findings(examine(partition, Rules(0), watches_indexes=True))
-    assert (found.code.name, found.exactness) == (CORRUPT, Exactness.UNVERIFIABLE)
+    (finding,) = findings(examine(partition, Rules(0), watches_indexes=True))
+    assert (finding.code.name, finding.exactness) == (CORRUPT, Exactness.UNVERIFIABLE)
 
 
 def test_an_index_that_is_not_there_is_no_finding(tmp_path: Path) -> None:
-    """A broker builds it when it starts."""
+    """A broker rebuilds it at startup."""
     file_of(forge(tmp_path, LOG), 0, "index").unlink()
-    assert list(findings(case_in(tmp_path))) == []
+    assert list(findings(state_of(tmp_path))) == []
 
 
 STOPS = {
@@ -212,41 +212,41 @@ STOPS = {
 def test_what_the_next_start_rebuilds_is_less_severe(
     tmp_path: Path, clean: bool, base_offset: int, severity: Severity
 ) -> None:
-    """Without an orderly stop a broker recovers the segments from the recovery point on; here that is the last one."""
+    """Without a clean shutdown a broker recovers the segments from the recovery point; here only the last one."""
     at = positions(forge(tmp_path, LOG, clean_shutdown=clean), base_offset)
-    (found,) = with_index(tmp_path, [(9, at[0] + 1)], base_offset)
-    assert told([found]) == [(MISMATCH, severity)]
-    assert ("not ruled out" in found.benign[0]) == (severity is Severity.WARNING)
+    (finding,) = with_index(tmp_path, [(9, at[0] + 1)], base_offset)
+    assert key_facts([finding]) == [(MISMATCH, severity)]
+    assert ("not ruled out" in finding.benign[0]) == (severity is Severity.WARNING)
 
 
 def test_an_entry_that_points_to_where_nothing_was_written_is_found(tmp_path: Path) -> None:
-    """Room that was set aside is no damage that could excuse it."""
+    """Preallocated space is not damage that could explain it."""
     folder = forge(tmp_path, LOG)
     end = positions(folder, 20)[-1]
     with file_of(folder, 20).open("ab") as log:
         log.write(bytes(4096))
-    (found,) = with_index(tmp_path, [(15, end + 8)], 20)
-    assert told([found]) == [(MISMATCH, Severity.ERROR)]
+    (finding,) = with_index(tmp_path, [(15, end + 8)], 20)
+    assert key_facts([finding]) == [(MISMATCH, Severity.ERROR)]
 
 
 def test_entries_of_a_segment_without_batches_are_found(tmp_path: Path) -> None:
     folder = forge(tmp_path, LOG)
     file_of(folder, 20).write_bytes(b"")
-    (found,) = findings(case_in(tmp_path))
-    assert (found.code.name, found.path) == (MISMATCH, str(file_of(folder, 20, "index")))
+    (finding,) = findings(state_of(tmp_path))
+    assert (finding.code.name, finding.path) == (MISMATCH, str(file_of(folder, 20, "index")))
 
 
 def test_entries_that_speak_of_damaged_batches_are_passed_over(tmp_path: Path) -> None:
-    """The fault is the log's: here of a batch in the middle, and of a torn last one."""
+    """The fault is in the log: here in a batch in the middle, and in a torn last one."""
     folder = forge(tmp_path, LOG)
     log, at = file_of(folder, 0), positions(folder)
     data = log.read_bytes()
     log.write_bytes(data[: at[0]] + bytes(at[1] - at[0]) + data[at[1] :])
     cut(log, -10)
-    assert list(findings(case_in(tmp_path))) == []
+    assert list(findings(state_of(tmp_path))) == []
 
 
-def test_what_was_not_lost_is_judged_in_a_damaged_log_too(tmp_path: Path) -> None:
+def test_what_was_not_lost_is_evaluated_in_a_damaged_log_too(tmp_path: Path) -> None:
     folder = forge(tmp_path, LOG)
     log, at = file_of(folder, 0), positions(folder)
     data = log.read_bytes()
@@ -257,19 +257,19 @@ def test_what_was_not_lost_is_judged_in_a_damaged_log_too(tmp_path: Path) -> Non
 
 
 def test_where_offsets_of_the_log_are_wrong_the_finding_follows_from_that(tmp_path: Path) -> None:
-    """No checksum covers the base offset, so the batch looks sound and the entries do not fit it."""
+    """No checksum covers the base offset, so the batch looks valid and the entries do not match it."""
     folder = forge(tmp_path, LOG)
     with file_of(folder, 0).open("r+b") as log:
         log.seek(positions(folder)[0])
         log.write((700).to_bytes(8, "big"))
     (partition,) = partitions_under(tmp_path)
-    found = list(findings(examine(partition, Rules(0), [structure.NOTER], watches_indexes=True)))
-    assert {(one.code.name, one.cause) for one in found} == {(MISMATCH, "offset-not-monotonic")}
+    results = list(findings(examine(partition, Rules(0), [structure.COLLECTOR], watches_indexes=True)))
+    assert {(finding.code.name, finding.cause) for finding in results} == {(MISMATCH, "offset-not-monotonic")}
 
 
 def test_many_entries_are_one_finding_that_counts_them(tmp_path: Path) -> None:
     text = "; ".join(f"plain @{offset}" for offset in range(1301))
     at = positions(forge(tmp_path, text))
-    (found,) = with_index(tmp_path, [(number, place + 1) for number, place in enumerate(at[:-1], start=1)])
-    assert (found.first_offset, found.evidence) == (1, {"entries": 1000, "left_out": 300})
-    assert "999 more of its entries" in found.message
+    (finding,) = with_index(tmp_path, [(number, place + 1) for number, place in enumerate(at[:-1], start=1)])
+    assert (finding.first_offset, finding.evidence) == (1, {"entries": 1000, "left_out": 300})
+    assert "999 more of its entries" in finding.message

@@ -1,6 +1,6 @@
-"""The worked examples of the specification of transactions: exactly the findings each names, from the log alone.
+"""The worked examples of the specification of transactions: exactly the findings that each one lists, from the log.
 
-Left out are codes of files beside the log, and ``txn-open-at-end``, which the word "open" implies.
+Left out are codes of sidecar files, and ``txn-open-at-end``, which the word "open" implies.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from kforensics.forensics.checks.partition import (
     producer_sequences,
     transactions,
 )
-from tests.forensics.checks.partition.producer_cases import DAY, LATER, forged_case
-from tests.forensics.events import NOW
+from tests.forensics.batch_notation import NOW
+from tests.forensics.checks.partition.producer_states import DAY, LATER, forged_state
 
-FAMILIES = (
+CHECK_MODULES = (
     open_transactions,
     last_stable_offset,
     transactions,
@@ -50,7 +50,7 @@ EXAMPLES: dict[str, tuple[Any, list[tuple[str, int]]]] = {
     "7": ("D 1 7 0-2 @0-2 T; M 1 8 C 4 @3; D 1 8 0-0 @4-4 T; M 1 9 A 4 @5", []),
     "8": ("D 1 7 0-2 @0-2 T; M 1 8 C 4 @3; D 1 8 3-3 @4-4 T; M 1 9 A 4 @5", [("seq-gap", 4)]),
     "9": ("D 1 0 0-2 @0-2 T; M 1 1 A 4 @3; D 1 2 0-0 @4-4 T", []),
-    # Without the coordinator log nothing tells that the write at 4 was too late, but that nobody ends it.
+    # Without the coordinator log only the missing end of the write at 4 shows that it was too late.
     "10": ((LATE_WRITE, {"as_of_ms": LATER}), [("lso-stuck", 4), ("txn-hanging", 4), ("txn-late", 4)]),
     "11": (
         f"{LATE_WRITE}; D 1 1 0-0 @5-5 T; M 1 1 C 4 @6",
@@ -117,6 +117,10 @@ EXAMPLES: dict[str, tuple[Any, list[tuple[str, int]]]] = {
 def test_an_example_has_exactly_its_findings(tmp_path: Path, name: str) -> None:
     forged, expected = EXAMPLES[name]
     segments, options = forged if isinstance(forged, tuple) else (forged, {})
-    case = forged_case(tmp_path, segments, **options)
-    findings = [(one.code.name, one.first_offset) for family in FAMILIES for one in family.findings(case)]
-    assert sorted(one for one in findings if one[0] != "txn-open-at-end") == expected
+    state = forged_state(tmp_path, segments, **options)
+    findings = [
+        (finding.code.name, finding.first_offset)
+        for check_module in CHECK_MODULES
+        for finding in check_module.findings(state)
+    ]
+    assert sorted(finding for finding in findings if finding[0] != "txn-open-at-end") == expected

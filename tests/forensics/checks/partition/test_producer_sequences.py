@@ -1,4 +1,4 @@
-"""Whether the batches of each idempotent producer follow one another."""
+"""Gaps, duplicates and overlaps in the sequences of idempotent producers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ from kforensics.forensics.checks.partition import expired_producers, producer_se
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT
-from tests.forensics.cases import case_of, each_sample
-from tests.forensics.checks.partition.producer_cases import DAY, SOON, codes_of, found, only, sample_case, sample_id
-from tests.forensics.events import NOW
+from tests.forensics.batch_notation import NOW
+from tests.forensics.checks.partition.producer_states import (
+    DAY,
+    SOON,
+    codes_of,
+    forged_findings,
+    only,
+    sample_id,
+    sample_state,
+)
 from tests.forensics.forge import drop, file_of, forge, patch
+from tests.forensics.partition_states import each_sample, state_under
 
 FIRES = {
     "seq-gap": "test_example_13_gap_duplicate_and_overlap",
@@ -27,20 +35,20 @@ KNOWN = {
     # Its broker had lost its snapshots, and with them its producers.
     "state-lost-after-stop/broker-1/gap-0": ["seq-gap"],
     "state-lost-after-stop/broker-1/retried-0": ["seq-duplicate-batch"],
-    # Its broker was made to forget its producers after 100 ms.
+    # Its broker was configured to expire producers after 100 ms.
     "duplicates/broker-1/expired-0": ["seq-duplicate-batch", "seq-gap"],
-    # A retry of data of another year: the broker had forgotten the producer at once.
+    # A retry of data of another year: the broker had expired the producer immediately.
     "duplicates/broker-1/import-0": ["seq-duplicate-batch"],
-    # The producer went on after its topic had been created anew.
+    # The producer continued after its topic had been recreated.
     "deletion/broker-1/topic-recreated-0": ["seq-first-nonzero"],
-    # Begun shortly before the largest sequence, to be soon behind it.
+    # Started shortly before the largest sequence, to wrap around soon.
     "records/broker-1/sequence-wrap-0": ["seq-first-nonzero"],
 }
 
 
 @each_sample()
 def test_samples_have_only_what_is_known(partition: Partition) -> None:
-    assert codes_of(list(producer_sequences.findings(sample_case(partition)))) == KNOWN.get(sample_id(partition), [])
+    assert codes_of(list(producer_sequences.findings(sample_state(partition)))) == KNOWN.get(sample_id(partition), [])
 
 
 @pytest.mark.parametrize(
@@ -56,13 +64,13 @@ def test_samples_have_only_what_is_known(partition: Partition) -> None:
     ],
 )
 def test_examples_without_such_findings(tmp_path: Path, text: str) -> None:
-    assert not found(producer_sequences, tmp_path, text)
+    assert not forged_findings(producer_sequences, tmp_path, text)
 
 
 def test_example_13_gap_duplicate_and_overlap(tmp_path: Path) -> None:
     text = "D 9 0 0-4 @0-4 N; D 9 0 7-7 @5-5 N; D 9 0 7-7 @6-6 N; D 9 0 5-9 @7-11 N"
-    findings = found(producer_sequences, tmp_path, text)
-    assert [(one.code.name, one.first_offset, one.severity, one.cause) for one in findings] == [
+    findings = forged_findings(producer_sequences, tmp_path, text)
+    assert [(finding.code.name, finding.first_offset, finding.severity, finding.cause) for finding in findings] == [
         ("seq-gap", 5, Severity.ERROR, None),
         ("seq-duplicate-batch", 6, Severity.CRITICAL, None),
         ("seq-overlap", 7, Severity.ERROR, None),
@@ -75,113 +83,113 @@ def test_example_13_gap_duplicate_and_overlap(tmp_path: Path) -> None:
 
 def test_example_8_version_2_without_reset(tmp_path: Path) -> None:
     text = "D 1 7 0-2 @0-2 T; M 1 8 C 4 @3; D 1 8 3-3 @4-4 T; M 1 9 A 4 @5"
-    (gap,) = found(producer_sequences, tmp_path, text)
+    (gap,) = forged_findings(producer_sequences, tmp_path, text)
     assert (gap.code.name, gap.first_offset, gap.evidence["missing"]) == ("seq-gap", 4, 3)
 
 
 def test_example_12_the_sequences_wrap(tmp_path: Path) -> None:
     text = "D 9 0 2147483646-2147483647 @0-1 N; D 9 0 0-2 @2-4 N"
-    (first,) = found(producer_sequences, tmp_path / "whole", text)
+    (first,) = forged_findings(producer_sequences, tmp_path / "whole", text)
     assert (first.code.name, first.severity, first.first_offset) == ("seq-first-nonzero", Severity.INFO, 0)
-    findings = found(producer_sequences, tmp_path / "back", f"{text}; D 9 0 2147483645-2 @5-10 N")
+    findings = forged_findings(producer_sequences, tmp_path / "back", f"{text}; D 9 0 2147483645-2 @5-10 N")
     assert codes_of(findings) == ["seq-first-nonzero", "seq-overlap"]
     assert only(findings, "seq-overlap").evidence["behind"] == 6
 
 
 def test_example_17_the_group_coordinator_begins_each_batch_at_0(tmp_path: Path) -> None:
     text = "D 7 0 0-0 @0-0 T; D 7 0 0-0 @1-1 T; M 7 0 C 2 @2"
-    assert not found(producer_sequences, tmp_path / "offsets", text, topic="__consumer_offsets")
-    assert codes_of(found(producer_sequences, tmp_path / "user", text)) == ["seq-duplicate-batch"]
+    assert not forged_findings(producer_sequences, tmp_path / "offsets", text, topic="__consumer_offsets")
+    assert codes_of(forged_findings(producer_sequences, tmp_path / "user", text)) == ["seq-duplicate-batch"]
 
 
 def test_example_20_a_leader_that_forgot_the_producer_lets_a_gap_pass(tmp_path: Path) -> None:
     text = "D 5 0 0-0 @0-0 N ts 1000; D 6 0 0-0 @1-1 T ts 1000; D 5 0 42-42 @2-2 N ts 100000000"
-    (gap,) = found(producer_sequences, tmp_path, text)
+    (gap,) = forged_findings(producer_sequences, tmp_path, text)
     assert (gap.code.name, gap.severity, gap.first_offset) == ("seq-gap", Severity.WARNING, 2)
-    assert gap.benign[0] == "producer expired at the leader: yes, silent for 1 day, 3:46:39"
+    assert gap.benign[0] == "producer expired at the leader: yes, idle for 1 d 3 h"
 
 
-def test_a_marker_between_tells_the_time_of_the_append(tmp_path: Path) -> None:
+def test_a_marker_between_shows_the_time_of_the_append(tmp_path: Path) -> None:
     """Both batches have the old timestamp of their client."""
     text = "D 5 0 0-0 @0-0 N ts 1000; D 6 0 0-0 @1-1 T; M 6 0 C 1 @2; D 5 0 42-42 @3-3 N ts 1001"
-    assert only(found(producer_sequences, tmp_path, text), "seq-gap").severity is Severity.WARNING
+    assert only(forged_findings(producer_sequences, tmp_path, text), "seq-gap").severity is Severity.WARNING
 
 
-def test_what_is_noted_of_old_timestamps_tells_the_time_of_the_append(tmp_path: Path) -> None:
-    """A batch with log append time stands before those of the client."""
+def test_observations_of_old_timestamps_show_the_time_of_the_append(tmp_path: Path) -> None:
+    """A batch with log append time is before those of the client."""
     folder = forge(tmp_path, "plain @0; D 5 0 0-0 @1 N ts 1000; D 5 0 42-42 @2 N ts 1001")
     patch(file_of(folder), 0, attributes=LOG_APPEND_TIME_BIT)
-    (gap,) = producer_sequences.findings(case_of(tmp_path, as_of_ms=SOON, noters=[expired_producers.NOTER]))
+    (gap,) = producer_sequences.findings(state_under(tmp_path, as_of_ms=SOON, collectors=[expired_producers.COLLECTOR]))
     assert gap.severity is Severity.WARNING
 
 
 def test_a_producer_inside_a_transaction_is_not_forgotten(tmp_path: Path) -> None:
     text = f"D 5 0 0-0 @0-0 T; D 5 0 42-42 @1-1 T ts {NOW + 2 * DAY}"
-    (gap,) = found(producer_sequences, tmp_path, text, as_of_ms=NOW + 3 * DAY)
+    (gap,) = forged_findings(producer_sequences, tmp_path, text, as_of_ms=NOW + 3 * DAY)
     assert gap.severity is Severity.ERROR
     text = f"D 5 0 0-0 @0-0 T; M 5 0 C 1 @1; D 5 0 42-42 @2-2 T ts {NOW + 2 * DAY}"
-    (gap,) = found(producer_sequences, tmp_path / "between", text, as_of_ms=NOW + 3 * DAY)
+    (gap,) = forged_findings(producer_sequences, tmp_path / "between", text, as_of_ms=NOW + 3 * DAY)
     assert gap.severity is Severity.WARNING
 
 
-def test_the_transaction_of_somebody_else_keeps_nobody_in_mind(tmp_path: Path) -> None:
+def test_the_transaction_of_another_producer_keeps_no_producer_alive(tmp_path: Path) -> None:
     text = f"D 6 0 0-0 @0-0 T; D 5 0 0-0 @1-1 N; D 5 0 42-42 @2-2 N ts {NOW + 2 * DAY}"
-    (gap,) = found(producer_sequences, tmp_path, text, as_of_ms=NOW + 3 * DAY)
+    (gap,) = forged_findings(producer_sequences, tmp_path, text, as_of_ms=NOW + 3 * DAY)
     assert gap.severity is Severity.WARNING
 
 
-def test_example_29_a_gap_behind_a_marker(tmp_path: Path) -> None:
+def test_example_29_a_gap_after_a_marker(tmp_path: Path) -> None:
     start = "D 1 0 0-4 @0-4 T; "
-    assert not found(producer_sequences, tmp_path / "same", f"{start}M 1 0 C 1 @5; D 1 0 5-5 @6-6 T")
-    assert not found(producer_sequences, tmp_path / "next", f"{start}M 1 1 C 1 @5; D 1 1 0-0 @6-6 T")
-    (gap,) = found(producer_sequences, tmp_path / "gap", f"{start}M 1 1 C 1 @5; D 1 1 5-5 @6-6 T")
+    assert not forged_findings(producer_sequences, tmp_path / "same", f"{start}M 1 0 C 1 @5; D 1 0 5-5 @6-6 T")
+    assert not forged_findings(producer_sequences, tmp_path / "next", f"{start}M 1 1 C 1 @5; D 1 1 0-0 @6-6 T")
+    (gap,) = forged_findings(producer_sequences, tmp_path / "gap", f"{start}M 1 1 C 1 @5; D 1 1 5-5 @6-6 T")
     assert gap.evidence["missing"] == 5
 
 
 def test_example_31_first_sequences_of_other_protocols(tmp_path: Path) -> None:
-    findings = found(producer_sequences, tmp_path, "D 1 0 7-8 @0-1 T; M 1 0 A 3 @2; D 2 0 9-10 @3-4 N")
-    assert [(one.code.name, one.first_offset) for one in findings] == [
+    findings = forged_findings(producer_sequences, tmp_path, "D 1 0 7-8 @0-1 T; M 1 0 A 3 @2; D 2 0 9-10 @3-4 N")
+    assert [(finding.code.name, finding.first_offset) for finding in findings] == [
         ("seq-first-nonzero", 0),
         ("seq-first-nonzero", 3),
     ]
 
 
-def test_behind_an_unknown_head_nobody_knows_the_first_sequence(tmp_path: Path) -> None:
-    assert not found(
+def test_after_an_unknown_start_the_first_sequence_is_unknown(tmp_path: Path) -> None:
+    assert not forged_findings(
         producer_sequences, tmp_path, {10: "gone D 9 0 0-9 @0-9 N; D 9 0 10-11 @10-11 N"}, snapshots={10: None}
     )
 
 
-def test_behind_a_marker_that_was_left_by_the_cleaner_sequences_may_be_missing(tmp_path: Path) -> None:
-    """As 3.3.2 leaves it: the cleaner took the first batch of the epoch, its marker stayed."""
+def test_after_a_marker_that_was_left_by_the_cleaner_sequences_may_be_missing(tmp_path: Path) -> None:
+    """As left by 3.3.2: the cleaner removed the first batch of the epoch and kept its marker."""
     cleaned = "gone D 1 1 0-0 @0-0 T; plain @1; M 1 1 A 1 @2"
-    assert not found(producer_sequences, tmp_path, {0: cleaned, 3: "D 1 1 1-7 @3-9 T"}, first_dirty=3)
+    assert not forged_findings(producer_sequences, tmp_path, {0: cleaned, 3: "D 1 1 1-7 @3-9 T"}, first_dirty=3)
 
 
-def test_behind_what_was_cleaned_the_first_batch_need_not_be_the_first(tmp_path: Path) -> None:
+def test_after_what_was_cleaned_the_first_batch_need_not_be_the_first(tmp_path: Path) -> None:
     segments = {0: "gone D 9 0 0-3 @0-3 N; plain @4", 5: "D 9 0 4-4 @5-5 N"}
-    assert not found(producer_sequences, tmp_path, segments, compacted=True)
+    assert not forged_findings(producer_sequences, tmp_path, segments, compacted=True)
     whole = {0: "plain @0-4", 5: "D 9 0 4-4 @5-5 N"}
-    assert codes_of(found(producer_sequences, tmp_path / "whole", whole)) == ["seq-first-nonzero"]
+    assert codes_of(forged_findings(producer_sequences, tmp_path / "whole", whole)) == ["seq-first-nonzero"]
 
 
 def test_where_offsets_are_missing_so_are_their_sequences(tmp_path: Path) -> None:
     folder = forge(tmp_path, "D 9 0 0-1 @0-1 N; D 9 0 2-3 @2-3 N; D 9 0 4-5 @4-5 N")
     drop(file_of(folder), 2)
-    assert not list(producer_sequences.findings(case_of(tmp_path, as_of_ms=SOON)))
+    assert not list(producer_sequences.findings(state_under(tmp_path, as_of_ms=SOON)))
 
 
-def test_where_the_cleaner_was_nothing_is_judged(tmp_path: Path) -> None:
+def test_where_the_cleaner_was_nothing_is_evaluated(tmp_path: Path) -> None:
     segments = {0: "D 9 0 0-4 @0-4 N; D 9 0 7-7 @5-5 N; D 9 0 7-7 @6-6 N; D 9 0 5-9 @7-11 N", 12: "plain @12"}
-    assert not found(producer_sequences, tmp_path, segments, compacted=True)
-    behind = {0: "plain @0", 1: "D 9 0 0-3 @1-4 N; D 9 0 7-7 @5-5 N"}
-    assert codes_of(found(producer_sequences, tmp_path / "behind", behind, compacted=True)) == ["seq-gap"]
+    assert not forged_findings(producer_sequences, tmp_path, segments, compacted=True)
+    later = {0: "plain @0", 1: "D 9 0 0-3 @1-4 N; D 9 0 7-7 @5-5 N"}
+    assert codes_of(forged_findings(producer_sequences, tmp_path / "later", later, compacted=True)) == ["seq-gap"]
 
 
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
-        # 0 is written again; the producer goes on at 2.
+        # 0 is written again; the producer continues at 2.
         pytest.param(
             "D 9 0 0-0 @0 N; D 9 0 1-1 @1 N; D 9 0 0-0 @2 N; D 9 0 2-2 @3 N", "seq-duplicate-batch", id="copy"
         ),
@@ -192,27 +200,29 @@ def test_where_the_cleaner_was_nothing_is_judged(tmp_path: Path) -> None:
     ],
 )
 def test_a_gap_may_only_lead_back_to_where_the_producer_was(tmp_path: Path, text: str, cause: str) -> None:
-    gap = only(found(producer_sequences, tmp_path, text), "seq-gap")
+    gap = only(forged_findings(producer_sequences, tmp_path, text), "seq-gap")
     assert (gap.cause or "", gap.severity) == (cause, Severity.ERROR)
 
 
-def test_a_leader_that_changed_between_is_told(tmp_path: Path) -> None:
+def test_a_leader_that_changed_between_is_reported(tmp_path: Path) -> None:
     text = "D 9 0 0-0 @0 N; D 9 0 7-7 @1 N"
-    (gap,) = found(producer_sequences, tmp_path, text, leader_epochs={0: 0, 1: 1})
-    assert "failover to a replica without its state: possible, the leader changed" in gap.benign
-    (gap,) = found(producer_sequences, tmp_path / "same", text)
-    assert "failover to a replica without its state: no" in gap.benign
+    (gap,) = forged_findings(producer_sequences, tmp_path, text, leader_epochs={0: 0, 1: 1})
+    assert "failover to a replica without producer state: possible, the leader changed" in gap.benign
+    (gap,) = forged_findings(producer_sequences, tmp_path / "same", text)
+    assert "failover to a replica without producer state: no" in gap.benign
 
 
 def test_a_producer_without_sequences(tmp_path: Path) -> None:
     patch(file_of(forge(tmp_path, "D 9 0 0-0 @0 N; plain @1")), 0, base_sequence=-1)
-    (missing,) = producer_sequences.findings(case_of(tmp_path, as_of_ms=SOON))
+    (missing,) = producer_sequences.findings(state_under(tmp_path, as_of_ms=SOON))
     assert (missing.code.name, missing.severity, missing.producer_id) == ("seq-missing", Severity.WARNING, 9)
 
 
-def test_of_very_many_the_first_are_told(tmp_path: Path) -> None:
-    """And how many more there are."""
-    findings = found(producer_sequences, tmp_path, "; ".join(f"D 9 0 {2 * n}-{2 * n} @{n} N" for n in range(1003)))
+def test_of_very_many_the_first_are_reported(tmp_path: Path) -> None:
+    """With the number of the others."""
+    findings = forged_findings(
+        producer_sequences, tmp_path, "; ".join(f"D 9 0 {2 * n}-{2 * n} @{n} N" for n in range(1003))
+    )
     assert len(findings) == 1000
-    assert [one.first_offset for one in findings[:2]] == [1, 2]
+    assert [finding.first_offset for finding in findings[:2]] == [1, 2]
     assert findings[-1].evidence["left_out"] == 2

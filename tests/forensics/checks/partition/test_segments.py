@@ -1,4 +1,4 @@
-"""Segments that overlap, are named wrongly or are not there; what cleaning, deletion and remote storage do is none."""
+"""Segments that overlap, have a wrong name or are missing; cleaning, deletion and remote storage are not reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ import pytest
 from kforensics.forensics.checks.partition import damage, segments, structure
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.partition.partition_files import CLEANER
-from tests.forensics.checks.partition.log_cases import INNOCENT, case_of, found_in, found_in_sample, names
+from tests.forensics.checks.partition.check_runs import (
+    HEALTHY_SCENARIOS,
+    code_names,
+    findings_in_sample,
+    found_in,
+    state_under,
+)
 from tests.forensics.forge import cut, file_of, forge, patch
 
 FIRES = {
@@ -18,25 +24,25 @@ FIRES = {
     "segment-overlap": "test_segment_that_reaches_over_the_next_is_found",
     "segment-base-mismatch": "test_segment_that_begins_below_its_name_is_found",
 }
-SILENT = dict.fromkeys(segments.CODES, "test_real_segments_stand_side_by_side")
-FAMILIES = (segments, structure, damage)
+SILENT = dict.fromkeys(segments.CODES, "test_real_segments_are_contiguous")
+CHECK_MODULES = (segments, structure, damage)
 FOUR = {0: "plain @0-9", 10: "plain @10-19", 20: "plain @20-29", 30: "plain @30-39"}
 
 
-@pytest.mark.parametrize("scenario", INNOCENT)
-def test_real_segments_stand_side_by_side(scenario: str) -> None:
-    assert found_in_sample(scenario, FAMILIES) == {}
+@pytest.mark.parametrize("scenario", HEALTHY_SCENARIOS)
+def test_real_segments_are_contiguous(scenario: str) -> None:
+    assert findings_in_sample(scenario, CHECK_MODULES) == {}
 
 
-def _the_one(found: list[Finding]) -> Finding:
-    (finding,) = found
+def _the_one(findings: list[Finding]) -> Finding:
+    (finding,) = findings
     return finding
 
 
 def test_missing_segment_is_found(tmp_path: Path) -> None:
     partition = forge(tmp_path, FOUR)
     file_of(partition, 10).unlink()
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.code.name, finding.severity, finding.exactness) == (
         "segment-missing",
         Severity.CRITICAL,
@@ -52,13 +58,13 @@ def test_missing_segment_is_found(tmp_path: Path) -> None:
 
 def test_emptied_segment_is_as_good_as_missing(tmp_path: Path) -> None:
     cut(file_of(forge(tmp_path, FOUR), 10), 0)
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.code.name, finding.first_offset, finding.last_offset) == ("segment-missing", 10, 19)
 
 
 def test_missing_segment_and_front_of_the_next_are_one_finding(tmp_path: Path) -> None:
     forge(tmp_path, {0: "plain @0-9", 20: "plain @25-29"})
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.first_offset, finding.last_offset) == (10, 24)
 
 
@@ -66,17 +72,17 @@ def test_missing_head_is_deleted_or_on_remote_storage(tmp_path: Path) -> None:
     partition = forge(tmp_path, FOUR)
     for base_offset in (0, 10):
         file_of(partition, base_offset).unlink()
-    assert found_in(tmp_path, FAMILIES) == []
+    assert found_in(tmp_path, CHECK_MODULES) == []
 
 
 def test_front_of_a_segment_is_left_to_others(tmp_path: Path) -> None:
     forge(tmp_path, {0: "plain @0-9", 10: "plain @15-19"})
-    assert found_in(tmp_path, FAMILIES) == []
+    assert found_in(tmp_path, CHECK_MODULES) == []
 
 
 def test_what_stands_at_a_torn_end_may_be_all_that_is_missing(tmp_path: Path) -> None:
     cut(file_of(forge(tmp_path, FOUR), 10), -1)
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.code.name, finding.cause) == ("segment-missing", "batch-truncated")
 
 
@@ -84,7 +90,7 @@ def test_segment_may_have_been_renamed_while_it_was_copied(tmp_path: Path) -> No
     partition = forge(tmp_path, FOUR)
     path = file_of(partition, 10)
     path.rename(f"{path}.deleted")
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.severity, finding.exactness) == (Severity.WARNING, Exactness.APPROXIMATE)
     assert finding.evidence["deleted"] == [f"{path}.deleted"]
 
@@ -93,7 +99,7 @@ def test_segment_may_have_been_renamed_while_it_was_copied(tmp_path: Path) -> No
 def test_other_deleted_files_are_no_excuse(tmp_path: Path, base_offset: int, kind: str) -> None:
     partition = forge(tmp_path, FOUR)
     file_of(partition, 10).rename(f"{file_of(partition, base_offset, kind)}.deleted")
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.severity, finding.evidence["deleted"]) == (Severity.CRITICAL, [])
 
 
@@ -102,7 +108,7 @@ def test_other_damage_is_not_what_is_missing(tmp_path: Path) -> None:
     file_of(partition, 20).unlink()
     patch(file_of(partition, 10), 10, crc=1)
     cut(file_of(partition, 30), -1)
-    assert _the_one(found_in(tmp_path, FAMILIES)).cause is None
+    assert _the_one(found_in(tmp_path, CHECK_MODULES)).cause is None
 
 
 @pytest.mark.parametrize(
@@ -111,52 +117,54 @@ def test_other_damage_is_not_what_is_missing(tmp_path: Path) -> None:
 )
 def test_without_the_cleaners_checkpoint_traces_of_it_decide(tmp_path: Path, text: str, expected: list[str]) -> None:
     forge(tmp_path, {0: text, 20: "plain @20-29"}, replaced={CLEANER: None})
-    found = found_in(tmp_path, FAMILIES)
-    assert names(found) == expected
-    assert all(one.exactness is Exactness.APPROXIMATE and one.severity is Severity.CRITICAL for one in found)
+    findings = found_in(tmp_path, CHECK_MODULES)
+    assert code_names(findings) == expected
+    assert all(
+        finding.exactness is Exactness.APPROXIMATE and finding.severity is Severity.CRITICAL for finding in findings
+    )
 
 
 @pytest.mark.parametrize(("first_dirty", "expected"), [(0, ["segment-missing"]), (5, []), (20, []), (30, [])])
 def test_cleaner_takes_segments_as_far_as_it_came(tmp_path: Path, first_dirty: int, expected: list[str]) -> None:
     partition = forge(tmp_path, FOUR, first_dirty=first_dirty)
     file_of(partition, 10).unlink()
-    found = found_in(tmp_path, FAMILIES)
-    assert names(found) == expected
-    assert all(one.exactness is Exactness.APPROXIMATE for one in found)
+    findings = found_in(tmp_path, CHECK_MODULES)
+    assert code_names(findings) == expected
+    assert all(finding.exactness is Exactness.APPROXIMATE for finding in findings)
 
 
-def test_hole_behind_the_cleaned_part_is_found(tmp_path: Path) -> None:
+def test_offset_gap_after_the_cleaned_part_is_found(tmp_path: Path) -> None:
     partition = forge(tmp_path, {**FOUR, 40: "plain @40-49"}, first_dirty=20)
     file_of(partition, 30).unlink()
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.first_offset, finding.last_offset) == (30, 39)
-    assert finding.benign[-1] == "the cleaner: ruled out, it came no further than offset 20"
+    assert finding.benign[-1] == "cleaner: ruled out, it only reached offset 20"
 
 
 @pytest.mark.parametrize(("clean_shutdown", "expected"), [(False, []), (True, ["segment-missing"])])
 def test_cleaner_of_a_running_broker_may_have_gone_on_up_to_the_active_segment(
     tmp_path: Path, clean_shutdown: bool, expected: list[str]
 ) -> None:
-    """Its checkpoint is copied first, and says less than what it has done by the time the segments are copied."""
+    """Its checkpoint is copied first, and is out of date when the segments are copied."""
     log = {**FOUR, 40: "plain @40-49"}
     partition = forge(tmp_path, log, first_dirty=20, clean_shutdown=clean_shutdown)
     file_of(partition, 30).unlink()
-    assert names(found_in(tmp_path, FAMILIES)) == expected
+    assert code_names(found_in(tmp_path, CHECK_MODULES)) == expected
 
 
 def test_replica_of_a_cleaned_log_names_segments_after_batches(tmp_path: Path) -> None:
-    """A follower names a segment after the first batch it fetches, whatever is missing in front of it."""
+    """A follower names a segment after the first batch it fetches, even if offsets before it are missing."""
     forge(tmp_path, {0: "plain @0-9", 20: "plain @20-29"}, topic="__consumer_offsets")
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.severity, finding.exactness) == (Severity.WARNING, Exactness.APPROXIMATE)
-    assert "fetched from a leader that had cleaned it: likely" in finding.benign[-1]
+    assert "fetched from a leader that had compacted it: likely" in finding.benign[-1]
 
 
 @pytest.mark.parametrize("highest", [10, 11])
 def test_segment_that_reaches_over_the_next_is_found(tmp_path: Path, highest: int) -> None:
     text = f"plain @0-9; plain @10-{highest}"
     partition = forge(tmp_path, {0: text, 10: "plain @10-19", 20: "plain @20"})
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.code.name, finding.severity, finding.exactness) == (
         "segment-overlap",
         Severity.CRITICAL,
@@ -170,7 +178,7 @@ def test_interrupted_cleaning_may_leave_both_generations(tmp_path: Path, state: 
     partition = forge(tmp_path, {0: "plain @0-9; plain @10-11", 10: "plain @10-19"})
     beside = partition / f"{base_offset:020}.log.{state}"
     beside.write_bytes(file_of(partition).read_bytes())
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.severity, finding.exactness) == (Severity.WARNING, Exactness.APPROXIMATE)
     assert finding.evidence["unfinished"] == [str(beside)]
 
@@ -188,18 +196,18 @@ def test_interrupted_cleaning_may_leave_both_generations(tmp_path: Path, state: 
 def test_a_copy_may_hold_a_segment_before_it_was_cleaned_and_one_after(
     tmp_path: Path, first_dirty: int | None, clean_shutdown: bool, severity: Severity
 ) -> None:
-    """The first one took the place of both, after the second one had been copied."""
+    """The first one replaced both, after the second one had been copied."""
     text = {0: "plain @0-9; plain @10-10", 10: "plain @10-19"}
     forge(tmp_path, text, first_dirty=first_dirty, clean_shutdown=clean_shutdown)
-    (finding,) = (one for one in found_in(tmp_path, FAMILIES) if one.code.name == "segment-overlap")
+    (finding,) = (result for result in found_in(tmp_path, CHECK_MODULES) if result.code.name == "segment-overlap")
     assert finding.severity == severity
-    assert ("likely, it has been here" in finding.benign[-1]) == (severity is Severity.WARNING)
+    assert ("likely, compacted here" in finding.benign[-1]) == (severity is Severity.WARNING)
 
 
 def test_cleaning_further_on_is_no_excuse(tmp_path: Path) -> None:
     partition = forge(tmp_path, {0: "plain @0-9; plain @10-11", 10: "plain @10-19"})
     (partition / f"{11:020}.log.swap").write_bytes(b"")
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.severity, finding.evidence["unfinished"]) == (Severity.CRITICAL, [])
 
 
@@ -207,28 +215,28 @@ def test_cleaning_further_on_is_no_excuse(tmp_path: Path) -> None:
 def test_segment_that_begins_below_its_name_is_found(tmp_path: Path, named: int) -> None:
     partition = forge(tmp_path, FOUR)
     file_of(partition, 10).rename(file_of(partition, named))
-    finding = _the_one(found_in(tmp_path, FAMILIES))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.code.name, finding.severity) == ("segment-base-mismatch", Severity.ERROR)
     assert (finding.first_offset, finding.last_offset, finding.evidence["base_offset"]) == (10, named - 1, named)
-    assert finding.benign == ("a file that was renamed: likely, its first batch follows the segment before it",)
+    assert finding.benign == ("renamed file: likely, its first batch continues the previous segment",)
 
 
 def test_segment_that_follows_none_need_not_be_renamed(tmp_path: Path) -> None:
     partition = forge(tmp_path, {0: "plain @0-4", 10: "plain @10-19"})
     file_of(partition, 10).rename(file_of(partition, 12))
-    mismatch, missing = found_in(tmp_path, FAMILIES)
-    assert (mismatch.code.name, mismatch.benign) == ("segment-base-mismatch", ("a file that was renamed: possible",))
+    mismatch, missing = found_in(tmp_path, CHECK_MODULES)
+    assert (mismatch.code.name, mismatch.benign) == ("segment-base-mismatch", ("renamed file: possible",))
     assert (missing.code.name, missing.first_offset, missing.last_offset) == ("segment-missing", 5, 9)
 
 
 def test_first_segment_that_begins_below_its_name_need_not_be_renamed(tmp_path: Path) -> None:
     partition = forge(tmp_path, "plain @5-9")
     file_of(partition, 5).rename(file_of(partition, 7))
-    finding = _the_one(found_in(tmp_path, FAMILIES))
-    assert (finding.code.name, finding.benign) == ("segment-base-mismatch", ("a file that was renamed: possible",))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
+    assert (finding.code.name, finding.benign) == ("segment-base-mismatch", ("renamed file: possible",))
 
 
 def test_partition_without_segments_has_none_missing(tmp_path: Path) -> None:
     forge(tmp_path, FOUR)
-    case = case_of(tmp_path, FAMILIES)
-    assert list(segments.findings(replace(case, partition=replace(case.partition, segments=())))) == []
+    state = state_under(tmp_path, CHECK_MODULES)
+    assert list(segments.findings(replace(state, partition=replace(state.partition, segments=())))) == []

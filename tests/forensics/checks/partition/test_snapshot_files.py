@@ -1,4 +1,4 @@
-"""Whether the snapshots of producers are there, whole, and where they belong."""
+"""Producer snapshots that are missing, corrupt, or in the wrong place."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
-from tests.forensics.cases import SAMPLES, case_of, each_sample
 from tests.forensics.forge import Segments, SnapshotEntry, file_of, forge, snapshot_bytes
+from tests.forensics.partition_states import SAMPLES, each_sample, state_under
 
 FIRES = {
     "snapshot-corrupt": "test_what_a_broker_refuses_is_found",
@@ -49,17 +49,17 @@ SOUND = snapshot_bytes([SnapshotEntry(1, 1, coordinator_epoch=4)])
 
 def found_in(folder: Path) -> list[Finding]:
     """Return the findings in the one partition of a log directory."""
-    return list(findings(case_of(folder)))
+    return list(findings(state_under(folder)))
 
 
-def told(found: list[Finding]) -> list[tuple[str, Severity]]:
+def key_facts(findings: list[Finding]) -> list[tuple[str, Severity]]:
     """Return codes and severities."""
-    return [(one.code.name, one.severity) for one in found]
+    return [(finding.code.name, finding.severity) for finding in findings]
 
 
 def of_sample(partition: Partition) -> set[str]:
-    """Return the codes found in a sample."""
-    return {one.code.name for one in findings(examine(partition, Rules(partition.newest_mtime_ms or 0)))}
+    """Return the codes of the findings in a sample."""
+    return {finding.code.name for finding in findings(examine(partition, Rules(partition.newest_mtime_ms or 0)))}
 
 
 @each_sample()
@@ -69,7 +69,7 @@ def test_brokers_keep_their_snapshots_in_order(partition: Partition) -> None:
 
 @each_sample()
 def test_only_a_second_start_leaves_a_stray(partition: Partition) -> None:
-    """A snapshot taken at a stop stays until the start after the next segment was rolled, or segments are merged."""
+    """A snapshot of a shutdown stays until the start after the next segment roll, or until segments are merged."""
     scenario = Path(partition.folder).relative_to(SAMPLES).parts[0]
     assert of_sample(partition) == set() or scenario in STARTED_AGAIN
 
@@ -86,23 +86,23 @@ SPOILT = {
 @pytest.mark.parametrize("content", SPOILT.values(), ids=SPOILT)
 def test_what_a_broker_refuses_is_found(tmp_path: Path, content: bytes) -> None:
     folder = forge(tmp_path, TIMED_OUT, snapshots={4: content})
-    (found,) = found_in(tmp_path)
-    assert told([found]) == [(CORRUPT, Severity.WARNING)]
-    assert found.path == str(file_of(folder, 4, "snapshot"))
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(CORRUPT, Severity.WARNING)]
+    assert finding.path == str(file_of(folder, 4, "snapshot"))
 
 
 def test_the_newest_may_have_been_copied_while_it_was_written(tmp_path: Path) -> None:
     forge(tmp_path, TIMED_OUT, clean_shutdown=False, snapshots={4: [SnapshotEntry(1, 1)], 5: SOUND[:-1]})
-    (found,) = found_in(tmp_path)
-    assert "possible" in found.benign[0]
+    (finding,) = found_in(tmp_path)
+    assert "possible" in finding.benign[0]
 
 
-def test_a_snapshot_that_cannot_be_read_is_said_so(tmp_path: Path) -> None:
+def test_a_snapshot_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     folder = forge(tmp_path, TIMED_OUT)
-    case = case_of(tmp_path)
+    state = state_under(tmp_path)
     file_of(folder, 4, "snapshot").unlink()
-    (found,) = findings(case)
-    assert (found.code.name, found.exactness) == (CORRUPT, Exactness.UNVERIFIABLE)
+    (finding,) = findings(state)
+    assert (finding.code.name, finding.exactness) == (CORRUPT, Exactness.UNVERIFIABLE)
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_a_snapshot_that_cannot_be_read_is_said_so(tmp_path: Path) -> None:
 )
 def test_offsets_that_are_not_below_the_snapshot_are_found(tmp_path: Path, entry: SnapshotEntry) -> None:
     folder = forge(tmp_path, TIMED_OUT, snapshots={4: [entry]})
-    (found,) = found_in(tmp_path)
-    assert told([found]) == [(BEYOND, Severity.ERROR)]
-    assert (found.producer_id, found.path) == (1, str(file_of(folder, 4, "snapshot")))
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(BEYOND, Severity.ERROR)]
+    assert (finding.producer_id, finding.path) == (1, str(file_of(folder, 4, "snapshot")))
 
 
 def test_offsets_right_below_the_snapshot_are_not(tmp_path: Path) -> None:
@@ -140,19 +140,19 @@ def test_producers_without_a_snapshot_are_found(
     tmp_path: Path, log: Segments, snapshots: Snapshots, clean: bool, expected: list[tuple[str, Severity]]
 ) -> None:
     forge(tmp_path, log, snapshots=snapshots, clean_shutdown=clean)
-    found = found_in(tmp_path)
-    assert told(found) == expected
-    assert found[-1].cause == (None if len(found) == 1 else CORRUPT)
+    findings = found_in(tmp_path)
+    assert key_facts(findings) == expected
+    assert findings[-1].cause == (None if len(findings) == 1 else CORRUPT)
 
 
-INNOCENT: dict[str, tuple[Segments, bool, int | None]] = {
+HEALTHY_SCENARIOS: dict[str, tuple[Segments, bool, int | None]] = {
     "no producer": (PLAIN, True, None),
     "younger than a segment": ("D 1 0 0-2 @0-2 N", False, None),
     "all below the log start": ("D 1 0 0-2 @0-2 N; plain @3", True, 3),
 }
 
 
-@pytest.mark.parametrize(("log", "clean", "log_start"), INNOCENT.values(), ids=INNOCENT)
+@pytest.mark.parametrize(("log", "clean", "log_start"), HEALTHY_SCENARIOS.values(), ids=HEALTHY_SCENARIOS)
 def test_not_every_log_needs_a_snapshot(tmp_path: Path, log: Segments, clean: bool, log_start: int | None) -> None:
     forge(tmp_path, log, snapshots=NONE, clean_shutdown=clean, log_start=log_start)
     assert found_in(tmp_path) == []
@@ -167,9 +167,9 @@ def test_where_only_logs_were_captured_nothing_is_said(tmp_path: Path) -> None:
 
 def test_a_snapshot_between_segments_is_a_stray(tmp_path: Path) -> None:
     folder = forge(tmp_path, TIMED_OUT, snapshots={2: [SnapshotEntry(1)]})
-    (found,) = found_in(tmp_path)
-    assert told([found]) == [(STRAY, Severity.INFO)]
-    assert (found.first_offset, found.path) == (2, str(file_of(folder, 2, "snapshot")))
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(STRAY, Severity.INFO)]
+    assert (finding.first_offset, finding.path) == (2, str(file_of(folder, 2, "snapshot")))
 
 
 def test_the_newest_snapshot_is_no_stray(tmp_path: Path) -> None:

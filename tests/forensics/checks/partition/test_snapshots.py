@@ -1,4 +1,4 @@
-"""Whether the snapshots of producers say what the log says."""
+"""Producer snapshots that disagree with the log."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from kforensics.forensics.core.reporting import MOST
 from kforensics.forensics.core.rules import DAY_MS, Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
-from tests.forensics.cases import case_of, each_sample, random_log
-from tests.forensics.events import NOW
+from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import Segments, SnapshotEntry, file_of, forge, log_end_offset, patch, snapshot_entries
+from tests.forensics.partition_states import each_sample, random_leader_log, state_under
 
 FIRES = {
     "snapshot-open-txn-mismatch": "test_23_an_open_transaction_that_the_log_does_not_have_is_found",
     "snapshot-state-mismatch": "test_another_state_is_found",
     "snapshot-minor-mismatch": "test_another_timestamp_or_coordinator_epoch_is_found",
     "snapshot-missing-producer": "test_a_producer_that_cannot_have_expired_is_missed",
-    "snapshot-extra-producer": "test_a_producer_out_of_nowhere_is_found",
+    "snapshot-extra-producer": "test_an_unknown_producer_is_found",
 }
 SILENT = dict.fromkeys(FIRES, "test_snapshots_of_brokers_agree_with_their_logs")
 
 OPEN, STATE, MINOR = "snapshot-open-txn-mismatch", "snapshot-state-mismatch", "snapshot-minor-mismatch"
 MISSING, EXTRA = "snapshot-missing-producer", "snapshot-extra-producer"
-Told = list[tuple[str, Severity]]
-# Example 9, rolled at 4.
+KeyFacts = list[tuple[str, Severity]]
+# Example 9, rolled at offset 4.
 TIMED_OUT = {0: "D 1 0 0-2 @0-2 T; M 1 1 A 4 @3", 4: "D 1 2 0-0 @4-4 T"}
 RIGHT = SnapshotEntry(1, 1, coordinator_epoch=4, timestamp=NOW + 3)
 IDEMPOTENT = {0: "D 5 3 7-9 @0-2 N", 3: "plain @3"}
 WRITTEN = SnapshotEntry(5, 3, 9, 2, 2, NOW)
-THINNED = {0: "D 5 0 0-9 @0-9 N cnt 3 ts 4200", 10: "plain @10"}
-# The transaction of 2 was cleaned away with its marker, and before it was ended there was a snapshot.
+PARTIALLY_COMPACTED = {0: "D 5 0 0-9 @0-9 N cnt 3 ts 4200", 10: "plain @10"}
+# The transaction of producer 2 was cleaned with its marker, and there was a snapshot before its end.
 ENDED_SINCE = {0: "plain @0; gone D 2 0 0-0 @1 T", 2: "gone M 2 0 A 1 @2; plain @3", 4: "plain @4"}
 NEVER_ENDED = {0: "gone D 2 0 0-0 @0 T; plain @1", 2: "plain @2"}
 HEAD_DELETED = {200: "gone D 3 0 0-9 @150-159 T; gone D 4 0 0-0 @120 N; plain @200-229; M 3 0 A 1 @230"}
@@ -48,12 +48,12 @@ FORGETFUL = "/state-lost-after-stop/"
 
 def found_in(folder: Path) -> list[Finding]:
     """Return the findings in the one partition of a log directory."""
-    return list(findings(case_of(folder)))
+    return list(findings(state_under(folder)))
 
 
-def told(found: list[Finding]) -> Told:
+def key_facts(findings: list[Finding]) -> KeyFacts:
     """Return codes and severities."""
-    return [(one.code.name, one.severity) for one in found]
+    return [(finding.code.name, finding.severity) for finding in findings]
 
 
 def taken_at(folder: Path, offset: int, now_ms: int) -> None:
@@ -63,9 +63,9 @@ def taken_at(folder: Path, offset: int, now_ms: int) -> None:
 
 @each_sample()
 def test_snapshots_of_brokers_agree_with_their_logs(partition: Partition) -> None:
-    """But for those of a broker that had lost its snapshots, and wrote the next ones without what it did not know."""
-    found = list(findings(examine(partition, Rules(partition.newest_mtime_ms or 0))))
-    assert found == [] or FORGETFUL in partition.folder
+    """Except for a broker that had lost its snapshots, and wrote the next ones without the lost state."""
+    results = list(findings(examine(partition, Rules(partition.newest_mtime_ms or 0))))
+    assert results == [] or FORGETFUL in partition.folder
 
 
 AGREEING: dict[str, tuple[Segments, bool]] = {
@@ -101,15 +101,15 @@ def test_23_an_open_transaction_that_the_log_does_not_have_is_found(tmp_path: Pa
     wrong = SnapshotEntry(1, 0, 2, 2, 2, current_txn_first_offset=0)
     folder = forge(tmp_path, TIMED_OUT, snapshots={4: [wrong]})
     opened, state = found_in(tmp_path)
-    assert told([opened, state]) == [(OPEN, Severity.CRITICAL), (STATE, Severity.ERROR)]
+    assert key_facts([opened, state]) == [(OPEN, Severity.CRITICAL), (STATE, Severity.ERROR)]
     assert {opened.path, state.path} == {str(file_of(folder, 4, "snapshot"))}
     assert opened.message == (
-        "By the snapshot at offset 4 producer 1 has an open transaction from offset 0 on; by the log no "
-        "open transaction."
+        "The snapshot at offset 4 has an open transaction with first offset 0 of producer 1, but the log has no open "
+        "transaction."
     )
     assert state.message == (
-        "By the snapshot at offset 4 producer 1 has epoch 0, last sequence 2, last offset 2, offset delta 2; "
-        "by the log epoch 1, last sequence -1, last offset -1, offset delta 0."
+        "The snapshot at offset 4 has epoch 0, last sequence 2, last offset 2, offset delta 2 of producer 1, "
+        "but the log has epoch 1, last sequence -1, last offset -1, offset delta 0."
     )
 
 
@@ -132,9 +132,9 @@ def test_another_open_transaction_is_found(
     tmp_path: Path, log: Segments, snapshots: dict[int, list[SnapshotEntry]], compacted: bool
 ) -> None:
     forge(tmp_path, log, snapshots=snapshots, compacted=compacted, first_dirty=1 if log is not NEVER_ENDED else None)
-    found = found_in(tmp_path)
-    assert {one.code.name for one in found} == {OPEN}
-    assert {one.severity for one in found} == {Severity.CRITICAL}
+    findings = found_in(tmp_path)
+    assert {finding.code.name for finding in findings} == {OPEN}
+    assert {finding.severity for finding in findings} == {Severity.CRITICAL}
 
 
 @pytest.mark.parametrize(
@@ -150,26 +150,26 @@ def test_another_open_transaction_is_found(
 )
 def test_another_state_is_found(tmp_path: Path, entry: SnapshotEntry) -> None:
     forge(tmp_path, IDEMPOTENT, snapshots={3: [entry]})
-    assert told(found_in(tmp_path)) == [(STATE, Severity.ERROR)]
+    assert key_facts(found_in(tmp_path)) == [(STATE, Severity.ERROR)]
 
 
-def test_behind_a_marker_the_state_is_known_too(tmp_path: Path) -> None:
+def test_after_a_marker_the_state_is_known_too(tmp_path: Path) -> None:
     forge(tmp_path, TIMED_OUT, snapshots={4: [RIGHT._replace(producer_epoch=2)]})
-    assert told(found_in(tmp_path)) == [(STATE, Severity.ERROR)]
+    assert key_facts(found_in(tmp_path)) == [(STATE, Severity.ERROR)]
     forge(tmp_path, TIMED_OUT, snapshots={4: [RIGHT._replace(timestamp=NOW + 9, coordinator_epoch=5)]})
-    assert told(found_in(tmp_path)) == [(MINOR, Severity.INFO)]
+    assert key_facts(found_in(tmp_path)) == [(MINOR, Severity.INFO)]
 
 
 def test_of_two_entries_for_a_producer_a_broker_takes_the_last(tmp_path: Path) -> None:
     forge(tmp_path, IDEMPOTENT, snapshots={3: [WRITTEN._replace(last_sequence=8), WRITTEN]})
-    (found,) = found_in(tmp_path)
-    assert told([found]) == [(STATE, Severity.ERROR)]
-    assert "more than once" in found.message
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(STATE, Severity.ERROR)]
+    assert "more than one entry" in finding.message
     forge(tmp_path, IDEMPOTENT, snapshots={3: [WRITTEN, WRITTEN._replace(last_sequence=8)]})
-    assert told(found_in(tmp_path)) == [(STATE, Severity.ERROR)] * 2
+    assert key_facts(found_in(tmp_path)) == [(STATE, Severity.ERROR)] * 2
 
 
-# What 4.3 writes of it, and so every release since 2.4.
+# As 4.3 writes it, and every release since 2.4.
 ENDED = SnapshotEntry(1, 0, 2, 2, 2, NOW + 3, coordinator_epoch=1)
 OLD = {
     "0.11: a marker counts as a batch of one record": (ENDED._replace(last_offset=3, offset_delta=0), []),
@@ -180,13 +180,15 @@ OLD = {
 
 
 @pytest.mark.parametrize(("entry", "expected"), OLD.values(), ids=OLD)
-def test_behind_a_marker_old_releases_write_other_figures(tmp_path: Path, entry: SnapshotEntry, expected: Told) -> None:
+def test_after_a_marker_old_releases_write_other_values(
+    tmp_path: Path, entry: SnapshotEntry, expected: KeyFacts
+) -> None:
     forge(tmp_path, {0: "D 1 0 0-2 @0-2 T; M 1 0 C 1 @3", 4: "plain @4"}, snapshots={4: [entry]})
-    assert told(found_in(tmp_path)) == expected
+    assert key_facts(found_in(tmp_path)) == expected
 
 
 def test_up_to_2_3_a_producer_goes_with_the_head_of_the_log(tmp_path: Path) -> None:
-    """The snapshot at the beginning knows it still; its data lay below, so the next one need not."""
+    """The first snapshot still has it; its data was deleted, so the next one need not."""
     entry = SnapshotEntry(5, 0, 9, 3, 0, NOW)
     log = {10: "plain @10", 11: "plain @11"}
     forge(tmp_path, log, log_start=10, snapshots={10: [entry], 11: []})
@@ -196,69 +198,73 @@ def test_up_to_2_3_a_producer_goes_with_the_head_of_the_log(tmp_path: Path) -> N
 @pytest.mark.parametrize("entry", [WRITTEN._replace(timestamp=NOW + 1), WRITTEN._replace(coordinator_epoch=2)])
 def test_another_timestamp_or_coordinator_epoch_is_found(tmp_path: Path, entry: SnapshotEntry) -> None:
     forge(tmp_path, IDEMPOTENT, snapshots={3: [entry]})
-    assert told(found_in(tmp_path)) == [(MINOR, Severity.INFO)]
+    assert key_facts(found_in(tmp_path)) == [(MINOR, Severity.INFO)]
 
 
 @pytest.mark.parametrize(("timestamp", "expected"), [(5000, []), (4200, []), (4000, [(MINOR, Severity.INFO)])])
-def test_38_a_thinned_batch_has_a_lower_timestamp(tmp_path: Path, timestamp: int, expected: Told) -> None:
+def test_38_a_partially_compacted_batch_has_a_lower_timestamp(
+    tmp_path: Path, timestamp: int, expected: KeyFacts
+) -> None:
     entry = SnapshotEntry(5, 0, 9, 9, 9, timestamp)
-    forge(tmp_path, THINNED, compacted=True, snapshots={10: [entry], 11: [entry]})
-    assert told(found_in(tmp_path))[:1] == expected
+    forge(tmp_path, PARTIALLY_COMPACTED, compacted=True, snapshots={10: [entry], 11: [entry]})
+    assert key_facts(found_in(tmp_path))[:1] == expected
 
 
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        (SnapshotEntry(5, 3, 5, 1, 0), []),  # an epoch later, cleaned away
-        (SnapshotEntry(5, 1, 5, 1, 0), [STATE]),  # an earlier one: the log is ahead
-        (SnapshotEntry(5, 2, -1, -1, 0), [STATE]),  # the batch is there
+        (SnapshotEntry(5, 3, 5, 1, 0), []),  # one epoch later, cleaned
+        (SnapshotEntry(5, 1, 5, 1, 0), [STATE]),  # an earlier one: the log is newer
+        (SnapshotEntry(5, 2, -1, -1, 0), [STATE]),  # the batch exists
         (SnapshotEntry(5, 3, 5, 3, 0), [STATE]),  # not cleaned there
     ],
 )
-def test_what_was_cleaned_away_was_ahead_of_the_log(tmp_path: Path, entry: SnapshotEntry, expected: list[str]) -> None:
+def test_what_was_cleaned_was_ahead_of_the_log(tmp_path: Path, entry: SnapshotEntry, expected: list[str]) -> None:
     log = {0: "D 5 2 0-0 @0 N; gone plain @1; plain @2", 3: "plain @3", 4: "plain @4"}
     forge(tmp_path, log, compacted=True, first_dirty=3, snapshots={3: None, 4: [entry], 5: None})
-    assert [one.code.name for one in found_in(tmp_path)] == expected
+    assert [finding.code.name for finding in found_in(tmp_path)] == expected
 
 
 @pytest.mark.parametrize(("age", "expected"), [(DAY_MS - 1, [(MISSING, Severity.WARNING)]), (DAY_MS, [])])
-def test_a_producer_that_cannot_have_expired_is_missed(tmp_path: Path, age: int, expected: Told) -> None:
+def test_a_producer_that_cannot_have_expired_is_missed(tmp_path: Path, age: int, expected: KeyFacts) -> None:
     folder = forge(tmp_path, IDEMPOTENT, snapshots={3: []})
     taken_at(folder, 3, NOW + age)
-    assert told(list(findings(case_of(tmp_path, as_of_ms=NOW + 9 * DAY_MS)))) == expected
+    assert key_facts(list(findings(state_under(tmp_path, as_of_ms=NOW + 9 * DAY_MS)))) == expected
 
 
 @pytest.mark.parametrize(("as_of", "expected"), [(DAY_MS - 1, [(MISSING, Severity.WARNING)]), (DAY_MS, [])])
-def test_a_file_is_no_younger_than_the_time_to_judge_by(tmp_path: Path, as_of: int, expected: Told) -> None:
-    """It is a copy that has not kept its time, as a clone is."""
+def test_a_file_is_no_younger_than_the_time_to_judge_by(tmp_path: Path, as_of: int, expected: KeyFacts) -> None:
+    """It is a copy that has not kept its time, such as a clone."""
     folder = forge(tmp_path, IDEMPOTENT, snapshots={3: []})
     taken_at(folder, 3, NOW + 9 * DAY_MS)
-    assert told(list(findings(case_of(tmp_path, as_of_ms=NOW + as_of)))) == expected
+    assert key_facts(list(findings(state_under(tmp_path, as_of_ms=NOW + as_of)))) == expected
 
 
 @pytest.mark.parametrize(("age", "expected"), [(DAY_MS - 1, [(MISSING, Severity.WARNING)]), (DAY_MS, [])])
-def test_where_no_file_tells_the_time_the_log_does(tmp_path: Path, age: int, expected: Told) -> None:
+def test_without_file_times_the_log_shows_the_time(tmp_path: Path, age: int, expected: KeyFacts) -> None:
     log = {0: f"D 5 3 7-9 @0-2 N; plain @3 ts {NOW + age}", 4: f"plain @4 ts {NOW + 9 * DAY_MS}"}
     forge(tmp_path, log, snapshots={4: []})
-    case = case_of(tmp_path)
-    snapshots = {offset: replace(file, mtime_ms=None) for offset, file in case.partition.snapshots.items()}
-    assert told(list(findings(replace(case, partition=replace(case.partition, snapshots=snapshots))))) == expected
+    state = state_under(tmp_path)
+    snapshots = {offset: replace(file, mtime_ms=None) for offset, file in state.partition.snapshots.items()}
+    assert (
+        key_facts(list(findings(replace(state, partition=replace(state.partition, snapshots=snapshots))))) == expected
+    )
 
 
-def test_a_producer_out_of_nowhere_is_found(tmp_path: Path) -> None:
+def test_an_unknown_producer_is_found(tmp_path: Path) -> None:
     forge(tmp_path, IDEMPOTENT, snapshots={3: [WRITTEN, SnapshotEntry(9)]})
-    (found,) = found_in(tmp_path)
-    assert told([found]) == [(EXTRA, Severity.ERROR)]
-    assert found.producer_id == 9
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(EXTRA, Severity.ERROR)]
+    assert finding.producer_id == 9
 
 
-def test_behind_a_deleted_head_a_producer_out_of_nowhere_is_no_error(tmp_path: Path) -> None:
+def test_after_a_deleted_start_an_unknown_producer_is_no_error(tmp_path: Path) -> None:
     right = snapshot_entries(HEAD_DELETED)
     forge(tmp_path, HEAD_DELETED, snapshots={231: [*right, SnapshotEntry(9)]})
-    assert told(found_in(tmp_path)) == [(EXTRA, Severity.INFO)]
+    assert key_facts(found_in(tmp_path)) == [(EXTRA, Severity.INFO)]
 
 
-def test_what_reaches_beyond_the_snapshot_is_told_elsewhere(tmp_path: Path) -> None:
+def test_what_reaches_beyond_the_snapshot_is_reported_elsewhere(tmp_path: Path) -> None:
     forge(tmp_path, TIMED_OUT, snapshots={4: [SnapshotEntry(1, 2, 0, 4, 0)]})
     assert found_in(tmp_path) == []
 
@@ -276,16 +282,16 @@ def test_what_reaches_beyond_the_snapshot_is_told_elsewhere(tmp_path: Path) -> N
 def test_21_without_its_prefix_a_log_says_something_of_open_transactions(
     tmp_path: Path, entries: list[SnapshotEntry], expected: list[str]
 ) -> None:
-    """Producer 1 was ended on hand, producer 2 began before, and of producer 3 nothing is on hand."""
+    """Producer 1 ended in the available log, producer 2 began before it, and producer 3 has nothing in it."""
     log = {100: "D 1 0 5-5 @100-100 T; M 1 0 C 1 @101; plain @102"}
     forge(tmp_path, log, snapshots={100: None, 103: None})
-    alone = case_of(tmp_path)
+    alone = state_under(tmp_path)
     forge(tmp_path, log, snapshots={100: None, 103: entries})
-    case = case_of(tmp_path)
-    # With the snapshot or without it, this is what the log says by itself.
-    for boundary in (alone.boundary, case.boundary):
-        compared = replace(case, boundary=boundary, producers_at={103: alone.producers})
-        assert [one.code.name for one in findings(compared)] == expected
+    state = state_under(tmp_path)
+    # With or without the snapshot, this is what the log alone shows.
+    for boundary in (alone.boundary, state.boundary):
+        compared = replace(state, boundary=boundary, producers_at={103: alone.producers})
+        assert [finding.code.name for finding in findings(compared)] == expected
 
 
 @pytest.mark.parametrize(
@@ -296,17 +302,17 @@ def test_21_without_its_prefix_a_log_says_something_of_open_transactions(
         ([SnapshotEntry(1, 0, 9, 9, 9, NOW, -1, -1)], []),
     ],
 )
-def test_19_a_broker_that_loaded_the_log_behind_the_data_has_forgotten_it(
+def test_19_a_broker_that_loaded_the_log_after_the_data_has_forgotten_it(
     tmp_path: Path, entries: list[SnapshotEntry], expected: list[str]
 ) -> None:
     folder = forge(tmp_path, "D 1 0 0-9 @0-9 T; plain @10-19", log_start=12, snapshots={20: entries})
     taken_at(folder, 20, NOW)
-    assert [one.code.name for one in found_in(tmp_path)] == expected
+    assert [finding.code.name for finding in found_in(tmp_path)] == expected
 
 
 def test_19_what_it_has_loaded_it_knows(tmp_path: Path) -> None:
     forge(tmp_path, "D 1 0 0-4 @0-4 T; D 1 0 5-9 @5-9 T; plain @10-19", log_start=5, snapshots={20: []})
-    assert told(found_in(tmp_path)) == [(OPEN, Severity.CRITICAL)]
+    assert key_facts(found_in(tmp_path)) == [(OPEN, Severity.CRITICAL)]
     entry = SnapshotEntry(1, 0, 9, 9, 4, NOW + 5, -1, 5)
     forge(tmp_path, "D 1 0 0-4 @0-4 T; D 1 0 5-9 @5-9 T; plain @10-19", log_start=5, snapshots={20: [entry]})
     assert found_in(tmp_path) == []
@@ -317,13 +323,13 @@ def test_19_what_it_has_loaded_it_knows(tmp_path: Path) -> None:
     [("gone D 5 3 0-0 @0 N; plain @1", EXTRA), ("D 5 2 0-0 @0 N; gone D 5 3 0-0 @1 N", STATE)],
 )
 def test_a_snapshot_has_to_go_on_from_the_one_before(tmp_path: Path, begin: str, code: str) -> None:
-    """Nothing on disk tells what producer 5 did; still it cannot have changed where all is as it was written."""
+    """Nothing on disk shows what producer 5 did, but it cannot have changed where the log is uncompacted."""
     log = {0: begin, 2: "plain @2", 3: "plain @3"}
     forge(tmp_path, log, compacted=True, first_dirty=2)
     assert found_in(tmp_path) == []
     changed = snapshot_entries(log)[0]._replace(producer_epoch=4)
     forge(tmp_path, log, compacted=True, first_dirty=2, snapshots={3: [changed]})
-    assert [one.code.name for one in found_in(tmp_path)] == [code]
+    assert [finding.code.name for finding in found_in(tmp_path)] == [code]
     forge(tmp_path, log, compacted=True, first_dirty=2, snapshots={2: None, 3: [changed], 4: None})
     assert found_in(tmp_path) == []
 
@@ -339,23 +345,25 @@ def test_a_coordinator_epoch_may_be_forgotten_with_the_producer(tmp_path: Path) 
 def test_batches_may_be_lost_rather_than_remembered_wrongly(tmp_path: Path) -> None:
     folder = forge(tmp_path, {0: "plain @0; D 5 3 7-9 @1-3 N; plain @4", 5: "plain @5"})
     patch(file_of(folder), 1, fix_crc=False, length=-5)
-    found = found_in(tmp_path)
-    assert {one.code.name for one in found} == {EXTRA}
-    assert {(one.severity, one.exactness) for one in found} == {(Severity.WARNING, Exactness.APPROXIMATE)}
+    findings = found_in(tmp_path)
+    assert {finding.code.name for finding in findings} == {EXTRA}
+    assert {(finding.severity, finding.exactness) for finding in findings} == {
+        (Severity.WARNING, Exactness.APPROXIMATE)
+    }
 
 
-def test_of_very_many_the_first_are_told(tmp_path: Path) -> None:
-    """A thousand are plenty; what is left out is counted, over all snapshots."""
+def test_of_very_many_the_first_are_reported(tmp_path: Path) -> None:
+    """A thousand findings are enough; the others are counted, over all snapshots."""
     many = 700
     entries = [WRITTEN, *(SnapshotEntry(10 + n) for n in range(many))]
     forge(tmp_path, IDEMPOTENT, snapshots={3: entries, 4: entries})
-    found = found_in(tmp_path)
-    assert len(found) == MOST
-    assert found[-1].evidence["left_out"] == 2 * many - MOST
+    findings = found_in(tmp_path)
+    assert len(findings) == MOST
+    assert findings[-1].evidence["left_out"] == 2 * many - MOST
 
 
 def cleaned(dice: random.Random) -> Segments:
-    """Return a log of three segments, the first of which was cleaned: decided transactions may be gone as a whole."""
+    """Return a log of three segments whose first one was compacted: decided transactions may be gone completely."""
     parts: list[list[str]] = [[], [], []]
     opened: dict[int, list[tuple[int, int]]] = {}
     sequences: dict[int, int] = {}
@@ -373,10 +381,10 @@ def cleaned(dice: random.Random) -> Segments:
             sequences[producer] = sequence + 1
             parts[segment].append(f"D {producer} 0 {sequence}-{sequence} @{at} T")
             opened.setdefault(producer, []).append((segment, len(parts[segment]) - 1))
-    return {8 * number: "; ".join(some) for number, some in enumerate(parts)}
+    return {8 * number: "; ".join(group) for number, group in enumerate(parts)}
 
 
-def test_whatever_the_cleaner_took_the_snapshots_are_right(tmp_path: Path) -> None:
+def test_whatever_the_cleaner_removed_the_snapshots_are_right(tmp_path: Path) -> None:
     dice = random.Random(18)  # noqa: S311  # a seed, not a secret
     logs = [cleaned(dice) for _ in range(50)]
     for number, log in enumerate(logs):
@@ -399,7 +407,7 @@ def test_in_random_logs_only_what_is_changed_is_found(tmp_path: Path) -> None:
     dice = random.Random(23)  # noqa: S311  # a seed, not a secret
     changed = 0
     for _ in range(40):
-        log = random_log(dice, 40) or "plain @0"
+        log = random_leader_log(dice, 40) or "plain @0"
         forge(tmp_path, log)
         assert found_in(tmp_path) == []
         entries = snapshot_entries(log)
@@ -407,8 +415,8 @@ def test_in_random_logs_only_what_is_changed_is_found(tmp_path: Path) -> None:
             at, name = dice.randrange(len(entries)), dice.choice(list(CHANGES))
             other = getattr(entries[at], name) - 1 if name != "current_txn_first_offset" else _another(entries[at])
             forge(tmp_path, log, snapshots={log_end_offset(log): _with(entries, at, name, other)})
-            found = [(one.code.name, one.producer_id) for one in found_in(tmp_path)]
-            assert found == [(CHANGES[name], entries[at].producer_id)], (log, name)
+            findings = [(finding.code.name, finding.producer_id) for finding in found_in(tmp_path)]
+            assert findings == [(CHANGES[name], entries[at].producer_id)], (log, name)
             changed += 1
         file_of(tmp_path / "t-0", log_end_offset(log), "snapshot").unlink()
     assert changed > 25

@@ -1,4 +1,4 @@
-"""Whether time indexes are such as a broker of any release writes."""
+"""Time indexes as brokers of all releases write them, and faulty ones."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.partition.partition_state import Case
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.format.layouts import TIME_INDEX_ENTRY
-from tests.forensics.cases import each_sample, partitions_under
-from tests.forensics.events import NOW
+from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import Segments, file_of, forge, patch
+from tests.forensics.partition_states import each_sample, partitions_under
 
 FIRES = {"timeindex-mismatch": "test_an_entry_that_does_not_fit_the_log_is_found"}
 SILENT = {"timeindex-mismatch": "test_time_indexes_of_brokers_fit_their_logs"}
@@ -35,23 +35,23 @@ def built(entries: Entries) -> bytes:
     return b"".join(bytes(TIME_INDEX_ENTRY.build(each)) for each in fields)
 
 
-def case_in(folder: Path) -> Case:
-    """Return the case of the one partition in a log directory."""
+def state_of(folder: Path) -> PartitionState:
+    """Return the state of the only partition in a log directory."""
     (partition,) = partitions_under(folder)
     return examine(partition, Rules(0), watches_indexes=True)
 
 
 def with_index(folder: Path, entries: Entries | bytes, base_offset: int = 0) -> list[Finding]:
-    """Return what is found once a segment has another time index."""
+    """Return the findings after the time index of a segment was replaced."""
     (place,) = partitions_under(folder)
     data = entries if isinstance(entries, bytes) else built(entries)
     file_of(Path(place.folder), base_offset, "timeindex").write_bytes(data)
-    return list(findings(case_in(folder)))
+    return list(findings(state_of(folder)))
 
 
-def told(found: Sequence[Finding]) -> list[tuple[str, Severity]]:
+def key_facts(findings: Sequence[Finding]) -> list[tuple[str, Severity]]:
     """Return codes and severities."""
-    return [(one.code.name, one.severity) for one in found]
+    return [(finding.code.name, finding.severity) for finding in findings]
 
 
 @each_sample()
@@ -81,7 +81,7 @@ def test_in_the_last_segment_zeros_may_follow_and_the_largest_may_be_missing(tmp
 
 def test_log_append_time_is_compared_alike(tmp_path: Path) -> None:
     forge(tmp_path, LOG, log_append_time=True)
-    assert list(findings(case_in(tmp_path))) == []
+    assert list(findings(state_of(tmp_path))) == []
 
 
 @pytest.mark.parametrize("text", ["plain @0 ts 0", "plain @0 ts 0; plain @1 ts 7"], ids=["alone", "first of two"])
@@ -93,7 +93,7 @@ def test_the_timestamp_0_is_no_zero_tail(tmp_path: Path, text: str) -> None:
 MISFITS: dict[str, tuple[Entries, int, str]] = {
     "too late": ([(101, 4), (400, 19)], 0, "has another maximum timestamp"),
     "of another batch": ([(300, 14), (400, 19)], 0, "has another maximum timestamp"),
-    "offset behind the log": ([(100, 4), (300, 9), (400, 77)], 24, "no batch of the segment has that offset"),
+    "offset after the log": ([(100, 4), (300, 9), (400, 77)], 24, "no batch of the segment has that offset"),
     "not the largest so far": (
         [(100, 4), (200, 14), (400, 19)],
         12,
@@ -112,45 +112,45 @@ def test_an_entry_that_does_not_fit_the_log_is_found(
     tmp_path: Path, entries: Entries, position: int, says: str
 ) -> None:
     folder = forge(tmp_path, LOG)
-    found = [one for one in with_index(tmp_path, entries) if one.position == position]
-    assert told(found) == [(MISMATCH, Severity.WARNING)]
-    assert found[0].path == str(file_of(folder, 0, "timeindex"))
-    assert says in found[0].message
+    findings = [finding for finding in with_index(tmp_path, entries) if finding.position == position]
+    assert key_facts(findings) == [(MISMATCH, Severity.WARNING)]
+    assert findings[0].path == str(file_of(folder, 0, "timeindex"))
+    assert says in findings[0].message
 
 
 @pytest.mark.parametrize(
-    ("tail", "says"), [(b"\0\0", "no whole number of entries"), (bytes(240), "240 zero bytes although its segment")]
+    ("tail", "says"), [(b"\0\0", "not a whole number of entries"), (bytes(240), "240 zero bytes although its segment")]
 )
 def test_a_file_that_is_no_time_index_is_found(tmp_path: Path, tail: bytes, says: str) -> None:
     forge(tmp_path, LOG)
-    (found,) = with_index(tmp_path, built([(100, 4), (400, 19)]) + tail)
-    assert told([found]) == [(MISMATCH, Severity.WARNING)]
-    assert says in found.message
+    (finding,) = with_index(tmp_path, built([(100, 4), (400, 19)]) + tail)
+    assert key_facts([finding]) == [(MISMATCH, Severity.WARNING)]
+    assert says in finding.message
 
 
 def test_zeros_between_entries_are_found(tmp_path: Path) -> None:
     forge(tmp_path, LOG)
-    (found,) = with_index(tmp_path, built([(100, 4), (0, 0), (400, 19)]))
-    assert (found.code.name, found.position) == (MISMATCH, 24)
+    (finding,) = with_index(tmp_path, built([(100, 4), (0, 0), (400, 19)]))
+    assert (finding.code.name, finding.position) == (MISMATCH, 24)
 
 
-def test_a_closed_segment_with_an_empty_time_index_is_told(tmp_path: Path) -> None:
+def test_a_closed_segment_with_an_empty_time_index_is_reported(tmp_path: Path) -> None:
     forge(tmp_path, LOG)
-    (found,) = with_index(tmp_path, b"")
-    assert told([found]) == [(MISMATCH, Severity.INFO)]
+    (finding,) = with_index(tmp_path, b"")
+    assert key_facts([finding]) == [(MISMATCH, Severity.INFO)]
 
 
 def test_a_time_index_that_is_not_there_is_no_finding(tmp_path: Path) -> None:
     file_of(forge(tmp_path, LOG), 0, "timeindex").unlink()
-    assert list(findings(case_in(tmp_path))) == []
+    assert list(findings(state_of(tmp_path))) == []
 
 
-def test_a_time_index_that_cannot_be_read_is_said_so(tmp_path: Path) -> None:
+def test_a_time_index_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     folder = forge(tmp_path, LOG)
     (partition,) = partitions_under(tmp_path)
     file_of(folder, 0, "timeindex").unlink()
-    (found,) = findings(examine(partition, Rules(0), watches_indexes=True))
-    assert (found.code.name, found.exactness) == (MISMATCH, Exactness.UNVERIFIABLE)
+    (finding,) = findings(examine(partition, Rules(0), watches_indexes=True))
+    assert (finding.code.name, finding.exactness) == (MISMATCH, Exactness.UNVERIFIABLE)
 
 
 def test_a_segment_without_timestamps_needs_no_entry(tmp_path: Path) -> None:
@@ -160,19 +160,19 @@ def test_a_segment_without_timestamps_needs_no_entry(tmp_path: Path) -> None:
 
 
 def test_in_a_cleaned_segment_a_timestamp_may_have_fallen(tmp_path: Path) -> None:
-    """The finding is there, but no more than worth a word."""
+    """It is reported, but only as info."""
     forge(tmp_path, {0: "plain @0-4 ts 100; plain @5-9 cnt 2 ts 300", 20: "plain @20"}, compacted=True)
-    (found,) = with_index(tmp_path, [(100, 4), (350, 9)])
-    assert (found.severity, found.exactness) == (Severity.INFO, Exactness.APPROXIMATE)
-    assert any("cleaner" in phrase for phrase in found.benign)
+    (finding,) = with_index(tmp_path, [(100, 4), (350, 9)])
+    assert (finding.severity, finding.exactness) == (Severity.INFO, Exactness.APPROXIMATE)
+    assert any("cleaner" in phrase for phrase in finding.benign)
 
 
 def test_what_the_next_start_rebuilds_is_less_severe(tmp_path: Path) -> None:
     forge(tmp_path, LOG, clean_shutdown=False)
-    assert told(with_index(tmp_path, [(501, 4)], 20)) == [(MISMATCH, Severity.INFO)]
+    assert key_facts(with_index(tmp_path, [(501, 4)], 20)) == [(MISMATCH, Severity.INFO)]
 
 
 def test_many_entries_are_one_finding_that_counts_them(tmp_path: Path) -> None:
     forge(tmp_path, {0: "; ".join(f"plain @{offset}" for offset in range(1301)), 1301: "plain @1301"})
-    (found,) = with_index(tmp_path, [(NOW + at * 2 + 1, at) for at in range(1300)])
-    assert (found.first_offset, found.evidence) == (0, {"entries": 1000, "left_out": 300})
+    (finding,) = with_index(tmp_path, [(NOW + at * 2 + 1, at) for at in range(1300)])
+    assert (finding.first_offset, finding.evidence) == (0, {"entries": 1000, "left_out": 300})

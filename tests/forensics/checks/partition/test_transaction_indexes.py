@@ -1,4 +1,4 @@
-"""Whether the entries of transaction indexes are such as a broker writes."""
+"""Transaction indexes with entries that no broker writes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.parsers.format.layouts import TRANSACTION_INDEX_ENTRY
-from tests.forensics.cases import case_of, each_sample, random_log
 from tests.forensics.forge import Aborted, Segments, aborted_transactions, cut, file_of, forge
+from tests.forensics.partition_states import each_sample, random_leader_log, state_under
 
 FIRES = {
     "txnindex-corrupt": "test_an_entry_that_no_broker_writes_is_found",
@@ -40,12 +40,12 @@ CLEANED = {
 
 def found_in(folder: Path) -> list[Finding]:
     """Return the findings in the one partition of a log directory."""
-    return list(findings(case_of(folder)))
+    return list(findings(state_under(folder)))
 
 
-def told(found: Sequence[Finding]) -> list[tuple[str, Severity]]:
+def key_facts(findings: Sequence[Finding]) -> list[tuple[str, Severity]]:
     """Return codes and severities."""
-    return [(one.code.name, one.severity) for one in found]
+    return [(finding.code.name, finding.severity) for finding in findings]
 
 
 def entry(producer_id: int, first: int, last: int, stable: int, *, version: int = 0) -> bytes:
@@ -85,35 +85,35 @@ def test_what_brokers_write_is_sound(tmp_path: Path, log: Segments, index: list[
 SPOILT: dict[str, tuple[bytes, int]] = {
     "torn": (entry(2, 1, 2, 0) + entry(1, 0, 3, 4)[:-7], 34),
     "version": (entry(2, 1, 2, 0) + entry(1, 0, 3, 4, version=1), 34),
-    "zeros behind": (entry(2, 1, 2, 0) + entry(1, 0, 3, 4) + bytes(34), 68),
+    "trailing zeros": (entry(2, 1, 2, 0) + entry(1, 0, 3, 4) + bytes(34), 68),
     "not ascending": (entry(1, 0, 3, 4) + entry(2, 1, 2, 0), 34),
     "twice": (entry(2, 1, 2, 0) + entry(1, 0, 3, 4) * 2, 68),
     "reversed": (entry(2, 1, 2, 0) + entry(1, 4, 3, 4), 34),
     "below the segment": (entry(2, -1, -1, 0) + entry(2, 1, 2, 0) + entry(1, 0, 3, 4), 0),
-    "behind the log": (entry(2, 1, 2, 0) + entry(1, 0, 3, 4) + entry(1, 4, 4, 5), 68),
+    "after the log": (entry(2, 1, 2, 0) + entry(1, 0, 3, 4) + entry(1, 4, 4, 5), 68),
 }
 
 
 @pytest.mark.parametrize(("index", "position"), SPOILT.values(), ids=SPOILT)
 def test_an_entry_that_no_broker_writes_is_found(tmp_path: Path, index: bytes, position: int) -> None:
     folder = forge(tmp_path, NESTED, txnindex={0: index})
-    (found,) = found_in(tmp_path)
-    assert told([found]) == [(CORRUPT, Severity.ERROR)]
-    assert (found.path, found.position) == (str(file_of(folder, 0, "txnindex")), position)
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(CORRUPT, Severity.ERROR)]
+    assert (finding.path, finding.position) == (str(file_of(folder, 0, "txnindex")), position)
 
 
 def test_an_entry_of_the_next_segment_is_found(tmp_path: Path) -> None:
     log = {0: "D 1 0 0-0 @0 T; plain @1", 2: "M 1 0 A 1 @2"}
     forge(tmp_path, log, txnindex={0: [(1, 0, 2, 3)], 2: None})
-    (found,) = found_in(tmp_path)
-    assert told([found]) == [(CORRUPT, Severity.ERROR)]
-    assert (found.producer_id, found.first_offset, found.last_offset) == (1, 0, 2)
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(CORRUPT, Severity.ERROR)]
+    assert (finding.producer_id, finding.first_offset, finding.last_offset) == (1, 0, 2)
 
 
 def test_many_damaged_entries_are_one_finding(tmp_path: Path) -> None:
     forge(tmp_path, NESTED, txnindex={0: entry(1, 0, 3, 4, version=9) * 2000})
-    (found,) = found_in(tmp_path)
-    assert found.evidence == {"reason": "version", "ranges": 2000, "bytes": 68_000}
+    (finding,) = found_in(tmp_path)
+    assert finding.evidence == {"reason": "version", "ranges": 2000, "bytes": 68_000}
 
 
 def torn(folder: Path) -> None:
@@ -122,7 +122,7 @@ def torn(folder: Path) -> None:
 
 
 def ahead(folder: Path) -> None:
-    """Add an entry for a marker that the log does not have yet."""
+    """Add an entry for a marker that is not in the log yet."""
     path = file_of(folder, 0, "txnindex")
     path.write_bytes(path.read_bytes() + entry(1, 5, 9, 10))
 
@@ -133,15 +133,15 @@ def test_what_a_live_copy_has_too_is_a_warning(
     tmp_path: Path, spoil: Callable[[Path], None], clean: bool, severity: Severity
 ) -> None:
     spoil(forge(tmp_path, NESTED, clean_shutdown=clean))
-    assert told(found_in(tmp_path)) == [(CORRUPT, severity)]
+    assert key_facts(found_in(tmp_path)) == [(CORRUPT, severity)]
 
 
-def test_an_index_that_cannot_be_read_is_said_so(tmp_path: Path) -> None:
+def test_an_index_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     folder = forge(tmp_path, NESTED)
-    case = case_of(tmp_path)
+    state = state_under(tmp_path)
     file_of(folder, 0, "txnindex").unlink()
-    (found,) = findings(case)
-    assert (found.code.name, found.exactness) == (CORRUPT, Exactness.UNVERIFIABLE)
+    (finding,) = findings(state)
+    assert (finding.code.name, finding.exactness) == (CORRUPT, Exactness.UNVERIFIABLE)
 
 
 OTHER: dict[str, tuple[str, list[Aborted], Severity]] = {
@@ -157,29 +157,29 @@ def test_another_last_stable_offset_is_found(
     tmp_path: Path, log: str, index: list[Aborted], severity: Severity
 ) -> None:
     forge(tmp_path, log, txnindex={0: index})
-    assert told(found_in(tmp_path)) == [(MISMATCH, severity)]
+    assert key_facts(found_in(tmp_path)) == [(MISMATCH, severity)]
 
 
-def test_in_what_was_cleaned_the_last_stable_offset_is_not_judged(tmp_path: Path) -> None:
+def test_in_what_was_cleaned_the_last_stable_offset_is_not_evaluated(tmp_path: Path) -> None:
     log = {0: "gone D 2 0 0-0 @0 T; D 1 0 0-1 @1-2 T; M 1 0 A 1 @3; gone M 2 0 C 1 @4; plain @5", 6: "plain @6"}
     assert aborted_transactions(log) == {0: [(1, 1, 3, 0)]}
     forge(tmp_path, log, compacted=True)
     assert found_in(tmp_path) == []
 
 
-def test_one_open_since_before_the_log_on_hand_may_have_set_it(tmp_path: Path) -> None:
+def test_a_transaction_open_since_before_the_log_may_have_set_it(tmp_path: Path) -> None:
     log = {100: "D 1 0 5-5 @100 T; M 1 0 A 1 @101; plain @102"}
     forge(tmp_path, log, txnindex={100: [(1, 90, 101, 60)]}, snapshots={100: None, 103: None})
     assert found_in(tmp_path) == []
     forge(tmp_path, log, txnindex={100: [(1, 90, 101, 100)]}, snapshots={100: None, 103: None})
-    assert told(found_in(tmp_path)) == [(MISMATCH, Severity.INFO)]
+    assert key_facts(found_in(tmp_path)) == [(MISMATCH, Severity.INFO)]
 
 
 def test_in_random_logs_only_a_wrong_last_stable_offset_is_found(tmp_path: Path) -> None:
     dice = Random(4)  # noqa: S311  # a seed, not a secret
     changed = 0
     for _ in range(40):
-        log = random_log(dice, 40) or "plain @0"
+        log = random_leader_log(dice, 40) or "plain @0"
         index = aborted_transactions(log).get(0, [])
         forge(tmp_path, log, txnindex={0: index})
         assert found_in(tmp_path) == []
@@ -187,6 +187,6 @@ def test_in_random_logs_only_a_wrong_last_stable_offset_is_found(tmp_path: Path)
             at = dice.randrange(len(index))
             index[at] = (*index[at][:3], index[at][3] - 1)
             forge(tmp_path, log, txnindex={0: index})
-            assert told(found_in(tmp_path)) == [(MISMATCH, Severity.INFO)], (log, index)
+            assert key_facts(found_in(tmp_path)) == [(MISMATCH, Severity.INFO)], (log, index)
             changed += 1
     assert changed > 12

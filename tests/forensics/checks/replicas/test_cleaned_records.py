@@ -1,4 +1,4 @@
-"""Whether replicas that were cleaned at different times are left in peace, and what no cleaner does is found."""
+"""Replicas compacted at different times may differ; what no cleaner does is reported."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.audit.replica_result import findings_on
+from kforensics.forensics.audit.copies import replica_findings
 from kforensics.forensics.checks.replicas.cleaned_records import findings
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.replicas import key_differences
-from kforensics.forensics.replicas.differences import Kind
+from kforensics.forensics.replicas.differences import DifferenceKind
 from tests.forensics.forge import Content, file_of, patch
-from tests.forensics.replicas.replicas import GROUPS, compare, compared_group, forged, told
+from tests.forensics.replicas.replicas import GROUPS, brief, compare, compared_group, forged
 
 FIRES = {
     "replica-record-divergence": "test_other_records_at_the_same_offset_are_found",
@@ -23,14 +23,14 @@ SILENT = dict.fromkeys(FIRES, "test_a_replica_that_was_cleaned_further_says_the_
 
 RECORD, KEY = FIRES
 Records = Mapping[int, Sequence[Content]]
-# Offsets 0 to 5 as they were written: a twice, b and d once, c deleted. A cleaned batch keeps its last records here.
+# Offsets 0 to 5 as written: a twice, b and d once, c deleted. A cleaned batch keeps its last records here.
 WRITTEN: Records = {0: [(b"a", b"0"), (b"b", b"1"), (b"c", b"2")], 3: [(b"c", None), (b"a", b"4"), (b"d", b"5")]}
 BOTH = "plain @0-2; plain @3-5"
 CLEANED = {"compacted": True}
 
 
 def found_with(folder: Path, left: str, records: Records) -> list[Finding]:
-    """Return the findings on a replica with all that was written and one with what a cleaner is said to have left."""
+    """Return the findings on a complete replica and one with the given records left after compaction."""
     cleaned = {0: left, 9: "plain @9"} if left else {9: "plain @9"}
     forged(folder, ({0: BOTH, 9: "plain @9"}, {"records": WRITTEN}), (cleaned, {"records": records, **CLEANED}))
     return list(findings(compare(folder)))
@@ -42,7 +42,7 @@ def test_replicas_of_uncleaned_topics_say_the_same(name: str) -> None:
 
 
 def test_a_replica_that_was_cleaned_further_says_the_same(tmp_path: Path) -> None:
-    """It has only what is newest of each key; a tombstone is gone, and a key was written again behind."""
+    """It has only the newest record of each key; a tombstone is gone, and a key was written again later."""
     records = {0: [(b"x", b"0"), (b"x", b"1"), (b"b", b"2")], 3: [(b"c", b"0"), (b"c", None), (b"a", b"4")]}
     left = {0: [(b"b", b"2")], 3: [(b"a", b"4")]}
     newer = {9: [(b"x", b"9")]}
@@ -52,13 +52,13 @@ def test_a_replica_that_was_cleaned_further_says_the_same(tmp_path: Path) -> Non
         ({0: "plain @0-2 cnt 1; plain @3-5 cnt 1", 9: "plain @9"}, {**CLEANED, "records": {**left, **newer}}),
     )
     comparison = compare(tmp_path)
-    assert [one.kind for one in comparison.differences] == [Kind.CLEANED]
-    assert findings_on(comparison) == ()
+    assert [row.kind for row in comparison.differences] == [DifferenceKind.CLEANED]
+    assert replica_findings(comparison) == ()
 
 
 @pytest.mark.parametrize("left", ["plain @0; M 1 0 A 3 @3", "plain @0"], ids=["marker kept", "marker gone"])
 def test_records_of_an_aborted_transaction_do_not_count(tmp_path: Path, left: str) -> None:
-    """The cleaner takes them first, whatever their keys."""
+    """The cleaner removes them first, whatever their keys."""
     log = "plain @0; D 1 0 0-1 @1-2 T; M 1 0 A 3 @3"
     records = {0: [(b"a", b"0")], 1: [(b"a", b"1"), (b"b", b"2")]}
     forged(
@@ -66,7 +66,7 @@ def test_records_of_an_aborted_transaction_do_not_count(tmp_path: Path, left: st
         ({0: log, 4: "plain @4"}, {"records": records}),
         ({0: left, 4: "plain @4"}, {**CLEANED, "records": records}),
     )
-    assert findings_on(compare(tmp_path)) == ()
+    assert replica_findings(compare(tmp_path)) == ()
 
 
 def test_records_without_a_key_do_not_count(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_records_without_a_key_do_not_count(tmp_path: Path) -> None:
         ({0: "plain @0; plain @1", 2: "plain @2"}, {"records": records}),
         ({0: "plain @1", 2: "plain @2"}, {**CLEANED, "records": records}),
     )
-    assert findings_on(compare(tmp_path)) == ()
+    assert replica_findings(compare(tmp_path)) == ()
 
 
 def test_a_transaction_that_a_replica_that_lags_has_not_seen_the_end_of_decides_nothing(tmp_path: Path) -> None:
@@ -89,20 +89,23 @@ def test_a_transaction_that_a_replica_that_lags_has_not_seen_the_end_of_decides_
     assert list(findings(compare(tmp_path))) == []
 
 
-@pytest.mark.parametrize("cleaned_behind", [False, True], ids=["behind the range", "in the range"])
-def test_what_a_damaged_batch_held_follows_from_the_damage(tmp_path: Path, cleaned_behind: bool) -> None:
-    """The record that the cleaner took gave way to one that cannot be read any more."""
+@pytest.mark.parametrize("cleaned_after", [False, True], ids=["after the range", "in the range"])
+def test_what_a_damaged_batch_held_follows_from_the_damage(tmp_path: Path, cleaned_after: bool) -> None:
+    """The cleaner removed the record because of a newer one that is no longer readable."""
     records = {at: [(b"a", b"%d" % at)] for at in range(3)} | {at: [(b"b", b"%d" % at)] for at in range(3, 5)}
-    left = "plain @0; plain @2" if cleaned_behind else "plain @0; plain @2; plain @3"
+    left = "plain @0; plain @2" if cleaned_after else "plain @0; plain @2; plain @3"
     forged(
         tmp_path,
         ({0: "plain @0; plain @1; plain @2; plain @3", 4: "plain @4"}, {"records": records}),
         ({0: left, 4: "plain @4"}, {**CLEANED, "records": records}),
     )
     patch(file_of(tmp_path / "broker-2" / "t-0"), 2, fix_crc=False, max_timestamp=1)
-    found = [(one.code.name, one.first_offset, one.last_offset, one.cause) for one in findings_on(compare(tmp_path))]
-    lost = [(KEY, 0, 2, "replica-divergence")] if cleaned_behind else []
-    assert found == [("replica-divergence", 2, 2, None), *lost]
+    findings = [
+        (finding.code.name, finding.first_offset, finding.last_offset, finding.cause)
+        for finding in replica_findings(compare(tmp_path))
+    ]
+    lost = [(KEY, 0, 2, "replica-divergence")] if cleaned_after else []
+    assert findings == [("replica-divergence", 2, 2, None), *lost]
 
 
 def test_a_key_of_which_a_replica_that_lags_has_not_seen_the_tombstone_is_not_lost(tmp_path: Path) -> None:
@@ -116,9 +119,9 @@ def test_a_key_of_which_a_replica_that_lags_has_not_seen_the_tombstone_is_not_lo
 
 
 def test_other_records_at_the_same_offset_are_found(tmp_path: Path) -> None:
-    (found,) = found_with(tmp_path, "plain @0-2; plain @3-5", {0: [(b"a", b"0"), (b"b", b"1"), (b"c", b"!")], **REST})
-    assert told([found]) == [(RECORD, Severity.CRITICAL, 2, 2)]
-    assert (found.position, found.evidence["other_position"]) == (0, 0)
+    (finding,) = found_with(tmp_path, "plain @0-2; plain @3-5", {0: [(b"a", b"0"), (b"b", b"1"), (b"c", b"!")], **REST})
+    assert brief([finding]) == [(RECORD, Severity.CRITICAL, 2, 2)]
+    assert (finding.position, finding.evidence["other_position"]) == (0, 0)
 
 
 REST = {3: WRITTEN[3]}
@@ -133,14 +136,14 @@ LOSSES: dict[str, tuple[str, Records, tuple[int, int], str]] = {
 def test_what_cleaning_lost_of_a_key_is_found(
     tmp_path: Path, left: str, records: Records, offsets: tuple[int, int], lost: str
 ) -> None:
-    found = [one for one in found_with(tmp_path, left, records) if one.evidence["lost"] == lost]
-    assert told(found) == [(KEY, Severity.ERROR, *offsets)]
-    assert found[0].exactness is (Exactness.APPROXIMATE if lost == "key" else Exactness.EXACT)
-    assert "broker-2" in str(found[0].evidence["replica"])
+    findings = [finding for finding in found_with(tmp_path, left, records) if finding.evidence["lost"] == lost]
+    assert brief(findings) == [(KEY, Severity.ERROR, *offsets)]
+    assert findings[0].exactness is (Exactness.APPROXIMATE if lost == "key" else Exactness.EXACT)
+    assert "broker-2" in str(findings[0].evidence["replica"])
 
 
 def test_keys_are_compared_in_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many keys are held at once, what is found is the same."""
-    monkeypatch.setattr(key_differences, "AT_ONCE", 1)
-    found = found_with(tmp_path, "plain @0-2; plain @3-5 cnt 1", {0: WRITTEN[0], 3: [(b"d", b"5")]})
-    assert sorted(str(one.evidence["lost"]) for one in found) == ["tombstone", "value"]
+    """The findings do not depend on how many keys are kept in memory."""
+    monkeypatch.setattr(key_differences, "KEYS_AT_ONCE", 1)
+    findings = found_with(tmp_path, "plain @0-2; plain @3-5 cnt 1", {0: WRITTEN[0], 3: [(b"d", b"5")]})
+    assert sorted(str(finding.evidence["lost"]) for finding in findings) == ["tombstone", "value"]

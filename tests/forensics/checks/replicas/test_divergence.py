@@ -1,4 +1,4 @@
-"""Whether replicas that part ways are found, as bad as they are, and replicas in good order are not."""
+"""Diverged replicas are reported with the right severity, and healthy ones are not."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 from kforensics.forensics.checks.replicas.divergence import findings
 from kforensics.forensics.core.findings import Exactness, Severity
-from kforensics.forensics.metadata.elections import Election, elections_in
-from kforensics.forensics.replicas.compare import compared
+from kforensics.forensics.metadata.cluster_metadata import Election, elections_in
+from kforensics.forensics.replicas.comparison import compare_copies
 from kforensics.parsers.columns import batch_reader
-from tests.forensics.cases import partitions_under
 from tests.forensics.forge import Segments, drop, file_of, patch
-from tests.forensics.replicas.replicas import GROUPS, REPLICATION, RULES, compare, compared_group, forged, told
+from tests.forensics.partition_states import partitions_under
+from tests.forensics.replicas.replicas import GROUPS, REPLICATION, RULES, brief, compare, compared_group, forged
 
 FIRES = {"replica-divergence": "test_batches_of_one_leader_epoch_that_differ_are_critical"}
 SILENT = {"replica-divergence": "test_replicas_of_healthy_partitions_do_not_diverge"}
@@ -31,8 +31,8 @@ def test_replicas_of_healthy_partitions_do_not_diverge(name: str) -> None:
 
 
 def test_replicas_with_other_segments_are_the_same(tmp_path: Path) -> None:
-    one: Segments = {0: "plain @0-4; plain @5-9; plain @10-14"}
-    forged(tmp_path, (one, {}), ({0: "plain @0-4", 5: "plain @5-9; plain @10-14"}, {}))
+    row: Segments = {0: "plain @0-4; plain @5-9; plain @10-14"}
+    forged(tmp_path, (row, {}), ({0: "plain @0-4", 5: "plain @5-9; plain @10-14"}, {}))
     comparison = compare(tmp_path)
     assert comparison.differences == ()
     assert comparison.common == {(0, 1): 3}
@@ -40,25 +40,25 @@ def test_replicas_with_other_segments_are_the_same(tmp_path: Path) -> None:
 
 def test_batches_of_one_leader_epoch_that_differ_are_critical(tmp_path: Path) -> None:
     forged(tmp_path, (OLD, {"high_watermark": 6}), (NEW, {"high_watermark": 6}))
-    (found,) = findings(compare(tmp_path))
-    assert told([found]) == [(CODE, Severity.CRITICAL, 6, 8)]
-    assert found.message.endswith("No leader had both.")
+    (finding,) = findings(compare(tmp_path))
+    assert brief([finding]) == [(CODE, Severity.CRITICAL, 6, 8)]
+    assert finding.message.endswith("No leader had both.")
 
 
 def test_one_replica_against_two_is_one_finding(tmp_path: Path) -> None:
     new: tuple[Segments, dict[str, Any]] = (NEW, {"leader_epochs": NEW_EPOCHS})
     forged(tmp_path, new, (OLD, {"leader_epochs": OLD_EPOCHS, "high_watermark": 6}), new)
-    (found,) = findings(compare(tmp_path))
-    assert told([found]) == [(CODE, Severity.WARNING, 6, 8)]
-    assert found.path is not None
-    assert "broker-2" in found.path
-    assert len(found.evidence["others"]) == 2
-    assert (found.evidence["batches"], found.evidence["records"], found.evidence["producer_ids"]) == (2, 3, [1])
+    (finding,) = findings(compare(tmp_path))
+    assert brief([finding]) == [(CODE, Severity.WARNING, 6, 8)]
+    assert finding.path is not None
+    assert "broker-2" in finding.path
+    assert len(finding.evidence["others"]) == 2
+    assert (finding.evidence["batches"], finding.evidence["records"], finding.evidence["producer_ids"]) == (2, 3, [1])
 
 
-def test_what_lies_behind_the_end_of_the_other_belongs_to_the_branch(tmp_path: Path) -> None:
+def test_what_lies_after_the_end_of_the_other_belongs_to_the_branch(tmp_path: Path) -> None:
     forged(tmp_path, (f"{OLD}; D 1 0 3-9 @9-15 N", {"leader_epochs": OLD_EPOCHS}), (NEW, {"leader_epochs": NEW_EPOCHS}))
-    assert told(list(findings(compare(tmp_path)))) == [(CODE, Severity.CRITICAL, 6, 15)]
+    assert brief(list(findings(compare(tmp_path)))) == [(CODE, Severity.CRITICAL, 6, 15)]
 
 
 def test_the_same_bytes_under_another_leader_epoch_are_found(tmp_path: Path) -> None:
@@ -68,37 +68,35 @@ def test_the_same_bytes_under_another_leader_epoch_are_found(tmp_path: Path) -> 
         (COMMON, {"leader_epochs": {0: 2, 5: 3}, "high_watermark": 5}),
         (COMMON, {"leader_epochs": {0: 2, 5: 4}}),
     )
-    (found,) = findings(compare(tmp_path))
-    assert told([found]) == [(CODE, Severity.WARNING, 5, 5)]
-    assert "the same records at offsets 5 to 5, of leader epochs 3 and 4" in found.message
+    (finding,) = findings(compare(tmp_path))
+    assert brief([finding]) == [(CODE, Severity.WARNING, 5, 5)]
+    assert "the same records at offset 5 with leader epochs 3 and 4" in finding.message
 
 
 def test_a_batch_that_one_replica_has_lost_in_the_middle_is_found(tmp_path: Path) -> None:
     forged(tmp_path, (f"{COMMON}; plain @6", {}), (f"{COMMON}; plain @6", {}))
     drop(file_of(tmp_path / "broker-2" / "t-0"), 5)
-    (found,) = findings(compare(tmp_path))
-    assert told([found]) == [(CODE, Severity.CRITICAL, 5, 5)]
-    assert (
-        found.message == "broker 2 has nothing at offsets 5 to 5, between batches it has; broker 1 has 1 batch there."
-    )
+    (finding,) = findings(compare(tmp_path))
+    assert brief([finding]) == [(CODE, Severity.CRITICAL, 5, 5)]
+    assert finding.message == "broker 2 has no batch at offset 5, with batches before and after; broker 1: 1 batch."
 
 
 @pytest.mark.parametrize("broken", [1, 2])
 def test_a_batch_whose_bytes_have_changed_on_one_disk_is_found(tmp_path: Path, broken: int) -> None:
     forged(tmp_path, (COMMON, {}), (COMMON, {}))
     patch(file_of(tmp_path / f"broker-{broken}" / "t-0"), 5, fix_crc=False, max_timestamp=1)
-    (found,) = findings(compare(tmp_path))
-    assert told([found]) == [(CODE, Severity.CRITICAL, 5, 5)]
-    assert found.message.startswith(f"broker {broken} has 1 batch at offsets 5 to 5 whose checksum fails")
+    (finding,) = findings(compare(tmp_path))
+    assert brief([finding]) == [(CODE, Severity.CRITICAL, 5, 5)]
+    assert finding.message.startswith(f"broker {broken} has 1 batch at offset 5 whose checksum fails")
 
 
-def test_batches_damaged_on_either_disk_are_told_apart(tmp_path: Path) -> None:
+def test_batches_damaged_on_either_disk_are_separate_findings(tmp_path: Path) -> None:
     forged(tmp_path, (COMMON, {}), (COMMON, {}))
     patch(file_of(tmp_path / "broker-1" / "t-0"), 0, fix_crc=False, max_timestamp=1)
     patch(file_of(tmp_path / "broker-2" / "t-0"), 5, fix_crc=False, max_timestamp=1)
-    found = list(findings(compare(tmp_path)))
-    assert told(found) == [(CODE, Severity.CRITICAL, 0, 4), (CODE, Severity.CRITICAL, 5, 5)]
-    assert [one.message[:8] for one in found] == ["broker 1", "broker 2"]
+    results = list(findings(compare(tmp_path)))
+    assert brief(results) == [(CODE, Severity.CRITICAL, 0, 4), (CODE, Severity.CRITICAL, 5, 5)]
+    assert [finding.message[:8] for finding in results] == ["broker 1", "broker 2"]
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
@@ -108,28 +106,28 @@ def test_however_few_batches_are_read_at_once_the_ranges_are_the_same(
 ) -> None:
     whole = compared_group(name)
     monkeypatch.setattr(batch_reader, "CHUNK_ROWS", rows)
-    parts = compared(GROUPS[name], RULES)
+    parts = compare_copies(GROUPS[name], RULES)
     assert parts.differences == whole.differences
     assert parts.common == whole.common
 
 
 def test_an_unclean_election_of_real_brokers_is_found() -> None:
-    (found,) = findings(compared_group("unclean-0"))
-    assert told([found]) == [(CODE, Severity.WARNING, 8, 13)]
-    assert found.path is not None
-    assert "broker-2" in found.path
-    assert (found.evidence["truncates_to"], found.evidence["records"], found.producer_id) == (8, 6, 0)
-    assert found.message.endswith("loses 6 records, written from 2026-11-21 12:09:13 UTC to 2026-11-21 12:09:14 UTC.")
+    (finding,) = findings(compared_group("unclean-0"))
+    assert brief([finding]) == [(CODE, Severity.WARNING, 8, 13)]
+    assert finding.path is not None
+    assert "broker-2" in finding.path
+    assert (finding.evidence["truncates_to"], finding.evidence["records"], finding.producer_id) == (8, 6, 0)
+    assert finding.message.endswith("drops 6 records, written from 2026-11-21 12:09:13 UTC to 2026-11-21 12:09:14 UTC.")
 
 
-def test_the_metadata_of_the_cluster_tells_an_unclean_election() -> None:
-    """The high watermark on record is as old as the branch, but the controller wrote down who was not in sync."""
+def test_the_metadata_of_the_cluster_shows_an_unclean_election() -> None:
+    """The checkpointed high watermark is as old as the branch, but the controller recorded the ISR."""
     group = GROUPS["unclean-0"]
     elections = elections_in(partitions_under(REPLICATION))[group[0].topic_id or "", 0]
-    (found,) = findings(compared(group, RULES, elections))
-    assert (found.severity, found.exactness) == (Severity.CRITICAL, Exactness.EXACT)
-    assert "broker 3 became leader with epoch 3 at 2026-11-21 12:09:19 UTC though not in sync (in sync: 2)" in str(
-        found.benign
+    (finding,) = findings(compare_copies(group, RULES, elections))
+    assert (finding.severity, finding.exactness) == (Severity.CRITICAL, Exactness.EXACT)
+    assert "broker 3 became leader with epoch 3 at 2026-11-21 12:09:19 UTC while out of sync (in sync: 2)" in str(
+        finding.benign
     )
 
 
@@ -140,6 +138,6 @@ def test_a_clean_election_leaves_it_a_warning(tmp_path: Path) -> None:
         (NEW, {"leader_epochs": NEW_EPOCHS, "high_watermark": 6}),
     )
     elections = [Election(3, 1, 0, (1, 2), is_unclean=True), Election(4, 2, 0, (1, 2), is_unclean=False)]
-    (found,) = findings(compared(partitions_under(tmp_path), RULES, elections))
-    assert found.severity is Severity.WARNING
-    assert "the elections since were clean" in str(found.benign)
+    (finding,) = findings(compare_copies(partitions_under(tmp_path), RULES, elections))
+    assert finding.severity is Severity.WARNING
+    assert "the elections since were clean" in str(finding.benign)

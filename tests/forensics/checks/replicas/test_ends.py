@@ -1,4 +1,4 @@
-"""Whether replicas that end or begin elsewhere than the others are told of, and how badly."""
+"""Replicas that end or start at different offsets, and how severe that is."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pytest
 
 from kforensics.forensics.checks.replicas.ends import findings
 from kforensics.forensics.core.findings import Severity
-from kforensics.forensics.metadata.elections import Election
-from kforensics.forensics.replicas.compare import compared
-from tests.forensics.cases import partitions_under
+from kforensics.forensics.metadata.cluster_metadata import Election
+from kforensics.forensics.replicas.comparison import compare_copies
 from tests.forensics.forge import Segments
-from tests.forensics.replicas.replicas import RULES, compare, compared_group, forged, groups_under, told
+from tests.forensics.partition_states import partitions_under
+from tests.forensics.replicas.replicas import RULES, brief, compare, compared_group, forged, groups_under
 
 FIRES = {
     "replica-truncated": "test_an_end_below_what_was_committed_is_found",
-    "replica-lag": "test_an_end_behind_all_that_was_committed_is_a_lag",
-    "replica-start-differs": "test_another_start_is_told",
+    "replica-lag": "test_an_end_after_all_that_was_committed_is_a_lag",
+    "replica-start-differs": "test_another_start_is_reported",
 }
 SILENT = {
     "replica-truncated": "test_equal_replicas_of_real_brokers_are_in_order",
@@ -32,8 +32,8 @@ SHORT, LONG = "plain @0-4", "plain @0-4; plain @5-9"
 
 
 def found_in(folder: Path) -> list[tuple[str, Severity, int | None, int | None]]:
-    """Return what is told of the replicas under a folder."""
-    return told(list(findings(compare(folder))))
+    """Return the findings on the replicas in a folder."""
+    return brief(list(findings(compare(folder))))
 
 
 @pytest.mark.parametrize("name", ["durable-0", "replicated-0", "replicated-1", "reassigned-0", "stray-0"])
@@ -70,26 +70,26 @@ def test_a_replica_without_committed_records_that_was_elected_has_lost_them(
     assert found_in(tmp_path) == [(TRUNCATED, severity, 5, 9)]
 
 
-def test_an_end_behind_all_that_was_committed_is_a_lag(tmp_path: Path) -> None:
+def test_an_end_after_all_that_was_committed_is_a_lag(tmp_path: Path) -> None:
     forged(tmp_path, (SHORT, {}), (LONG, {"high_watermark": 5}))
     assert found_in(tmp_path) == [(LAG, Severity.INFO, 5, 9)]
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "offsets"),
+    ("row", "other", "offsets"),
     [
         ((LONG, {}), ({5: "plain @5-9"}, {}), (0, 4)),
         ((LONG, {}), (LONG, {"log_start": 7}), (0, 6)),
     ],
     ids=["segments", "log start"],
 )
-def test_another_start_is_told(
+def test_another_start_is_reported(
     tmp_path: Path,
-    one: tuple[Segments, dict[str, Any]],
+    row: tuple[Segments, dict[str, Any]],
     other: tuple[Segments, dict[str, Any]],
     offsets: tuple[int, int],
 ) -> None:
-    forged(tmp_path, one, other)
+    forged(tmp_path, row, other)
     assert found_in(tmp_path) == [(START, Severity.INFO, *offsets)]
 
 
@@ -103,13 +103,13 @@ def test_a_leader_that_ends_before_the_tail_of_another_one_cuts_it_off(
         (LONG, {"leader_epochs": {0: 0}, "high_watermark": 5}),
     )
     elections = [Election(1, 1, 0, (2,), unclean)]
-    found = list(findings(compared(partitions_under(tmp_path), RULES, elections)))
-    assert told(found) == [(TRUNCATED, severity, 5, 9)]
+    results = list(findings(compare_copies(partitions_under(tmp_path), RULES, elections)))
+    assert brief(results) == [(TRUNCATED, severity, 5, 9)]
 
 
-def test_a_lag_behind_a_branch_follows_from_it() -> None:
-    (found,) = findings(compared_group("unclean-0"))
-    assert (found.code.name, found.cause) == (LAG, "replica-divergence")
+def test_a_lag_follows_from_a_branch() -> None:
+    (finding,) = findings(compared_group("unclean-0"))
+    assert (finding.code.name, finding.cause) == (LAG, "replica-divergence")
 
 
 def test_an_end_below_what_another_branch_has_committed_follows_from_it(tmp_path: Path) -> None:
@@ -118,14 +118,14 @@ def test_an_end_below_what_another_branch_has_committed_follows_from_it(tmp_path
         ("plain @0-4; plain @5-9; plain @10", {"leader_epochs": {0: 0, 5: 1}}),
         ("plain @0-4; D 1 0 0-0 @5 N", {"leader_epochs": {0: 0, 5: 2}}),
     )
-    found = list(findings(compare(tmp_path)))
-    assert told(found) == [(TRUNCATED, Severity.WARNING, 6, 10)]
-    assert found[0].cause == "replica-divergence"
+    results = list(findings(compare(tmp_path)))
+    assert brief(results) == [(TRUNCATED, Severity.WARNING, 6, 10)]
+    assert results[0].cause == "replica-divergence"
 
 
-def test_a_copy_set_aside_that_goes_further_makes_nobody_lag(tmp_path: Path) -> None:
+def test_a_copy_set_aside_that_goes_further_makes_no_replica_lag(tmp_path: Path) -> None:
     forged(tmp_path, (SHORT, {}), (LONG, {}))
     folder = tmp_path / "broker-2" / "t-0"
     folder.rename(folder.with_name("t-0.0123456789abcdef0123456789abcdef-stray"))
     (group,) = groups_under(tmp_path)
-    assert list(findings(compared(group, RULES))) == []
+    assert list(findings(compare_copies(group, RULES))) == []

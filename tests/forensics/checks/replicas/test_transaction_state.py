@@ -1,4 +1,4 @@
-"""Whether replicas that disagree on transactions are found, and those that were cleaned at different times are not."""
+"""Replicas that disagree on transactions; replicas compacted at different times are not reported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from kforensics.forensics.checks.replicas.transaction_state import findings
 from kforensics.forensics.core.findings import Severity
 from tests.forensics.forge import Segments, drop, file_of
-from tests.forensics.replicas.replicas import GROUPS, compare, compared_group, forged, told
+from tests.forensics.replicas.replicas import GROUPS, brief, compare, compared_group, forged
 
 FIRES = {
     "replica-txn-state-divergence": "test_a_lost_marker_is_found",
@@ -75,52 +75,55 @@ def test_a_replica_that_was_cleaned_further_agrees(tmp_path: Path, left: str) ->
 def test_a_lost_marker_is_found(tmp_path: Path, lost: int) -> None:
     forged(tmp_path, (TWICE, {}), (TWICE, {}))
     drop(file_of(tmp_path / f"broker-{lost}" / "t-0"), 5)
-    (found,) = findings(compare(tmp_path))
-    assert told([found]) == [(STATE, Severity.ERROR, 0, 5)]
-    assert found.message.startswith(f"broker {lost} lacks the ABORT marker at offset 5")
-    assert found.message.endswith("is committed at offset 7.")
-    assert found.cause == "replica-divergence"
-    assert found.path is not None
-    assert f"broker-{lost}" in found.path
+    (finding,) = findings(compare(tmp_path))
+    assert brief([finding]) == [(STATE, Severity.ERROR, 0, 5)]
+    assert finding.message.startswith(f"broker {lost} lacks the ABORT marker at offset 5")
+    assert finding.message.endswith("is committed at offset 7.")
+    assert finding.cause == "replica-divergence"
+    assert finding.path is not None
+    assert f"broker-{lost}" in finding.path
 
 
 def test_a_marker_that_the_cleaner_took_too_early_is_found(tmp_path: Path) -> None:
-    """As KAFKA-13727 had it: the aborted data in front of it becomes a part of the next transaction."""
+    """As with KAFKA-13727: the aborted data before it becomes part of the next transaction."""
     forged(
         tmp_path,
         ({0: TWICE, 8: "plain @8"}, {}),
         ({0: "D 1 0 0-4 @0-4 T; D 1 0 5-5 @6-6 T; M 1 0 C 3 @7", 8: "plain @8"}, CLEANED),
     )
-    (found,) = findings(compare(tmp_path))
-    assert (found.code.name, found.evidence["how"], found.evidence["instead"]) == (STATE, "marker", "committed")
-    assert found.cause is None
+    (finding,) = findings(compare(tmp_path))
+    assert (finding.code.name, finding.evidence["how"], finding.evidence["instead"]) == (STATE, "marker", "committed")
+    assert finding.cause is None
 
 
 def test_an_open_transaction_that_ended_elsewhere_lowers_the_last_stable_offset(tmp_path: Path) -> None:
     log = f"{ABORTED}; plain @6"
     forged(tmp_path, (log, {}), (log, {}))
     drop(file_of(tmp_path / "broker-2" / "t-0"), 5)
-    found = list(findings(compare(tmp_path)))
-    assert told(found) == [(STATE, Severity.ERROR, 0, 5), (REGRESSED, Severity.WARNING, 0, 6)]
-    assert found[1].cause == STATE
+    results = list(findings(compare(tmp_path)))
+    assert brief(results) == [(STATE, Severity.ERROR, 0, 5), (REGRESSED, Severity.WARNING, 0, 6)]
+    assert results[1].cause == STATE
 
 
 def test_data_of_an_open_transaction_that_is_gone_is_found(tmp_path: Path) -> None:
-    """The cleaner takes nothing of a transaction that nobody has ended."""
+    """The cleaner removes nothing of an open transaction."""
     forged(
         tmp_path,
         ({0: "plain @0; D 1 0 0-0 @1 T; plain @2", 3: "plain @3"}, {}),
         ({0: "plain @0; plain @2", 3: "plain @3"}, CLEANED),
     )
-    found = list(findings(compare(tmp_path)))
-    assert [(one.code.name, one.evidence.get("how")) for one in found] == [(STATE, "absent"), (REGRESSED, None)]
+    results = list(findings(compare(tmp_path)))
+    assert [(finding.code.name, finding.evidence.get("how")) for finding in results] == [
+        (STATE, "absent"),
+        (REGRESSED, None),
+    ]
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_transaction_that_ended_and_was_cleaned_after_the_other_copy_was_taken_is_no_finding(
     tmp_path: Path, turned: bool
 ) -> None:
-    """The one copy ends with the transaction open; the other one was taken later, and had its marker once."""
+    """One copy ends with the transaction open; the other was taken later, when its marker was already cleaned."""
     early = {0: "plain @0; D 1 0 0-0 @1 T; plain @2"}
     later = {0: "plain @0; plain @2", 3: "plain @4", 5: "plain @5"}
     sides: list[tuple[Segments, dict[str, bool]]] = [(early, {}), (later, CLEANED)]
@@ -132,9 +135,9 @@ def test_a_first_batch_that_is_gone_moves_the_beginning(tmp_path: Path) -> None:
     log = "plain @0; D 1 0 0-0 @1 T; D 1 0 1-1 @2 T; M 1 0 C 3 @3"
     forged(tmp_path, (log, {}), (log, {}))
     drop(file_of(tmp_path / "broker-2" / "t-0"), 1)
-    (found,) = findings(compare(tmp_path))
-    assert told([found]) == [(STATE, Severity.ERROR, 1, 3)]
-    assert found.message.endswith("begins at offset 2.")
+    (finding,) = findings(compare(tmp_path))
+    assert brief([finding]) == [(STATE, Severity.ERROR, 1, 3)]
+    assert finding.message.endswith("starts at offset 2.")
 
 
 @pytest.mark.parametrize(("gone", "offsets"), [((0, 5), (0, 5)), ((6, 7), (6, 7))], ids=["the first", "the second"])
@@ -145,9 +148,9 @@ def test_a_transaction_that_is_all_gone_is_found(
     forged(tmp_path, (log, {}), (log, {}))
     for base_offset in gone:
         drop(file_of(tmp_path / "broker-2" / "t-0"), base_offset)
-    (found,) = findings(compare(tmp_path))
-    assert told([found]) == [(STATE, Severity.ERROR, *offsets)]
-    assert (found.evidence["how"], found.cause) == ("absent", "replica-divergence")
+    (finding,) = findings(compare(tmp_path))
+    assert brief([finding]) == [(STATE, Severity.ERROR, *offsets)]
+    assert (finding.evidence["how"], finding.cause) == ("absent", "replica-divergence")
 
 
 def test_a_marker_of_which_a_disk_has_changed_a_bit_is_found(tmp_path: Path) -> None:
@@ -158,11 +161,11 @@ def test_a_marker_of_which_a_disk_has_changed_a_bit_is_found(tmp_path: Path) -> 
     at = data.rindex(b"\x08\x00\x00\x00\x00") + 4
     data[at] = 1
     log.write_bytes(data)
-    (found,) = findings(compare(tmp_path))
-    assert (found.evidence["how"], found.evidence["outcome"], found.evidence["instead"]) == (
+    (finding,) = findings(compare(tmp_path))
+    assert (finding.evidence["how"], finding.evidence["outcome"], finding.evidence["instead"]) == (
         *("outcome", "aborted", "committed"),
     )
-    assert found.cause == "replica-divergence"
+    assert finding.cause == "replica-divergence"
 
 
 def test_a_last_stable_offset_of_another_branch_follows_from_it(tmp_path: Path) -> None:
@@ -171,15 +174,15 @@ def test_a_last_stable_offset_of_another_branch_follows_from_it(tmp_path: Path) 
         ("plain @0; D 1 0 0-0 @1 T", {"leader_epochs": {0: 0, 1: 1}}),
         ("plain @0; plain @1", {"leader_epochs": {0: 0, 1: 2}}),
     )
-    (found,) = findings(compare(tmp_path))
-    assert told([found]) == [(REGRESSED, Severity.WARNING, 1, 1)]
-    assert found.cause == "replica-divergence"
+    (finding,) = findings(compare(tmp_path))
+    assert brief([finding]) == [(REGRESSED, Severity.WARNING, 1, 1)]
+    assert finding.cause == "replica-divergence"
 
 
-def test_a_transaction_that_is_all_gone_behind_one_that_begins_elsewhere_is_found(tmp_path: Path) -> None:
+def test_a_transaction_that_is_all_gone_after_one_that_begins_elsewhere_is_found(tmp_path: Path) -> None:
     log = "D 1 0 0-0 @0 T; D 1 0 1-1 @1 T; M 1 0 C 3 @2; D 1 0 2-2 @3 T; M 1 0 C 3 @4; plain @5"
     forged(tmp_path, (log, {}), (log, {}))
     for base_offset in (0, 3, 4):
         drop(file_of(tmp_path / "broker-2" / "t-0"), base_offset)
-    found = [(one.first_offset, one.evidence["how"]) for one in findings(compare(tmp_path))]
-    assert sorted(found) == [(0, "first offset"), (3, "absent")]
+    results = [(finding.first_offset, finding.evidence["how"]) for finding in findings(compare(tmp_path))]
+    assert sorted(results) == [(0, "first offset"), (3, "absent")]

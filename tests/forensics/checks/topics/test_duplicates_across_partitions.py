@@ -1,4 +1,4 @@
-"""What is said of records that stand in several partitions of a topic."""
+"""Records that were written to several partitions of a topic."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections import Counter
 from pathlib import Path
 
 from kforensics.forensics.audit.cluster_membership import Clusters
-from kforensics.forensics.audit.cross_partition_duplicates import judged_duplicates
-from kforensics.forensics.audit.partition_result import Judgement
+from kforensics.forensics.audit.cross_partition_duplicates import evaluate_topic_duplicates
+from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.checks.topics import duplicates_across_partitions
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.rules import Rules
 from tests.command import run
-from tests.forensics.cases import SAMPLES, partitions_under
+from tests.forensics.batch_notation import NOW
 from tests.forensics.duplicate_logs import Log
-from tests.forensics.duplicates.topics import Topic, saved
-from tests.forensics.events import NOW
+from tests.forensics.duplicates.topics import Topic, save_topic
+from tests.forensics.partition_states import SAMPLES, partitions_under
 
 (CODE,) = duplicates_across_partitions.CODES
 FIRES = {CODE: "test_a_batch_that_an_application_sent_again_is_found"}
@@ -23,20 +23,20 @@ SILENT = {CODE: "test_heartbeats_and_single_equal_records_are_no_finding"}
 BATCH: list[tuple[bytes | None, bytes | None]] = [(None, b"order 1"), (None, b"order 2"), (None, b"order 3")]
 
 
-def judged(folder: Path) -> list[Judgement]:
-    """Return all that is said of what stands in several partitions under a folder."""
+def judged(folder: Path) -> list[PartitionResult]:
+    """Return all findings on records in several partitions in a folder."""
     partitions = partitions_under(folder)
-    return list(judged_duplicates(partitions, Clusters.of(partitions), Rules(NOW), workers=0))
+    return list(evaluate_topic_duplicates(partitions, Clusters.of(partitions), Rules(NOW), workers=0))
 
 
 def findings(folder: Path, topic: Topic) -> list[Finding]:
-    """Return the findings on a topic that is written into a folder."""
-    saved(folder, topic)
-    return [finding for one in judged(folder) for finding in one.findings]
+    """Return the findings on a topic that is written to a folder."""
+    save_topic(folder, topic)
+    return [finding for row in judged(folder) for finding in row.findings]
 
 
 def sent_again() -> Topic:
-    """Return a topic whose partition 2 has what 0 and 1 had before."""
+    """Return a topic whose partition 2 repeats records of partitions 0 and 1."""
     topic = {number: Log() for number in range(3)}
     topic[0].write(BATCH, producer=(7, 0, 0), timestamp=1_700_000_000_000)
     topic[1].write([(None, b"a"), (None, b"b")], producer=(7, 0, 0), timestamp=1_700_000_001_000)
@@ -47,16 +47,16 @@ def sent_again() -> Topic:
 
 
 def test_a_batch_that_an_application_sent_again_is_found(tmp_path: Path) -> None:
-    (found,) = findings(tmp_path, sent_again())
-    assert (found.code.name, found.severity) == (CODE, Severity.INFO)
-    assert found.message == (
-        "5 records were written to partitions 0 and 1 of the topic before, in 2 runs: the first at offset 1 "
-        "(2023-11-14 22:14:20 UTC), and before that in partition 0 at offset 0 (2023-11-14 22:13:20 UTC)."
+    (finding,) = findings(tmp_path, sent_again())
+    assert (finding.code.name, finding.severity) == (CODE, Severity.INFO)
+    assert finding.message == (
+        "5 records were previously written to partitions 0 and 1 of the topic, in 2 runs: the first at offset 1 "
+        "(2023-11-14 22:14:20 UTC), previously in partition 0 at offset 0 (2023-11-14 22:13:20 UTC)."
     )
-    assert (found.first_offset, found.last_offset) == (1, 5)
-    assert found.path == str(tmp_path / "t-2" / "00000000000000000000.log")
-    assert found.position
-    assert found.evidence == {
+    assert (finding.first_offset, finding.last_offset) == (1, 5)
+    assert finding.path == str(tmp_path / "t-2" / "00000000000000000000.log")
+    assert finding.position
+    assert finding.evidence == {
         "records": 5,
         "runs": 2,
         "partitions": {"0": 3, "1": 2},
@@ -66,26 +66,26 @@ def test_a_batch_that_an_application_sent_again_is_found(tmp_path: Path) -> None
 
 
 def test_a_record_with_the_producers_own_timestamp_is_found(tmp_path: Path) -> None:
-    """One record says enough where nobody but the application can have given it its time."""
+    """One record is enough if only the application can have set its timestamp."""
     topic = {0: Log(), 1: Log()}
     for log in topic.values():
         log.write([(None, b"order")], timestamp=50)
-    (found,) = findings(tmp_path, topic)
-    assert found.message.startswith("1 record was written to partition 0 of the topic before, in 1 run: ")
+    (finding,) = findings(tmp_path, topic)
+    assert finding.message.startswith("1 record was previously written to partition 0 of the topic, in 1 run: ")
 
 
 def test_heartbeats_and_single_equal_records_are_no_finding(tmp_path: Path) -> None:
-    """The same value in both partitions, by turns: rows say so, and nobody is alarmed."""
+    """The same value alternates between both partitions: there are rows for it, but no finding."""
     topic = {0: Log(), 1: Log()}
     for turn in range(4):
         for number, log in topic.items():
             log.write([(None, b"I am here")], producer=(number, 0, turn), timestamp=1000 * turn + number)
     assert findings(tmp_path, topic) == []
-    assert sum(len(list(one.rows["duplicates"])) for one in judged(tmp_path)) > 0
+    assert sum(len(list(row.rows["duplicates"])) for row in judged(tmp_path)) > 0
 
 
-def test_what_nobody_gets_twice_is_no_finding(tmp_path: Path) -> None:
-    """The first writing belongs to a transaction that never ended."""
+def test_what_consumers_get_once_is_no_finding(tmp_path: Path) -> None:
+    """The first copy belongs to a transaction that never ended."""
     topic = {0: Log(), 1: Log()}
     topic[0].write(BATCH, producer=(7, 0, 0), timestamp=1000, is_hidden=True)
     topic[1].write(BATCH, producer=(8, 0, 0), timestamp=2000)
@@ -95,7 +95,7 @@ def test_what_nobody_gets_twice_is_no_finding(tmp_path: Path) -> None:
 
 
 def test_where_a_cleaner_was_nothing_is_said(tmp_path: Path) -> None:
-    saved(tmp_path, sent_again())
+    save_topic(tmp_path, sent_again())
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nt 2 6\n", "ascii")
     (only,) = judged(tmp_path)
     assert only.findings == ()
@@ -103,46 +103,48 @@ def test_where_a_cleaner_was_nothing_is_said(tmp_path: Path) -> None:
 
 
 def test_many_partitions_are_one_finding(tmp_path: Path) -> None:
-    """No flood: one for the partition with the later records, which names the ten it has the most of."""
+    """There is one finding, in the partition with the later records, which lists the ten largest partitions."""
     topic = {number: Log() for number in range(13)}
     for number in range(12):
-        some: list[tuple[bytes | None, bytes | None]] = [(None, b"%d %d" % (number, at)) for at in range(number + 2)]
-        topic[number].write(some, producer=(7, 0, 0), timestamp=1000)
-        topic[12].write(some, producer=(8, 0, 100 * number), timestamp=2000 + number)
-    (found,) = findings(tmp_path, topic)
-    assert found.message.startswith("90 records were written to 12 other partitions of the topic before, in 12 runs: ")
-    assert found.evidence["partitions"] == {str(number): number + 2 for number in range(2, 12)}
+        group: list[tuple[bytes | None, bytes | None]] = [(None, b"%d %d" % (number, at)) for at in range(number + 2)]
+        topic[number].write(group, producer=(7, 0, 0), timestamp=1000)
+        topic[12].write(group, producer=(8, 0, 100 * number), timestamp=2000 + number)
+    (finding,) = findings(tmp_path, topic)
+    assert finding.message.startswith(
+        "90 records were previously written to 12 other partitions of the topic, in 12 runs: "
+    )
+    assert finding.evidence["partitions"] == {str(number): number + 2 for number in range(2, 12)}
 
 
-def test_the_command_tells_it_behind_the_partitions(tmp_path: Path) -> None:
-    saved(tmp_path, sent_again())
+def test_the_command_shows_it_after_the_partitions(tmp_path: Path) -> None:
+    save_topic(tmp_path, sent_again())
     ended = run("duplicates", "--quiet", "--as-of", "2023-11-15", tmp_path)
     first, second = "2023-11-14 22:13:2", "2023-11-14 22:14:2"
     other = "same content from another producer id"
     assert (ended.code, ended.text) == (
         0,
         f"""\
-t-0: 0 records written again, in 0 runs
-t-1: 0 records written again, in 0 runs
-t-2: 0 records written again, in 0 runs
-t-2: 5 records written to other partitions before, in 2 runs
-  content        3 records from offset 1 on by producer 8, epoch 0, {second}0 \
-as 3 records from offset 0 on of partition 0 by producer 7, epoch 0, {first}0: {other}
-  content        2 records from offset 4 on by producer 8, epoch 0, {second}1 \
-as 2 records from offset 0 on of partition 1 by producer 7, epoch 0, {first}1: {other}
+t-0: 0 duplicate records in 0 runs
+t-1: 0 duplicate records in 0 runs
+t-2: 0 duplicate records in 0 runs
+t-2: 5 duplicate records of other partitions in 2 runs
+  content        3 records from offset 1 (producer 8, epoch 0, {second}0 UTC) \
+duplicate 3 records from offset 0 of partition 0 (producer 7, epoch 0, {first}0 UTC): {other}
+  content        2 records from offset 4 (producer 8, epoch 0, {second}1 UTC) \
+duplicate 2 records from offset 0 of partition 1 (producer 7, epoch 0, {first}1 UTC): {other}
 """,
     )
     assert run("duplicates", "--quiet", "--fail-on", "info", tmp_path).code == 1
     lines = run("duplicates", "--quiet", "--level", "sequence", tmp_path).text.splitlines()
-    assert lines == [f"t-{number}: 0 records written again, in 0 runs" for number in range(3)]
+    assert lines == [f"t-{number}: 0 duplicate records in 0 runs" for number in range(3)]
 
 
 def test_samples_hold_only_what_their_makers_wrote_to_several_partitions() -> None:
     """The same values in every transaction, and the same ones for two partitions."""
-    found = Counter[str]()
+    findings = Counter[str]()
     for folder in sorted(path.parent for path in SAMPLES.glob("*/pedigree.json")):
-        found.update(f"{folder.name} {one.place.topic}" for one in judged(folder) if one.findings)
-    assert found == {
+        findings.update(f"{folder.name} {placed.place.topic}" for placed in judged(folder) if placed.findings)
+    assert findings == {
         **{f"consume-transform-produce{kind} output": 1 for kind in ("", "-3.9", "-v1")},
         "replication replicated": 1,
         **{f"transactions-v{version} multi": 1 for version in range(3)},

@@ -1,4 +1,4 @@
-"""Commits in columns are what they are record by record, row for row and value for value."""
+"""Committed offsets read in columns equal the reference, row for row and value for value."""
 
 from __future__ import annotations
 
@@ -10,92 +10,101 @@ from typing import Any
 
 import pytest
 
-from kforensics.forensics.coordinators.consumer_groups.commit_records import commits_by_record
-from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_in_columns
-from kforensics.forensics.coordinators.consumer_groups.commit_types import Commits, Spoken
-from kforensics.forensics.coordinators.consumer_groups.commits import commits_of
-from kforensics.forensics.coordinators.record_rows import OffsetRows
+from kforensics.forensics.coordinators.consumer_groups.commit_columns import CommitColumns
+from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_of
+from kforensics.forensics.coordinators.consumer_groups.commits import Commits
+from kforensics.forensics.coordinators.record_issues import CommitIssueKind
+from kforensics.forensics.coordinators.record_rows import offset_commit_rows
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
-from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, Case
-from kforensics.parsers.kernels.library import kernels
-from kforensics.parsers.kernels.policy import Choice, no_kernels
+from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
+from kforensics.parsers.kernels.library import load_kernels
+from kforensics.parsers.kernels.policy import KernelPolicy, no_kernels
 from kforensics.parsers.messages.group import (
     GROUP_METADATA_KEY,
     LEGACY_OFFSET_COMMIT_VALUE,
     OFFSET_COMMIT_KEY,
     OFFSET_COMMIT_VALUE,
 )
-from tests.forensics.cases import SAMPLES, partitions_under
+from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import SOON
-from tests.forensics.events import NOW
 from tests.forensics.forge import Content, forge
+from tests.forensics.partition_states import SAMPLES, partitions_under
 from tests.parsers.messages.encoder import encode, random_value
+from tests.reference.group_commits import commits_by_record
 
-Told = tuple[Commits, list[tuple[str, ...]], list[tuple[Any, ...]], list[dict[str, Any]]]
+Result = tuple[Commits, list[tuple[str, ...]], list[tuple[Any, ...]], list[dict[str, Any]]]
 
 
 def with_kernels(_size: int) -> Any:
-    return kernels()
+    return load_kernels()
 
 
-# Kernels make one chunk of a small log; plain Python makes chunks of a batch or two, so that much is carried over.
-WAYS = {"plain-1": (no_kernels, 1), "plain-7": (no_kernels, 7), "plain": (no_kernels, 1 << 16)}
-WAYS |= {"kernels": (with_kernels, 1 << 16)}
-EACH_WAY = pytest.mark.parametrize(("choice", "rows"), list(WAYS.values()), ids=list(WAYS))
+# Kernels make one chunk of a small log. Pure Python makes chunks of a batch or two, so that much is carried over.
+VARIANTS = {"python-1": (no_kernels, 1), "python-7": (no_kernels, 7), "python": (no_kernels, 1 << 16)}
+VARIANTS |= {"kernels": (with_kernels, 1 << 16)}
+EACH_VARIANT = pytest.mark.parametrize(("kernels", "chunk_rows"), list(VARIANTS.values()), ids=list(VARIANTS))
 
 
-def told(case: Case, read: Callable[..., Commits], **options: Any) -> Told:
-    """Return everything that a reading says, the order of what it found first included."""
+def result(read: Callable[[Callable[[Rows], None]], Commits]) -> Result:
+    """Return everything a reading returns, the order of its mappings included."""
     parts: list[Rows] = []
-    rows = OffsetRows(case.partition, parts.append)
-    found = read(case, rows.take, **options)
-    rows.finish()
-    order = [tuple(map(str, some)) for some in (found.last, found.groups, found.pending)]
+    commits = read(parts.append)
+    order = [tuple(map(str, mapping)) for mapping in (commits.last, commits.groups, commits.pending)]
     arrow = [row for part in parts for row in part.record_batch().to_pylist()]
-    return found, order, [row for part in parts for row in part], arrow
+    return commits, order, [row for part in parts for row in part], arrow
 
 
-def case_of(folder: Path) -> Case:
+def in_columns(state: PartitionState, kernels: KernelPolicy, chunk_rows: int) -> Result:
+    def read(keep: Callable[[Rows], None]) -> Commits:
+        return commits_of(state, lambda chunk: keep(offset_commit_rows(state.partition, chunk)), kernels, chunk_rows)
+
+    return result(read)
+
+
+def by_record(state: PartitionState) -> Result:
+    return result(lambda keep: commits_by_record(state, keep))
+
+
+def state_of(folder: Path) -> PartitionState:
     (partition,) = partitions_under(folder)
     return examine(partition, Rules(SOON))
 
 
-@EACH_WAY
-def test_samples(choice: Choice, rows: int) -> None:
-    """Real brokers' logs and damaged ones; some have thousands of batches, so that chunks of one are enough for few."""
-    cases = 0
+@EACH_VARIANT
+def test_samples(kernels: KernelPolicy, chunk_rows: int) -> None:
+    """Logs of real brokers and damaged ones; chunks of one batch only for small ones, as some have thousands."""
+    logs = 0
     for path in sorted(path for path in SAMPLES.iterdir() if path.is_dir()):
         for partition in partitions_under(path):
-            if partition.place.topic == CONSUMER_OFFSETS and (rows > 7 or partition.size < 1 << 12):
-                case = examine(partition, Rules(SOON))
-                expected = told(case, commits_by_record)
-                assert told(case, commits_in_columns, kernels=choice, chunk_rows=rows) == expected, partition.folder
-                cases += 1
-    assert cases > 20
+            if partition.place.topic == CONSUMER_OFFSETS and (chunk_rows > 7 or partition.size < 1 << 12):
+                state = examine(partition, Rules(SOON))
+                assert in_columns(state, kernels, chunk_rows) == by_record(state), partition.folder
+                logs += 1
+    assert logs > 20
 
 
-@EACH_WAY
-def test_random_logs(choice: Choice, rows: int, tmp_path: Path) -> None:
-    spoken: dict[Spoken, int] = {}
+@EACH_VARIANT
+def test_random_logs(kernels: KernelPolicy, chunk_rows: int, tmp_path: Path) -> None:
+    counts: dict[CommitIssueKind, int] = {}
     pending = removed = 0
     for seed in range(8):
         folder = tmp_path / str(seed)
         write_random(folder, Random(seed), 40 + 9 * seed)  # noqa: S311  # dice for a log
-        case = case_of(folder)
-        expected = told(case, commits_by_record)
-        assert told(case, commits_in_columns, kernels=choice, chunk_rows=rows) == expected, seed
-        for kind, count in expected[0].counts.items():
-            spoken[kind] = spoken.get(kind, 0) + count
+        state = state_of(folder)
+        expected = by_record(state)
+        assert in_columns(state, kernels, chunk_rows) == expected, seed
+        for kind, count in expected[0].issue_counts.items():
+            counts[kind] = counts.get(kind, 0) + count
         pending += len(expected[0].pending)
         removed += sum(row["tombstone"] for row in expected[3])
-    assert min(spoken[kind] for kind in Spoken) > 0
+    assert min(counts[kind] for kind in CommitIssueKind) > 0
     assert min(pending, removed) > 9
 
 
 def write_random(folder: Path, dice: Random, batches: int) -> None:
-    """Write a log of few groups and producers, so that much meets; offsets of records fall back now and then."""
+    """Write a log of few groups and producers, so that they meet often; committed offsets regress now and then."""
     parts, records, at = {0: list[str]()}, dict[int, list[Content]](), 0
     for number in range(batches):
         if number == batches // 2:
@@ -114,7 +123,7 @@ def write_random(folder: Path, dice: Random, batches: int) -> None:
 
 
 def random_commit(dice: Random) -> Content:
-    """Return a record: mostly a sound commit, at times a tombstone, another version, or broken."""
+    """Return a record: mostly an intact commit, at times a tombstone, another version, or a broken one."""
     fields = {"group": dice.choice("gh"), "topic": "in", "partition": dice.randrange(2)}
     key = dice.choice((b"\x00\x01",) * 9 + (b"\x00\x00",)) + encode(OFFSET_COMMIT_KEY, 1, fields)
     chance = dice.random()
@@ -140,7 +149,7 @@ def random_offset(dice: Random, key: bytes) -> bytes:
 
 
 def damaged(data: bytes, dice: Random) -> bytes:
-    """Return bytes cut off, with more behind them, or with one of them changed."""
+    """Return bytes truncated, followed by more, or with one of them changed."""
     at = dice.randrange(len(data) + 1)
     kind = dice.randrange(3)
     if kind == 0:
@@ -148,14 +157,11 @@ def damaged(data: bytes, dice: Random) -> bytes:
     return data + dice.randbytes(3) if kind == 1 else data[:at] + dice.randbytes(1) + data[at + 1 :]
 
 
-def test_what_is_small_is_read_record_by_record(tmp_path: Path) -> None:
-    """And what is not, in columns: both by the same door."""
-    sizes = {}
+def test_logs_of_all_sizes_are_read_in_columns(tmp_path: Path) -> None:
     for count in (10, 2_000):
         folder = tmp_path / str(count)
         write_random(folder, Random(count), count)  # noqa: S311  # dice for a log
-        case = case_of(folder)
-        parts: list[object] = []
-        assert commits_of(case, parts.append, no_kernels) == commits_by_record(case)
-        sizes[count] = {type(part).__name__ for part in parts}
-    assert sizes == {10: {"CommitRecord"}, 2_000: {"CommitColumns"}}
+        state = state_of(folder)
+        chunks: list[object] = []
+        assert commits_of(state, chunks.append, no_kernels) == commits_by_record(state)
+        assert {type(chunk) for chunk in chunks} == {CommitColumns}

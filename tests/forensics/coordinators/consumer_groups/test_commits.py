@@ -1,3 +1,5 @@
+"""Committed offsets in force, from forged logs and samples."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -9,10 +11,10 @@ from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
-from tests.forensics.cases import SAMPLES, partitions_under
+from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import SOON, at, forge_offsets
-from tests.forensics.events import NOW
 from tests.forensics.forge import file_of, patch
+from tests.forensics.partition_states import SAMPLES, partitions_under
 
 TOPIC_ID = "5HUBVeBMSt2jcXgFunpQdg"
 
@@ -26,15 +28,15 @@ def in_force(folder: Path) -> dict[tuple[str, str, int], int]:
     return {key: commit.committed for key, commit in commits_under(folder).last.items()}
 
 
-@pytest.mark.parametrize(("ending", "offset"), [("C", 9), ("A", 4)])
-def test_what_a_transaction_commits_takes_effect_with_its_marker(ending: str, offset: int, tmp_path: Path) -> None:
-    log = f"plain @0-0; D 1 0 0-0 @1-1 T; M 1 0 {ending} 0 @2 {at(7)}"
+@pytest.mark.parametrize(("outcome", "offset"), [("C", 9), ("A", 4)])
+def test_commits_of_a_transaction_take_effect_with_its_marker(outcome: str, offset: int, tmp_path: Path) -> None:
+    log = f"plain @0-0; D 1 0 0-0 @1-1 T; M 1 0 {outcome} 0 @2 {at(7)}"
     forge_offsets(tmp_path, log, {0: ("g", "in-0", 4), 1: ("g", "in-0", 9)})
     assert in_force(tmp_path) == {("g", "in", 0): offset}
 
 
-def test_a_commit_that_stands_further_behind_stays(tmp_path: Path) -> None:
-    """A broker that loads the log compares offsets of records, not of markers."""
+def test_a_commit_with_a_higher_offset_stays(tmp_path: Path) -> None:
+    """A broker that loads the log compares the offsets of records, not of markers."""
     log = f"D 1 0 0-0 @0-0 T; plain @1-1; M 1 0 C 0 @2 {at(7)}"
     forge_offsets(tmp_path, log, {0: ("g", "in-0", 4), 1: ("g", "in-0", 9)})
     assert in_force(tmp_path) == {("g", "in", 0): 9}
@@ -47,29 +49,29 @@ def test_the_last_commit_of_a_transaction_counts(tmp_path: Path) -> None:
     assert (commit.committed, commit.offset, commit.time, commit.producer_id) == (4, 1, NOW + 7, 1)
 
 
-def test_what_is_removed_is_gone(tmp_path: Path) -> None:
+def test_a_tombstone_removes_the_offset(tmp_path: Path) -> None:
     forge_offsets(tmp_path, "plain @0-0; plain @1-1", {0: ("g", "in-0", 9), 1: ("g", "in-0", None)})
     assert in_force(tmp_path) == {}
 
 
-def test_a_transaction_that_is_open_keeps_groups_waiting(tmp_path: Path) -> None:
+def test_an_open_transaction_keeps_groups_waiting(tmp_path: Path) -> None:
     log = "plain @0-0; D 1 0 0-0 @1-1 T; D 1 0 1-1 @2-2 T; D 1 0 2-2 @3-3 T"
     forge_offsets(tmp_path, log, {0: ("g", "in-0", 1), 1: ("h", "in-0", 1), 2: ("g", "in-1", 1), 3: ("h", "in-1", 1)})
-    found = commits_under(tmp_path)
-    assert found.pending == {1: ("h", "g")}
-    assert list(found.last) == [("g", "in", 0)]
-    assert list(found.groups) == ["g", "h"]
+    commits = commits_under(tmp_path)
+    assert commits.pending == {1: ("h", "g")}
+    assert list(commits.last) == [("g", "in", 0)]
+    assert list(commits.groups) == ["g", "h"]
 
 
-def test_a_batch_whose_checksum_fails_says_nothing(tmp_path: Path) -> None:
+def test_a_batch_with_a_wrong_checksum_is_ignored(tmp_path: Path) -> None:
     folder = forge_offsets(tmp_path, "plain @0-0; plain @1-1", {0: ("g", "in-0", 1), 1: ("g", "in-0", 2)})
     patch(file_of(folder), 1, fix_crc=False, crc=1)
-    found = commits_under(tmp_path)
-    assert [commit.committed for commit in found.last.values()] == [1]
-    assert not found.is_whole
+    commits = commits_under(tmp_path)
+    assert [commit.committed for commit in commits.last.values()] == [1]
+    assert not commits.is_whole
 
 
-def test_records_as_they_stand(tmp_path: Path) -> None:
+def test_rows_of_records(tmp_path: Path) -> None:
     log = f"plain @0-0; D 7 3 0-0 @1-1 T; M 7 3 C 0 @2 {at(7)}; plain @3-3"
     committed = {0: ("g", "in-0", 4), 1: ("g", "in-9", 9, TOPIC_ID), 3: ("g", "in-0", None)}
     folder = forge_offsets(tmp_path, log, committed)
@@ -77,9 +79,9 @@ def test_records_as_they_stand(tmp_path: Path) -> None:
     (partition,) = partitions_under(tmp_path)
     group_commits(examine(partition, Rules(SOON)), rows.append)
     (some,) = rows
-    found = some.record_batch().to_pylist()
-    assert found == [dict(zip(some.table.names, row, strict=True)) for row in some]
-    plain, transactional, tombstone = found
+    values = some.record_batch().to_pylist()
+    assert values == [dict(zip(some.table.names, row, strict=True)) for row in some]
+    plain, transactional, tombstone = values
     assert (plain["path"], plain["topic"], plain["partition"]) == (str(file_of(folder)), "__consumer_offsets", 0)
     names = ("group", "committed_topic", "committed_partition", "committed_offset", "version", "commit_timestamp")
     assert [plain[name] for name in names] == ["g", "in", 0, 4, 3, NOW]
@@ -94,13 +96,13 @@ def test_records_as_they_stand(tmp_path: Path) -> None:
 
 
 def test_every_commit_of_real_brokers_can_be_read() -> None:
-    """From format 0 and the first release that has it to the newest one; groups have other records too."""
+    """From the first release with format 0 to the newest one; groups have other records, too."""
     rows: list[Rows] = []
     partitions = [one for path in SAMPLES.glob("*/truth.json") for one in partitions_under(path.parent)]
     for partition in partitions:
         if partition.place.topic == "__consumer_offsets":
             group_commits(examine(partition, Rules(SOON)), rows.append)
-    found = [row for some in rows for row in some.only("error", "committed_offset", "tombstone", "version")]
-    assert {error for error, *_ in found} == {None}
-    assert all((offset is None) == tombstone for _, offset, tombstone, _ in found)
-    assert {version for *_, version in found} >= {3, 4}
+    values = [row for some in rows for row in some.only("error", "committed_offset", "tombstone", "version")]
+    assert {error for error, *_ in values} == {None}
+    assert all((offset is None) == tombstone for _, offset, tombstone, _ in values)
+    assert {version for *_, version in values} >= {3, 4}

@@ -1,134 +1,144 @@
+"""The assignment of markers to transactions of one epoch."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from kforensics.forensics.coordinators.transactions.marker_alignment import Aligned, Ends, aligned
-from kforensics.forensics.core.record_types import NO_TIME, Ending
+from kforensics.forensics.coordinators.transactions.marker_alignment import (
+    Alignment,
+    TransactionEnds,
+    align_markers,
+)
+from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 
 SKEW = 5_000
-A, C = Ending.ABORTED, Ending.COMMITTED
+A, C = TransactionOutcome.ABORTED, TransactionOutcome.COMMITTED
 
 
 def align(
-    ends: list[tuple[int, int, Ending]],
-    marks: list[tuple[int, Ending]],
+    ends: list[tuple[int, int, TransactionOutcome]],
+    markers: list[tuple[int, TransactionOutcome]],
     *,
-    spare: tuple[int, ...] = (),
-    unsure: tuple[int, ...] = (),
-    begins_late: bool = False,
-) -> Aligned:
-    """Return which of some markers (time, ending) belong to which ends (decided, completed, ending)."""
-    decided, completed, endings = (np.array(column, "i8") for column in zip(*ends, strict=True))
-    times = np.array([time for time, _ in marks], "i8")
-    says = np.array([ending for _, ending in marks], "i8")
-    is_spare = np.isin(np.arange(len(marks)), spare)
-    told = Ends(decided, completed, endings, ~np.isin(np.arange(len(ends)), unsure))
-    return aligned(told, times, says, is_spare, SKEW, begins_late=begins_late)
+    optional: tuple[int, ...] = (),
+    not_required: tuple[int, ...] = (),
+    earlier_ends: bool = False,
+) -> Alignment:
+    """Return which of some markers (time, outcome) belong to which ends (decided, completed, outcome)."""
+    decided, completed, outcomes = (np.array(column, "i8") for column in zip(*ends, strict=True))
+    times = np.array([time for time, _ in markers], "i8")
+    marker_outcomes = np.array([outcome for _, outcome in markers], "i8")
+    is_optional = np.isin(np.arange(len(markers)), optional)
+    transaction_ends = TransactionEnds(decided, completed, outcomes, ~np.isin(np.arange(len(ends)), not_required))
+    return align_markers(transaction_ends, times, marker_outcomes, is_optional, SKEW, earlier_ends=earlier_ends)
 
 
 THREE = [(10, 20, C), (30, 40, A), (50, 60, C)]
 
 
-def test_as_many_as_there_should_be() -> None:
+def test_one_marker_for_each_end() -> None:
     """Clocks may differ by more than transactions last."""
     for shift in (-SKEW, 0, SKEW):
-        found = align(THREE, [(15 + shift, C), (35 + shift, A), (55 + shift, C)])
-        assert (found.marks.tolist(), found.is_exact) == ([0, 1, 2], True)
+        alignment = align(THREE, [(15 + shift, C), (35 + shift, A), (55 + shift, C)])
+        assert (alignment.markers.tolist(), alignment.is_exact) == ([0, 1, 2], True)
 
 
-def test_one_sent_again() -> None:
-    found = align(THREE, [(15, C), (16, C), (35, A), (55, C)], spare=(1,))
-    assert (found.marks.tolist(), found.is_exact) == ([0, 2, 3], True)
+def test_a_duplicate_marker() -> None:
+    alignment = align(THREE, [(15, C), (16, C), (35, A), (55, C)], optional=(1,))
+    assert (alignment.markers.tolist(), alignment.is_exact) == ([0, 2, 3], True)
 
 
-def test_one_that_may_not_have_been_sent() -> None:
-    found = align(THREE, [(35, A), (55, C)], unsure=(0,))
-    assert (found.marks.tolist(), found.is_missing.tolist(), found.is_exact) == ([-1, 0, 1], [False] * 3, True)
-    found = align(THREE, [(15, C), (35, A), (55, C)], unsure=(0,))
-    assert (found.marks.tolist(), found.is_exact) == ([0, 1, 2], True)
+def test_an_end_whose_marker_may_not_have_been_sent() -> None:
+    alignment = align(THREE, [(35, A), (55, C)], not_required=(0,))
+    assert (alignment.markers.tolist(), alignment.is_missing.tolist(), alignment.is_exact) == (
+        [-1, 0, 1],
+        [False] * 3,
+        True,
+    )
+    alignment = align(THREE, [(15, C), (35, A), (55, C)], not_required=(0,))
+    assert (alignment.markers.tolist(), alignment.is_exact) == ([0, 1, 2], True)
 
 
-@pytest.mark.parametrize(("unsure", "ending", "mark"), [((), A, 0), ((0,), A, -1), ((0,), C, 0)])
-def test_the_only_marker_is_not_that_of_an_end_that_may_have_none(
-    unsure: tuple[int, ...], ending: Ending, mark: int
+@pytest.mark.parametrize(("not_required", "outcome", "marker"), [((), A, 0), ((0,), A, -1), ((0,), C, 0)])
+def test_the_only_marker_is_not_assigned_to_an_end_that_may_have_none(
+    not_required: tuple[int, ...], outcome: TransactionOutcome, marker: int
 ) -> None:
-    """It may be of a transaction before, which the cleaner took from the coordinator's log."""
-    assert align([(10, 20, C)], [(5, ending)], unsure=unsure).marks.tolist() == [mark]
+    """It may belong to an earlier transaction that the cleaner removed from the coordinator's log."""
+    assert align([(10, 20, C)], [(5, outcome)], not_required=not_required).markers.tolist() == [marker]
 
 
-def test_one_is_missing() -> None:
-    found = align(THREE, [(15, C), (55, C)])
-    assert (found.marks.tolist(), found.is_missing.tolist(), found.is_exact) == (
+def test_a_missing_marker() -> None:
+    alignment = align(THREE, [(15, C), (55, C)])
+    assert (alignment.markers.tolist(), alignment.is_missing.tolist(), alignment.is_exact) == (
         [0, -1, 1],
         [False, True, False],
         False,
     )
 
 
-def test_one_is_missing_and_nobody_can_tell_which() -> None:
-    """The clock of the leader is behind, so that a marker seems to be of the transaction before its own."""
-    found = align([(10, 20, C), (30, 40, C), (50, 60, C)], [(15, C), (29, C), (70, C), (71, C)])
-    assert (found.marks.tolist(), found.is_exact) == ([0, -1, 2], False)
-    assert not found.is_missing.any()
+def test_one_is_missing_and_it_is_unknown_which() -> None:
+    """The leader's clock is slow, so a marker seems to belong to the transaction before its own."""
+    alignment = align([(10, 20, C), (30, 40, C), (50, 60, C)], [(15, C), (29, C), (70, C), (71, C)])
+    assert (alignment.markers.tolist(), alignment.is_exact) == ([0, -1, 2], False)
+    assert not alignment.is_missing.any()
 
 
-def test_one_says_the_contrary() -> None:
-    found = align(THREE, [(15, C), (35, C), (55, C)])
-    assert (found.marks.tolist(), found.is_exact) == ([0, 1, 2], False)
-    assert not found.is_missing.any()
+def test_a_marker_with_the_other_outcome() -> None:
+    alignment = align(THREE, [(15, C), (35, C), (55, C)])
+    assert (alignment.markers.tolist(), alignment.is_exact) == ([0, 1, 2], False)
+    assert not alignment.is_missing.any()
 
 
 @pytest.mark.parametrize(("time", "is_its_own"), [(35, True), (41, False)])
 def test_an_abort_by_an_operator(time: int, is_its_own: bool) -> None:
-    """In the time of a transaction without another marker it decided that one."""
+    """If it is in the time of a transaction without another marker, it ended that one."""
     ends = [(10, 20, C), (30, 40, C), (50, 60, C)]
-    found = align(ends, [(15, C), (time, A), (55, C)], spare=(1,))
-    assert found.marks.tolist() == [0, 1 if is_its_own else -1, 2]
-    assert found.is_missing.tolist() == [False, not is_its_own, False]
+    alignment = align(ends, [(15, C), (time, A), (55, C)], optional=(1,))
+    assert alignment.markers.tolist() == [0, 1 if is_its_own else -1, 2]
+    assert alignment.is_missing.tolist() == [False, not is_its_own, False]
 
 
-def test_a_single_end_takes_what_there_is() -> None:
-    found = align([(10, 20, C)], [(15, A)])
-    assert (found.marks.tolist(), found.is_exact) == ([0], True)
+def test_a_single_end_takes_the_only_marker() -> None:
+    alignment = align([(10, 20, C)], [(15, A)])
+    assert (alignment.markers.tolist(), alignment.is_exact) == ([0], True)
 
 
-def test_an_end_that_is_not_complete_waits() -> None:
-    found = align([(10, 20, C), (30, NO_TIME, A)], [(15, C), (1_000_000, A)])
-    assert (found.marks.tolist(), found.is_exact) == ([0, 1], True)
-    found = align([(10, 20, C), (30, 40, A)], [(15, C), (1_000_000, A)])
-    assert not found.is_exact
+def test_an_end_that_is_not_complete_has_no_latest_time() -> None:
+    alignment = align([(10, 20, C), (30, NO_TIME, A)], [(15, C), (1_000_000, A)])
+    assert (alignment.markers.tolist(), alignment.is_exact) == ([0, 1], True)
+    alignment = align([(10, 20, C), (30, 40, A)], [(15, C), (1_000_000, A)])
+    assert not alignment.is_exact
 
 
-def test_none_at_all() -> None:
-    found = align(THREE, [])
-    assert (found.marks.tolist(), found.is_missing.tolist()) == ([-1] * 3, [True] * 3)
+def test_no_markers_at_all() -> None:
+    alignment = align(THREE, [])
+    assert (alignment.markers.tolist(), alignment.is_missing.tolist()) == ([-1] * 3, [True] * 3)
 
 
 def test_a_log_of_markers_that_begins_later() -> None:
-    """Clocks that differ do not matter then: the last ones belong together."""
+    """Different clocks do not matter then: the last ends and markers belong together."""
     ends = [(20 * number, 20 * number + 10, C if number % 3 else A) for number in range(20)]
     for shift in (-3_000, 0, 3_000):
-        marks = [(20 * number + 5 + shift, C if number % 3 else A) for number in range(7, 20)]
-        found = align(ends, marks, unsure=tuple(range(9)))
-        assert (found.marks.tolist(), found.is_exact) == ([*[-1] * 7, *range(13)], True)
-        assert not found.is_missing.any()
+        markers = [(20 * number + 5 + shift, C if number % 3 else A) for number in range(7, 20)]
+        alignment = align(ends, markers, not_required=tuple(range(9)))
+        assert (alignment.markers.tolist(), alignment.is_exact) == ([*[-1] * 7, *range(13)], True)
+        assert not alignment.is_missing.any()
 
 
 def test_a_log_of_ends_that_begins_later() -> None:
     ends = [(20 * number, 20 * number + 10, C if number % 3 else A) for number in range(7, 20)]
     for shift in (-3_000, 0, 3_000):
-        marks = [(20 * number + 5 + shift, C if number % 3 else A) for number in range(20)]
-        found = align(ends, marks, begins_late=True)
-        assert (found.marks.tolist(), found.is_exact) == (list(range(7, 20)), True)
+        markers = [(20 * number + 5 + shift, C if number % 3 else A) for number in range(20)]
+        alignment = align(ends, markers, earlier_ends=True)
+        assert (alignment.markers.tolist(), alignment.is_exact) == (list(range(7, 20)), True)
 
 
-def test_an_end_that_must_have_a_marker_is_not_left_out() -> None:
-    found = align(THREE, [(35, A), (55, C)])
-    assert (found.is_missing.tolist(), found.is_exact) == ([True, False, False], False)
+def test_an_end_that_must_have_a_marker_is_not_skipped() -> None:
+    alignment = align(THREE, [(35, A), (55, C)])
+    assert (alignment.is_missing.tolist(), alignment.is_exact) == ([True, False, False], False)
 
 
-def test_a_marker_from_long_after_the_first_end_is_not_left_out() -> None:
+def test_a_marker_from_long_after_the_first_end_is_not_skipped() -> None:
     ends = [(10, 20, C), (20_000, 20_010, C)]
-    found = align(ends, [(15, C), (10_000, C), (20_005, C)], begins_late=True)
-    assert (found.marks.tolist(), found.is_exact) == ([0, 2], False)
+    alignment = align(ends, [(15, C), (10_000, C), (20_005, C)], earlier_ends=True)
+    assert (alignment.markers.tolist(), alignment.is_exact) == ([0, 2], False)

@@ -1,0 +1,131 @@
+"""Which records were written twice, in one partition or in several of a topic: the answer of ``duplicates``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from kforensics.analyses.partitions import Investigation, OnUnreadable
+from kforensics.analyses.questions import Answer, Question
+from kforensics.errors import UsageError
+from kforensics.forensics.audit.cluster_membership import Clusters
+from kforensics.forensics.audit.cross_partition_duplicates import (
+    cross_partition_states,
+    evaluate_cross_partition,
+    topics_to_search,
+)
+from kforensics.forensics.checks.check import findings_of
+from kforensics.forensics.checks.duplicate_checks import DUPLICATE_CHECKS
+from kforensics.forensics.core.result_rows import Rows
+from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE
+from kforensics.forensics.duplicates.partition_duplicates import (
+    DEFAULT_MEMORY,
+    find_duplicates,
+    partition_duplicate_rows,
+)
+from kforensics.forensics.duplicates.topic_search import CrossPartitionState, SearchedPartition
+from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.format.array_types import StructArray
+
+LEVELS = ("sequence", "content-retry", "content")
+VIEWS = ("raw", "committed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDuplicates(Answer):
+    """The duplicates inside a partition.
+
+    Attributes:
+        rows: rows of the table.
+        state: the partition.
+    """
+
+    rows: Rows
+    state: PartitionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDuplicates(Answer):
+    """The records of a partition that an earlier write put into another partition of the topic.
+
+    Attributes:
+        rows: rows of the table.
+        copies: the later copies, and where they are.
+    """
+
+    rows: Rows
+    copies: CrossPartitionState
+
+
+DuplicatesAnswer: TypeAlias = PartitionDuplicates | TopicDuplicates
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicatesQuestion(Question[DuplicatesAnswer]):
+    """Which records were written twice?
+
+    Attributes:
+        levels: only pairs at these levels; all if it is empty.
+        committed: only what a read_committed consumer receives twice.
+        memory: bytes of memory before the search uses temporary files.
+
+    Raises:
+        UsageError: there is no such level.
+    """
+
+    levels: tuple[str, ...] = ()
+    committed: bool = False
+    memory: int = DEFAULT_MEMORY
+    table: str = field(default="duplicates", init=False)
+
+    def __post_init__(self) -> None:
+        for level in self.levels:
+            if level not in LEVELS:
+                raise UsageError(f"--level {level!r} is not one of {', '.join(LEVELS)}")
+
+    def answer(self, state: PartitionState) -> PartitionDuplicates:
+        """Return the duplicates inside a partition."""
+        parts = [*find_duplicates(state, memory=self.memory)]
+        duplicates = self._selected(np.concatenate(parts) if parts else np.empty(0, DUPLICATE))
+        findings = findings_of(replace(state, duplicates=duplicates), DUPLICATE_CHECKS)
+        return PartitionDuplicates(rows=partition_duplicate_rows(state, duplicates), findings=findings, state=state)
+
+    def answers(self, investigation: Investigation, on_unreadable: OnUnreadable) -> Iterator[DuplicatesAnswer]:
+        """Yield the duplicates inside each partition, then those across the partitions of each topic.
+
+        Args:
+            investigation: the partitions.
+            on_unreadable: takes the error of a partition that cannot be read; the next partition follows.
+        """
+        searched: list[tuple[Partition, SearchedPartition]] = []
+        for answer in Question.answers(self, investigation, on_unreadable):
+            yield answer
+            if isinstance(answer, PartitionDuplicates):
+                searched.append((answer.state.partition, SearchedPartition.of(answer.state)))
+        if self.levels != ("sequence",):  # producers number their batches per partition
+            yield from self._across_partitions(searched, investigation.clusters)
+
+    def _across_partitions(
+        self, searched: Sequence[tuple[Partition, SearchedPartition]], clusters: Clusters
+    ) -> Iterator[TopicDuplicates]:
+        by_folder = {partition.folder: search for partition, search in searched}
+
+        def search_of(partition: Partition) -> SearchedPartition:
+            return by_folder[partition.folder]
+
+        for partitions in topics_to_search([partition for partition, _ in searched], clusters):
+            for copies in cross_partition_states(partitions, search_of, memory=self.memory):
+                selected = replace(copies, runs=self._selected(copies.runs))
+                if len(selected.runs):
+                    findings = evaluate_cross_partition(selected).findings
+                    yield TopicDuplicates(rows=selected.rows(), findings=findings, copies=selected)
+
+    def _selected(self, duplicates: StructArray) -> StructArray:
+        if self.levels:
+            levels = [LEVELS.index(level) for level in self.levels]
+            duplicates = duplicates[np.isin(duplicates["level"], levels)]
+        return duplicates[duplicates["view"] == VIEWS.index("committed")] if self.committed else duplicates

@@ -1,0 +1,56 @@
+"""Where the last stable offset is: the answer of ``lso``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kforensics.analyses.questions import Answer, Question
+from kforensics.forensics.checks.blocking_checks import BLOCKING_CHECKS
+from kforensics.forensics.checks.check import findings_of
+from kforensics.forensics.checks.partition import marker_batches
+from kforensics.forensics.partition.log_summary import Collector
+from kforensics.forensics.partition.partition_rows import TransactionTables, lso_rows
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.stable_offset import StableOffset, stable_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LsoAnswer(Answer):
+    """The last stable offset of a partition, or its history.
+
+    Attributes:
+        state: the partition.
+        stable: the last stable offset; None if the rows are its history.
+    """
+
+    state: PartitionState
+    stable: StableOffset | None
+
+
+@dataclass(frozen=True, slots=True)
+class LsoQuestion(Question[LsoAnswer]):
+    """Where is the last stable offset?
+
+    Attributes:
+        at: the high watermark; None for the end of the log.
+        history: every value of the last stable offset as the high watermark advances.
+    """
+
+    at: int | None = None
+    history: bool = False
+    # An empty marker batch may be the reason why a transaction stays open.
+    collectors: ClassVar[tuple[Collector, ...]] = (marker_batches.COLLECTOR,)
+
+    @property
+    def table(self) -> str:  # type: ignore[override]  # the table depends on the question
+        """The name of the table."""
+        return "lso_history" if self.history else "lso"
+
+    def answer(self, state: PartitionState) -> LsoAnswer:
+        """Return the last stable offset of a partition, or its history."""
+        if self.history:
+            return LsoAnswer(rows=TransactionTables.of(state).history(), state=state, stable=None)
+        stable = stable_offset(state, self.at)
+        findings = findings_of(state, BLOCKING_CHECKS) if self.at is None else ()
+        return LsoAnswer(rows=lso_rows(state, stable), findings=findings, state=state, stable=stable)

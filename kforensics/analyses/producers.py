@@ -1,0 +1,45 @@
+"""The state of every producer, as a broker rebuilds it from the log: the answer of ``producers``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kforensics.analyses.questions import Answer, Question
+from kforensics.forensics.core.result_rows import Rows
+from kforensics.forensics.partition.examine import producers_below
+from kforensics.forensics.partition.partition_rows import producer_rows
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.snapshot_records import snapshot_records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducersAnswer(Answer):
+    """The producers of a partition.
+
+    Attributes:
+        rows: rows of the table.
+        state: the partition.
+    """
+
+    rows: Rows
+    state: PartitionState
+
+
+@dataclass(frozen=True, slots=True)
+class ProducersQuestion(Question[ProducersAnswer]):
+    """What does a broker know of the producers of a partition?
+
+    Attributes:
+        at: after all batches below this offset; None for the end of the log.
+    """
+
+    at: int | None = None
+    table: str = field(default="producers", init=False)
+
+    def answer(self, state: PartitionState) -> ProducersAnswer:
+        """Return the producers of a partition, compared with the snapshot at the same offset if there is one."""
+        offset = state.log_end_offset if self.at is None else self.at
+        producers = state.producers if self.at is None else producers_below(state, self.at)
+        snapshot = state.partition.snapshots.get(offset)
+        entries = snapshot_records(snapshot.path) if snapshot else None
+        return ProducersAnswer(rows=producer_rows(state, producers, entries), state=state)

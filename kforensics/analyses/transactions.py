@@ -1,0 +1,97 @@
+"""Which transactions a partition has: the answer of ``transactions``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from kforensics.analyses.questions import Answer, Question
+from kforensics.errors import UsageError
+from kforensics.forensics.core.external_sort import ExternalSort
+from kforensics.forensics.core.record_types import NO_TIME, TRANSACTION, TransactionArray, TransactionOutcome
+from kforensics.forensics.core.result_rows import RowStream
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.partition_rows import TransactionTables, durations
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.format.array_types import BoolArray, IntArray
+
+# The sort keys; the largest first where the largest are of interest.
+SORTS: dict[str, Callable[[Rules, TransactionArray], IntArray]] = {
+    "offset": lambda _, rows: rows["first_offset"],
+    "marker": lambda _, rows: np.where(rows["marker_offset"] < 0, np.iinfo("i8").max, rows["marker_offset"]),
+    "duration": lambda rules, rows: -durations(rules, rows),
+    "records": lambda _, rows: -rows["records"],
+    "bytes": lambda _, rows: -rows["bytes"],
+    "begun": lambda _, rows: rows["first_timestamp"],
+    "producer": lambda _, rows: rows["producer_id"],
+}
+STATES = {
+    "open": TransactionOutcome.OPEN,
+    "aborted": TransactionOutcome.ABORTED,
+    "committed": TransactionOutcome.COMMITTED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionsAnswer(Answer):
+    """Transactions of a partition.
+
+    Attributes:
+        rows: rows of the table.
+        state: the partition.
+        count: how many transactions the rows are.
+    """
+
+    rows: RowStream
+    state: PartitionState
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsQuestion(Question[TransactionsAnswer]):
+    """Which transactions does a partition have?
+
+    Attributes:
+        states: only transactions that are ``open``, ``aborted`` or ``committed``; all if it is empty.
+        producer_id: only transactions of this producer.
+        min_duration_ms: only transactions that lasted at least this long.
+        sort: a key of SORTS.
+
+    Raises:
+        UsageError: there is no such state or sort key.
+    """
+
+    states: tuple[str, ...] = ()
+    producer_id: int | None = None
+    min_duration_ms: int | None = None
+    sort: str = "offset"
+    table: str = field(default="transactions", init=False)
+
+    def __post_init__(self) -> None:
+        for state in self.states:
+            if state not in STATES:
+                raise UsageError(f"--state {state!r} is not one of {', '.join(STATES)}")
+        if self.sort not in SORTS:
+            raise UsageError(f"--sort {self.sort!r} is not one of {', '.join(SORTS)}")
+
+    def answer(self, state: PartitionState) -> TransactionsAnswer:
+        """Return the selected transactions of a partition."""
+        selected = ExternalSort(TRANSACTION, partial(SORTS[self.sort], state.rules))
+        for page in state.transaction_store:
+            selected.add(page[self._is_selected(state.rules, page)])
+        transactions = selected.finish()
+        rows = TransactionTables.of(state).transactions(transactions)
+        return TransactionsAnswer(rows=rows, state=state, count=len(transactions))
+
+    def _is_selected(self, rules: Rules, page: TransactionArray) -> BoolArray:
+        selected: BoolArray = np.ones(len(page), bool)
+        if self.states:
+            selected &= np.isin(page["outcome"], [STATES[state] for state in self.states])
+        if self.producer_id is not None:
+            selected &= page["producer_id"] == self.producer_id
+        if self.min_duration_ms is not None:
+            selected &= (durations(rules, page) >= self.min_duration_ms) & (page["first_timestamp"] != NO_TIME)
+        return selected

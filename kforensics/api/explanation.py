@@ -1,0 +1,50 @@
+"""The result of ``kforensics.explain``: stories as values, as text and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kforensics.analyses.explain import Story, Subject, story_rows
+from kforensics.forensics.explain.offset_story import OffsetStory
+from kforensics.forensics.explain.producer_story import ProducerStory
+from kforensics.render.explanation_text import offset_lines, producer_story_lines, transactional_id_lines
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What there is to know of a subject.
+
+    Attributes:
+        subject: an offset, a producer or a transactional id.
+        stories: one story for each replica of an offset, one for each partition of a producer, one for a
+            transactional id.
+    """
+
+    subject: Subject
+    stories: tuple[Story, ...]
+
+    @property
+    def text(self) -> str:
+        """The lines that the command prints."""
+        return "".join(f"{line}\n" for story in self.stories for line in story_lines(story))
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows that the command writes."""
+        from kforensics.parsers.tables.arrow import table_of_parts  # the text does not need Arrow
+
+        return table_of_parts(self.subject.table, [[row for story in self.stories for row in story_rows(story)]])
+
+
+def story_lines(story: Story) -> Iterator[str]:
+    """Yield a story as lines of text."""
+    if isinstance(story, OffsetStory):
+        return offset_lines(story)
+    if isinstance(story, ProducerStory):
+        return producer_story_lines(story)
+    return transactional_id_lines(story)

@@ -1,0 +1,133 @@
+"""``kforensics audit``."""
+
+# No postponed annotations, see ``command``.
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from kforensics.cli.command import (
+    EXECUTION,
+    OUTPUT,
+    AsOf,
+    Command,
+    FailOn,
+    FormatOption,
+    Paths,
+    Processes,
+    Progress,
+    Quiet,
+    Topic,
+    epilog,
+)
+from kforensics.errors import UsageError
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    cls=Command,
+    epilog=epilog(
+        "audit /var/lib/kafka/data",
+        "audit --output /tmp/evidence --as-of 2026-11-21T03:00 /mnt/broker-1/data",
+        "audit --engine spark --master spark://host:7077 --output s3://bucket/evidence s3://bucket/brokers",
+    ),
+)
+def audit(  # long: one parameter per option
+    paths: Paths = None,
+    *,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write the evidence store to this folder; it appears when it is complete.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    records: Annotated[
+        bool,
+        typer.Option(
+            "--records", help="Decode every record too: check it and find duplicates.", rich_help_panel=EXECUTION
+        ),
+    ] = False,
+    checksums: Annotated[
+        bool,
+        typer.Option("--checksums", help="Add the SHA-256 of every input to the manifest.", rich_help_panel=OUTPUT),
+    ] = False,
+    topic: Topic = None,
+    output_format: FormatOption = "text",
+    as_of: AsOf = None,
+    fail_on: FailOn = "error",
+    processes: Processes = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENGINE",
+            help="process or spark. Default: spark under spark-submit, otherwise process.",
+            rich_help_panel=EXECUTION,
+        ),
+    ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The Spark master. Default: from Spark's configuration, or local[*].",
+            rich_help_panel=EXECUTION,
+        ),
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A Spark property. Repeatable.", rich_help_panel=EXECUTION),
+    ] = None,
+    split_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="MB",
+            help="On Spark, read large segments in splits of about this size.",
+            rich_help_panel=EXECUTION,
+        ),
+    ] = None,
+    progress: Progress = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run all checks on all partitions, keep the evidence, and report the worst findings first, with remedies."""
+    from kforensics.analyses.audit import AuditRequest, without_secrets
+    from kforensics.cli.audit_in_process import audit_in_process, store_folder
+    from kforensics.cli.common_options import CommonOptions
+
+    spark_options = {"--master": master, "--conf": conf, "--split-size": split_size}
+    options = CommonOptions(paths, topic, as_of, output_format, None, fail_on, quiet)
+    command = without_secrets(sys.argv[1:])
+    if _is_on_spark(engine, [name for name, value in spark_options.items() if value is not None]):
+        from kforensics.cli.audit_on_spark import SparkOptions, audit_on_spark, spark_request
+
+        if processes is not None:
+            raise UsageError("--processes is for --engine process; on Spark, use --master and --conf instead")
+        request = spark_request(options, output, split_size, records=records, checksums=checksums, command=command)
+        spark = SparkOptions(master, tuple(conf or ()), progress)
+        raise typer.Exit(audit_on_spark(options, request, spark))
+    audit_request = AuditRequest(
+        store_folder(output), processes, records=records, copies=True, checksums=checksums, command=command
+    )
+    raise typer.Exit(audit_in_process(options, audit_request, progress=progress))
+
+
+def _is_on_spark(engine: str | None, spark_options: list[str]) -> bool:
+    """Return whether to audit on Spark.
+
+    Args:
+        engine: ``process`` or ``spark``; None for Spark only under ``spark-submit``.
+        spark_options: the given options that are for Spark only.
+
+    Raises:
+        UsageError: there is no such engine, or it does not have a given option.
+    """
+    if engine not in (None, "process", "spark"):
+        raise UsageError(f"--engine {engine!r} is not one of process, spark")
+    is_on_spark = engine == "spark" or (engine is None and "PYSPARK_GATEWAY_PORT" in os.environ)
+    if spark_options and not is_on_spark:
+        raise UsageError(f"{spark_options[0]} is for --engine spark; add --engine spark, or leave it out")
+    return is_on_spark

@@ -1,0 +1,70 @@
+"""Runs an audit in this process or a pool of processes, and prints its report."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from kforensics.analyses.audit import AuditRequest, Stages, audit_size, run_audit
+from kforensics.cli.common_options import CommonOptions, ExitStatus, format_of, notify
+from kforensics.cli.evaluating import ignore, watch_partitions
+from kforensics.cli.writing import write_lines, write_tables
+from kforensics.errors import UsageError
+from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.core.formatting import format_count
+from kforensics.forensics.core.tables import RESULTS
+from kforensics.parsers.files.source import is_uri
+from kforensics.render.audit_report import AuditReport
+from kforensics.render.formats import ONE_TABLE, Format
+from kforensics.render.output import open_output
+from kforensics.render.streams import progress_meter
+
+
+def audit_in_process(options: CommonOptions, request: AuditRequest, *, progress: bool | None) -> int:
+    """Audit all partitions, write the evidence store, print the report, and return the exit code.
+
+    Args:
+        options: the options of the command.
+        request: what to audit, and how.
+        progress: whether to show progress, None for only on a terminal.
+
+    Raises:
+        UsageError: the options do not go together, or the store cannot be written.
+    """
+    severity, output_format = options.severity(), format_of(options.output_format)
+    if output_format in ONE_TABLE:
+        raise UsageError(
+            f"--format {output_format} has room for one table, an audit has many; name a folder with --output instead"
+        )
+    investigation = replace(options, output=request.output).investigation()
+    report = AuditReport(investigation.rules.as_of_ms, unreadable_paths=investigation.unreadable)
+    status, kept = ExitStatus(investigation.unreadable), list[PartitionResult]()
+    is_shown = False if options.quiet else progress
+    with progress_meter(audit_size(investigation, request), show=is_shown) as meter:
+        advance = meter.advance if meter else ignore
+        # An interrupt between two results must close the generator, so that no part of the store is left.
+        with closing(run_audit(investigation, request, advance, Stages())) as results:
+            for result in watch_partitions(results, status):
+                report.add(result)
+                if output_format is not Format.TEXT:
+                    kept.append(result)
+    with open_output(None) as out:
+        if output_format is Format.TEXT:
+            write_lines(report.lines(), out)
+        else:
+            write_tables(RESULTS, kept, output_format, out)
+    if request.output and not options.quiet:
+        notify(f"the evidence of {format_count(report.partitions, 'partition')} is in {request.output}")
+    return status.code(severity)
+
+
+def store_folder(output: str | None) -> Path | None:
+    """Return the folder of the evidence store.
+
+    Raises:
+        UsageError: it is a URI.
+    """
+    if output is not None and is_uri(output):
+        raise UsageError(f"--output {output} is for --engine spark; add --engine spark, or name a local folder")
+    return None if output is None else Path(output)

@@ -1,0 +1,139 @@
+"""Runs an audit on Spark, and prints its report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kforensics.analyses.partitions import as_of_notes
+from kforensics.analyses.times import time_ms
+from kforensics.cli.common_options import CommonOptions, ExitStatus, notify
+from kforensics.cli.writing import write_lines
+from kforensics.errors import UsageError
+from kforensics.forensics.core.formatting import format_count
+from kforensics.forensics.partition.splits import SPLIT_SIZE
+from kforensics.parsers.files.source import is_uri
+from kforensics.render.audit_report import AuditReport
+from kforensics.render.formats import Format
+from kforensics.render.output import check_output, open_output
+from kforensics.render.staged_store import check_unused
+from kforensics.spark.audit.audit_job import Plan
+from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned, rules_of
+from kforensics.spark.session import session
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """The options of the Spark session, as the user gives them.
+
+    Attributes:
+        master: URL of the Spark master, None for Spark's configuration.
+        properties: Spark properties, as NAME=VALUE.
+        progress: whether to show progress, None for only on a terminal.
+    """
+
+    master: str | None
+    properties: Sequence[str]
+    progress: bool | None
+
+
+def audit_on_spark(options: CommonOptions, request: SparkRequest, spark_options: SparkOptions) -> int:
+    """Audit all partitions on Spark, write the evidence store, print the report, and return the exit code.
+
+    Args:
+        options: the options of the command.
+        request: what to audit, and how.
+        spark_options: the options of the Spark session.
+
+    Raises:
+        UsageError: the options do not go together, there is no log, or the store cannot be written.
+        MissingExtraError: pyspark is not installed.
+        EngineError: Spark does not start, or fails.
+    """
+    severity, properties = options.severity(), _properties(options, spark_options)
+    with session(spark_options.master, properties) as spark:
+        plan = planned(spark, request)
+        _notify_unreadable(plan)
+        report = audited_on_spark(spark, plan, request)
+    if report.partitions and not options.quiet:
+        for sentence in as_of_notes(plan.taken, rules_of(plan, request)):
+            notify(sentence)
+    _write_report(report)
+    if request.output and not options.quiet:
+        notify(f"the evidence of {format_count(report.partitions, 'partition')} is in {request.output}")
+    return ExitStatus(report.unreadable_paths + report.unread_count, report.worst).code(severity)
+
+
+def spark_request(
+    options: CommonOptions,
+    output: str | None,
+    split_size: int | None,
+    *,
+    records: bool,
+    checksums: bool,
+    command: tuple[str, ...],
+) -> SparkRequest:
+    """Return what to audit, and how.
+
+    Args:
+        options: the options of the command.
+        output: folder of the evidence store, a path or a URI; None for no store.
+        split_size: approximate size of a split in MB, None for the default.
+        records: whether to decode records.
+        checksums: whether the store gets the SHA-256 of every input.
+        command: the command line, for the manifest.
+
+    Raises:
+        UsageError: the options do not go together.
+    """
+    paths = tuple(options.paths or ())
+    if not paths:
+        raise UsageError("there is no input; name log directories on storage that all workers share")
+    if options.output_format != Format.TEXT:
+        raise UsageError("on Spark the tables of an audit go to the folder in --output; leave out --format")
+    if output is not None:
+        if not is_uri(output):
+            check_output(Path(output), paths)
+        check_unused(output)
+    return SparkRequest(
+        paths,
+        tuple(options.topics or ()),
+        output,
+        None if options.as_of is None else time_ms(options.as_of, "--as-of"),
+        records=records,
+        checksums=checksums,
+        split_size=SPLIT_SIZE if split_size is None else split_size << 20,
+        command=command,
+    )
+
+
+def _properties(options: CommonOptions, spark_options: SparkOptions) -> dict[str, str]:
+    """Return the properties of the Spark session.
+
+    Raises:
+        UsageError: one is not of the form NAME=VALUE.
+    """
+    is_shown = sys.stderr.isatty() if spark_options.progress is None else spark_options.progress
+    properties = {"spark.ui.showConsoleProgress": str(is_shown and not options.quiet).lower()}
+    for given in spark_options.properties:
+        name, equals, value = given.partition("=")
+        if not (name and equals):
+            raise UsageError(f"--conf {given!r} is not a property; write NAME=VALUE, as in spark.executor.memory=4g")
+        properties[name] = value
+    return properties
+
+
+def _notify_unreadable(plan: Plan) -> None:
+    for path in plan.named:
+        notify(f"cannot read {path.path}: {path.why}")
+    if more := plan.unreadable - len(plan.named):
+        notify(f"… and {more:,} more that cannot be read")
+
+
+def _write_report(report: AuditReport) -> None:
+    with open_output(None) as out:
+        for partition in report.unread:
+            notify(f"{partition.why}; the other partitions are analyzed anyway")
+        write_lines(report.lines(), out)

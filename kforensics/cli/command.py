@@ -1,0 +1,170 @@
+"""What all commands share: options, the parsing of values, the help, and exit codes.
+
+typer converts every value with pydantic, strings and defaults too. The import of pydantic, and a validator for each
+option, take longer than a small dump takes altogether. Therefore a command first reads its values itself. If one of
+them is not plain, such as a negative number or a file that cannot be read, typer parses the command line as usual.
+"""
+
+# No postponed annotations: typer and this module need the objects.
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+# The panels of the help, and the options that several commands share.
+SELECTION, OUTPUT, EXECUTION = "Selection", "Output", "Execution"
+
+Paths = Annotated[
+    list[str] | None, typer.Argument(metavar="PATH", help="Log directories, partition folders, files, globs or URIs.")
+]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="text, or rows as table, json, ndjson, csv, parquet or arrow.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write to this file; it appears when it is complete.", rich_help_panel=OUTPUT),
+]
+Topic = Annotated[
+    list[str] | None, typer.Option(metavar="TOPIC", help="Only this topic. Repeatable.", rich_help_panel=SELECTION)
+]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Evaluate as of this time, in ms or ISO 8601 (UTC). Default: the newest modification time of the files.",
+        rich_help_panel=EXECUTION,
+    ),
+]
+FailOn = Annotated[
+    str,
+    typer.Option(
+        metavar="SEVERITY",
+        help="Exit 1 at this severity or above: info, warning, error, critical or never.",
+        rich_help_panel=EXECUTION,
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Write only errors to standard error.", rich_help_panel=EXECUTION)]
+Progress = Annotated[
+    bool | None, typer.Option(help="Show progress. Default: only on a terminal.", rich_help_panel=EXECUTION)
+]
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Number of processes. Default: depends on the size.", rich_help_panel=EXECUTION
+    ),
+]
+
+CLEAN, FINDINGS, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
+# Every integer with so many digits fits 64 bits.
+MAX_DIGITS = 18
+# What a plain value may not be.
+NOT_PLAIN = object()
+
+
+class Command(TyperCommand):
+    """A command whose function declares each parameter as ``Annotated[type, typer.Option(…)]``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments into ``ctx.params``, and return those that are left over: none."""
+        given, rest, _ = self.make_parser(ctx).parse_args(args=[*args])
+        values = _plain_values(getattr(self.callback, "__annotations__", {}), given)
+        if rest or values is None:
+            return super().parse_args(ctx, args)
+        ctx.params.update(values)  # the function has the defaults of the other parameters
+        return []
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        from kforensics.cli.help import print_help  # rich is only needed for help
+
+        print_help(self, ctx)
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands, whose own options are flags."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option ``--help``."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.default = False  # typer does not convert it, as it would convert None
+        return option
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        from kforensics.cli.help import print_help
+
+        print_help(self, ctx)
+
+
+def epilog(*examples: str, failure: str = "findings") -> str:
+    """Return the end of a command's help: examples, and what the exit codes mean."""
+    lines = "\n".join(f"  kforensics {example}" for example in examples)
+    return f"Examples:\n{lines}\n\nExit code: 0 clean, 1 {failure}, 2 usage error, 3 unreadable input."
+
+
+def until_closed(run: Callable[[], int]) -> int:
+    """Run a command and return its exit code; it is not an error if the reader of the output closes it early."""
+    try:
+        code = run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_output()
+        return CLEAN
+    return code
+
+
+def discard_output() -> None:
+    """Redirect standard streams that were closed to ``/dev/null``, so that the interpreter's last flush succeeds."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+            continue
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _plain_values(annotations: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the values of the parameters that are given, None if one of them is not plain."""
+    values = {}
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name not in annotations:
+            return None  # --help
+        kind, declared = get_args(annotations[name])
+        values[name] = _plain_value(get_args(kind) or (kind,), declared, value)
+    return None if NOT_PLAIN in values.values() else values
+
+
+def _plain_value(kinds: tuple[Any, ...], declared: Any, value: Any) -> Any:
+    """Return the value of a parameter, NOT_PLAIN if typer has to convert or refuse it.
+
+    Args:
+        kinds: the types of the parameter, such as int and None.
+        declared: its ``typer.Option`` or ``typer.Argument``.
+        value: a string, a list of strings or, for a flag, a bool.
+    """
+    if list[str] in kinds:
+        return list(value) if isinstance(value, list | tuple) else NOT_PLAIN
+    if bool in kinds:
+        return value if isinstance(value, bool) else NOT_PLAIN
+    if not isinstance(value, str):
+        return NOT_PLAIN
+    if int in kinds:
+        is_plain = value.isascii() and value.isdigit() and len(value) <= MAX_DIGITS and declared.max is None
+        return int(value) if is_plain and int(value) >= (declared.min or 0) else NOT_PLAIN
+    if Path in kinds:
+        return Path(value) if os.access(value, os.R_OK) or not os.path.lexists(value) else NOT_PLAIN
+    return value if str in kinds else NOT_PLAIN

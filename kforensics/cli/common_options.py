@@ -1,0 +1,165 @@
+"""What the commands on partitions share: their options, and what decides their exit codes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from kforensics.analyses.partitions import Investigation, investigate
+from kforensics.analyses.times import time_ms
+from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE
+from kforensics.errors import InputError, UsageError
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.parsers.format.text_encoding import printable
+from kforensics.render.formats import Format
+from kforensics.render.output import check_output
+
+T = TypeVar("T")
+NEVER = "never"
+# Formats that a terminal cannot show.
+BINARY = (Format.PARQUET, Format.ARROW)
+
+
+class HasFindings(Protocol):
+    """A result with findings."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommonOptions:
+    """The options of a command on partitions, as the user gives them."""
+
+    paths: Sequence[str] | None
+    topics: Sequence[str] | None = None
+    as_of: str | None = None
+    output_format: str = Format.TEXT
+    output: Path | None = None
+    fail_on: str = NEVER
+    quiet: bool = False
+
+    def format(self) -> Format:
+        """Return the output format.
+
+        Raises:
+            UsageError: there is no such format, or a terminal cannot show it.
+        """
+        output_format = format_of(self.output_format)
+        if output_format in BINARY and self.output is None and sys.stdout.isatty():
+            raise UsageError(f"{output_format} is not for a terminal; name a file with --output")
+        return output_format
+
+    def severity(self) -> Severity | None:
+        """Return the severity at which the exit code is 1, None for never.
+
+        Raises:
+            UsageError: there is no such severity.
+        """
+        return severity_of(self.fail_on)
+
+    def investigation(self, *, all_topics: bool = False) -> Investigation:
+        """Return the partitions under the paths.
+
+        Args:
+            all_topics: include the partitions of all topics, because other topics have evidence too.
+
+        Raises:
+            UsageError: there is no path or no log, or the output would be among the input files.
+        """
+        paths = tuple(self.paths or ())
+        if not paths:
+            raise UsageError("there is no input; name partition folders or log directories, as in /var/lib/kafka/data")
+        check_output(self.output, paths)
+        as_of_ms = None if self.as_of is None else time_ms(self.as_of, "--as-of")
+        topics = () if all_topics else tuple(self.topics or ())
+        return investigate(paths, as_of_ms, notify, _discard if self.quiet else notify, topics=topics)
+
+
+@dataclass(slots=True)
+class ExitStatus:
+    """What decides the exit code.
+
+    Attributes:
+        unreadable: how many inputs cannot be read.
+        worst: the worst severity of the findings.
+    """
+
+    unreadable: int = 0
+    worst: Severity | None = None
+
+    def add_unreadable(self, error: InputError | str) -> None:
+        """Count and report a partition that cannot be read. It is reported always, because its rows are missing."""
+        notify(f"{error}; the other partitions are analyzed anyway")
+        self.unreadable += 1
+
+    def add(self, severities: Iterable[Severity]) -> None:
+        """Take the severities of findings into account."""
+        self.worst = max(chain(severities, [] if self.worst is None else [self.worst]), default=None)
+
+    def watch(self, results: Iterable[T], severities: Callable[[T], Iterable[Severity]]) -> Iterator[T]:
+        """Yield results, and take their findings into account.
+
+        Args:
+            results: the results.
+            severities: returns the severities of the findings of a result.
+        """
+        for result in results:
+            self.add(severities(result))
+            yield result
+
+    def code(self, fail_on: Severity | None) -> int:
+        """Return the exit code.
+
+        Args:
+            fail_on: the severity at which it is 1, None for never.
+        """
+        if self.unreadable:
+            return UNREADABLE
+        failed = fail_on is not None and self.worst is not None and self.worst >= fail_on
+        return FINDINGS if failed else CLEAN
+
+
+def severities_of(result: HasFindings) -> Iterator[Severity]:
+    """Yield the severities of the findings of a result."""
+    return (finding.severity for finding in result.findings)
+
+
+def notify(sentence: str) -> None:
+    """Write a sentence to standard error."""
+    sys.stderr.write(f"{printable(sentence)}\n")
+
+
+def _discard(_sentence: str) -> None:
+    """Discard a sentence."""
+
+
+def format_of(name: str) -> Format:
+    """Return the output format of a name.
+
+    Raises:
+        UsageError: there is no such format.
+    """
+    try:
+        return Format(name.lower())
+    except ValueError:
+        raise UsageError(f"--format {name!r} is not one of {', '.join(Format)}") from None
+
+
+def severity_of(name: str) -> Severity | None:
+    """Return the severity of a name, None for ``never``.
+
+    Raises:
+        UsageError: there is no such severity.
+    """
+    if name.lower() == NEVER:
+        return None
+    try:
+        return Severity[name.upper()]
+    except KeyError:
+        raise UsageError(f"--fail-on {name!r} is not one of {', '.join(map(str, Severity))}, {NEVER}") from None

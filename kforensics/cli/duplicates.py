@@ -1,0 +1,83 @@
+"""``kforensics duplicates``."""
+
+# No postponed annotations, see ``command``.
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kforensics.cli.command import (
+    EXECUTION,
+    SELECTION,
+    AsOf,
+    Command,
+    FailOn,
+    FormatOption,
+    Output,
+    Paths,
+    Quiet,
+    Topic,
+    epilog,
+)
+
+if TYPE_CHECKING:
+    from kforensics.analyses.duplicates import DuplicatesAnswer
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    cls=Command,
+    epilog=epilog(
+        "duplicates orders-0",
+        "duplicates --committed --format csv --output /tmp/twice.csv /var/lib/kafka/data",
+    ),
+)
+def duplicates(
+    paths: Paths = None,
+    *,
+    level: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="Only sequence, content-retry or content. Repeatable.",
+            rich_help_panel=SELECTION,
+        ),
+    ] = None,
+    committed: Annotated[
+        bool,
+        typer.Option(
+            "--committed", help="Only what a read_committed consumer receives twice.", rich_help_panel=SELECTION
+        ),
+    ] = False,
+    memory: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="MB", help="Memory to use before temporary files are used.", rich_help_panel=EXECUTION
+        ),
+    ] = 256,
+    topic: Topic = None,
+    output_format: FormatOption = "text",
+    output: Output = None,
+    as_of: AsOf = None,
+    fail_on: FailOn = "error",
+    quiet: Quiet = False,
+) -> None:
+    """Find records that were written twice, by the sequences of batches and by key, value and headers."""
+    from kforensics.analyses.duplicates import DuplicatesQuestion
+    from kforensics.cli.asking import ask
+    from kforensics.cli.common_options import CommonOptions
+
+    question = DuplicatesQuestion(tuple(level or ()), committed, memory << 20)
+    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet)
+    raise typer.Exit(ask(options, question, _answer_lines))
+
+
+def _answer_lines(answer: "DuplicatesAnswer") -> Iterator[str]:
+    from kforensics.analyses.duplicates import PartitionDuplicates
+    from kforensics.render.partition_text import cross_partition_duplicate_lines, duplicate_lines
+
+    if isinstance(answer, PartitionDuplicates):
+        return duplicate_lines(answer.state, answer.rows)
+    return cross_partition_duplicate_lines(answer.copies.place, answer.copies.folder, answer.rows)

@@ -1,0 +1,60 @@
+"""Evaluates partitions for ``scan`` and ``verify``, and writes one table of the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from kforensics.analyses.audit import AuditRequest, audit_results, audit_size
+from kforensics.cli.common_options import CommonOptions, ExitStatus, severities_of
+from kforensics.cli.writing import write_lines, write_tables
+from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.render.formats import Format
+from kforensics.render.output import open_output
+from kforensics.render.streams import progress_meter
+
+
+def evaluate(
+    options: CommonOptions,
+    request: AuditRequest,
+    table: str,
+    text: Callable[[list[PartitionResult]], Iterable[str]],
+    *,
+    progress: bool | None,
+) -> int:
+    """Evaluate all partitions, write one table of the results, and return the exit code.
+
+    Args:
+        options: the options of the command.
+        request: what to evaluate, and how.
+        table: the name of the table.
+        text: returns the lines of all results.
+        progress: whether to show progress, None for only on a terminal.
+
+    Raises:
+        UsageError: the options do not go together, or there is no log.
+    """
+    severity, output_format, investigation = options.severity(), options.format(), options.investigation()
+    status = ExitStatus(investigation.unreadable)
+    is_shown = False if options.quiet else progress
+    with progress_meter(audit_size(investigation, request), show=is_shown) as meter:
+        results = watch_partitions(audit_results(investigation, request, meter.advance if meter else ignore), status)
+        kept = [result.only(table) for result in results if result.is_counted]
+    with open_output(options.output) as out:
+        if output_format is Format.TEXT:
+            write_lines(text(kept), out)
+        else:
+            write_tables([table], kept, output_format, out)
+    return status.code(severity)
+
+
+def watch_partitions(results: Iterable[PartitionResult], status: ExitStatus) -> Iterator[PartitionResult]:
+    """Yield the results of partitions, and take their findings, or that they cannot be read, into account."""
+    for result in results:
+        if result.why is not None:
+            status.add_unreadable(result.why)
+        status.add(severities_of(result))
+        yield result
+
+
+def ignore(_size: int) -> None:
+    """Show no progress."""

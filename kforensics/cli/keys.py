@@ -1,0 +1,75 @@
+"""``kforensics keys``."""
+
+# No postponed annotations, see ``command``.
+
+from typing import Annotated
+
+import typer
+
+from kforensics.cli.command import (
+    EXECUTION,
+    OUTPUT,
+    AsOf,
+    Command,
+    FailOn,
+    FormatOption,
+    Output,
+    Paths,
+    Quiet,
+    Topic,
+    epilog,
+)
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    cls=Command,
+    epilog=epilog(
+        "keys --topic orders /var/lib/kafka/data",
+        "keys --topic orders --partition-count 12 --list keys --format csv --output /tmp/keys.csv orders-*",
+    ),
+)
+def keys(  # long: one parameter per option
+    paths: Paths = None,
+    *,
+    partition_count: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Number of partitions of the topic today. Default: from the cluster metadata under the paths.",
+            rich_help_panel=EXECUTION,
+        ),
+    ] = None,
+    listed: Annotated[
+        str,
+        typer.Option(
+            "--list",
+            metavar="LIST",
+            help="The rows of other formats than text: partitions, keys (in several partitions) or producers.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = "partitions",
+    topic: Topic = None,
+    output_format: FormatOption = "text",
+    output: Output = None,
+    as_of: AsOf = None,
+    fail_on: FailOn = "error",
+    quiet: Quiet = False,
+) -> None:
+    """Find keys that are not where their partitioner puts them, or are in several partitions."""
+    from kforensics.analyses.keys import KeysQuestion, evaluate_topic_keys
+    from kforensics.cli.common_options import CommonOptions, ExitStatus, severities_of
+    from kforensics.cli.writing import write_results
+    from kforensics.render.key_text import key_lines
+
+    question = KeysQuestion(tuple(topic or ()), partition_count, listed)
+    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet)
+    to_format, severity = options.format(), options.severity()
+    investigation = options.investigation(all_topics=True)  # the metadata topic has the partition counts
+    status = ExitStatus(investigation.unreadable)
+    results = status.watch(evaluate_topic_keys(investigation, question, status.add_unreadable), severities_of)
+    table = question.table
+    write_results(results, to_format, output, text=key_lines, table=table, rows=lambda keys: keys.rows[table.name])
+    raise typer.Exit(status.code(severity))

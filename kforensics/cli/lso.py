@@ -1,0 +1,54 @@
+"""``kforensics lso``."""
+
+# No postponed annotations, see ``command``.
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kforensics.cli.command import SELECTION, AsOf, Command, FailOn, FormatOption, Output, Paths, Quiet, Topic, epilog
+
+if TYPE_CHECKING:
+    from kforensics.analyses.lso import LsoAnswer
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    cls=Command,
+    epilog=epilog("lso /var/lib/kafka/data", "lso --history orders-0", "lso --at 1200 orders-0"),
+)
+def lso(
+    paths: Paths = None,
+    *,
+    at: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="OFFSET", help="At this high watermark.", rich_help_panel=SELECTION),
+    ] = None,
+    history: Annotated[
+        bool,
+        typer.Option("--history", help="Every value, as the high watermark advances.", rich_help_panel=SELECTION),
+    ] = False,
+    topic: Topic = None,
+    output_format: FormatOption = "text",
+    output: Output = None,
+    as_of: AsOf = None,
+    fail_on: FailOn = "error",
+    quiet: Quiet = False,
+) -> None:
+    """Show where the last stable offset is, which transaction blocks it, since when, and which records it hides."""
+    from kforensics.analyses.lso import LsoQuestion
+    from kforensics.cli.asking import ask
+    from kforensics.cli.common_options import CommonOptions
+
+    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet)
+    raise typer.Exit(ask(options, LsoQuestion(at, history), _answer_lines))
+
+
+def _answer_lines(answer: "LsoAnswer") -> Iterator[str]:
+    from kforensics.render.partition_text import history_lines, lso_lines
+
+    if answer.stable is None:
+        return history_lines(answer.state, answer.rows)
+    return lso_lines(answer.state, answer.stable, answer.findings)

@@ -1,0 +1,45 @@
+"""``kforensics report``."""
+
+# No postponed annotations, see ``command``.
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kforensics.cli.command import OUTPUT, Command, FailOn, Quiet, epilog
+from kforensics.errors import UsageError
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(cls=Command, epilog=epilog("report /tmp/evidence --output /tmp/report.html"))
+def report(
+    store: Annotated[
+        str | None, typer.Argument(metavar="STORE", help="The evidence store of an audit: a folder or a URI.")
+    ] = None,
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the report to this file; it appears when it is complete.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    fail_on: FailOn = "error",
+    quiet: Quiet = False,
+) -> None:
+    """Write the report of an evidence store as one HTML file, which needs no network: findings, charts and tables."""
+    from kforensics.cli.common_options import ExitStatus, notify, severity_of
+    from kforensics.report_html.report_page import write_report
+
+    if store is None:
+        raise UsageError("there is no store to report on; name the folder that kforensics audit --output has written")
+    if output is None:
+        raise UsageError("the report needs a file; name one with --output, such as report.html")
+    severity = severity_of(fail_on)
+    verdict = write_report(store, output)
+    if not quiet:
+        notify(f"{verdict.sentence}; the report is in {output}")
+    raise typer.Exit(ExitStatus(0 if verdict.is_complete else 1, verdict.worst).code(severity))

@@ -1,0 +1,83 @@
+"""``kforensics transactions``."""
+
+# No postponed annotations, see ``command``.
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kforensics.cli.command import (
+    OUTPUT,
+    SELECTION,
+    AsOf,
+    Command,
+    FailOn,
+    FormatOption,
+    Output,
+    Paths,
+    Quiet,
+    Topic,
+    epilog,
+)
+
+if TYPE_CHECKING:
+    from kforensics.analyses.transactions import TransactionsAnswer
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    cls=Command,
+    epilog=epilog(
+        "transactions --state open /var/lib/kafka/data",
+        "transactions --min-duration 15m --sort duration orders-0",
+    ),
+)
+def transactions(
+    paths: Paths = None,
+    *,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STATE", help="Only open, aborted or committed. Repeatable.", rich_help_panel=SELECTION),
+    ] = None,
+    producer_id: Annotated[
+        int | None, typer.Option(metavar="ID", help="Only this producer.", rich_help_panel=SELECTION)
+    ] = None,
+    min_duration: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="Only those that lasted at least 90s, 15m, 2h, …", rich_help_panel=SELECTION
+        ),
+    ] = None,
+    sort: Annotated[
+        str,
+        typer.Option(
+            metavar="KEY",
+            help="Sort by offset, marker, duration, records, bytes, begun or producer.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = "offset",
+    topic: Topic = None,
+    output_format: FormatOption = "text",
+    output: Output = None,
+    as_of: AsOf = None,
+    fail_on: FailOn = "error",
+    quiet: Quiet = False,
+) -> None:
+    """List transactions: their outcome, producer, offsets and duration."""
+    from kforensics.analyses.times import duration_ms
+    from kforensics.analyses.transactions import TransactionsQuestion
+    from kforensics.cli.asking import ask
+    from kforensics.cli.common_options import CommonOptions
+
+    min_duration_ms = None if min_duration is None else duration_ms(min_duration, "--min-duration")
+    question = TransactionsQuestion(tuple(state or ()), producer_id, min_duration_ms, sort)
+    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet)
+    raise typer.Exit(ask(options, question, _answer_lines))
+
+
+def _answer_lines(answer: "TransactionsAnswer") -> Iterator[str]:
+    from kforensics.render.partition_text import transaction_lines
+
+    return transaction_lines(answer.state, answer.rows, answer.count)

@@ -1,0 +1,231 @@
+"""Finds records whose key, value and headers equal those of an earlier record of the partition, in bounded memory.
+
+The first pass reads only the hashes of all records, eight bytes each, and groups them into buckets by their first bits,
+in memory or in a temporary file. Sorting a bucket shows which hashes repeat. If none does, the search ends. Otherwise a
+second pass reads the entries of those records, and of some whose hashes merely start with the same bits, and groups
+them into buckets in the same way. Within a bucket, entries whose whole hashes are equal are paired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from kforensics.forensics.core.hash_buckets import HashBuckets
+from kforensics.forensics.core.record_arrays import concat_rows
+from kforensics.forensics.duplicates.content_pairs import (
+    CONTENT_PAIR,
+    DUPLICATE_RUN,
+    ContentPairArray,
+    DuplicateRunArray,
+    RetryWindow,
+    as_duplicates,
+    join_runs,
+    pair_entries,
+    pair_runs,
+    partition_reasons,
+    repeated_hashes,
+)
+from kforensics.forensics.duplicates.duplicate_rows import DuplicateArray
+from kforensics.forensics.duplicates.record_reader import (
+    RECORD_ENTRY,
+    RecordEntryArray,
+    RecordReader,
+    ReportDamage,
+    record_entries,
+)
+from kforensics.parsers.format.array_types import BoolArray, IntArray
+
+__all__ = [
+    "DEFAULT_MEMORY",
+    "MEMORY_SHARES",
+    "HashFilter",
+    "buckets_by_hash",
+    "content_duplicates",
+    "duplicates_of_entries",
+    "pair_bucket_count",
+    "runs_of_buckets",
+]
+
+# Bytes of memory for a search before it uses temporary files.
+DEFAULT_MEMORY = 256 << 20
+_HASH_BITS = 64
+# Sorting and copying rows takes a few times their size.
+MEMORY_SHARES = 4
+BUCKET_BITS = 10
+MAX_PAIR_BUCKETS = 1 << 12
+# Slots of a HashFilter per record, as a power of two.
+FILTER_BITS_PER_RECORD = 3
+
+
+class HashFilter:
+    """A set of 64-bit hashes that keeps only their first bits, so it may also match hashes that were never added.
+
+    Args:
+        records: number of records that the hashes come from.
+        memory: bytes of memory for the search; the filter takes its share of them at most.
+    """
+
+    def __init__(self, records: int, memory: int) -> None:
+        max_bits = max((memory // MEMORY_SHARES).bit_length() - 1, 1)
+        self._bits = min(max(records, 1).bit_length() + FILTER_BITS_PER_RECORD, max_bits)
+        self._slots = np.zeros(1 << self._bits, bool)
+
+    def add(self, hashes: IntArray) -> None:
+        """Add hashes."""
+        self._slots[_first_bits(hashes, self._bits)] = True
+
+    def matches(self, hashes: IntArray) -> BoolArray:
+        """Return which hashes have been added, or start with the bits of one that has been."""
+        matches: BoolArray = self._slots[_first_bits(hashes, self._bits)]
+        return matches
+
+    def is_empty(self) -> bool:
+        """Whether no hash has been added."""
+        return not self._slots.any()
+
+
+def content_duplicates(
+    reader: RecordReader,
+    report: ReportDamage,
+    *,
+    memory: int = DEFAULT_MEMORY,
+    window: RetryWindow | None = None,
+) -> Iterator[DuplicateArray]:
+    """Yield the duplicates of levels CONTENT_RETRY and CONTENT, roughly in the order of the later copies.
+
+    Each record is paired with the nearest earlier record of equal key, value and headers. Consecutive pairs become one
+    row. Whole batches with repeated sequences are left to :mod:`.batch_duplicates`. Tombstones, records with an empty
+    value and records that are empty altogether count only in a run with other records or, except for the last kind, if
+    the producer gave both copies the same timestamp.
+
+    Args:
+        reader: reads the records of the partition, and knows which are hidden.
+        report: called with the index of a segment and damage in it, in log order.
+        memory: approximate bytes of memory before temporary files are used.
+        window: the limits of a retry, None for Kafka's defaults.
+    """
+    repeated, batches = _repeated_filter(reader, report, memory)
+    if repeated.is_empty():
+        return
+    entries = _matching_entries(reader, repeated)
+    del repeated  # freed when the entries have been read
+    yield from duplicates_of_entries(entries, lambda: batches, memory=memory, window=window)
+
+
+def _matching_entries(reader: RecordReader, repeated: HashFilter) -> Iterator[RecordEntryArray]:
+    for chunk in reader.chunks(_ignore_damage):
+        yield record_entries(chunk, repeated.matches(chunk.columns.low), reader)
+
+
+def duplicates_of_entries(
+    entries: Iterable[RecordEntryArray],
+    count_batches: Callable[[], int],
+    *,
+    memory: int = DEFAULT_MEMORY,
+    window: RetryWindow | None = None,
+) -> Iterator[DuplicateArray]:
+    """Yield what :func:`content_duplicates` yields, from the entries of the records that may be duplicates.
+
+    Args:
+        entries: in log order, including all records whose content occurs more than once.
+        count_batches: returns the number of batches with records; called after all entries have been read.
+        memory: approximate bytes of memory before temporary files are used.
+        window: the limits of a retry, None for Kafka's defaults.
+    """
+    window, limit = window or RetryWindow(), memory // MEMORY_SHARES
+    with buckets_by_hash(RECORD_ENTRY, limit, "low") as by_hash:
+        for rows in entries:
+            by_hash.add(rows)
+        buckets, batches = pair_bucket_count(by_hash.rows, limit), count_batches()
+
+        def bucket_of(pairs: ContentPairArray) -> IntArray:
+            return _log_part(pairs["second"]["batch"], batches, buckets)
+
+        with HashBuckets(CONTENT_PAIR, limit, buckets, bucket_of) as by_batch:
+            for bucket in by_hash.buckets():
+                for pairs in pair_entries(bucket, window):
+                    by_batch.add(pairs)
+            for runs in runs_of_buckets(by_batch.buckets(), lambda pairs: pair_runs(pairs, window, partition_reasons)):
+                yield as_duplicates(runs)
+
+
+def buckets_by_hash(dtype: np.dtype[np.void], memory: int, field: str) -> HashBuckets:
+    """Return buckets for rows with a hash.
+
+    Args:
+        dtype: type of the rows.
+        memory: bytes of rows to keep in memory.
+        field: name of the field with the hash.
+    """
+    return HashBuckets(dtype, memory, 1 << BUCKET_BITS, lambda rows: _hash_bucket(rows[field]))
+
+
+def _hash_bucket(hashes: IntArray) -> IntArray:
+    """Return the bucket of each hash, which is its first bits."""
+    return _first_bits(hashes, BUCKET_BITS)
+
+
+def pair_bucket_count(records: int, memory: int) -> int:
+    """Return how many buckets the pairs of so many records need if each bucket has to fit into ``memory`` bytes."""
+    return min(max(2 * records * CONTENT_PAIR.itemsize // memory, 1), MAX_PAIR_BUCKETS)
+
+
+def _repeated_filter(reader: RecordReader, report: ReportDamage, memory: int) -> tuple[HashFilter, int]:
+    """Return a filter of the hashes that occur more than once, and the number of batches read."""
+    batches = 0
+    with HashBuckets("u8", memory // MEMORY_SHARES, 1 << BUCKET_BITS, _hash_bucket) as hashes:
+        for chunk in reader.chunks(report):
+            hashes.add(chunk.columns.low.copy())
+            batches = chunk.batches_before + len(chunk.columns.position)
+        repeated = HashFilter(hashes.rows, memory)
+        for bucket in hashes.buckets():
+            for part in repeated_hashes(bucket):
+                repeated.add(part)
+    return repeated, batches
+
+
+def _first_bits(hashes: IntArray, bits: int) -> IntArray:
+    """Return the first bits of hashes as integers."""
+    first: IntArray = hashes >> np.uint64(_HASH_BITS - bits)
+    return first
+
+
+def _log_part(batch: IntArray, batches: int, parts: int) -> IntArray:
+    """Return which of ``parts`` equal parts of the log each batch is in; the log may have grown between the passes."""
+    part: IntArray = np.minimum((batch * (parts / max(batches, 1))).astype("i8"), parts - 1)
+    return part
+
+
+def _ignore_damage(_segment: int, _damage: object) -> None:
+    """Ignore damage: the first pass has reported it."""
+
+
+def runs_of_buckets(
+    buckets: Iterable[Iterable[ContentPairArray]],
+    to_runs: Callable[[ContentPairArray], DuplicateRunArray],
+    max_gap: int = 0,
+) -> Iterator[DuplicateRunArray]:
+    """Yield the conclusive runs of all pairs, roughly in the order of the later copies.
+
+    Args:
+        buckets: the pairs in buckets, which are ordered by the later copies.
+        to_runs: returns the runs of the pairs of one bucket.
+        max_gap: see :func:`.content_pairs.join_runs`.
+    """
+    runs = np.empty(0, DUPLICATE_RUN)
+    for bucket in buckets:
+        parts = list(bucket)
+        if parts:
+            # The last run of each view may continue in this bucket.
+            is_last = np.append(runs["view"][1:] != runs["view"][:-1], True)[: len(runs)]
+            yield from _conclusive(runs[~is_last])
+            runs = join_runs(concat_rows([runs[is_last], to_runs(concat_rows(parts))]), max_gap)
+    yield from _conclusive(runs)
+
+
+def _conclusive(runs: DuplicateRunArray) -> Iterator[DuplicateRunArray]:
+    conclusive = runs[runs["is_conclusive"]]
+    if len(conclusive):
+        yield conclusive[np.argsort(conclusive["second"], kind="stable")]

@@ -1,0 +1,229 @@
+"""What the metadata log of a cluster, ``__cluster_metadata``, records about topics and leader elections.
+
+Rule for elections: ``PartitionRegistration.merge`` and, since metadata version 3.2, ``LeaderRecoveryState``: the record
+that elects a leader that was not in sync marks it as recovering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from kforensics.forensics.partition.partition_files import Partition
+from kforensics.parsers.files.log_names import METADATA_TOPIC
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import Batch, Record
+from kforensics.parsers.log.batches import walk
+from kforensics.parsers.log.log_rows import read_records
+from kforensics.parsers.messages.internal_records import decode_record
+
+__all__ = ["Election", "PartitionCount", "TopicMetadata", "elections_in", "topics_in"]
+
+METADATA_SNAPSHOT = "checkpoint"
+RECOVERING = 1
+NO_LEADER, UNCHANGED = -1, -2
+TOPIC_RESOURCE = 2
+CLEANUP_POLICY, COMPACT = "cleanup.policy", "compact"
+ELECTION_RECORDS = ("PartitionRecord", "PartitionChangeRecord")
+TOPIC_RECORDS = ("TopicRecord", "PartitionRecord", "ConfigRecord")
+
+PartitionKey = tuple[str, int]
+
+
+class _MetadataRecord(NamedTuple):
+    """A record of the metadata log.
+
+    Attributes:
+        timestamp: when the controller wrote it, in ms; None in a snapshot, which does not keep it.
+        kind: its type, by Kafka's name.
+        value: its fields, by Kafka's names.
+    """
+
+    timestamp: int | None
+    kind: str
+    value: dict[str, Any]
+
+
+def _metadata_records(partitions: Iterable[Partition], kinds: Collection[str]) -> Iterator[_MetadataRecord]:
+    """Yield records of some types in log order; if the start of the log is missing, those of a snapshot come first."""
+    copies = [copy for copy in partitions if copy.place.topic == METADATA_TOPIC and copy.segments]
+    if not copies:
+        return
+    metadata = max(copies, key=_length)
+    start = metadata.first_offset
+    snapshots = {file.base_offset or 0: file.path for file in metadata.others if file.kind == METADATA_SNAPSHOT}
+    if start > 0 and (after := [offset for offset in snapshots if offset >= start]):
+        start = min(after)
+        yield from (record._replace(timestamp=None) for record in _decoded(snapshots[start], 0, kinds))
+    for segment in metadata.segments:
+        yield from _decoded(segment.path, start, kinds)
+
+
+def _length(copy: Partition) -> tuple[int, int]:
+    return copy.segments[-1].base_offset or 0, copy.segments[-1].size
+
+
+def _decoded(path: str, start: int, kinds: Collection[str]) -> Iterator[_MetadataRecord]:
+    with open_source(path) as source:
+        for batch in walk(source):
+            if not isinstance(batch, Batch) or batch.is_control or not batch.crc_valid or batch.last_offset < start:
+                continue
+            for record in read_records(source, batch):
+                if isinstance(record, Record):
+                    decoded = decode_record(METADATA_TOPIC, record.key, record.value)
+                    if decoded.type_name in kinds and decoded.value is not None:
+                        yield _MetadataRecord(record.timestamp, str(decoded.type_name), decoded.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """The election of a partition leader.
+
+    Attributes:
+        leader_epoch: the epoch that it began.
+        leader: id of the elected broker.
+        timestamp: when the controller wrote it, in ms.
+        in_sync: in-sync replicas before the election.
+        is_unclean: whether the leader was not in sync.
+    """
+
+    leader_epoch: int
+    leader: int
+    timestamp: int
+    in_sync: tuple[int, ...]
+    is_unclean: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Registration:
+    """The state of a partition according to the metadata so far.
+
+    Attributes:
+        leader_epoch: current leader epoch.
+        in_sync: in-sync replicas.
+    """
+
+    leader_epoch: int
+    in_sync: tuple[int, ...]
+
+
+def elections_in(partitions: Iterable[Partition]) -> dict[PartitionKey, tuple[Election, ...]]:
+    """Return the elections by topic id and partition, in log order; empty without a copy of the metadata log.
+
+    Args:
+        partitions: partitions of any topics. Of several copies of the metadata log the longest one is read.
+
+    Raises:
+        InputError: the metadata log cannot be read.
+    """
+    elections: dict[PartitionKey, list[Election]] = {}
+    registrations: dict[PartitionKey, _Registration] = {}
+    for timestamp, kind, value in _metadata_records(partitions, ELECTION_RECORDS):
+        key = value["topicId"], value["partitionId"]
+        before = registrations.get(key)
+        if kind == "PartitionRecord":
+            registrations[key] = _Registration(value["leaderEpoch"], tuple(value["isr"]))
+        elif before is not None:
+            registrations[key] = _changed(before, value)
+            if value["leader"] not in {NO_LEADER, UNCHANGED} and timestamp is not None:
+                elections.setdefault(key, []).append(_election(registrations[key], before, timestamp, value))
+    return {key: tuple(of_partition) for key, of_partition in elections.items()}
+
+
+def _changed(before: _Registration, value: Mapping[str, Any]) -> _Registration:
+    """Return the registration after a change; any leader in the record, even the same one, begins a new epoch."""
+    after = before if value["leader"] == UNCHANGED else replace(before, leader_epoch=before.leader_epoch + 1)
+    return after if value["isr"] is None else replace(after, in_sync=tuple(value["isr"]))
+
+
+def _election(after: _Registration, before: _Registration, timestamp: int, value: Mapping[str, Any]) -> Election:
+    is_unclean = value.get("leaderRecoveryState") == RECOVERING
+    return Election(after.leader_epoch, value["leader"], timestamp, before.in_sync, is_unclean)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCount:
+    """The number of partitions of a topic from some time on.
+
+    Attributes:
+        count: number of partitions.
+        from_ms: since when, None if unknown.
+    """
+
+    count: int
+    from_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """The metadata of a topic.
+
+    Attributes:
+        name: its name.
+        topic_id: its id.
+        partition_counts: its partition counts, in chronological order.
+        is_compacted: whether its own cleanup policy includes compaction; None if it has no policy of its own.
+    """
+
+    name: str
+    topic_id: str
+    partition_counts: tuple[PartitionCount, ...]
+    is_compacted: bool | None = None
+
+
+@dataclass(slots=True)
+class _TopicReader:
+    """Collects the records about topics.
+
+    Attributes:
+        names: topic names by topic id.
+        created: by topic id, when each partition was created; None for partitions from a snapshot.
+        policies: cleanup policies by topic name.
+    """
+
+    names: dict[str, str] = field(default_factory=dict)
+    created: dict[str, dict[int, int | None]] = field(default_factory=dict)
+    policies: dict[str, str | None] = field(default_factory=dict)
+
+    def add(self, timestamp: int | None, kind: str, value: Mapping[str, Any]) -> None:
+        """Add a record."""
+        if kind == "TopicRecord":
+            self.names[value["topicId"]] = value["name"]
+        elif kind == "PartitionRecord":
+            self.created.setdefault(value["topicId"], {}).setdefault(value["partitionId"], timestamp)
+        elif value["resourceType"] == TOPIC_RESOURCE and value["name"] == CLEANUP_POLICY:
+            self.policies[value["resourceName"]] = value["value"]
+
+    def topics(self) -> Iterator[TopicMetadata]:
+        """Yield the topics."""
+        for topic_id, name in self.names.items():
+            policy = self.policies.get(name)
+            is_compacted = None if policy is None else COMPACT in policy.split(",")
+            yield TopicMetadata(name, topic_id, _partition_counts(self.created.get(topic_id, {})), is_compacted)
+
+
+def _partition_counts(created: Mapping[int, int | None]) -> tuple[PartitionCount, ...]:
+    times = sorted(set(created.values()), key=lambda time: -1 if time is None else time)
+    return tuple(
+        PartitionCount(sum(_is_created_by(created_ms, time) for created_ms in created.values()), time) for time in times
+    )
+
+
+def _is_created_by(created: int | None, time: int | None) -> bool:
+    return created is None or (time is not None and created <= time)
+
+
+def topics_in(partitions: Iterable[Partition]) -> dict[str, TopicMetadata]:
+    """Return topics by their ids, including deleted ones; empty without a copy of the metadata log.
+
+    Args:
+        partitions: partitions of any topics. Of several copies of the metadata log the longest one is read.
+
+    Raises:
+        InputError: the metadata log cannot be read.
+    """
+    reader = _TopicReader()
+    for record in _metadata_records(partitions, TOPIC_RECORDS):
+        reader.add(*record)
+    return {topic.topic_id: topic for topic in reader.topics()}

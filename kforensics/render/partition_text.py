@@ -1,0 +1,187 @@
+"""Formats what a partition's log shows as lines of text: LSO, transactions, producers, duplicates and findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.core.formatting import format_count, format_duration, format_size, format_time
+from kforensics.forensics.core.result_rows import Rows, RowStream
+from kforensics.forensics.partition.partition_rows import remedy_text
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.stable_offset import StableOffset
+from kforensics.parsers.format.text_encoding import printable
+from kforensics.parsers.log.log_rows import Place
+
+TRANSACTION_HEADINGS = ("outcome", "producer", "epoch", "offsets", "marker", "records", "size", "start", "duration")
+TRANSACTION_FORMAT = "  {:<9}  {:>12}  {:>6}  {:>25}  {:>12}  {:>9}  {:>10}  {:<23}  {}"
+LISTED_TRANSACTION_COLUMNS = (
+    *("outcome", "producer_id", "producer_epoch", "first_offset", "last_offset", "marker_offset", "records", "bytes"),
+    *("first_timestamp", "duration_ms", "first_offset_exact"),
+)
+PRODUCER_HEADINGS = ("producer", "epoch", "last sequence", "last offset", "coordinator", "open from", "last write")
+PRODUCER_FORMAT = "  {:>12}  {:>6}  {:>13}  {:>12}  {:>11}  {:>12}  {}"
+HISTORY_FORMAT = "  {:>12}  {:>12}  {:>12}  {}"
+
+
+def partition_label(place: Place, folder: str) -> str:
+    """Return the name of a partition, with its broker if that is known."""
+    name = folder if place.topic is None else f"{place.topic}-{place.partition}"
+    broker = "" if place.broker_id is None else f" on broker {place.broker_id}"
+    return printable(f"{name}{broker}")
+
+
+def _name(state: PartitionState) -> str:
+    return partition_label(state.partition.place, state.partition.folder)
+
+
+def lso_lines(state: PartitionState, stable: StableOffset, findings: Sequence[Finding] = ()) -> Iterator[str]:
+    """Yield the last stable offset, the transaction that blocks it, and the findings above warnings."""
+    yield f"{_name(state)}: {_lso(state, stable)}"
+    if stable.blocking_transaction is not None:
+        yield f"  {_blocking_transaction(state, stable)}"
+    if stable.at_checkpoint not in (None, stable.last_stable_offset):
+        yield f"  at the checkpointed high watermark {state.high_watermark}: LSO {stable.at_checkpoint}"
+    severe = [finding for finding in findings if finding.severity > Severity.WARNING]
+    yield from _finding_details(state.partition.place, severe)
+
+
+def _lso(state: PartitionState, stable: StableOffset) -> str:
+    limit = "log end" if stable.high_watermark == state.log_end_offset else "high watermark"
+    hidden = ""
+    if stable.hidden_records or stable.hidden_bytes:
+        hidden = f"{format_count(stable.hidden_records, 'record')} hidden, {format_size(stable.hidden_bytes)}"
+    offset = stable.last_stable_offset
+    if not stable.exact:
+        why = "batches are missing" if state.is_broken else "log start missing, no earlier producer snapshot"
+        return f"LSO between {stable.lowest} and {offset} ({why}{'; ' if hidden else ''}{hidden})"
+    if stable.blocking_transaction is None:
+        return f"LSO {offset}, at the {limit}{f' ({hidden})' if hidden else ''}"
+    return f"LSO stuck at {offset} ({limit} {stable.high_watermark}{', ' if hidden else ''}{hidden})"
+
+
+def _blocking_transaction(state: PartitionState, stable: StableOffset) -> str:
+    transaction = stable.blocking_transaction
+    marker = int(transaction["marker_offset"])
+    outcome = "open" if marker < 0 else f"ends at offset {marker}"
+    last_write = format_time(int(transaction["last_timestamp"]))
+    others = len(state.open_transactions) - 1
+    also_open = f"; {format_count(others, 'other transaction')} open" if others > 0 else ""
+    return (
+        f"blocked by producer {transaction['producer_id']}, epoch {transaction['producer_epoch']}: transaction from"
+        f" offset {transaction['first_offset']}, {outcome}, last write {last_write},"
+        f" idle for {format_duration(stable.idle_ms or 0)}{also_open}"
+    )
+
+
+def history_lines(state: PartitionState, rows: Rows | RowStream) -> Iterator[str]:
+    """Yield the steps of the last stable offset, one per line."""
+    yield f"{_name(state)}: LSO by high watermark"
+    yield HISTORY_FORMAT.format("from", "to", "LSO", "blocked by").rstrip()
+    for row in rows:
+        first, last, offset, producer_id, _ = row[-5:]
+        blocked_by = "" if producer_id is None else f"producer {producer_id}"
+        yield HISTORY_FORMAT.format(first, last, offset, blocked_by).rstrip()
+
+
+def transaction_lines(state: PartitionState, rows: RowStream, count: int) -> Iterator[str]:
+    """Yield transactions, one per line.
+
+    Args:
+        state: the partition.
+        rows: its table ``transactions``.
+        count: number of rows.
+    """
+    yield f"{_name(state)}: {format_count(count, 'transaction')}"
+    if not count:
+        return
+    yield TRANSACTION_FORMAT.format(*TRANSACTION_HEADINGS)
+    # A partition may have millions of transactions: one expression per line, and only the columns shown are read.
+    for row in rows.only(*LISTED_TRANSACTION_COLUMNS):
+        outcome, producer, epoch, first, last, marker, records, size, start, duration, is_exact = row
+        offsets = f"{first}-{last}" if is_exact else f"<={first}-{last}"
+        yield (
+            f"  {outcome:<9}  {producer:>12}  {epoch:>6}  {offsets:>25}  {'' if marker is None else marker:>12}"
+            f"  {records:>9}  {format_size(size):>10}  {'' if start is None else format_time(start):<23}"
+            f"  {'' if duration is None else format_duration(duration)}"
+        )
+
+
+def producer_lines(state: PartitionState, rows: Rows) -> Iterator[str]:
+    """Yield the producer state at the end of the log, one producer per line."""
+    yield f"{_name(state)}: {format_count(len(rows), 'producer')}"
+    if not len(rows):
+        return
+    yield PRODUCER_FORMAT.format(*PRODUCER_HEADINGS)
+    for values in rows:
+        producer = dict(zip(rows.table.names, values, strict=True))
+        yield PRODUCER_FORMAT.format(
+            producer["producer_id"],
+            producer["producer_epoch"],
+            *(
+                "" if producer[name] < 0 else producer[name]
+                for name in ("last_sequence", "last_offset", "coordinator_epoch", "current_txn_first_offset")
+            ),
+            f"{format_time(producer['last_timestamp'])}{_producer_notes(producer)}",
+        )
+
+
+def _producer_notes(producer: dict[str, Any]) -> str:
+    notes = ["expired"] if producer["expired"] else []
+    notes += ["differs from the snapshot"] if producer["in_snapshot"] is False else []
+    return f"  ({', '.join(notes)})" if notes else ""
+
+
+def duplicate_lines(state: PartitionState, rows: Rows) -> Iterator[str]:
+    """Yield the duplicates within a partition, one run of records per line."""
+    yield f"{_name(state)}: {_duplicates_count(rows)} in {format_count(len(rows), 'run')}"
+    yield from _run_lines(rows)
+
+
+def cross_partition_duplicate_lines(place: Place, folder: str, rows: Rows) -> Iterator[str]:
+    """Yield the duplicates of records in other partitions of the topic, one run of records per line."""
+    runs = format_count(len(rows), "run")
+    yield f"{partition_label(place, folder)}: {_duplicates_count(rows)} of other partitions in {runs}"
+    yield from _run_lines(rows)
+
+
+def _duplicates_count(rows: Rows) -> str:
+    return format_count(sum(count for (count,) in rows.only("records")), "duplicate record")
+
+
+def _run_lines(rows: Rows) -> Iterator[str]:
+    for values in rows:
+        run = dict(zip(rows.table.names, values, strict=True))
+        verb = "duplicates" if run["records"] == 1 else "duplicate"
+        yield f"  {run['level']:<13}  {_run_side(run, 'second')} {verb} {_run_side(run, 'first')}: {run['why']}"
+        if run["view"] == "raw":
+            yield "                 read_committed consumers do not receive both"
+
+
+def _run_side(run: dict[str, Any], side: str) -> str:
+    first, count = run[f"{side}_offset"], run["records"]
+    offsets = f"offset {first}" if count == 1 else f"{count:,} records from offset {first}"
+    partition = run["first_partition"] if side == "first" else None
+    of_partition = "" if partition is None else f" of partition {partition}"
+    producer_id, epoch = run[f"{side}_producer_id"], run[f"{side}_producer_epoch"]
+    producer = "no producer id" if producer_id < 0 else f"producer {producer_id}, epoch {epoch}"
+    return f"{offsets}{of_partition} ({producer}, {format_time(run[f'{side}_timestamp'])})"
+
+
+def finding_lines(place: Place, folder: str, findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield findings in their order, each with where it is and what to do about it."""
+    if not findings:
+        return
+    yield f"{partition_label(place, folder)}:"
+    yield from _finding_details(place, findings)
+
+
+def _finding_details(place: Place, findings: Sequence[Finding]) -> Iterator[str]:
+    for finding in findings:
+        yield f"  {finding.severity!s:<8} {finding.code.name}: {printable(finding.message)}"
+        if finding.path is not None:
+            position = "" if finding.position is None else f" byte {finding.position:#x}"
+            yield f"           at {printable(f'{finding.path}{position}')}"
+        if finding.severity >= Severity.WARNING and (advice := remedy_text(place, finding)):
+            yield f"           do: {printable(advice)}"

@@ -1,0 +1,169 @@
+"""Converts keys, values and header values to the format in which they are shown, or redacts them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isinf
+from typing import Any
+
+from kforensics.parsers.tables.schemas import Column, Table
+from kforensics.render.formats import BytesFormat
+
+INT_SIZE, LONG_SIZE = 4, 8
+Conversion = Callable[[Any], Any]
+
+
+class Redactor:
+    """Replaces payloads by a keyed hash: equal payloads have equal hashes.
+
+    Args:
+        key: the secret, at most 64 bytes.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def __call__(self, data: bytes | None) -> bytes | None:
+        """Return the hash as ASCII text, None for None."""
+        if data is None:
+            return None
+        digest = hashlib.blake2b(data, key=self._key, digest_size=16).hexdigest()
+        return f"redacted:{digest}".encode()
+
+
+def _integer(size: int) -> Conversion:
+    def convert(data: bytes) -> int | str:
+        # Bytes of another size are shown in hex, because they are no such integer.
+        return int.from_bytes(data, signed=True) if len(data) == size else f"0x{data.hex()}"
+
+    return convert
+
+
+def _json(data: bytes) -> Any:
+    """Return parsed JSON, or the text itself if parsing and writing it again would change it."""
+    try:
+        return json.loads(data, object_pairs_hook=_object, parse_constant=_reject_constant, parse_float=_float)
+    except (ValueError, RecursionError):
+        return data.decode("utf-8", "replace")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("duplicate name in an object")
+    return members
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise ValueError(f"{text} is too large for a float")
+    return number
+
+
+def _reject_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not valid JSON")
+
+
+CONVERSIONS: dict[BytesFormat, Conversion] = {
+    BytesFormat.UTF8: lambda data: data.decode("utf-8", "replace"),
+    BytesFormat.HEX: bytes.hex,
+    BytesFormat.BASE64: lambda data: base64.b64encode(data).decode(),
+    BytesFormat.INT: _integer(INT_SIZE),
+    BytesFormat.LONG: _integer(LONG_SIZE),
+    BytesFormat.JSON: _json,
+}
+
+
+def text_converter(bytes_format: BytesFormat, redact: Redactor | None = None) -> Callable[[bytes], str]:
+    """Return a function that converts a key or value to text.
+
+    Args:
+        bytes_format: format of the text; a redacted payload is text already.
+        redact: redacts the payload first.
+    """
+    convert = CONVERSIONS[BytesFormat.UTF8 if redact else bytes_format]
+
+    def text(data: bytes) -> str:
+        value = convert(redact(data) or b"" if redact else data)
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class RowConverter:
+    """Converts the payload columns of rows.
+
+    Attributes:
+        table: the table after the conversion, with the new column types.
+        conversions: column indexes and their conversions; nulls stay null.
+    """
+
+    table: Table
+    conversions: tuple[tuple[int, Conversion], ...]
+
+    def __call__(self, row: Sequence[Any]) -> Sequence[Any]:
+        """Return a row with its columns converted."""
+        if not self.conversions:
+            return row
+        values = list(row)
+        for index, convert in self.conversions:
+            if values[index] is not None:
+                values[index] = convert(values[index])
+        return values
+
+
+def row_converter(
+    table: Table,
+    key_format: BytesFormat | None,
+    value_format: BytesFormat | None,
+    redact: Redactor | None = None,
+) -> RowConverter:
+    """Return the converter for the rows of a table.
+
+    Args:
+        table: the table.
+        key_format: format of keys; None leaves bytes.
+        value_format: format of values and header values; None leaves bytes.
+        redact: redacts keys, values and header values first.
+    """
+    formats = {"key": key_format, "value": value_format, "headers": value_format}
+    if redact:  # a redacted payload is text
+        formats = {name: bytes_format and BytesFormat.UTF8 for name, bytes_format in formats.items()}
+    conversions: list[tuple[int, Conversion]] = []
+    columns = list(table.columns)
+    for index, column in enumerate(table.columns):
+        if column.type not in ("binary", "headers"):
+            continue
+        bytes_format = formats.get(column.name)
+        if column.type == "headers":
+            conversions.append((index, _headers(bytes_format, redact)))
+            continue
+        if redact:
+            conversions.append((index, redact))
+        if bytes_format:
+            conversions.append((index, CONVERSIONS[bytes_format]))
+            columns[index] = Column(column.name, "string", column.doc)
+    return RowConverter(Table(table.name, table.row, tuple(columns)), tuple(conversions))
+
+
+def _headers(bytes_format: BytesFormat | None, redact: Redactor | None) -> Conversion:
+    # Integers and JSON are formats of the topic's values; header values are shown as text instead.
+    keep_format = bytes_format in (None, BytesFormat.HEX, BytesFormat.BASE64)
+    header_format = bytes_format if keep_format else BytesFormat.UTF8
+
+    def convert(headers: Sequence[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
+        converted = []
+        for key, data in headers:
+            value: Any = redact(data) if redact else data
+            if header_format and value is not None:
+                value = CONVERSIONS[header_format](value)
+            converted.append({"key": key.decode("utf-8", "replace"), "value": value})
+        return converted
+
+    return convert

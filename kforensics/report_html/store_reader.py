@@ -1,0 +1,143 @@
+"""Reads an evidence store: the manifest, and the tables batch by batch in a fixed order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from kforensics.errors import InputError, InputMissingError, UsageError
+from kforensics.forensics.core.tables import RESULTS
+from kforensics.parsers.tables.arrow import arrow_schema_of
+from kforensics.parsers.tables.schemas import TABLES
+from kforensics.render.evidence_store import MANIFEST, locate_store
+
+STORE_SCHEMA = "kforensics-store/1"
+BATCH_ROWS = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReader:
+    """An evidence store.
+
+    Attributes:
+        folder: the folder as given.
+        manifest: the parsed manifest.
+        fingerprint: SHA-256 of the manifest file.
+        system: the file system of the store.
+        root: the path on it.
+    """
+
+    folder: str
+    manifest: Mapping[str, Any]
+    fingerprint: str
+    system: fs.FileSystem
+    root: str
+
+    def count(self, table: str) -> int:
+        """Return the number of rows of a table."""
+        return int(self.manifest["rows"].get(table, 0))
+
+    def batches(self, table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a table; a column that an older store does not have is null.
+
+        Args:
+            table: name of the table.
+            columns: columns to read, in this order.
+
+        Raises:
+            InputError: a file of the table cannot be read.
+        """
+        schema = arrow_schema_of({**TABLES, **RESULTS}[table])
+        for path in self._files(table):
+            with _reading(path), self.system.open_input_file(path) as stream:
+                for batch in pq.ParquetFile(stream).iter_batches(BATCH_ROWS, columns=list(columns)):
+                    yield pa.RecordBatch.from_pydict({name: _column(batch, schema.field(name)) for name in columns})
+
+    def table(self, name: str, columns: Sequence[str], row_filter: Callable[[pa.RecordBatch], Any]) -> pa.Table:
+        """Return the rows of a table that a filter selects.
+
+        Args:
+            name: name of the table.
+            columns: columns to read, in this order.
+            row_filter: returns the mask of the rows to keep.
+
+        Raises:
+            InputError: a file of the table cannot be read.
+        """
+        schema = arrow_schema_of({**TABLES, **RESULTS}[name])
+        selected = pa.schema([schema.field(column) for column in columns])
+        parts = (batch.filter(row_filter(batch)) for batch in self.batches(name, columns))
+        return pa.Table.from_batches(list(parts), selected)
+
+    def _files(self, table: str) -> list[str]:
+        folder = f"{self.root}/{table}"
+        with _reading(folder):
+            infos = self.system.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+        return sorted(info.path for info in infos if info.path.endswith(".parquet"))
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Raise errors of a file as errors of the input."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(path, str(error).splitlines()[0]) from error
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    if field.name not in batch.schema.names:
+        return pa.nulls(len(batch), field.type)
+    return batch.column(field.name)
+
+
+def open_store(folder: str) -> StoreReader:
+    """Return an evidence store.
+
+    Args:
+        folder: folder of the store, a path or a URI.
+
+    Raises:
+        InputError: the store cannot be read.
+        UsageError: the folder is not an evidence store.
+    """
+    system, root = locate_store(folder)
+    try:
+        with system.open_input_file(f"{root}/{MANIFEST}") as stream:
+            data: bytes = stream.read()
+    except FileNotFoundError as error:
+        raise _missing(folder, system, root) from error
+    except OSError as error:
+        raise InputError(folder, str(error).splitlines()[0]) from error
+    return StoreReader(folder, _manifest(folder, data), hashlib.sha256(data).hexdigest(), system, root)
+
+
+def _missing(folder: str, system: fs.FileSystem, root: str) -> Exception:
+    if system.get_file_info(root).type == fs.FileType.NotFound:
+        return InputMissingError(folder, "no such folder")
+    return UsageError(
+        f"{folder} has no {MANIFEST}, so it is not an evidence store; create one with kforensics audit --output"
+    )
+
+
+def _manifest(folder: str, data: bytes) -> Mapping[str, Any]:
+    try:
+        manifest = json.loads(data)
+        schema = manifest["schema"]
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(
+            f"{MANIFEST} in {folder} is not the manifest of an evidence store; run the audit again"
+        ) from None
+    if schema != STORE_SCHEMA:
+        raise UsageError(f"{folder} has schema {schema!r}, but this version reads {STORE_SCHEMA}; run the audit again")
+    return dict(manifest)

@@ -1,0 +1,229 @@
+"""The reference for committed offsets of groups: ``__consumer_offsets`` read record by record.
+
+It defines the correct result. ``commit_replay`` must return equal offsets and equal rows, on intact and on damaged
+logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple
+
+from kforensics.forensics.coordinators.consumer_groups.commits import (
+    OFFSET_COMMITS,
+    Commit,
+    Commits,
+    GroupPartition,
+)
+from kforensics.forensics.coordinators.coordinator_records import NONE, RecordPosition
+from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind, IssueRecorder
+from kforensics.forensics.core.cluster_tables import GROUP_OFFSETS
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.core.result_rows import RowChunks, Rows
+from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
+from kforensics.parsers.files.source import Source, open_source
+from kforensics.parsers.format.control_records import control_fields
+from kforensics.parsers.format.rows import Batch, Record
+from kforensics.parsers.format.text_encoding import ZERO_UUID
+from kforensics.parsers.log.batches import walk
+from kforensics.parsers.log.log_rows import read_records
+from kforensics.parsers.messages.internal_records import DecodedMessage, decode_record
+
+__all__ = ["commits_by_record"]
+
+
+class CommitRecord(NamedTuple):
+    """A record that contains a committed offset, or removes one.
+
+    Attributes:
+        segment: number of the segment.
+        batch: its batch.
+        record: the record.
+        message: its decoded key and value.
+    """
+
+    segment: int
+    batch: Batch
+    record: Record
+    message: DecodedMessage
+
+    @property
+    def key(self) -> GroupPartition:
+        """Group, topic and partition."""
+        key = self.message.key or {}
+        return key["group"], key["topic"], key["partition"]
+
+    @property
+    def topic_id(self) -> str | None:
+        """Topic id, None if it was not written."""
+        topic_id = (self.message.value or {}).get("topicId", ZERO_UUID)
+        return None if topic_id == ZERO_UUID else str(topic_id)
+
+    def commit(self) -> Commit | None:
+        """Return the committed offset; None if there is none or it cannot be read."""
+        value, batch, record = self.message.value, self.batch, self.record
+        if value is None:
+            return None
+        return Commit(
+            *(self.segment, batch.position, record.offset),
+            NONE if batch.producer_id is None else batch.producer_id,
+            NONE if batch.producer_epoch is None else batch.producer_epoch,
+            NO_TIME if record.timestamp < 0 else record.timestamp,
+            value["offset"],
+            value.get("leaderEpoch", NONE),
+            value["metadata"],
+            self.topic_id,
+        )
+
+    def row(self, paths: list[str]) -> tuple[Any, ...]:
+        """Return the row of ``group_offsets``."""
+        segment, batch, record, message = self
+        value = message.value or {}
+        return (
+            *(paths[segment], batch.position, record.offset, _null(record.timestamp)),
+            *(*self.key, batch.is_transactional, _null(batch.producer_id), _null(batch.producer_epoch), None),
+            *(record.value is None, message.version),
+            *(value.get("offset"), _null(value.get("leaderEpoch")), value.get("metadata"), self.topic_id),
+            *(value.get("commitTimestamp"), _null(value.get("expireTimestamp")), message.error),
+        )
+
+
+def _null(number: int | None) -> int | None:
+    return None if number == NONE else number
+
+
+def commits_by_record(state: PartitionState, keep: Callable[[Rows], None] | None = None) -> Commits:
+    """Return the committed offsets in a partition of ``__consumer_offsets``.
+
+    Args:
+        state: the state of the partition.
+        keep: called with rows of ``group_offsets``, in the order of the log.
+    """
+    paths = [segment.path for segment in state.partition.segments]
+    rows = RowChunks(GROUP_OFFSETS, state.partition.place, keep or (lambda _rows: None))
+    reading = _Reading(state.rules.max_txn_timeout_ms, lambda record: rows.add(record.row(paths)))
+    for number, path in enumerate(paths):
+        with open_source(path) as source:
+            for batch in walk(source):
+                if isinstance(batch, Batch) and batch.crc_valid:
+                    reading.take(source, number, batch)
+    rows.finish()
+    return reading.commits(state)
+
+
+@dataclass(slots=True)
+class _KeyState:
+    """What is remembered of a key.
+
+    Attributes:
+        commit: the commit in force, None if there is none.
+        transactional: the last commit of a transaction, None if another commit came since.
+        other: the last commit of the previous producer.
+        modes: whether commits came with transactions, and whether commits came without.
+    """
+
+    commit: Commit | None = None
+    transactional: Commit | None = None
+    other: Commit | None = None
+    modes: tuple[bool, bool] = (False, False)
+
+
+class _Reading:
+    """Takes the batches of a partition in the order of its log."""
+
+    def __init__(self, zombie_window_ms: int, keep: Callable[[CommitRecord], None]) -> None:
+        self._zombie_window_ms, self._keep = zombie_window_ms, keep
+        self._keys: dict[GroupPartition, _KeyState] = {}
+        self._pending: dict[int, dict[GroupPartition, Commit]] = {}
+        self._groups: dict[str, RecordPosition] = {}
+        self._issues = IssueRecorder[CommitIssueKind, CommitIssue]()
+
+    def take(self, source: Source, segment: int, batch: Batch) -> None:
+        """Take the next batch."""
+        if batch.is_control:
+            first = next(read_records(source, batch), None)
+            if isinstance(first, Record):
+                self._end(batch, first)
+            return
+        for record in read_records(source, batch):
+            if isinstance(record, Record):
+                self._take_record(segment, batch, record)
+
+    def _end(self, batch: Batch, marker: Record) -> None:
+        pending = self._pending.pop(NONE if batch.producer_id is None else batch.producer_id, {})
+        if control_fields(marker)[0] == "COMMIT":
+            for key, commit in pending.items():
+                self._transactional(key, commit._replace(time=marker.timestamp))
+
+    def _take_record(self, segment: int, batch: Batch, record: Record) -> None:
+        message = decode_record(CONSUMER_OFFSETS, record.key, record.value)
+        if message.key is None or "group" not in message.key:
+            return
+        self._groups.setdefault(message.key["group"], RecordPosition(segment, batch.position, record.offset))
+        if message.type_id not in OFFSET_COMMITS:
+            return
+        decoded = CommitRecord(segment, batch, record, message)
+        self._keep(decoded)
+        commit = decoded.commit()
+        if record.value is None:
+            self._keys.pop(decoded.key, None)
+        elif commit is not None:
+            self._committed(decoded.key, commit, in_transaction=batch.is_transactional)
+
+    def _committed(self, key: GroupPartition, commit: Commit, *, in_transaction: bool) -> None:
+        if in_transaction:
+            self._pending.setdefault(commit.producer_id, {})[key] = commit
+            return
+        known = self._keys.setdefault(key, _KeyState())
+        self._in_mode(known, key, commit, transactional=False)
+        known.commit, known.transactional, known.other = commit, None, None
+
+    def _transactional(self, key: GroupPartition, commit: Commit) -> None:
+        """Let the commit of a transaction take effect."""
+        known = self._keys.setdefault(key, _KeyState())
+        self._in_mode(known, key, commit, transactional=True)
+        before, other = known.transactional, known.other
+        if before is not None and before.producer_id != commit.producer_id:
+            if other is not None and other.producer_id == commit.producer_id and self._is_zombie(other, before, commit):
+                self._add(CommitIssueKind.ZOMBIE, key, commit, before)
+            known.other = before
+        if before is not None and commit.committed < before.committed and commit.topic_id == before.topic_id:
+            self._add(CommitIssueKind.REGRESSED, key, commit, before)
+        known.transactional = commit
+        if known.commit is None or known.commit.offset < commit.offset:
+            known.commit = commit
+
+    def _is_zombie(self, other: Commit, before: Commit, commit: Commit) -> bool:
+        return commit.time - other.time <= self._zombie_window_ms and commit.committed <= before.committed
+
+    def _in_mode(self, known: _KeyState, key: GroupPartition, commit: Commit, *, transactional: bool) -> None:
+        with_transaction, without = known.modes
+        modes = (with_transaction or transactional, without or not transactional)
+        if all(modes) and modes != known.modes and known.commit is not None:
+            self._add(CommitIssueKind.MIXED, key, commit, known.commit)
+        known.modes = modes
+
+    def _add(self, kind: CommitIssueKind, key: GroupPartition, commit: Commit, before: Commit) -> None:
+        if self._issues.count(kind):
+            self._issues.kept.append(CommitIssue(kind, key, commit, before))
+
+    def commits(self, state: PartitionState) -> Commits:
+        """Return the committed offsets, after the last batch."""
+        return Commits(
+            place=state.partition.place,
+            paths=tuple(segment.path for segment in state.partition.segments),
+            last={key: known.commit for key, known in self._keys.items() if known.commit is not None},
+            groups=self._groups,
+            pending={producer: _groups(keys) for producer, keys in self._pending.items()},
+            waiting=frozenset(chain.from_iterable(self._pending.values())),
+            issues=tuple(self._issues.kept),
+            issue_counts=self._issues.counts,
+            log_end_offset=state.log_end_offset,
+            is_whole=not state.is_broken and not state.log.damage,
+        )
+
+
+def _groups(keys: Mapping[GroupPartition, Commit]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(group for group, _, _ in keys))

@@ -1,0 +1,75 @@
+"""The Parquet files of an evidence store have the rows of many small additions in their order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kforensics.forensics.core.record_types import RECENT_BATCH
+from kforensics.forensics.core.result_rows import Lists, Rows, Words, nullable
+from kforensics.forensics.core.tables import RESULTS
+from kforensics.parsers.tables.arrow import arrow_schema_of
+from kforensics.parsers.tables.schemas import Table
+from kforensics.render.evidence_store import MIN_ARROW_ROWS, TableFile, TableFiles
+
+PRODUCERS, FINDINGS = RESULTS["producers"], RESULTS["findings"]
+
+
+def _producers(first: int, count: int) -> Rows:
+    """Return rows with all kinds of columns: numbers, nulls, lists and constants."""
+    numbers = np.arange(first, first + count)
+    recent = np.zeros((count, 2), RECENT_BATCH)
+    recent["last_offset"] = numbers[:, None]
+    columns: dict[str, Any] = dict.fromkeys(PRODUCERS.names, 0)
+    columns |= {"broker_id": None, "log_dir": "kept", "topic": "caf\udce9", "exact": True, "in_snapshot": None}
+    columns |= {"expired": numbers % 2 == 0, "producer_id": numbers, "last_offset": nullable(numbers, numbers % 3 == 0)}
+    return Rows(PRODUCERS, count, {**columns, "recent_batches": Lists(recent, numbers % 3)})
+
+
+def _findings(count: int) -> Rows:
+    columns: dict[str, Any] = dict.fromkeys(FINDINGS.names)
+    return Rows(FINDINGS, count, {**columns, "code": Words(np.arange(count) % 3 - 1, ("one", "caf\udce9"))})
+
+
+def _written(path: Path, *parts: Rows) -> pa.Table:
+    files = TableFiles(lambda table: _file(path, table))
+    for part in parts:
+        files.add(part)
+    (rows,) = files.close().values()
+    table = pq.read_table(path)
+    assert len(table) == rows
+    return table
+
+
+def _file(path: Path, table: Table) -> TableFile:
+    return TableFile(path, arrow_schema_of(table))
+
+
+@pytest.mark.parametrize(
+    "rows", [_producers(0, MIN_ARROW_ROWS + 44), _findings(MIN_ARROW_ROWS + 44)], ids=["producers", "findings"]
+)
+def test_small_and_large_additions_give_the_same_file(tmp_path: Path, rows: Rows) -> None:
+    """Small additions are converted as Python values, large ones as columns."""
+    pieces = [rows.taken(np.arange(start, min(start + 7, len(rows)))) for start in range(0, len(rows), 7)]
+    assert _written(tmp_path / "few", *pieces).equals(_written(tmp_path / "many", rows))
+
+
+def test_small_and_large_additions_keep_the_order(tmp_path: Path) -> None:
+    sizes = [1, MIN_ARROW_ROWS + 1, 3, 0, MIN_ARROW_ROWS, 2 * MIN_ARROW_ROWS, 5]
+    starts = np.cumsum([0, *sizes])
+    table = _written(tmp_path / "part", *(_producers(at, size) for at, size in zip(starts, sizes, strict=False)))
+    assert table["producer_id"].to_pylist() == list(range(sum(sizes)))
+
+
+def test_values_and_rows_of_a_table_keep_their_order(tmp_path: Path) -> None:
+    files = TableFiles(lambda table: _file(tmp_path / "part", table))
+    files.add(_producers(0, 2))
+    files.add_values(PRODUCERS, _producers(2, 20_000))
+    files.add(_producers(20_002, MIN_ARROW_ROWS + 1))
+    assert files.close() == {"producers": 20_003 + MIN_ARROW_ROWS}
+    assert pq.read_table(tmp_path / "part")["producer_id"].to_pylist() == list(range(20_003 + MIN_ARROW_ROWS))

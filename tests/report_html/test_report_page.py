@@ -1,0 +1,169 @@
+"""The page is complete and reproducible, and a browser loads and runs nothing from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from kforensics.report_html.report_page import report_page
+from kforensics.report_html.store_reader import open_store
+from tests.api.views.page import HOSTILE, seen
+from tests.report_html.stores import forged, write_manifest
+
+SECTIONS = (
+    *("findings", "partitions", "lso", "transactions", "producers", "cluster", "replicas", "duplicates", "damage"),
+    "provenance",
+)
+# What the page consists of; images, frames, forms and links to elsewhere are not among it.
+ELEMENTS = {
+    *("html", "head", "meta", "title", "style", "body", "script", "noscript", "a", "header", "nav", "main", "section"),
+    *("h1", "h2", "h3", "p", "ul", "li", "b", "strong", "code", "span", "div", "button", "details", "summary"),
+    *("dl", "dt", "dd", "figure", "figcaption", "svg", "rect"),
+}
+
+
+@pytest.fixture(scope="module")
+def page(store: Path) -> str:
+    """Return the report of the sample."""
+    return report_page(open_store(str(store)))[1]
+
+
+def _data(page: str) -> dict[str, dict[str, dict[str, object]]]:
+    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    data: dict[str, dict[str, dict[str, object]]] = json.loads(text)
+    return data
+
+
+def test_sections_are_in_order(page: str) -> None:
+    parsed = seen(page)
+    ids = [value for element, name, value in parsed.attributes if (element, name) == ("section", "id")]
+    assert [name for name in ids if name in SECTIONS] == list(SECTIONS)
+    links = [value for _, name, value in parsed.attributes if name == "href"]
+    assert links == ["#findings", *(f"#{name}" for name in SECTIONS)]
+    text = "".join(parsed.texts)
+    assert text.index("CRITICAL: ") < text.index("Findings, worst first") < text.rindex("SHA-256 of manifest.json")
+
+
+def test_the_worst_findings_have_evidence_and_remedy(page: str) -> None:
+    text = "".join(seen(page).texts)
+    at = text.index("lso-stuck")
+    assert at < text.index("txn-late")
+    for text_part in ("LSO stuck at 3 (log end 9, 6 offsets hidden)", "Do: No coordinator waits for it"):
+        assert text_part in text[at:]
+    for text_part in (
+        "offsets3 to 8",
+        "producer12, epoch 1",
+        "byte 0xe5",
+        "exactnessexact",
+        "high watermark stuck",
+    ):
+        assert text_part in text[at:], text_part
+
+
+def test_every_chart_with_data_is_there(page: str) -> None:
+    parsed = seen(page)
+    places = [value for _, name, value in parsed.attributes if name == "data-chart"]
+    charts = _data(page)["charts"]
+    assert sorted(places) == sorted(charts)
+    titles = [
+        text for text in parsed.texts if text.split(":")[0] in ("Last stable offset", "Transactions", "Sequences")
+    ]
+    assert {title.split(":")[0] for title in titles} == {"Last stable offset", "Transactions", "Sequences"}
+    assert "Atomicity" in parsed.texts
+
+
+def test_damage_has_a_map(tmp_path: Path) -> None:
+    store = forged(tmp_path, {}, lambda column, row: f"/logs/{row}.log" if column == "path" else f"{column} {row}")
+    _, page = report_page(open_store(str(store)))
+    text = "".join(seen(page).texts)
+    assert "3 of 3 files have damage; the worst 3 are shown." in text
+
+
+def test_provenance_names_command_and_inputs(page: str, store: Path) -> None:
+    text = "".join(seen(page).texts)
+    manifest = (store / "manifest.json").read_bytes()
+    assert hashlib.sha256(manifest).hexdigest() in text
+    assert "2026-11-21 13:00:00 UTC (1795266000000 ms)" in text
+    inputs = _data(page)["tables"]["inputs"]
+    rows = inputs["rows"]
+    listed = json.loads(manifest)["inputs"]
+    assert inputs["total"] == len(listed)
+    assert isinstance(rows, list)
+    assert [row[0] for row in rows] == [file["path"] for file in listed][: len(rows)]
+    assert rows[0][-1] == listed[0]["sha256"]
+
+
+def test_the_same_store_gives_the_same_bytes(page: str, store: Path) -> None:
+    assert report_page(open_store(str(store)))[1] == page
+
+
+def test_the_policy_allows_only_the_scripts_of_the_page(page: str) -> None:
+    parsed = seen(page)
+    assert set(parsed.elements) <= ELEMENTS
+    (policy,) = [value for _, name, value in parsed.attributes if name == "content" and "default-src" in value]
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'"
+    assert "unsafe" not in policy
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    assert rules["script-src"].split() == [_hash(text) for text in scripts]
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    assert rules["style-src"] == _hash(style)
+    # A policy applies only to what comes after it.
+    assert page.index("Content-Security-Policy") < page.index("<title>")
+    assert not [name for _, name, _ in parsed.attributes if name.startswith("on") or name in ("src", "srcdoc", "style")]
+    assert not [value for _, name, value in parsed.attributes if name == "href" and not value.startswith("#")]
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def test_script_and_style_never_parse_text_as_html() -> None:
+    from importlib.resources import files
+
+    text = files("kforensics.report_html").joinpath("report.js").read_text(encoding="utf-8")
+    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "http"):
+        assert word not in text
+    assert "url(" not in files("kforensics.report_html").joinpath("report.css").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_untrusted_text_stays_text(text: str, tmp_path: Path) -> None:
+    """In every column of every table, in the manifest, and in the names of the evidence."""
+
+    def texts(column: str, row: int) -> str:
+        return json.dumps({text: text}) if column == "evidence" else f"{text}{row}"
+
+    store = forged(tmp_path, {}, texts)
+    counts = json.loads((store / "manifest.json").read_text("utf-8"))["rows"]
+    write_manifest(store, rows=counts, command=["audit", text], options={text: text}, version=text, seconds={text: 1})
+    _, page = report_page(open_store(str(store)))
+    parsed = seen(page)
+    assert set(parsed.elements) <= ELEMENTS
+    assert parsed.unclosed == []
+    assert parsed.other == ["DOCTYPE html"]
+    assert len(re.findall("<script", page.split("<body>")[0])) == 0
+    assert parsed.elements.count("script") == 3
+    assert not [name for _, name, _ in parsed.attributes if name.startswith("on") or name in ("src", "srcdoc", "style")]
+    bare = seen(re.sub("<(script|style)[^>]*>.*?</(script|style)>", "", page, flags=re.DOTALL))
+    assert "".join((*bare.texts, *(value for _, _, value in bare.attributes))).replace("\n", "").isprintable()
+    assert _data(page)["tables"]["partitions"]["total"] == 3
+
+
+def test_a_notice_says_that_charts_are_left_out(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("kforensics.plots")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("kforensics.plots", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name, _package=None: None)
+    verdict, page = report_page(open_store(str(store)))
+    text = "".join(seen(page).texts)
+    assert "Charts are left out: altair is not installed. Install it with: pip install 'kforensics[plots]'" in text
+    assert verdict.sentence in text
+    assert _data(page)["charts"] == {}
+    assert "data-chart" not in page.split("<script", maxsplit=1)[0]
