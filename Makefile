@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test check fix docs site samples bench scale notebooks jupyter build pack constraints clean
+.PHONY: help demo demo-spark test quick check fix docs site samples bench scale notebooks jupyter build pack constraints clean
 
 help: ## print this list
 	@echo "make TARGET, where TARGET is one of"
@@ -43,6 +43,9 @@ test: $(VENV)/test.stamp ## install the test dependencies, Java included, and ru
 	@sh scripts/chromium.sh $(BIN)/python >/dev/null || true # the script prints the reason
 	sh scripts/with_java.sh $(BIN)/python -m pytest $(PYTEST_FLAGS)
 
+quick: $(VENV)/test.stamp ## run one case of each test that needs neither Java, Spark nor a browser, in a minute
+	$(RUN) pytest --quick --numprocesses auto --quiet
+
 check: $(VENV)/dev.stamp ## check format, lint, types, import contract, notebooks and documents
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
@@ -50,6 +53,7 @@ check: $(VENV)/dev.stamp ## check format, lint, types, import contract, notebook
 	$(BIN)/lint-imports --no-logo
 	$(if $(NOTEBOOKS),$(RUN) nbstripout --verify $(NOTEBOOKS))
 	$(BIN)/python scripts/check_docs.py
+	$(BIN)/python scripts/check_prose.py
 	$(if $(COGGED),$(RUN) cogapp --check --diff $(COGGED))
 
 fix: $(VENV)/dev.stamp ## format the code and apply the linter's fixes

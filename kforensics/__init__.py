@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kforensics import plots
-    from kforensics.api.dump import Dump, dump
+    from kforensics.api.dump_result import Dump, dump
     from kforensics.api.opened import Opened, open  # noqa: A004  # it opens, as gzip.open does
     from kforensics.api.verdicts import (
         Audit,
@@ -50,8 +50,8 @@ __all__ = [
 # The module of each public name that is not in api.verdicts. None is imported before its name is used.
 _MODULES = {
     "__version__": "version",
-    "Dump": "api.dump",
-    "dump": "api.dump",
+    "Dump": "api.dump_result",
+    "dump": "api.dump_result",
     "Opened": "api.opened",
     "open": "api.opened",
     "plots": "plots",

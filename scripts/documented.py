@@ -193,7 +193,7 @@ def _told(code: Code, known: set[str]) -> str:
     says = f"**{code.severity}**: {code.meaning} {code.why}".rstrip()
     parts = [f"### `{code.name}`", says, f"*What to do:* {code.remedy or 'Nothing.'}"]
     if code.benign:
-        parts.insert(2, f"*Innocent explanations:* {code.benign}")
+        parts.insert(2, f"*Benign explanations:* {code.benign}")
     return "".join(f"{part if part.startswith('#') else literal(part, known - {code.name})}\n\n" for part in parts)
 
 

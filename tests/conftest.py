@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
+NOT_QUICK = ("java", "spark", "browser", "exhaustive", "slow")
 
 # A shared machine stalls now and then; a deadline would call that a failure of the code.
 settings.register_profile("kforensics", deadline=None, print_blob=True)
@@ -21,14 +22,34 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what needs Java where scripts/with_java.sh could not get one; the reason is its sentence."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--quick``, which `make quick` uses."""
+    parser.addoption("--quick", action="store_true", help="without Java, Spark, browser and long tests, one case each")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip tests that need Java if there is none, with the message of scripts/with_java.sh; select for ``--quick``."""
+    if config.getoption("--quick"):
+        _select_quick(config, items)
     reason = os.environ.get("KFORENSICS_WITHOUT_JAVA")
     if not reason:
         return
     for item in items:
         if item.get_closest_marker("java") or item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _select_quick(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep one case of every test function that runs in this process alone and does not take long."""
+    seen: set[tuple[str, str]] = set()
+    kept, left_out = [], []
+    for item in items:
+        function = str(item.path), getattr(item, "originalname", item.name)
+        is_slow = function in seen or any(map(item.get_closest_marker, NOT_QUICK))
+        (left_out if is_slow else kept).append(item)
+        seen.add(function)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
 
 
 @pytest.fixture(scope="session")

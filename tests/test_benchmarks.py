@@ -17,6 +17,8 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.state.indexes import TransactionIndexEntry, read_transaction_index
 from lab.places import SAMPLES
 
+pytestmark = pytest.mark.slow
+
 VERDICTS = (LSO, TRANSACTIONS, PRODUCERS, AUDIT)
 AGREED = Conclusion(end=9, batches=7, undecided=3, producers=2, aborted=1, aborted_checksum=5)
 

@@ -14,6 +14,8 @@ from kforensics.cli import COMMANDS, app
 from kforensics.cli.command import Command
 from tests.command import CLASSIC
 
+pytestmark = pytest.mark.slow
+
 GROUP: Any = get_command(app).commands  # type: ignore[attr-defined]  # typer names no class for a group
 # Modules that are slow to import; pydantic is what typer converts values with.
 HEAVY = ("llvmlite", "numba", "numpy", "pandas", "pyarrow", "pydantic", "pyspark")

@@ -20,6 +20,8 @@ from kforensics.parsers.format import layouts
 from kforensics.parsers.tables.schemas import TABLES
 from scripts import documented
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PACKAGE = Path(kforensics.__file__).parent
@@ -212,7 +214,7 @@ def test_readme_shows_the_end_of_make_test() -> None:
 def _modules() -> Iterator[Path]:
     # What dump --style prints for damage is Kafka's text; its reasons are not shown.
     yield from PACKAGE.glob("parsers/**/*.py")
-    yield PACKAGE / "dumplog" / "plain_run.py"
+    yield PACKAGE / "kafka_dump" / "plain_run.py"
 
 
 def _reasons(tree: ast.AST) -> Iterator[str]:

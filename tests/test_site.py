@@ -9,6 +9,8 @@ from typer.main import get_command
 from kforensics.cli import app
 from scripts import site_pages
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]  # typer names no class for a group
 

@@ -20,7 +20,7 @@ from benchmarks.scale.usage import cpu_seconds, load, peak_bytes, peak_of_others
 from kforensics.analyses.audit import AuditRequest, Stages, run_audit
 from kforensics.analyses.partitions import investigate
 from kforensics.render.audit_report import AuditReport
-from kforensics.spark.audit.audit_job import audit, merge_answers
+from kforensics.spark.audit.audit_job import merge_answers, run_audit_job
 from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned
 from kforensics.spark.audit.serialization import deserialize, rows_of, values
 from kforensics.spark.audit.task_sizing import TaskSizing, plan_tasks
@@ -173,7 +173,7 @@ def planning(given: _Given) -> Iterator[Figures]:
             with _taking(figures):
                 plan = synthetic.plan_of(spark, made)
                 sharing = TaskSizing(given.cores, split_size=made.segment_bytes, whole=0)
-                found = audit(plan, ASKED, Counting(), sharing)
+                found = run_audit_job(plan, ASKED, Counting(), sharing)
             plan.frame.unpersist()
             yield {**figures, **_told(spark, before), "partitions": deserialize(found), "sizes": plan.sizes.nbytes}
 

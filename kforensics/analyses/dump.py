@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kforensics.parsers.tables.schemas import Table
     from kforensics.render.payloads import Redactor
 
-# Formats of several tables, of which the damage is one.
+# Formats that can write several tables, including the damage.
 WITH_DAMAGE = (Format.JSON, Format.NDJSON, Format.TABLE)
 # Reasons of damage that does not prevent reading.
 SUSPECT = ("crc", "magic")

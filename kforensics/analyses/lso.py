@@ -1,4 +1,4 @@
-"""Where the last stable offset is: the answer of ``lso``."""
+"""The question of ``lso``: where is the last stable offset, and which transaction blocks it?"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kforensics.analyses.read_files import kind_to_read
 from kforensics.api import verdicts
-from kforensics.api.dump import Dump, Paths, dump
+from kforensics.api.dump_result import Dump, Paths, dump
 from kforensics.api.views.batch_view import BatchView
 from kforensics.api.views.table_view import CELL_STYLE, TableSource, TableView, aligned_lines
 from kforensics.errors import UsageError

@@ -1,4 +1,4 @@
-"""``kforensics audit``."""
+"""The command ``kforensics audit``: all checks over log directories, with a report and an evidence store."""
 
 # No postponed annotations, see ``command``.
 

@@ -1,4 +1,4 @@
-"""``kforensics dump``."""
+"""The command ``kforensics dump``: any file of a broker as lines of kafka-dump-log or as rows."""
 
 # No postponed annotations, see ``command``.
 

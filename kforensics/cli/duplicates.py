@@ -1,4 +1,4 @@
-"""``kforensics duplicates``."""
+"""The command ``kforensics duplicates``: records that were written twice, as rows and as text."""
 
 # No postponed annotations, see ``command``.
 

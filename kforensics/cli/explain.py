@@ -1,4 +1,4 @@
-"""``kforensics explain``."""
+"""The command ``kforensics explain``: what happened to one offset, producer or transactional id."""
 
 # No postponed annotations, see ``command``.
 

@@ -1,4 +1,4 @@
-"""``kforensics keys``."""
+"""The command ``kforensics keys``: the partitions of keys, and which keys are misplaced."""
 
 # No postponed annotations, see ``command``.
 

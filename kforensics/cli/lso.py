@@ -1,4 +1,4 @@
-"""``kforensics lso``."""
+"""The command ``kforensics lso``: where the last stable offset is and which transaction blocks it."""
 
 # No postponed annotations, see ``command``.
 

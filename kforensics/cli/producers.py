@@ -1,4 +1,4 @@
-"""``kforensics producers``."""
+"""The command ``kforensics producers``: the state of every producer, rebuilt from the log."""
 
 # No postponed annotations, see ``command``.
 

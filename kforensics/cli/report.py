@@ -1,4 +1,4 @@
-"""``kforensics report``."""
+"""The command ``kforensics report``: an evidence store as one HTML page."""
 
 # No postponed annotations, see ``command``.
 

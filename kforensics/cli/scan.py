@@ -1,4 +1,4 @@
-"""``kforensics scan``."""
+"""The command ``kforensics scan``: a summary of every partition, worst first."""
 
 # No postponed annotations, see ``command``.
 

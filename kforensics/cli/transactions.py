@@ -1,4 +1,4 @@
-"""``kforensics transactions``."""
+"""The command ``kforensics transactions``: the transactions of partitions, with outcome and duration."""
 
 # No postponed annotations, see ``command``.
 

@@ -1,4 +1,4 @@
-"""``kforensics verify``."""
+"""The command ``kforensics verify``: indexes, snapshots and checkpoints against the log."""
 
 # No postponed annotations, see ``command``.
 

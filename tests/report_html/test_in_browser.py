@@ -15,6 +15,8 @@ from tests.api.views.page import HOSTILE
 from tests.report_html.opened import NARROW, WIDE, opened
 from tests.report_html.stores import forged, write_manifest
 
+pytestmark = pytest.mark.browser
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 

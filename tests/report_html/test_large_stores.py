@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kforensics.report_html.report_page import report_page
 from kforensics.report_html.store_reader import open_store
 from tests.report_html.opened import opened
@@ -29,6 +31,7 @@ MOST_BYTES = 10_000_000
 LOAD_SECONDS = 20
 
 
+@pytest.mark.browser
 def test_the_report_of_a_million_rows_is_small_and_opens_quickly(browser: Browser, tmp_path: Path) -> None:
     assert sum(ROWS.values()) == 1_000_000
     store = forged(tmp_path, ROWS, parts=4)

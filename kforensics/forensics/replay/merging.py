@@ -160,7 +160,7 @@ def _resized(pieces: Iterable[ReplaySummary], size: int) -> Iterator[ReplaySumma
 
 
 def _join_pieces(pieces: list[ReplaySummary], size: int) -> Iterator[ReplaySummary]:
-    """Yield adjacent pieces as blocks, none of which keeps a larger array in memory."""
+    """Yield adjacent pieces as blocks that keep no larger array in memory."""
     for block in consume_blocks([join_blocks(pieces)], size):
         yield replace(block, producers=own_rows(block.producers), unresolved=own_rows(block.unresolved))
 

@@ -1,4 +1,4 @@
-"""Matches the batches of two replicas by base offset."""
+"""Matches the batches of two replicas by base offset and classifies each pair."""
 
 from __future__ import annotations
 

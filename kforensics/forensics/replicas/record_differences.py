@@ -96,7 +96,7 @@ class RecordComparer:
         return np.concatenate(parts)
 
 
-def _of_segment(  # noqa: PLR0913, PLR0917  # which bytes of which file, and how to read them
+def _of_segment(  # noqa: PLR0913, PLR0917  # what to read, and how
     partition: Partition, segment: int, positions: IntArray, sizes: IntArray, kernels: KernelPolicy, workers: int | None
 ) -> Iterator[RecordHashArray]:
     """Yield RECORD_HASHes of the records of some batches of a segment, which are in file order."""

@@ -1,4 +1,4 @@
-"""Defines the columns of every table: name, type and description.
+"""Definitions of the tables of decoded files: columns with types and meaning, and the Arrow schemas made of them.
 
 Arrow schemas, CSV headers, JSON keys and documentation pages are derived from these definitions. They need neither
 pyarrow nor NumPy, so that a dump of a small file starts fast.

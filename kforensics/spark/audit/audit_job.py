@@ -61,7 +61,7 @@ from kforensics.spark.worker import settle
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SIZES", "Plan", "audit", "mapped", "merge_answers", "plan_of"]
+__all__ = ["SIZES", "Plan", "mapped", "merge_answers", "plan_of", "run_audit_job"]
 
 ITEMS = pa.schema([("slot", pa.int32()), ("payload", pa.binary())])
 # Columns of the plan that the driver reads for each partition.
@@ -133,7 +133,7 @@ def plan_of(spark: SparkSession, paths: Sequence[str], topics: Sequence[str] = (
     return Plan(frame, sizes, unreadable, tuple(named))
 
 
-def audit(plan: Plan, scope: AuditScope, sink: Sink, sharing: TaskSizing) -> bytes:
+def run_audit_job(plan: Plan, scope: AuditScope, sink: Sink, sharing: TaskSizing) -> bytes:
     """Return the combined return values of the sink for the whole plan.
 
     Args:

@@ -23,7 +23,7 @@ from kforensics.parsers.files.source import is_uri
 from kforensics.parsers.tables.schemas import Table, parse_columns
 from kforensics.render.audit_report import AuditReport
 from kforensics.render.staged_store import StagedStore, StorePart, TaskWriter
-from kforensics.spark.audit.audit_job import Plan, audit, plan_of
+from kforensics.spark.audit.audit_job import Plan, plan_of, run_audit_job
 from kforensics.spark.audit.serialization import deserialize, serialize
 from kforensics.spark.audit.task_sizing import FEW, TaskSizing
 from kforensics.spark.session import answering, parallelism
@@ -166,7 +166,7 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
         with stages.stage("examine"), answering("the audit broke off"):
             clusters = Clusters.of_members(plan.members)
             scope = AuditScope(rules, records=request.records, clusters=clusters)
-            outcome: _Outcome = deserialize(audit(plan, scope, sink, sharing))
+            outcome: _Outcome = deserialize(run_audit_job(plan, scope, sink, sharing))
         if store:
             tables = {**STORED, CHECKSUMS.name: CHECKSUMS} if request.checksums else STORED
             store.finish(outcome.parts, tables, _manifest(spark, plan, request, rules.as_of_ms, stages))

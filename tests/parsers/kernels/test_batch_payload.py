@@ -28,6 +28,8 @@ from kforensics.parsers.kernels.request import SLACK
 from kforensics.parsers.log.batches import walk
 from tests.parsers.builders import GZIP, HEADER, LZ4, NONE, SNAPPY, XERIAL, ZSTD, compressed
 
+pytestmark = pytest.mark.slow
+
 DICE = random.Random(4)  # noqa: S311 - dice for a test
 WORDS = [bytes(DICE.choices(b"etaoinshrdlu", k=DICE.randint(1, 9))) for _ in range(300)]
 KB, MB = 1 << 10, 1 << 20

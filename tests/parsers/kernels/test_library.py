@@ -15,6 +15,8 @@ from kforensics.parsers.kernels.library import FOLDER
 from kforensics.parsers.kernels.policy import MIN_COMPILE_BYTES, MIN_LOAD_BYTES
 from kforensics.parsers.kernels.target import HAS_CRC_INSTRUCTION
 
+pytestmark = pytest.mark.slow
+
 COMPILING = "compiling the fast kernels for this processor, once; this takes some seconds"
 # Loads several times, because a process reads more than one file; prints whether kernels were available and numba used.
 LOAD = """

@@ -1,4 +1,4 @@
-"""The partitions that transactions list, and which transactions and markers share a key."""
+"""The partitions of decided transactions, from coordinator records or markers, grouped with markers by producer."""
 
 from __future__ import annotations
 

@@ -15,6 +15,8 @@ from kforensics.errors import InputError, InputMissingError, UsageError
 from kforensics.parsers.tables.schemas import TABLES, arrow_schema
 from tests.command import CLASSIC, DAMAGED, SAMPLES, dump
 
+pytestmark = pytest.mark.slow
+
 NAMES = [name for name in TABLES if name != "files"]
 
 
