@@ -42,7 +42,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _select_quick(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep one case of every test function that runs in this process alone and does not take long."""
     seen: set[tuple[str, str]] = set()
-    kept, left_out = [], []
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
     for item in items:
         function = str(item.path), getattr(item, "originalname", item.name)
         is_slow = function in seen or any(map(item.get_closest_marker, NOT_QUICK))
