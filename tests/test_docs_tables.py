@@ -14,7 +14,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
 def _stated_tables() -> Iterator[Table]:
-    for path in sorted(PACKAGE.rglob("tables.py")):
+    for path in sorted({*PACKAGE.rglob("*tables.py"), *PACKAGE.rglob("schemas.py")}):
         name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
         for value in vars(importlib.import_module(name)).values():
             if isinstance(value, Mapping):

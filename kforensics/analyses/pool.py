@@ -122,14 +122,35 @@ def _submit(executor: Executor, call: Callable[[], Result]) -> Future[Result]:
     interrupted while it starts, or while it takes a task from the queue, would not release a lock that the others wait
     for.
     """
-    previous = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPT)
-    try:
+    with _deferred_interrupt():
         return executor.submit(_interruptible, call)
+
+
+@contextmanager
+def _deferred_interrupt() -> Iterator[None]:
+    """Defer Ctrl-C until the end of the block.
+
+    Blocking the signal is not enough: a thread of Arrow may receive it, and Python then interrupts the main thread. An
+    interrupt between the start of the workers and that of the thread that ends them would leave workers for ever.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _frame: received.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPT)
+    try:
+        yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+    if received:
+        raise KeyboardInterrupt
 
 
 def _interruptible(call: Callable[[], Result]) -> Result:
+    # A forked worker starts with the handler that defers the signal in its parent.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPT)
     try:
         return call()

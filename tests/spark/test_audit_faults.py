@@ -160,7 +160,7 @@ def test_copies_taken_one_after_the_other_are_judged_as_in_process(tmp_path: Pat
     there = run("audit", "--engine", "spark", "--output", tmp_path / "there", tmp_path / "logs")
     assert there.lines == here.lines
     assert there.err.replace(str(tmp_path / "there"), str(tmp_path / "here")) == here.err
-    assert f"{tmp_path / 'logs' / 'broker-1'} is from 1 h before" in here.err
+    assert f"{tmp_path / 'logs' / 'broker-1'} was copied 1 h earlier" in here.err
     assert here.text.count("lso-stuck in broker-") == 1
     assert stored(tmp_path / "there") == stored(tmp_path / "here")
 
