@@ -13,11 +13,18 @@ NOT_QUICK = ("java", "spark", "browser", "exhaustive", "slow")
 
 # A shared machine stalls now and then; a deadline would call that a failure of the code.
 settings.register_profile("kforensics", deadline=None, print_blob=True)
+settings.register_profile("quick", settings.get_profile("kforensics"), max_examples=10)
 settings.load_profile("kforensics")
 
 
-def pytest_configure() -> None:
-    """Let the commands under test know Ctrl-C: what a shell runs in the background ignores it, and all it starts."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Try fewer examples for ``--quick``, and let the commands under test know Ctrl-C.
+
+    A test keeps the settings that hold when it is imported. What a shell runs in the background ignores Ctrl-C, and so
+    does all that it starts.
+    """
+    if config.getoption("--quick"):
+        settings.load_profile("quick")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -40,7 +47,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _select_quick(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep one case of every test function that runs in this process alone and does not take long."""
+    """Keep one case, with few examples, of every test function that runs in this process alone and is not slow."""
     seen: set[tuple[str, str]] = set()
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []

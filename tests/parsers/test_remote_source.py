@@ -25,6 +25,8 @@ from tests.command import SAMPLES, run
 from tests.parsers.builders import batches
 from tests.spark.object_store import ObjectStore, free_port, object_store
 
+pytestmark = pytest.mark.slow
+
 BASE = "0" * 20
 AS_OF = "2026-11-21T18:00"
 SECOND = 1_795_284_000

@@ -134,6 +134,7 @@ def test_workers_without_the_package_are_told_of_in_one_sentence(cluster: Cluste
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_kernels_of_a_package_in_a_zip_are_compiled_and_kept(archive: Path, bare: Path, tmp_path: Path) -> None:
     """Who has no home to keep them in keeps them among temporary files."""
     (tmp_path / "file").touch()
