@@ -28,6 +28,7 @@ from kforensics.parsers.columns.content_hash import mix_bits
 from kforensics.parsers.columns.hash_columns import HashColumns, hash_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
+from kforensics.parsers.format.rows import ignore_damage
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -242,7 +243,7 @@ def _segment_digests(reader: RecordReader, segment: int, positions: IntArray, si
     ends[indexes] = positions + sizes
     with open_source(reader.paths[segment]) as source:
         for start, stop in _byte_ranges(begins, ends):
-            chunks = hash_chunks(source, _ignore_damage, reader.kernels, start=start, stop=stop, workers=reader.workers)
+            chunks = hash_chunks(source, ignore_damage, reader.kernels, start=start, stop=stop, workers=reader.workers)
             for columns in chunks:
                 nearest = np.minimum(np.searchsorted(begins, columns.position), len(begins) - 1)
                 wanted = begins[nearest] == columns.position
@@ -266,7 +267,3 @@ def _content_digests(columns: HashColumns) -> DigestArray:
         digests[name] = np.add.reduceat(mix_bits(getattr(columns, name) + mix_bits(index.astype("u8"))), starts)
     digests["records"] = columns.records
     return digests
-
-
-def _ignore_damage(_damage: object) -> None:
-    """Ignore damage: it was reported when the batches were read for the first time."""

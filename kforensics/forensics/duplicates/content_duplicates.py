@@ -36,6 +36,7 @@ from kforensics.forensics.duplicates.record_reader import (
     record_entries,
 )
 from kforensics.parsers.format.array_types import BoolArray, IntArray
+from kforensics.parsers.format.rows import ignore_damage
 
 __all__ = [
     "DEFAULT_MEMORY",
@@ -115,7 +116,7 @@ def content_duplicates(
 
 
 def _matching_entries(reader: RecordReader, repeated: HashFilter) -> Iterator[RecordEntryArray]:
-    for chunk in reader.chunks(_ignore_damage):
+    for chunk in reader.chunks(ignore_damage):
         yield record_entries(chunk, repeated.matches(chunk.columns.low), reader)
 
 
@@ -196,10 +197,6 @@ def _log_part(batch: IntArray, batches: int, parts: int) -> IntArray:
     """Return which of ``parts`` equal parts of the log each batch is in; the log may have grown between the passes."""
     part: IntArray = np.minimum((batch * (parts / max(batches, 1))).astype("i8"), parts - 1)
     return part
-
-
-def _ignore_damage(_segment: int, _damage: object) -> None:
-    """Ignore damage: the first pass has reported it."""
 
 
 def runs_of_buckets(

@@ -28,6 +28,7 @@ from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.array_types import StructArray
+from kforensics.parsers.format.rows import ignore_damage
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 from kforensics.parsers.log.log_rows import Place
 
@@ -64,7 +65,7 @@ def find_duplicates(
     """
     reader = partition_reader(state, kernels, workers)
     yield from find_batch_duplicates(state, reader)
-    yield from content_duplicates(reader, _ignore_record_damage, memory=memory)
+    yield from content_duplicates(reader, ignore_damage, memory=memory)
 
 
 def partition_reader(
@@ -99,15 +100,7 @@ def find_batch_duplicates(state: PartitionState, reader: RecordReader) -> Iterat
 def _batches(state: PartitionState, kernels: KernelPolicy, workers: int | None) -> Iterator[BatchColumns]:
     for number, segment in enumerate(state.partition.segments):
         with open_source(segment.path) as source:
-            yield from batch_chunks(source, number, _ignore_batch_damage, kernels, workers=workers)
-
-
-def _ignore_record_damage(_segment: int, _damage: object) -> None:
-    """Ignore damage: it was reported when the log was read for the first time."""
-
-
-def _ignore_batch_damage(_damage: object) -> None:
-    """Ignore damage: it was reported when the log was read for the first time."""
+            yield from batch_chunks(source, number, ignore_damage, kernels, workers=workers)
 
 
 def partition_duplicate_rows(state: PartitionState, duplicates: DuplicateArray) -> Rows:

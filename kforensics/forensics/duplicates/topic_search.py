@@ -61,6 +61,7 @@ from kforensics.forensics.duplicates.record_reader import (
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.format.array_types import BoolArray, IntArray
+from kforensics.parsers.format.rows import ignore_damage
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 from kforensics.parsers.log.log_rows import Place
 
@@ -251,7 +252,7 @@ def partition_hash_counts(
         workers: threads that read ahead, 0 for none, None for one per processor.
     """
     with suppress(InputError):
-        for chunk in RecordReader(paths, hidden_transactions(None), None, kernels, workers).chunks(_ignore_damage):
+        for chunk in RecordReader(paths, hidden_transactions(None), None, kernels, workers).chunks(ignore_damage):
             yield hash_counts(chunk.columns.low, number)
 
 
@@ -265,7 +266,7 @@ def topic_entries(searched: SearchedPartition, select: SelectHashes) -> Iterator
     Raises:
         InputError: a segment cannot be read.
     """
-    for chunk in searched.reader.chunks(_ignore_damage):
+    for chunk in searched.reader.chunks(ignore_damage):
         selected = select(chunk.columns.low)
         if selected.any():
             entries = record_entries(chunk, selected, searched.reader)
@@ -334,7 +335,3 @@ def _by_partition(buckets: Iterable[Iterable[ContentPairArray]]) -> Iterator[tup
         numbers = partition_numbers(pairs["second"]["ordinal"])
         for number in np.unique(numbers).tolist():
             yield number, take_rows(pairs, numbers == number)
-
-
-def _ignore_damage(_segment: int, _damage: object) -> None:
-    """Ignore damage: it is reported when the partition is examined."""

@@ -15,7 +15,7 @@ from kforensics.parsers.columns.arrow_columns import read_arrow_columns
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.array_types import BoolArray, IntArray
-from kforensics.parsers.format.rows import Batch, Record
+from kforensics.parsers.format.rows import Batch, Record, ignore_damage
 from kforensics.parsers.kernels.policy import KernelPolicy
 from kforensics.parsers.log.batches import LogWalk
 from kforensics.parsers.log.log_rows import read_records
@@ -129,10 +129,10 @@ def read_key_columns(
     with open_source(segment.path) as source:
         compiled = kernels((source.size if reading.stop is None else reading.stop) - reading.start)
         if compiled is None:
-            yield from _from_rows(file_rows(segment, source, reading, _ignore_damage))
+            yield from _from_rows(file_rows(segment, source, reading, ignore_damage))
             return
         reading = replace(reading, columns=frozenset(COLUMNS))
-        for item in read_arrow_columns(segment, source, reading, _ignore_damage, compiled, workers=workers):
+        for item in read_arrow_columns(segment, source, reading, ignore_damage, compiled, workers=workers):
             if isinstance(item, Iterator):
                 yield from _from_rows(item)
             elif item.num_rows:
@@ -163,7 +163,3 @@ def _key_bytes(keys: pa.Array) -> KeyBytes:
     if last > first:
         data[: last - first] = np.frombuffer(buffer, "u1", last - first, first)
     return KeyBytes(data, bounds[:-1] - first, np.diff(bounds))
-
-
-def _ignore_damage(_damage: object) -> None:
-    """Ignore damage: it was reported when the partition was examined."""

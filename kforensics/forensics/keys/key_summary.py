@@ -27,6 +27,7 @@ from kforensics.parsers.columns.batch_columns import NO_CONTROL, BatchColumns, c
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.array_types import BoolArray, IntArray
+from kforensics.parsers.format.rows import ignore_damage
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.tables.file_rows import ReadOptions
@@ -195,7 +196,7 @@ class _KeyReader:
             chunks = batch_chunks(
                 source,
                 split.segment,
-                _ignore_damage,
+                ignore_damage,
                 self._kernels,
                 start=split.start,
                 stop=split.stop,
@@ -227,7 +228,3 @@ def _key_rows(columns: KeyColumns, producer_ids: IntArray, segment: int) -> KeyR
     rows["first_timestamp"] = np.where(columns.timestamp < 0, NO_MINIMUM, columns.timestamp)
     rows["last_timestamp"] = columns.timestamp
     return rows
-
-
-def _ignore_damage(_damage: object) -> None:
-    """Ignore damage: it was reported when the partition was examined."""

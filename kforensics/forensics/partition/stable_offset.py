@@ -16,6 +16,7 @@ from kforensics.forensics.partition.timeline import last_stable_offsets
 from kforensics.parsers.columns.batch_columns import NO_CONTROL
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import ignore_damage
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 
 __all__ = ["StableOffset", "stable_offset"]
@@ -105,12 +106,8 @@ def _hidden(state: PartitionState, offset: int, kernels: KernelPolicy) -> tuple[
     stop = int(following["position"][0]) if same_segment else None
     records, size = int(chunk_start["records_before"]), int(chunk_start["bytes_before"])
     with open_source(state.partition.segments[chunk_start["segment"]].path) as source:
-        for chunk in batch_chunks(source, 0, _ignored, kernels, start=int(chunk_start["position"]), stop=stop):
+        for chunk in batch_chunks(source, 0, ignore_damage, kernels, start=int(chunk_start["position"]), stop=stop):
             before = chunk.last_offset < offset
             records += int(chunk.count[before & (chunk.control == NO_CONTROL)].sum())
             size += int(chunk.size[before].sum())
     return state.log.records - records, state.log.bytes - size
-
-
-def _ignored(_damage: object) -> None:
-    """Ignore damage: it was reported when the log was read for the first time."""

@@ -19,6 +19,7 @@ from kforensics.parsers.files.source import Source, open_source
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import BATCH_HEADER, LEGACY_HEADER_V0
+from kforensics.parsers.format.rows import ignore_damage
 from kforensics.parsers.kernels.policy import KernelPolicy
 
 HEADER, LEGACY = fixed_layout(BATCH_HEADER), fixed_layout(LEGACY_HEADER_V0)
@@ -118,7 +119,7 @@ def _ascending(chunks: Iterator[ReplicaBatches]) -> Iterator[ReplicaBatches]:
 def _batches(partition: Partition, kernels: KernelPolicy, workers: int | None) -> Iterator[ReplicaBatches]:
     for number, segment in enumerate(partition.segments):
         with open_source(segment.path) as source:
-            for columns in batch_chunks(source, number, _ignore_damage, kernels, workers=workers):
+            for columns in batch_chunks(source, number, ignore_damage, kernels, workers=workers):
                 yield ReplicaBatches(columns, _stored_checksums(source, columns))
 
 
@@ -145,7 +146,3 @@ def _blocks(positions: IntArray) -> Iterator[tuple[int, int]]:
         stop = max(start + 1, int(np.searchsorted(positions, positions[start] + BLOCK)))
         yield start, stop
         start = stop
-
-
-def _ignore_damage(_damage: object) -> None:
-    """Ignore damage: it was reported when the partition was examined."""

@@ -28,7 +28,9 @@ from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.array_types import IntArray, StructArray
+from kforensics.parsers.format.rows import ignore_damage
 from kforensics.parsers.kernels.policy import KernelPolicy
+from kforensics.parsers.tables.arrow import chunked
 from kforensics.parsers.tables.file_rows import ReadOptions, file_rows
 from kforensics.parsers.tables.schemas import TABLES
 
@@ -41,7 +43,6 @@ __all__ = ["KeyDifference", "KeyLoss", "key_differences"]
 KEYS_AT_ONCE = 1 << 22
 # Rows to gather before the newest record of each key is selected.
 GATHERED_RECORDS = 1 << 20
-ROWS_PER_CHUNK = 1 << 13
 RECORD_TABLE_COLUMNS = TABLES["records"].names
 WANTED = ("batch_position", "offset", "key", "key_size", "value_size", "control_type")
 # Tagged offset of a key without a record.
@@ -264,7 +265,7 @@ def _hidden(replica: Replica) -> StructArray:
 def _ignored_batches(partition: Partition, segment: int, hidden: StructArray, kernels: KernelPolicy) -> IntArray:
     """Return the positions of hidden or damaged batches in order."""
     with open_source(partition.segments[segment].path) as source:
-        chunks = batch_chunks(source, segment, _ignore_damage, kernels)
+        chunks = batch_chunks(source, segment, ignore_damage, kernels)
         positions = [chunk.position[~chunk.crc_valid | hidden_batches(chunk, hidden)] for chunk in chunks]
     return np.concatenate([np.empty(0, "i8"), *positions])
 
@@ -274,9 +275,9 @@ def _columns(segment: FoundFile, kernels: KernelPolicy) -> Iterator[dict[str, An
     with open_source(segment.path) as source:
         compiled, reading = kernels(source.size), ReadOptions(records=True, columns=frozenset(WANTED))
         if compiled is None:
-            yield from _from_rows(file_rows(segment, source, reading, _ignore_damage))
+            yield from _from_rows(file_rows(segment, source, reading, ignore_damage))
             return
-        for item in read_arrow_columns(segment, source, reading, _ignore_damage, compiled):
+        for item in read_arrow_columns(segment, source, reading, ignore_damage, compiled):
             if isinstance(item, Iterator):
                 yield from _from_rows(item)
             else:
@@ -296,8 +297,9 @@ def _from_rows(rows: Iterator[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
     import pyarrow as pa  # slow to import, and only needed to compare keys
 
     indexes = [RECORD_TABLE_COLUMNS.index(name) for name in WANTED]
-    while chunk := [[row[index] for index in indexes] for row, _ in zip(rows, range(ROWS_PER_CHUNK), strict=False)]:
-        columns = dict(zip(WANTED, zip(*chunk, strict=True), strict=True))
+    for chunk in chunked(rows):
+        values_of = zip(*([row[index] for index in indexes] for row in chunk), strict=True)
+        columns = dict(zip(WANTED, values_of, strict=True))
         control = np.array([control_type is not None for control_type in columns.pop("control_type")], bool)
         keys = pa.array(columns.pop("key"), pa.binary())
         yield {"key": keys, "control": control, **{name: np.array(values, "i8") for name, values in columns.items()}}
@@ -333,7 +335,3 @@ def _numbers(keys: Any) -> IntArray:
         byte = buffer[np.clip(ends[1:] - distance, 0, len(buffer) - 1)].astype("i8")
         numbers = numbers * 31 + np.where(sizes >= distance, byte, 0)
     return numbers
-
-
-def _ignore_damage(_damage: object) -> None:
-    """Ignore damage: it was reported when the partition was examined."""

@@ -20,7 +20,7 @@ from kforensics.parsers.columns.content_hash import content_hashes
 from kforensics.parsers.columns.hash_columns import hash_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.array_types import IntArray
-from kforensics.parsers.format.rows import Batch, Record
+from kforensics.parsers.format.rows import Batch, Record, ignore_damage
 from kforensics.parsers.kernels.policy import KernelPolicy
 from kforensics.parsers.log.batches import walk
 from kforensics.parsers.log.log_rows import read_records
@@ -252,10 +252,6 @@ def _hashes(
     number, position = branch.against or (0, 0)
     for segment in branch.winner.partition.segments[number:]:
         with open_source(segment.path) as source:
-            for columns in hash_chunks(source, _ignore_damage, kernels, start=position, workers=workers):
+            for columns in hash_chunks(source, ignore_damage, kernels, start=position, workers=workers):
                 yield columns.low, columns.high, columns.offset
         position = 0
-
-
-def _ignore_damage(_damage: object) -> None:
-    """Ignore damage: it was reported when the partition was examined."""

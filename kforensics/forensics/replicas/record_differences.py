@@ -15,6 +15,7 @@ from kforensics.forensics.replicas.replica import Replica
 from kforensics.parsers.columns.hash_columns import hash_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.array_types import IntArray
+from kforensics.parsers.format.rows import ignore_damage
 from kforensics.parsers.kernels.policy import KernelPolicy
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _of_segment(  # noqa: PLR0913, PLR0917  # what to read, and how
     """Yield RECORD_HASHes of the records of some batches of a segment, which are in file order."""
     with open_source(partition.segments[segment].path) as source:
         for start, stop in _ranges(positions, positions + sizes):
-            for columns in hash_chunks(source, _ignore_damage, kernels, start=start, stop=stop, workers=workers):
+            for columns in hash_chunks(source, ignore_damage, kernels, start=start, stop=stop, workers=workers):
                 position = np.repeat(columns.position, columns.records)
                 wanted = np.isin(position, positions)
                 rows = np.empty(int(wanted.sum()), RECORD_HASH)
@@ -116,7 +117,3 @@ def _ranges(begins: IntArray, ends: IntArray) -> Iterator[tuple[int, int]]:
     gaps = np.flatnonzero(begins[1:] - ends[:-1] >= NEAR)
     starts, stops = begins[np.append(0, gaps + 1)], ends[np.append(gaps, len(ends) - 1)]
     yield from zip(starts.tolist(), stops.tolist(), strict=True)
-
-
-def _ignore_damage(_damage: object) -> None:
-    """Ignore damage: it was reported when the partition was examined."""

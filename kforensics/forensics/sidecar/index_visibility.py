@@ -34,6 +34,7 @@ from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
+from kforensics.parsers.format.rows import ignore_damage
 from kforensics.parsers.kernels.policy import kernels_for
 
 __all__ = ["IndexSweep", "IndexVisibility", "MarkerSweep", "VisibilityErrors", "index_visibility", "visibility_errors"]
@@ -238,7 +239,7 @@ def visibility_errors(
     batches = shown = hidden = 0
     for number in range(_segment_of(state, first_offset), len(state.partition.segments)):
         with open_source(state.partition.segments[number].path) as source:
-            for chunk in batch_chunks(source, number, _ignored, kernels_for):
+            for chunk in batch_chunks(source, number, ignore_damage, kernels_for):
                 bounds = int(chunk.base_offset.min()), int(chunk.last_offset.max())
                 by_log, by_index = visibility.by_log.around(*bounds), visibility.by_index.around(*bounds)
                 differing, received = _differing(by_log, by_index, chunk)
@@ -261,7 +262,3 @@ def _differing(by_log: ConsumerView, by_index: ConsumerView, chunk: BatchColumns
     expected, received = (view.visibilities(batches) == BatchVisibility.VISIBLE for view in (by_log, by_index))
     differ = (expected != received) & (chunk.count > 0)
     return chunk[differ], received[differ]
-
-
-def _ignored(_damage: object) -> None:
-    """Ignore damage: it was reported when the log was read for the first time."""

@@ -134,3 +134,7 @@ class Record:
     value_size: int = -1
     crc: int | None = None
     crc_valid: bool | None = None
+
+
+def ignore_damage(*_damage: object) -> None:
+    """Ignore damage that was reported when the log was read for the first time."""
