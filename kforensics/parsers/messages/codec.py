@@ -80,10 +80,11 @@ def decode(message: MessageSchema, version: int, data: bytes, release: str | Non
 def decode_exact(
     message: MessageSchema, version: int, data: bytes, releases: tuple[str, ...], start: int = 0
 ) -> Decoded:
-    """Decode a message with the first layout that consumes all bytes.
+    """Decode a message with the layout that explains all its bytes.
 
     Some messages changed without a new version while they were in early access. A layout that leaves bytes unread, or
-    needs more bytes, is not the one the message was written with.
+    needs more bytes, is not the one the message was written with. Of the layouts that consume all bytes, the first
+    that knows every tagged field is taken, since a misread field easily passes for an unknown tag.
 
     Args:
         message: A schema of this package.
@@ -99,11 +100,21 @@ def decode_exact(
         MessageError: No layout consumes all bytes, and the first one fails.
     """
     layouts = distinct_layouts(message, releases)
+    with_unknown_tags: Decoded | None = None
     for candidate in layouts:
         decoded = _try_layout(candidate, version, data, start)
-        if decoded is not None and start + decoded.consumed == len(data):
+        if decoded is None or start + decoded.consumed != len(data):
+            continue
+        if not _has_unknown_tags(decoded.value):
             return decoded
-    return _decode(layouts[0], version, data, FORENSIC_LIMITS, start)
+        with_unknown_tags = with_unknown_tags or decoded
+    return with_unknown_tags or _decode(layouts[0], version, data, FORENSIC_LIMITS, start)
+
+
+def _has_unknown_tags(value: object) -> bool:
+    if isinstance(value, dict):
+        return UNKNOWN_TAGS in value or any(map(_has_unknown_tags, value.values()))
+    return isinstance(value, list) and any(map(_has_unknown_tags, value))
 
 
 def _try_layout(known: MessageSchema, version: int, data: bytes, start: int) -> Decoded | None:
