@@ -1,6 +1,7 @@
 """What every test may ask for."""
 
 import os
+import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -10,6 +11,8 @@ from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_QUICK = ("java", "spark", "browser", "exhaustive", "slow")
+# A module whose tests are all left out; some compile kernels when they are imported.
+NOT_QUICK_MODULE = re.compile(rf"^pytestmark = .*\b({'|'.join(NOT_QUICK)})\b", re.MULTILINE)
 
 # A shared machine stalls now and then; a deadline would call that a failure of the code.
 settings.register_profile("kforensics", deadline=None, print_blob=True)
@@ -32,6 +35,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--quick``, which `make quick` uses."""
     parser.addoption("--quick", action="store_true", help="without Java, Spark, browser and long tests, one case each")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what ``--quick`` leaves out."""
+    is_module = config.getoption("--quick") and collection_path.match("test_*.py")
+    return True if is_module and NOT_QUICK_MODULE.search(collection_path.read_text()) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

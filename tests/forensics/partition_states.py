@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -45,10 +46,11 @@ def state_of(
     return examine(partition, Rules(as_of_ms), collectors)
 
 
-def _samples() -> Iterator[Partition]:
-    for scenario in sorted(SAMPLES.glob("*/pedigree.json")):
-        if scenario.parent.name not in MADE_UP:
-            yield from partitions_under(scenario.parent)
+@cache
+def _samples() -> tuple[Partition, ...]:
+    scenarios = (pedigree.parent for pedigree in sorted(SAMPLES.glob("*/pedigree.json")))
+    written = (folder for folder in scenarios if folder.name not in MADE_UP)
+    return tuple(partition for folder in written for partition in partitions_under(folder))
 
 
 def each_sample() -> pytest.MarkDecorator:

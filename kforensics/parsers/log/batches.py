@@ -142,7 +142,7 @@ def _damage_inside(batch: Batch) -> Iterator[Damage]:
     """Yield the faults of a batch that was read nevertheless."""
     start, end = batch.position, batch.position + batch.size
     if not batch.crc_valid:
-        detail = f"the stored checksum {batch.crc} does not match the bytes; the batch is read anyway"
+        detail = f"the stored checksum {batch.crc} is not that of the bytes; the batch is shown as it is"
         yield Damage(start, end, "crc", detail, inside_batch=start)
     if batch.magic > NEWEST_MAGIC:
         magic = start + PREFIX.offsets["magic"]
@@ -224,7 +224,7 @@ class _Walker:
                 return rejection
         batch = checked_header(window, position, head, size)
         if window.end < position + size:
-            return _Rejection("truncated", f"only {window.end - position} of the batch's {size} bytes are left")
+            return _Rejection("truncated", f"the batch has {size} bytes, of which {window.end - position} are left")
         if batch.crc_valid:
             return batch
         rejection = self._without_checksum(batch, f"the checksum is wrong (stored {batch.crc})")
@@ -312,7 +312,7 @@ class _Walker:
         """Return why a batch without a valid checksum is rejected; None if it and what follows it are plausible."""
         end = batch.position + batch.size
         if not _plausible(batch) or not _continues(self.window, end):
-            return _Rejection("crc", f"{checksum}, and no batch follows its {batch.size} bytes", batch.size)
+            return _Rejection("crc", f"{checksum} and no batch follows the {batch.size} bytes of this one", batch.size)
         inside = self._batch_inside(batch.position, end, batch.last_offset)
         if inside is None:
             return None
@@ -343,13 +343,13 @@ def _rejected(length: int, magic: int, left: int) -> _Rejection | None:
     if length < MIN_SIZE:
         return _Rejection("length", f"Found record size {length} smaller than minimum record overhead ({MIN_SIZE})")
     if magic < 0:
-        return _Rejection("magic", f"{magic} is not a message format", size if size <= left else 0)
+        return _Rejection("magic", f"{magic} is no message format", size if size <= left else 0)
     if length < least:
         return _Rejection(
             "length", f"a batch of format {magic} cannot have a length of {length}", size if size <= left else 0
         )
     if size > left:
-        return _Rejection("truncated", f"only {left} of the batch's {size} bytes are present")
+        return _Rejection("truncated", f"the batch has {size} bytes, of which {left} are there")
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 from random import Random
 
@@ -13,8 +14,9 @@ from kforensics.forensics.replicas import key_differences
 from kforensics.forensics.replicas.comparison import Comparison, compare_copies
 from kforensics.parsers.kernels.library import load_kernels
 from kforensics.parsers.kernels.policy import KernelPolicy, no_kernels
+from kforensics.parsers.tables.arrow import CHUNK
 from tests.forensics.partition_states import partitions_under
-from tests.forensics.replicas.compacted import Log, cleaned, random_log, view, write
+from tests.forensics.replicas.compacted import Log, Written, cleaned, random_log, view, write
 from tests.forensics.replicas.replicas import RULES
 
 COMPILED: KernelPolicy = lambda _size: load_kernels()  # noqa: E731  # the same kernels for every size
@@ -68,3 +70,21 @@ def test_a_missing_newest_record_is_found_if_it_matters(
         matters, kind = True, "key" if left is None else "value"
     older = None if left is None else left.offset
     assert differences == ([(lost.key, lost.offset, older, kind)] if matters else [])
+
+
+@pytest.mark.parametrize("policy", [no_kernels, COMPILED], ids=["python", "kernels"])
+def test_every_record_of_a_large_segment_is_compared(tmp_path: Path, policy: KernelPolicy) -> None:
+    """Rows are read in chunks; the records around the end of a chunk must be compared like all others."""
+    span = CHUNK - 2, CHUNK + 2
+    log = Log(
+        {
+            (first, first + 3): tuple(Written(offset, b"%d" % offset, b"v") for offset in range(first, first + 4))
+            for first in range(0, CHUNK + 400, 4)
+        },
+        (0,),
+        CHUNK + 400,
+    )
+    lost = [row for row in log.records if span[0] <= row.offset < span[1]]
+    broken = reduce(Log.without, lost, log)
+    comparison = _compared(tmp_path, (log, 0), (broken, log.end), policy)
+    assert [key.offset for key in comparison.differing_keys] == list(range(*span))

@@ -21,6 +21,8 @@ from kforensics.parsers.kernels.request import DECLINED, FIELD, INCOMPLETE
 from kforensics.parsers.log.batch_headers import batch_header
 from tests.parsers.builders import HEADER, LENGTH_END, batch, batch_of, legacy_segment, record, sealed
 
+pytestmark = pytest.mark.slow  # compiles kernels of its own
+
 GOOD = batch(record(), record(1), base_offset=3, codec=0)
 
 
