@@ -1,4 +1,4 @@
-"""Whether the toolkit concludes from a segment what a broker concludes that recovers it."""
+"""Whether the toolkit agrees with a broker that recovers the same segment."""
 
 import json
 import subprocess
@@ -14,14 +14,14 @@ from lab.errors import LabError
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a segment comes to.
+    """The state that follows from a segment.
 
     Attributes:
-        end: the offset behind it.
-        batches: in it.
-        undecided: the first offset of an open transaction, the end if there is none.
-        producers: with an id.
-        aborted: transactions.
+        end: the log end offset.
+        batches: number of batches.
+        undecided: the first offset of an open transaction, or the log end offset.
+        producers: number of producer ids.
+        aborted: number of aborted transactions.
         aborted_checksum: CRC-32 of a line for each of them, by their markers: producer id, first offset, marker.
     """
 
@@ -34,16 +34,16 @@ class Conclusion:
 
 
 def disagreement(segment: Segment) -> str:
-    """What the toolkit says otherwise than the broker, nothing if all is the same.
+    """How the toolkit's result differs from the broker's; empty if they agree.
 
     Raises:
-        LabError: a program did not work.
+        LabError: a program failed.
     """
     return " ".join(differences(recovered(segment), concluded(segment)))
 
 
 def differences(recovered: Conclusion, concluded: Conclusion) -> Iterator[str]:
-    """Yield a sentence for each figure that differs."""
+    """Yield a sentence for each value that differs."""
     ours = asdict(concluded)
     for name, theirs in asdict(recovered).items():
         if theirs != ours[name]:
@@ -51,44 +51,44 @@ def differences(recovered: Conclusion, concluded: Conclusion) -> Iterator[str]:
 
 
 def recovered(segment: Segment) -> Conclusion:
-    """What ``LogSegment.recover`` comes to.
+    """The result of ``LogSegment.recover``.
 
     Raises:
         LabError: it failed.
     """
-    said = json.loads(_output([*kafka.recovery(FOLDER, counted=True), str(segment.path)]))
+    answer = json.loads(_output([*kafka.recovery(FOLDER, counted=True), str(segment.path)]))
     return Conclusion(
-        end=said["records"],
-        batches=said["batches"],
-        undecided=said["undecided"],
-        producers=said["producers"],
-        aborted=said["aborted"],
-        aborted_checksum=said["abortedChecksum"],
+        end=answer["records"],
+        batches=answer["batches"],
+        undecided=answer["undecided"],
+        producers=answer["producers"],
+        aborted=answer["aborted"],
+        aborted_checksum=answer["abortedChecksum"],
     )
 
 
 def concluded(segment: Segment) -> Conclusion:
-    """What the toolkit comes to.
+    """The toolkit's result.
 
     Raises:
         LabError: it failed.
     """
-    [card] = _rows(segment, "scan")
+    [summary] = _rows(segment, "scan")
     aborted = _rows(segment, "transactions", "--state", "aborted", "--sort", "marker")
-    lines = "".join(f"{one['producer_id']} {one['first_offset']} {one['marker_offset']}\n" for one in aborted)
+    lines = "".join(f"{row['producer_id']} {row['first_offset']} {row['marker_offset']}\n" for row in aborted)
     return Conclusion(
-        end=card["log_end_offset"],
-        batches=card["batches"],
-        undecided=card["last_stable_offset"],
-        producers=card["producers"],
+        end=summary["log_end_offset"],
+        batches=summary["batches"],
+        undecided=summary["last_stable_offset"],
+        producers=summary["producers"],
         aborted=len(aborted),
         aborted_checksum=zlib.crc32(lines.encode("ascii")),
     )
 
 
-def _rows(segment: Segment, *words: str) -> list[dict[str, Any]]:
+def _rows(segment: Segment, *arguments: str) -> list[dict[str, Any]]:
     common = ("--quiet", "--fail-on", "never", "--format", "ndjson")
-    output = _output([peers.command(), *words, *common, str(segment.folder)])
+    output = _output([peers.command(), *arguments, *common, str(segment.folder)])
     return [json.loads(line) for line in output.splitlines()]
 
 

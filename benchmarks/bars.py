@@ -1,4 +1,4 @@
-"""What the toolkit demands of its own speed and memory, and whether a run met it."""
+"""What this project requires of its own speed and memory, and whether a run meets it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from benchmarks.segments import START_UP
 SIZE = 1000
 """MB of batches for which the bars are meant."""
 
-# Bar and aim, in times faster than the first program of the same job. Without an aim the bar is all that is asked.
+# Bar and aim, in times faster than the first program of the same job. Without an aim, the bar is the only requirement.
 _TIMES_FASTER: Mapping[str, Mapping[str, tuple[float, float | None]]] = {
     DUMP: {
         START_UP: (3, 6),
@@ -43,15 +43,15 @@ _TWO_PROCESSES = (1.7, None)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A demand and what a run reached.
+    """A requirement and what a run reached.
 
     Attributes:
         program: the command of the toolkit.
         segment: kind of segment; for memory the one on which the command took the most.
         unit: ``x`` for times faster, ``MB`` for peak memory.
-        bar: has to be reached.
-        aim: is hoped for.
-        reached: the figure of this run; nothing if the program, or the one it is compared with, failed.
+        bar: the requirement.
+        aim: the goal beyond it, if any.
+        reached: the value of this run; None if the program, or the one it is compared with, failed.
         by_round: the least and the most of the ratios within a round.
     """
 
@@ -77,37 +77,37 @@ class Line:
             return "yes, and the aim"
         return "yes" if self.holds else "no"
 
-    def _meets(self, figure: float) -> bool:
+    def _meets(self, value: float) -> bool:
         if self.reached is None:
             return False
-        return self.reached >= figure if self.unit == "x" else self.reached <= figure
+        return self.reached >= value if self.unit == "x" else self.reached <= value
 
 
 def lines(measured: Measured) -> list[Line]:
-    """A line per demand on what was measured: the ratios in the order of the demands, then the memory per command."""
+    """A line per requirement on what was measured: the ratios in their defined order, then the memory per command."""
     results = {(segment.name, result.peer.name): result for segment, segments in measured for result in segments}
     ratios = [
-        _ratio_line(program, segment, demand, results[segment, program])
-        for program, demands in _TIMES_FASTER.items()
-        for segment, demand in demands.items()
+        _ratio_line(program, segment, requirement, results[segment, program])
+        for program, requirements in _TIMES_FASTER.items()
+        for segment, requirement in requirements.items()
         if (segment, program) in results
     ]
     return [*ratios, *_memory_lines(results)]
 
 
-def _ratio_line(program: str, segment: str, demand: tuple[float, float | None], result: Result) -> Line:
-    ratio: Spread | None = result.figures.times_faster if result.figures else None
+def _ratio_line(program: str, segment: str, requirement: tuple[float, float | None], result: Result) -> Line:
+    ratio: Spread | None = result.metrics.times_faster if result.metrics else None
     if ratio is None:
-        return Line(program, segment, "x", *demand, reached=None)
-    return Line(program, segment, "x", *demand, reached=ratio.median, by_round=(ratio.least, ratio.most))
+        return Line(program, segment, "x", *requirement, reached=None)
+    return Line(program, segment, "x", *requirement, reached=ratio.median, by_round=(ratio.least, ratio.most))
 
 
 def _memory_lines(results: Mapping[tuple[str, str], Result]) -> Iterator[Line]:
     for program in _PEAK_MB:
         peaks = {
-            segment: result.figures.peak_bytes
+            segment: result.metrics.peak_bytes
             for (segment, name), result in results.items()
-            if name == program and result.figures
+            if name == program and result.metrics
         }
         if peaks:
             segment = max(peaks, key=peaks.__getitem__)
@@ -115,51 +115,51 @@ def _memory_lines(results: Mapping[tuple[str, str], Result]) -> Iterator[Line]:
 
 
 def memory_line(program: str, segment: str, peak: int | None, *, many_producers: bool = False) -> Line:
-    """What is demanded of so many bytes of peak memory.
+    """The requirement on peak memory, and whether it is met.
 
     Args:
         program: the command.
         segment: kind of segment.
-        peak: bytes of the largest process; nothing stands for a program that failed.
-        many_producers: whether a million of them wrote, whose state has to be somewhere.
+        peak: bytes of the largest process; None if the program failed.
+        many_producers: whether a million producers wrote, whose state has to be kept.
     """
-    demand = _MANY_PRODUCERS_PEAK_MB if many_producers else _PEAK_MB[program]
-    bar, aim = demand
+    requirement = _MANY_PRODUCERS_PEAK_MB if many_producers else _PEAK_MB[program]
+    bar, aim = requirement
     return Line(program, segment, "MB", bar, aim, None if peak is None else peak / 1e6)
 
 
 def processes_line(segment: str, result: Result) -> Line:
-    """What is demanded of an audit with two processes, in times faster than with one."""
+    """The required speed-up of an audit with two processes over one."""
     return _ratio_line(result.peer.name, segment, _TWO_PROCESSES, result)
 
 
-def rows(judged: Sequence[Line]) -> Iterator[tuple[str, ...]]:
+def rows(results: Sequence[Line]) -> Iterator[tuple[str, ...]]:
     """The table of the bars, its headings first."""
     yield ("bars", "segment", "bar", "aim", "reached", "round by round", "bar holds")
-    for line in judged:
+    for line in results:
         yield (
             line.program,
             line.segment,
-            _demand(line.bar, line.unit),
-            _demand(line.aim, line.unit),
+            _required(line.bar, line.unit),
+            _required(line.aim, line.unit),
             _reached(line.reached, line.unit),
             "-".join(map(_ratio, line.by_round)) if line.by_round else "",
             line.verdict,
         )
 
 
-def _demand(figure: float | None, unit: str) -> str:
-    if figure is None:
+def _required(value: float | None, unit: str) -> str:
+    if value is None:
         return "-"
-    return f"{figure:g}x" if unit == "x" else f"{figure:g} {unit}"
+    return f"{value:g}x" if unit == "x" else f"{value:g} {unit}"
 
 
-def _reached(figure: float | None, unit: str) -> str:
+def _reached(value: float | None, unit: str) -> str:
     """Rounded towards the worse, so that what misses its bar by a hair does not look as if it had reached it."""
-    if figure is None:
+    if value is None:
         return "-"
-    return f"{_ratio(figure)}x" if unit == "x" else f"{ceil(figure)} {unit}"
+    return f"{_ratio(value)}x" if unit == "x" else f"{ceil(value)} {unit}"
 
 
-def _ratio(figure: float) -> str:
-    return f"{floor(figure * 100) / 100:.2f}"
+def _ratio(value: float) -> str:
+    return f"{floor(value * 100) / 100:.2f}"

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.duplicates``: how fast records are hashed, and those that are there twice found."""
+"""``python -m benchmarks.duplicates``: how fast records are hashed, and duplicates found."""
 
 import argparse
 import resource
@@ -50,16 +50,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measured(size: int) -> Iterator[tuple[str, ...]]:
     for kind in _KINDS:
-        one = segments.segment(kind, size)
-        one.into_page_cache()
-        yield _row(f"{kind}: hash", one.records, partial(_hashed, str(one.path)))
-        yield _row(f"{kind}: search, nothing is there twice", one.records, partial(_searched, [str(one.path)]))
-    one = segments.segment("plain", size)
-    with _written_again(one) as path:
-        both = [str(one.path), str(path)]
+        segment = segments.segment(kind, size)
+        segment.into_page_cache()
+        yield _row(f"{kind}: hash", segment.records, partial(_hashed, str(segment.path)))
+        yield _row(f"{kind}: search, no duplicates", segment.records, partial(_searched, [str(segment.path)]))
+    segment = segments.segment("plain", size)
+    with _written_again(segment) as path:
+        both = [str(segment.path), str(path)]
         for memory in (DEFAULT_MEMORY, DEFAULT_MEMORY // 8):
-            name = f"plain: search, all is there twice, {memory >> 20} MB"
-            yield _row(name, 2 * one.records, partial(_searched, both, memory))
+            name = f"plain: search, all duplicates, {memory >> 20} MB"
+            yield _row(name, 2 * segment.records, partial(_searched, both, memory))
 
 
 def _row(name: str, records: int, work: _Work) -> tuple[str, ...]:
@@ -78,10 +78,10 @@ def _timed(work: _Work) -> tuple[float, int, int]:
 
 
 def _compiled(_size: int) -> Kernels:
-    found = load_kernels()
-    if found is None:
+    kernels = load_kernels()
+    if kernels is None:
         raise LabError("there are no kernels to measure")
-    return found
+    return kernels
 
 
 def _hashed(path: str) -> int:
@@ -99,16 +99,16 @@ def say_nothing(*_damage: object) -> None:
 
 
 @contextmanager
-def _written_again(one: Segment) -> Iterator[Path]:
-    """The records of a segment behind it, by one other producer."""
+def _written_again(segment: Segment) -> Iterator[Path]:
+    """A second segment with the same records at the following offsets, by one other producer."""
     folder = FOLDER / "written-again"
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / one.path.name
+    path = folder / segment.path.name
     try:
-        with open_source(one.path) as source, path.open("wb") as file:
+        with open_source(segment.path) as source, path.open("wb") as file:
             for row in walk(source):
                 if isinstance(row, Batch):
-                    file.write(_by_another(batch_bytes(source, row), one.records))
+                    file.write(_by_another(batch_bytes(source, row), segment.records))
         yield path
     finally:
         shutil.rmtree(folder)

@@ -62,7 +62,7 @@ def program(main: str, *flags: str) -> tuple[str, ...]:
         flags: for the virtual machine, beyond those of Kafka's scripts.
 
     Raises:
-        LabError: Java, its compiler or Maven is missing, or what they were asked for did not work.
+        LabError: Java, its compiler or Maven is missing, or one of them failed.
     """
     jars = _jars(without=("slf4j-simple", "log4j"))
     return (tool("java"), *_FLAGS, *flags, "-cp", ":".join([str(_compiled(jars)), *jars]), main)

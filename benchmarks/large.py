@@ -1,4 +1,4 @@
-"""Files far larger than what a command may take to read them, each beside a smaller one of its kind."""
+"""Files far larger than the memory limit of a command, each with a smaller one of its kind to compare with."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ Group = Sequence[Segment]
 
 @contextmanager
 def repeated(limit: int) -> Iterator[Group]:
-    """A segment, and its bytes eight times over in one file; its offsets begin anew seven times.
+    """A segment, and its bytes eight times over in one file; its offsets start again seven times.
 
     Args:
         limit: MB of the larger file, at most.
@@ -42,7 +42,7 @@ def repeated(limit: int) -> Iterator[Group]:
 
 @contextmanager
 def offset_gaps(limit: int) -> Iterator[Group]:
-    """A small hole behind a few batches, and a vast one.
+    """Two sparse files of a few batches and zeros: one small, one very large.
 
     Args:
         limit: MB of the larger file, at most.
@@ -51,7 +51,7 @@ def offset_gaps(limit: int) -> Iterator[Group]:
         LabError: the batches could not be written.
     """
     with _made("small") as small, _made("sparse") as sparse:
-        yield _hole(small, _small(limit)), _hole(sparse, min(_SPARSE_MB, limit))
+        yield _sparse(small, _small(limit)), _sparse(sparse, min(_SPARSE_MB, limit))
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def _made(name: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _hole(path: Path, megabytes: int) -> Segment:
+def _sparse(path: Path, megabytes: int) -> Segment:
     start = segments.start_up_segment()
     shutil.copyfile(start.path, path)
     with path.open("r+b") as file:

@@ -1,4 +1,4 @@
-"""Whole processes on the clock, and what several rounds of them come to."""
+"""Times and memory of whole processes, summarised over several rounds."""
 
 import json
 import os
@@ -24,7 +24,7 @@ class Run:
     Attributes:
         seconds: from its start to its end.
         peak: most bytes of memory it held.
-        failure: why the run does not count, or nothing.
+        failure: why the run does not count, or empty.
     """
 
     seconds: float
@@ -34,25 +34,25 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A figure of several rounds."""
+    """A value over several rounds."""
 
     median: float
     least: float
     most: float
 
     @classmethod
-    def of(cls, figures: Sequence[float]) -> "Spread":
-        """The spread of these figures."""
-        return cls(median(figures), min(figures), max(figures))
+    def of(cls, values: Sequence[float]) -> "Spread":
+        """The spread of these values."""
+        return cls(median(values), min(values), max(values))
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What all rounds of one program on one segment came to.
+class Metrics:
+    """Metrics of one program on one segment over all rounds.
 
     Attributes:
         seconds: the times of its rounds.
-        times_faster: than the base of its job, median by median, and the least and most of any round; nothing if the
+        times_faster: than the base of its job, median by median, and the least and most of any round; None if the
             base failed.
         peak_bytes: most memory in any round.
     """
@@ -64,18 +64,18 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A program and what it came to.
+    """A program and its metrics.
 
     Attributes:
         peer: the program.
         first_run: the run before the rounds, which does not count.
-        figures: of the rounds; nothing if a run failed.
-        failure: why there are no figures, or nothing.
+        metrics: of the rounds; None if a run failed.
+        failure: why there are no metrics, or empty.
     """
 
     peer: Peer
     first_run: Run
-    figures: Figures | None
+    metrics: Metrics | None
     failure: str = ""
 
 
@@ -83,9 +83,9 @@ Measured = Sequence[tuple[Segment, Sequence[Result]]]
 
 
 def measure(segment: Segment, peers: Sequence[Peer], rounds: int) -> list[Result]:
-    """Every program once per round, one after the other, so that a busy spell of the machine meets all of them.
+    """Every program once per round, one after the other, so that load on the machine affects all of them.
 
-    A round before the first does not count: a program that compiles once, and keeps the outcome, does so there.
+    A round before the first does not count: a program that compiles once and caches the result does so there.
     """
     segment.into_page_cache()
     runs: dict[Peer, list[Run]] = {peer: [] for peer in peers}
@@ -94,16 +94,16 @@ def measure(segment: Segment, peers: Sequence[Peer], rounds: int) -> list[Result
             if runs[peer] and runs[peer][-1].failure:
                 continue
             run = run_once(peer, segment)
-            which = f"round {number} of {rounds}" if number else "first run"
-            told = f"{segment.name}, {which}: {peer.name}, {peer.job}"
-            say(f"{told}: {run.seconds:.2f} s {run.failure}".rstrip())
+            round_name = f"round {number} of {rounds}" if number else "first run"
+            label = f"{segment.name}, {round_name}: {peer.name}, {peer.job}"
+            say(f"{label}: {run.seconds:.2f} s {run.failure}".rstrip())
             runs[peer].append(run)
     bases = {peer.job: runs[peer] for peer in peers if peer.base}
     return [_summed_up(peer, runs[peer], bases[peer.job]) for peer in peers]
 
 
 def run_once(peer: Peer, segment: Segment) -> Run:
-    """One process from start to end, on the clock."""
+    """Run one process from start to end and time it."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         started = time.perf_counter()
         process = subprocess.Popen(
@@ -112,7 +112,7 @@ def run_once(peer: Peer, segment: Segment) -> Run:
             stdout=output if peer.counts else subprocess.DEVNULL,
             stderr=errors,
         )
-        # Not process.wait(): only this tells the memory of this one child.
+        # Not process.wait(): only this call returns the memory of this one child.
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -137,7 +137,7 @@ def _summed_up(peer: Peer, runs: Sequence[Run], base: Sequence[Run]) -> Result:
         return Result(peer, first, None, runs[-1].failure)
     seconds = Spread.of([run.seconds for run in rounds])
     ratio = None if base[-1].failure else _ratio(base[1:], rounds)
-    return Result(peer, first, Figures(seconds, ratio, max(run.peak for run in rounds)))
+    return Result(peer, first, Metrics(seconds, ratio, max(run.peak for run in rounds)))
 
 
 def _ratio(base: Sequence[Run], runs: Sequence[Run]) -> Spread:

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.memory``: how much memory commands take of files far larger than the memory."""
+"""``python -m benchmarks.memory``: how much memory commands use for files far larger than that."""
 
 import argparse
 import sys
@@ -20,7 +20,7 @@ _HEADINGS = ("MB", "seconds", "peak MB", "times small", "bar holds")
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """What a command took of a file.
+    """The memory and time a command took for a file.
 
     Attributes:
         command: its name.
@@ -28,7 +28,7 @@ class _Taken:
         megabytes: of log in it.
         run: the process.
         small: peak memory of the smallest file of the same group.
-        many_producers: whether the state of very many has to be somewhere.
+        many_producers: whether it has to keep the state of very many producers.
     """
 
     command: str
@@ -53,12 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description="Measure the memory of commands.")
-    told = "no file or partition larger than this (default: %(default)s, which means: as large as the goals say)"
-    parser.add_argument("--limit", type=int, default=large.LARGEST_MB, metavar="MB", help=told)
-    told = "how many producers write to one partition (default: %(default)s)"
-    parser.add_argument("--producers", type=int, default=1_000_000, metavar="N", help=told)
-    told = f"what to measure, of {', '.join(_PARTS)} (default: all)"
-    parser.add_argument("--parts", nargs="+", choices=_PARTS, default=_PARTS, metavar="PART", help=told)
+    help_text = "no file or partition larger than this (default: %(default)s, as large as the requirements say)"
+    parser.add_argument("--limit", type=int, default=large.LARGEST_MB, metavar="MB", help=help_text)
+    help_text = "how many producers write to one partition (default: %(default)s)"
+    parser.add_argument("--producers", type=int, default=1_000_000, metavar="N", help=help_text)
+    help_text = f"what to measure, of {', '.join(_PARTS)} (default: all)"
+    parser.add_argument("--parts", nargs="+", choices=_PARTS, default=_PARTS, metavar="PART", help=help_text)
     options = parser.parse_args(arguments)
     if options.limit < large.REPEATS:
         parser.error(f"--limit {options.limit} is less than {large.REPEATS}")
@@ -95,8 +95,8 @@ def _runs(peer: Peer, group: Group, *, many_producers: bool) -> Iterator[_Taken]
     small = 0
     for file in group:
         run, megabytes = run_once(peer, file), file.size / 1e6
-        told = f"{peer.name}, {file.name}, {megabytes:.0f} MB"
-        say(f"{told}: {run.seconds:.1f} s, {run.peak / 1e6:.0f} MB {run.failure}".rstrip())
+        label = f"{peer.name}, {file.name}, {megabytes:.0f} MB"
+        say(f"{label}: {run.seconds:.1f} s, {run.peak / 1e6:.0f} MB {run.failure}".rstrip())
         small = small or run.peak
         yield _Taken(peer.name, file.name, megabytes, run, small, many_producers)
 

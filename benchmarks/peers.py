@@ -1,4 +1,4 @@
-"""Who is measured: the commands of the toolkit, Kafka's dump tool, its recovery, its Java reader, aiokafka."""
+"""The programs that are measured: the toolkit's commands, Kafka's dump tool, recovery and Java reader, aiokafka."""
 
 import sys
 from collections.abc import Collection
@@ -23,7 +23,7 @@ TRANSACTIONS = f"{TOOLKIT} transactions"
 PRODUCERS = f"{TOOLKIT} producers"
 AUDIT = f"{TOOLKIT} audit"
 STATE_KINDS = ("plain", "tiny", "txn")
-"""Segments that are recovered: the others would say of the codec what dumping them says."""
+"""Segments that are recovered: the others would only show what dumping them already shows about their codec."""
 _DUMP_LOG = "kafka-dump-log"
 _AS_PARQUET = ("--records", "--format", "parquet")
 _AIOKAFKA = Path(__file__).with_name("read_with_aiokafka.py")
@@ -36,31 +36,31 @@ class Peer:
     Attributes:
         name: what the table calls it.
         job: one of JOBS; programs with one job are compared with each other.
-        words: the command but for what it reads, which comes last.
-        counts: whether it prints JSON with the number of records it met.
+        command_line: the command without its input, which comes last.
+        counts: whether it prints JSON with the number of records it read.
         base: whether the others of this job are compared with it.
-        beside: whether it reads what lies beside the log, too.
+        reads_folder: whether it reads the folder, sidecar files included, not only the log.
     """
 
     name: str
     job: str
-    words: tuple[str, ...]
+    command_line: tuple[str, ...]
     counts: bool = False
     base: bool = False
-    beside: bool = False
+    reads_folder: bool = False
 
     def command(self, segment: Segment) -> list[str]:
         """What to run for this segment."""
-        return [*self.words, str(segment.folder if self.beside else segment.path)]
+        return [*self.command_line, str(segment.folder if self.reads_folder else segment.path)]
 
 
 def peers(segment: Segment, *, jobs: Collection[str] = JOBS, readers: bool = True) -> list[Peer]:
-    """Those that read this segment, Kafka's own program first in each job.
+    """The programs that read this segment, Kafka's own first in each job.
 
     Args:
         segment: what they read.
         jobs: what they do.
-        readers: whether those that print nothing come along.
+        readers: whether to include those that print nothing.
     """
     wanted = [*_dumps(BATCHES)]
     if segment.name != START_UP:
@@ -71,7 +71,7 @@ def peers(segment: Segment, *, jobs: Collection[str] = JOBS, readers: bool = Tru
 
 
 def toolkit() -> list[Peer]:
-    """The commands that dump, with nothing but standard output to write to, content with damage."""
+    """The commands that dump to standard output; damage does not change their exit code."""
     dump = (command(), "dump", "--fail-on", "never")
     return [
         Peer(DUMP, BATCHES, dump),
@@ -81,29 +81,29 @@ def toolkit() -> list[Peer]:
 
 
 def verdicts(*names: str) -> list[Peer]:
-    """The commands that judge, content with what they find.
+    """The commands that evaluate a log; findings do not change their exit code.
 
     Args:
         names: LSO, TRANSACTIONS, PRODUCERS or AUDIT.
     """
-    return [judging(name, STATE) for name in names]
+    return [evaluating(name, STATE) for name in names]
 
 
-def judging(name: str, job: str, *words: str, base: bool = False) -> Peer:
-    """A command that judges, content with what it finds.
+def evaluating(name: str, job: str, *options: str, base: bool = False) -> Peer:
+    """A command that evaluates a log; findings do not change its exit code.
 
     Args:
         name: LSO, TRANSACTIONS, PRODUCERS or AUDIT.
-        job: with whom it is compared.
-        words: options, which the table shows.
+        job: programs with the same job are compared with each other.
+        options: options of the command, which the table shows.
         base: whether the others of this job are compared with it.
     """
-    asked = (command(), name.removeprefix(f"{TOOLKIT} "), "--quiet", "--fail-on", "never", *words)
-    return Peer(" ".join([name, *words]), job, asked, base=base, beside=True)
+    command_line = (command(), name.removeprefix(f"{TOOLKIT} "), "--quiet", "--fail-on", "never", *options)
+    return Peer(" ".join([name, *options]), job, command_line, base=base, reads_folder=True)
 
 
 def missing() -> list[str]:
-    """A sentence for each peer that is not there."""
+    """A sentence for each program that is not installed."""
     if find_spec("aiokafka") is None:
         return ["aiokafka is not installed in this environment, so it was left out; pip install aiokafka adds it."]
     return []
@@ -113,11 +113,11 @@ def command() -> str:
     """The toolkit's command.
 
     Raises:
-        LabError: it is not installed beside this interpreter.
+        LabError: it is not installed next to this interpreter.
     """
     path = Path(sys.executable).with_name(TOOLKIT)
     if not path.exists():
-        raise LabError(f"There is no command kforensics beside {sys.executable}: install the package, or make bench.")
+        raise LabError(f"There is no command kforensics next to {sys.executable}: install the package, or make bench.")
     return str(path)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from benchmarks import bars, segments
 from benchmarks.measure import Result, measure
-from benchmarks.peers import AUDIT, judging
+from benchmarks.peers import AUDIT, evaluating
 from benchmarks.tables import aligned
 from lab.errors import LabError
 
@@ -19,12 +19,12 @@ _HEADINGS = ("median s", "min-max s", "peak MB")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the partitions, measure, print the table, remove them; 1 when something failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.processes", description="Measure kforensics audit.")
-    told = f"MB of each of the {_SEGMENTS} segments (default: %(default)s)"
-    parser.add_argument("--size", type=int, default=bars.SIZE, metavar="MB", help=told)
+    help_text = f"MB of each of the {_SEGMENTS} segments (default: %(default)s)"
+    parser.add_argument("--size", type=int, default=bars.SIZE, metavar="MB", help=help_text)
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each runs (default: %(default)s)")
-    told = "kinds of segment (default: plain txn)"
+    help_text = "kinds of segment (default: plain txn)"
     default = ("plain", "txn")
-    parser.add_argument("--kinds", nargs="+", choices=segments.KINDS, default=default, metavar="KIND", help=told)
+    parser.add_argument("--kinds", nargs="+", choices=segments.KINDS, default=default, metavar="KIND", help=help_text)
     parser.add_argument("--records", action="store_true", help="have the audit decode every record too")
     options = parser.parse_args(arguments)
     try:
@@ -38,25 +38,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measured(kind: str, options: argparse.Namespace) -> list[Result]:
-    audit = partial(judging, AUDIT, _JOB, *(["--records"] if options.records else []))
+    audit = partial(evaluating, AUDIT, _JOB, *(["--records"] if options.records else []))
     with segments.partition(kind, options.size, _SEGMENTS) as partition:
         return measure(partition, [audit("--processes", "1", base=True), audit("--processes", "2")], options.rounds)
 
 
 def _table(kind: str, megabytes: int, results: Sequence[Result]) -> Iterator[str]:
     name = f"{kind}, {_SEGMENTS} segments of {megabytes} MB"
-    yield from aligned([(name, *_HEADINGS), *(_row(result) for result in results if result.figures)])
+    yield from aligned([(name, *_HEADINGS), *(_row(result) for result in results if result.metrics)])
     yield from (f"  {result.peer.name} {result.failure}" for result in results if result.failure)
     yield from aligned(bars.rows([bars.processes_line(kind, result) for result in results if not result.peer.base]))
     yield ""
 
 
 def _row(result: Result) -> tuple[str, ...]:
-    if result.figures is None:
+    if result.metrics is None:
         return result.peer.name, "", "", ""
-    seconds = result.figures.seconds
+    seconds = result.metrics.seconds
     between = f"{seconds.least:.2f}-{seconds.most:.2f}"
-    return result.peer.name, f"{seconds.median:.2f}", between, f"{result.figures.peak_bytes / 1e6:.0f}"
+    return result.peer.name, f"{seconds.median:.2f}", between, f"{result.metrics.peak_bytes / 1e6:.0f}"
 
 
 if __name__ == "__main__":

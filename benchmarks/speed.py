@@ -1,4 +1,4 @@
-"""``python -m benchmarks.speed``: how fast segments are dumped and judged, beside Kafka's own programs."""
+"""``python -m benchmarks.speed``: how fast segments are dumped and checked, compared with Kafka's own programs."""
 
 import argparse
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import agreement, bars, kafka, peers, segments
-from benchmarks.measure import Figures, Measured, Result, Spread, measure
+from benchmarks.measure import Measured, Metrics, Result, Spread, measure
 from benchmarks.segments import START_UP, Segment
 from benchmarks.tables import aligned
 from lab.errors import LabError
@@ -22,7 +22,7 @@ _HEADINGS = ("median s", "min-max s", "times faster", "round by round", "MB/s", 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write what is missing, measure, print the table; 1 when something stands in the way or a program failed."""
+    """Write what is missing, measure, print the table; 1 if a prerequisite is missing or a program failed."""
     options = _parser().parse_args(arguments)
     try:
         measured = list(_measured(options))
@@ -37,18 +37,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description="Measure kforensics.")
-    told = f"MB of batches per segment, before compression (default: %(default)s; the bars are for {bars.SIZE})"
-    parser.add_argument("--size", type=_megabytes, default=50, metavar="MB", help=told)
-    told = "how often each program runs (default: %(default)s)"
-    parser.add_argument("--rounds", type=_positive, default=3, metavar="N", help=told)
+    help_text = f"MB of batches per segment, before compression (default: %(default)s; the bars are for {bars.SIZE})"
+    parser.add_argument("--size", type=_megabytes, default=50, metavar="MB", help=help_text)
+    help_text = "how often each program runs (default: %(default)s)"
+    parser.add_argument("--rounds", type=_positive, default=3, metavar="N", help=help_text)
     kinds = [START_UP, *segments.KINDS]
-    told = f"segments to read, of {', '.join(kinds)} (default: all)"
-    parser.add_argument("--kinds", nargs="+", choices=kinds, default=kinds, metavar="KIND", help=told)
-    told = f"what is done, of {', '.join(peers.JOBS)} (default: all)"
-    parser.add_argument("--jobs", nargs="+", choices=peers.JOBS, default=list(peers.JOBS), metavar="JOB", help=told)
-    told = "leave out Kafka's Java reader and aiokafka, against which no bar is set"
-    parser.add_argument("--no-readers", dest="readers", action="store_false", help=told)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file too")
+    help_text = f"segments to read, of {', '.join(kinds)} (default: all)"
+    parser.add_argument("--kinds", nargs="+", choices=kinds, default=kinds, metavar="KIND", help=help_text)
+    help_text = f"what is done, of {', '.join(peers.JOBS)} (default: all)"
+    parser.add_argument(
+        "--jobs", nargs="+", choices=peers.JOBS, default=list(peers.JOBS), metavar="JOB", help=help_text
+    )
+    help_text = "leave out Kafka's Java reader and aiokafka, against which no bar is set"
+    parser.add_argument("--no-readers", dest="readers", action="store_false", help=help_text)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to this file too")
     return parser
 
 
@@ -71,19 +73,19 @@ def _measured(options: argparse.Namespace) -> Iterator[tuple[Segment, list[Resul
         segment = segments.start_up_segment() if kind == START_UP else segments.segment(kind, options.size)
         wanted = peers.peers(segment, jobs=options.jobs, readers=options.readers)
         if wanted:
-            yield segment, _judged(segment, measure(segment, wanted, options.rounds))
+            yield segment, _compared_with_kafka(segment, measure(segment, wanted, options.rounds))
 
 
-def _judged(segment: Segment, results: list[Result]) -> list[Result]:
-    """Who comes to another conclusion than Kafka has failed, however fast."""
+def _compared_with_kafka(segment: Segment, results: list[Result]) -> list[Result]:
+    """Mark commands that disagree with Kafka as failed, however fast they are."""
     if all(result.peer.job != peers.STATE for result in results):
         return results
     wrong = agreement.disagreement(segment)
-    return [_failed(result, wrong) if wrong and result.peer.beside else result for result in results]
+    return [_failed(result, wrong) if wrong and result.peer.reads_folder else result for result in results]
 
 
 def _failed(result: Result, why: str) -> Result:
-    return replace(result, figures=None, failure=result.failure or why)
+    return replace(result, metrics=None, failure=result.failure or why)
 
 
 def _report(options: argparse.Namespace, measured: Measured) -> Iterator[str]:
@@ -101,14 +103,14 @@ def _report(options: argparse.Namespace, measured: Measured) -> Iterator[str]:
 
 
 def _left_out(options: argparse.Namespace) -> list[str]:
-    return peers.missing() if options.readers else ["Kafka's Java reader and aiokafka were left out, as asked."]
+    return peers.missing() if options.readers else ["Kafka's Java reader and aiokafka were left out, as requested."]
 
 
-def _bars(options: argparse.Namespace, judged: Sequence[bars.Line]) -> Iterator[str]:
+def _bars(options: argparse.Namespace, lines: Sequence[bars.Line]) -> Iterator[str]:
     yield ""
-    apart = "" if options.size == bars.SIZE else f" They are meant for --size {bars.SIZE}; this is {options.size}."
-    yield f"bars: {sum(line.holds for line in judged)} of {len(judged)} hold.{apart}"
-    yield from aligned(bars.rows(judged))
+    note = "" if options.size == bars.SIZE else f" They are meant for --size {bars.SIZE}; this is {options.size}."
+    yield f"bars: {sum(line.holds for line in lines)} of {len(lines)} hold.{note}"
+    yield from aligned(bars.rows(lines))
 
 
 def _machine() -> str:
@@ -121,7 +123,7 @@ def _table(job: str, segment: Segment, results: Sequence[Result]) -> Iterator[st
     yield from aligned(
         [
             (job, *_HEADINGS),
-            *(_row(segment, each.peer.name, each.figures) for each in results if each.figures),
+            *(_row(segment, each.peer.name, each.metrics) for each in results if each.metrics),
         ]
     )
     yield from (f"  {result.peer.name} {result.failure}" for result in results if result.failure)
@@ -131,15 +133,15 @@ def _table(job: str, segment: Segment, results: Sequence[Result]) -> Iterator[st
             yield f"  first run of {result.peer.name}, not counted: {first}"
 
 
-def _row(segment: Segment, name: str, figures: Figures) -> tuple[str, ...]:
+def _row(segment: Segment, name: str, metrics: Metrics) -> tuple[str, ...]:
     return (
         name,
-        f"{figures.seconds.median:.2f}",
-        _range(figures.seconds, 2),
-        f"{figures.times_faster.median:.1f}" if figures.times_faster else "",
-        _range(figures.times_faster, 1) if figures.times_faster else "",
-        f"{segment.uncompressed / figures.seconds.median / 1e6:.0f}",
-        f"{figures.peak_bytes / 1e6:.0f}",
+        f"{metrics.seconds.median:.2f}",
+        _range(metrics.seconds, 2),
+        f"{metrics.times_faster.median:.1f}" if metrics.times_faster else "",
+        _range(metrics.times_faster, 1) if metrics.times_faster else "",
+        f"{segment.uncompressed / metrics.seconds.median / 1e6:.0f}",
+        f"{metrics.peak_bytes / 1e6:.0f}",
     )
 
 
@@ -155,12 +157,12 @@ def _as_json(options: argparse.Namespace, measured: Measured) -> dict[str, Any]:
         "size": options.size,
         "rounds": options.rounds,
         "missing": _left_out(options),
-        "results": [_figures(segment, result) for segment, results in measured for result in results],
+        "results": [_result_json(segment, result) for segment, results in measured for result in results],
         "bars": [asdict(line) | {"holds": line.holds} for line in bars.lines(measured)],
     }
 
 
-def _figures(segment: Segment, result: Result) -> dict[str, Any]:
+def _result_json(segment: Segment, result: Result) -> dict[str, Any]:
     return {
         "segment": segment.name,
         "bytes": segment.size,
@@ -170,7 +172,7 @@ def _figures(segment: Segment, result: Result) -> dict[str, Any]:
         "program": result.peer.name,
         "job": result.peer.job,
         "first_run": asdict(result.first_run),
-        "figures": asdict(result.figures) if result.figures else None,
+        "figures": asdict(result.metrics) if result.metrics else None,
         "failure": result.failure or None,
     }
 

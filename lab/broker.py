@@ -53,7 +53,7 @@ KAFKA_4_CONFIG: dict[str, str] = {
 
 
 def free_port() -> int:
-    """A loopback port nobody listens on, the lowest first so that runs look alike."""
+    """A loopback port that is not in use, the lowest first so that runs look alike."""
     first = _FIRST_PORT + _PORTS_OF_A_LAB * _lab_number()
     for port in range(first, first + _PORTS_OF_A_LAB):
         if port not in _handed_out and _is_free(port):
@@ -91,7 +91,7 @@ class JavaProcess:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self, main: str, *arguments: str, jvm: Sequence[str] = ()) -> None:
-        """Start the program; a second call starts it anew and appends to its log."""
+        """Start the program; a second call restarts it and appends to its log."""
         command = [tool("java"), *_JVM, *jvm, "-cp", f"{self.jars}/*", main, *arguments]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(

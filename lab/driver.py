@@ -24,7 +24,7 @@ Bytes = bytes | str | None
 
 
 def hexed(data: Bytes) -> str | None:
-    """Bytes as they travel to the driver and stand in ``truth.json``."""
+    """Bytes in hex, as they are sent to the driver and written to ``truth.json``."""
     if data is None:
         return None
     return (data.encode() if isinstance(data, str) else data).hex()
@@ -42,7 +42,7 @@ def record(
 
 
 def records(prefix: str, count: int, size: int = 20) -> list[dict[str, Any]]:
-    """A few records with telling keys and values of about the given size."""
+    """A few records with recognisable keys and values of about the given size."""
     values = (f"{prefix} {number} " for number in range(count))
     return [record(f"{prefix}-{number}", text.ljust(size, ".")) for number, text in enumerate(values)]
 

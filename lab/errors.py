@@ -1,8 +1,8 @@
-"""What may go wrong in the lab, told in one sentence each."""
+"""Errors of the lab, each with a message of one sentence."""
 
 
 class LabError(Exception):
-    """Something outside the lab stands in the way: a missing tool, a broker that does not start."""
+    """Something outside the lab failed: a missing tool, a broker that does not start."""
 
 
 class DriverError(LabError):

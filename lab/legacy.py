@@ -1,4 +1,4 @@
-"""Brokers of the ZooKeeper era, on the Java of today."""
+"""Brokers from before KRaft, with ZooKeeper, on a current Java."""
 
 import shutil
 import socket

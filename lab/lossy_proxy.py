@@ -28,7 +28,7 @@ def add_listener(cluster: Cluster) -> list[str]:
 
 
 class LossyProxy:
-    """Hands frames on in both directions, and loses answers when told to.
+    """Forwards frames in both directions, and drops responses on request.
 
     Attributes:
         address: where clients connect.

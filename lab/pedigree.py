@@ -11,7 +11,7 @@ from lab.places import SAMPLES, SOURCES
 
 
 def write_pedigree() -> None:
-    """Write both files anew from what lies in ``sample_logs/``."""
+    """Rewrite both files from the folders in ``sample_logs/``."""
     template = (SOURCES / "sample_logs.md").read_text(encoding="utf-8")
     folders = sorted(path.parent for path in SAMPLES.glob("*/pedigree.json"))
     table = "\n".join(_row(folder) for folder in folders)

@@ -20,7 +20,7 @@ _LINE = 120
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One folder of ``sample_logs/`` and how it comes about.
+    """One folder of ``sample_logs/`` and how it is made.
 
     Attributes:
         name: the folder.
@@ -34,7 +34,7 @@ class Scenario:
         records: whether ``truth.json`` holds the records.
         prepare: changes the nodes' settings before they are formatted, where those depend on ports, and
             returns further options of ``kafka-storage format``.
-        build: a road of its own in place of the usual one; returns the names of the folders it wrote.
+        build: replaces the usual way of building it, and writes the folders itself.
     """
 
     name: str
@@ -57,21 +57,21 @@ class Scenario:
 
 @dataclass(slots=True)
 class Stage:
-    """What a scenario has at hand while it is played.
+    """What a scenario can use while it is played.
 
     Attributes:
         scenario: the scenario being played.
         cluster: the brokers, running.
         driver: the clients.
         after_stop: what to do with the files between the stop and the copy.
-        told: what else was asked or answered while it was played, for ``truth.json``.
+        extra_truth: what else the scenario recorded for ``truth.json``.
     """
 
     scenario: Scenario
     cluster: Cluster
     driver: Driver
     after_stop: list[Callable[[], None]] = field(default_factory=list)
-    told: dict[str, Any] = field(default_factory=dict)
+    extra_truth: dict[str, Any] = field(default_factory=dict)
 
     def restart(self) -> None:
         """Stop all brokers in order and start them again; the clients live on."""
@@ -98,7 +98,7 @@ def build_usual(scenario: Scenario) -> None:
         stage = Stage(scenario, cluster, driver)
         if scenario.play is not None:
             scenario.play(stage)
-        truth = take_truth(driver, scenario.kafka, records=scenario.records) | stage.told
+        truth = take_truth(driver, scenario.kafka, records=scenario.records) | stage.extra_truth
         cluster.stop()
     for action in stage.after_stop:
         action()
@@ -122,7 +122,7 @@ def keep(
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON document for eyes and diffs: what fits on a line, and every record, stands on one line."""
+    """Write JSON that is easy to read and diff: what fits on a line, and every record, is on one line."""
     path.write_text(_pretty(content, 0) + "\n", encoding="utf-8")
 
 

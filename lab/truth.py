@@ -1,4 +1,4 @@
-"""``truth.json``: what the live broker said just before it was stopped."""
+"""``truth.json``: what the live broker reported just before it was stopped."""
 
 import time
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from lab.driver import Driver
 from lab.errors import DriverError
 
 ISOLATIONS = ("read_committed", "read_uncommitted")
-_SETTLE_SECONDS = 20
-_UNSETTLED = {"PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
+_WAIT_SECONDS = 20
+_UNRESOLVED = {"PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
 # Internal topics, and topics whose records are too large to be worth repeating.
 _WITHOUT_RECORDS = ("__", "blocks-")
 _Answer = TypeVar("_Answer")
@@ -25,7 +25,7 @@ def take_truth(driver: Driver, kafka: str, *, records: bool = True) -> dict[str,
         kafka: version of the broker.
         records: whether to read the records of topics that are not internal.
     """
-    settle(driver)
+    wait_for_markers(driver)
     topics: dict[str, Any] = driver.ask("list_topics")
     return {
         "kafka": kafka,
@@ -36,10 +36,10 @@ def take_truth(driver: Driver, kafka: str, *, records: bool = True) -> dict[str,
     }
 
 
-def settle(driver: Driver) -> None:
+def wait_for_markers(driver: Driver) -> None:
     """Wait for the markers of ended transactions, which are written after the client got its answer."""
-    deadline = time.monotonic() + _SETTLE_SECONDS
-    while time.monotonic() < deadline and _UNSETTLED & set(_states(driver).values()):
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while time.monotonic() < deadline and _UNRESOLVED & set(_states(driver).values()):
         time.sleep(0.2)
 
 

@@ -165,7 +165,7 @@ def findings() -> str:
     """Return a section for every check, with a paragraph for each of its codes."""
     known = {name for check in ALL_CHECKS for name in check.codes}
     sections = (
-        f"## {_title(check)}\n\n{_question(check)}\n\n{''.join(_told(code, known) for code in check.codes.values())}"
+        f"## {_title(check)}\n\n{_question(check)}\n\n{''.join(_section(code, known) for code in check.codes.values())}"
         for check in ALL_CHECKS
     )
     return f"\n{''.join(sections)}"
@@ -189,9 +189,9 @@ def _question(check: Check[Any, Any]) -> str:
     return (sys.modules[check.findings.__module__].__doc__ or "").partition("\n")[0].replace("``", "`")
 
 
-def _told(code: Code, known: set[str]) -> str:
-    says = f"**{code.severity}**: {code.meaning} {code.why}".rstrip()
-    parts = [f"### `{code.name}`", says, f"*What to do:* {code.remedy or 'Nothing.'}"]
+def _section(code: Code, known: set[str]) -> str:
+    meaning = f"**{code.severity}**: {code.meaning} {code.why}".rstrip()
+    parts = [f"### `{code.name}`", meaning, f"*What to do:* {code.remedy or 'Nothing.'}"]
     if code.benign:
         parts.insert(2, f"*Benign explanations:* {code.benign}")
     return "".join(f"{part if part.startswith('#') else literal(part, known - {code.name})}\n\n" for part in parts)

@@ -74,14 +74,14 @@ def test_a_store_has_every_table_and_a_manifest(tmp_path: Path) -> None:
     assert all(len(row["sha256"]) == 64 for row in manifest["inputs"])
     assert manifest["seconds"].keys() == {"examine", "write", "checksums"}
     assert not list(tmp_path.glob(".*"))
-    twin = kforensics.audit(CLUSTER, as_of_ms=AS_OF_MS)
-    twin_with_store = kforensics.audit(CLUSTER, output=tmp_path / "twin", as_of_ms=AS_OF_MS)
-    assert twin.tables.keys() == twin_with_store.tables.keys()
-    for name, table in twin.tables.items():
+    from_python = kforensics.audit(CLUSTER, as_of_ms=AS_OF_MS)
+    python_with_store = kforensics.audit(CLUSTER, output=tmp_path / "python", as_of_ms=AS_OF_MS)
+    assert from_python.tables.keys() == python_with_store.tables.keys()
+    for name, table in from_python.tables.items():
         assert table.to_pylist() == tables[name].to_pylist(), name
-        assert table == twin_with_store.tables[name], name
-    assert twin.findings.num_rows > 0
-    assert twin.partitions.num_rows == 40
+        assert table == python_with_store.tables[name], name
+    assert from_python.findings.num_rows > 0
+    assert from_python.partitions.num_rows == 40
 
 
 @pytest.mark.parametrize("processes", [None, 1, 2])
@@ -106,9 +106,9 @@ def test_a_large_partition_is_shared_between_processes() -> None:
     folder = SAMPLES / "transactions-v2" / "broker-1" / "segments-0"
     (partition,) = partitions_of(row for row in discover([str(folder)]) if isinstance(row, FoundFile))
     assert len(splits_of(partition, 200)) > len(partition.segments)
-    asked, done = AuditScope(Rules(AS_OF_MS)), list[int]()
-    (whole,) = partition_results([partition], asked, done.append)
-    (split,) = partition_results([partition], asked, done.append, processes=2, split_size=200)
+    scope, done = AuditScope(Rules(AS_OF_MS)), list[int]()
+    (whole,) = partition_results([partition], scope, done.append)
+    (split,) = partition_results([partition], scope, done.append, processes=2, split_size=200)
     assert done == [partition.size, *done[1:]]
     assert sum(done[1:]) == partition.size
     for name, rows in whole.rows.items():
@@ -221,11 +221,11 @@ def test_records_are_decoded_on_request(tmp_path: Path) -> None:
     found = [kforensics.audit(samples, as_of_ms=AS_OF_MS, records=True, processes=number) for number in (None, 2)]
     assert found[0].findings.to_pylist() == found[1].findings.to_pylist()
     assert "content-duplicate-retry" in found[0].findings["code"].to_pylist()
-    twice = kforensics.duplicates(samples, as_of_ms=AS_OF_MS)
-    assert found[0].tables["duplicates"].to_pylist() == twice.to_pylist()
+    duplicates = kforensics.duplicates(samples, as_of_ms=AS_OF_MS)
+    assert found[0].tables["duplicates"].to_pylist() == duplicates.to_pylist()
     ended = run("audit", "--quiet", "--records", "--as-of", AS_OF, "--output", tmp_path / "store", samples)
     assert ended.code == 1
-    assert _tables(tmp_path / "store")["duplicates"].num_rows == twice.num_rows > 0
+    assert _tables(tmp_path / "store")["duplicates"].num_rows == duplicates.num_rows > 0
 
 
 def test_formats_of_one_table_are_refused_with_an_alternative() -> None:

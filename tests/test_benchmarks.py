@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import agreement, bars, memory, peers, segments, speed
 from benchmarks.agreement import Conclusion
-from benchmarks.measure import Figures, Result, Run, Spread, run_once
+from benchmarks.measure import Metrics, Result, Run, Spread, run_once
 from benchmarks.peers import AUDIT, DUMP, LSO, PARQUET, PRINT_DATA_LOG, PRODUCERS, TRANSACTIONS, Peer
 from benchmarks.segments import Segment
 from benchmarks.tables import aligned
@@ -50,10 +50,10 @@ def result(program: str, ratio: float | None, peak_mb: float | None = None) -> R
     if peak_mb is None:
         return Result(peer, run, None, "ended with exit code 3.")
     faster = None if ratio is None else Spread(ratio, ratio - 0.5, ratio + 0.5)
-    return Result(peer, run, Figures(Spread(1, 1, 1), faster, int(peak_mb * 1e6)))
+    return Result(peer, run, Metrics(Spread(1, 1, 1), faster, int(peak_mb * 1e6)))
 
 
-def test_every_demand_on_what_was_measured_has_a_line(lines: list[bars.Line]) -> None:
+def test_every_requirement_on_what_was_measured_has_a_line(lines: list[bars.Line]) -> None:
     """Kafka's tool has no bar, a segment that was not read has no line, a program that failed has one."""
     assert [(line.program, line.segment, line.bar, line.aim, line.verdict) for line in lines] == [
         (DUMP, "start-up", 3, 6, "no"),
@@ -93,7 +93,7 @@ def test_verdicts_have_bars_on_segments_that_are_recovered() -> None:
 
 
 def test_verdicts_may_take_more_memory_than_a_dump() -> None:
-    """And most where the state of very many producers has to be somewhere."""
+    """And most where the state of very many producers has to be kept."""
     assert bars.memory_line(DUMP, "plain", 250_000_000).verdict == "no"
     for command in VERDICTS:
         assert bars.memory_line(command, "plain", 250_000_000).verdict == "yes"
@@ -118,7 +118,7 @@ def test_two_processes_are_to_be_faster_than_one(ratio: float | None, verdict: s
         ),
     ],
 )
-def test_memory_is_set_beside_that_of_the_small_file(run: Run, shown: list[str]) -> None:
+def test_memory_is_compared_with_that_of_the_small_file(run: Run, shown: list[str]) -> None:
     taken = memory._Taken(LSO, "plain, 8 segments", 8000, run, small=120_000_000, many_producers=False)
     assert list(memory._row(taken)) == shown
 
@@ -133,8 +133,8 @@ def test_partition_is_all_its_segments(tmp_path: Path) -> None:
     assert (one.size, one.folder) == (2, partition.folder)
 
 
-def test_verdicts_see_what_lies_beside_the_log() -> None:
-    """Kafka's recovery and the dump see the log alone."""
+def test_verdicts_read_sidecar_files() -> None:
+    """Kafka's recovery and the dump read the log alone."""
     one = Segment("plain", Path("plain-50/0.log"), records=1, batches=1, uncompressed=1)
     assert all(peer.command(one)[-1] == "plain-50" for peer in peers.verdicts(*VERDICTS))
     assert all(peer.command(one)[-1] == "plain-50/0.log" for peer in peers.toolkit())
@@ -146,7 +146,7 @@ def test_program_that_met_other_records_has_failed() -> None:
     assert not run_once(peer, replace(segment("plain"), records=2)).failure
 
 
-def test_what_the_toolkit_says_otherwise_than_the_broker_is_told() -> None:
+def test_differences_from_the_broker_are_reported() -> None:
     assert not list(agreement.differences(AGREED, AGREED))
     odd = replace(AGREED, undecided=9, aborted_checksum=6)
     assert list(agreement.differences(AGREED, odd)) == [
@@ -158,25 +158,25 @@ def test_what_the_toolkit_says_otherwise_than_the_broker_is_told() -> None:
 def test_command_that_disagrees_has_failed_however_fast() -> None:
     fast = result(LSO, 100, peak_mb=1)
     wrong = speed._failed(fast, "says undecided is 9, recovery says 3.")
-    assert (wrong.figures, wrong.failure) == (None, "says undecided is 9, recovery says 3.")
-    failed = replace(fast, figures=None, failure="ended with exit code 3.")
+    assert (wrong.metrics, wrong.failure) == (None, "says undecided is 9, recovery says 3.")
+    failed = replace(fast, metrics=None, failure="ended with exit code 3.")
     assert speed._failed(failed, "and disagrees").failure == "ended with exit code 3."
 
 
 @pytest.mark.parametrize("topic", ["hanging", "interleaved"])
 def test_conclusion_is_that_of_the_broker(topic: str) -> None:
-    """The live broker told end, last stable offset and producers; its transaction index lists what was aborted."""
+    """The live broker reported end, last stable offset and producers; its transaction index lists what was aborted."""
     folder = SAMPLES / "transactions-v2" / "broker-1" / f"{topic}-0"
     truth = json.loads((SAMPLES / "transactions-v2" / "truth.json").read_text(encoding="utf-8"))["topics"][topic]["0"]
     one = replace(segment(topic), path=folder / "00000000000000000000.log")
     with open_source(str(one.path.with_suffix(".txnindex"))) as source:
         entries = [entry for entry in read_transaction_index(source) if isinstance(entry, TransactionIndexEntry)]
     lines = "".join(f"{entry.producer_id} {entry.first_offset} {entry.last_offset}\n" for entry in entries)
-    found = agreement.concluded(one)
-    assert (found.end, found.undecided) == (truth["latest"], truth["latest_read_committed"])
-    assert found.producers == len(truth["producers"])
-    assert (found.aborted, found.aborted_checksum) == (len(entries), zlib.crc32(lines.encode()))
-    assert found.aborted > 0
+    conclusion = agreement.concluded(one)
+    assert (conclusion.end, conclusion.undecided) == (truth["latest"], truth["latest_read_committed"])
+    assert conclusion.producers == len(truth["producers"])
+    assert (conclusion.aborted, conclusion.aborted_checksum) == (len(entries), zlib.crc32(lines.encode()))
+    assert conclusion.aborted > 0
 
 
 def test_columns_are_aligned() -> None:

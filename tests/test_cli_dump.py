@@ -147,8 +147,8 @@ def test_an_empty_folder_is_reported(tmp_path: Path) -> None:
 
 
 @contextmanager
-def nobody() -> Iterator[None]:
-    """Run as a user who may not read everything."""
+def unprivileged_user() -> Iterator[None]:
+    """Run as a user without read access to everything."""
     if os.geteuid():
         yield
         return
@@ -160,13 +160,13 @@ def nobody() -> Iterator[None]:
 
 
 def test_a_forbidden_path_is_reported_and_the_others_are_dumped() -> None:
-    dump(CLASSIC.parent)  # so that no module is left to be loaded by nobody
+    dump(CLASSIC.parent)  # so that that user need not load any module
     with TemporaryDirectory() as folder:
         partition = Path(shutil.copytree(CLASSIC.parent, Path(folder) / "t-0"))
         Path(folder).chmod(0o755)
         (partition / CLASSIC.name).chmod(0)
         (partition / "closed").mkdir(0)
-        with nobody():
+        with unprivileged_user():
             ended = dump(partition)
     assert ended.code == 3
     assert set(ended.err.splitlines()) >= {
@@ -250,7 +250,7 @@ def test_max_bytes_is_not_damage_in_text_or_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--style", "5.0"], "--style '5.0' is not one of 4.3, 4.2, 3.9, 2.8, 2.7"),
         (["--style", "4.3", "--offset", "1:2"], "leave out filters and --format"),
@@ -281,9 +281,9 @@ def test_max_bytes_is_not_damage_in_text_or_rows() -> None:
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",
 )
-def test_a_usage_error_is_one_sentence(words: list[str], said: str) -> None:
-    if said:
-        assert said in sentence(dump(CLASSIC, *words))
+def test_a_usage_error_is_one_sentence(words: list[str], message: str) -> None:
+    if message:
+        assert message in sentence(dump(CLASSIC, *words))
     else:
         assert dump(CLASSIC, *words).code == 0
 
@@ -343,8 +343,8 @@ def test_an_option_of_kafkas_tool_that_prints_records_selects_their_table() -> N
 @pytest.mark.parametrize("wanted", ["csv", "parquet", "arrow"])
 def test_two_tables_in_a_format_of_one_table_are_refused(partition: Path, wanted: str, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    said = sentence(dump("--format", wanted, "--output", output, partition))
-    assert f"{wanted} has room for one; add --batches or --records, or name files of one kind" in said
+    message = sentence(dump("--format", wanted, "--output", output, partition))
+    assert f"{wanted} has room for one; add --batches or --records, or name files of one kind" in message
     assert list(tmp_path.iterdir()) == [partition]
 
 

@@ -129,8 +129,8 @@ def test_the_transaction_that_blocks_a_record_is_shown(tmp_path: Path) -> None:
             " stable offset 0, which is blocked by the transaction of producer 1 from offset 0"
         ),
     ]
-    (holder,) = (line for line in lines if line.startswith("  blocked by: "))
-    assert "producer 1, offset 0, 1 batch, 1 record, started 2023-11-14 22:13:20 UTC" in holder
+    (blocking,) = (line for line in lines if line.startswith("  blocked by: "))
+    assert "producer 1, offset 0, 1 batch, 1 record, started 2023-11-14 22:13:20 UTC" in blocking
     assert any("producer 2, epoch 3, sequence 7, newest" in line for line in lines)
 
 
@@ -188,29 +188,29 @@ def test_every_story_comes_in_every_format(table: str, output_format: str, tmp_p
     output = tmp_path / "answer"
     ended = explain("--format", output_format, "--output", output, *SUBJECTS[table])
     assert (ended.code, ended.out) == (0, b"")
-    twin = kforensics.explain(str(SUBJECTS[table][-1]), as_of_ms=AS_OF_MS, **OPTIONS[table]).table
-    assert twin.num_rows > 0
+    from_python = kforensics.explain(str(SUBJECTS[table][-1]), as_of_ms=AS_OF_MS, **OPTIONS[table]).table
+    assert from_python.num_rows > 0
     data = output.read_bytes()
     if output_format == "parquet":
-        assert pq.read_table(io.BytesIO(data)).to_pylist() == twin.to_pylist()
+        assert pq.read_table(io.BytesIO(data)).to_pylist() == from_python.to_pylist()
     elif output_format == "arrow":
-        assert pa.ipc.open_stream(data).read_all() == twin
+        assert pa.ipc.open_stream(data).read_all() == from_python
     elif output_format == "csv":
-        assert len(list(csv.DictReader(io.StringIO(data.decode())))) == twin.num_rows
+        assert len(list(csv.DictReader(io.StringIO(data.decode())))) == from_python.num_rows
     elif output_format == "table":
         assert data.decode().startswith(table)
     else:
         text = data.decode()
         rows = json.loads(text)["tables"][table] if output_format == "json" else [*map(json.loads, text.splitlines())]
-        assert [{key: row[key] for key in row if key != "table"} for row in rows] == twin.to_pylist()
+        assert [{key: row[key] for key in row if key != "table"} for row in rows] == from_python.to_pylist()
 
 
 @subjects
 def test_the_python_function_explains_the_same(table: str) -> None:
-    told = kforensics.explain(str(SUBJECTS[table][-1]), as_of_ms=AS_OF_MS, **OPTIONS[table])
-    assert told.text == explain(*SUBJECTS[table]).text
-    assert told.table.schema == arrow_schema_of(EXPLAIN_TABLES[table])
-    assert len(told.stories) == 1
+    explained = kforensics.explain(str(SUBJECTS[table][-1]), as_of_ms=AS_OF_MS, **OPTIONS[table])
+    assert explained.text == explain(*SUBJECTS[table]).text
+    assert explained.table.schema == arrow_schema_of(EXPLAIN_TABLES[table])
+    assert len(explained.stories) == 1
 
 
 def test_each_replica_is_explained() -> None:
@@ -224,11 +224,11 @@ def test_one_partition_of_a_log_directory() -> None:
 
 
 def test_at_another_high_watermark() -> None:
-    fates = [
+    statuses = [
         explain("--offset", 5, *at, "--format", "ndjson", BROKER / "open-0").objects[0]["fate"]
         for at in ((), ("--at", 5))
     ]
-    assert fates == ["undecided", "not-replicated"]
+    assert statuses == ["undecided", "not-replicated"]
 
 
 def test_the_older_high_watermark_of_the_checkpoint_is_shown(tmp_path: Path) -> None:

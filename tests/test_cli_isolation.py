@@ -32,7 +32,7 @@ WRITTEN_SINCE = ("crash-while-cleaning", "crash-while-swapping")
 # A broker that had lost an open transaction delivered its undecided records.
 FORGOT = "state-lost-after-stop/broker-1/open-0"
 # The log start is missing, and no snapshot has the open transactions.
-UNTOLD = "ghosts/broker-1/restarted-open-in-nothing-0"
+NOT_COVERED = "ghosts/broker-1/restarted-open-in-nothing-0"
 # Minimum numbers of partitions and records to compare.
 LEAST = (205, 3390)
 LEFT_OUT = "that no broker serves"
@@ -47,11 +47,11 @@ class Partition:
 
     @property
     def first_offset(self) -> int:
-        """Where the log on hand begins: of a tiered one the rest is elsewhere."""
+        """First offset of the local log; a tiered one has earlier segments in remote storage."""
         return min((int(path.stem) for path in self.folder.glob("*.log")), default=0)
 
     def received(self, isolation: str) -> list[dict[str, Any]]:
-        """Return what a consumer received of what is on hand."""
+        """Return what a consumer received from the first local offset on."""
         return [row for row in self.truth[isolation] if row["offset"] >= self.first_offset]
 
 
@@ -102,7 +102,7 @@ def test_records_are_those_that_a_live_consumer_received(capsys: pytest.CaptureF
     for one in PARTITIONS:
         ended = dump("--format", "ndjson", "--records", *HEX, *COMMITTED, one.folder)
         assert as_received(ended.rows("records")) == one.received("read_committed"), one.folder
-        assert ("upper bound" in ended.err) == (_name(one.folder) == UNTOLD), one.folder
+        assert ("upper bound" in ended.err) == (_name(one.folder) == NOT_COVERED), one.folder
         compared += len(ended.rows("records"))
     with capsys.disabled():
         sys.stdout.write(f"as read_committed consumers received: {len(PARTITIONS)} partitions, {compared} records\n")

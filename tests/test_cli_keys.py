@@ -45,8 +45,8 @@ def test_a_tombstone_in_the_wrong_partition_has_exit_code_1_and_a_remedy() -> No
 
 
 def test_all_topics_except_internal_ones_are_shown() -> None:
-    told = [line.split(":")[0] for line in _keys(GROWTH).lines if "; " in line and " partitions (" in line]
-    assert told == sorted(truth()["sent"])
+    topics = [line.split(":")[0] for line in _keys(GROWTH).lines if "; " in line and " partitions (" in line]
+    assert topics == sorted(truth()["sent"])
 
 
 def test_rows_of_partitions_match_the_sent_records() -> None:
@@ -86,8 +86,8 @@ def test_rows_of_keys_match_the_sent_records() -> None:
 def test_the_producer_of_a_key_is_shown_if_there_is_only_one() -> None:
     rows = _keys("--topic", "grown-twice", "--list", "keys", "--format", "ndjson", GROWTH).rows("keys_apart")
     writers: dict[tuple[str, int], set[str]] = {}
-    for one in truth()["sent"]["grown-twice"]:
-        writers.setdefault((one["key"], one["partition"]), set()).add(one["producer"])
+    for row in truth()["sent"]["grown-twice"]:
+        writers.setdefault((row["key"], row["partition"]), set()).add(row["producer"])
     several = [len(writers[row["key"], row["partition"]]) > 1 for row in rows]
     assert [row["producer_id"] is None for row in rows] == several
     assert set(several) == {True, False}
@@ -168,12 +168,12 @@ def test_a_partition_that_cannot_be_read_does_not_stop_the_command(tmp_path: Pat
 def test_a_partition_that_is_removed_before_it_is_read_is_reported_and_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, said = sent_to(tmp_path, at_home(KEYS, 3), 3), list[str]()
-    found = investigate([str(folder)], None, said.append, said.append)
+    folder, messages = sent_to(tmp_path, at_home(KEYS, 3), 3), list[str]()
+    found = investigate([str(folder)], None, messages.append, messages.append)
     (folder / "t-1" / "00000000000000000000.log").unlink()
     status = ExitStatus()
-    (judged,) = evaluate_topic_keys(found, KeysQuestion(), status.add_unreadable)
-    assert [one.number for one in judged.topic.summaries] == [0, 2]
+    (result,) = evaluate_topic_keys(found, KeysQuestion(), status.add_unreadable)
+    assert [summary.number for summary in result.topic.summaries] == [0, 2]
     (reported,) = capsys.readouterr().err.splitlines()
     assert reported.endswith("there is no such file; the other partitions are analyzed anyway")
     assert status.unreadable == 1

@@ -77,8 +77,8 @@ def test_an_invalid_manifest_is_reported(manifest: str, tmp_path: Path) -> None:
 
 
 def test_a_store_of_another_kind_is_refused(store: Path, tmp_path: Path) -> None:
-    said = json.loads((store / "manifest.json").read_text("utf-8"))
-    (tmp_path / "manifest.json").write_text(json.dumps({**said, "schema": "kforensics-store/9"}), encoding="utf-8")
+    manifest = json.loads((store / "manifest.json").read_text("utf-8"))
+    (tmp_path / "manifest.json").write_text(json.dumps({**manifest, "schema": "kforensics-store/9"}), encoding="utf-8")
     with pytest.raises(UsageError, match="has schema 'kforensics-store/9', but this version reads"):
         kforensics.report(tmp_path, tmp_path.parent / "report.html")
 

@@ -30,7 +30,7 @@ COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]  # ty
 # Positions of the reason among the arguments of what makes damage.
 REASON_ARGUMENT = {"Damage": 2, "Failure": 0, "_Refusal": 0, "invalid_record": 0, "damage": 0, "premature_end": 1}
 WORD = re.compile(r"[a-z]+(-[a-z]+)*")
-# One reads bytes and nothing else, one what an audit has judged; all other commands judge as of some time.
+# These have no time of evaluation: one only decodes bytes, the other reads the results of an audit.
 TIMELESS = ("dump", "report")
 
 
@@ -66,12 +66,12 @@ def test_the_manual_shows_the_command_and_its_output(command: str) -> None:
     assert any(line.startswith(f"kforensics {command} ") and output for line, output in shown_in_page)
 
 
-def test_commands_in_the_documents_that_judge_say_as_of_when() -> None:
-    """In a fresh checkout files are as old as the checkout, and what is judged by that would differ everywhere."""
+def test_documented_commands_state_the_time_of_evaluation() -> None:
+    """The files of a fresh checkout are as old as the checkout, so results would differ without it."""
     lines = [line for page in PAGES for block in documented.blocks(page) for line, _ in block]
-    judging = [line for line in lines if re.match(r"kforensics (\S+)", line) and line.split()[1] not in TIMELESS]
-    assert judging
-    assert [line for line in judging if "--as-of " not in line] == []
+    evaluating = [line for line in lines if re.match(r"kforensics (\S+)", line) and line.split()[1] not in TIMELESS]
+    assert evaluating
+    assert [line for line in evaluating if "--as-of " not in line] == []
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_commands_in_the_documents_that_judge_say_as_of_when() -> None:
     ],
     ids=["all", "middle", "end", "both", "wrong-end", "too-few", "twice"],
 )
-def test_a_row_of_dots_stands_for_lines_left_out(output: list[str], lines: list[str], verdict: bool) -> None:
+def test_an_ellipsis_matches_lines_left_out(output: list[str], lines: list[str], verdict: bool) -> None:
     assert documented.is_shown(output, lines) is verdict
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_a_twin_a_help_with_an_example_and_a_manual_page(command: str) -> None:
+def test_every_command_has_a_function_a_help_with_an_example_and_a_manual_page(command: str) -> None:
     assert callable(getattr(kforensics, command))
     assert command in kforensics.__all__
     (text,) = documented.run((f"kforensics {command} --help",))
@@ -107,7 +107,7 @@ def test_the_manual_names_every_option(command: str) -> None:
     manual = (DOCS / f"{command}.md").read_text(encoding="utf-8")
     options = [
         option
-        for parameter in get_command(app).commands[command].params  # type: ignore[attr-defined]  # as above
+        for parameter in get_command(app).commands[command].params  # type: ignore[attr-defined]  # typer names no class for a group
         for option in parameter.opts
         if option.startswith("--")
     ]

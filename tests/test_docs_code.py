@@ -152,5 +152,5 @@ def test_queries_give_rows(page: Path, tmp_path: Path) -> None:
     kforensics.audit(ROOT / "sample_logs/transactions-v2", output=tmp_path / "evidence", as_of_ms=1795266000000)
     for query in _code(page, "sql"):
         assert "/tmp/evidence" in query  # noqa: S108  # the page's place, not ours
-        rows = duckdb.execute(query.replace("/tmp/evidence", str(tmp_path / "evidence")))  # noqa: S108  # as above
+        rows = duckdb.execute(query.replace("/tmp/evidence", str(tmp_path / "evidence")))  # noqa: S108  # the page's place, not ours
         assert rows.fetchall()

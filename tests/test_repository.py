@@ -87,7 +87,7 @@ def test_module_is_short(module: Path) -> None:
 
 @modules
 def test_functions_are_short(module: Path) -> None:
-    """No function has over 40 lines beside its docstring, unless a comment `# long: why` on its first line says so."""
+    """No function has over 40 lines besides its docstring, unless a comment `# long: why` on its first line says so."""
     source = module.read_text(encoding="utf-8")
     lines = source.splitlines()
     too_long = [

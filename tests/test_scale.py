@@ -1,4 +1,4 @@
-"""What the scale run is fed with is what it says: logs without a fault, and splits that follow from one another."""
+"""The input of the scale run is as documented: logs without faults, and splits that continue each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import kforensics
 from benchmarks.scale import data, usage
-from benchmarks.scale.synthetic import ASKED, Made, summary_rows
+from benchmarks.scale.synthetic import SCOPE, Made, summary_rows
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.parsers.format.layouts import OFFSET_INDEX_ENTRY
 from kforensics.spark.audit.serialization import values
@@ -45,17 +45,17 @@ def test_small_partitions_are_links_to_one_clean_file(tmp_path: Path) -> None:
 def test_made_splits_follow_from_one_another(segments: int, width: int) -> None:
     """Each transaction begins in one split and is committed in the next, but for the first markers."""
     made = Made(1, segments, 1 << 20, producers=7)
-    (judgement,) = _judged(made, width)
-    assert judgement.why is None
-    assert sum(map(len, judgement.rows["transactions"].parts())) == 7 * (segments - 1)
-    assert judgement.log_end_offset == 14 * segments - 7
-    found = [(finding.code.name, finding.first_offset) for finding in judgement.findings]
-    assert found == [("marker-empty", offset) for offset in range(7)]
+    (result,) = _results(made, width)
+    assert result.why is None
+    assert sum(map(len, result.rows["transactions"].parts())) == 7 * (segments - 1)
+    assert result.log_end_offset == 14 * segments - 7
+    codes = [(finding.code.name, finding.first_offset) for finding in result.findings]
+    assert codes == [("marker-empty", offset) for offset in range(7)]
 
 
-def _judged(made: Made, width: int) -> list[PartitionResult]:
-    runs = run_of(values(summary_rows([(0, 0, 0, 0, width)], made)), ASKED)
-    return list(large_results(((address.partition, value) for address, value in runs), ASKED))
+def _results(made: Made, width: int) -> list[PartitionResult]:
+    runs = run_of(values(summary_rows([(0, 0, 0, 0, width)], made)), SCOPE)
+    return list(large_results(((address.partition, value) for address, value in runs), SCOPE))
 
 
 def test_the_processor_time_of_children_counts_once_they_have_ended() -> None:

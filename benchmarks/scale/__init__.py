@@ -1,1 +1,1 @@
-"""The scale run: the audit on Spark beside the audit in process, and far more parts than this machine has disk for."""
+"""The scale run: the audit on Spark and in process, and far more partitions than fit on this machine's disk."""

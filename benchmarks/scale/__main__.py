@@ -27,7 +27,7 @@ PARTS: Mapping[str, Callable[[Bench, argparse.Namespace], Iterator[tuple[str, Se
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure every part that is asked for, print its tables; 1 when something failed."""
+    """Measure every part that is selected, print its tables; 1 when something failed."""
     options = _options(arguments)
     print(f"{platform.machine()}, {os.cpu_count()} processors, Python {platform.python_version()}")
     taken: dict[str, list[Row]] = {}
@@ -46,15 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description="Measure the audit on Spark.")
-    told = f"what to measure, of {', '.join(PARTS)} (default: all)"
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS], metavar="PART", help=told)
-    told = "how often audits run (default: %(default)s)"
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help=told)
-    told = "partitions of 1 GB to audit (default: 1 2 4 8)"
-    parser.add_argument("--gigabytes", type=int, nargs="+", default=[1, 2, 4, 8], metavar="N", help=told)
-    told = "kinds of segments by turns, for the bars (default: txn plain)"
-    parser.add_argument("--kinds", nargs="+", default=[*parts.KINDS], metavar="KIND", help=told)
-    for name, default, what in (
+    help_text = f"what to measure, of {', '.join(PARTS)} (default: all)"
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS], metavar="PART", help=help_text)
+    help_text = "how often audits run (default: %(default)s)"
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help=help_text)
+    help_text = "partitions of 1 GB to audit (default: 1 2 4 8)"
+    parser.add_argument("--gigabytes", type=int, nargs="+", default=[1, 2, 4, 8], metavar="N", help=help_text)
+    help_text = "kinds of segments, alternating, for the bars (default: txn plain)"
+    parser.add_argument("--kinds", nargs="+", default=[*parts.KINDS], metavar="KIND", help=help_text)
+    for name, default, meaning in (
         ("held", 8, "partitions of 1 GB that are held to the bars"),
         ("large", 4000, "MB of the partition among small ones"),
         ("small", 2000, "how many small ones"),
@@ -63,17 +63,19 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         ("planned", 1000, "GB of splits to be planned, the most"),
         ("summaries", 1_000_000, "of splits to be joined, the most"),
     ):
-        parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{what} (default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the figures for a program to read, too")
+        parser.add_argument(
+            f"--{name}", type=int, default=default, metavar="N", help=f"{meaning} (default: %(default)s)"
+        )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
     return parser.parse_args(arguments)
 
 
 def _cells(row: Row) -> list[str]:
-    return [one if isinstance(one, str) else _number(one) for one in row.values()]
+    return [cell if isinstance(cell, str) else _number(cell) for cell in row.values()]
 
 
-def _number(figure: float) -> str:
-    return f"{figure:,.0f}" if figure >= 100 or figure == int(figure) else f"{figure:.2f}"
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.2f}"
 
 
 if __name__ == "__main__":

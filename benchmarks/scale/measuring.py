@@ -21,7 +21,7 @@ from lab.progress import say
 
 Row = dict[str, "str | float"]
 Scans = Sequence[tuple[str, str]]
-Figures = dict[str, float]
+Metrics = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +34,28 @@ class Bench:
 
     rounds: int
 
-    def audits(self, paths: Sequence[Path], cores: int) -> list[tuple[Figures, Figures]]:
+    def audits(self, paths: Sequence[Path], cores: int) -> list[tuple[Metrics, Metrics]]:
         """Medians of the audit of each of these logs, in a pool and on Spark, which take turns.
 
         Raises:
             LabError: one of them failed.
         """
-        words = {"paths": list(map(str, paths)), "cores": cores}
-        rounds = [(_measured("in_process", words), _measured("on_spark", words)) for _ in range(self.rounds)]
+        arguments = {"paths": list(map(str, paths)), "cores": cores}
+        rounds = [(_measured("in_process", arguments), _measured("on_spark", arguments)) for _ in range(self.rounds)]
         pools, sparks = ([_medians(one) for one in zip(*some, strict=True)] for some in zip(*rounds, strict=True))
         return list(zip(pools, sparks, strict=True))
 
-    def least(self, job: str, path: Path, times: int, cores: int, *, is_pinned: bool = True) -> Figures:
-        """Of each figure the least that a job takes, of several times one behind the other.
+    def least(self, job: str, path: Path, times: int, cores: int, *, is_pinned: bool = True) -> Metrics:
+        """The minimum of each metric of a job over several runs, one after the other.
 
         Raises:
             LabError: it failed.
         """
-        words = {"paths": [str(path)] * times, "cores": cores, "is_pinned": is_pinned}
-        taken = [one for _ in range(self.rounds) for one in _measured(job, words)]
+        arguments = {"paths": [str(path)] * times, "cores": cores, "is_pinned": is_pinned}
+        taken = [one for _ in range(self.rounds) for one in _measured(job, arguments)]
         return {name: min(one[name] for one in taken) for name in taken[0]}
 
-    def scans(self, path: Path, scans: Scans, properties: Mapping[str, str]) -> list[Figures]:
+    def scans(self, path: Path, scans: Scans, properties: Mapping[str, str]) -> list[Metrics]:
         """What counting rows takes on one processor, for each of some scans; the least of all rounds.
 
         Args:
@@ -66,12 +66,12 @@ class Bench:
         Raises:
             LabError: it failed.
         """
-        words = {"paths": [str(path)] * 2, "cores": 1, "scans": scans, "properties": properties}
-        rounds = [_measured("scanning", words) for _ in range(self.rounds)]
+        arguments = {"paths": [str(path)] * 2, "cores": 1, "scans": scans, "properties": properties}
+        rounds = [_measured("scanning", arguments) for _ in range(self.rounds)]
         again = [one[half : half + len(scans)] for one in rounds for half in (0, len(scans))]
         return [min(some, key=lambda one: one["seconds"]) for some in zip(*again, strict=True)]
 
-    def synthetic(self, job: str, made: Sequence[Made]) -> list[Figures]:
+    def synthetic(self, job: str, made: Sequence[Made]) -> list[Metrics]:
         """What a job takes for each kind of made partitions, once.
 
         Raises:
@@ -80,22 +80,22 @@ class Bench:
         return _measured(job, {"made": [asdict(one) for one in made]})
 
 
-def _medians(rounds: Sequence[Figures]) -> Figures:
+def _medians(rounds: Sequence[Metrics]) -> Metrics:
     return {name: median(one[name] for one in rounds) for name in rounds[0]}
 
 
-def _measured(job: str, words: dict[str, Any]) -> list[Figures]:
+def _measured(job: str, arguments: dict[str, Any]) -> list[Metrics]:
     with _warm() as warm, data.folder("work") as folder:
-        given = json.dumps({"job": job, "folder": str(folder), "warm": str(warm), **words})
+        given = json.dumps({"job": job, "folder": str(folder), "warm": str(warm), **arguments})
         command = [sys.executable, "-m", "benchmarks.scale.child", given]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        said = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    if said.returncode != 0:
-        raise LabError(f"{job} failed:\n{said.stderr[-2000:]}")
-    found: list[Figures] = [json.loads(line) for line in said.stdout.splitlines() if line.startswith("{")]
-    for one in found:
+        ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        raise LabError(f"{job} failed:\n{ended.stderr[-2000:]}")
+    measured: list[Metrics] = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+    for one in measured:
         say(f"{job}: {one['seconds']:.1f} s, {one['cpu']:.1f} s of processors, load {one['load']:.1f}")
-    return found
+    return measured
 
 
 @contextmanager

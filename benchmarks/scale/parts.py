@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.scale import data
-from benchmarks.scale.measuring import Bench, Figures, Row, Scans
+from benchmarks.scale.measuring import Bench, Metrics, Row, Scans
 from benchmarks.scale.synthetic import Made
 
 Tables = Iterator[tuple[str, Sequence[Row]]]
@@ -29,13 +29,13 @@ GB = 1_000_000_000
 
 
 def bars(bench: Bench, options: argparse.Namespace) -> Tables:
-    """What the audit on Spark is held to, in some minutes; of three audits in a process the least counts."""
+    """The requirements of the audit on Spark, in some minutes; the best of three audits in a process counts."""
     with data.copies(options.kinds, 1000, options.held) as path:
         pool, pools = (bench.least("in_process", path, 3, cores) for cores in (1, 2))
         spark, sparks = (bench.least("on_spark", path, 3, cores) for cores in (1, 2))
         free = bench.least("on_spark", path, 3, 1, is_pinned=False)
     yield (
-        f"bars: {options.held} GB on Spark beside the pool",
+        f"bars: {options.held} GB, Spark compared with the pool",
         [
             _bar("executor time, by seconds of the pool", free["executor_seconds"] / pool["seconds"], "≤ 1.3"),
             _bar("the same, Java on the same processor", spark["executor_seconds"] / pool["seconds"], ""),
@@ -57,7 +57,7 @@ def _bar(name: str, ratio: float, wanted: str) -> Row:
     return {"": name, "ratio": f"{ratio:.2f}", "bar": wanted}
 
 
-def _efficiency_of(one: Figures, two: Figures) -> float:
+def _efficiency_of(one: Metrics, two: Metrics) -> float:
     """The part of two processors that does what one would have to do."""
     return one["seconds"] / two["seconds"] / 2
 
@@ -67,7 +67,7 @@ def _scans(bench: Bench, path: Path, scans: Scans, properties: Mapping[str, str]
     return [_scan(table, columns, one) for (table, columns), one in zip(scans, taken, strict=True)]
 
 
-def _scan(table: str, columns: str, taken: Figures) -> Row:
+def _scan(table: str, columns: str, taken: Metrics) -> Row:
     return {
         "": f"{table}, {columns or 'all columns'}",
         "rows": taken["rows"],
@@ -82,7 +82,7 @@ def _scan(table: str, columns: str, taken: Figures) -> Row:
 
 def growth(bench: Bench, options: argparse.Namespace) -> Tables:
     """The same partitions, more and more of them, in a pool and on Spark, on one processor and on two."""
-    taken: dict[int, list[tuple[Figures, Figures]]] = {}
+    taken: dict[int, list[tuple[Metrics, Metrics]]] = {}
     with ExitStack() as stack:
         paths = [stack.enter_context(data.copies(KINDS, 1000, count)) for count in options.gigabytes]
         for cores in (1, 2):
@@ -93,7 +93,7 @@ def growth(bench: Bench, options: argparse.Namespace) -> Tables:
     yield "from 1 to 2 processors", [_efficiency(f"{count} GB", one, two) for count, one, two in pairs]
 
 
-def _both(name: str, pool: Figures, spark: Figures) -> Row:
+def _both(name: str, pool: Metrics, spark: Metrics) -> Row:
     return {
         "": name,
         "pool s": pool["seconds"],
@@ -113,7 +113,7 @@ def _both(name: str, pool: Figures, spark: Figures) -> Row:
     }
 
 
-def _efficiency(name: str, one: tuple[Figures, Figures], two: tuple[Figures, Figures]) -> Row:
+def _efficiency(name: str, one: tuple[Metrics, Metrics], two: tuple[Metrics, Metrics]) -> Row:
     (pool, spark), (pools, sparks) = one, two
     return {
         "": name,
@@ -146,7 +146,7 @@ def transactions(bench: Bench, options: argparse.Namespace) -> Tables:
 
 
 def partitions(bench: Bench, options: argparse.Namespace) -> Tables:
-    """Tiny partitions, of which there are more and more."""
+    """A growing number of tiny partitions."""
     counts = [options.partitions // 10, options.partitions]
     with ExitStack() as stack:
         paths = [stack.enter_context(data.folder(f"tiny-{count}")) for count in counts]
@@ -158,7 +158,7 @@ def partitions(bench: Bench, options: argparse.Namespace) -> Tables:
 
 
 def planning(bench: Bench, options: argparse.Namespace) -> Tables:
-    """A job without the reading, for more and more bytes; of every GB there is a partition."""
+    """A job without the reading, for more and more bytes, with a partition per GB."""
     sizes = [size for size in (1, 10, 100, 1000) if size <= options.planned]
     made = [Made(size, GB // SPLIT + 1, SPLIT) for size in sizes]
     taken = bench.synthetic("planning", made)
@@ -166,7 +166,7 @@ def planning(bench: Bench, options: argparse.Namespace) -> Tables:
     yield "planning, no file is there", rows
 
 
-def _planned(size: int, made: Made, taken: Figures) -> Row:
+def _planned(size: int, made: Made, taken: Metrics) -> Row:
     return {
         "": f"{size:,} GB",
         "splits": made.splits,
@@ -181,7 +181,7 @@ def _planned(size: int, made: Made, taken: Figures) -> Row:
 
 
 def merging(bench: Bench, options: argparse.Namespace) -> Tables:
-    """Summaries of splits joined and judged, and how large they are, for ten producers and for a hundred."""
+    """Summaries of splits merged and evaluated, and how large they are, for ten producers and for a hundred."""
     per_partition = 1000
     for producers in (10, 100):
         most = max(1, options.summaries * 10 // producers // per_partition)
@@ -192,7 +192,7 @@ def merging(bench: Bench, options: argparse.Namespace) -> Tables:
         yield f"joining, {producers} producers in every split, {per_partition:,} splits in a partition", rows
 
 
-def _merged(made: Made, taken: Figures) -> Row:
+def _merged(made: Made, taken: Metrics) -> Row:
     joining = taken["cpu"] - taken["made_cpu"]
     return {
         "": f"{made.splits:,} summaries",

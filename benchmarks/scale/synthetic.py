@@ -1,4 +1,4 @@
-"""Partitions and splits that lie on no disk: as many as a cluster of brokers has, for Spark to plan and to join."""
+"""Partitions and splits that exist on no disk: as many as a cluster of brokers has, for Spark to plan and to merge."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NOWHERE = "/nowhere"
-"""A log directory that is not there."""
-ASKED = AuditScope(Rules(0), watches_indexes=False)
+"""A log directory that does not exist."""
+SCOPE = AuditScope(Rules(0), watches_indexes=False)
 _TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
 
 
@@ -43,8 +43,8 @@ class Made:
         partitions: how many.
         segments: of each, which are splits too.
         segment_bytes: of each segment.
-        producers: who write to each segment: a marker that ends the transaction they began in the one before, and a
-            batch that begins another. Nobody begins one in the last segment.
+        producers: of each segment; each writes a marker that ends the transaction begun in the segment
+            before, and a batch that begins another, except in the last segment.
     """
 
     partitions: int
@@ -58,7 +58,7 @@ class Made:
         return self.partitions * self.segments
 
     def partition(self, number: int) -> Partition:
-        """Return the files of a partition, none of which is there."""
+        """Return the files of a partition, which do not exist."""
         folder = f"{NOWHERE}/made-{number}"
         offsets = (index * 2 * self.producers for index in range(self.segments))
         files = (
@@ -71,12 +71,12 @@ class Made:
 class Counting:
     """A sink that counts."""
 
-    def evaluated(self, _task: str, judgements: Iterable[PartitionResult]) -> bytes:
-        """Return how many partitions were judged."""
-        return serialize(sum(1 for _ in judgements))
+    def evaluated(self, _task: str, results: Iterable[PartitionResult]) -> bytes:
+        """Return how many partitions were evaluated."""
+        return serialize(sum(1 for _ in results))
 
     def listed(self, _task: str, _files: Iterable[FoundFile]) -> bytes:
-        """Return that no partition was judged."""
+        """Return that no partition was evaluated."""
         return serialize(0)
 
     def merged(self, outcomes: Iterable[bytes]) -> bytes:
@@ -93,7 +93,7 @@ def plan_of(spark: SparkSession, made: Made) -> Plan:
 
 
 def summaries_of(spark: SparkSession, made: Made, large: pa.Table) -> DataFrame:
-    """Return what the splits of the partitions say, and what joining them needs, as rows that wait to be joined.
+    """Return the summaries of the splits, and what merging them needs, as rows that are still to be merged.
 
     Args:
         spark: the session.
@@ -121,7 +121,7 @@ def _planned(rows: Iterable[Row], made: Made) -> Iterator[Row]:
 
 
 def summary_rows(rows: Iterable[Row], made: Made) -> Iterator[Row]:
-    """Yield what joining partitions needs, and what their splits say, as a job of Spark has it.
+    """Yield what merging partitions needs, and the summaries of their splits, as in a Spark job.
 
     Args:
         rows: of each partition its number, and where its parts go.
@@ -129,20 +129,20 @@ def summary_rows(rows: Iterable[Row], made: Made) -> Iterator[Row]:
     """
     for number, *slots in rows:
         partition = made.partition(number)
-        collectors = tuple(read_task(partition, ASKED, workers=0).collectors)
+        collectors = tuple(read_task(partition, SCOPE, workers=0).collectors)
         for address, reading in pieces_of(number, partition, Shared(*slots)):
-            said: Iterable[AddressedValue] = [(address, reading)]
+            values: Iterable[AddressedValue] = [(address, reading)]
             if address.ordinal >= 0:
-                said = apart(address, [_stretch(made, reading.split.segment, collectors)], None)
-            for one, value in said:
+                values = apart(address, [_log_chunk(made, reading.split.segment, collectors)], None)
+            for one, value in values:
                 yield from to_frames(one, value)
 
 
-def _stretch(made: Made, segment: int, collectors: tuple[Collector, ...]) -> LogChunk:
+def _log_chunk(made: Made, segment: int, collectors: tuple[Collector, ...]) -> LogChunk:
     batches = _batches(made.producers, segment)
     # What is open at the end would be looked for in the file.
     batches = batches[: made.producers] if segment == made.segments - 1 else batches
-    return LogChunk((), log_summary(batches, ASKED.rules, collectors), *summarise(batches))
+    return LogChunk((), log_summary(batches, SCOPE.rules, collectors), *summarise(batches))
 
 
 def _batches(producers: int, segment: int) -> BatchColumns:

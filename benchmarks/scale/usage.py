@@ -1,4 +1,4 @@
-"""What this process and all that come of it take, as Linux tells it: a JVM and Spark's workers included."""
+"""CPU time and memory of this process and its descendants, from /proc: a JVM and Spark's workers included."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def cpu_seconds(*, of_jvm: bool = False) -> float:
     Args:
         of_jvm: only those of virtual machines for Java.
     """
-    taken = (one for one in _family() if one.is_jvm or not of_jvm)
-    return sum(one.ticks for one in taken) / _TICKS
+    taken = (process for process in _process_tree() if process.is_jvm or not of_jvm)
+    return sum(process.ticks for process in taken) / _TICKS
 
 
 def peak_bytes() -> int:
@@ -30,7 +30,10 @@ def peak_bytes() -> int:
 
 def peak_of_others() -> int:
     """Most memory that was resident in any descendant that is there still, Java left out."""
-    return max((_peak(one.pid) for one in _family() if not one.is_jvm and one.pid != os.getpid()), default=0)
+    return max(
+        (_peak(process.pid) for process in _process_tree() if not process.is_jvm and process.pid != os.getpid()),
+        default=0,
+    )
 
 
 def _peak(pid: int) -> int:
@@ -61,19 +64,19 @@ class _Process:
         return cls(int(pid), int(fields[1]), name == "java", sum(map(int, fields[11:15])))
 
 
-def _family() -> Iterator[_Process]:
+def _process_tree() -> Iterator[_Process]:
     children: dict[int, list[_Process]] = {}
-    for one in _processes():
-        children.setdefault(one.parent, []).append(one)
-        if one.pid == os.getpid():
-            waiting = [one]
+    for process in _processes():
+        children.setdefault(process.parent, []).append(process)
+        if process.pid == os.getpid():
+            waiting = [process]
     while waiting:
-        yield (one := waiting.pop())
-        waiting += children.get(one.pid, [])
+        yield (process := waiting.pop())
+        waiting += children.get(process.pid, [])
 
 
 def _processes() -> Iterator[_Process]:
     for path in Path("/proc").glob("[0-9]*/stat"):
-        # One that has ended meanwhile has left its seconds to whoever started it.
+        # The seconds of a process that has ended meanwhile count for its parent.
         with suppress(OSError):
             yield _Process.of(path.read_text("utf-8", "replace"))

@@ -38,7 +38,7 @@ they are rare, or easily taken for damage: they say so.
 
 
 def make_damaged() -> int:
-    """Write all cases anew.
+    """Rewrite all cases.
 
     Returns:
         How many there are.

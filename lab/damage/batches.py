@@ -11,7 +11,7 @@ _AFTER = plain(9) + plain(12)
 
 
 def batch_cases() -> Iterator[Case]:
-    """Every case has two good batches before the damage, and two behind it where that is possible."""
+    """Every case has two good batches before the damage, and two after it where that is possible."""
     yield from _tails()
     yield from _lengths()
     yield from _counts()

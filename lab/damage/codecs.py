@@ -1,4 +1,4 @@
-"""Damaged streams of every codec, behind a good CRC and behind a bad one."""
+"""Damaged streams of every codec, with a valid CRC and with a wrong one."""
 
 import gzip
 from collections.abc import Iterator

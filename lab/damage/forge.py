@@ -49,12 +49,12 @@ def text(content: bytes | None) -> bytes:
 def record_body(
     delta: int, key: bytes | None, value: bytes | None, *, headers: bytes = b"\x00", time: int = 0
 ) -> bytes:
-    """A record of magic 2 behind its length; ``headers`` are the encoded count and headers."""
+    """The bytes of a record of magic 2 after its length; ``headers`` are the encoded count and headers."""
     return b"\x00" + varint(time) + varint(delta) + text(key) + text(value) + headers
 
 
 def sized(body: bytes, length: int | None = None) -> bytes:
-    """A record body behind its length, the true one or another."""
+    """A record body after its length, the true one or another."""
     return varint(len(body) if length is None else length) + body
 
 
@@ -64,7 +64,7 @@ def record(delta: int, key: bytes | None, value: bytes | None, *, headers: bytes
 
 
 def three(base: int) -> list[bytes]:
-    """Three plain records, told apart by the offset of the first."""
+    """Three plain records; their contents depend on the offset of the first."""
     return [record(i, b"key-%d" % (base + i), b"value-%d" % (base + i), time=i) for i in range(3)]
 
 

@@ -1,6 +1,6 @@
 """Internal topics whose records are unknown, cut, or of versions that some releases do not know.
 
-The old decoders end the run at such a record, so each partition has one of a kind, behind a healthy record.
+The old decoders end the run at such a record, so each partition has one of a kind, after a healthy record.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Damage inside records of magic 2, behind a good CRC, in an uncompressed and in a gzip batch."""
+"""Damage inside records of magic 2, with a valid CRC, in an uncompressed and in a gzip batch."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ _LONG_VARLONG = b"\x80" * 10 + b"\x01"
 
 
 def record_cases() -> Iterator[Case]:
-    """The second of three records is damaged; two good batches stand before and behind."""
+    """The second of three records is damaged; two good batches come before and after."""
     for name, (damaged, says) in _second_records().items():
         yield _between(name, f"{says} Uncompressed.", [three(6)[0], damaged, three(6)[2]], 0)
         yield _between(f"{name}-gzip", f"{says} Compressed.", [three(6)[0], damaged, three(6)[2]], GZIP)

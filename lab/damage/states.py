@@ -17,7 +17,7 @@ _TIMES = [(TIME + base + 2, base + 2) for base in _BASES][1:]
 
 
 def state_cases() -> Iterator[Case]:
-    """Each file lies beside the healthy segment it belongs to, where it belongs to one."""
+    """Each file is next to the healthy segment it belongs to, if it belongs to one."""
     yield from _index_cases()
     yield from _time_index_cases()
     yield from _transaction_index_cases()
@@ -146,7 +146,7 @@ def _producer(producer: int, last_offset: int, first_offset: int) -> bytes:
 
 
 def _snapshot(count: int, entries: bytes, *, version: int = 1, tail: bytes = b"") -> bytes:
-    """A producer snapshot whose CRC covers everything behind it, as Kafka computes it."""
+    """A producer snapshot whose CRC covers everything after it, as Kafka computes it."""
     covered = struct.pack(">i", count) + entries + tail
     return struct.pack(">hI", version, crc32c(covered)) + covered
 

@@ -1,7 +1,7 @@
 """A record of every type and version of the internal topics, encoded by Kafka's own classes.
 
 No real broker writes all of them in one life: the classes of a release do, filled in, empty, with nulls, and with a
-tagged field that nobody knows. ``sample_logs/every-record/made-by-<release>/<topic>-0/`` looks like a log dir.
+tagged field that is unknown. ``sample_logs/every-record/made-by-<release>/<topic>-0/`` looks like a log dir.
 """
 
 import shutil
@@ -30,7 +30,7 @@ tagged field where the version has tagged fields. A batch holds one type. The va
 
 
 def make_every_record() -> int:
-    """Write the logs anew.
+    """Rewrite the logs.
 
     Returns:
         The number of records.

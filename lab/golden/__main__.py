@@ -12,8 +12,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Make or check golden output; 1 when a check found a difference."""
     parser = argparse.ArgumentParser(prog="python -m lab.golden", description="Dump the samples with Kafka's tools.")
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="a folder of sample_logs (default: all)")
-    told = "repeat N runs per tool and scenario in processes of their own, and compare"
-    parser.add_argument("--check", type=int, metavar="N", help=told)
+    help_text = "repeat N runs per tool and scenario in processes of their own, and compare"
+    parser.add_argument("--check", type=int, metavar="N", help=help_text)
     options = parser.parse_args(arguments)
     scenarios = options.scenarios or list_scenarios()
     try:

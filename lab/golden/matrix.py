@@ -176,7 +176,7 @@ def _for_folders(samples: Iterable[Sample]) -> Iterator[Command]:
 
 
 def _for_brokers(samples: Sequence[Sample]) -> Iterator[Command]:
-    """All logs, and all indexes beside a log with content, of a broker in one run."""
+    """All logs of a broker, and all indexes of its logs that are not empty, each in one run."""
     full = {sample.path for sample in samples if sample.path.suffix == ".log" and sample.size}
     for _broker, group in groupby(samples, key=lambda sample: sample.broker):
         files = list(group)
@@ -184,8 +184,8 @@ def _for_brokers(samples: Sequence[Sample]) -> Iterator[Command]:
             continue
         yield from _together([each for each in files if each.path.suffix == ".log"], "--deep-iteration")
         for suffix in (".index", ".timeindex"):
-            beside = [each for each in files if each.path.suffix == suffix and each.path.with_suffix(".log") in full]
-            yield from _together(beside, "--verify-index-only")
+            indexes = [each for each in files if each.path.suffix == suffix and each.path.with_suffix(".log") in full]
+            yield from _together(indexes, "--verify-index-only")
 
 
 def _together(files: Sequence[Sample], option: str) -> Iterator[Command]:

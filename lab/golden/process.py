@@ -62,8 +62,8 @@ class ToolProcess:
         try:
             outcome = self._ask(arguments)
         except (OSError, struct.error) as broken:
-            told = f"The JVM of dump tool {self.tool.version} ended, or ran longer than {_SECONDS_PER_RUN} s"
-            raise LabError(f"{told}, with: {' '.join(arguments)}") from broken
+            reason = f"The JVM of dump tool {self.tool.version} ended, or ran longer than {_SECONDS_PER_RUN} s"
+            raise LabError(f"{reason}, with: {' '.join(arguments)}") from broken
         finally:
             guard.cancel()
         if _LINKAGE.search(outcome.stderr):

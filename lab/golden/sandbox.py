@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 # Fixed, because the tools print absolute paths; it is written down in every golden file.
-DIRECTORY = Path("/tmp/kforensics-golden")  # noqa: S108 - the lock beside it keeps others out
+DIRECTORY = Path("/tmp/kforensics-golden")  # noqa: S108 - the lock next to it keeps others out
 
 
 class Sandbox:

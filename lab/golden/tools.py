@@ -18,7 +18,7 @@ DECODERS = {
 _SERVER = Path(__file__).with_name("DumpServer.java")
 
 # Nothing but the tool may write to the streams, and they are UTF-8 whatever the locale says. A method that runs often
-# is compiled, and then throws its null pointers without a message unless it is told not to.
+# is compiled, and then throws null pointer exceptions without a message unless that is switched off.
 _JVM = (
     "-Xmx512m",
     "-XX:-OmitStackTraceInFastThrow",

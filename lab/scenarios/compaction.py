@@ -153,7 +153,7 @@ def _active_base(node: Node, topic: str) -> int:
 
 
 def _cleaned_to(node: Node, topic: str) -> int:
-    """The first dirty offset; the broker writes this file anew after each pass."""
+    """The first dirty offset; the broker rewrites this file after each pass."""
     text = (node.data / "cleaner-offset-checkpoint").read_text(encoding="utf-8")
     entries = [line.split() for line in text.splitlines()[2:]]
     return next((int(entry[2]) for entry in entries if entry[:2] == [topic, "0"]), -1)

@@ -8,7 +8,7 @@ from lab.scenario import Scenario, Stage
 from lab.scenarios.hanging_tool import find_hanging
 from lab.scenarios.steps import open_producer, set_broker
 from lab.scenarios.transactions import producer_of, wait_for_end
-from lab.truth import settle
+from lab.truth import wait_for_markers
 
 _CONFIG = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
@@ -42,8 +42,8 @@ def play(stage: Stage) -> None:
     _fenced(driver)
     _hanging(stage)
     _pending(driver)
-    settle(driver)
-    stage.told = {"hanging": find_hanging(stage.cluster), "unstable": _unstable(driver)}
+    wait_for_markers(driver)
+    stage.extra_truth = {"hanging": find_hanging(stage.cluster), "unstable": _unstable(driver)}
 
 
 def _topics(stage: Stage) -> None:
@@ -128,7 +128,7 @@ def _hanging(stage: Stage) -> None:
     driver = stage.driver
     open_producer(driver, "late", "late-app")
     _turn(driver, "late", "commit", 1)
-    settle(driver)
+    wait_for_markers(driver)
     set_broker(stage, transaction_partition_verification_enable="false")
     last = producer_of(driver, "late-app")
     late = {
@@ -136,7 +136,7 @@ def _hanging(stage: Stage) -> None:
         "producer_id": last["producer_id"],
         "producer_epoch": last["producer_epoch"],
     }
-    # Where every transaction has an epoch of its own (transaction.version 2) sequences begin anew.
+    # Where every transaction has an epoch of its own (transaction.version 2) sequences start again at 0.
     sequence = 0 if last["producer_epoch"] else 1 + _OUTPUTS[-1]
     write = {"topic": "output", "partition": _OUTPUTS[-1], "sequence": sequence, "records": records("late", 2)}
     _wherever(stage, "raw_produce", **late, **write)
@@ -158,16 +158,16 @@ def _wherever(stage: Stage, operation: str, **arguments: object) -> None:
 
 
 def _pending(driver: Driver) -> None:
-    """Open when the brokers stop: the group has older offsets, and nobody may fetch them as stable."""
+    """Open when the brokers stop: the group has older offsets, which cannot be fetched as stable."""
     open_producer(driver, "pending", "pending-app", transaction_timeout_ms="900000")
     _turn(driver, "pending", "commit", 3)
     _turn(driver, "pending", None, 5, _OUTPUTS[:2])
 
 
 def _unstable(driver: Driver) -> dict[str, list[str]]:
-    """By group the input partitions of which the broker gives no stable offset."""
-    found = {group: [n for n in _INPUTS if not _is_stable(driver, group, n)] for group in driver.ask("list_groups")}
-    return {group: [f"input-{number}" for number in numbers] for group, numbers in found.items() if numbers}
+    """By group, the input partitions for which the broker returns no stable offset."""
+    unstable = {group: [n for n in _INPUTS if not _is_stable(driver, group, n)] for group in driver.ask("list_groups")}
+    return {group: [f"input-{number}" for number in numbers] for group, numbers in unstable.items() if numbers}
 
 
 def _is_stable(driver: Driver, group: str, partition: int) -> bool:

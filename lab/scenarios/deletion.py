@@ -1,4 +1,4 @@
-"""What deletion leaves behind: by offset, by size, by age, of a whole topic."""
+"""What remains after deletion: by offset, by size, by age, of a whole topic."""
 
 import time
 

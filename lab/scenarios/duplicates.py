@@ -17,7 +17,7 @@ _PATIENT = {"retry_backoff_ms": "2000", "retry_backoff_max_ms": "2000"}
 
 
 def play(stage: Stage) -> None:
-    """One topic per way to write twice, and per way not to."""
+    """One topic per way to write duplicates, and per way to prevent them."""
     driver = stage.driver
     _expired(stage)
     with losing_answers(stage.cluster.node(1)) as proxy:
@@ -54,7 +54,7 @@ def _now() -> int:
 
 
 def _retried(driver: Driver, proxy: LossyProxy, topic: str, **config: str) -> None:
-    """Batches of which one is retried once and one twice, because the answers never came."""
+    """Batches, one of them retried once and one twice, because the responses were lost."""
     open_producer(driver, topic, bootstrap_servers=proxy.address, **config)
     for number, losses in enumerate((0, 1, 2, 0)):
         _lose(driver, proxy, losses)

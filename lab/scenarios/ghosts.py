@@ -21,7 +21,7 @@ _HALFWAY, _ALL = 10, -1
 
 
 def play(stage: Stage) -> None:
-    """The same stories three times: before a kill, before an orderly restart, and behind both."""
+    """The same stories three times: before a kill, before an orderly restart, and after both."""
     driver = stage.driver
     open_producer(driver, "filler")
     _stories(stage, "killed", _open, _open_in_part, _open_in_nothing, _idempotent, _committed_late)

@@ -1,4 +1,4 @@
-"""What ``kafka-transactions.sh find-hanging`` says: the tool an operator asks for transactions that nobody will end."""
+"""What ``kafka-transactions.sh find-hanging`` reports: Kafka's tool for transactions that will never end."""
 
 import subprocess
 from pathlib import Path
@@ -12,12 +12,12 @@ _MAIN = "org.apache.kafka.tools.TransactionsCommand"
 
 
 def find_hanging(cluster: Cluster) -> list[dict[str, str | int]]:
-    """The transactions that the tool lists, however young, each once though every replica was asked for it.
+    """The transactions that the tool lists, however young, each once although every broker is asked.
 
     Raises:
         LabError: the tool failed.
     """
-    found = {tuple(row) for node in cluster.nodes for row in _rows(cluster.bootstrap, node.node_id)}
+    hanging = {tuple(row) for node in cluster.nodes for row in _rows(cluster.bootstrap, node.node_id)}
     return [
         {
             "topic": topic,
@@ -26,7 +26,7 @@ def find_hanging(cluster: Cluster) -> list[dict[str, str | int]]:
             "producer_epoch": int(epoch),
             "start_offset": int(start),
         }
-        for topic, partition, producer_id, epoch, _coordinator_epoch, start, *_times in sorted(found)
+        for topic, partition, producer_id, epoch, _coordinator_epoch, start, *_times in sorted(hanging)
     ]
 
 

@@ -189,7 +189,7 @@ def _deleted(driver: Driver) -> None:
 
 
 def _open(driver: Driver) -> None:
-    """Two transactions nobody ended, in one partition and in two."""
+    """Two transactions that were never ended, in one partition and in two."""
     driver.call("create_topic", name="open", partitions=2)
     open_producer(driver, "epsilon", "legacy-epsilon")
     open_producer(driver, "zeta", "legacy-zeta")

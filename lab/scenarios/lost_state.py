@@ -7,7 +7,7 @@ from lab.broker import make_cluster, running
 from lab.driver import Driver, driving, records
 from lab.scenario import Scenario, Stage, keep, workspace
 from lab.scenarios.steps import open_producer, raw_batch, set_broker, small_segments, transaction
-from lab.truth import settle, take_truth
+from lab.truth import take_truth, wait_for_markers
 
 _CRASH, _STOP = "state-lost-after-crash", "state-lost-after-stop"
 _LONG = {"transaction_timeout_ms": "900000"}
@@ -53,11 +53,11 @@ def _fenced(driver: Driver) -> dict[str, Any]:
     """A producer that is fenced by its successor; returns its id and epoch."""
     open_producer(driver, "zombie", "zombie")
     transaction(driver, "zombie", "zombie", "commit", 2)
-    settle(driver)
+    wait_for_markers(driver)
     zombie: dict[str, Any] = driver.ask("describe_transaction", id="zombie")
     open_producer(driver, "successor", "zombie")
     transaction(driver, "successor", "zombie", "commit", 1)
-    settle(driver)
+    wait_for_markers(driver)
     return zombie
 
 
@@ -89,7 +89,7 @@ def _after(stage: Stage, zombie: dict[str, Any], now: int) -> None:
     set_broker(stage, transaction_partition_verification_enable=None)
     driver.send("p", "open", records("afterwards", 2))
     driver.call("commit", name="ended-late")
-    settle(driver)
+    wait_for_markers(driver)
     driver.send("p", "ended-late", records("afterwards", 2))
     driver.send("p", "idempotent", records("afterwards", 2))
 

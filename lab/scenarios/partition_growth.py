@@ -16,7 +16,7 @@ _ROUND_ROBIN = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
 
 def play(stage: Stage) -> None:
     """One topic per story; ``truth.json`` says which record was sent where, and when the partitions became more."""
-    stage.told = {"growth": {}, "sent": {}}
+    stage.extra_truth = {"growth": {}, "sent": {}}
     _grown(stage, "keyed", 2, 4)
     _grown(stage, "grown-twice", 1, 3, 5)
     _compacted(stage)
@@ -62,7 +62,7 @@ def _transactional(stage: Stage) -> None:
 
 
 def _late_writer(stage: Stage) -> None:
-    """A producer that has not yet heard of the growth writes on as before, beside one that has."""
+    """A producer with stale metadata keeps using the old partition count, while another uses the new one."""
     topic = "late-writer"
     _grow(stage, topic, 2)
     open_producer(stage.driver, "unaware")
@@ -75,7 +75,7 @@ def _late_writer(stage: Stage) -> None:
 
 
 def _other_partitioners(stage: Stage) -> None:
-    """Keys of which the hash says nothing: put by hand, in turn, and records without any."""
+    """Keys that are not placed by hash: explicit partitions, round robin, and records without keys."""
     driver = stage.driver
     for topic in ("by-hand", "round-robin", "no-keys"):
         _grow(stage, topic, 3)
@@ -93,7 +93,7 @@ def _other_partitioners(stage: Stage) -> None:
 def _grow(stage: Stage, topic: str, count: int, configs: dict[str, str] | None = None) -> None:
     """Have a topic of so many partitions, which is created if need be, and note when it had them."""
     driver = stage.driver
-    asked, before = _now(), _count(driver, topic)
+    requested, before = _now(), _count(driver, topic)
     if before:
         driver.call("add_partitions", name=topic, partitions=count)
     else:
@@ -103,8 +103,8 @@ def _grow(stage: Stage, topic: str, count: int, configs: dict[str, str] | None =
         if time.monotonic() > deadline:
             raise LabError(f"{topic} did not come to {count} partitions")
         time.sleep(0.1)
-    growth = stage.told["growth"].setdefault(topic, [])
-    growth.append({"partitions": count, "asked_ms": asked, "seen_ms": _now()})
+    growth = stage.extra_truth["growth"].setdefault(topic, [])
+    growth.append({"partitions": count, "asked_ms": requested, "seen_ms": _now()})
 
 
 def _count(driver: Driver, topic: str) -> int:
@@ -119,12 +119,12 @@ def _now() -> int:
 def _send(
     stage: Stage, name: str, topic: str, keys: Sequence[str | None], value: str | None, *, partition: int | None = None
 ) -> None:
-    """Send records in one flush and note what the client was told of them, in the order in which they were sent."""
+    """Send records in one flush and note the acknowledged partitions, offsets and timestamps, in the order sent."""
     batch = [record(key, value) for key in keys]
     placed: list[list[int]] = stage.driver.call(
         "send_placed", name=name, topic=topic, partition=partition, records=batch
     )
-    sent: list[dict[str, Any]] = stage.told["sent"].setdefault(topic, [])
+    sent: list[dict[str, Any]] = stage.extra_truth["sent"].setdefault(topic, [])
     for key, (where, offset, timestamp) in zip(keys, placed, strict=True):
         sent.append({"producer": name, "key": key, "partition": where, "offset": offset, "timestamp": timestamp})
 

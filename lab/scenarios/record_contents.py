@@ -46,7 +46,7 @@ def _codec(driver: Driver, codec: str) -> None:
 
 
 def _levels(driver: Driver) -> None:
-    """The broker compresses anew where the topic asks for another codec than the producer."""
+    """The broker recompresses where the topic is configured with another codec than the producer."""
     zstd = {"compression.type": "zstd", "compression.zstd.level": "10"}
     driver.call("create_topic", name="recompressed", configs=zstd)
     driver.call("create_topic", name="decompressed", configs={"compression.type": "uncompressed"})

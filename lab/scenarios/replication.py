@@ -34,7 +34,7 @@ def play(stage: Stage) -> None:
     _leader_is_killed(stage)
     _leader_is_stopped(stage)
     _reassigned(driver)
-    _deleted_behind_its_back(stage)
+    _deleted_while_down(stage)
     _voter_leaves_and_returns(stage)
     _unclean_election(stage)
 
@@ -92,7 +92,7 @@ def _reassigned(driver: Driver) -> None:
     driver.send("p", "reassigned", records("after the move", 2))
 
 
-def _deleted_behind_its_back(stage: Stage) -> None:
+def _deleted_while_down(stage: Stage) -> None:
     """A topic is deleted while broker 1 is away; at its return the replica is a stray."""
     stage.driver.send("p", "stray", records("stray", 3))
     _end(stage, 1, "stop")
@@ -127,7 +127,7 @@ def _insist(driver: Driver, operation: str, **arguments: Any) -> None:
 
 
 def _unclean_election(stage: Stage) -> None:
-    """The only replica in sync dies, one that lags takes over; the dead one keeps records nobody else has."""
+    """The only replica in sync dies, one that lags takes over; the dead one keeps records that no other replica has."""
     driver = stage.driver
     _end(stage, 3, "kill")
     _wait_for(driver, "unclean", leader=2, isr=1)

@@ -1,4 +1,4 @@
-"""Every fate of a transaction, for each version of the transaction protocol."""
+"""Every way a transaction can end, for each version of the transaction protocol."""
 
 import time
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from lab.driver import Driver, record, records
 from lab.scenario import Scenario, Stage
 from lab.scenarios.steps import open_producer, set_broker, small_segments, transaction
-from lab.truth import settle
+from lab.truth import wait_for_markers
 
 _CONFIG = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
@@ -19,7 +19,7 @@ _ALL = (
 
 
 def play(stage: Stage) -> None:
-    """One topic per fate, on one broker."""
+    """One topic per outcome, on one broker."""
     driver = stage.driver
     _committed_and_aborted(driver)
     _interleaved(driver)
@@ -137,7 +137,7 @@ def _hanging(stage: Stage) -> None:
 
 
 def _write_late(stage: Stage, topic: str) -> None:
-    settle(stage.driver)
+    wait_for_markers(stage.driver)
     producer = producer_of(stage.driver, topic)
     errors = stage.driver.call(
         "raw_produce",
@@ -145,7 +145,7 @@ def _write_late(stage: Stage, topic: str) -> None:
         transactional_id=topic,
         producer_id=producer["producer_id"],
         producer_epoch=producer["producer_epoch"],
-        # Where every transaction has an epoch of its own (transaction.version 2) sequences begin anew.
+        # Where every transaction has an epoch of its own (transaction.version 2) sequences start again at 0.
         sequence=0 if stage.scenario.name.endswith("v2") else 2,
         records=[record("late", "late 0"), record("late", "late 1")],
     )
@@ -203,7 +203,7 @@ def _epochs(driver: Driver) -> None:
 
 
 def _open_at_shutdown(driver: Driver) -> None:
-    """Two open transactions hold the last stable offset back while others end behind them."""
+    """Two open transactions hold the last stable offset back while later ones end."""
     driver.call("create_topic", name="open")
     for name in ("first", "second"):
         open_producer(driver, name, f"open-{name}", transaction_timeout_ms="900000")

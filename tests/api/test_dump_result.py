@@ -169,14 +169,14 @@ def test_a_dump_of_a_small_file_loads_no_pyarrow() -> None:
 @pytest.mark.parametrize("scenario", ["damaged", "transactions-v2", "every-record", "legacy-2.7"])
 def test_kernels_and_pure_python_return_the_same_tables(scenario: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command reports the same damage, too."""
-    tables, said = [], []
+    tables, messages = [], []
     for choice in ("always", "never"):
         monkeypatch.setenv("KFORENSICS_KERNELS", choice)
         found = kforensics.dump(SAMPLES / scenario)
         tables.append([found.batches, found.records, found.damage])
         ended = dump("--records", "--format", "arrow", SAMPLES / scenario)
         tables[-1].append(pa.ipc.open_stream(ended.out).read_all())
-        said.append((ended.code, ended.err))
-    assert said[0] == said[1]
+        messages.append((ended.code, ended.err))
+    assert messages[0] == messages[1]
     assert all(one.equals(other) for one, other in zip(*tables, strict=True))
     assert tables[0][1].equals(tables[0][3])

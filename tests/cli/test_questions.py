@@ -106,20 +106,20 @@ def test_every_answer_comes_in_every_format(command: str, output_format: str, tm
     words = (command, "--as-of", EARLY, "--format", output_format, "--output", output, OPEN)
     ended = run(*words)
     assert (ended.code, ended.out) == (0, b"")
-    twin = getattr(kforensics, command)(OPEN, as_of_ms=EARLY_MS)
+    from_python = getattr(kforensics, command)(OPEN, as_of_ms=EARLY_MS)
     data = output.read_bytes()
     if output_format == "parquet":
-        assert pq.read_table(io.BytesIO(data)).to_pylist() == twin.to_pylist()
+        assert pq.read_table(io.BytesIO(data)).to_pylist() == from_python.to_pylist()
     elif output_format == "arrow":
-        assert pa.ipc.open_stream(data).read_all() == twin
+        assert pa.ipc.open_stream(data).read_all() == from_python
     elif output_format == "csv":
-        assert len(list(csv.DictReader(io.StringIO(data.decode())))) == twin.num_rows
+        assert len(list(csv.DictReader(io.StringIO(data.decode())))) == from_python.num_rows
     elif output_format == "table":
         assert data.decode().startswith(RESULTS[TABLE_OF[command]].name)
     else:
         text = data.decode()
         rows = json.loads(text)["tables"][command] if output_format == "json" else [*map(json.loads, text.splitlines())]
-        assert [{key: row[key] for key in row if key != "table"} for row in rows] == twin.to_pylist()
+        assert [{key: row[key] for key in row if key != "table"} for row in rows] == from_python.to_pylist()
 
 
 @question

@@ -2,7 +2,7 @@
 
 ``D p e s0-s1 @base-last T`` is a transactional data batch, with ``N`` instead of ``T`` a non-transactional one.
 ``M p e C c @o`` is a COMMIT marker (``A``: ABORT) with coordinator epoch ``c``. ``plain @base-last`` is a batch without
-a producer, and ``shell p @o`` a control batch without records. ``cnt n`` and ``ts n`` may follow. ``none`` replaces the
+a producer, and ``empty p @o`` a control batch without records. ``cnt n`` and ``ts n`` may follow. ``none`` replaces the
 sequences of a batch that has none.
 """
 
@@ -44,7 +44,7 @@ from tests.reference.replay_values import (
 SIZE = 100
 NOW = 1_700_000_000_000
 BATCH = re.compile(
-    r"(?P<kind>D|M|plain|shell)(?: (?P<pid>\d+))?(?: (?P<epoch>\d+))?"
+    r"(?P<kind>D|M|plain|empty)(?: (?P<pid>\d+))?(?: (?P<epoch>\d+))?"
     r"(?: none| (?P<s0>\d+)-(?P<s1>\d+)| (?P<outcome>[AC]) (?P<coordinator>\d+))?"
     r" @(?P<base>\d+)(?:-(?P<last>\d+))?(?P<tx> T| N)?(?: cnt (?P<cnt>\d+))?(?: ts (?P<ts>\d+))?"
 )
@@ -67,13 +67,13 @@ def _batch(text: str) -> BatchSummary:
     return BatchSummary(
         base_offset=base,
         last_offset=last,
-        count=0 if kind == "shell" else int(fields["cnt"] or last - base + 1),
+        count=0 if kind == "empty" else int(fields["cnt"] or last - base + 1),
         producer_id=int(fields["pid"] or -1),
         producer_epoch=int(fields["epoch"] or -1),
         base_sequence=int(fields["s0"] or -1),
         last_sequence=int(fields["s1"] or -1),
-        is_transactional=kind in ("M", "shell") or fields["tx"] == " T",
-        is_control=kind in ("M", "shell"),
+        is_transactional=kind in ("M", "empty") or fields["tx"] == " T",
+        is_control=kind in ("M", "empty"),
         max_timestamp=timestamp,
         size=SIZE,
         marker=marker,

@@ -54,7 +54,7 @@ INTERLEAVED = "D 1 0 0-1 @0-1 T; D 2 0 0-0 @2-2 T; D 1 0 2-2 @3-3 T; M 1 0 A 5 @
 NESTED = "D 1 0 0-0 @0-0 T; D 2 0 0-0 @1-1 T; M 2 0 A 1 @2; M 1 0 A 1 @3"
 BUMPED = "D 1 7 0-2 @0-2 T; M 1 8 C 4 @3; D 1 8 0-0 @4-4 T; M 1 9 A 4 @5"
 WRAPPED = "plain @0-4; D 9 0 2147483646-2147483647 @5-6 N; D 9 0 0-2 @7-9 N; D 8 1 0-0 @10 T"
-CLEANED = "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; shell 3 1 @15; plain @19"
+CLEANED = "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; empty 3 1 @15; plain @19"
 TEXTS = pytest.mark.parametrize("text", [INTERLEAVED, NESTED, BUMPED, WRAPPED, CLEANED])
 ROLLED = {0: BUMPED, 6: "D 1 9 0-0 @6 T; D 2 0 0-0 @7 T; M 1 10 A 4 @8", 9: "M 2 1 A 4 @9; plain @10-11"}
 
@@ -246,7 +246,7 @@ def test_a_deleted_log_start_is_in_snapshots_and_indexes(tmp_path: Path) -> None
         ("plain @0; D 1 0 0-0 @1 T; gone M 1 0 A 0 @2", {}),
         ("plain @0; gone D 1 0 0-0 @1 T; D 1 0 1-1 @2 T; M 1 0 A 0 @3", {0: [(1, 1, 3, 4)]}),
         ("M 1 0 A 2 @0; D 1 0 0-1 @1-2 T; M 1 0 C 2 @3", {}),
-        ("shell 1 0 @0; D 1 0 0-0 @1 T; shell 1 0 @2; M 1 0 A 2 @3", {0: [(1, 1, 3, 4)]}),
+        ("empty 1 0 @0; D 1 0 0-0 @1 T; empty 1 0 @2; M 1 0 A 2 @3", {0: [(1, 1, 3, 4)]}),
     ],
 )
 def test_index_entries_disappear_with_marker_and_data(text: str, expected: dict[int, Any]) -> None:

@@ -115,15 +115,15 @@ def test_a_bucket_is_listed_in_two_requests(store: ObjectStore, tmp_path: Path) 
     here, uri = local_and_remote("transactions-v2", store, tmp_path)
     before = len(store.requests())
     remote = list(discover([uri]))
-    asked = Counter(store.requests()[before:])
+    requests = Counter(store.requests()[before:])
     local = list(discover([here]))
     assert repr(remote).replace(uri, here) == repr(local)
     assert len(local) > 100
-    assert asked["s3_ListObjectsV2"] == 2
+    assert requests["s3_ListObjectsV2"] == 2
     # Broker and topic ids are read from files: one request opens a file and one reads it.
     read = sum(1 for row in local if isinstance(row, FoundFile) and row.path.endswith((".metadata", ".properties")))
-    assert asked["s3_GetObject"] == read
-    assert asked["s3_HeadObject"] <= read + 1
+    assert requests["s3_GetObject"] == read
+    assert requests["s3_HeadObject"] <= read + 1
 
 
 @pytest.mark.parametrize(
@@ -165,11 +165,11 @@ def test_a_large_object_is_read_in_few_requests(store: ObjectStore, large: tuple
     before = len(store.requests())
     with open_source(uri) as source:
         window = Window(source)
-        pieces = [window.read(position, 1 << 20) for position in range(0, SIZE, 1 << 20)]
-    assert b"".join(pieces) == data
-    asked = Counter(store.requests()[before:])
-    assert asked["s3_HeadObject"] == 1
-    assert asked["s3_GetObject"] <= SIZE // REQUEST_BYTES + 6
+        chunks = [window.read(position, 1 << 20) for position in range(0, SIZE, 1 << 20)]
+    assert b"".join(chunks) == data
+    requests = Counter(store.requests()[before:])
+    assert requests["s3_HeadObject"] == 1
+    assert requests["s3_GetObject"] <= SIZE // REQUEST_BYTES + 6
 
 
 def test_any_range_of_an_object_is_read_into_memory(store: ObjectStore, large: tuple[str, bytes]) -> None:
@@ -195,12 +195,12 @@ def test_companion_files_of_a_segment_are_fetched_once(store: ObjectStore, tmp_p
             with open_source(f"{uri}/{path.relative_to(here)}") as source:
                 assert source.read(0, 1 << 20) == path.read_bytes()
                 assert source.mtime_ms == path.stat().st_mtime_ns // 1_000_000
-    asked = Counter(store.requests()[before:])
+    requests = Counter(store.requests()[before:])
     assert len(files) == 4
-    assert asked["s3_ListObjectsV2"] == 1
+    assert requests["s3_ListObjectsV2"] == 1
     # The first file is opened separately; prefetching begins with the second one.
-    assert asked["s3_HeadObject"] <= len(list(folder.iterdir())) + 1
-    assert asked["s3_GetObject"] <= asked["s3_HeadObject"]
+    assert requests["s3_HeadObject"] <= len(list(folder.iterdir())) + 1
+    assert requests["s3_GetObject"] <= requests["s3_HeadObject"]
 
 
 def test_a_new_listing_reads_the_current_files(store: ObjectStore, tmp_path: Path) -> None:
@@ -305,11 +305,11 @@ def test_an_unreachable_store_is_contacted_once(store: ObjectStore, monkeypatch:
     """A folder has hundreds of files; one failed request is enough."""
     port = free_port()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-    asked = []
+    reasons = []
     system = file_systems.remote_system("s3://logs/x").system
     for _ in range(50):
-        asked += [error.why for error in failing("s3://logs/x")]
-    assert set(asked) == {"the store cannot be reached: connection failed"}
+        reasons += [error.why for error in failing("s3://logs/x")]
+    assert set(reasons) == {"the store cannot be reached: connection failed"}
     assert file_systems.remote_system("s3://logs/x").system is system
 
 
@@ -348,9 +348,9 @@ def test_a_dump_whose_store_stops_ends_with_an_error(own: ObjectStore, tmp_path:
         assert json.loads(process.stdout.readline())["table"] == "records"
         own.stop()
         lines = sum(1 for _ in process.stdout)
-        said = process.stderr.read().splitlines()
+        errors = process.stderr.read().splitlines()
         assert process.wait(60) == 3
     assert 1 < lines < SIZE // len(whole) * 200
-    (line,) = said
+    (line,) = errors
     assert line.startswith(f"cannot read s3://logs/{BASE}.log: reading at byte 0x")
     assert line.endswith("failed: the store cannot be reached: connection failed")

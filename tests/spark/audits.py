@@ -94,7 +94,7 @@ def dense_indexes(folder: Path) -> None:
 
 
 def _main(words: dict[str, Any]) -> None:
-    """Audit, and print how many partitions were judged."""
+    """Audit, and print how many partitions were audited."""
     from pyspark.sql import SparkSession  # only the driver's process needs it
 
     builder = SparkSession.builder
@@ -104,7 +104,7 @@ def _main(words: dict[str, Any]) -> None:
     given = words["request"]
     request = SparkRequest(**{**given, "paths": tuple(given["paths"]), "topics": tuple(given["topics"])})
     report = audited_on_spark(spark, planned(spark, request), request)
-    print(f"judged {report.partitions} partitions")  # noqa: T201  # it is the answer to whoever started this
+    print(f"audited {report.partitions} partitions")  # noqa: T201  # the parent process reads it
     spark.stop()
 
 

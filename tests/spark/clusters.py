@@ -59,7 +59,7 @@ class _Daemon:
     process: subprocess.Popen[bytes]
     log: Path
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def waits_for(self, what: str, question: Callable[[], Answer | None]) -> Answer:
@@ -69,7 +69,7 @@ class _Daemon:
             if answer := question():
                 return answer
             time.sleep(0.05)
-        pytest.fail(f"Spark's {self.log.stem} gave no {what} in {PATIENCE:.0f} s: {self.said()[-1000:]}")
+        pytest.fail(f"Spark's {self.log.stem} gave no {what} in {PATIENCE:.0f} s: {self.output()[-1000:]}")
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class Cluster:
     def _processes(self) -> list[int]:
         """Return the processes of the sessions that the daemons began: Pythons have groups of their own."""
         for daemon in self._daemons:
-            daemon.process.poll()  # one that has ended is no process any more once somebody has looked
+            daemon.process.poll()  # reaps one that has ended
         sessions = {daemon.process.pid for daemon in self._daemons}
         return [pid for pid in _running() if _session(pid) in sessions]
 
@@ -141,12 +141,12 @@ class Cluster:
     def _start_all(self, workers: int, cores: int) -> None:
         package = "org.apache.spark.deploy"
         master = self._start("master", f"{package}.master.Master")
-        self.url = master.waits_for("address", lambda: MASTER_AT.search(master.said()))[1]
+        self.url = master.waits_for("address", lambda: MASTER_AT.search(master.output()))[1]
         for number in range(workers):
             work = str(self.folder / f"work-{number}")
             size = ("--cores", str(cores), "--memory", "1g", "--work-dir", work)
             self._start(f"worker-{number}", f"{package}.worker.Worker", self.url, *size)
-        master.waits_for("workers", lambda: master.said().count(REGISTERED) == workers)
+        master.waits_for("workers", lambda: master.output().count(REGISTERED) == workers)
 
 
 @contextmanager
@@ -193,7 +193,7 @@ def _session(pid: int) -> int | None:
 
 
 def _is_alive(pid: int) -> bool:
-    """Tell whether a process runs; one that has ended and that its parent has not asked about does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):

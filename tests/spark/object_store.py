@@ -26,7 +26,7 @@ PATIENCE = 20.0
 SILENCED = {
     "AWS_EC2_METADATA_DISABLED": "true",
     "AWS_CONFIG_FILE": os.devnull,
-    # This server leaves checksums behind a body unread, and takes them for the next request of the connection.
+    # This server does not read checksums after a body, and takes them for the next request of the connection.
     "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
 }
 
@@ -103,7 +103,7 @@ def object_store(folder: Path) -> Iterator[ObjectStore]:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nobody listens at just now."""
+    """Return a port of the loopback interface that is not in use."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 

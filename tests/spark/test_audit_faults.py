@@ -38,7 +38,7 @@ def _missing(folder: Path) -> list[Path]:
     return [folder / "nowhere"]
 
 
-def _missing_beside_good(folder: Path) -> list[Path]:
+def _missing_and_good(folder: Path) -> list[Path]:
     forge(folder / "good", GOOD)
     return [folder / "good", folder / "nowhere", folder / "no*thing"]
 
@@ -80,7 +80,7 @@ def _foreign_files(folder: Path) -> list[Path]:
 
 
 def _two_copies(folder: Path) -> list[Path]:
-    """One partition on two brokers, of which one has more: either is judged, neither is mixed with the other."""
+    """One partition on two brokers, one of them longer: both are audited, and they are not mixed up."""
     for broker, notation in (("broker-1", GOOD), ("broker-2", "D 1 0 0-4 @0-4 T")):
         forge(folder / broker, notation)
     return [folder]
@@ -92,7 +92,7 @@ def _damaged(_folder: Path) -> list[Path]:
 
 SCENES: dict[Scene, tuple[int, str]] = {
     _missing: (3, "NOTHING COULD BE READ: 0 partitions"),
-    _missing_beside_good: (3, "CLEAN, AND NOT ALL COULD BE READ: 1 partition,"),
+    _missing_and_good: (3, "CLEAN, AND NOT ALL COULD BE READ: 1 partition,"),
     _empty: (2, ""),
     _no_log_directory: (2, ""),
     _folder_like_a_segment: (0, "CLEAN: 2 partitions,"),
@@ -114,8 +114,8 @@ def test_both_engines_say_the_same(spark: SparkSession, tmp_path: Path, scene: S
     here = run(*AUDIT, "--output", tmp_path / "here", *paths)
     there = run(*ON_SPARK, "--output", tmp_path / "there", *paths)
     assert there.lines == here.lines
-    said = there.err.replace(str(tmp_path / "there"), str(tmp_path / "here"))
-    assert sorted(said.splitlines()) == sorted(here.err.splitlines())
+    errors = there.err.replace(str(tmp_path / "there"), str(tmp_path / "here"))
+    assert sorted(errors.splitlines()) == sorted(here.err.splitlines())
     assert (there.code, there.text[: len(begins)]) == (here.code, begins) == (code, begins)
     if code == 2:
         assert "there is no log under " in sentence(there)
@@ -126,10 +126,10 @@ def test_both_engines_say_the_same(spark: SparkSession, tmp_path: Path, scene: S
 
 @pytest.mark.spark
 @pytest.mark.parametrize("whole", [None, 0], ids=["whole", "in-splits"])
-def test_a_segment_that_vanishes_before_it_is_read_is_told_of(
+def test_a_segment_that_vanishes_before_it_is_read_is_reported(
     spark: SparkSession, tmp_path: Path, whole: int | None
 ) -> None:
-    """The other partitions are judged all the same, and nothing is said of this one but that."""
+    """The other partitions are audited anyway, and there is no other row about this one."""
     logs = tmp_path / "logs"
     forge(logs, GOOD, topic="good")
     gone = shutil.copytree(SAMPLES / "transactions-v2" / "broker-1" / "segments-0", logs / "gone-0")
@@ -150,8 +150,8 @@ def test_a_segment_that_vanishes_before_it_is_read_is_told_of(
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_copies_taken_one_after_the_other_are_judged_as_in_process(tmp_path: Path) -> None:
-    """Each as of when it was taken, where the user does not say as of when."""
+def test_copies_taken_one_after_the_other_are_evaluated_as_in_process(tmp_path: Path) -> None:
+    """Each as of the time when it was taken, unless the user gives a time."""
     for broker, hours in (("broker-1", 0), ("broker-2", 1)):
         forge(tmp_path / "logs" / broker, "D 1 0 0-4 @0-4 T; plain @5", topic=broker, clean_shutdown=False)
         for file in (tmp_path / "logs" / broker).rglob("*"):
@@ -256,7 +256,7 @@ def test_secrets_do_not_get_into_the_manifest(word: str, kept: str) -> None:
     assert without_secrets([word]) == (kept,)
 
 
-def _told(environment: dict[str, str], *words: str, program: tuple[str, ...] = ("-m", "kforensics")) -> Ended:
+def _run_alone(environment: dict[str, str], *words: str, program: tuple[str, ...] = ("-m", "kforensics")) -> Ended:
     ended = subprocess.run(
         [sys.executable, *program, *words], env=environment, capture_output=True, check=False, timeout=300
     )
@@ -266,7 +266,7 @@ def _told(environment: dict[str, str], *words: str, program: tuple[str, ...] = (
 @pytest.mark.parametrize("home", [None, "/nowhere"], ids=["no-home", "wrong-home"])
 def test_without_java_a_sentence_says_what_to_install(tmp_path: Path, home: str | None) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(tmp_path)}
-    ended = _told(environment | ({"JAVA_HOME": home} if home else {}), *ON_SPARK, LOGS)
+    ended = _run_alone(environment | ({"JAVA_HOME": home} if home else {}), *ON_SPARK, LOGS)
     where = "in JAVA_HOME, which is /nowhere" if home else "on the PATH"
     assert (ended.code, ended.out) == (3, b"")
     assert ended.err == (
@@ -276,17 +276,17 @@ def test_without_java_a_sentence_says_what_to_install(tmp_path: Path, home: str 
 
 def test_without_pyspark_a_sentence_says_what_to_install() -> None:
     program = "import sys; sys.modules['pyspark'] = None; from kforensics.cli import main; main()"
-    ended = _told({**os.environ}, *ON_SPARK, LOGS, program=("-c", program))
+    ended = _run_alone({**os.environ}, *ON_SPARK, LOGS, program=("-c", program))
     assert (ended.code, ended.out) == (1, b"")
     assert ended.err == "kforensics: pyspark is not installed. Install it with: pip install 'kforensics[spark]'\n"
 
 
 @pytest.mark.spark
 def test_a_job_that_breaks_off_leaves_a_sentence_and_no_store(tmp_path: Path) -> None:
-    """The workers have no Python; Spark's own log stays silent."""
+    """The workers have no Python; Spark's own log is not shown."""
     words = (*ON_SPARK, "--master", "local[1]", "--conf", "spark.pyspark.python=/nowhere/python")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
-    ended = _told(environment, *words, "--output", str(tmp_path / "store"), LOGS)
+    ended = _run_alone(environment, *words, "--output", str(tmp_path / "store"), LOGS)
     assert (ended.code, ended.out) == (3, b"")
     (line,) = ended.err.splitlines()
     assert line.startswith("kforensics: the folders were not looked into: ")
@@ -296,7 +296,7 @@ def test_a_job_that_breaks_off_leaves_a_sentence_and_no_store(tmp_path: Path) ->
 
 @pytest.mark.spark
 def test_a_master_that_is_none_is_a_sentence() -> None:
-    ended = _told({**os.environ}, *ON_SPARK, "--master", "flink://host", LOGS)
+    ended = _run_alone({**os.environ}, *ON_SPARK, "--master", "flink://host", LOGS)
     assert (ended.code, ended.out) == (3, b"")
     (line,) = ended.err.splitlines()
     assert line.startswith("kforensics: Spark does not start: ")
@@ -318,6 +318,6 @@ def test_an_interrupted_audit_leaves_nothing_and_says_nothing(tmp_path: Path) ->
     while not list(tmp_path.iterdir()) and audit.poll() is None and time.monotonic() < until:
         time.sleep(0.01)
     os.killpg(audit.pid, signal.SIGINT)
-    said = audit.communicate(timeout=240)
-    assert (audit.returncode, said) == (130, (b"", b""))
+    streams = audit.communicate(timeout=240)
+    assert (audit.returncode, streams) == (130, (b"", b""))
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""The cluster that Spark's tests run on: it works, loses executors, and leaves nothing behind."""
+"""The cluster that Spark's tests run on: it works, loses executors, and leaves no process or file."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def test_a_job_survives_the_loss_of_an_executor(cluster: Cluster, tmp_path: Path
         before = cluster.executors()
         killed = cluster.kill_executor()
         (tmp_path / "go").touch()
-        out, said = job.communicate(timeout=90)
-    assert out == f"{sum(number * number for number in range(TASKS))}\n", said[-2000:]
+        out, errors = job.communicate(timeout=90)
+    assert out == f"{sum(number * number for number in range(TASKS))}\n", errors[-2000:]
     assert len(before) == 2
     assert killed in before
     attempts = [path.name.partition("-")[0] for path in tmp_path.iterdir() if path.name != "go"]
@@ -110,12 +110,12 @@ def test_executors_read_from_a_store(cluster: Cluster, tmp_path: Path) -> None:
         uris = [store.put(path, f"{path.parent.name}/{path.name}") for path in logs]
         handed_on = {f"spark.executorEnv.{name}": value for name, value in store.environment.items()}
         with started(DIGESTS, cluster.conf | handed_on, *uris) as job:
-            out, said = job.communicate(timeout=90)
-    assert out.splitlines() == [sha256(path.read_bytes()).hexdigest() for path in logs], said[-2000:]
+            out, errors = job.communicate(timeout=90)
+    assert out.splitlines() == [sha256(path.read_bytes()).hexdigest() for path in logs], errors[-2000:]
 
 
 def test_executors_inherit_what_they_are_given_and_nothing_is_left(tmp_path: Path) -> None:
-    """Credentials of a store come from the environment of whoever reads."""
+    """Credentials of a store come from the environment of the process that reads."""
     with standalone_cluster(tmp_path, workers=0, environment={"AWS_REGION": "nowhere"}) as cluster:
         (master,) = cluster._processes()
         variables = Path(f"/proc/{master}/environ").read_text().split("\0")

@@ -1,4 +1,4 @@
-"""How the package travels: as Spark's own programs start it, and to workers that have everything but it."""
+"""How the package is shipped: with Spark's own programs, and to workers that have everything but it."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def test_spark_submit_sends_the_package_as_a_zip(
 
 @pytest.mark.spark
 @pytest.mark.repository
-def test_workers_without_the_package_are_told_of_in_one_sentence(cluster: Cluster, bare: Path, tmp_path: Path) -> None:
-    """An installed package would be theirs, too; so this is for a checkout."""
+def test_workers_without_the_package_are_reported_in_one_sentence(cluster: Cluster, bare: Path, tmp_path: Path) -> None:
+    """Workers would find an installed package too, so this needs a checkout."""
     words = ["-m", "kforensics", *AUDIT, "--engine", "spark", "--output", str(tmp_path / "store"), LOGS]
     words += [word for name, value in cluster.conf.items() for word in ("--conf", f"{name}={value}")]
     environment = {**os.environ, "PYSPARK_PYTHON": str(bare)}

@@ -43,26 +43,26 @@ def _waits_for(question: Callable[[], str], answer: str) -> None:
     assert heard.endswith(answer)
 
 
-def test_what_java_always_says_is_kept_away_and_all_else_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
+def test_routine_output_of_java_is_dropped_and_all_else_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
     """While it starts and afterwards, as long as it lives."""
-    remarks = StartupOutput()
-    with remarks.held():
+    startup = StartupOutput()
+    with startup.held():
         assert "log4j2.properties" in os.environ[OPTIONS]
         java = _started(STARTS)
-        _waits_for(remarks.text, "before\n")
+        _waits_for(startup.text, "before\n")
         assert capfd.readouterr().err == ""
     assert OPTIONS not in os.environ
     assert capfd.readouterr().err == "before\n"
     java.communicate(b"\n")
     _waits_for(lambda: capfd.readouterr().err, "after\n")
-    assert remarks.text() == ""
+    assert startup.text() == ""
 
 
 def test_what_it_said_before_it_failed_is_kept_for_a_sentence(capfd: pytest.CaptureFixture[str]) -> None:
-    remarks = StartupOutput()
-    with pytest.raises(OSError, match="it has ended"), remarks.held():
+    startup = StartupOutput()
+    with pytest.raises(OSError, match="it has ended"), startup.held():
         _fail()
-    assert remarks.text() == "before\n"
+    assert startup.text() == "before\n"
     assert capfd.readouterr().err == ""
 
 

@@ -102,7 +102,7 @@ def test_names_that_are_no_utf_8_are_compared_as_they_are_shown(tmp_path: Path) 
     assert read_of(wanted, works, [condition]).num_rows > 0
 
 
-def test_what_is_wanted_tells_its_columns() -> None:
+def test_a_request_knows_its_columns() -> None:
     wanted = wanted_of({"table": "records", "path": "x", "columns": "offset,key"})
     assert wanted.with_columns(["key"]).table.names == ("key",)
     assert wanted.table.names == ("offset", "key")

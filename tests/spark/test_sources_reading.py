@@ -34,7 +34,7 @@ def _batches(first: int, end: int, producers: int = 3) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a partition of three segments, each batch of which an index names."""
+    """Return a partition of three segments, with an index entry for each batch."""
     return forge(tmp_path, {start: _batches(start, start + 60) for start in (0, 60, 120)})
 
 
@@ -69,7 +69,7 @@ def test_a_log_cut_at_each_batch_has_the_same_rows(folder: Path, kernels: str, m
 def test_a_damaged_log_cut_anywhere_has_the_same_rows_and_damage(
     folder: Path, seed: int, kernels: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Damage that runs into the next split is told with the words of who could see what stands behind it."""
+    """Damage that extends into the next split has the same reason as in a log read whole."""
     monkeypatch.setenv("KFORENSICS_KERNELS", kernels)
     dice = random.Random(seed)  # noqa: S311  # which bytes are spoilt, no secret
     log = file_of(folder)
@@ -162,23 +162,23 @@ def test_topics_and_partitions_are_those_of_the_files_or_lines(tmp_path: Path) -
             assert orders.num_rows > one.num_rows > 0
 
 
-def test_a_file_that_shrinks_behind_the_plan_is_damage(folder: Path) -> None:
+def test_a_file_that_shrinks_after_planning_is_damage(folder: Path) -> None:
     log = file_of(folder, 60)
     wanted, works = planned("damage", folder, split_size=1)
-    batches, pieces = planned("batches", folder, split_size=1)
+    batches, batch_works = planned("batches", folder, split_size=1)
     log.write_bytes(log.read_bytes()[:-10])
     (damage,) = read_of(wanted, works).to_pylist()
     assert (damage["path"], damage["reason"]) == (str(log), "truncated")
-    assert read_of(batches, pieces).num_rows == 89
+    assert read_of(batches, batch_works).num_rows == 89
     log.write_bytes(b"")
-    assert read_of(batches, pieces).num_rows == 60
+    assert read_of(batches, batch_works).num_rows == 60
 
 
 @kernels
 def test_an_error_in_mid_file_is_damage_and_what_came_before_it_is_there(
     folder: Path, kernels: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk fails behind the first batches of the second segment."""
+    """The disk fails after the first batches of the second segment."""
     monkeypatch.setenv("KFORENSICS_KERNELS", kernels)
     log, limit = file_of(folder, 60), 500
     whole, read_into, read_bytes = read("records", folder), LocalSource.read_into, LocalSource.read
@@ -196,13 +196,13 @@ def test_an_error_in_mid_file_is_damage_and_what_came_before_it_is_there(
         return read_bytes(self, position, length)
 
     wanted, works = planned("records", folder, split_size=1)
-    of_damage, pieces = planned("damage", folder, split_size=1)
+    of_damage, damage_works = planned("damage", folder, split_size=1)
     monkeypatch.setattr(LocalSource, "read_into", failing_into)
     monkeypatch.setattr(LocalSource, "read", failing)
     found = read_of(wanted, works)
     assert 120 < found.num_rows < 180
     assert set(found["offset"].to_pylist()) == set(whole["offset"].to_pylist()) - set(range(70, 120))
-    rows = read_of(of_damage, pieces).to_pylist()
+    rows = read_of(of_damage, damage_works).to_pylist()
     assert {(row["path"], row["reason"]) for row in rows} == {(str(log), "unreadable")}
     assert [row["start"] for row in rows[1:]] == [row["end"] for row in rows[:-1]]
     assert rows[0]["start"] < limit

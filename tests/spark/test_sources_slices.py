@@ -17,7 +17,7 @@ SEGMENTS = (0, 60, 120, 180)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a partition of four segments, each batch of which an index names."""
+    """Return a partition of four segments, with an index entry for each batch."""
     log = {
         start: "; ".join(f"plain @{offset}-{offset + 5}" for offset in range(start, start + 60, 6))
         for start in SEGMENTS
@@ -26,11 +26,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _names(works: list[Work]) -> list[int]:
-    return [int(Path(piece.file.path).stem) for work in works for piece in work.slices]
+    return [int(Path(part.file.path).stem) for work in works for part in work.slices]
 
 
 def _bytes(works: list[Work]) -> int:
-    return sum(piece.size for work in works for piece in work.slices)
+    return sum(part.size for work in works for part in work.slices)
 
 
 def test_a_thousand_tiny_files_are_a_few_tasks(tmp_path: Path) -> None:
@@ -47,9 +47,9 @@ def test_slices_of_a_segment_follow_one_another(folder: Path) -> None:
     _, works = planned("records", folder, split_size=1)
     assert len(works) == 40
     for segment in SEGMENTS:
-        pieces = [piece for work in works for piece in work.slices if piece.file.base_offset == segment]
-        assert (pieces[0].start, pieces[-1].stop) == (0, None)
-        assert [piece.start for piece in pieces[1:]] == [piece.stop for piece in pieces[:-1]]
+        slices = [part for work in works for part in work.slices if part.file.base_offset == segment]
+        assert (slices[0].start, slices[-1].stop) == (0, None)
+        assert [part.start for part in slices[1:]] == [part.stop for part in slices[:-1]]
 
 
 def test_a_segment_without_index_is_not_cut(folder: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_segment_without_index_is_not_cut(folder: Path) -> None:
 def test_segments_without_wanted_offsets_are_not_read(
     folder: Path, options: dict[str, int], segments: list[int]
 ) -> None:
-    """To show that they are not, they are taken away behind the plan."""
+    """Shown by removing them after planning."""
     expected = read("records", folder).to_pylist()
     wanted, works = planned("records", folder, **options)
     assert _names(works) == segments
@@ -159,7 +159,7 @@ def test_nothing_at_all_is_an_error_but_for_damage(tmp_path: Path) -> None:
         assert read(table, tmp_path).num_rows == 0
 
 
-def test_a_head_ends_where_it_is_told_to() -> None:
+def test_a_head_ends_at_the_given_size() -> None:
     source = BytesSource(b"0123456789")
     head = Head(source, 6)
     assert (head.path, head.size) == (source.path, 6)

@@ -75,8 +75,8 @@ def _scenarios() -> Iterator[tuple[Partition, int]]:
 
 def _as_of(truth: Path) -> int:
     """Return when the broker was stopped; its last report was at most a few seconds old."""
-    asked = json.loads(truth.read_text("utf-8"))["taken"]
-    return int(datetime.fromisoformat(asked).timestamp() * 1000) + MINUTE
+    taken = json.loads(truth.read_text("utf-8"))["taken"]
+    return int(datetime.fromisoformat(taken).timestamp() * 1000) + MINUTE
 
 
 @pytest.mark.parametrize(

@@ -267,7 +267,7 @@ def test_example_20_old_timestamps_expire_at_once(tmp_path: Path) -> None:
 
 def test_example_22_compaction_leaves_offset_gaps_and_empty_batches(tmp_path: Path) -> None:
     log = {
-        0: "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; shell 3 @15; plain @19-19",
+        0: "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; empty 3 @15; plain @19-19",
         20: "plain @20-20",
     }
     state, findings = evaluated(tmp_path, Example(log, options={"first_dirty": 20}))

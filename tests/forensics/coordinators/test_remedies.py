@@ -38,8 +38,8 @@ def findings_with_remedies(
     """Return the findings in the partition with the open transaction and their remedies, by code."""
     partitions = partitions_under(folder)
     scope = AuditScope(Rules(as_of_ms), clusters=Clusters.of(partitions))
-    judgements = [evaluate_partition(one, scope, workers=0) for one in partitions]
-    found = [one.cluster_input for one in judgements if one.cluster_input]
+    results = [evaluate_partition(one, scope, workers=0) for one in partitions]
+    found = [one.cluster_input for one in results if one.cluster_input]
     if counts is not None:
         found[0] = replace(found[0], partition_counts={"__transaction_state": counts})
     (data,) = (one for one in resolve_deferred(found, scope.rules) if one.place.topic in {"t", "__consumer_offsets"})
@@ -162,9 +162,9 @@ def test_a_lagging_replica_is_to_catch_up(tmp_path: Path) -> None:
     scope = AuditScope(Rules(NOW + HOUR), clusters=Clusters.of(partitions))
     found = [evaluate_partition(one, scope, workers=0).cluster_input for one in partitions]
     lagging, ahead = (
-        {one.code.name: one for one in judgement.findings}
-        for judgement in resolve_deferred((one for one in found if one), scope.rules)
-        if judgement.place.topic == "t"
+        {one.code.name: one for one in result.findings}
+        for result in resolve_deferred((one for one in found if one), scope.rules)
+        if result.place.topic == "t"
     )
     assert "lso-stuck" not in ahead
     text = str(lagging["lso-stuck"].remedy)

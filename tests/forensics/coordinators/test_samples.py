@@ -140,7 +140,7 @@ def test_every_complete_transaction_was_atomic(scenario: str) -> None:
     tables = [rows for rows in evidence(scenario).evaluated().rows if rows.table.name == "distributed_transactions"]
     found = {atomic for rows in tables for state, atomic in rows.only("state", "atomic") if state in COMPLETE}
     assert found <= {"yes"} | ({"unverifiable"} if scenario in (*PARTIAL, *CLEANED) else set())
-    assert found or all(said["state"] not in COMPLETE for said in truth_of(scenario)["transactions"].values())
+    assert found or all(reported["state"] not in COMPLETE for reported in truth_of(scenario)["transactions"].values())
 
 
 PARTIAL = ("compaction", "compaction-3.9", "ghosts", "legacy-2.7", "remote-storage")
@@ -148,36 +148,36 @@ PARTIAL = ("compaction", "compaction-3.9", "ghosts", "legacy-2.7", "remote-stora
 
 def described() -> Iterator[Any]:
     for scenario in SCENARIOS:
-        for name, said in truth_of(scenario)["transactions"].items():
-            yield pytest.param(scenario, name, said, id=f"{scenario}-{name}")
+        for name, reported in truth_of(scenario)["transactions"].items():
+            yield pytest.param(scenario, name, reported, id=f"{scenario}-{name}")
 
 
-@pytest.mark.parametrize(("scenario", "name", "said"), list(described()))
-def test_the_last_state_is_what_the_coordinator_reported(scenario: str, name: str, said: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("scenario", "name", "reported"), list(described()))
+def test_the_last_state_is_what_the_coordinator_reported(scenario: str, name: str, reported: dict[str, Any]) -> None:
     """DescribeTransactions returns -1 or, up to 3.9, an old time if no transaction has begun since the last init."""
     rows = [one for one in evidence(scenario).evaluated().rows if one.table.name == "transactional_ids"]
     columns = ("state", "producer_id", "producer_epoch", "transaction_timeout_ms", "partitions", "start_timestamp")
     ids = {row[0]: row[1:] for some in rows for row in some.only("transactional_id", *columns)}
     *last_state, start = ids[name]
     assert last_state == [
-        said["state"],
-        said["producer_id"],
-        said["producer_epoch"],
-        said["transaction_timeout_ms"],
-        ",".join(sorted(said["topic_partitions"])) or None,
+        reported["state"],
+        reported["producer_id"],
+        reported["producer_epoch"],
+        reported["transaction_timeout_ms"],
+        ",".join(sorted(reported["topic_partitions"])) or None,
     ]
-    if said["state"] != "Empty":
-        assert start == said["transaction_start_time_ms"]
+    if reported["state"] != "Empty":
+        assert start == reported["transaction_start_time_ms"]
 
 
 def groups_described() -> Iterator[Any]:
     for scenario in SCENARIOS:
-        for name, said in truth_of(scenario)["groups"].items():
-            yield pytest.param(scenario, name, said["offsets"], id=f"{scenario}-{name}")
+        for name, reported in truth_of(scenario)["groups"].items():
+            yield pytest.param(scenario, name, reported["offsets"], id=f"{scenario}-{name}")
 
 
-@pytest.mark.parametrize(("scenario", "group", "said"), list(groups_described()))
-def test_offsets_in_force_are_those_of_the_broker(scenario: str, group: str, said: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("scenario", "group", "reported"), list(groups_described()))
+def test_offsets_in_force_are_those_of_the_broker(scenario: str, group: str, reported: dict[str, Any]) -> None:
     found = {
         partition_name(key[1:]): (
             commit.committed,
@@ -188,7 +188,7 @@ def test_offsets_in_force_are_those_of_the_broker(scenario: str, group: str, sai
         for key, commit in commits.last.items()
         if key[0] == group
     }
-    assert found == {name: (one["offset"], one["leader_epoch"], one["metadata"]) for name, one in said.items()}
+    assert found == {name: (one["offset"], one["leader_epoch"], one["metadata"]) for name, one in reported.items()}
 
 
 def test_ids_that_no_coordinator_listed_are_removed(scenario: str) -> None:
@@ -210,22 +210,22 @@ def test_ids_that_no_coordinator_listed_are_removed(scenario: str) -> None:
 def ends_described() -> Iterator[Any]:
     for path in sorted(SAMPLES.glob("*/truth.json")):
         truth = json.loads(path.read_text("utf-8"))
-        for name, said in truth["groups"].items():
+        for name, reported in truth["groups"].items():
             yield pytest.param(
-                path.parent.name, name, said["offsets"], truth["topics"], id=f"{path.parent.name}-{name}"
+                path.parent.name, name, reported["offsets"], truth["topics"], id=f"{path.parent.name}-{name}"
             )
 
 
-@pytest.mark.parametrize(("scenario", "group", "said", "topics"), list(ends_described()))
+@pytest.mark.parametrize(("scenario", "group", "reported", "topics"), list(ends_described()))
 def test_the_lag_of_groups_is_that_of_the_live_broker(
-    scenario: str, group: str, said: dict[str, Any], topics: dict[str, Any]
+    scenario: str, group: str, reported: dict[str, Any], topics: dict[str, Any]
 ) -> None:
     """Lag is the end for either kind of consumer, from the broker, minus the offset from the admin client."""
     rows = [one for one in evidence(scenario).evaluated().rows if one.table.name == "committed_offsets"]
     names = ("group", "committed_topic", "committed_partition", "lag", "stable_lag")
     found = {partition_name(row[1:3]): row[3:] for some in rows for row in some.only(*names) if row[0] == group}
     expected = {}
-    for name, one in said.items():
+    for name, one in reported.items():
         topic, _, partition = name.rpartition("-")
         ends = topics.get(topic, {}).get(partition)
         latest = [None if ends is None else ends[key] - one["offset"] for key in ("latest", "latest_read_committed")]

@@ -107,14 +107,14 @@ def test_the_file_lies_where_temporary_files_lie_and_has_no_name(
     assert file.closed
 
 
-def test_no_place_for_temporary_files_is_told_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_folder_for_temporary_files_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
     with pytest.raises(UsageError, match="No such file or directory; set the environment variable TMPDIR"):
         check(range(1000), [10], ROOM)
 
 
-def test_a_full_disk_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    full = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115  # who sorts closes it
+def test_a_full_disk_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115  # the sort closes it
     monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: full)
     with pytest.raises(UsageError, match="No space left on device"):
         check(range(1000), [10], ROOM)
@@ -139,6 +139,6 @@ def test_rows_go_to_another_process_as_their_file(
     assert [key for key, _ in rows_of(found)] == list(range(1, 501))
 
 
-def test_what_travels_is_not_what_the_file_holds() -> None:
+def test_a_spill_file_is_not_serialized_row_by_row() -> None:
     found = sorted_of(parts_of(range(20_000), [100]))
     assert len(pickle.dumps(found)) < 20_000 * ROW.itemsize // 2

@@ -1,4 +1,4 @@
-"""Values that travel by the million arrive as they were, without the slow way of ``dataclasses``."""
+"""Values that are pickled by the million are restored unchanged, without the slow path of ``dataclasses``."""
 
 from __future__ import annotations
 

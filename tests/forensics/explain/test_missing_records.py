@@ -89,7 +89,7 @@ def test_a_batch_with_fewer_records_than_offsets(tmp_path: Path, status: RecordS
 
 
 def test_an_emptied_marker_is_compacted(tmp_path: Path) -> None:
-    forge(tmp_path, {0: "D 3 0 0-0 @0-0 T; shell 3 @1; M 3 0 C 1 @2", 3: "plain @3-3"}, compacted=True)
+    forge(tmp_path, {0: "D 3 0 0-0 @0-0 T; empty 3 @1; M 3 0 C 1 @2", 3: "plain @3-3"}, compacted=True)
     explained = story(tmp_path, 1)
     assert (explained.status, explained.transaction) == (RecordStatus.COMPACTED, None)
     assert "emptied" in explained.why

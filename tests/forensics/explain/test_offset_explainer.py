@@ -149,8 +149,8 @@ def test_batches_out_of_order_are_found_as_a_broker_finds_them(tmp_path: Path) -
     """A broker returns the first batch whose last offset is at or after the fetch offset."""
     folder = forge(tmp_path, "plain @0-2; plain @3-5; plain @6-8; plain @9-11; plain @12-14")
     swap(file_of(folder), 3, 9)
-    fates = [story(tmp_path, offset).status for offset in (1, 4, 7, 10, 13)]
-    assert fates == [
+    statuses = [story(tmp_path, offset).status for offset in (1, 4, 7, 10, 13)]
+    assert statuses == [
         RecordStatus.VISIBLE,
         RecordStatus.LOST,
         RecordStatus.LOST,

@@ -16,7 +16,7 @@ TIMED_OUT = "D 1 0 0-2 @0-2 T; M 1 1 A 4 @3; D 1 2 0-0 @4-4 T"
 LATE_WRITE = "D 1 0 0-2 @0-2 T; M 1 0 A 4 @3; D 1 0 3-3 @4-4 T"
 HEAD_DELETED = "D 1 0 0-9 @0-9 T; D 2 0 0-9 @10-19 N"
 NO_PREFIX = "D 1 0 5-5 @100-100 T; M 2 0 A 1 @101; M 1 0 C 1 @102"
-CLEANED = "D 1 0 0-4 @0-4 T cnt 2; {}; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; shell 3 @15; plain @19"
+CLEANED = "D 1 0 0-4 @0-4 T cnt 2; {}; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; empty 3 @15; plain @19"
 WRAPPED = "D 9 0 2147483646-2147483647 @0-1 N; D 9 0 0-2 @2-4 N"
 FIRST_AT_0 = ("SEQ_FIRST_NONZERO", 0, 0)
 ZOMBIE = "D 9 3 0-0 @0-0 N; D 9 4 0-0 @1-1 N; D 9 3 1-1 @2-2 N"
@@ -165,7 +165,7 @@ EXAMPLES = {
     "22": Example(
         CLEANED.format("M 1 0 C 3 @5"), closed=[(1, 0, 5, COMMITTED), (2, 9, 12, ABORTED)], open={}, empty_markers=[]
     ),
-    "22 with an empty control batch for a marker": Example(CLEANED.format("shell 1 @5"), {20: 0}, open={1: 0}),
+    "22 with an empty control batch for a marker": Example(CLEANED.format("empty 1 @5"), {20: 0}, open={1: 0}),
     "23": Example("D 1 0 0-2 @0-2 T; M 1 1 A 4 @3", states={1: (1, -1, -1, 0, 4, None)}),
     "27": Example(
         f"{LATE_WRITE}; M 1 0 A 4 @5",

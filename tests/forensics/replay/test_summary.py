@@ -164,7 +164,7 @@ def test_different_summaries_are_not_equal() -> None:
 
 
 def test_a_producer_summary_stays_small() -> None:
-    """A million producers are a million of them in memory, and some of their blocks are there twice during a merge."""
+    """There is one per producer in memory, possibly millions, and some blocks are duplicated during a merge."""
     assert PRODUCER_SUMMARY.itemsize <= 456
 
 

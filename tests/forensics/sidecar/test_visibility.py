@@ -127,7 +127,7 @@ def visibility_of(view: ConsumerView, batch: BatchSummary) -> BatchVisibility:
         ("D 1 0 0-0 @0-0 T; D 1 0 1-1 @1-1 N; M 1 0 A 3 @2", [(1, 0, 2, 3)], [1]),
         ("M 1 0 A 2 @0; D 1 0 0-1 @1-2 T; M 1 0 C 2 @3", [], [1]),
         ("M 1 0 A 2 @0; D 1 0 0-1 @1-2 T; M 1 0 C 2 @3", [(1, 0, 0, 1)], [1]),
-        ("shell 3 @0; plain @1-1", [], [1]),
+        ("empty 3 @0; plain @1-1", [], [1]),
     ],
     ids=["empty", "plain", "committed", "example-4", "example-5", "example-18", "v2", "hanging", "not-transactional",
          "example-39", "empty-abort-until-2.7", "control-shell"],
@@ -239,7 +239,7 @@ def logs(draw: st.DrawFn) -> list[BatchSummary]:
         texts = {
             "C": f"M {producer_id} 0 C 1 @{offset}",
             "A": f"M {producer_id} 0 A 1 @{offset}",
-            "S": f"shell {producer_id} @{offset}",
+            "S": f"empty {producer_id} @{offset}",
         }
         log += parse_batches(texts.get(kind, f"D {producer_id} 0 0-{last - offset} @{offset}-{last} {kind}"))
         offset = last + 1

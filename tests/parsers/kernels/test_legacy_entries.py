@@ -195,7 +195,7 @@ def test_a_wrong_inner_checksum_is_reported_and_the_next_one_is_valid() -> None:
 
 
 def test_more_text_than_fits() -> None:
-    """A block is written in several steps, each of which decompresses again."""
+    """A block is written in several steps that each decompress again."""
     large = [wrapper(message(n, None, b"a" * (1 << 20)), offset=n) for n in range(24)]
     dump = all_taken(b"".join(large))
     assert len(dump.text) > 24 << 20

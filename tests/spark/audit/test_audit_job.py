@@ -46,7 +46,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     return audit_in_process([str(SAMPLES)], tmp_path_factory.mktemp("everything") / "store")
 
 
-def _asked(store: object, *paths: object, **options: Any) -> SparkRequest:
+def _request(store: object, *paths: object, **options: Any) -> SparkRequest:
     return SparkRequest(tuple(map(str, paths)), output=str(store), as_of_ms=AS_OF_MS, **options)
 
 
@@ -59,7 +59,7 @@ def _assert_same(found: Stored, expected: Stored, request: pytest.FixtureRequest
 
 
 def test_all_samples(spark: SparkSession, tmp_path: Path, everything: Stored, request: pytest.FixtureRequest) -> None:
-    _assert_same(audit_here(spark, _asked(tmp_path / "store", SAMPLES)), everything, request)
+    _assert_same(audit_here(spark, _request(tmp_path / "store", SAMPLES)), everything, request)
 
 
 @pytest.mark.exhaustive
@@ -68,7 +68,7 @@ def test_all_samples_in_the_smallest_splits(
 ) -> None:
     """Wherever an index allows it, in as many rounds as there can be, and as the sequential fold has it."""
     store = tmp_path / "store"
-    _assert_same(audit_here(spark, _asked(store, SAMPLES, split_size=1, whole=0, few=0)), everything, request)
+    _assert_same(audit_here(spark, _request(store, SAMPLES, split_size=1, whole=0, few=0)), everything, request)
     counts = _compare_with_fold(store)
     assert min(counts.values()) > 100
     request.node.user_properties.append(("same on Spark", {f"{name} of the fold": n for name, n in counts.items()}))
@@ -115,14 +115,14 @@ def _named(dtype: Any, rows: list[tuple[Any, ...]], names: tuple[str, ...]) -> l
 def test_splits_of_any_size_down_to_one_batch(
     spark: SparkSession, tmp_path: Path, seed: int, request: pytest.FixtureRequest
 ) -> None:
-    """Of logs whose indexes name every batch; partitions up to some size are judged whole."""
+    """With index entries for every batch; partitions up to some size are audited whole."""
     dice = random.Random(seed)  # noqa: S311  # dice for sizes
     for name in SOME:
         shutil.copytree(SAMPLES / name, tmp_path / "logs" / name)
     dense_indexes(tmp_path / "logs")
     size, whole = dice.choice([1, dice.randrange(1, 5_000)]), dice.choice([0, dice.randrange(10_000)])
     expected = audit_in_process([str(tmp_path / "logs")], tmp_path / "expected")
-    found = audit_here(spark, _asked(tmp_path / "store", tmp_path / "logs", split_size=size, whole=whole))
+    found = audit_here(spark, _request(tmp_path / "store", tmp_path / "logs", split_size=size, whole=whole))
     _assert_same(found, expected, request)
 
 
@@ -130,10 +130,10 @@ def test_splits_of_any_size_down_to_one_batch(
 def test_records_of_all_samples_in_the_smallest_splits(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """What cannot be decoded, and what is there twice, found segment by segment."""
+    """Damage and duplicates are found segment by segment."""
     expected = audit_in_process([str(SAMPLES)], tmp_path / "expected", records=True)
     assert sum(expected["duplicates"].values()) > 10
-    wanted = _asked(tmp_path / "store", SAMPLES, split_size=1, whole=0, records=True)
+    wanted = _request(tmp_path / "store", SAMPLES, split_size=1, whole=0, records=True)
     _assert_same(audit_here(spark, wanted), expected, request)
 
 
@@ -146,16 +146,16 @@ def test_a_cluster_of_all_samples_on_a_cluster_that_loses_an_executor(
     (tmp_path / "spark").mkdir()
     paths = cluster_of_samples(tmp_path / "brokers")
     expected = audit_in_process(paths, tmp_path / "expected")
-    size = random.Random(7).randrange(1, 2_000)  # noqa: S311  # as above
-    wanted = _asked(tmp_path / "store", *paths, split_size=size, whole=size)
+    size = random.Random(7).randrange(1, 2_000)  # noqa: S311  # a size, no secret
+    wanted = _request(tmp_path / "store", *paths, split_size=size, whole=size)
     with standalone_cluster(tmp_path / "spark") as cluster:
         driver = audit_elsewhere(cluster.conf, wanted)
         until = time.monotonic() + 120
         while not list(tmp_path.glob(".store.*/*/*")) and driver.poll() is None and time.monotonic() < until:
             time.sleep(0.02)
         cluster.kill_executor()
-        said, _ = driver.communicate(timeout=300)
-    assert driver.returncode == 0, said
+        output, _ = driver.communicate(timeout=300)
+    assert driver.returncode == 0, output
     found = stored(tmp_path / "store")
     _assert_same(found, expected, request)
     assert sorted(path.name for path in (tmp_path / "store").iterdir()) == sorted([*found, "manifest.json"])
@@ -170,10 +170,10 @@ def test_a_bucket_is_audited_into_a_bucket(tmp_path: Path) -> None:
         uri = bucket.put(SAMPLES / "transactions-v2", "logs")
         local = bucket.folder / uri.removeprefix("s3://")
         expected = audit_in_process([str(local)], tmp_path / "expected")
-        wanted = _asked("s3://logs/evidence", uri, whole=0, split_size=1)
+        wanted = _request("s3://logs/evidence", uri, whole=0, split_size=1)
         with standalone_cluster(tmp_path / "spark", environment=bucket.environment) as cluster:
-            said, _ = (driver := audit_elsewhere(cluster.conf, wanted, bucket.environment)).communicate(timeout=300)
-        assert driver.returncode == 0, said
+            output, _ = (driver := audit_elsewhere(cluster.conf, wanted, bucket.environment)).communicate(timeout=300)
+        assert driver.returncode == 0, output
         store = bucket.folder / "logs" / "evidence"
         found = stored(store)
         manifest = (store / "manifest.json").read_text("utf-8")

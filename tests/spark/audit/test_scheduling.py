@@ -1,4 +1,4 @@
-"""Rows of a plan go where the sizes alone say; what tasks answer is put together, whoever does it."""
+"""Rows of a plan are scheduled by size alone; answers of tasks are merged the same in any task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.scale.synthetic import ASKED, Counting, Made
+from benchmarks.scale.synthetic import SCOPE, Counting, Made
 from kforensics.spark.audit.listing import FILES, IN_ITEM, PARTITION, UNREADABLE
 from kforensics.spark.audit.scheduling import FileListing, Schedule, WholePartition, scheduled
 from kforensics.spark.audit.serialization import deserialize, serialize, to_frames, values
@@ -21,11 +21,11 @@ MB = 1 << 20
 MADE = Made(1, 5, MB)
 
 
-def _shares(few: int = 32) -> TaskPlan:
-    """Share out partitions whose numbers have gaps, every seventh of which is to be split."""
+def _task_plan(few: int = 32) -> TaskPlan:
+    """Plan tasks for partitions whose numbers have gaps, every seventh to be split."""
     count = 100
     size = np.where(np.arange(count) % 7 == 0, 5 * MB, 1000 * np.arange(count))
-    plan = pa.table(
+    sizes = pa.table(
         {
             "number": np.arange(count) << 12,
             "size": size,
@@ -33,40 +33,40 @@ def _shares(few: int = 32) -> TaskPlan:
             "largest": np.minimum(size, MB),
         }
     )
-    return plan_tasks(plan, TaskSizing(2, MB, whole=4 * MB, few=few))
+    return plan_tasks(sizes, TaskSizing(2, MB, whole=4 * MB, few=few))
 
 
-def _dealt(number: int, shares: TaskPlan) -> list[AddressedValue]:
-    return list(scheduled(PARTITION, number, serialize(MADE.partition(0)), Schedule.of(shares)))
+def _scheduled(number: int, plan: TaskPlan) -> list[AddressedValue]:
+    return list(scheduled(PARTITION, number, serialize(MADE.partition(0)), Schedule.of(plan)))
 
 
 def test_each_partition_goes_where_its_share_says() -> None:
-    shares = _shares()
-    slots = dict(zip(*(shares.small[name].to_pylist() for name in ("number", "final_slot")), strict=True))
+    plan = _task_plan()
+    slots = dict(zip(*(plan.small[name].to_pylist() for name in ("number", "final_slot")), strict=True))
     assert len(slots) == 100 - 15
     for number, slot in slots.items():
-        ((address, value),) = _dealt(number, shares)
+        ((address, value),) = _scheduled(number, plan)
         assert isinstance(value, WholePartition)
-        assert address.split_slot + shares.tasks == slot
-    for row in shares.large.to_pylist():
-        pieces = _dealt(row["number"], shares)
-        assert [address.ordinal for address, _ in pieces] == [WHOLE, *(segment << 32 for segment in range(5))]
-        assert [address.split_slot for address, _ in pieces[1:]] == [row["split_slot"] + at for at in range(5)]
-        assert {address.final_slot for address, _ in pieces} == {row["final_slot"]}
+        assert address.split_slot + plan.tasks == slot
+    for row in plan.large.to_pylist():
+        parts = _scheduled(row["number"], plan)
+        assert [address.ordinal for address, _ in parts] == [WHOLE, *(segment << 32 for segment in range(5))]
+        assert [address.split_slot for address, _ in parts[1:]] == [row["split_slot"] + at for at in range(5)]
+        assert {address.final_slot for address, _ in parts} == {row["final_slot"]}
 
 
 def test_runs_have_what_joining_them_needs() -> None:
-    shares = _shares(few=0)
-    pieces = _dealt(0, shares)
-    heads = [(address.run_slot, value) for address, value in pieces if address.ordinal == HEAD]
-    assert shares.large["width"].to_pylist()[0] == 2
+    plan = _task_plan(few=0)
+    parts = _scheduled(0, plan)
+    heads = [(address.run_slot, value) for address, value in parts if address.ordinal == HEAD]
+    assert plan.large["width"].to_pylist()[0] == 2
     assert [slot for slot, _ in heads] == [0, 1, 2]
     assert all(isinstance(value, Reading) for _, value in heads)
-    assert [address.run_slot for address, _ in pieces if address.ordinal >= 0] == [0, 0, 1, 1, 2]
+    assert [address.run_slot for address, _ in parts if address.ordinal >= 0] == [0, 0, 1, 1, 2]
 
 
 def test_files_are_listed_by_few_tasks_and_what_is_unreadable_by_none() -> None:
-    deal = Schedule.of(_shares())
+    deal = Schedule.of(_task_plan())
     files = list(MADE.partition(0).segments)
     slots = set()
     for item in range(50):
@@ -77,8 +77,8 @@ def test_files_are_listed_by_few_tasks_and_what_is_unreadable_by_none() -> None:
     assert list(scheduled(UNREADABLE, 0, b"", deal)) == []
 
 
-def _travelled(found: Iterable[AddressedValue]) -> list[AddressedValue]:
-    """What arrives, sorted as Spark does."""
+def _received(found: Iterable[AddressedValue]) -> list[AddressedValue]:
+    """The values after serialization, sorted as Spark does."""
     rows = [row for address, value in found for row in to_frames(address, value)]
     return list(values(sorted(rows, key=lambda row: (row[0], row[4], row[5], row[6]))))
 
@@ -86,18 +86,18 @@ def _travelled(found: Iterable[AddressedValue]) -> list[AddressedValue]:
 @pytest.mark.parametrize("tasks", [1, 3, 50])
 def test_answers_of_any_number_of_tasks_are_put_together(tasks: int) -> None:
     """Two answers of a task, and those of different ones, stay apart on the way."""
-    shares = _shares()
-    small = [_dealt(number, shares)[0] for number in shares.small["number"].to_pylist()]
+    plan = _task_plan()
+    small = [_scheduled(number, plan)[0] for number in plan.small["number"].to_pylist()]
     by_task: dict[int, list[AddressedValue]] = {}
     for at, (address, value) in enumerate(small):
         by_task.setdefault(at % tasks, []).append((replace(address, split_slot=-1 - at % tasks), value))
     found: list[AddressedValue] = []
     for number, some in by_task.items():
-        listed = next(scheduled(FILES, number << IN_ITEM, serialize([]), Schedule.of(shares)))
+        listed = next(scheduled(FILES, number << IN_ITEM, serialize([]), Schedule.of(plan)))
         of_task = [(replace(listed[0], split_slot=-1 - number), listed[1]), *some]
-        found += done(of_task, ASKED, Counting())
+        found += done(of_task, SCOPE, Counting())
     assert len(found) == 2 * tasks
-    ((_, answer),) = ended(_travelled(found), ASKED, Counting())
+    ((_, answer),) = ended(_received(found), SCOPE, Counting())
     assert isinstance(answer, Answer)
     assert deserialize(answer.outcome) == len(small)
-    assert list(ended([], ASKED, Counting())) == []
+    assert list(ended([], SCOPE, Counting())) == []

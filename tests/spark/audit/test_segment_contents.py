@@ -19,21 +19,21 @@ from tests.forensics.partition_states import SAMPLES, partitions_under, state_of
 READERS = 3
 
 
-def _sorted(travelling: Iterator[AddressedValue], names: tuple[str, ...]) -> Iterator[AddressedValue]:
+def _sorted(values_sent: Iterator[AddressedValue], names: tuple[str, ...]) -> Iterator[AddressedValue]:
     """Send values from one round to the next as Spark does, to one task."""
     at = [SCHEMA.names.index(name) for name in names]
 
     def place(row: Row) -> tuple[Any, ...]:
         return tuple(row[index] for index in at)
 
-    return values(sorted((row for address, value in travelling for row in to_frames(address, value)), key=place))
+    return values(sorted((row for address, value in values_sent for row in to_frames(address, value)), key=place))
 
 
 def _rounds(partition: Partition) -> Iterator[Any]:
-    pieces = [one for one in pieces_of(5, partition, Shared(0, 0, 0, 2)) if one[0].ordinal >= 0]
-    hashes = _sorted((sent for piece in pieces for sent in hashes_of(*piece)), IN_BUCKET)
+    parts = [one for one in pieces_of(5, partition, Shared(0, 0, 0, 2)) if one[0].ordinal >= 0]
+    hashes = _sorted((sent for part in parts for sent in hashes_of(*part)), IN_BUCKET)
     repeated = [one for one in repeated_of(hashes, READERS) if one[0].split_slot % READERS == 0]
-    for _, value in _sorted(records_of(_sorted(iter([*pieces, *repeated]), IN_PARTITION)), IN_PARTITION):
+    for _, value in _sorted(records_of(_sorted(iter([*parts, *repeated]), IN_PARTITION)), IN_PARTITION):
         yield value
 
 
@@ -41,10 +41,12 @@ DUPLICATES = [one for one in partitions_under(SAMPLES / "duplicates") if one.siz
 
 
 @pytest.mark.parametrize("partition", [pytest.param(one, id=one.name) for one in DUPLICATES])
-@pytest.mark.parametrize("behind", [64, 1 << 28])
-def test_rounds_find_what_one_reading_finds(partition: Partition, behind: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("bucket_bytes", [64, 1 << 28])
+def test_rounds_find_what_one_reading_finds(
+    partition: Partition, bucket_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether hashes are in one bucket or in hundreds."""
-    monkeypatch.setattr(segment_contents, "LOG_BYTES_PER_BUCKET", behind)
+    monkeypatch.setattr(segment_contents, "LOG_BYTES_PER_BUCKET", bucket_bytes)
     case = state_of(partition)
     expected = with_records(case, 0)
     found = into_records(case, _rounds(partition))

@@ -71,7 +71,7 @@ def test_a_hundred_terabytes_are_read_by_many_tasks_and_joined_by_few() -> None:
 
 
 def test_rounds_that_are_not_worth_it_are_left_out() -> None:
-    """Who deals a few segments out cuts them, who judges few of a partition joins them, few answers need no task."""
+    """Few segments are split by the task that lists them, and merged by the one that evaluates them."""
     few, many_of_one, many = _shared([20 * GB, GB]), _shared([100 * GB]), _shared([20 * GB, 20 * GB])
     assert (few.cuts, few.runs, few.finals) == (0, 0, 1)
     assert few.large["width"].to_pylist() == [0]

@@ -54,14 +54,14 @@ FIRST = 1 << 33
 SCENARIOS = ("consume-transform-produce", "partition-growth", "replication", "transactions-v2")
 
 
-def _sorted(travelling: Iterable[AddressedValue], names: tuple[str, ...]) -> Iterator[AddressedValue]:
+def _sorted(values_sent: Iterable[AddressedValue], names: tuple[str, ...]) -> Iterator[AddressedValue]:
     """Send values from one round to the next as Spark does, to one task."""
     at = [SCHEMA.names.index(name) for name in names]
 
     def place(row: Row) -> tuple[Any, ...]:
         return tuple(row[index] for index in at)
 
-    rows = (row for address, value in travelling for row in to_frames(address, value))
+    rows = (row for address, value in values_sent for row in to_frames(address, value))
     return values(sorted(rows_of(batches_of(SCHEMA, rows)), key=place))
 
 
@@ -78,8 +78,8 @@ def _rounds(partitions: Sequence[Partition]) -> Iterator[PartitionResult]:
     return evaluate_pairs(_sorted(pairs, IN_PARTITION), clusters, RULES)
 
 
-def _rows(judgements: Iterable[PartitionResult]) -> Counter[str]:
-    return Counter(f"{name} {row}" for one in judgements for name, rows in one.rows.items() for row in rows)
+def _rows(results: Iterable[PartitionResult]) -> Counter[str]:
+    return Counter(f"{name} {row}" for one in results for name, rows in one.rows.items() for row in rows)
 
 
 def _in_process(partitions: Sequence[Partition]) -> Counter[str]:
@@ -126,11 +126,11 @@ def test_an_audit_in_process_has_what_the_command_has(tmp_path: Path) -> None:
     """In this process alone and with a pool."""
     save_topic(tmp_path, {number: random_log(number) for number in range(3)})
     paths = [tmp_path, SAMPLES / "transactions-v2"]
-    twice = kforensics.duplicates(paths, as_of_ms=AS_OF_MS).to_pylist()
-    assert any(row["first_partition"] is not None for row in twice)
+    duplicates = kforensics.duplicates(paths, as_of_ms=AS_OF_MS).to_pylist()
+    assert any(row["first_partition"] is not None for row in duplicates)
     for processes in (None, 1, 2):
         found = kforensics.audit(paths, as_of_ms=AS_OF_MS, records=True, processes=processes)
-        assert found.tables["duplicates"].to_pylist() == twice
+        assert found.tables["duplicates"].to_pylist() == duplicates
         assert "content-duplicate-cross-partition" in found.findings["code"].to_pylist()
 
 

@@ -70,7 +70,7 @@ def test_tables_are_those_of_a_dump(load: Load, every: kforensics.Dump, name: st
 
 
 def test_damage_is_that_of_a_dump(load: Load, every: kforensics.Dump) -> None:
-    """A dump tells it table by table, Spark file by file."""
+    """A dump orders it by table, Spark by file."""
     found = rows(load("damage"))
     assert found.num_rows > 100
     order = [(name, "ascending") for name in ("path", "start", "end", "reason", "detail")]
@@ -180,7 +180,7 @@ def test_a_path_with_nothing_is_a_sentence_and_damage(load: Load, tmp_path: Path
     assert [row.path for row in load("damage", [missing, CLASSIC]).collect()] == [str(missing)]
 
 
-def test_a_file_that_vanishes_behind_the_plan_is_damage(load: Load, tmp_path: Path) -> None:
+def test_a_file_that_vanishes_after_planning_is_damage(load: Load, tmp_path: Path) -> None:
     folder = tmp_path / "classic-0"
     shutil.copytree(CLASSIC.parent, folder)
     damage, batches = load("damage", folder), load("batches", folder)
@@ -241,7 +241,7 @@ def test_spark_itself_has_to_allow_that(load: Load) -> None:
 
 
 def test_spark_keeps_filters_for_the_next_query_of_a_frame(pushing: SparkSession, load: Load) -> None:
-    """The reason why filters are not taken unless somebody asks for it; without this fault that could go."""
+    """Why filters are only pushed down on request; without this fault of Spark that option could go."""
     frame = load("records", CLASSIC, push_filters="true")
     few = frame.where("offset < 1").count()
     assert 0 < few < kforensics.dump(CLASSIC).records.num_rows

@@ -172,15 +172,15 @@ def test_one_of_many_markers_of_the_same_epoch_is_missing(tmp_path: Path) -> Non
 
 
 @PROTOCOLS
-@pytest.mark.parametrize(("wrong", "fate"), [(f"{OFFSETS}-0", "aborted"), ("p-0", "committed")])
-def test_offsets_on_the_other_side(version: int, marker: int, wrong: str, fate: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("wrong", "outcome"), [(f"{OFFSETS}-0", "aborted"), ("p-0", "committed")])
+def test_offsets_on_the_other_side(version: int, marker: int, wrong: str, outcome: str, tmp_path: Path) -> None:
     forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, marker, version=version))
     forge_data(tmp_path, everything(marker) | {wrong: data(marker, "A")})
     findings = {placed.finding.code.name: placed for placed in found_in(cluster_under(tmp_path))}
     assert findings.keys() == {"atomicity-split-outcome", "eos-offset-outcome-mismatch"}
     place, finding = findings["eos-offset-outcome-mismatch"]
     assert (place.topic, str(finding.severity), finding.cause) == (OFFSETS, "critical", "atomicity-split-outcome")
-    assert f"were {fate}" in finding.message
+    assert f"were {outcome}" in finding.message
 
 
 @pytest.mark.parametrize("coordinator", [True, False])
@@ -204,7 +204,7 @@ def test_without_a_coordinator_an_epoch_that_stays_shows_nothing(tmp_path: Path)
 
 
 @pytest.mark.parametrize("order", ["CA", "AC"])
-def test_a_marker_against_the_decision_beside_the_right_one(order: str, tmp_path: Path) -> None:
+def test_a_marker_against_the_decision_next_to_the_right_one(order: str, tmp_path: Path) -> None:
     """The first marker decides what consumers see, but a coordinator never sends both."""
     forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 1, version=2))
     both = f"D 1 0 0-0 @0-0 T {at(11)}; M 1 1 {order[0]} 0 @1 {at(25)}; M 1 1 {order[1]} 0 @2 {at(26)}"

@@ -111,7 +111,7 @@ def test_the_end_was_decided_twice(marker: str, severity: str, tmp_path: Path) -
     assert codes_in(cluster_under(tmp_path))["txnlog-prepare-flip"] == severity
 
 
-def test_the_end_was_decided_twice_and_nobody_saw_the_partitions(tmp_path: Path) -> None:
+def test_the_end_was_decided_twice_and_the_partitions_are_missing(tmp_path: Path) -> None:
     log = f"{BEGUN}; a PrepareAbort 1 0 {{t-0}} t 2; a PrepareCommit 1 0 {{t-0}} t 4; a CompleteCommit 1 0 t 6"
     (placed,) = forged_findings(tmp_path, log)
     assert codes([placed]) == [("txnlog-prepare-flip", "warning", 2)]

@@ -33,14 +33,14 @@ def test_a_few_scattered_keys_are_not_reported(tmp_path: Path) -> None:
 
 
 def test_misplaced_keys_are_found_by_producer_and_partition(tmp_path: Path) -> None:
-    astray = [Sent(key, (home(key, 4) + 1) % 4, 200 + number, 5) for number, key in enumerate(KEYS[:3])]
-    sent = [*at_home(KEYS, 4, producer=4), *at_home(KEYS, 4, at=100, producer=5), *astray]
+    misplaced = [Sent(key, (home(key, 4) + 1) % 4, 200 + number, 5) for number, key in enumerate(KEYS[:3])]
+    sent = [*at_home(KEYS, 4, producer=4), *at_home(KEYS, 4, at=100, producer=5), *misplaced]
     findings = found_in(joined(sent_to(tmp_path, sent, 4), 4))
-    expected = sorted({row.partition for row in astray})
+    expected = sorted({row.partition for row in misplaced})
     assert [place.partition for place, _ in findings] == expected
     for place, finding in findings:
         mine = [row for row in sent if row.partition == place.partition]
-        offsets = [offset for offset, row in enumerate(mine) if row in astray]
+        offsets = [offset for offset, row in enumerate(mine) if row in misplaced]
         assert (finding.severity, finding.producer_id) == (Severity.WARNING, 5)
         assert (finding.first_offset, finding.last_offset) == (offsets[0], offsets[-1])
         assert (finding.evidence["astray_keys"], finding.evidence["astray_records"]) == (len(offsets), len(offsets))
@@ -57,7 +57,7 @@ def test_a_writer_with_another_rule_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["by-hand", "round-robin"])
-def test_a_topic_that_real_producers_placed_otherwise_is_one_remark(name: str) -> None:
+def test_a_topic_with_another_partitioner_is_one_info_finding(name: str) -> None:
     ((_, finding),) = found_in(topic(name))
     assert finding.severity is Severity.INFO
     assert "custom partitioner" in finding.message
@@ -97,14 +97,14 @@ def test_it_has_five_minutes_to_hear_of_it(after: int, outcome: str, severity: S
 
 @pytest.mark.parametrize(("given", "exactness"), [(4, Exactness.EXACT), (None, Exactness.APPROXIMATE)])
 def test_it_is_no_more_certain_than_the_count(given: int | None, exactness: Exactness, tmp_path: Path) -> None:
-    astray = Sent(KEYS[0], (home(KEYS[0], 4) + 1) % 4, 100)
-    ((_, finding),) = found_in(joined(sent_to(tmp_path, [*at_home(KEYS[1:], 4), astray], 4), given))
+    misplaced = Sent(KEYS[0], (home(KEYS[0], 4) + 1) % 4, 100)
+    ((_, finding),) = found_in(joined(sent_to(tmp_path, [*at_home(KEYS[1:], 4), misplaced], 4), given))
     assert finding.exactness is exactness
 
 
 def test_very_many_are_reported_up_to_a_thousand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kforensics.forensics.checks.keys.key_placement.MOST", 2)
-    astray = [Sent(key, (home(key, 3) + 1) % 3, 100, 10 + number) for number, key in enumerate(KEYS[:5])]
-    findings = found_in(joined(sent_to(tmp_path, [*at_home(KEYS, 3), *astray], 3)))
+    misplaced = [Sent(key, (home(key, 3) + 1) % 3, 100, 10 + number) for number, key in enumerate(KEYS[:5])]
+    findings = found_in(joined(sent_to(tmp_path, [*at_home(KEYS, 3), *misplaced], 3)))
     assert len(findings) == 2
     assert findings[-1].finding.evidence["left_out"] == 3

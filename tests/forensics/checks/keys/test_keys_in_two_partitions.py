@@ -21,7 +21,7 @@ SILENT = {
     "key-in-two-partitions": "test_keys_that_growth_has_moved_are_in_order",
     "tombstone-wrong-partition": "test_tombstones_where_the_value_lies_are_in_order",
 }
-TWICE, TOMBSTONE = FIRES
+SPLIT_KEY, TOMBSTONE = FIRES
 
 
 def found_in(keys: TopicKeys, code: str) -> list[KeyFinding]:
@@ -31,14 +31,14 @@ def found_in(keys: TopicKeys, code: str) -> list[KeyFinding]:
 
 @pytest.mark.parametrize("name", ["keyed", "grown-twice", "compacted", "transactional", "by-hand", "no-keys"])
 def test_keys_that_growth_has_moved_are_in_order(name: str) -> None:
-    assert found_in(topic(name), TWICE) == []
+    assert found_in(topic(name), SPLIT_KEY) == []
 
 
 def test_a_key_in_two_partitions_is_found(tmp_path: Path) -> None:
     key = KEYS[0]
     other = (home(key, 4) + 2) % 4
     sent = [*at_home(KEYS, 4), Sent(key, other, 100), *at_home(KEYS[:1], 4, at=101)]
-    ((place, finding),) = found_in(joined(sent_to(tmp_path, sent, 4), 4), TWICE)
+    ((place, finding),) = found_in(joined(sent_to(tmp_path, sent, 4), 4), SPLIT_KEY)
     assert finding.severity is Severity.ERROR
     assert finding.evidence["partitions"] == [other, home(key, 4)]
     assert place.partition == home(key, 4)
@@ -47,11 +47,11 @@ def test_a_key_in_two_partitions_is_found(tmp_path: Path) -> None:
 
 
 def test_it_is_certain_if_the_metadata_shows_no_growth(tmp_path: Path) -> None:
-    astray = Sent(KEYS[0], (home(KEYS[0], 4) + 1) % 4, 100)
-    sent_to(tmp_path, [*at_home(KEYS, 4), astray], 4)
+    misplaced = Sent(KEYS[0], (home(KEYS[0], 4) + 1) % 4, 100)
+    sent_to(tmp_path, [*at_home(KEYS, 4), misplaced], 4)
     never_grown = TopicMetadata("t", "id", (PartitionCount(4, NOW),))
     exactness = {
-        reported: found_in(joined(tmp_path, 4, never_grown if reported else None), TWICE)[0].finding.exactness
+        reported: found_in(joined(tmp_path, 4, never_grown if reported else None), SPLIT_KEY)[0].finding.exactness
         for reported in (True, False)
     }
     assert exactness == {True: Exactness.EXACT, False: Exactness.APPROXIMATE}
@@ -59,7 +59,7 @@ def test_it_is_certain_if_the_metadata_shows_no_growth(tmp_path: Path) -> None:
 
 def test_keys_that_a_late_producer_wrote_on_to_are_a_warning_of_the_growth() -> None:
     """By the records that the clients report: keys that both producers wrote to two partitions after the growth."""
-    findings = found_in(topic("late-writer"), TWICE)
+    findings = found_in(topic("late-writer"), SPLIT_KEY)
     assert {(placed.finding.severity, placed.finding.cause) for placed in findings} == {
         (Severity.WARNING, "partition-growth")
     }
@@ -76,7 +76,7 @@ def test_keys_that_a_late_producer_wrote_on_to_are_a_warning_of_the_growth() -> 
 def test_a_producer_that_must_have_heard_of_the_growth_makes_it_an_error(tmp_path: Path) -> None:
     late = next(key for key in KEYS if home(key, 4) != home(key, 2))
     sent = [*at_home(KEYS, 2), *at_home(KEYS, 4, at=100), Sent(late, home(late, 2), 900)]
-    ((_, finding),) = found_in(joined(sent_to(tmp_path, sent, 4)), TWICE)
+    ((_, finding),) = found_in(joined(sent_to(tmp_path, sent, 4)), SPLIT_KEY)
     assert (finding.severity, finding.evidence["keys"]) == (Severity.ERROR, 1)
 
 
@@ -88,19 +88,19 @@ def test_a_key_that_comes_back_with_the_third_count_is_in_order(tmp_path: Path) 
     counts = tuple(PartitionCount(count, NOW + at) for count, at in ((2, 0), (3, 90_000), (5, 190_000)))
     keys = joined(sent_to(tmp_path, sent, 5), None, TopicMetadata("t", "id", counts))
     assert keys.locations.split_count >= len(back)
-    assert found_in(keys, TWICE) == []
+    assert found_in(keys, SPLIT_KEY) == []
 
 
-def test_a_partitioner_that_does_not_go_by_keys_is_one_remark(tmp_path: Path) -> None:
+def test_a_partitioner_that_does_not_go_by_keys_is_one_info_finding(tmp_path: Path) -> None:
     sent = [Sent(KEYS[number % 10], number % 3, number) for number in range(60)]
-    ((_, finding),) = found_in(joined(sent_to(tmp_path, sent, 3)), TWICE)
+    ((_, finding),) = found_in(joined(sent_to(tmp_path, sent, 3)), SPLIT_KEY)
     assert (finding.severity, finding.evidence["keys_apart"]) == (Severity.INFO, 10)
 
 
 def test_one_key_in_two_partitions_is_an_error_under_any_partitioner(tmp_path: Path) -> None:
     sent = [Sent(key, number % 3, number) for number, key in enumerate(KEYS)]
     sent.append(Sent(KEYS[0], 1, 100))
-    ((_, finding),) = found_in(joined(sent_to(tmp_path, sent, 3)), TWICE)
+    ((_, finding),) = found_in(joined(sent_to(tmp_path, sent, 3)), SPLIT_KEY)
     assert (finding.severity, finding.evidence["partitions"]) == (Severity.ERROR, [0, 1])
 
 
@@ -123,7 +123,7 @@ def test_tombstones_matter_where_a_cleaner_deletes_by_them(compacted: bool, tmp_
     sent_to(tmp_path, [value, *at_home(KEYS[1:], 3), tombstone], 3, first_dirty=0 if compacted else None)
     findings = found_in(joined(tmp_path), TOMBSTONE)
     assert [placed.finding.evidence["partitions"] for placed in findings] == ([[1, 2]] if compacted else [])
-    assert {placed.finding.cause for placed in findings} == ({TWICE} if compacted else set())
+    assert {placed.finding.cause for placed in findings} == ({SPLIT_KEY} if compacted else set())
 
 
 @pytest.mark.parametrize("at", [0, -100], ids=["same-time", "value-newer"])
@@ -143,22 +143,22 @@ def test_two_tombstones_delete_what_there_is(tmp_path: Path) -> None:
     other = Sent(KEYS[0], (home(KEYS[0], 3) + 1) % 3, 200, value=None)
     sent_to(tmp_path, [*values, *tombstones, other], 3, first_dirty=0)
     assert found_in(joined(tmp_path), TOMBSTONE) == []
-    assert len(found_in(joined(tmp_path), TWICE)) == 1
+    assert len(found_in(joined(tmp_path), SPLIT_KEY)) == 1
 
 
 def test_other_keys_with_the_same_hashes_are_no_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes of the keys decide."""
     sent_to(tmp_path, [*at_home(KEYS, 3), Sent(KEYS[0], (home(KEYS[0], 3) + 1) % 3, 100)], 3)
-    assert found_in(joined(tmp_path), TWICE)
+    assert found_in(joined(tmp_path), SPLIT_KEY)
     other = iter(range(1_000))
     monkeypatch.setattr("kforensics.forensics.keys.topic_keys.read_key", lambda _: b"%d" % next(other))
-    assert found_in(joined(tmp_path), TWICE) == []
+    assert found_in(joined(tmp_path), SPLIT_KEY) == []
 
 
 def test_keys_are_printable(tmp_path: Path) -> None:
     hostile = b"\x1b[2J<script>\n" + b"x" * 100
     sent_to(tmp_path, [*at_home(KEYS, 3), *(Sent(hostile, number, number) for number in range(2))], 3)
-    findings = found_in(joined(tmp_path), TWICE)
+    findings = found_in(joined(tmp_path), SPLIT_KEY)
     assert len(findings) == 1
     assert findings[0].finding.message.isprintable()
     assert "\\x1b[2J" in findings[0].finding.message

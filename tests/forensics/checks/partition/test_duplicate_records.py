@@ -105,7 +105,7 @@ def forged_findings(folder: Path, segments: Segments, **options: Any) -> list[Fi
     return list(duplicate_records.findings(searched(state_under(folder))))
 
 
-def twice(first: int, second: int, contents: Sequence[Content] = CONTENT_PAIR) -> dict[int, Sequence[Content]]:
+def same_contents(first: int, second: int, contents: Sequence[Content] = CONTENT_PAIR) -> dict[int, Sequence[Content]]:
     """Return the same contents for two batches."""
     return {first: contents, second: contents}
 
@@ -162,7 +162,7 @@ def test_one_other_record_is_enough_and_headers_count(tmp_path: Path) -> None:
     text = "D 9 3 0-1 @0-1 N; D 9 3 0-1 @2-3 N"
     other: list[Content] = [(b"a", b"1"), (b"b", b"2", [(b"h", b"")])]
     assert code_names(forged_findings(tmp_path, text, records={0: CONTENT_PAIR, 2: other})) == ["seq-reuse"]
-    assert forged_findings(tmp_path / "same", text, records=twice(0, 2)) == []
+    assert forged_findings(tmp_path / "same", text, records=same_contents(0, 2)) == []
 
 
 def test_reuse_that_headers_do_not_show_names_no_other_finding(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_batch_of_another_producer_taken_for_a_copy_is_another_matter(tmp_path
     text = f"{between}; {copies}; D 9 0 0-0 @10 N"
     found_here = {
         finding.producer_id: finding
-        for finding in forged_findings(tmp_path, text, records=twice(8, 9, CONTENT_PAIR[:1]))
+        for finding in forged_findings(tmp_path, text, records=same_contents(8, 9, CONTENT_PAIR[:1]))
     }
     assert list(found_here) == [9]
     assert "seq-duplicate-batch" not in found_here[9].message
@@ -190,7 +190,7 @@ def test_a_batch_of_another_producer_taken_for_a_copy_is_another_matter(tmp_path
 def test_an_earlier_copy_of_the_same_producer_is_another_matter(tmp_path: Path) -> None:
     text = "; ".join(f"D 9 0 {n}-{n} @{n} N" for n in range(8))
     (reuse,) = forged_findings(
-        tmp_path, f"{text}; D 9 0 7-7 @8 N; D 9 0 0-0 @9 N", records=twice(7, 8, CONTENT_PAIR[:1])
+        tmp_path, f"{text}; D 9 0 7-7 @8 N; D 9 0 0-0 @9 N", records=same_contents(7, 8, CONTENT_PAIR[:1])
     )
     assert (reuse.code.name, reuse.first_offset) == ("seq-reuse", 9)
     assert "seq-duplicate-batch" not in reuse.message
@@ -224,7 +224,7 @@ def test_partially_compacted_batches_cannot_be_compared(tmp_path: Path) -> None:
 
 def test_retry_without_a_producer_id_is_found(tmp_path: Path) -> None:
     text = f"plain @0; plain @1-2 ts {NOW}; plain @3-4 ts {NOW}; plain @5"
-    (retry,) = forged_findings(tmp_path, text, records=twice(1, 3))
+    (retry,) = forged_findings(tmp_path, text, records=same_contents(1, 3))
     assert (retry.code.name, retry.severity, retry.exactness) == (RETRY, Severity.WARNING, Exactness.EXACT)
     assert (retry.first_offset, retry.last_offset, retry.producer_id) == (3, 4, None)
     assert (retry.evidence["first_offset"], retry.evidence["records"]) == (1, 2)
@@ -235,7 +235,9 @@ def test_retry_without_a_producer_id_is_found(tmp_path: Path) -> None:
 
 
 def test_one_record_is_reported_as_one(tmp_path: Path) -> None:
-    (retry,) = forged_findings(tmp_path, f"plain @0 ts {NOW}; plain @1 ts {NOW}", records=twice(0, 1, CONTENT_PAIR[:1]))
+    (retry,) = forged_findings(
+        tmp_path, f"plain @0 ts {NOW}; plain @1 ts {NOW}", records=same_contents(0, 1, CONTENT_PAIR[:1])
+    )
     assert retry.message == (
         "1 record was written twice without a producer id, as by a retry: first at offset 0, again at offset 1."
     )
@@ -243,7 +245,7 @@ def test_one_record_is_reported_as_one(tmp_path: Path) -> None:
 
 def test_with_log_append_time_a_retry_is_likely_only(tmp_path: Path) -> None:
     text = f"plain @0-1 ts {NOW}; plain @2-3 ts {NOW + 9}"
-    (retry,) = forged_findings(tmp_path, text, records=twice(0, 2), log_append_time=True)
+    (retry,) = forged_findings(tmp_path, text, records=same_contents(0, 2), log_append_time=True)
     assert (retry.code.name, retry.exactness) == (RETRY, Exactness.APPROXIMATE)
 
 
@@ -257,12 +259,12 @@ def test_with_log_append_time_a_retry_is_likely_only(tmp_path: Path) -> None:
 )
 def test_what_proves_nothing_is_no_retry(tmp_path: Path, later: int, contents: list[Content]) -> None:
     text = f"plain @0-1 ts {NOW}; plain @2-3 ts {NOW + later}"
-    assert forged_findings(tmp_path, text, records=twice(0, 2, contents)) == []
+    assert forged_findings(tmp_path, text, records=same_contents(0, 2, contents)) == []
 
 
 def test_same_records_of_two_producers_are_found(tmp_path: Path) -> None:
     text = "D 1 0 0-1 @0-1 T; M 1 0 C 1 @2; D 2 5 0-1 @3-4 T; M 2 5 C 1 @5"
-    (across,) = forged_findings(tmp_path, text, records=twice(0, 3))
+    (across,) = forged_findings(tmp_path, text, records=same_contents(0, 3))
     assert (across.code.name, across.severity) == (ACROSS, Severity.INFO)
     assert (across.first_offset, across.last_offset) == (3, 4)
     assert (across.producer_id, across.producer_epoch, across.evidence["first_producer_id"]) == (2, 5, 1)
@@ -273,9 +275,9 @@ def test_same_records_of_two_producers_are_found(tmp_path: Path) -> None:
 
 
 def test_a_producer_without_id_is_another_one(tmp_path: Path) -> None:
-    (across,) = forged_findings(tmp_path, "plain @0-1; D 2 5 0-1 @2-3 N", records=twice(0, 2))
+    (across,) = forged_findings(tmp_path, "plain @0-1; D 2 5 0-1 @2-3 N", records=same_contents(0, 2))
     assert (across.code.name, across.producer_id) == (ACROSS, 2)
-    (across,) = forged_findings(tmp_path / "after", "D 2 5 0-1 @0-1 N; plain @2-3", records=twice(0, 2))
+    (across,) = forged_findings(tmp_path / "after", "D 2 5 0-1 @0-1 N; plain @2-3", records=same_contents(0, 2))
     assert (across.code.name, across.producer_id) == (ACROSS, None)
 
 
@@ -284,14 +286,14 @@ def test_transactions_of_version_2_raise_the_epoch_by_themselves(
     tmp_path: Path, marker_epoch: int, outcome: str
 ) -> None:
     text = f"D 1 0 0-1 @0-1 T; M 1 {marker_epoch} C 1 @2; D 1 1 0-1 @3-4 T; M 1 {1 + marker_epoch} C 1 @5"
-    (across,) = forged_findings(tmp_path, text, records=twice(0, 3))
+    (across,) = forged_findings(tmp_path, text, records=same_contents(0, 3))
     assert "in a different epoch" in across.message
     assert f"each raising the epoch: {outcome}" in across.benign[-1]
 
 
 def test_an_abort_that_fences_a_producer_is_no_transaction_of_version_2(tmp_path: Path) -> None:
     text = "D 1 0 0-1 @0-1 T; M 1 0 C 1 @2; D 1 0 2-2 @3 T; M 1 1 A 1 @4; D 1 2 0-1 @5-6 T; M 1 2 C 1 @7"
-    (across,) = forged_findings(tmp_path, text, records=twice(0, 5))
+    (across,) = forged_findings(tmp_path, text, records=same_contents(0, 5))
     assert "each raising the epoch: ruled out" in across.benign[-1]
 
 
@@ -305,18 +307,18 @@ def test_an_abort_that_fences_a_producer_is_no_transaction_of_version_2(tmp_path
     ],
 )
 def test_copies_that_consumers_do_not_get_or_that_one_producer_wrote(tmp_path: Path, text: str) -> None:
-    assert forged_findings(tmp_path, text, records=twice(0, 3)) == []
+    assert forged_findings(tmp_path, text, records=same_contents(0, 3)) == []
 
 
 def test_an_older_copy_that_was_committed_counts_after_an_aborted_one(tmp_path: Path) -> None:
     text = "D 1 0 0-1 @0-1 T; M 1 0 C 1 @2; D 2 0 0-1 @3-4 T; M 2 0 A 1 @5; D 3 0 0-1 @6-7 T; M 3 0 C 1 @8"
-    (across,) = forged_findings(tmp_path, text, records={**twice(0, 3), 6: CONTENT_PAIR})
+    (across,) = forged_findings(tmp_path, text, records={**same_contents(0, 3), 6: CONTENT_PAIR})
     assert (across.producer_id, across.evidence["first_producer_id"], across.evidence["first_offset"]) == (3, 1, 0)
 
 
 def test_where_the_cleaner_was_nothing_is_evaluated(tmp_path: Path) -> None:
     text = f"plain @0-1 ts {NOW}; plain @2-3 ts {NOW}; D 9 0 0-1 @4-5 N; D 9 0 0-1 @6-7 N; D 8 0 0-1 @8-9 N"
-    again = {**twice(0, 2), 8: CONTENT_PAIR}
+    again = {**same_contents(0, 2), 8: CONTENT_PAIR}
     assert forged_findings(tmp_path / "cleaned", {0: text, 10: "plain @10"}, records=again, compacted=True) == []
     assert code_names(forged_findings(tmp_path / "whole", {0: text, 10: "plain @10"}, records=again)) == [
         "seq-reuse",
@@ -327,7 +329,7 @@ def test_where_the_cleaner_was_nothing_is_evaluated(tmp_path: Path) -> None:
 
 def test_the_group_coordinator_repeats_itself(tmp_path: Path) -> None:
     text = f"plain @0-1 ts {NOW}; plain @2-3 ts {NOW}"
-    assert forged_findings(tmp_path, text, records=twice(0, 2), topic="__consumer_offsets") == []
+    assert forged_findings(tmp_path, text, records=same_contents(0, 2), topic="__consumer_offsets") == []
 
 
 def _rows(count: int, level: DuplicateLevel, why: DuplicateReason) -> StructArray:

@@ -105,14 +105,14 @@ def test_a_marker_whose_checksum_fails_is_not_evaluated(tmp_path: Path) -> None:
 
 
 def test_example_22_the_cleaner_leaves_empty_control_batches(tmp_path: Path) -> None:
-    text = "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; shell 3 @15; plain @19"
+    text = "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; empty 3 @15; plain @19"
     (empty,) = forged_findings(marker_batches, tmp_path, {0: text, 20: "plain @20"}, compacted=True)
     assert (empty.code.name, empty.severity, empty.first_offset) == ("control-shell", Severity.INFO, 15)
     assert empty.benign == ("left by the cleaner: yes",)
 
 
 def test_an_empty_control_batch_where_no_cleaner_was_is_an_error(tmp_path: Path) -> None:
-    (empty,) = forged_findings(marker_batches, tmp_path, "plain @0-4; shell 3 @5; shell 3 @6")
+    (empty,) = forged_findings(marker_batches, tmp_path, "plain @0-4; empty 3 @5; empty 3 @6")
     assert (empty.severity, empty.first_offset, empty.last_offset) == (Severity.ERROR, 5, 6)
     assert "2 control batches" in empty.message
 

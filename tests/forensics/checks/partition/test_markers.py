@@ -174,7 +174,7 @@ def test_an_entry_proves_what_the_cleaner_took(
     ]
 
 
-def test_a_marker_that_may_end_what_stood_before_is_not_empty(tmp_path: Path) -> None:
+def test_a_marker_that_may_end_data_before_the_log_is_not_empty(tmp_path: Path) -> None:
     """Example 21: the log does not show it."""
     segments = {100: "gone plain @0-99; D 1 0 5-5 @100-100 T; M 2 0 A 1 @101; M 1 0 C 1 @102"}
     assert not forged_findings(markers, tmp_path, segments, snapshots={100: None, 103: None}, txnindex={100: None})

@@ -195,7 +195,7 @@ def test_a_late_transaction_need_not_hang(tmp_path: Path, text: str) -> None:
 
 
 def test_example_22_a_marker_that_was_cleaned_hangs(tmp_path: Path) -> None:
-    segments = {0: "D 1 0 0-4 @0-4 T cnt 2; shell 1 @5; plain @19", 20: "plain @20"}
+    segments = {0: "D 1 0 0-4 @0-4 T cnt 2; empty 1 @5; plain @19", 20: "plain @20"}
     findings = forged_findings(open_transactions, tmp_path, segments, compacted=True, as_of_ms=LATER)
     hanging = only(findings, "txn-hanging")
     assert "its marker was removed before its data" in hanging.message
@@ -203,7 +203,7 @@ def test_example_22_a_marker_that_was_cleaned_hangs(tmp_path: Path) -> None:
 
 
 def test_an_empty_control_batch_before_the_data_is_not_its_marker(tmp_path: Path) -> None:
-    segments = {0: "shell 1 @5; D 1 0 0-4 @9-13 T; plain @19", 20: "plain @20"}
+    segments = {0: "empty 1 @5; D 1 0 0-4 @9-13 T; plain @19", 20: "plain @20"}
     findings = forged_findings(open_transactions, tmp_path, segments, compacted=True, as_of_ms=LATER)
     assert codes_of(findings) == ["txn-late", "txn-open-at-end"]
 

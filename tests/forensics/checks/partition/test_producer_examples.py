@@ -34,10 +34,10 @@ CHECK_MODULES = (
 LATE_WRITE = "D 1 0 0-2 @0-2 T; M 1 0 A 4 @3; D 1 0 3-3 @4-4 T"
 DUPLICATE_MARKER = [("marker-duplicate", 2), ("marker-empty", 2)]
 CLEANED = {
-    0: "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; shell 3 @15; plain @19",
+    0: "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; empty 3 @15; plain @19",
     20: "plain @20",
 }
-MARKER_CLEANED = CLEANED | {0: CLEANED[0].replace("M 1 0 C 3 @5", "shell 1 @5")}
+MARKER_CLEANED = CLEANED | {0: CLEANED[0].replace("M 1 0 C 3 @5", "empty 1 @5")}
 EXAMPLES: dict[str, tuple[Any, list[tuple[str, int]]]] = {
     "2": ("plain @0-4; D 9 0 0-4 @5-9 N", []),
     "3": ("D 1 0 0-4 @0-4 T; M 1 0 C 3 @5", []),

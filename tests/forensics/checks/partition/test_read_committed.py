@@ -37,7 +37,7 @@ EMPTY_ABORT = "M 1 0 A 2 @0; D 1 0 0-1 @1-2 T; M 1 0 C 2 @3"
 HEAD_DELETED = {200: "gone D 3 0 0-9 @150-159 T; gone D 4 0 0-0 @120 N; plain @200-229; M 3 0 A 1 @230"}
 NO_PREFIX = {100: "D 1 0 5-5 @100-100 T; M 2 0 A 1 @101; M 1 0 C 1 @102"}
 CLEANED = {
-    0: "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; shell 3 1 @15; plain @19",
+    0: "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; empty 3 1 @15; plain @19",
     20: "plain @20",
 }
 # An entry may survive its data and its marker by one cleaning.
@@ -137,7 +137,7 @@ def test_an_entry_without_its_transaction_is_found(
 
 HEALTHY_SCENARIOS: dict[str, tuple[Segments, dict[int, list[Aborted] | None], bool]] = {
     "21 prefix": (NO_PREFIX, {100: [(2, 40, 101, 60)]}, False),
-    "22 shell": (CLEANED, {}, True),
+    "22 empty": (CLEANED, {}, True),
     "22 begins in what was cleaned": (CLEANED, {0: [(2, 7, 12, 13)]}, True),
     "37 data deleted with the head": (HEAD_DELETED, {200: [(3, 150, 230, 231)]}, False),
     "39 written up to 2.7": (EMPTY_ABORT, {0: [(1, 0, 0, 1)]}, False),
@@ -193,7 +193,7 @@ def test_a_damaged_index_is_named_as_the_cause(tmp_path: Path) -> None:
     assert (missing.cause, mismatch.cause) == ("txnindex-corrupt", MISSING)
 
 
-def test_below_the_log_start_nobody_needs_an_entry(tmp_path: Path) -> None:
+def test_below_the_log_start_no_entry_is_needed(tmp_path: Path) -> None:
     forge(tmp_path, NESTED + "; plain @4-9", log_start=4, txnindex={0: None})
     assert found_in(tmp_path) == []
 

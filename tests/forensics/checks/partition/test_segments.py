@@ -80,7 +80,7 @@ def test_front_of_a_segment_is_left_to_others(tmp_path: Path) -> None:
     assert found_in(tmp_path, CHECK_MODULES) == []
 
 
-def test_what_stands_at_a_torn_end_may_be_all_that_is_missing(tmp_path: Path) -> None:
+def test_a_torn_end_may_explain_the_whole_gap(tmp_path: Path) -> None:
     cut(file_of(forge(tmp_path, FOUR), 10), -1)
     finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.code.name, finding.cause) == ("segment-missing", "batch-truncated")
@@ -176,11 +176,11 @@ def test_segment_that_reaches_over_the_next_is_found(tmp_path: Path, highest: in
 @pytest.mark.parametrize(("state", "base_offset"), [("swap", 0), ("cleaned", 10)])
 def test_interrupted_cleaning_may_leave_both_generations(tmp_path: Path, state: str, base_offset: int) -> None:
     partition = forge(tmp_path, {0: "plain @0-9; plain @10-11", 10: "plain @10-19"})
-    beside = partition / f"{base_offset:020}.log.{state}"
-    beside.write_bytes(file_of(partition).read_bytes())
+    unfinished = partition / f"{base_offset:020}.log.{state}"
+    unfinished.write_bytes(file_of(partition).read_bytes())
     finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.severity, finding.exactness) == (Severity.WARNING, Exactness.APPROXIMATE)
-    assert finding.evidence["unfinished"] == [str(beside)]
+    assert finding.evidence["unfinished"] == [str(unfinished)]
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ AGREEING: dict[str, tuple[Segments, bool]] = {
     "23": (TIMED_OUT, False),
     "22 compaction": (
         {
-            0: "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; shell 3 1 @15",
+            0: "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; empty 3 1 @15",
             20: "plain @20",
         },
         True,
@@ -233,8 +233,8 @@ def test_a_producer_that_cannot_have_expired_is_missed(tmp_path: Path, age: int,
 
 
 @pytest.mark.parametrize(("as_of", "expected"), [(DAY_MS - 1, [(MISSING, Severity.WARNING)]), (DAY_MS, [])])
-def test_a_file_is_no_younger_than_the_time_to_judge_by(tmp_path: Path, as_of: int, expected: KeyFacts) -> None:
-    """It is a copy that has not kept its time, such as a clone."""
+def test_a_file_is_no_younger_than_the_time_of_evaluation(tmp_path: Path, as_of: int, expected: KeyFacts) -> None:
+    """A copy that did not keep its modification time, such as a git clone."""
     folder = forge(tmp_path, IDEMPOTENT, snapshots={3: []})
     taken_at(folder, 3, NOW + 9 * DAY_MS)
     assert key_facts(list(findings(state_under(tmp_path, as_of_ms=NOW + as_of)))) == expected

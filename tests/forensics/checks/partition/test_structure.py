@@ -42,7 +42,7 @@ CHECK_MODULES = (structure, damage)
 FIVE = "plain @0-4; plain @5-9; plain @10-14; plain @15-19; plain @20-24"
 # Example 22 of the specification of transactions: a compacted log.
 CLEANED = {
-    0: "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; shell 3 1 @15; plain @19",
+    0: "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5; D 2 0 0-0 @9-9 T cnt 0; M 2 0 A 3 @12; empty 3 1 @15; plain @19",
     20: "plain @20-21",
 }
 
@@ -116,7 +116,7 @@ def test_internal_topic_may_come_from_a_leader_that_cleaned_it(tmp_path: Path, t
     assert finding.benign[-1].endswith("likely, the topic is compacted")
 
 
-def test_partially_compacted_batches_beside_gaps_speak_for_a_leader_that_cleaned(tmp_path: Path) -> None:
+def test_partially_compacted_batches_next_to_gaps_suggest_compaction(tmp_path: Path) -> None:
     forge(tmp_path, "plain @0-4 cnt 2; plain @9; plain @10-11")
     findings = found_in(tmp_path, CHECK_MODULES)
     assert [(finding.code.name, finding.severity) for finding in findings] == [
@@ -177,7 +177,7 @@ def test_wrong_base_offset_is_one_finding(tmp_path: Path, base_offset: int) -> N
 
 
 @pytest.mark.parametrize(("gone", "wrong"), [(5, 15), (20, 10)])
-def test_gap_beside_a_batch_out_of_place_is_still_found(tmp_path: Path, gone: int, wrong: int) -> None:
+def test_gap_next_to_a_batch_out_of_order_is_still_found(tmp_path: Path, gone: int, wrong: int) -> None:
     text = "; ".join(f"plain @{base}-{base + 4}" for base in range(0, 40, 5))
     log = file_of(forge(tmp_path, text))
     drop(log, gone)

@@ -159,7 +159,7 @@ def test_a_segment_without_timestamps_needs_no_entry(tmp_path: Path) -> None:
     assert with_index(tmp_path, b"") == []
 
 
-def test_in_a_cleaned_segment_a_timestamp_may_have_fallen(tmp_path: Path) -> None:
+def test_in_a_cleaned_segment_a_timestamp_may_have_decreased(tmp_path: Path) -> None:
     """It is reported, but only as info."""
     forge(tmp_path, {0: "plain @0-4 ts 100; plain @5-9 cnt 2 ts 300", 20: "plain @20"}, compacted=True)
     (finding,) = with_index(tmp_path, [(100, 4), (350, 9)])

@@ -19,7 +19,7 @@ SILENT = dict.fromkeys(FIRES, "test_replicas_of_real_brokers_agree")
 
 STATE, REGRESSED = FIRES
 ABORTED = "D 1 0 0-4 @0-4 T; M 1 0 A 3 @5"
-TWICE = f"{ABORTED}; D 1 0 5-5 @6-6 T; M 1 0 C 3 @7"
+TWO_TRANSACTIONS = f"{ABORTED}; D 1 0 5-5 @6-6 T; M 1 0 C 3 @7"
 CLEANED = {"compacted": True}
 
 
@@ -29,7 +29,7 @@ def test_replicas_of_real_brokers_agree(name: str) -> None:
 
 
 def test_transactions_are_compared_up_to_where_the_shorter_replica_ends(tmp_path: Path) -> None:
-    forged(tmp_path, (TWICE, {}), ("D 1 0 0-4 @0-4 T", {}))
+    forged(tmp_path, (TWO_TRANSACTIONS, {}), ("D 1 0 0-4 @0-4 T", {}))
     assert list(findings(compare(tmp_path))) == []
 
 
@@ -54,7 +54,7 @@ CLEANINGS = {
     "some data": "D 1 0 0-4 @0-4 T cnt 2; M 1 0 C 3 @5",
     "the first batch": "D 1 0 2-2 @2-2 T; M 1 0 C 3 @5",
     "all data": "M 1 0 C 3 @5",
-    "all data, but a shell": "D 1 0 2-2 @2-2 T cnt 0; M 1 0 C 3 @5",
+    "all data, but an empty batch": "D 1 0 2-2 @2-2 T cnt 0; M 1 0 C 3 @5",
     "all of it": "",
 }
 
@@ -73,7 +73,7 @@ def test_a_replica_that_was_cleaned_further_agrees(tmp_path: Path, left: str) ->
 
 @pytest.mark.parametrize("lost", [1, 2])
 def test_a_lost_marker_is_found(tmp_path: Path, lost: int) -> None:
-    forged(tmp_path, (TWICE, {}), (TWICE, {}))
+    forged(tmp_path, (TWO_TRANSACTIONS, {}), (TWO_TRANSACTIONS, {}))
     drop(file_of(tmp_path / f"broker-{lost}" / "t-0"), 5)
     (finding,) = findings(compare(tmp_path))
     assert brief([finding]) == [(STATE, Severity.ERROR, 0, 5)]
@@ -88,7 +88,7 @@ def test_a_marker_that_the_cleaner_took_too_early_is_found(tmp_path: Path) -> No
     """As with KAFKA-13727: the aborted data before it becomes part of the next transaction."""
     forged(
         tmp_path,
-        ({0: TWICE, 8: "plain @8"}, {}),
+        ({0: TWO_TRANSACTIONS, 8: "plain @8"}, {}),
         ({0: "D 1 0 0-4 @0-4 T; D 1 0 5-5 @6-6 T; M 1 0 C 3 @7", 8: "plain @8"}, CLEANED),
     )
     (finding,) = findings(compare(tmp_path))
@@ -144,7 +144,7 @@ def test_a_first_batch_that_is_gone_moves_the_beginning(tmp_path: Path) -> None:
 def test_a_transaction_that_is_all_gone_is_found(
     tmp_path: Path, gone: tuple[int, int], offsets: tuple[int, int]
 ) -> None:
-    log = f"{TWICE}; plain @8"
+    log = f"{TWO_TRANSACTIONS}; plain @8"
     forged(tmp_path, (log, {}), (log, {}))
     for base_offset in gone:
         drop(file_of(tmp_path / "broker-2" / "t-0"), base_offset)

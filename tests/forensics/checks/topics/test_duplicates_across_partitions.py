@@ -23,7 +23,7 @@ SILENT = {CODE: "test_heartbeats_and_single_equal_records_are_no_finding"}
 BATCH: list[tuple[bytes | None, bytes | None]] = [(None, b"order 1"), (None, b"order 2"), (None, b"order 3")]
 
 
-def judged(folder: Path) -> list[PartitionResult]:
+def evaluated(folder: Path) -> list[PartitionResult]:
     """Return all findings on records in several partitions in a folder."""
     partitions = partitions_under(folder)
     return list(evaluate_topic_duplicates(partitions, Clusters.of(partitions), Rules(NOW), workers=0))
@@ -32,7 +32,7 @@ def judged(folder: Path) -> list[PartitionResult]:
 def findings(folder: Path, topic: Topic) -> list[Finding]:
     """Return the findings on a topic that is written to a folder."""
     save_topic(folder, topic)
-    return [finding for row in judged(folder) for finding in row.findings]
+    return [finding for row in evaluated(folder) for finding in row.findings]
 
 
 def sent_again() -> Topic:
@@ -81,7 +81,7 @@ def test_heartbeats_and_single_equal_records_are_no_finding(tmp_path: Path) -> N
         for number, log in topic.items():
             log.write([(None, b"I am here")], producer=(number, 0, turn), timestamp=1000 * turn + number)
     assert findings(tmp_path, topic) == []
-    assert sum(len(list(row.rows["duplicates"])) for row in judged(tmp_path)) > 0
+    assert sum(len(list(row.rows["duplicates"])) for row in evaluated(tmp_path)) > 0
 
 
 def test_what_consumers_get_once_is_no_finding(tmp_path: Path) -> None:
@@ -90,14 +90,14 @@ def test_what_consumers_get_once_is_no_finding(tmp_path: Path) -> None:
     topic[0].write(BATCH, producer=(7, 0, 0), timestamp=1000, is_hidden=True)
     topic[1].write(BATCH, producer=(8, 0, 0), timestamp=2000)
     assert findings(tmp_path, topic) == []
-    (only,) = judged(tmp_path)
+    (only,) = evaluated(tmp_path)
     assert [row[only.rows["duplicates"].table.names.index("view")] for row in only.rows["duplicates"]] == ["raw"]
 
 
 def test_where_a_cleaner_was_nothing_is_said(tmp_path: Path) -> None:
     save_topic(tmp_path, sent_again())
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nt 2 6\n", "ascii")
-    (only,) = judged(tmp_path)
+    (only,) = evaluated(tmp_path)
     assert only.findings == ()
     assert len(list(only.rows["duplicates"])) == 2
 
@@ -143,7 +143,7 @@ def test_samples_hold_only_what_their_makers_wrote_to_several_partitions() -> No
     """The same values in every transaction, and the same ones for two partitions."""
     findings = Counter[str]()
     for folder in sorted(path.parent for path in SAMPLES.glob("*/pedigree.json")):
-        findings.update(f"{folder.name} {placed.place.topic}" for placed in judged(folder) if placed.findings)
+        findings.update(f"{folder.name} {placed.place.topic}" for placed in evaluated(folder) if placed.findings)
     assert findings == {
         **{f"consume-transform-produce{kind} output": 1 for kind in ("", "-3.9", "-v1")},
         "replication replicated": 1,
