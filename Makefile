@@ -43,7 +43,7 @@ test: $(VENV)/test.stamp ## install the test dependencies, Java included, and ru
 	@sh scripts/chromium.sh $(BIN)/python >/dev/null || true # the script prints the reason
 	sh scripts/with_java.sh $(BIN)/python -m pytest $(PYTEST_FLAGS)
 
-quick: $(VENV)/test.stamp ## run one case of each test that needs neither Java, Spark nor a browser, in little more than a minute
+quick: $(VENV)/test.stamp ## run one case of each test that needs neither Java, Spark nor a browser, in a minute
 	$(RUN) pytest --quick --numprocesses auto --quiet
 
 check: $(VENV)/dev.stamp ## check format, lint, types, import contract, notebooks and documents

@@ -16,7 +16,7 @@ NOT_QUICK_MODULE = re.compile(rf"^pytestmark = .*\b({'|'.join(NOT_QUICK)})\b", r
 
 # A shared machine stalls now and then; a deadline would call that a failure of the code.
 settings.register_profile("kforensics", deadline=None, print_blob=True)
-settings.register_profile("quick", settings.get_profile("kforensics"), max_examples=10)
+settings.register_profile("quick", settings.get_profile("kforensics"), max_examples=5)
 settings.load_profile("kforensics")
 
 

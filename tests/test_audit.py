@@ -101,6 +101,7 @@ def test_processes_and_splits_change_nothing(processes: int | None, split_size: 
         assert rows == [list(row.values()) for row in table.to_pylist()], name
 
 
+@pytest.mark.slow
 def test_a_large_partition_is_shared_between_processes() -> None:
     """The result of a partition that is split at index entries is the same, including its indexes and snapshots."""
     folder = SAMPLES / "transactions-v2" / "broker-1" / "segments-0"

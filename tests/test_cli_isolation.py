@@ -119,6 +119,7 @@ def test_later_writes_and_compaction_do_not_change_the_other_records(scenario: s
     assert all(row in truth["read_committed"] for row in known)
 
 
+@pytest.mark.slow
 def test_aborted_records_are_those_that_only_read_uncommitted_consumers_received() -> None:
     compared = 0
     for one in PARTITIONS:

@@ -10,6 +10,7 @@ from tests.kafka_dump.imitation import ALL_STYLES, SUFFIXES, check_goldens
 S, J = STYLES["4.2"], STYLES["4.3"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", ALL_STYLES, ids=lambda style: style.name)
 def test_goldens_of_several_files(
     sample_logs: Path, style: DumpStyle, record_property: Callable[[str, object], None]

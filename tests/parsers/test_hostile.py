@@ -14,6 +14,7 @@ MOST_MEGABYTES_READ = 512
 RECORDS = ("bomb", "batch of", "lie", "flood", "very many")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_hostile_file_needs_seconds_and_little_memory(name: str) -> None:
     """The time limit is that of the process, far above what is needed: an unbounded reader takes hours."""

@@ -79,6 +79,7 @@ def _specs(parsed: Seen) -> list[dict[str, Any]]:
     return [json.loads(text) for text in parsed.texts if text.startswith('{"')]
 
 
+@pytest.mark.slow
 def test_hostile_text_does_not_affect_a_page() -> None:
     """Each text is in one chart, in turn; the tests below have some texts in all charts."""
     made_by = zip(cycle(_charts("")), HOSTILE.values(), strict=False)
@@ -94,6 +95,7 @@ def test_hostile_text_does_not_affect_a_page() -> None:
     assert not [spec for spec in specs if "<" in spec]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["script", "attribute", "close", "comment"])
 def test_hostile_text_does_not_affect_a_frame(name: str) -> None:
     chart = _charts(HOSTILE[name])["atomicity"]()

@@ -67,6 +67,7 @@ def test_steps_between_runs(batches: str, steps: list[tuple[str, int, int]], tmp
     assert _steps(forge(tmp_path, batches)) == steps
 
 
+@pytest.mark.slow
 def test_a_million_batches_are_few_marks_with_all_gaps() -> None:
     """Neighbouring batches have different producers, so that each would be a line."""
     count, producers = 1_000_000, 10_000

@@ -72,6 +72,7 @@ def _history(steps: Sequence[tuple[int, int, int, int | None]]) -> pa.Table:
     return pa.table(place | columns)
 
 
+@pytest.mark.slow
 def test_many_steps_are_few_marks_with_the_widest() -> None:
     steps: list[tuple[int, int, int, int | None]] = [(0, 0, 0, None)]
     for at in range(0, 200_000, 2):
@@ -86,6 +87,7 @@ def test_many_steps_are_few_marks_with_the_widest() -> None:
     assert all(one["x2"] < other["x"] for one, other in pairwise(rows))
 
 
+@pytest.mark.slow
 def test_a_million_batches_are_few_marks_with_the_largest_lag() -> None:
     """The LSO lags far after one batch, for a millisecond."""
     count, odd = 1_000_000, 123_456

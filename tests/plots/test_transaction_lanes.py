@@ -77,6 +77,7 @@ def _table(count: int, producers: int, outcomes: list[str] | None = None) -> pa.
     )
 
 
+@pytest.mark.slow
 def test_a_million_transactions_are_few_marks_with_all_open_ones() -> None:
     count, producers = 1_000_000, 1000
     names = ["aborted" if at % 7 == 0 else "committed" for at in range(count)]

@@ -54,6 +54,7 @@ def test_the_report_of_a_million_rows_is_small_and_opens_quickly(browser: Browse
     print(f"\na report of 1,000,000 rows: made in {made:.1f} s, {size / 1e6:.1f} MB, opened in {loaded:.1f} s")  # noqa: T201  # shown by pytest -s
 
 
+@pytest.mark.slow
 def test_the_size_of_a_report_is_limited(tmp_path: Path) -> None:
     """The worst case: every table has too many rows, and every text is too long."""
     store = forged(tmp_path, dict.fromkeys(ROWS, 1100), lambda _column, row: f"{row}" + "<" * 2000)

@@ -100,6 +100,7 @@ def test_segments_are_one_log(tmp_path: Path) -> None:
     assert set(parts["second_segment"].tolist()) == {0, 1}
 
 
+@pytest.mark.slow
 def test_a_restore_is_one_row(tmp_path: Path) -> None:
     """Thousands of records, including tombstones, written again by another producer in other batches."""
     log = Log()

@@ -92,6 +92,7 @@ def test_results_of_samples_do_not_depend_on_the_page_size(
     assert values(evaluate(partition)) == expected
 
 
+@pytest.mark.slow
 def test_results_of_random_logs_do_not_depend_on_the_page_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     partitions = random_partitions(tmp_path, 60)
     expected = [values(evaluate(partition, records=True)) for partition in partitions]

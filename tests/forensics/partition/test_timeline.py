@@ -124,6 +124,7 @@ def defined(transactions: TransactionArray, log_start_offset: int, high_watermar
     return min([high_watermark, *unstable])
 
 
+@pytest.mark.slow
 def test_last_stable_offsets_match_the_definition_at_every_high_watermark() -> None:
     compared = 0
     for replay, transactions in random_replays():
@@ -136,6 +137,7 @@ def test_last_stable_offsets_match_the_definition_at_every_high_watermark() -> N
     assert compared > 50_000
 
 
+@pytest.mark.slow
 def test_last_stable_offsets_and_blocking_transactions_match_the_replay() -> None:
     blocked = 0
     for replay, transactions in random_replays():
@@ -154,6 +156,7 @@ def test_last_stable_offsets_and_blocking_transactions_match_the_replay() -> Non
     assert blocked > 20_000
 
 
+@pytest.mark.slow
 def test_steps_cover_every_high_watermark_once() -> None:
     for replay, transactions in random_replays():
         for transaction_store in transaction_stores(transactions):
@@ -164,6 +167,7 @@ def test_steps_cover_every_high_watermark_once() -> None:
             assert (steps["from_high_watermark"] <= steps["to_high_watermark"]).all()
 
 
+@pytest.mark.slow
 def test_steps_agree_with_each_high_watermark_on_its_own() -> None:
     for replay, transactions in random_replays():
         high_watermarks = high_watermarks_of(replay)
@@ -177,6 +181,7 @@ def test_steps_agree_with_each_high_watermark_on_its_own() -> None:
         assert np.where(step["is_blocked"], step["last_stable_offset"], high_watermarks).tolist() == offsets.tolist()
 
 
+@pytest.mark.slow
 def test_steps_do_not_depend_on_the_page_size() -> None:
     for replay, transactions in random_replays():
         expected, *others = (
@@ -196,6 +201,7 @@ def test_a_step_is_blocked_by_one_transaction_or_by_none() -> None:
         assert len(blocking) == len(set(blocking))
 
 
+@pytest.mark.slow
 def test_expected_entries_match_the_replay() -> None:
     compared = 0
     for replay, transactions in random_replays():
@@ -226,6 +232,7 @@ def follower_value(transactions: TransactionArray, entry: Any) -> int:
     return int(min(others[others > entry["last_offset"]], default=entry["last_stable_offset"]))
 
 
+@pytest.mark.slow
 def test_a_follower_may_name_the_next_transaction_of_another_producer() -> None:
     differing = 0
     for _, transactions in random_replays():
@@ -237,6 +244,7 @@ def test_a_follower_may_name_the_next_transaction_of_another_producer() -> None:
     assert differing > 300
 
 
+@pytest.mark.slow
 def test_max_lag_is_the_largest_distance_at_any_high_watermark() -> None:
     for replay, transactions in random_replays():
         high_watermarks = high_watermarks_of(replay)

@@ -102,6 +102,7 @@ def test_a_marker_sweep_agrees_with_the_view_of_all_transactions(monkeypatch: py
     assert windows > 100
 
 
+@pytest.mark.slow
 def test_an_index_sweep_agrees_with_the_view_of_all_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_small_pages(monkeypatch)
     dice, hidden = Random(10), 0  # noqa: S311  # a seed, not a secret

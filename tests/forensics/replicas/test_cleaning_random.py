@@ -72,6 +72,7 @@ def test_a_missing_newest_record_is_found_if_it_matters(
     assert differences == ([(lost.key, lost.offset, older, kind)] if matters else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [no_kernels, COMPILED], ids=["python", "kernels"])
 def test_every_record_of_a_large_segment_is_compared(tmp_path: Path, policy: KernelPolicy) -> None:
     """Rows are read in chunks; the records around the end of a chunk must be compared like all others."""

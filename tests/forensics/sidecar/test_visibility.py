@@ -313,6 +313,7 @@ def test_records_of_the_replay_and_columns_of_batches_are_accepted() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_millions_of_transactions_take_seconds() -> None:
     """Each batch takes two binary searches, for any number of transactions and producers."""
     count = 1_000_000

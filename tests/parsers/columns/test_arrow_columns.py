@@ -220,6 +220,7 @@ def test_old_formats_between_new_ones() -> None:
     assert table.num_rows == 6 + 6 + 6 + 4 + 4
 
 
+@pytest.mark.slow
 def test_logs_and_batches_larger_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "FIRST_READ", 256)
     monkeypatch.setattr(engine, "READ", 512)
@@ -229,6 +230,7 @@ def test_logs_and_batches_larger_than_a_block(monkeypatch: pytest.MonkeyPatch) -
     assert made == (201, 500)
 
 
+@pytest.mark.slow
 def test_more_records_than_a_block_of_columns_holds() -> None:
     """Output comes in several parts; a batch with too many records is left to pure Python."""
     many = b"".join(record(n, b"", None) for n in range(40_000))

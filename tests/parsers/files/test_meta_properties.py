@@ -69,6 +69,7 @@ def test_every_truncation() -> None:
         assert sum(isinstance(row, Property) for row in rows) >= data.count(b"\n")
 
 
+@pytest.mark.slow
 def test_a_file_of_backslashes() -> None:
     """A megabyte of escapes is read quickly."""
     rows_of(read_meta_properties, b"\\" * (1 << 20))

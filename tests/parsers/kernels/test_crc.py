@@ -12,6 +12,8 @@ from kforensics.parsers.format.checksums import reference_crc32, reference_crc32
 from kforensics.parsers.kernels import crc
 from kforensics.parsers.kernels.target import HAS_CRC_INSTRUCTION
 
+pytestmark = pytest.mark.slow  # compiles kernels of its own
+
 Checksum = Callable[[int, int], int]
 Reference = Callable[[], Callable[[bytes], int]]
 # Around one round of long streams, several rounds, one and several rounds of short streams, a page, and a large size.

@@ -321,6 +321,7 @@ modern = st.builds(lambda offset: batch(record(), base_offset=offset), st.intege
 segments = st.lists(st.one_of(messages, wrappers(), broken_entries(), modern), max_size=6).map(b"".join)
 
 
+@pytest.mark.slow
 @settings(max_examples=600)
 @given(data=segments, options=st.sampled_from([BATCHES, DATA, CONTENTS]))
 def test_valid_and_damaged_segments_are_printed_alike(data: bytes, options: ToolOptions) -> None:
@@ -338,6 +339,7 @@ def imitated(path: Path, style: str, options: ToolOptions, choice: KernelPolicy)
     return "".join(out), "".join(err), code
 
 
+@pytest.mark.slow
 @settings(max_examples=250)
 @given(data=segments, prints_records=st.booleans(), style=st.sampled_from(sorted(STYLES)))
 def test_styles_print_alike(

@@ -31,6 +31,8 @@ from kforensics.parsers.log.records import Payload, decode_records, open_payload
 from tests.parsers.builders import NOW, batch_of, varint
 from tests.parsers.builders import record as built_record
 
+pytestmark = pytest.mark.slow  # compiles kernels of its own
+
 TRAILING_BYTES = b"\x02" * 64
 
 

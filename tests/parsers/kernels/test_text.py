@@ -14,6 +14,8 @@ from kforensics.parsers.kernels.compiler import compiled
 from kforensics.parsers.kernels.request import SLACK
 from kforensics.parsers.kernels.text import put_literal, put_number, put_text
 
+pytestmark = pytest.mark.slow  # compiles kernels of its own
+
 CANARY = b"\xee"
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 BORDERS = [0, 1, 9, 10, 99, 100, INT64_MAX, INT64_MAX - 1, INT64_MIN, INT64_MIN + 1]

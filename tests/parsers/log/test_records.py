@@ -281,6 +281,7 @@ def test_decoders_agree_on_built_records(data: list[bytes], codec: int, attribut
     assert (len(records), reason) == (len(data), None)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(data=st.data())
 def test_decoders_agree_on_damaged_payloads(sample_logs: Path, data: st.DataObject) -> None:

@@ -91,6 +91,7 @@ def test_hostile_numbers() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_two_gigabytes_of_zeros_are_read_in_chunks() -> None:
     """An index of 2 GB needs neither 2 GB of memory nor a row per entry of zeros."""
     source = WideSource(GOOD, 2**31 - 8)

@@ -95,6 +95,7 @@ def test_line_breaks_are_javas() -> None:
     assert [row.topic for row in rows if isinstance(row, OffsetCheckpointEntry)] == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_garbage_of_many_lines_is_one_row() -> None:
     """Millions of malformed lines do not become millions of rows."""
     rows = rows_of(read_offset_checkpoint, b"0\n0\n" + b"\n" * 200_000)

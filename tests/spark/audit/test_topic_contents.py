@@ -122,6 +122,7 @@ def test_topics_with_one_partition_need_no_rounds() -> None:
     assert have_topics([*members, members[0]._replace(partition=1)])
 
 
+@pytest.mark.slow
 def test_an_audit_in_process_has_what_the_command_has(tmp_path: Path) -> None:
     """In this process alone and with a pool."""
     save_topic(tmp_path, {number: random_log(number) for number in range(3)})

@@ -268,6 +268,7 @@ def spoilt(dice: Random, index: list[Aborted]) -> list[Aborted]:
     return index
 
 
+@pytest.mark.slow
 def test_in_random_logs_what_differs_is_what_a_consumer_meets(tmp_path: Path) -> None:
     """Whenever a consumer is wrong, an entry explains it; correct indexes cause no finding."""
     dice = Random(21)  # noqa: S311  # a seed, not a secret

@@ -384,6 +384,7 @@ def cleaned(dice: random.Random) -> Segments:
     return {8 * number: "; ".join(group) for number, group in enumerate(parts)}
 
 
+@pytest.mark.slow
 def test_whatever_the_cleaner_removed_the_snapshots_are_right(tmp_path: Path) -> None:
     dice = random.Random(18)  # noqa: S311  # a seed, not a secret
     logs = [cleaned(dice) for _ in range(50)]

@@ -175,6 +175,7 @@ def test_a_transaction_open_since_before_the_log_may_have_set_it(tmp_path: Path)
     assert key_facts(found_in(tmp_path)) == [(MISMATCH, Severity.INFO)]
 
 
+@pytest.mark.slow
 def test_in_random_logs_only_a_wrong_last_stable_offset_is_found(tmp_path: Path) -> None:
     dice = Random(4)  # noqa: S311  # a seed, not a secret
     changed = 0

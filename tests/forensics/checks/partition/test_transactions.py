@@ -181,6 +181,7 @@ def test_markers_of_other_producers_end_nothing(tmp_path: Path) -> None:
     assert not forged_findings(transactions, tmp_path, "D 1 7 0-0 @0-0 T; M 1 8 C 4 @1; D 2 7 0-0 @2-2 T; M 2 8 C 4 @3")
 
 
+@pytest.mark.slow
 def test_of_very_many_the_first_are_reported(tmp_path: Path) -> None:
     """With the number of the others."""
     start = "D 1 9 0-0 @0-0 T; M 1 10 C 4 @1; "

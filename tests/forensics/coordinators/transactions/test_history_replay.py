@@ -80,6 +80,7 @@ def test_samples(kernels: KernelPolicy, chunk_rows: int) -> None:
     assert logs > 20
 
 
+@pytest.mark.slow
 @EACH_VARIANT
 def test_random_logs(kernels: KernelPolicy, chunk_rows: int, tmp_path: Path) -> None:
     seen = Counter[object]()
