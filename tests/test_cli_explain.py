@@ -161,7 +161,7 @@ def test_a_producer_is_explained_with_its_id_and_its_open_transaction() -> None:
     ]
     # The producer is the same without the coordinator's log, or with one topic only.
     alone = explain("--producer-id", 12, BROKER / "hanging-0").lines
-    assert alone[0] == "hanging-0 on broker 1, producer 12: 1 open transaction"
+    assert alone[0] == "hanging-0 on broker 1, producer 12, transactional id hanging: 1 open transaction"
     assert explain("--producer-id", 12, "--topic", "hanging", BROKER).lines == lines
 
 

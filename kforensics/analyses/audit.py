@@ -89,15 +89,17 @@ POOL_THRESHOLD = 1 << 32
 def audit_size(investigation: Investigation, request: AuditRequest) -> int:
     """Return how many bytes :func:`audit_results` reads."""
     partitions = investigation.partitions
+    neighbours = investigation.neighbours if request.checks == "all" else ()
     copies = copies_among(partitions, investigation.clusters) if request.copies else ()
-    return sum(partition.size for partition in partitions) + sum(group.size for group in copies)
+    return sum(item.size for item in (*partitions, *neighbours, *copies))
 
 
 def audit_results(investigation: Investigation, request: AuditRequest, advance: Advance) -> Results:
     """Yield the results of the partitions, in their order, then those of checks across partitions.
 
     Partitions that belong to a cluster with coordinators have their final results at the end. Until then they yield
-    rows that do not count as a partition.
+    rows that do not count as a partition. Neighbours are evaluated for what they show about the partitions; they have
+    no results of their own.
 
     Args:
         investigation: the partitions.
@@ -112,11 +114,17 @@ def audit_results(investigation: Investigation, request: AuditRequest, advance: 
         is_large = audit_size(investigation, request) >= POOL_THRESHOLD
         processes = len(os.sched_getaffinity(0)) if is_large else None
     cluster_inputs: list[ClusterInput] = []
+    if clusters:
+        alone = replace(scope, records=False)
+        for result in partition_results(investigation.neighbours, alone, advance, processes=processes):
+            cluster_inputs += [result.cluster_input] if result.cluster_input else []
+    neighbours = {cluster_input.result.folder for cluster_input in cluster_inputs}
     for result in partition_results(partitions, scope, advance, processes=processes, split_size=request.split_size):
         if result.cluster_input:
             cluster_inputs.append(result.cluster_input)
         yield replace(result, cluster_input=None)
-    yield from resolve_deferred(cluster_inputs, rules)
+    resolved = resolve_deferred(cluster_inputs, rules)
+    yield from (result for result in resolved if result.folder not in neighbours)
     if request.copies:
         copies = copies_among(partitions, investigation.clusters)
         yield from copy_results(copies, rules, advance, processes=processes)

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from kforensics.analyses.context import Context
 from kforensics.analyses.partitions import Investigation, OnUnreadable
 from kforensics.analyses.questions import Answer, Question
 from kforensics.errors import UsageError
@@ -87,7 +88,7 @@ class DuplicatesQuestion(Question[DuplicatesAnswer]):
             if level not in LEVELS:
                 raise UsageError(f"--level {level!r} is not one of {', '.join(LEVELS)}")
 
-    def answer(self, state: PartitionState) -> PartitionDuplicates:
+    def answer(self, state: PartitionState, context: Context) -> PartitionDuplicates:  # noqa: ARG002  # needs none
         """Return the duplicates inside a partition."""
         parts = [*find_duplicates(state, memory=self.memory)]
         duplicates = self._selected(np.concatenate(parts) if parts else np.empty(0, DUPLICATE))

@@ -175,7 +175,8 @@ def _selected(partitions: Sequence[Partition], subject: Subject) -> tuple[Partit
 
 
 def _coordinators(investigation: Investigation) -> tuple[Partition, ...]:
-    return tuple(partition for partition in investigation.partitions if partition.place.topic == TRANSACTION_STATE)
+    everything = (*investigation.partitions, *investigation.neighbours)
+    return tuple(partition for partition in everything if partition.place.topic == TRANSACTION_STATE)
 
 
 def _names(partitions: Sequence[Partition]) -> str:

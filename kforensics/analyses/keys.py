@@ -62,7 +62,7 @@ def evaluate_topic_keys(
     """
     groups = _by_topic(investigation.partitions, question.topics)
     _check_count(groups, question)
-    metadata = topics_in(investigation.partitions) if groups else {}
+    metadata = topics_in((*investigation.partitions, *investigation.neighbours)) if groups else {}
     for (_, topic_id), partitions in groups.items():
         summaries = list(_summaries(investigation.of(partitions), on_unreadable))
         if summaries:

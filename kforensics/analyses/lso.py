@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kforensics.analyses.context import Context
 from kforensics.analyses.questions import Answer, Question
 from kforensics.forensics.checks.blocking_checks import BLOCKING_CHECKS
 from kforensics.forensics.checks.check import findings_of
@@ -22,10 +23,12 @@ class LsoAnswer(Answer):
     Attributes:
         state: the partition.
         stable: the last stable offset; None if the rows are its history.
+        transactional_id: of the transaction that blocks it, None if unknown.
     """
 
     state: PartitionState
     stable: StableOffset | None
+    transactional_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,18 @@ class LsoQuestion(Question[LsoAnswer]):
         """The name of the table."""
         return "lso_history" if self.history else "lso"
 
-    def answer(self, state: PartitionState) -> LsoAnswer:
+    def answer(self, state: PartitionState, context: Context) -> LsoAnswer:
         """Return the last stable offset of a partition, or its history."""
         if self.history:
             return LsoAnswer(rows=TransactionTables.of(state).history(), state=state, stable=None)
         stable = stable_offset(state, self.at)
-        findings = findings_of(state, BLOCKING_CHECKS) if self.at is None else ()
-        return LsoAnswer(rows=lso_rows(state, stable), findings=findings, state=state, stable=stable)
+        findings = context.revised(state, findings_of(state, BLOCKING_CHECKS)) if self.at is None else ()
+        blocking = stable.blocking_transaction
+        transactional_id = None if blocking is None else context.transactional_id(state, int(blocking["producer_id"]))
+        return LsoAnswer(
+            rows=lso_rows(state, stable),
+            findings=findings,
+            state=state,
+            stable=stable,
+            transactional_id=transactional_id,
+        )

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from kforensics.analyses.find_files import Notify, find_files
+from kforensics.analyses.surroundings import CONTEXT_TOPICS, FileTime, neighbours_of, newest_file
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.formatting import format_count, format_duration, format_time
 from kforensics.forensics.core.rules import Rules
@@ -35,19 +36,32 @@ class Investigation:
         partitions: the partitions with a live log, by log directory, topic and number.
         rules: limits and the time of evaluation.
         unreadable: how many paths cannot be read.
+        unselected: partitions of CONTEXT_TOPICS under the paths that are not to be analyzed.
+        alone: whether to ignore every partition that is not to be analyzed.
     """
 
     files: tuple[FoundFile, ...]
     partitions: tuple[Partition, ...]
     rules: Rules
     unreadable: int = 0
+    unselected: tuple[Partition, ...] = ()
+    alone: bool = False
+
+    @cached_property
+    def neighbours(self) -> tuple[Partition, ...]:
+        """Logs of coordinators and of the cluster's metadata that are not to be analyzed.
+
+        They are under the paths, in the log directories around them, or in others of the same cluster. They show what
+        happened to transactions in the partitions.
+        """
+        return () if self.alone else (*self.unselected, *neighbours_of(self.files))
 
     @cached_property
     def clusters(self) -> Clusters:
-        """The clusters that the partitions belong to."""
+        """The clusters that the partitions and their neighbours belong to."""
         from kforensics.forensics.audit.cluster_membership import Clusters  # most questions are about one partition
 
-        return Clusters.of(self.partitions)
+        return Clusters.of((*self.partitions, *self.neighbours))
 
     def of(self, partitions: Sequence[Partition]) -> Investigation:
         """Return the investigation of some of the partitions."""
@@ -67,50 +81,61 @@ class Investigation:
                 on_unreadable(error)
 
 
-def investigate(
-    paths: Sequence[str], as_of_ms: int | None, warn: Notify, note: Notify, *, topics: Sequence[str] = ()
+def investigate(  # noqa: PLR0913  # what a user can say
+    paths: Sequence[str],
+    as_of_ms: int | None,
+    warn: Notify,
+    note: Notify,
+    *,
+    topics: Sequence[str] = (),
+    alone: bool = False,
 ) -> Investigation:
     """Return the partitions under the paths.
 
     Args:
         paths: files, partition folders, log directories, globs or URIs.
-        as_of_ms: time of evaluation; None for the newest modification time of the files.
+        as_of_ms: time of evaluation; None for the modification time of the newest file of the log directories.
         warn: takes a sentence for each path that cannot be read.
         note: takes a sentence on the time of evaluation if it is assumed, and on copies that are older.
         topics: only partitions of these topics; all topics if it is empty.
+        alone: whether to ignore the logs of coordinators and of the cluster's metadata that are not under the paths, or
+            of another topic.
 
     Raises:
         UsageError: there is no log under the paths.
     """
     files, unreadable = find_files(paths, warn)
-    partitions = partitions_of(files)
-    if topics:
-        partitions = [partition for partition in partitions if partition.place.topic in topics]
+    found = partitions_of(files)
+    partitions = [partition for partition in found if not topics or partition.place.topic in topics]
     if not partitions and not unreadable:
         where = ", ".join(paths)
         raise UsageError(f"there is no log under {where}; name partition folders, log directories or .log files")
-    mtimes = [partition.newest_mtime_ms for partition in partitions if partition.newest_mtime_ms is not None]
-    rules = Rules(max(mtimes, default=0), is_assumed=True) if as_of_ms is None else Rules(as_of_ms)
+    newest = newest_file(files, paths) if as_of_ms is None else None
+    assumed_ms = newest.mtime_ms if newest else 0
+    rules = Rules(assumed_ms, is_assumed=True) if as_of_ms is None else Rules(as_of_ms)
     if partitions:
         copy_times = ((partition.place.log_dir, partition.taken_ms) for partition in partitions)
-        for sentence in as_of_notes(copy_times, rules):
+        for sentence in as_of_notes(copy_times, rules, newest):
             note(sentence)
-    return Investigation(tuple(files), tuple(partitions), rules, unreadable)
+    in_context = (partition for partition in found if topics and partition.place.topic in CONTEXT_TOPICS)
+    context = tuple(partition for partition in in_context if partition.place.topic not in topics)
+    return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone)
 
 
-def as_of_notes(copy_times: Iterable[tuple[str | None, int | None]], rules: Rules) -> Iterator[str]:
+def as_of_notes(
+    copy_times: Iterable[tuple[str | None, int | None]], rules: Rules, newest_file: FileTime | None = None
+) -> Iterator[str]:
     """Yield sentences on an assumed time of evaluation, and on log directories evaluated as of an earlier time.
 
     Args:
         copy_times: log directory and time of the copy of each partition; None for an unknown value.
         rules: limits and the time of evaluation.
+        newest_file: the file whose modification time it is, None if unknown.
     """
     if not rules.is_assumed:
         return
-    yield (
-        f"evaluated as of {format_time(rules.as_of_ms)}, the modification time of the newest file;"
-        " set another time with --as-of"
-    )
+    file = "the newest file" if newest_file is None else newest_file.path
+    yield f"evaluated as of {format_time(rules.as_of_ms)}, when {file} was last modified; set another time with --as-of"
     newest: dict[str, int] = {}
     for log_dir, time in copy_times:
         if log_dir is not None and time is not None:

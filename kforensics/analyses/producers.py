@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kforensics.analyses.context import Context
 from kforensics.analyses.questions import Answer, Question
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.partition.examine import producers_below
@@ -19,10 +20,12 @@ class ProducersAnswer(Answer):
     Attributes:
         rows: rows of the table.
         state: the partition.
+        context: what the coordinators of its cluster know.
     """
 
     rows: Rows
     state: PartitionState
+    context: Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,10 @@ class ProducersQuestion(Question[ProducersAnswer]):
     at: int | None = None
     table: str = field(default="producers", init=False)
 
-    def answer(self, state: PartitionState) -> ProducersAnswer:
+    def answer(self, state: PartitionState, context: Context) -> ProducersAnswer:
         """Return the producers of a partition, compared with the snapshot at the same offset if there is one."""
         offset = state.log_end_offset if self.at is None else self.at
         producers = state.producers if self.at is None else producers_below(state, self.at)
         snapshot = state.partition.snapshots.get(offset)
         entries = snapshot_records(snapshot.path) if snapshot else None
-        return ProducersAnswer(rows=producer_rows(state, producers, entries), state=state)
+        return ProducersAnswer(rows=producer_rows(state, producers, entries), state=state, context=context)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
+from kforensics.analyses.context import Context
 from kforensics.analyses.partitions import Investigation, OnUnreadable
 from kforensics.errors import InputError
 from kforensics.forensics.core.findings import Finding
@@ -41,8 +42,12 @@ class Question(Generic[AnswerT]):
     table: str
     collectors: ClassVar[tuple[Collector, ...]] = ()
 
-    def answer(self, state: PartitionState) -> AnswerT:
+    def answer(self, state: PartitionState, context: Context) -> AnswerT:
         """Return the answer for a partition.
+
+        Args:
+            state: the partition.
+            context: what the coordinators of its cluster know.
 
         Raises:
             InputError: a file of the partition cannot be read.
@@ -56,8 +61,9 @@ class Question(Generic[AnswerT]):
             investigation: the partitions.
             on_unreadable: takes the error of a partition that cannot be read; the next partition follows.
         """
+        context = Context(investigation, on_unreadable)
         for state in investigation.states(on_unreadable, self.collectors):
             try:
-                yield self.answer(state)
+                yield self.answer(state, context)
             except InputError as error:
                 on_unreadable(error)

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from kforensics.analyses.context import Context
 from kforensics.analyses.questions import Answer, Question
 from kforensics.errors import UsageError
 from kforensics.forensics.core.external_sort import ExternalSort
@@ -43,11 +44,13 @@ class TransactionsAnswer(Answer):
         rows: rows of the table.
         state: the partition.
         count: how many transactions the rows are.
+        context: what the coordinators of its cluster know.
     """
 
     rows: RowStream
     state: PartitionState
     count: int
+    context: Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +80,14 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
         if self.sort not in SORTS:
             raise UsageError(f"--sort {self.sort!r} is not one of {', '.join(SORTS)}")
 
-    def answer(self, state: PartitionState) -> TransactionsAnswer:
+    def answer(self, state: PartitionState, context: Context) -> TransactionsAnswer:
         """Return the selected transactions of a partition."""
         selected = ExternalSort(TRANSACTION, partial(SORTS[self.sort], state.rules))
         for page in state.transaction_store:
             selected.add(page[self._is_selected(state.rules, page)])
         transactions = selected.finish()
         rows = TransactionTables.of(state).transactions(transactions)
-        return TransactionsAnswer(rows=rows, state=state, count=len(transactions))
+        return TransactionsAnswer(rows=rows, state=state, count=len(transactions), context=context)
 
     def _is_selected(self, rules: Rules, page: TransactionArray) -> BoolArray:
         selected: BoolArray = np.ones(len(page), bool)

@@ -11,6 +11,7 @@ import typer
 from kforensics.cli.command import (
     EXECUTION,
     OUTPUT,
+    Alone,
     AsOf,
     Command,
     FailOn,
@@ -59,6 +60,7 @@ def audit(  # long: one parameter per option
     topic: Topic = None,
     output_format: FormatOption = "text",
     as_of: AsOf = None,
+    alone: Alone = False,
     fail_on: FailOn = "error",
     processes: Processes = None,
     engine: Annotated[
@@ -99,7 +101,7 @@ def audit(  # long: one parameter per option
     from kforensics.cli.common_options import CommonOptions
 
     spark_options = {"--master": master, "--conf": conf, "--split-size": split_size}
-    options = CommonOptions(paths, topic, as_of, output_format, None, fail_on, quiet)
+    options = CommonOptions(paths, topic, as_of, output_format, None, fail_on, quiet, alone)
     command = without_secrets(sys.argv[1:])
     if _is_on_spark(engine, [name for name, value in spark_options.items() if value is not None]):
         from kforensics.cli.audit_on_spark import SparkOptions, audit_on_spark, spark_request

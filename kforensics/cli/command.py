@@ -43,7 +43,15 @@ AsOf = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Evaluate as of this time, in ms or ISO 8601 (UTC). Default: the newest modification time of the files.",
+        help="Evaluate as of this time, in ms or ISO 8601 (UTC). Default: that of the newest file of a log directory.",
+        rich_help_panel=EXECUTION,
+    ),
+]
+Alone = Annotated[
+    bool,
+    typer.Option(
+        "--alone",
+        help="Ignore logs of coordinators and of the metadata that are around the paths or in other topics.",
         rich_help_panel=EXECUTION,
     ),
 ]

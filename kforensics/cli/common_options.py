@@ -43,6 +43,7 @@ class CommonOptions:
     output: Path | None = None
     fail_on: str = NEVER
     quiet: bool = False
+    alone: bool = False
 
     def format(self) -> Format:
         """Return the output format.
@@ -78,7 +79,8 @@ class CommonOptions:
         check_output(self.output, paths)
         as_of_ms = None if self.as_of is None else time_ms(self.as_of, "--as-of")
         topics = () if all_topics else tuple(self.topics or ())
-        return investigate(paths, as_of_ms, notify, _discard if self.quiet else notify, topics=topics)
+        note = _discard if self.quiet else notify
+        return investigate(paths, as_of_ms, notify, note, topics=topics, alone=self.alone)
 
 
 @dataclass(slots=True)

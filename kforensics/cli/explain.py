@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from kforensics.cli.command import SELECTION, AsOf, Command, FailOn, FormatOption, Output, Paths, Quiet, Topic, epilog
+from kforensics.cli.command import (
+    SELECTION,
+    Alone,
+    AsOf,
+    Command,
+    FailOn,
+    FormatOption,
+    Output,
+    Paths,
+    Quiet,
+    Topic,
+    epilog,
+)
 
 app = typer.Typer(add_completion=False)
 
@@ -49,6 +61,7 @@ def explain(  # long: one parameter per option
     output_format: FormatOption = "text",
     output: Output = None,
     as_of: AsOf = None,
+    alone: Alone = False,
     fail_on: FailOn = "error",
     quiet: Quiet = False,
 ) -> None:
@@ -59,7 +72,7 @@ def explain(  # long: one parameter per option
     from kforensics.cli.writing import write_results
 
     subject = Subject(offset, producer_id, transactional_id, at, tuple(topic or ()), partition)
-    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet)
+    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet, alone)
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)  # only the coordinator's log has transactional ids
     status = ExitStatus(investigation.unreadable)

@@ -9,6 +9,7 @@ import typer
 from kforensics.cli.command import (
     EXECUTION,
     OUTPUT,
+    Alone,
     AsOf,
     Command,
     FailOn,
@@ -55,6 +56,7 @@ def keys(  # long: one parameter per option
     output_format: FormatOption = "text",
     output: Output = None,
     as_of: AsOf = None,
+    alone: Alone = False,
     fail_on: FailOn = "error",
     quiet: Quiet = False,
 ) -> None:
@@ -65,7 +67,7 @@ def keys(  # long: one parameter per option
     from kforensics.render.key_text import key_lines
 
     question = KeysQuestion(tuple(topic or ()), partition_count, listed)
-    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet)
+    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet, alone)
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)  # the metadata topic has the partition counts
     status = ExitStatus(investigation.unreadable)

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kforensics.cli.command import SELECTION, AsOf, Command, FailOn, FormatOption, Output, Paths, Quiet, Topic, epilog
+from kforensics.cli.command import (
+    SELECTION,
+    Alone,
+    AsOf,
+    Command,
+    FailOn,
+    FormatOption,
+    Output,
+    Paths,
+    Quiet,
+    Topic,
+    epilog,
+)
 
 if TYPE_CHECKING:
     from kforensics.analyses.lso import LsoAnswer
@@ -34,6 +46,7 @@ def lso(
     output_format: FormatOption = "text",
     output: Output = None,
     as_of: AsOf = None,
+    alone: Alone = False,
     fail_on: FailOn = "error",
     quiet: Quiet = False,
 ) -> None:
@@ -42,7 +55,7 @@ def lso(
     from kforensics.cli.asking import ask
     from kforensics.cli.common_options import CommonOptions
 
-    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet)
+    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet, alone)
     raise typer.Exit(ask(options, LsoQuestion(at, history), _answer_lines))
 
 
@@ -51,4 +64,4 @@ def _answer_lines(answer: "LsoAnswer") -> Iterator[str]:
 
     if answer.stable is None:
         return history_lines(answer.state, answer.rows)
-    return lso_lines(answer.state, answer.stable, answer.findings)
+    return lso_lines(answer.state, answer.stable, answer.findings, answer.transactional_id)

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kforensics.cli.command import SELECTION, AsOf, Command, FailOn, FormatOption, Output, Paths, Quiet, Topic, epilog
+from kforensics.cli.command import (
+    SELECTION,
+    Alone,
+    AsOf,
+    Command,
+    FailOn,
+    FormatOption,
+    Output,
+    Paths,
+    Quiet,
+    Topic,
+    epilog,
+)
 
 if TYPE_CHECKING:
     from kforensics.analyses.producers import ProducersAnswer
@@ -30,6 +42,7 @@ def producers(
     output_format: FormatOption = "text",
     output: Output = None,
     as_of: AsOf = None,
+    alone: Alone = False,
     fail_on: FailOn = "error",
     quiet: Quiet = False,
 ) -> None:
@@ -38,11 +51,11 @@ def producers(
     from kforensics.cli.asking import ask
     from kforensics.cli.common_options import CommonOptions
 
-    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet)
+    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet, alone)
     raise typer.Exit(ask(options, ProducersQuestion(at), _answer_lines))
 
 
 def _answer_lines(answer: "ProducersAnswer") -> Iterator[str]:
     from kforensics.render.partition_text import producer_lines
 
-    return producer_lines(answer.state, answer.rows)
+    return producer_lines(answer.state, answer.rows, answer.context.producer_names(answer.state))

@@ -5,6 +5,7 @@
 import typer
 
 from kforensics.cli.command import (
+    Alone,
     AsOf,
     Command,
     FailOn,
@@ -32,6 +33,7 @@ def scan(
     output_format: FormatOption = "text",
     output: Output = None,
     as_of: AsOf = None,
+    alone: Alone = False,
     fail_on: FailOn = "error",
     processes: Processes = None,
     progress: Progress = None,
@@ -43,6 +45,6 @@ def scan(
     from kforensics.cli.evaluating import evaluate
     from kforensics.render.audit_report import partition_summaries
 
-    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet)
+    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet, alone)
     request = AuditRequest(processes=processes)
     raise typer.Exit(evaluate(options, request, "partitions", partition_summaries, progress=progress))

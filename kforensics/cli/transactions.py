@@ -10,6 +10,7 @@ import typer
 from kforensics.cli.command import (
     OUTPUT,
     SELECTION,
+    Alone,
     AsOf,
     Command,
     FailOn,
@@ -62,6 +63,7 @@ def transactions(
     output_format: FormatOption = "text",
     output: Output = None,
     as_of: AsOf = None,
+    alone: Alone = False,
     fail_on: FailOn = "error",
     quiet: Quiet = False,
 ) -> None:
@@ -73,11 +75,12 @@ def transactions(
 
     min_duration_ms = None if min_duration is None else duration_ms(min_duration, "--min-duration")
     question = TransactionsQuestion(tuple(state or ()), producer_id, min_duration_ms, sort)
-    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet)
+    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet, alone)
     raise typer.Exit(ask(options, question, _answer_lines))
 
 
 def _answer_lines(answer: "TransactionsAnswer") -> Iterator[str]:
     from kforensics.render.partition_text import transaction_lines
 
-    return transaction_lines(answer.state, answer.rows, answer.count)
+    names = answer.context.producer_names(answer.state)
+    return transaction_lines(answer.state, answer.rows, answer.count, names)

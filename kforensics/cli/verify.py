@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from kforensics.cli.command import (
+    Alone,
     AsOf,
     Command,
     FailOn,
@@ -35,6 +36,7 @@ def verify(
     output_format: FormatOption = "text",
     output: Output = None,
     as_of: AsOf = None,
+    alone: Alone = False,
     fail_on: FailOn = "error",
     processes: Processes = None,
     progress: Progress = None,
@@ -45,7 +47,7 @@ def verify(
     from kforensics.cli.common_options import CommonOptions
     from kforensics.cli.evaluating import evaluate
 
-    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet)
+    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet, alone)
     request = AuditRequest(processes=processes, checks="evidence")
     raise typer.Exit(evaluate(options, request, "findings", _lines, progress=progress))
 

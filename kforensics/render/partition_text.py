@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kforensics.forensics.core.findings import Finding, Severity
@@ -22,6 +22,9 @@ LISTED_TRANSACTION_COLUMNS = (
 )
 PRODUCER_HEADINGS = ("producer", "epoch", "last sequence", "last offset", "coordinator", "open from", "last write")
 PRODUCER_FORMAT = "  {:>12}  {:>6}  {:>13}  {:>12}  {:>11}  {:>12}  {}"
+NO_IDS: Mapping[int, str] = {}
+ID_HEADING = "      transactional id"
+DURATION_WIDTH = 12
 HISTORY_FORMAT = "  {:>12}  {:>12}  {:>12}  {}"
 
 
@@ -36,11 +39,23 @@ def _name(state: PartitionState) -> str:
     return partition_label(state.partition.place, state.partition.folder)
 
 
-def lso_lines(state: PartitionState, stable: StableOffset, findings: Sequence[Finding] = ()) -> Iterator[str]:
-    """Yield the last stable offset, the transaction that blocks it, and the findings above warnings."""
+def lso_lines(
+    state: PartitionState,
+    stable: StableOffset,
+    findings: Sequence[Finding] = (),
+    transactional_id: str | None = None,
+) -> Iterator[str]:
+    """Yield the last stable offset, the transaction that blocks it, and the findings above warnings.
+
+    Args:
+        state: the partition.
+        stable: the last stable offset.
+        findings: its findings.
+        transactional_id: of the transaction that blocks it, None if unknown.
+    """
     yield f"{_name(state)}: {_lso(state, stable)}"
     if stable.blocking_transaction is not None:
-        yield f"  {_blocking_transaction(state, stable)}"
+        yield f"  {_blocking_transaction(state, stable, transactional_id)}"
     if stable.at_checkpoint not in (None, stable.last_stable_offset):
         yield f"  at the checkpointed high watermark {state.high_watermark}: LSO {stable.at_checkpoint}"
     severe = [finding for finding in findings if finding.severity > Severity.WARNING]
@@ -61,18 +76,25 @@ def _lso(state: PartitionState, stable: StableOffset) -> str:
     return f"LSO stuck at {offset} ({limit} {stable.high_watermark}{', ' if hidden else ''}{hidden})"
 
 
-def _blocking_transaction(state: PartitionState, stable: StableOffset) -> str:
+def _blocking_transaction(state: PartitionState, stable: StableOffset, transactional_id: str | None) -> str:
     transaction = stable.blocking_transaction
     marker = int(transaction["marker_offset"])
     outcome = "open" if marker < 0 else f"ends at offset {marker}"
     last_write = format_time(int(transaction["last_timestamp"]))
     others = len(state.open_transactions) - 1
     also_open = f"; {format_count(others, 'other transaction')} open" if others > 0 else ""
+    named = "" if transactional_id is None else f" ({printable(repr(transactional_id))})"
     return (
-        f"blocked by producer {transaction['producer_id']}, epoch {transaction['producer_epoch']}: transaction from"
-        f" offset {transaction['first_offset']}, {outcome}, last write {last_write},"
-        f" idle for {format_duration(stable.idle_ms or 0)}{also_open}"
+        f"blocked by producer {transaction['producer_id']}{named}, epoch {transaction['producer_epoch']}: transaction"
+        f" from offset {transaction['first_offset']}, {outcome}, last write {last_write},"
+        f" {_idle(stable.idle_ms or 0)}{also_open}"
     )
+
+
+def _idle(milliseconds: int) -> str:
+    if milliseconds < 0:
+        return f"{format_duration(-milliseconds)} after the time of evaluation"
+    return f"idle for {format_duration(milliseconds)}"
 
 
 def history_lines(state: PartitionState, rows: Rows | RowStream) -> Iterator[str]:
@@ -85,18 +107,21 @@ def history_lines(state: PartitionState, rows: Rows | RowStream) -> Iterator[str
         yield HISTORY_FORMAT.format(first, last, offset, blocked_by).rstrip()
 
 
-def transaction_lines(state: PartitionState, rows: RowStream, count: int) -> Iterator[str]:
+def transaction_lines(
+    state: PartitionState, rows: RowStream, count: int, transactional_ids: Mapping[int, str] = NO_IDS
+) -> Iterator[str]:
     """Yield transactions, one per line.
 
     Args:
         state: the partition.
         rows: its table ``transactions``.
         count: number of rows.
+        transactional_ids: of the producers, as far as they are known.
     """
     yield f"{_name(state)}: {format_count(count, 'transaction')}"
     if not count:
         return
-    yield TRANSACTION_FORMAT.format(*TRANSACTION_HEADINGS)
+    yield f"{TRANSACTION_FORMAT.format(*TRANSACTION_HEADINGS)}{ID_HEADING if transactional_ids else ''}"
     # A partition may have millions of transactions: one expression per line, and only the columns shown are read.
     for row in rows.only(*LISTED_TRANSACTION_COLUMNS):
         outcome, producer, epoch, first, last, marker, records, size, start, duration, is_exact = row
@@ -104,12 +129,29 @@ def transaction_lines(state: PartitionState, rows: RowStream, count: int) -> Ite
         yield (
             f"  {outcome:<9}  {producer:>12}  {epoch:>6}  {offsets:>25}  {'' if marker is None else marker:>12}"
             f"  {records:>9}  {format_size(size):>10}  {'' if start is None else format_time(start):<23}"
-            f"  {'' if duration is None else format_duration(duration)}"
+            f"  {_duration(duration, transactional_ids.get(producer))}"
         )
 
 
-def producer_lines(state: PartitionState, rows: Rows) -> Iterator[str]:
-    """Yield the producer state at the end of the log, one producer per line."""
+def _duration(milliseconds: int | None, transactional_id: str | None) -> str:
+    """Return the duration of a transaction, and the transactional id of its producer if that is known."""
+    if milliseconds is None:
+        text = ""
+    elif milliseconds < 0:
+        text = "not begun"  # at the time of evaluation
+    else:
+        text = format_duration(milliseconds)
+    return text if transactional_id is None else f"{text:<{DURATION_WIDTH}}  {printable(transactional_id)}"
+
+
+def producer_lines(state: PartitionState, rows: Rows, transactional_ids: Mapping[int, str] = NO_IDS) -> Iterator[str]:
+    """Yield the producer state at the end of the log, one producer per line.
+
+    Args:
+        state: the partition.
+        rows: its table ``producers``.
+        transactional_ids: of the producers, as far as they are known.
+    """
     yield f"{_name(state)}: {format_count(len(rows), 'producer')}"
     if not len(rows):
         return
@@ -123,12 +165,14 @@ def producer_lines(state: PartitionState, rows: Rows) -> Iterator[str]:
                 "" if producer[name] < 0 else producer[name]
                 for name in ("last_sequence", "last_offset", "coordinator_epoch", "current_txn_first_offset")
             ),
-            f"{format_time(producer['last_timestamp'])}{_producer_notes(producer)}",
+            f"{format_time(producer['last_timestamp'])}{_producer_notes(producer, transactional_ids)}",
         )
 
 
-def _producer_notes(producer: dict[str, Any]) -> str:
-    notes = ["expired"] if producer["expired"] else []
+def _producer_notes(producer: dict[str, Any], transactional_ids: Mapping[int, str]) -> str:
+    transactional_id = transactional_ids.get(producer["producer_id"])
+    notes = [] if transactional_id is None else [f"transactional id {printable(transactional_id)}"]
+    notes += ["expired"] if producer["expired"] else []
     notes += ["differs from the snapshot"] if producer["in_snapshot"] is False else []
     return f"  ({', '.join(notes)})" if notes else ""
 

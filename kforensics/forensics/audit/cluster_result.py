@@ -97,7 +97,8 @@ def _completeness(markers: PartitionMarkers) -> tuple[int, int, int, int]:
     return markers.log_end_offset, -markers.coverage_start, -markers.log_start_offset, -markers.offset_gaps
 
 
-def _best_histories(histories: Iterable[History]) -> list[History]:
+def best_histories(histories: Iterable[History]) -> list[History]:
+    """Return the history of the most complete replica of each coordinator partition: by last record, then records."""
     best: dict[int | None, History] = {}
     for history in histories:
         other = best.get(history.place.partition)
@@ -140,7 +141,7 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
         checks: which checks to run.
     """
     cluster = Cluster.of(
-        _best_histories(histories),
+        best_histories(histories),
         best_replicas(markers),
         rules,
         commits=_best_commits(commits),

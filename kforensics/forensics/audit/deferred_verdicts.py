@@ -24,6 +24,8 @@ from kforensics.forensics.audit.cluster_result import (
 )
 from kforensics.forensics.audit.partition_result import CLEAN, PartitionResult
 from kforensics.forensics.checks.check import ranked
+from kforensics.forensics.checks.cluster import hanging
+from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.coordinators.overrides import is_overridden
@@ -35,7 +37,7 @@ from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.spill_file import SpillFile
-from kforensics.forensics.metadata.cluster_metadata import topics_in
+from kforensics.forensics.metadata.cluster_metadata import partition_counts_in
 from kforensics.forensics.partition.partition_files import partition_sort_key
 from kforensics.forensics.partition.partition_rows import finding_rows, worst_severity
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
@@ -115,12 +117,8 @@ def _completed(
 def _partition_counts(state: PartitionState) -> dict[str, int]:
     if state.partition.place.topic != METADATA_TOPIC:
         return {}
-    topics = topics_in([state.partition]).values()
-    return {
-        topic.name: topic.partition_counts[-1].count
-        for topic in topics
-        if topic.name in COORDINATOR_TOPICS and topic.partition_counts
-    }
+    counts = partition_counts_in([state.partition])
+    return {name: count for name, count in counts.items() if name in COORDINATOR_TOPICS}
 
 
 class _RowSpill:
@@ -187,22 +185,39 @@ def _resolved(members: Sequence[ClusterInput], rules: Rules) -> Iterator[Partiti
         by_place[place].append(finding)
     remedies = CoordinatorRemedies(cluster_result.cluster)
     for member in members:
-        yield _revised(member.result, remedies, by_place.get(member.result.place, ()))
+        findings = [*by_place.get(member.result.place, ())]
+        if member.markers:
+            findings += replica_findings(cluster_result.cluster, member.markers)
+        yield _revised(member.result, remedies, findings)
     yield _rows_of_cluster(cluster_result)
+
+
+def replica_findings(cluster: Cluster, markers: PartitionMarkers) -> list[Finding]:
+    """Return the findings on open transactions of a replica that the evaluation of its cluster did not use.
+
+    Of several replicas, the cluster uses the most complete one. The others have the same open transactions, except for
+    those that have ended there.
+
+    Args:
+        cluster: the cluster.
+        markers: the markers and open transactions of the replica.
+    """
+    number = cluster.supplied_partitions.get(markers.name)
+    join = cluster.marker_join
+    if number is None or join.by_partition[number].place == markers.place:
+        return []
+    ended = join.markers["first_offset"][join.markers["partition"] == number]
+    still_open = ~np.isin(markers.open_transactions["first_offset"], ended)
+    replica = replace(markers, open_transactions=markers.open_transactions[still_open])
+    alone = replace(join, by_partition={number: replica}, transaction_partitions=join.transaction_partitions[:0])
+    return [finding for _, finding in hanging.CHECK.findings(replace(cluster, marker_join=alone))]
 
 
 def _revised(
     result: PartitionResult, remedies: CoordinatorRemedies, cluster_findings: Sequence[Finding]
 ) -> PartitionResult:
     """Return the result of a partition with the findings that its cluster adds, replaces or removes."""
-    replaced = {(finding.code.name, finding.first_offset) for finding in cluster_findings}
-    retained = [
-        finding
-        for finding in result.findings
-        if (finding.code.name, finding.first_offset) not in replaced
-        and not is_overridden(remedies.cluster, result.place, finding)
-    ]
-    findings = ranked(remedies.applied(result.place, finding) for finding in (*retained, *cluster_findings))
+    findings = revised_findings(result.place, result.findings, remedies, cluster_findings)
     if findings == result.findings:
         return result
     rows = {
@@ -210,6 +225,27 @@ def _revised(
         "findings": finding_rows(result.place, findings),
     }
     return replace(result, findings=findings, rows=rows)
+
+
+def revised_findings(
+    place: Place, findings: Iterable[Finding], remedies: CoordinatorRemedies, cluster_findings: Sequence[Finding]
+) -> tuple[Finding, ...]:
+    """Return the findings on a partition with those that its cluster adds, replaces or removes.
+
+    Args:
+        place: the partition.
+        findings: its findings alone.
+        remedies: adds what the coordinators know.
+        cluster_findings: the cluster's findings on the partition.
+    """
+    replaced = {(finding.code.name, finding.first_offset) for finding in cluster_findings}
+    retained = [
+        finding
+        for finding in findings
+        if (finding.code.name, finding.first_offset) not in replaced
+        and not is_overridden(remedies.cluster, place, finding)
+    ]
+    return ranked(remedies.applied(place, finding) for finding in (*retained, *cluster_findings))
 
 
 def _revised_summary(rows: Rows | RowStream, findings: Sequence[Finding]) -> Rows:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.parsers.files.log_names import TRANSACTION_STATE
 from kforensics.parsers.messages.internal_records import DecodedMessage, decode_record
-from kforensics.parsers.messages.registry import TRANSACTION_STATE
 from kforensics.parsers.messages.transaction_log import TRANSACTION_LOG_VALUE
 
 __all__ = [

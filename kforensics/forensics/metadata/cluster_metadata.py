@@ -227,3 +227,16 @@ def topics_in(partitions: Iterable[Partition]) -> dict[str, TopicMetadata]:
     for record in _metadata_records(partitions, TOPIC_RECORDS):
         reader.add(*record)
     return {topic.topic_id: topic for topic in reader.topics()}
+
+
+def partition_counts_in(partitions: Iterable[Partition]) -> dict[str, int]:
+    """Return the number of partitions of each topic; empty without a copy of the metadata log.
+
+    Args:
+        partitions: partitions of any topics.
+
+    Raises:
+        InputError: the metadata log cannot be read.
+    """
+    topics = topics_in(partitions).values()
+    return {topic.name: topic.partition_counts[-1].count for topic in topics if topic.partition_counts}

@@ -10,6 +10,7 @@ from operator import attrgetter
 from kforensics.errors import InputError, InputMissingError
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.folders import folders_of
+from kforensics.parsers.files.log_names import CONSUMER_OFFSETS
 from kforensics.parsers.files.meta_properties import meta_properties, read_meta_properties
 from kforensics.parsers.files.source import file_name, open_source
 from kforensics.parsers.format.rows import Damage
@@ -32,7 +33,6 @@ RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
 CLEANER = "cleaner-offset-checkpoint"
-CONSUMER_OFFSETS = "__consumer_offsets"
 ROOT_FILES = {
     **dict.fromkeys((RECOVERY_POINT, HIGH_WATERMARK, LOG_START, CLEANER), "offset-checkpoint"),
     ".kafka_cleanshutdown": "clean-shutdown",

@@ -10,16 +10,15 @@ from typing import Any
 
 from kforensics.kafka_dump.decoders.classes import Decoder
 from kforensics.kafka_dump.java import JavaError
+from kforensics.parsers.files.log_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kforensics.parsers.messages import group
 from kforensics.parsers.messages.codec import decode
 from kforensics.parsers.messages.internal_records import DecodedMessage, decode_consumer_protocol, decode_record
 from kforensics.parsers.messages.json_render import json_text, json_tree, to_json
 from kforensics.parsers.messages.reader import RUNTIME, MessageError, MessageReader
 from kforensics.parsers.messages.registry import (
-    CONSUMER_OFFSETS,
     COORDINATOR_TYPES,
     SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
     record_type,
 )
 from kforensics.parsers.messages.releases import NEWEST, in_releases

@@ -12,9 +12,20 @@ from pathlib import PurePosixPath
 
 from kforensics.parsers.files.text_lines import parse_int, parse_long
 
-__all__ = ["METADATA_TOPIC", "FileName", "FolderName", "base_offset_of", "parse_file_name", "parse_folder_name"]
+__all__ = [
+    "CONSUMER_OFFSETS",
+    "METADATA_TOPIC",
+    "TRANSACTION_STATE",
+    "FileName",
+    "FolderName",
+    "base_offset_of",
+    "parse_file_name",
+    "parse_folder_name",
+]
 
 METADATA_TOPIC = "__cluster_metadata"
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
 
 FIXED_NAMES = {
     ".lock": "lock",

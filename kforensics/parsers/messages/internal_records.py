@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kforensics.parsers.files.log_names import CONSUMER_OFFSETS
 from kforensics.parsers.messages import group
 from kforensics.parsers.messages.codec import Decoded, decode, decode_exact
 from kforensics.parsers.messages.control_messages import CONTROL_MESSAGES, CONTROL_TYPE_NAMES
 from kforensics.parsers.messages.reader import MessageError, MessageReader
 from kforensics.parsers.messages.registry import (
-    CONSUMER_OFFSETS,
     COORDINATOR_TYPES,
     INTERNAL_TOPICS,
     LEGACY_OFFSET_COMMIT,

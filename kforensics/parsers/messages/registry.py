@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from kforensics.parsers.files.log_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kforensics.parsers.messages import (
     group,
     metadata,
@@ -17,8 +18,6 @@ from kforensics.parsers.messages import (
 )
 from kforensics.parsers.messages.schema import MessageSchema
 
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
-TRANSACTION_STATE: Final = "__transaction_state"
 SHARE_GROUP_STATE: Final = "__share_group_state"
 CLUSTER_METADATA: Final = "__cluster_metadata"
 REMOTE_LOG_METADATA: Final = "__remote_log_metadata"

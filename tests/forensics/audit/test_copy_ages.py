@@ -58,7 +58,8 @@ def test_a_transaction_that_was_open_in_an_older_copy_does_not_hang(processes: i
     copied = "was copied 59 min 50 s earlier, while its broker was running or after it crashed"
     assert notes == [
         (
-            "evaluated as of 2023-11-14 23:13:20 UTC, the modification time of the newest file;"
+            "evaluated as of 2023-11-14 23:13:20 UTC,"
+            f" when {tmp_path / 'broker-2' / 'replication-offset-checkpoint'} was last modified;"
             " set another time with --as-of"
         ),
         f"{tmp_path / 'broker-1'} {copied}: its open transactions are evaluated as of 2023-11-14 22:13:30 UTC",

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from kforensics.analyses.context import Context
 from kforensics.analyses.lso import LsoQuestion
+from kforensics.analyses.partitions import Investigation
 from kforensics.analyses.transactions import SORTS, TransactionsQuestion
 from kforensics.cli import lso, transactions
 from kforensics.forensics.audit.audit_scope import (
@@ -106,14 +108,18 @@ def test_results_of_random_logs_do_not_depend_on_the_page_size(tmp_path: Path, m
     }
 
 
+# The logs under no path at all.
+NOTHING_AROUND = Context(Investigation((), (), Rules(0)), lambda _: None)
+
+
 def answers(
     state: PartitionState, question: LsoQuestion | TransactionsQuestion
 ) -> tuple[list[tuple[Any, ...]], list[str]]:
     """Return the answer as rows and as lines."""
     if isinstance(question, LsoQuestion):
-        steps = question.answer(state)
+        steps = question.answer(state, NOTHING_AROUND)
         return list(steps.rows), list(lso._answer_lines(steps))
-    answer = question.answer(state)
+    answer = question.answer(state, NOTHING_AROUND)
     return list(answer.rows), list(transactions._answer_lines(answer))
 
 

@@ -1,0 +1,142 @@
+"""Finds what lies around the files that a user named: the rest of their log directories, and the cluster's logs.
+
+A partition folder alone shows neither when it was copied nor what its coordinators decided. Its log directory does, and
+so do the log directories of the same cluster in the folder above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from kforensics.errors import InputError
+from kforensics.forensics.partition.partition_files import Partition, partitions_of
+from kforensics.parsers.files.discover import UNKNOWN, FoundFile, discover
+from kforensics.parsers.files.folders import Entry, Folders, folders_of
+from kforensics.parsers.files.log_names import (
+    CONSUMER_OFFSETS,
+    METADATA_TOPIC,
+    TRANSACTION_STATE,
+    parse_file_name,
+    parse_folder_name,
+)
+from kforensics.parsers.files.meta_properties import MetaProperties, meta_properties, read_meta_properties
+from kforensics.parsers.files.source import open_source
+
+__all__ = ["CONTEXT_TOPICS", "FileTime", "neighbours_of", "newest_file"]
+
+# Topics whose logs show what happened to transactions and groups in other partitions, and how a cluster is configured.
+CONTEXT_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS, METADATA_TOPIC)
+
+
+class FileTime(NamedTuple):
+    """When a file was last modified.
+
+    Attributes:
+        mtime_ms: modification time in ms.
+        path: the file.
+    """
+
+    mtime_ms: int
+    path: str
+
+
+def newest_file(files: Iterable[FoundFile], paths: Sequence[str]) -> FileTime | None:
+    """Return the newest file of some log directories, checkpoints included; None if no time is known.
+
+    Args:
+        files: all files under the paths.
+        paths: what the user named; of a log directory that is only partly under them, all files count.
+    """
+    times: list[FileTime] = []
+    log_dirs: set[str] = set()
+    for file in files:
+        if file.kind != UNKNOWN and file.mtime_ms is not None:
+            times.append(FileTime(file.mtime_ms, file.path))
+        if file.log_dir is not None:
+            log_dirs.add(file.log_dir)
+    for log_dir in log_dirs:
+        if not _is_under(log_dir, paths):
+            times += _file_times(log_dir)
+    return max(times, default=None)
+
+
+def neighbours_of(files: Sequence[FoundFile]) -> list[Partition]:
+    """Return the partitions of CONTEXT_TOPICS in the log directories of some files, and in those of the same cluster.
+
+    Args:
+        files: all files under the paths of a user; what is among them is not returned.
+    """
+    known = {file.path for file in files}
+    log_dirs = {file.log_dir for file in files if file.log_dir is not None}
+    around = log_dirs.union(*(_same_cluster(log_dir) for log_dir in log_dirs))
+    folders = sorted(folder for log_dir in around for folder in _context_folders(log_dir))
+    found = (row for row in discover(folders) if isinstance(row, FoundFile) and row.path not in known)
+    return partitions_of(found)
+
+
+def _is_under(path: str, parents: Iterable[str]) -> bool:
+    return any(path == parent.rstrip("/") or path.startswith(f"{parent.rstrip('/')}/") for parent in parents)
+
+
+def _file_times(log_dir: str) -> Iterator[FileTime]:
+    """Yield the times of Kafka's files in a log directory, and in the partition folders in it."""
+    folders = folders_of(log_dir, whole=True)
+    children = _children(folders, log_dir)
+    yield from _times_of(children)
+    for child in children:
+        if child.is_folder and parse_folder_name(child.name):
+            yield from _times_of(_children(folders, child.path))
+
+
+def _times_of(entries: Iterable[Entry]) -> Iterator[FileTime]:
+    for entry in entries:
+        if not entry.is_folder and entry.mtime_ms is not None and parse_file_name(entry.name):
+            yield FileTime(entry.mtime_ms, entry.path)
+
+
+def _children(folders: Folders, path: str) -> list[Entry]:
+    """Return the entries of a folder; none if it cannot be listed, because the user did not name it."""
+    try:
+        return folders.children(path)
+    except InputError:
+        return []
+
+
+def _context_folders(log_dir: str) -> Iterator[str]:
+    for child in _children(folders_of(log_dir), log_dir):
+        name = parse_folder_name(child.name) if child.is_folder else None
+        if name is not None and name.topic in CONTEXT_TOPICS and name.state == "live":
+            yield child.path
+
+
+def _same_cluster(log_dir: str) -> Iterator[str]:
+    """Yield the other log directories of the same cluster in the folder above a log directory.
+
+    A folder that has a partition of the same broker again is another copy of it, from another time.
+    """
+    folders = folders_of(log_dir)
+    properties = _properties(folders, log_dir)
+    if properties is None or properties.cluster_id is None:
+        return
+    partitions = _partition_names(folders, log_dir)
+    for child in _children(folders, folders.parent(log_dir)):
+        if not child.is_folder or folders.identity(child.path) == folders.identity(log_dir):
+            continue
+        other = _properties(folders, child.path)
+        if other is None or other.cluster_id != properties.cluster_id:
+            continue
+        if other.node_id != properties.node_id or partitions.isdisjoint(_partition_names(folders, child.path)):
+            yield child.path
+
+
+def _partition_names(folders: Folders, log_dir: str) -> set[str]:
+    children = _children(folders, log_dir)
+    return {child.name for child in children if child.is_folder and parse_folder_name(child.name)}
+
+
+def _properties(folders: Folders, log_dir: str) -> MetaProperties | None:
+    with suppress(InputError), open_source(folders.join(log_dir, "meta.properties")) as source:
+        return meta_properties(read_meta_properties(source))
+    return None

@@ -1,0 +1,166 @@
+"""Every command judges in the same context: the log directories around its paths, and the time of their newest file."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import defaultdict
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from kforensics.analyses.audit import AuditRequest, audit_results
+from kforensics.analyses.lso import LsoQuestion
+from kforensics.analyses.partitions import Investigation, investigate
+from kforensics.errors import InputError
+from kforensics.forensics.checks.blocking_checks import BLOCKING_CHECKS
+from kforensics.forensics.checks.cluster import hanging
+from kforensics.forensics.core.findings import Finding
+from kforensics.parsers.log.log_rows import Place
+from tests.command import SAMPLES, run
+
+HOUR_MS = 3_600_000
+SCENARIOS = sorted(path.parent.name for path in SAMPLES.glob("*/truth.json"))
+BLOCKING = {name for check in BLOCKING_CHECKS for name in check.codes} | {*hanging.CODES}
+V0 = SAMPLES / "transactions-v0" / "broker-1"
+AS_OF = "2026-11-21T12:40"
+
+
+def taken_ms(scenario: str) -> int:
+    """Return when the files of a scenario were copied."""
+    taken = json.loads((SAMPLES / scenario / "truth.json").read_text("utf-8"))["taken"]
+    return int(datetime.fromisoformat(taken).timestamp() * 1000)
+
+
+def investigated(*paths: Path, as_of_ms: int | None = None, topics: tuple[str, ...] = ()) -> Investigation:
+    """Return the partitions under paths."""
+    return investigate(list(map(str, paths)), as_of_ms, _refuse, lambda _: None, topics=topics)
+
+
+def _refuse(sentence: object) -> None:
+    raise AssertionError(sentence)
+
+
+def blocking(findings: tuple[Finding, ...]) -> list[tuple[object, ...]]:
+    """Return what findings on open transactions say."""
+    return [
+        (one.code.name, one.severity, one.first_offset, one.message, one.remedy, one.exactness)
+        for one in findings
+        if one.code.name in BLOCKING
+    ]
+
+
+def audited(investigation: Investigation) -> dict[Place, list[str]]:
+    """Return what an audit says of open transactions, by partition."""
+    said = defaultdict[Place, list[tuple[object, ...]]](list)
+    for result in audit_results(investigation, AuditRequest(copies=True), lambda _: None):
+        said[result.place] += blocking(result.findings)
+    return {place: sorted(map(str, rows)) for place, rows in said.items() if rows}
+
+
+def asked(investigation: Investigation) -> dict[Place, list[str]]:
+    """Return what ``lso`` says of open transactions, by partition."""
+    answers = LsoQuestion().answers(investigation, _raise)
+    said = {answer.state.partition.place: sorted(map(str, blocking(answer.findings))) for answer in answers}
+    return {place: rows for place, rows in said.items() if rows}
+
+
+def _raise(error: InputError) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("hours", [0, 1, 24])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_lso_says_of_open_transactions_what_audit_says(scenario: str, hours: int) -> None:
+    investigation = investigated(SAMPLES / scenario, as_of_ms=taken_ms(scenario) + hours * HOUR_MS)
+    assert asked(investigation) == audited(investigation)
+
+
+@pytest.mark.parametrize("scenario", ["transactions-v0", "transactions-v1", "transactions-v2", "log-dirs"])
+def test_a_partition_alone_is_evaluated_as_among_the_others(scenario: str) -> None:
+    as_of_ms = taken_ms(scenario) + HOUR_MS
+    whole = investigated(SAMPLES / scenario, as_of_ms=as_of_ms)
+    expected = audited(whole)
+    for partition in whole.partitions:
+        alone = investigated(Path(partition.folder), as_of_ms=as_of_ms)
+        wanted = {partition.place: expected[partition.place]} if partition.place in expected else {}
+        assert asked(alone) == wanted
+        assert audited(alone) == wanted
+
+
+def test_a_topic_is_evaluated_as_among_the_others() -> None:
+    as_of_ms = taken_ms("transactions-v0") + HOUR_MS
+    expected = audited(investigated(V0, as_of_ms=as_of_ms))
+    for topic in ("open", "hanging"):
+        said = audited(investigated(V0, as_of_ms=as_of_ms, topics=(topic,)))
+        assert said == {place: rows for place, rows in expected.items() if place.topic == topic} != {}
+
+
+def test_no_transaction_hangs_that_its_coordinator_has_as_ongoing() -> None:
+    ended = run("lso", "--quiet", "--as-of", AS_OF, V0)
+    (blocked,) = [line for line in ended.lines if "producer 16" in line and "blocked by" in line]
+    assert "producer 16 ('open-first'), epoch 0" in blocked
+    hanging_lines = [line for line in ended.lines if "txn-hanging:" in line]
+    assert len(hanging_lines) == 1
+    assert "its transactional id 'hanging' has been in state CompleteCommit" in hanging_lines[0]
+
+
+def test_alone_ignores_the_coordinators_around() -> None:
+    ended = run("lso", "--quiet", "--alone", "--as-of", AS_OF, V0 / "open-0")
+    assert "open-first" not in ended.text
+    assert "open-first" in run("lso", "--quiet", "--as-of", AS_OF, V0 / "open-0").text
+
+
+def test_transactions_and_producers_name_the_transactional_id() -> None:
+    for command in ("transactions", "producers"):
+        lines = run(command, "--quiet", "--as-of", AS_OF, V0 / "open-0").lines
+        assert any("16" in line.split() and "open-first" in line for line in lines)
+
+
+def test_the_time_of_evaluation_does_not_depend_on_the_selection(tmp_path: Path) -> None:
+    """The newest file is the checkpoint, which a running broker writes every five seconds."""
+    copy = Path(shutil.copytree(V0, tmp_path / "broker-1"))
+    for path in copy.rglob("*"):
+        os.utime(path, (1_800_000_000, 1_800_000_000))
+    checkpoint = copy / "replication-offset-checkpoint"
+    os.utime(checkpoint, (1_800_012_600, 1_800_012_600))
+    selections: list[tuple[list[Path], tuple[str, ...]]] = [
+        ([tmp_path], ()),
+        ([copy], ()),
+        ([copy / "hanging-0"], ()),
+        ([copy / "hanging-0" / "00000000000000000000.log"], ()),
+        ([copy], ("hanging",)),
+    ]
+    for paths, topics in selections:
+        assert investigated(*paths, topics=topics).rules.as_of_ms == 1_800_012_600_000
+    ended = run("lso", copy / "hanging-0")
+    assert f"when {checkpoint} was last modified" in ended.err
+
+
+def test_an_evaluation_before_the_last_write_is_said() -> None:
+    ended = run("lso", "--quiet", "--as-of", "2026-11-21T12:00", V0 / "hanging-0")
+    assert "6 min 22 s after the time of evaluation" in ended.text
+    assert " -" not in ended.text
+    ended = run("transactions", "--quiet", "--as-of", "2026-11-21T12:00", "--state", "open", V0 / "hanging-0")
+    assert "not begun" in ended.text
+
+
+def test_another_copy_of_the_same_broker_is_no_neighbour(tmp_path: Path) -> None:
+    for name in ("before", "after"):
+        shutil.copytree(V0, tmp_path / name)
+    neighbours = investigated(tmp_path / "before" / "open-0").neighbours
+    assert {partition.place.log_dir for partition in neighbours} == {str(tmp_path / "before")}
+
+
+def test_other_log_directories_of_the_cluster_are_neighbours(tmp_path: Path) -> None:
+    first, second = tmp_path / "data-1", tmp_path / "data-2"
+    shutil.copytree(V0, first)
+    second.mkdir()
+    shutil.copy(first / "meta.properties", second)
+    shutil.move(first / "__transaction_state-0", second)
+    stranger = Path(shutil.copytree(SAMPLES / "transactions-v1" / "broker-1", tmp_path / "stranger"))
+    neighbours = investigated(first / "open-0").neighbours
+    assert str(second / "__transaction_state-0") in {partition.folder for partition in neighbours}
+    assert str(stranger) not in {partition.place.log_dir for partition in neighbours}
