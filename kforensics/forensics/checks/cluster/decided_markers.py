@@ -20,7 +20,7 @@ from kforensics.forensics.core.findings import Code, Exactness, Severity, by_nam
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.reporting import Row
-from kforensics.parsers.format.array_types import BoolArray
+from kforensics.parsers.format.array_types import IntArray
 
 CODES = by_name(
     Code(
@@ -54,10 +54,14 @@ CODES = by_name(
         meaning="A marker has a coordinator epoch that its coordinator did not have while the transaction was ending.",
         remedy="No action, unless marker-conflict is reported for the same transaction.",
         why=(
-            "A marker has the epoch of the coordinator that sent it. This one was sent by a coordinator that "
+            "A marker has the epoch with which its coordinator was elected. This one was sent by a coordinator that "
             "was not responsible at that time."
         ),
-        benign="An operator's abort, or a marker that belongs to an adjacent transaction of the same epoch.",
+        benign=(
+            "An operator's abort, or a marker that belongs to an adjacent transaction of the same epoch. An epoch "
+            "below that of the coordinator's records alone is in order: followers that leave and return raise the "
+            "leader epoch, and a coordinator that stays continues with its own."
+        ),
     ),
 )
 
@@ -137,18 +141,36 @@ def _of_known_transactions(cluster: Cluster) -> Iterator[PlacedFinding]:
     for matches, finding in ((is_early, _early), (is_late, _late)):
         more = {name: transactions[name][matches] for name in ("id", "decided", "completed")}
         yield from first_n_placed(markers[matches], partial(finding, cluster), **more)
-    is_wrong = _has_wrong_epoch(markers, transactions)
-    more = {name: transactions[name][is_wrong] for name in ("id", "prepare_leader_epoch", "complete_leader_epoch")}
+    least, last = _epochs_in_use(cluster, markers, transactions), transactions["complete_leader_epoch"]
+    epochs = markers["coordinator_epoch"]
+    is_wrong = (epochs < least) | ((last != NONE) & (epochs > last))
+    more = {"id": transactions["id"][is_wrong], "least": least[is_wrong], "complete_leader_epoch": last[is_wrong]}
     yield from first_n_placed(markers[is_wrong], partial(_epoch, cluster), **more)
 
 
-def _has_wrong_epoch(markers: TransactionMarkerArray, transactions: CoordinatorTransactionArray) -> BoolArray:
-    """Return which markers have an epoch outside those of the Prepare and the Complete record."""
-    epoch = markers["coordinator_epoch"]
-    prepare, complete = transactions["prepare_leader_epoch"], transactions["complete_leader_epoch"]
-    is_wrong: BoolArray = (prepare != NONE) & (epoch < prepare)
-    is_wrong |= (complete != NONE) & (epoch > complete)
-    return is_wrong
+def _epochs_in_use(
+    cluster: Cluster, markers: TransactionMarkerArray, transactions: CoordinatorTransactionArray
+) -> IntArray:
+    """Return the highest epoch that the coordinator of each marker had certainly used before; -1 if none.
+
+    The leader epoch of a Prepare record is no lower limit: it rises whenever followers leave or return, and a
+    coordinator that stays sends the epoch with which it was elected. An epoch above that of the Complete record was
+    never its own, and shows nothing of others.
+    """
+    last, epochs, times = (
+        transactions["complete_leader_epoch"],
+        markers["coordinator_epoch"],
+        markers["marker_timestamp"],
+    )
+    is_own = (last != NONE) & (epochs <= last)
+    in_use = np.full(len(markers), NONE, "i8")
+    for coordinator in np.unique(transactions["coordinator"]).tolist():
+        rows = np.flatnonzero(transactions["coordinator"] == coordinator)
+        own = rows[is_own[rows]]
+        own = own[np.argsort(times[own], kind="stable")]
+        highest = np.concatenate([[NONE], np.maximum.accumulate(epochs[own].astype("i8"))])
+        in_use[rows] = highest[np.searchsorted(times[own], times[rows] - cluster.rules.clock_skew_ms)]
+    return in_use
 
 
 def _early(cluster: Cluster, row: Row) -> PlacedFinding:
@@ -172,17 +194,17 @@ def _outside(cluster: Cluster, row: Row, when: str, name: str, time: int) -> Pla
 
 
 def _epoch(cluster: Cluster, row: Row) -> PlacedFinding:
-    first, last = row["prepare_leader_epoch"], row["complete_leader_epoch"]
-    expected = f"{first} to {last}" if last != NONE else f"{first} or more"
+    epoch, last = row["coordinator_epoch"], row["complete_leader_epoch"]
+    why = f"had already used {row['least']}" if epoch < row["least"] else f"had at most {last} when it was complete"
     return cluster.at_marker(
         row,
         CODES["marker-coordinator-epoch-mismatch"],
-        f"{_name(row)} has coordinator epoch {row['coordinator_epoch']}, but the coordinator of "
-        f"{cluster.id_name(row)!r} had {expected} while the transaction was ending.",
-        evidence={"coordinator_epoch": row["coordinator_epoch"], "transactional_id": cluster.id_name(row)},
+        f"{_name(row)} has coordinator epoch {epoch}, but the coordinator of {cluster.id_name(row)!r} {why}.",
+        evidence={"coordinator_epoch": epoch, "transactional_id": cluster.id_name(row)},
         benign=(
             "abort by an operator: "
             + ("possible" if row["outcome"] == TransactionOutcome.ABORTED else "no, it is a COMMIT"),
+            "coordinator that stayed while followers left and returned: no",
         ),
     )
 
