@@ -3,7 +3,7 @@
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,12 +38,12 @@ class ZooKeeperNode(Node):
 
 
 def build_legacy(scenario: Scenario) -> None:
-    """ZooKeeper and one broker up, clients at work, truth, orderly stop, copy."""
+    """ZooKeeper and the brokers up, clients at work, truth, orderly stop, copy."""
     folder = workspace(scenario.name)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with _zookeeper(folder, broker_jars(scenario.kafka)) as port:
-        cluster = _cluster(folder, scenario.kafka, port, scenario.config)
+        cluster = Cluster([_node(number, folder, port, scenario) for number in range(scenario.nodes)])
         with running(cluster), driving(cluster.bootstrap, folder / "driver.out") as driver:
             stage = Stage(scenario, cluster, driver)
             if scenario.play is not None:
@@ -55,8 +55,8 @@ def build_legacy(scenario: Scenario) -> None:
     keep(scenario, scenario.name, cluster, driver.journal, truth)
 
 
-def _cluster(folder: Path, version: str, zookeeper_port: int, config: Mapping[str, str]) -> Cluster:
-    node = ZooKeeperNode(0, version, folder, {})
+def _node(number: int, folder: Path, zookeeper_port: int, scenario: Scenario) -> Node:
+    node = ZooKeeperNode(number, scenario.kafka, folder, {})
     quiet = {key: value for key, value in QUIET_CONFIG.items() if key not in _UNKNOWN_THEN}
     node.config = {
         "broker.id": str(node.node_id),
@@ -64,9 +64,9 @@ def _cluster(folder: Path, version: str, zookeeper_port: int, config: Mapping[st
         "listeners": f"PLAINTEXT://{node.listener}",
         "log.dirs": str(node.data),
         **quiet,
-        **config,
+        **scenario.config,
     }
-    return Cluster([node])
+    return node
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from lab.scenario import Scenario
 _MODULES = (
     "classic_transaction",
     "transactions",
+    "forged_markers",
+    "rolling_restart",
     "record_contents",
     "compaction",
     "deletion",

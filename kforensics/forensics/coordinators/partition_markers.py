@@ -11,6 +11,7 @@ from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER,
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, TransactionArray
 from kforensics.forensics.partition.blocking_transactions import hanging_evidence, idle_times
+from kforensics.forensics.partition.damaged_markers import is_damaged
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 from kforensics.parsers.log.log_rows import Place
@@ -85,7 +86,7 @@ class PartitionMarkers:
         log_end_offset: its log end offset.
         has_append_times: whether all its timestamps are append times.
         offset_gaps: number of offset gaps in its log.
-        is_broken: whether its log has unreadable batches, which may be markers.
+        is_broken: whether its log has unreadable or damaged batches, which may be markers.
     """
 
     place: Place
@@ -106,13 +107,15 @@ class PartitionMarkers:
     def of(cls, state: PartitionState) -> PartitionMarkers:
         """Return the markers and open transactions of a partition."""
         markers = _markers(state)
+        markers = take_rows(markers, np.flatnonzero(~is_damaged(state, markers, "marker_offset")))
+        is_broken = state.is_broken or any(damage.inside_batch is not None for _, damage in state.log.damage)
         times = markers["marker_timestamp"]
         return cls(
             place=state.partition.place,
             paths=tuple(segment.path for segment in state.partition.segments),
             markers=markers,
             open_transactions=_open_transactions(state),
-            coverage_start=_coverage_start(state, markers),
+            coverage_start=NEVER if is_broken else _coverage_start(state, markers),
             last_marker_time=int(times.max()) if len(times) else NO_TIME,
             coverage_end=_coverage_end(state, markers),
             copied_at=_copied_at(state),
@@ -120,7 +123,7 @@ class PartitionMarkers:
             log_end_offset=state.log_end_offset,
             has_append_times=state.log.timestamp_types == 2,
             offset_gaps=state.log.offset_gaps,
-            is_broken=state.is_broken,
+            is_broken=is_broken,
         )
 
     @property
@@ -200,7 +203,7 @@ def _coverage_start(state: PartitionState, markers: TransactionMarkerArray) -> i
     not count: its markers are lost in this copy. In a log fetched from a leader that had compacted it, they may be
     missing anywhere.
     """
-    if state.is_broken or (state.is_known_uncleaned and state.log.offset_gaps and compacted_elsewhere(state)):
+    if state.is_known_uncleaned and state.log.offset_gaps and compacted_elsewhere(state):
         return NEVER
     if state.is_complete and state.first_uncompacted_offset == 0:
         return ALWAYS

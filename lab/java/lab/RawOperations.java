@@ -11,19 +11,24 @@ import java.util.Map;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.message.ProduceRequestData;
 import org.apache.kafka.common.message.TxnOffsetCommitRequestData;
+import org.apache.kafka.common.message.WriteTxnMarkersRequestData;
 import org.apache.kafka.common.protocol.ApiKeys;
+import org.apache.kafka.common.protocol.MessageUtil;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.SimpleRecord;
 import org.apache.kafka.common.requests.AbstractResponse;
 import org.apache.kafka.common.requests.ProduceRequest;
 import org.apache.kafka.common.requests.RequestHeader;
 import org.apache.kafka.common.requests.TxnOffsetCommitRequest;
+import org.apache.kafka.common.requests.WriteTxnMarkersRequest;
 
-/** Requests no client would send: a write, or offsets of a group, that arrive after their transaction has ended. */
+/** Requests no client would send: a write or offsets of a group after the end of their transaction, or a marker. */
 final class RawOperations {
     // The last version of the request before the broker adds partitions to transactions by itself (KIP-890).
     private static final short PLAIN_PRODUCE = 11;
     private static final short PLAIN_OFFSETS = 3;
+    // The last version of the request before it names the version of the transaction.
+    private static final short PLAIN_MARKERS = 1;
     private final String bootstrap;
 
     RawOperations(String bootstrap) {
@@ -33,6 +38,7 @@ final class RawOperations {
     void register(Map<String, Driver.Operation> operations) {
         operations.put("raw_produce", this::produce);
         operations.put("raw_offsets", this::commitOffsets);
+        operations.put("raw_marker", this::writeMarker);
     }
 
     private Object produce(JsonNode request) throws Exception {
@@ -54,6 +60,22 @@ final class RawOperations {
         TxnOffsetCommitRequest commit = new TxnOffsetCommitRequest(data, PLAIN_OFFSETS);
         ByteBuffer answer = exchange(Requests.text(request, "server"), commit.serializeWithHeader(header));
         return names(AbstractResponse.parseResponse(answer, header));
+    }
+
+    /** A marker that no coordinator sends. */
+    private Object writeMarker(JsonNode request) throws Exception {
+        WriteTxnMarkersRequestData.WritableTxnMarker marker = new WriteTxnMarkersRequestData.WritableTxnMarker()
+            .setProducerId(request.get("producer_id").asLong()).setProducerEpoch((short) request.get("producer_epoch").asInt())
+            .setCoordinatorEpoch(Requests.number(request, "coordinator_epoch", 0))
+            .setTransactionResult("commit".equals(Requests.text(request, "outcome")))
+            .setTopics(List.of(new WriteTxnMarkersRequestData.WritableTxnMarkerTopic()
+                .setName(Requests.text(request, "topic")).setPartitionIndexes(List.of(Requests.number(request, "partition", 0)))));
+        WriteTxnMarkersRequestData data = new WriteTxnMarkersRequestData().setMarkers(List.of(marker));
+        RequestHeader header = new RequestHeader(ApiKeys.WRITE_TXN_MARKERS, PLAIN_MARKERS, "lab-raw", 1);
+        WriteTxnMarkersRequest markers =
+            WriteTxnMarkersRequest.parse(MessageUtil.toByteBufferAccessor(data, PLAIN_MARKERS), PLAIN_MARKERS);
+        return names(AbstractResponse.parseResponse(
+            exchange(Requests.text(request, "server"), markers.serializeWithHeader(header)), header));
     }
 
     private static List<TxnOffsetCommitRequestData.TxnOffsetCommitRequestPartition> partitions(JsonNode request) {

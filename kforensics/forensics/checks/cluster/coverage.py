@@ -50,7 +50,7 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
 
 _REASONS = {
     MarkerStatus.NOT_SUPPLIED: "its files are missing",
-    MarkerStatus.NOT_COVERED: "its log starts later, was compacted, or was copied before they ended",
+    MarkerStatus.NOT_COVERED: "its log starts later, was compacted, is damaged, or was copied before they ended",
     MarkerStatus.AMBIGUOUS: "it has the wrong number of markers of the same epoch, and they cannot be assigned",
 }
 

@@ -140,15 +140,16 @@ def _absorbed(cluster: Cluster) -> Iterator[PlacedFinding]:
     partitions = partitions[(partitions["marker"] != NONE) & partitions["is_exact"]]
     decided = cluster.coordinators.transactions[partitions["transaction"]]
     markers = all_markers[partitions["marker"]] if len(partitions) else all_markers[:0]
-    has_append_times = np.zeros(len(cluster.marker_join.partitions), bool)
+    has_append_times, is_broken = (np.zeros(len(cluster.marker_join.partitions), bool) for _ in range(2))
     for partition, partition_markers in cluster.marker_join.by_partition.items():
         has_append_times[partition] = partition_markers.has_append_times
+        is_broken[partition] = partition_markers.is_broken  # it may have lost the marker between the two
     is_lower = (decided["data_epoch"] != NONE) & (markers["lowest_epoch"] < decided["data_epoch"])
     has_times = (markers["first_timestamp"] != NO_TIME) & (decided["start"] != NO_TIME)
     is_timed = has_append_times[markers["partition"]] & has_times
     is_earlier = is_timed & (markers["first_timestamp"] < decided["start"] - cluster.rules.clock_skew_ms)
     is_committed = (markers["first_offset"] != NONE) & (markers["outcome"] == TransactionOutcome.COMMITTED)
-    matches = is_committed & (is_lower | is_earlier)
+    matches = ~is_broken[markers["partition"]] & is_committed & (is_lower | is_earlier)
     more = {
         "id": decided["id"][matches],
         "begun_epoch": decided["data_epoch"][matches],

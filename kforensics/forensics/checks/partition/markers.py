@@ -23,6 +23,7 @@ from kforensics.forensics.core.record_types import (
     TransactionOutcome,
 )
 from kforensics.forensics.core.reporting import Row, RowPart, expiry, first_n, first_n_of_parts, place
+from kforensics.forensics.partition.damaged_markers import is_damaged
 from kforensics.forensics.partition.marker_times import with_marker_times
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import anomalies_of, is_expired, markers_before
@@ -141,16 +142,21 @@ LARGEST_EPOCH_BUMP = 2
 
 
 def findings(state: PartitionState) -> Iterator[Finding]:
-    """Yield unusual markers."""
+    """Yield unusual markers; one in a damaged batch is not unusual but damaged."""
     conflicts, is_certain = _conflicts(state)
     yield from first_n(conflicts, partial(_conflict, state), is_certain=is_certain)
     yield from _empty(state, conflicts["first_offset"])
     yield from first_n(_duplicates(state), partial(_duplicate, state))
-    regressed = anomalies_of(state, Anomaly.MARKER_EPOCH_REGRESSED)
+    regressed = _sound(state, anomalies_of(state, Anomaly.MARKER_EPOCH_REGRESSED))
     yield from first_n(regressed, partial(_regressed, state), expired=is_expired(state, regressed))
     yield from first_n_of_parts(_jumps(state), partial(_jump, state))
     yield from _older_coordinators(state)
     yield from first_n_of_parts(_admin_aborts(state), partial(_admin_abort, state), by="marker_offset")
+
+
+def _sound(state: PartitionState, anomalies: AnomalyArray) -> AnomalyArray:
+    """Return the anomalies between two markers neither of which is damaged."""
+    return anomalies.compress(~is_damaged(state, anomalies, "first_offset", "previous_offset"))
 
 
 def _conflicts(state: PartitionState) -> tuple[AnomalyArray, BoolArray]:
@@ -160,7 +166,7 @@ def _conflicts(state: PartitionState) -> tuple[AnomalyArray, BoolArray]:
     marker cannot belong to the next transaction. Otherwise the second marker may end an empty transaction of the same
     epoch. Then the markers count as one transaction only if the coordinator changed and at most a few seconds passed.
     """
-    anomalies = anomalies_of(state, Anomaly.MARKER_CONFLICT)
+    anomalies = _sound(state, anomalies_of(state, Anomaly.MARKER_CONFLICT))
     ids = anomalies["producer_id"]
     first, second = (markers_before(state, ids, anomalies["first_offset"] + shift) for shift in (0, 1))
     is_certain = (first["data_epoch"] >= 0) & (first["data_epoch"] < anomalies["producer_epoch"])
@@ -199,7 +205,7 @@ def _conflict(state: PartitionState, row: Row) -> Finding:
 def _empty(state: PartitionState, conflicts: IntArray) -> Iterator[Finding]:
     markers = state.empty_markers
     is_reported = markers["exact"] & ~np.isin(markers["marker_offset"], conflicts) & ~_had_data(state, markers)
-    markers = markers[is_reported]
+    markers = markers[is_reported & ~is_damaged(state, markers, "marker_offset")]
     counts = {"markers": len(state.transaction_store.closed) + len(state.empty_markers), "empty": len(markers)}
     is_resent = np.isin(markers["marker_offset"], _duplicates(state)["first_offset"])
     yield from first_n(markers, partial(_empty_marker, state, counts), is_resent=is_resent)
@@ -242,7 +248,7 @@ def _name(row: Row) -> str:
 
 def _duplicates(state: PartitionState) -> AnomalyArray:
     """Return markers that repeat another one, if no offset is missing between the two."""
-    anomalies = anomalies_of(state, Anomaly.MARKER_DUPLICATE)
+    anomalies = _sound(state, anomalies_of(state, Anomaly.MARKER_DUPLICATE))
     return anomalies.compress(anomalies["offset_gap"] == 0)
 
 
@@ -275,7 +281,7 @@ def _regressed(state: PartitionState, row: Row) -> Finding:
 def _jumps(state: PartitionState) -> Iterator[RowPart]:
     for closed in state.transaction_store.closed:
         bump = closed["marker_epoch"].astype("i8") - closed["highest_epoch"]
-        jumps = bump > LARGEST_EPOCH_BUMP
+        jumps = (bump > LARGEST_EPOCH_BUMP) & ~is_damaged(state, closed, "marker_offset")
         yield RowPart(closed[jumps], {"bump": bump[jumps]})
 
 
@@ -294,7 +300,7 @@ def _jump(state: PartitionState, row: Row) -> Finding:
 
 
 def _older_coordinators(state: PartitionState) -> Iterator[Finding]:
-    anomalies = anomalies_of(state, Anomaly.MARKER_COORDINATOR_EPOCH_REGRESSED)
+    anomalies = _sound(state, anomalies_of(state, Anomaly.MARKER_COORDINATOR_EPOCH_REGRESSED))
     markers = markers_before(state, anomalies["producer_id"], anomalies["first_offset"] + 1)
     more = {"coordinator_epoch": markers["coordinator_epoch"], "outcome": markers["outcome"]}
     yield from first_n(anomalies, partial(_older_coordinator, state), **more)
@@ -326,7 +332,7 @@ def _admin_aborts(state: PartitionState) -> Iterator[RowPart]:
     for rows, times in with_marker_times(state, "last_offset", may_match):
         idle_time = _idle_time(rows, np.maximum(rows["last_timestamp"], times))
         late = np.flatnonzero(idle_time > state.rules.late_ms)
-        late = late[_by_operators(state, rows[late])]
+        late = late[_by_operators(state, rows[late]) & ~is_damaged(state, rows[late], "marker_offset")]
         yield RowPart(rows[late], {"idle_time": idle_time[late]})
 
 

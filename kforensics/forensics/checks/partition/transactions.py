@@ -17,6 +17,7 @@ from kforensics.forensics.core.findings import Code, Exactness, Finding, Severit
 from kforensics.forensics.core.formatting import format_duration, format_offsets, format_share, format_time
 from kforensics.forensics.core.record_types import Anomaly, TransactionArray, TransactionOutcome
 from kforensics.forensics.core.reporting import Row, RowPart, first_n, first_n_of_parts, place
+from kforensics.forensics.partition.damaged_markers import is_damaged, spans_damage
 from kforensics.forensics.partition.marker_times import with_marker_times
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import NOTHING, anomalies_of, with_markers_before
@@ -147,7 +148,7 @@ def _too_long(state: PartitionState, allowed: int) -> Iterator[RowPart]:
     for rows, times in with_marker_times(state, "first_offset", may_match):
         begins = np.maximum(rows["first_timestamp"], times)
         durations = rows["marker_timestamp"] - begins
-        is_long = durations > allowed
+        is_long = (durations > allowed) & ~is_damaged(state, rows, "marker_offset")
         yield RowPart(rows[is_long], {"duration": durations[is_long], "begins": begins[is_long]})
 
 
@@ -192,7 +193,7 @@ def _aborted_rate(state: PartitionState) -> Iterator[Finding]:
 
 def _with_several_epochs(state: PartitionState, outcome: TransactionOutcome | None = None) -> Iterator[RowPart]:
     for rows in state.transaction_store:
-        is_mixed = rows["lowest_epoch"] != rows["highest_epoch"]
+        is_mixed = (rows["lowest_epoch"] != rows["highest_epoch"]) & ~spans_damage(state, rows)
         yield RowPart(rows[is_mixed if outcome is None else is_mixed & (rows["outcome"] == outcome)])
 
 
@@ -256,6 +257,7 @@ def _not_transactional(state: PartitionState, damaged: set[tuple[int, int | None
 def _after_marker(state: PartitionState) -> Iterator[RowPart]:
     for rows, before in with_markers_before(state):
         is_after = (before["marker_offset"] != NOTHING) & (rows["lowest_epoch"] < before["highest_epoch"])
+        is_after &= ~is_damaged(state, before, "marker_offset")
         more = {"before": before["marker_offset"], "ended_epoch": before["highest_epoch"]}
         yield RowPart(rows, more).taken(is_after)
 

@@ -8,7 +8,19 @@ import pytest
 
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
+from tests.forensics.coordinators.doctored import (
+    MINUTE,
+    alarms,
+    batch_at,
+    broker_cluster,
+    copied,
+    each_protocol,
+    log_of,
+    sent_to,
+    taken,
+)
 from tests.forensics.forge import forge
+from tests.forensics.partition_states import SAMPLES
 
 FIRES = {
     "marker-partition-unlisted": "test_a_marker_where_its_transaction_never_was",
@@ -151,6 +163,30 @@ def test_a_coordinator_epoch_from_before_another_election(later: int, codes: dic
     forge(tmp_path, f"D 2 0 0-0 @0-0 T; M 2 0 C 5 @1 {at(15_000)}", topic="q")
     forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 0 C 3 @1 {at(later)}", topic="p")
     assert codes_in(cluster_under(tmp_path)) == codes
+
+
+@each_protocol()
+@pytest.mark.parametrize("flipped", [-1, -3, -9, -20, 43, 51])
+def test_a_marker_whose_checksum_fails_shows_nothing(sample: str, flipped: int, tmp_path: Path) -> None:
+    """A bit of a real broker's marker flipped: in its coordinator epoch, kind, times, producer or epoch."""
+    folder, marker = copied(sample, tmp_path), sent_to(sample, "output-0")[1]
+    log = log_of(folder, "output-0")
+    batch, data = batch_at(log, marker.offset), bytearray(log.read_bytes())
+    data[batch.position + (flipped if flipped > 0 else batch.size + flipped)] ^= 1
+    log.write_bytes(data)
+    cluster = broker_cluster(folder, sample, after_ms=MINUTE)
+    assert [placed.finding.message for placed in alarms(cluster)] == []
+    assert cluster.marker_join.by_partition[cluster.supplied_partitions["output", 0]].is_broken
+
+
+def test_brokers_that_were_restarted_one_after_the_other() -> None:
+    """Half of the markers have an epoch below the leader epoch of the Prepare record: the coordinator had stayed."""
+    cluster = cluster_under(SAMPLES / "rolling-restart" / "broker-0", as_of_ms=taken("rolling-restart") + MINUTE)
+    join, decided = cluster.marker_join, cluster.coordinators.transactions
+    rows = join.transaction_partitions
+    epochs = join.markers["coordinator_epoch"][rows["marker"]]
+    assert (epochs < decided["prepare_leader_epoch"][rows["transaction"]]).sum() > 20
+    assert alarms(cluster) == []
 
 
 def test_a_marker_too_many_where_not_all_is_available(tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""Markers in batches whose checksum fails: any of their fields may be wrong, so they show nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kforensics.forensics.core.record_types import TransactionArray
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
+
+__all__ = ["damaged_markers", "is_damaged", "spans_damage"]
+
+
+def damaged_markers(state: PartitionState) -> IntArray:
+    """Return the offsets of the markers whose batch fails its checksum."""
+    batches = _damaged_batches(state)
+    if not len(batches):
+        return batches
+    offsets = [_within(state.empty_markers, batches)]
+    offsets += [_within(rows, batches, "marker_") for rows in state.transaction_store.closed]
+    return np.unique(np.concatenate(offsets))
+
+
+def is_damaged(state: PartitionState, rows: StructArray, *fields: str) -> BoolArray:
+    """Return which rows lean on a damaged marker.
+
+    Args:
+        state: the partition.
+        rows: any rows.
+        fields: their fields with offsets of markers.
+    """
+    damaged = damaged_markers(state)
+    matches: BoolArray = np.zeros(len(rows), bool)
+    for name in fields:
+        matches |= np.isin(rows[name], damaged)
+    return matches
+
+
+def spans_damage(state: PartitionState, transactions: TransactionArray) -> BoolArray:
+    """Return which closed transactions have a damaged batch between their first batch and their marker.
+
+    It may be the marker of an earlier transaction, with a kind that is no longer readable.
+    """
+    batches = _damaged_batches(state)
+    first, marker = (_codes(transactions, prefix) for prefix in ("", "marker_"))
+    spans: BoolArray = np.searchsorted(batches, first) < np.searchsorted(batches, marker, "right")
+    return spans
+
+
+def _damaged_batches(state: PartitionState) -> IntArray:
+    """Return the codes of the damaged batches, sorted."""
+    damaged = [(segment, row.inside_batch) for segment, row in state.log.damage if row.inside_batch is not None]
+    segments, positions = np.array(damaged, "i8").reshape(-1, 2).T
+    batches: IntArray = np.sort(segments << 32 | positions)
+    return batches
+
+
+def _within(rows: StructArray, batches: IntArray, prefix: str = "") -> IntArray:
+    offsets: IntArray = rows["marker_offset"][np.isin(_codes(rows, prefix), batches)]
+    return offsets
+
+
+def _codes(rows: StructArray, prefix: str) -> IntArray:
+    """Return one number for the position of each batch in its segment; segments are smaller than 2 GB."""
+    codes: IntArray = rows[f"{prefix}segment"].astype("i8") << 32 | rows[f"{prefix}position"].astype("i8")
+    return codes
