@@ -11,7 +11,7 @@ from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER,
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, TransactionArray
 from kforensics.forensics.partition.blocking_transactions import hanging_evidence, idle_times
-from kforensics.forensics.partition.damaged_markers import is_damaged
+from kforensics.forensics.partition.damaged_markers import is_damaged, precedes_damage
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 from kforensics.parsers.log.log_rows import Place
@@ -56,6 +56,8 @@ OPEN_TRANSACTION = np.dtype(
         ("idle_ms", "i8"),  # time since its last batch
         ("previous_marker", "i8"),  # offset of the last marker of its producer before it; -1 if there is none
         ("coordinator_epoch", "i4"),  # of that marker
+        ("appended_by", "i8"),  # latest time at which its last batch can have been written, by the broker's clock
+        ("precedes_damage", "?"),  # damaged bytes follow it, which may have been its marker
         ("segment", "i4"),
         ("position", "i8"),
     ]
@@ -114,7 +116,7 @@ class PartitionMarkers:
             place=state.partition.place,
             paths=tuple(segment.path for segment in state.partition.segments),
             markers=markers,
-            open_transactions=_open_transactions(state),
+            open_transactions=_open_transactions(state, markers),
             coverage_start=NEVER if is_broken else _coverage_start(state, markers),
             last_marker_time=int(times.max()) if len(times) else NO_TIME,
             coverage_end=_coverage_end(state, markers),
@@ -230,7 +232,7 @@ def _coverage_end(state: PartitionState, markers: TransactionMarkerArray) -> int
     return NEVER if copied_at == NEVER else max(newest - rules.clock_skew_ms, copied_at - rules.max_txn_timeout_ms)
 
 
-def _open_transactions(state: PartitionState) -> OpenTransactionArray:
+def _open_transactions(state: PartitionState, markers: TransactionMarkerArray) -> OpenTransactionArray:
     transactions = state.open_transactions
     rows = np.empty(len(transactions), OPEN_TRANSACTION)
     for name in TRANSACTION_FIELDS:
@@ -239,4 +241,22 @@ def _open_transactions(state: PartitionState) -> OpenTransactionArray:
     evidence = hanging_evidence(state, transactions)
     rows["previous_marker"] = evidence["marker_offset"]
     rows["coordinator_epoch"] = evidence["coordinator_epoch"]
+    rows["appended_by"] = _appended_by(state, transactions, markers)
+    rows["precedes_damage"] = precedes_damage(state, transactions)
     return rows
+
+
+def _appended_by(state: PartitionState, transactions: TransactionArray, markers: TransactionMarkerArray) -> IntArray:
+    """Return the latest time at which the last batch of each transaction can have been written.
+
+    Client timestamps do not show it: that of a copied record is the time of its original.
+    """
+    newest = state.partition.newest_mtime_ms
+    following = np.searchsorted(markers["marker_offset"], transactions["last_offset"])
+    appended_by = np.append(markers["marker_timestamp"], NEVER)[following]
+    if newest is not None:
+        appended_by = np.minimum(appended_by, newest)
+    if state.log.timestamp_types == 2:
+        appended_by = np.minimum(appended_by, transactions["last_timestamp"])
+    latest: IntArray = appended_by
+    return latest

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
-from kforensics.forensics.coordinators.coordinator_records import NONE, TRANSACTION_STATE, State
+from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, TRANSACTION_STATE, State
 from kforensics.forensics.coordinators.deadlines import (
     NO_TIMEOUT,
     has_unreadable_state,
@@ -21,9 +21,10 @@ from kforensics.forensics.coordinators.deadlines import (
     is_overdue,
     is_stuck,
 )
+from kforensics.forensics.coordinators.hanging_transactions import hanging_transactions, longest_timeouts
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, TransactionMarkerArray
 from kforensics.forensics.core.findings import Finding, Severity
-from kforensics.forensics.core.formatting import format_time
+from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.parsers.format.array_types import BoolArray
 from kforensics.parsers.log.log_rows import Place
@@ -54,6 +55,10 @@ REMEDIES = {
         f"transaction with {DESCRIBE}. If it stays Ongoing, {END_EVERYWHERE}. As a last resort, {ABORT_HERE} ends it "
         "in this partition alone."
     ),
+    "within timeout": (
+        "Wait until its timeout of {timeout} has passed: its coordinator's log was copied before it began, or ends too "
+        f"early to show its state. Ask for it with {DESCRIBE}."
+    ),
     "prepared": (
         "Do not abort it: its coordinator has it as {state} and will send the marker. If no marker arrives, check its "
         f"state with {DESCRIBE}, and move the leadership of {{coordinator}}: the new coordinator sends all markers "
@@ -72,6 +77,7 @@ REMEDIES = {
 ADDITIONS = {
     "lso-stuck": "Check compaction, too: the cleaner cannot pass this offset.",
     "txn-late": "",
+    "txn-open-at-end": "",
     "txn-head-deleted": "A broker that restarts before then may forget it and expose its data.",
     "eos-offsets-pending": "",
 }
@@ -85,15 +91,15 @@ class _Situation(NamedTuple):
         phrase: whether the transaction is in order, for the list of benign causes.
         values: values of the placeholders in the remedy.
         transactional_id: its transactional id, None if unknown.
-        is_in_order: whether all is well, or no more is wrong than that this replica lags. Such a finding is at most a
-            warning.
+        limit: the highest severity of a finding about it. If all is well, it is information; if no more is wrong
+            than that this replica lags, a warning.
     """
 
     remedy: str
     phrase: str
     values: dict[str, str]
     transactional_id: str | None = None
-    is_in_order: bool = False
+    limit: Severity = Severity.CRITICAL
 
 
 @dataclass(frozen=True)  # no slots: cached properties need a __dict__
@@ -116,6 +122,8 @@ class CoordinatorRemedies:
         situation = self._situation(place, finding) if finding.code.name in ADDITIONS else None
         if situation is None:
             return finding
+        if finding.code.name == "txn-open-at-end":
+            return _open_at_end(finding, situation)
         remedy = REMEDIES[situation.remedy]
         for name, value in situation.values.items():
             remedy = remedy.replace(f"{{{name}}}", value)
@@ -124,7 +132,8 @@ class CoordinatorRemedies:
         other_causes = (phrase for phrase in finding.benign if "coordinator log" not in phrase)
         return replace(
             finding,
-            severity=min(finding.severity, Severity.WARNING) if situation.is_in_order else finding.severity,
+            severity=min(finding.severity, _limit(finding, situation)),
+            cause="txn-hanging" if finding.cause and situation.remedy == "hanging" else finding.cause,
             evidence={**finding.evidence, **named},
             benign=(*other_causes, f"in order according to its coordinator: {situation.phrase}"),
             remedy=f"{remedy} {ADDITIONS[finding.code.name]}".rstrip(),
@@ -139,7 +148,7 @@ class CoordinatorRemedies:
         ended = markers[(markers["partition"] == partition) & (markers["first_offset"] == finding.first_offset)]
         if len(ended):
             values = {"state": _outcome(ended[0]), "offset": str(int(ended[0]["marker_offset"]))}
-            return _Situation("ended", "another replica has its marker", values, is_in_order=True)
+            return _Situation("ended", "another replica has its marker", values, limit=Severity.WARNING)
         transactions = self.cluster.marker_join.by_partition[partition].open_transactions
         transactions = transactions[transactions["first_offset"] == finding.first_offset]
         return self._situation_of(partition, transactions) if len(transactions) == 1 else None
@@ -154,10 +163,15 @@ class CoordinatorRemedies:
             return _Situation("hanging", "no, no coordinator knows its producer", {}) if hangs else None
         if is_awaited(cluster, partition, transaction, ids)[0]:
             return self._awaited(int(ids[0]))
-        hangs = idle_ms > cluster.rules.max_txn_timeout_ms and not has_unreadable_state(cluster, ids)[0]
         name = cluster.coordinators.name(int(ids[0]))
-        phrase = "no, its coordinator does not wait for this partition"
-        return _Situation("hanging", phrase, {}, name) if hangs else None
+        if hanging_transactions(cluster, partition, transaction, ids).hangs[0]:
+            return _Situation("hanging", "no, its coordinator does not wait for this partition", {}, name)
+        longest = int(longest_timeouts(cluster, ids)[0])
+        if has_unreadable_state(cluster, ids)[0] or idle_ms > longest + cluster.rules.late_buffer_ms:
+            return None
+        timeout = "none" if longest == NEVER else format_duration(longest)
+        phrase = f"unknown, but its timeout is {timeout}"
+        return _Situation("within timeout", phrase, {"timeout": timeout}, name, limit=Severity.INFO)
 
     def _awaited(self, number: int) -> _Situation:
         """Return the situation of the transaction of an id that its coordinator will end, or should have ended."""
@@ -169,12 +183,12 @@ class CoordinatorRemedies:
         if state is not State.ONGOING:
             stuck = bool(self._stuck[number])
             phrase = f"no, {state} for too long" if stuck else f"{state}, its marker is being sent"
-            return _Situation("prepared", phrase, values, name, is_in_order=not stuck)
+            return _Situation("prepared", phrase, values, name, Severity.CRITICAL if stuck else Severity.INFO)
         if last["timeout_ms"] == NO_TIMEOUT or last["start"] == NO_TIME:
-            return _Situation("no timeout", "Ongoing, without a timeout", values, name, is_in_order=True)
+            return _Situation("no timeout", "Ongoing, without a timeout", values, name, Severity.INFO)
         if self._overdue[number]:
             return _Situation("overdue", f"no, Ongoing beyond its timeout at {until}", values, name)
-        return _Situation("ongoing", f"Ongoing, times out at {until}", values, name, is_in_order=True)
+        return _Situation("ongoing", f"Ongoing, times out at {until}", values, name, Severity.INFO)
 
     @cached_property
     def _overdue(self) -> BoolArray:
@@ -183,6 +197,18 @@ class CoordinatorRemedies:
     @cached_property
     def _stuck(self) -> BoolArray:
         return is_stuck(self.cluster)
+
+
+def _limit(finding: Finding, situation: _Situation) -> Severity:
+    """Return the highest severity of a finding; a deleted head is a risk however well the transaction is."""
+    return max(situation.limit, Severity.WARNING) if finding.code.name == "txn-head-deleted" else situation.limit
+
+
+def _open_at_end(finding: Finding, situation: _Situation) -> Finding:
+    """Return the finding that a transaction is open, without the excuse that it is in flight if it hangs."""
+    if situation.remedy != "hanging":
+        return finding
+    return replace(finding, benign=(f"in flight when the files were copied: {situation.phrase}",))
 
 
 def _outcome(marker: TransactionMarkerArray) -> str:

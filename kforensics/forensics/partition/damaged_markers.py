@@ -8,7 +8,7 @@ from kforensics.forensics.core.record_types import TransactionArray
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 
-__all__ = ["damaged_markers", "is_damaged", "spans_damage"]
+__all__ = ["damaged_markers", "is_damaged", "precedes_damage", "spans_damage"]
 
 
 def damaged_markers(state: PartitionState) -> IntArray:
@@ -45,6 +45,21 @@ def spans_damage(state: PartitionState, transactions: TransactionArray) -> BoolA
     first, marker = (_codes(transactions, prefix) for prefix in ("", "marker_"))
     spans: BoolArray = np.searchsorted(batches, first) < np.searchsorted(batches, marker, "right")
     return spans
+
+
+def precedes_damage(state: PartitionState, transactions: TransactionArray) -> BoolArray:
+    """Return which open transactions are followed by damage that may have been their marker.
+
+    What a crash or a live copy leaves at the end of the log had not become a batch yet.
+    """
+    last = len(state.partition.segments) - 1
+    starts = [
+        segment << 32 | (row.start if row.inside_batch is None else row.inside_batch)
+        for segment, row in state.log.damage
+        if row.inside_batch is not None or segment != last or row.next_good_position is not None
+    ]
+    precedes: BoolArray = _codes(transactions, "") < max(starts, default=-1)
+    return precedes
 
 
 def _damaged_batches(state: PartitionState) -> IntArray:

@@ -85,7 +85,7 @@ EXAMPLES = {
     "7": Example(TV2, 6, ((1, 4, 5, 6),)),
     "8": Example("D 1 7 0-2 @0-2 T; M 1 8 C 4 @3; D 1 8 3-3 @4-4 T; M 1 9 A 4 @5", 6, ((1, 4, 5, 6),), {"seq-gap": 4}),
     "9": Example("D 1 0 0-2 @0-2 T; M 1 1 A 4 @3; D 1 2 0-0 @4-4 T", 4, ((1, 0, 3, 4),), still_open=(4,)),
-    "10": Example(TEN, 4, ((1, 0, 3, 4),), {"txn-late": 4, "txn-hanging": 4, "lso-stuck": 4}, (4,), as_of_ms=NEXT_DAY),
+    "10": Example(TEN, 4, ((1, 0, 3, 4),), {"txn-late": 4, "lso-stuck": 4}, (4,), as_of_ms=NEXT_DAY),
     "11": Example(
         f"{TEN}; D 1 1 0-0 @5-5 T; M 1 1 C 4 @6",
         7,

@@ -32,21 +32,6 @@ def alone(folder: Path, code: str, as_of_ms: int) -> tuple[Place, Finding]:
     return partition.place, finding
 
 
-@pytest.mark.parametrize(("more", "overridden"), [("; a Ongoing 1 0 {t-0} t 6", True), ("; a Empty 1 1 t 6", False)])
-def test_a_transaction_that_its_coordinator_will_end(more: str, overridden: bool, tmp_path: Path) -> None:
-    forge_coordinator(tmp_path, ENDED + more)
-    forge(tmp_path, AFTER_MARKER)
-    cluster = cluster_under(tmp_path, as_of_ms=NOW + DAY)
-    assert is_overridden(cluster, *alone(tmp_path, "txn-hanging", NOW + DAY)) is overridden
-
-
-def test_a_finding_about_an_unknown_producer_remains(tmp_path: Path) -> None:
-    forge_coordinator(tmp_path, "a Empty 9 0 t 0")
-    forge(tmp_path, AFTER_MARKER)
-    cluster = cluster_under(tmp_path, as_of_ms=NOW + DAY)
-    assert not is_overridden(cluster, *alone(tmp_path, "txn-hanging", NOW + DAY))
-
-
 @pytest.mark.parametrize("sent", [True, False])
 def test_an_abort_that_a_coordinator_sent_a_day_later(sent: bool, tmp_path: Path) -> None:
     """Nothing in the partition distinguishes it from an operator's."""
@@ -73,11 +58,12 @@ def test_a_write_with_an_epoch_that_had_ended(enlisted: bool, tmp_path: Path) ->
 
 
 def test_other_findings_and_other_partitions_remain(tmp_path: Path) -> None:
-    forge_coordinator(tmp_path, f"{ENDED}; a Ongoing 1 0 {{t-0}} t 6")
-    forge(tmp_path, AFTER_MARKER)
-    cluster = cluster_under(tmp_path, as_of_ms=NOW + DAY)
-    place, finding = alone(tmp_path, "txn-hanging", NOW + DAY)
+    last = f"; a Ongoing 1 0 {{t-0}} t 6; a PrepareAbort 1 0 {{t-0}} t {DAY}; a CompleteAbort 1 0 t {DAY + 2}"
+    forge_coordinator(tmp_path, ENDED + last)
+    forge(tmp_path, f"{AFTER_MARKER}; M 1 0 A 0 @3 {at(DAY + 1)}; D 1 0 2-2 @4-4 T {at(DAY + 9)}")
+    cluster = cluster_under(tmp_path, as_of_ms=NOW + 3 * DAY)
+    place, finding = alone(tmp_path, "marker-admin-abort", NOW + 3 * DAY)
     assert is_overridden(cluster, place, finding)
     assert is_overridden(cluster, place._replace(broker_id=7), finding), "it is the same in every replica"
     assert not is_overridden(cluster, place._replace(partition=7), finding)
-    assert not is_overridden(cluster, *alone(tmp_path, "lso-stuck", NOW + DAY))
+    assert not is_overridden(cluster, *alone(tmp_path, "lso-stuck", NOW + 3 * DAY))

@@ -15,7 +15,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.partition import open_transactions, transactions
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
 from kforensics.forensics.coordinators.coordinator_records import NONE, State
-from kforensics.forensics.coordinators.deadlines import has_unreadable_state, is_awaited
+from kforensics.forensics.coordinators.hanging_transactions import hanging_transactions
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
@@ -64,9 +64,9 @@ def _still_open(cluster: Cluster, partition: int, markers: PartitionMarkers) -> 
     is_unknown = (ids == NONE) & (rows["idle_ms"] > rules.late_ms)
     yield from first_n_placed(rows[is_unknown], partial(_unknown_id, cluster, partition))
     rows, ids = rows[ids != NONE], ids[ids != NONE]
-    awaited = is_awaited(cluster, partition, rows, ids)
-    hangs = (rows["idle_ms"] > rules.max_txn_timeout_ms) & ~awaited & ~has_unreadable_state(cluster, ids)
-    yield from first_n_placed(rows[hangs], partial(_hangs, cluster, partition), id=ids[hangs])
+    hangs, is_certain = hanging_transactions(cluster, partition, rows, ids)
+    more = {"id": ids[hangs], "is_certain": is_certain[hangs]}
+    yield from first_n_placed(rows[hangs], partial(_hangs, cluster, partition), **more)
     follows_marker = hangs & (rows["previous_marker"] != NONE)
     yield from first_n_placed(rows[follows_marker], partial(_late_write, cluster, partition), id=ids[follows_marker])
 
@@ -92,6 +92,7 @@ def _unknown_id(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
 
 
 def _hangs(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
+    earlier = "no" if row["is_certain"] else "only if earlier by the idle time"
     return cluster.at_partition(
         partition,
         SHARED_CODES["txn-hanging"],
@@ -104,7 +105,8 @@ def _hangs(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
             "coordinator_epoch": row["coordinator_epoch"],
             "transactional_id": cluster.id_name(row),
         },
-        benign=("coordinator's log copied earlier than this partition: only if earlier by the idle time",),
+        exactness=Exactness.EXACT if row["is_certain"] else Exactness.APPROXIMATE,
+        benign=(f"coordinator's log copied earlier than this partition: {earlier}",),
     )
 
 

@@ -16,7 +16,7 @@ from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.reporting import Row, RowPart, first_n, first_n_of_parts
-from kforensics.forensics.partition.blocking_transactions import BlockedTransactions, hanging_evidence, idle_times
+from kforensics.forensics.partition.blocking_transactions import BlockedTransactions, idle_times
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS
 
@@ -85,15 +85,11 @@ def findings(state: PartitionState) -> Iterator[Finding]:
 def _stuck_at(state: PartitionState, blocked: BlockedTransactions) -> Iterator[Finding]:
     blocking_transaction = state.open_transactions[:1]
     idle_time, _ = idle_times(state, blocking_transaction)
-    evidence = hanging_evidence(state, blocking_transaction)
     if idle_time[0] > state.rules.late_ms:
-        hangs = evidence["after_marker"][0] or evidence["marker_cleaned"][0]
-        yield from first_n(
-            blocking_transaction, partial(_stuck, state, blocked, "txn-hanging" if hangs else "txn-late")
-        )
+        yield from first_n(blocking_transaction, partial(_stuck, state, blocked))
 
 
-def _stuck(state: PartitionState, blocked: BlockedTransactions, cause: str, row: Row) -> Finding:
+def _stuck(state: PartitionState, blocked: BlockedTransactions, row: Row) -> Finding:
     hidden = state.log_end_offset - blocked.offset
     return state.finding(
         CODES["lso-stuck"],
@@ -113,7 +109,7 @@ def _stuck(state: PartitionState, blocked: BlockedTransactions, cause: str, row:
             f"high watermark stuck instead: {_watermark(state, blocked)}",
             f"idle partition: {'yes, nothing else is blocked' if _is_alone(state, blocked, row) else 'no'}",
         ),
-        cause=cause,
+        cause="txn-late",
     )
 
 

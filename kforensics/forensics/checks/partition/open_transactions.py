@@ -1,8 +1,8 @@
 """Checks for transactions that are open at the end of the log: late, hanging, or partly deleted ones.
 
 Rule: ``ProducerStateManager.hasLateTransaction`` for late transactions,
-``TransactionsCommand.FindHangingTransactionsCommand`` for hanging ones. The log alone proves only some of them; the
-coordinator log shows the rest.
+``TransactionsCommand.FindHangingTransactionsCommand`` for hanging ones, which only the coordinator's log shows: before
+transaction version 2 every second transaction of a producer begins behind a marker of its own epoch.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from collections.abc import Iterator
 from functools import partial
 
 from kforensics.forensics.checks.check import Check
-from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
-from kforensics.forensics.core.formatting import format_count, format_duration, format_time
-from kforensics.forensics.core.record_types import TransactionArray
+from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
+from kforensics.forensics.core.formatting import format_count, format_duration
 from kforensics.forensics.core.reporting import Row, first_n, place
-from kforensics.forensics.partition.blocking_transactions import BlockedTransactions, hanging_evidence, idle_times
+from kforensics.forensics.partition.blocking_transactions import idle_times
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.parsers.format.array_types import IntArray
 
 CODES = by_name(
     Code(
@@ -98,10 +96,7 @@ CODES = by_name(
 
 
 def findings(state: PartitionState) -> Iterator[Finding]:
-    """Yield the transactions that are open at the end of the log.
-
-    The observations of ``marker_batches`` show which markers the cleaner removed.
-    """
+    """Yield the transactions that are open at the end of the log."""
     open_transactions = state.open_transactions
     if not len(open_transactions):
         return
@@ -109,7 +104,6 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     late = idle_time > state.rules.late_ms
     yield from first_n(open_transactions, partial(_open_at_end, state), idle_time=idle_time)
     yield from first_n(open_transactions[late], partial(_late, state), idle_time=idle_time[late], implied=implied[late])
-    yield from _hanging(state, open_transactions[late], idle_time[late])
     head_deleted = open_transactions["first_offset"] < state.log_start_offset
     yield from first_n(open_transactions[head_deleted], partial(_head_deleted, state))
 
@@ -140,56 +134,6 @@ def _late(state: PartitionState, row: Row) -> Finding:
             "producer of a two-phase commit: not visible without the coordinator log",
         ),
     )
-
-
-def _hanging(state: PartitionState, late: TransactionArray, idle_time: IntArray) -> Iterator[Finding]:
-    evidence = hanging_evidence(state, late)
-    hangs = evidence["after_marker"] | evidence["marker_cleaned"]
-    more = {name: evidence[name][hangs] for name in evidence.dtype.names or ()}
-    blocked = BlockedTransactions.of(state)
-    yield from first_n(late[hangs], partial(_hangs, state, blocked), idle_time=idle_time[hangs], **more)
-
-
-def _hangs(state: PartitionState, blocked: BlockedTransactions | None, row: Row) -> Finding:
-    first = row["first_offset"]
-    blocks = blocked is not None and blocked.blocking_transaction == first
-    return state.finding(
-        CODES["txn-hanging"],
-        f"The transaction of producer {row['producer_id']}, epoch {row['producer_epoch']}, open since offset {first} "
-        f"({format_time(row['first_timestamp'])}) probably hangs: {_why(row)}, and it has been idle for "
-        f"{format_duration(row['idle_time'])}. {_consequence(blocked, blocks=blocks)}",
-        **place(row),
-        evidence={
-            "silent_ms": row["idle_time"],
-            "coordinator_epoch": row["coordinator_epoch"],
-            "marker_offset": row["marker_offset"],
-            "holds_last_stable_offset": blocks,
-        },
-        exactness=Exactness.APPROXIMATE,
-        benign=(
-            "known to its coordinator: the coordinator log was not consulted",
-            "producer of a two-phase commit: not visible without the coordinator log",
-        ),
-    )
-
-
-def _why(row: Row) -> str:
-    if not row["after_marker"]:
-        return "its marker was removed before its data, as by a cleaner before 3.3"
-    if row["marker_epoch"] > row["lowest_epoch"]:
-        return (
-            f"a marker of epoch {row['marker_epoch']} had ended its epoch {row['lowest_epoch']} "
-            f"(last marker at offset {row['marker_offset']})"
-        )
-    return f"it starts after the marker of the same epoch at offset {row['marker_offset']}, as a late write does"
-
-
-def _consequence(blocked: BlockedTransactions | None, *, blocks: bool) -> str:
-    if blocked is None:
-        return "It blocks nothing: the log start offset is at the end of the log."
-    if blocks:
-        return f"It blocks the last stable offset at {blocked.offset}; {blocked}."
-    return f"An older transaction, first offset {blocked.blocking_transaction}, blocks the last stable offset."
 
 
 def _head_deleted(state: PartitionState, row: Row) -> Finding:

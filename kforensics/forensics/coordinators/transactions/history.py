@@ -134,6 +134,7 @@ class History:
             missing at any time.
         last_record_time: time of the last record, NO_TIME if there is none.
         records: number of records.
+        is_stopped: whether its broker was shut down cleanly, so that nothing followed.
     """
 
     place: Place
@@ -148,6 +149,7 @@ class History:
     coverage_start: int = ALWAYS
     last_record_time: int = NO_TIME
     records: int = 0
+    is_stopped: bool = False
 
 
 @dataclass(frozen=True)  # no slots: cached properties need a __dict__

@@ -224,6 +224,7 @@ class _Replay:
             coverage_start=self._coverage_start,
             last_record_time=self._last_record_time,
             records=self._records,
+            is_stopped=state.partition.log_dir.clean_shutdown,
         )
 
 

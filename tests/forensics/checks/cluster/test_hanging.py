@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from kforensics.forensics.core.findings import Exactness
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
-from tests.forensics.forge import forge
+from tests.forensics.forge import file_of, forge, patch
 
 FIRES = {"txn-hanging-unknown-id": "test_a_producer_that_no_coordinator_knows"}
 SILENT = {"txn-hanging-unknown-id": "test_a_transaction_in_flight"}
@@ -94,3 +95,59 @@ def test_data_from_before_its_transaction(append_times: bool, codes: set[str], t
     data = f"D 7 0 0-0 @0-0 T {at(4_999)}; D 7 0 1-1 @1-1 T {at(10_001)}; M 7 0 C 0 @2 {at(10_015)}"
     forge(tmp_path, data, log_append_time=append_times)
     assert codes_in(cluster_under(tmp_path)).keys() == codes
+
+
+# A transaction of an id, its marker, and data that came after it.
+ENDED = "a Empty 7 0 t 0; a Ongoing 7 0 {t-0} t 1; a PrepareCommit 7 0 {t-0} t 3; a CompleteCommit 7 0 t 5"
+LATE = f"D 7 0 0-0 @0-0 T {at(2)}; M 7 0 C 0 @1 {at(4)}; D 7 0 1-1 @2-2 T {at(20_000)}"
+# Of another producer, whose marker shows when the broker wrote what is before it.
+LATER = f"; D 8 0 0-0 @3-3 T {at(21_000)}; M 8 0 C 0 @4 {at(30_000)}"
+
+
+def hanging_copy(folder: Path, log: str, coordinator: str, *, is_stopped: bool) -> list[Exactness]:
+    """Return the certainty of the hanging transactions, half a minute after the last write."""
+    forge(folder, log, clean_shutdown=is_stopped)
+    forge_coordinator(folder, coordinator, clean_shutdown=is_stopped)
+    found = found_in(cluster_under(folder, as_of_ms=NOW + 60_000))
+    return [one.finding.exactness for one in found if one.finding.code.name == "txn-hanging"]
+
+
+def test_a_late_write_hangs_at_once_if_the_broker_was_stopped(tmp_path: Path) -> None:
+    assert hanging_copy(tmp_path, LATE, ENDED, is_stopped=True) == [Exactness.EXACT]
+
+
+@pytest.mark.parametrize(("last", "expected"), [(29_000, []), (40_000, [Exactness.EXACT])])
+def test_a_copy_of_a_coordinator_shows_what_hangs_if_it_is_newer(
+    last: int, expected: list[Exactness], tmp_path: Path
+) -> None:
+    """The partition may have been added to the next transaction after an older copy of the coordinator's log."""
+    other = (
+        f"; b Empty 8 0 t 6; b Ongoing 8 0 {{t-0}} t 7; b PrepareCommit 8 0 {{t-0}} t 8; b CompleteCommit 8 0 t {last}"
+    )
+    assert hanging_copy(tmp_path, LATE + LATER, ENDED + other, is_stopped=False) == expected
+
+
+def test_a_copy_of_the_data_from_before_the_end_of_its_transaction(tmp_path: Path) -> None:
+    """Its marker was written after the partition, and before the coordinator's log, was copied."""
+    ongoing = "; a Ongoing 7 0 {t-0} t 19000"
+    assert hanging_copy(tmp_path / "1", LATE, ENDED + ongoing, is_stopped=False) == []
+    ended = f"{ongoing}; a PrepareCommit 7 0 {{t-0}} t 50000; a CompleteCommit 7 0 t 50010"
+    assert hanging_copy(tmp_path / "2", LATE + LATER, ENDED + ended, is_stopped=False) == []
+
+
+def test_its_own_timeout_counts_before_its_coordinator_is_known_to_be_as_new(tmp_path: Path) -> None:
+    """Half an hour after the last batch: the copy of the coordinator's log may be older than the transaction."""
+    for timeout, expected in ((60_000, True), (3_600_000, False), (2_147_483_647, False)):
+        folder = tmp_path / str(timeout)
+        forge(folder, LATE, clean_shutdown=False)
+        forge_coordinator(folder, ENDED.replace(" 0 {", f" 0 timeout {timeout} {{").replace(
+            "CompleteCommit 7 0", f"CompleteCommit 7 0 timeout {timeout}"), clean_shutdown=False)  # fmt: skip
+        codes = codes_in(cluster_under(folder, as_of_ms=NOW + 1_800_000))
+        assert ("txn-hanging" in codes) is expected
+
+
+def test_data_before_damage_may_have_ended(tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, ENDED)
+    folder = forge(tmp_path, f"{LATE}; M 7 0 C 0 @3 {at(20_001)}")
+    patch(file_of(folder), 3, fix_crc=False, producer_id=9)
+    assert codes_in(cluster_under(tmp_path, as_of_ms=NOW + DAY)).keys() <= {"atomicity-unverifiable"}

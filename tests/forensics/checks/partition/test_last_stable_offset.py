@@ -51,7 +51,7 @@ def test_example_10_the_last_stable_offset_is_stuck(tmp_path: Path) -> None:
     assert codes_of(findings) == ["lso-stuck"]
     (stuck,) = findings
     assert (stuck.severity, stuck.first_offset, stuck.last_offset) == (Severity.CRITICAL, 4, 4)
-    assert (stuck.producer_id, stuck.cause) == (1, "txn-hanging")
+    assert (stuck.producer_id, stuck.cause) == (1, "txn-late")
     assert "idle partition: yes, nothing else is blocked" in stuck.benign
 
 

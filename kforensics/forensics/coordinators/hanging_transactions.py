@@ -1,0 +1,109 @@
+"""Which open transactions no coordinator will ever end.
+
+A partition is enrolled in a transaction before the first write to it. So data whose coordinator does not list the
+partition hangs, however young it is, if the coordinator's log reaches beyond the data, and the data partition has the
+markers of all transactions that the coordinator decided. Running brokers are copied one after the other: if either
+log may be the older one, only the age of the transaction shows that it hangs.
+
+Rule: ``TransactionsCommand.FindHangingTransactionsCommand``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kforensics.forensics.coordinators.cluster_evidence import Cluster
+from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE
+from kforensics.forensics.coordinators.deadlines import NO_TIMEOUT, has_unreadable_state, is_awaited
+from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray
+from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET
+from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.parsers.format.array_types import BoolArray, IntArray
+
+__all__ = ["Hanging", "hanging_transactions", "longest_timeouts"]
+
+
+class Hanging(NamedTuple):
+    """Which open transactions hang.
+
+    Attributes:
+        hangs: which ones hang.
+        is_certain: of which ones this is certain, and not only likely because of their age.
+    """
+
+    hangs: BoolArray
+    is_certain: BoolArray
+
+
+def hanging_transactions(
+    cluster: Cluster, partition: int, open_transactions: OpenTransactionArray, ids: IntArray
+) -> Hanging:
+    """Return which open transactions of known transactional ids hang.
+
+    Args:
+        cluster: the cluster.
+        partition: number of their partition.
+        open_transactions: OPEN_TRANSACTION records.
+        ids: number of the transactional id of each.
+    """
+    may_hang = ~is_awaited(cluster, partition, open_transactions, ids) & ~has_unreadable_state(cluster, ids)
+    may_hang &= ~open_transactions["precedes_damage"]
+    is_certain = may_hang & _is_in_coordinator_log(cluster, partition, open_transactions, ids)
+    is_certain &= _has_all_markers(cluster, partition, open_transactions, ids)
+    is_old = open_transactions["idle_ms"] > longest_timeouts(cluster, ids)
+    return Hanging(is_certain | (may_hang & is_old), is_certain)
+
+
+def longest_timeouts(cluster: Cluster, ids: IntArray) -> IntArray:
+    """Return for each id, by number, how long a transaction may stay open: its own timeout if that is longer."""
+    own = cluster.coordinators.ids["timeout_ms"][ids].astype("i8")
+    longest: IntArray = np.where(own == NO_TIMEOUT, NEVER, np.maximum(own, cluster.rules.max_txn_timeout_ms))
+    return longest
+
+
+def _is_in_coordinator_log(
+    cluster: Cluster, partition: int, open_transactions: OpenTransactionArray, ids: IntArray
+) -> BoolArray:
+    """Return for which transactions the coordinator's log reaches beyond their last batch."""
+    numbers = cluster.coordinators.ids["coordinator"][ids]
+    is_stopped = np.array([history.is_stopped for history in cluster.coordinators.histories], bool)
+    if cluster.marker_join.by_partition[partition].copied_at != NEVER:
+        is_stopped[:] = False
+    known_until = cluster.coordinators.last_record_time[numbers] - cluster.rules.clock_skew_ms
+    reaches: BoolArray = is_stopped[numbers] | (known_until > open_transactions["appended_by"])
+    return reaches
+
+
+def _has_all_markers(
+    cluster: Cluster, partition: int, open_transactions: OpenTransactionArray, ids: IntArray
+) -> BoolArray:
+    """Return which transactions cannot be one that was decided after the data partition was copied.
+
+    A decision from before the marker that precedes the data does not matter.
+    """
+    markers, rules = cluster.marker_join.by_partition[partition], cluster.rules
+    decided = cluster.coordinators.transactions
+    listed = cluster.marker_join.transaction_partitions
+    listed = listed[(listed["partition"] == partition) & (listed["marker"] == NONE)]
+    owed = decided[listed["transaction"][listed["marker_status"] != MarkerStatus.UNSENT]]
+    last = cluster.coordinators.ids[ids]
+    is_newer = (markers.copied_at == NEVER) | (markers.last_marker_time - rules.clock_skew_ms > last["last_time"])
+    unknown = decided[(decided["partitions"] == UNKNOWN_SET) & (decided["marker_epoch"] != NONE)]
+    is_listed = is_newer | ~np.isin(open_transactions["producer_id"], unknown["producer_id"])
+    since = _times_of_markers(markers.markers, open_transactions["previous_marker"]) - rules.clock_skew_ms
+    latest = np.full(len(open_transactions), NO_TIME, "i8")
+    for number, producer_id in enumerate(open_transactions["producer_id"].tolist()):
+        latest[number] = owed["decided"][owed["producer_id"] == producer_id].max(initial=NO_TIME)
+    has_all: BoolArray = is_listed & ((latest == NO_TIME) | (latest < since))
+    return has_all
+
+
+def _times_of_markers(markers: OpenTransactionArray, offsets: IntArray) -> IntArray:
+    """Return the timestamps of markers by offset, a very early one if there is none."""
+    known = np.append(markers["marker_offset"], NEVER)
+    rows = np.searchsorted(known, offsets)
+    times: IntArray = np.where(known[rows] == offsets, np.append(markers["marker_timestamp"], 0)[rows], 0)
+    return times
