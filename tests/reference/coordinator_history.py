@@ -220,6 +220,7 @@ class _Reading:
             coverage_start=self._coverage_start,
             last_record_time=self._last_record_time,
             records=self._records,
+            is_stopped=state.partition.log_dir.clean_shutdown,
         )
 
 

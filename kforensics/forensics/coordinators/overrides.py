@@ -11,6 +11,7 @@ from kforensics.forensics.coordinators.coordinator_records import NONE
 from kforensics.forensics.coordinators.deadlines import is_awaited
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from kforensics.forensics.core.findings import Finding
+from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.log.log_rows import Place
 
@@ -21,7 +22,7 @@ def is_overridden(cluster: Cluster, place: Place, finding: Finding) -> bool:
     """Return whether the coordinators disprove a finding.
 
     A transaction does not hang if a coordinator will end it. An abort is not an operator's if a coordinator sent it.
-    A write is not late if its transaction had begun.
+    A write is not late if its transaction had begun. How long a transaction lasted is known from its coordinator.
 
     Args:
         cluster: the cluster.
@@ -67,6 +68,22 @@ def _had_begun(cluster: Cluster, partition: int, finding: Finding) -> bool:
     return bool(same.all())
 
 
+def _was_timed(cluster: Cluster, partition: int, finding: Finding) -> bool:
+    """Return whether the coordinator's own start and decision, or its timeout, show how long a transaction lasted."""
+    (number,) = cluster.coordinators.id_of(np.array([finding.producer_id])).tolist()
+    if number == NONE:
+        return False
+    markers = _markers_at(cluster, partition, "first_offset", finding)
+    if not (cluster.marker_join.roles[markers] == MarkerRole.SENT).any():
+        return False
+    rows = cluster.marker_join.transaction_partitions
+    decided = cluster.coordinators.transactions[rows["transaction"][np.isin(rows["marker"], markers)]]
+    is_timed = (decided["start"] != NO_TIME) & (decided["decided"] != NO_TIME)
+    allowed = cluster.coordinators.ids["timeout_ms"][number].astype("i8") + cluster.rules.abort_scan_ms
+    lasted = finding.evidence["lasted_ms"]
+    return bool(is_timed.all()) or (isinstance(lasted, int) and lasted <= int(allowed) + cluster.rules.clock_skew_ms)
+
+
 def _markers_at(cluster: Cluster, partition: int, field: str, finding: Finding) -> IntArray:
     """Return the indexes of the markers of a partition whose field is the first offset of a finding."""
     markers = cluster.marker_join.markers
@@ -76,5 +93,6 @@ def _markers_at(cluster: Cluster, partition: int, field: str, finding: Finding) 
 _OVERRIDES: Mapping[str, Callable[[Cluster, int, Finding], bool]] = {
     "txn-hanging": _is_awaited,
     "marker-admin-abort": _was_sent,
+    "txn-duration-excessive": _was_timed,
     "txn-write-after-marker": _had_begun,
 }

@@ -9,14 +9,15 @@ import pytest
 from kforensics.forensics.checks.check import collectors_of, findings_of
 from kforensics.forensics.checks.partition_checks import PARTITION_CHECKS
 from kforensics.forensics.coordinators.overrides import is_overridden
-from kforensics.forensics.core.findings import Finding
+from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.parsers.log.log_rows import Place
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, forge_coordinator
+from tests.forensics.coordinators.doctored import taken
 from tests.forensics.forge import forge
-from tests.forensics.partition_states import partitions_under
+from tests.forensics.partition_states import SAMPLES, partitions_under
 
 DAY = 86_400_000
 # After a marker of the same epoch, data may be a late write or the next transaction.
@@ -67,3 +68,28 @@ def test_other_findings_and_other_partitions_remain(tmp_path: Path) -> None:
     assert is_overridden(cluster, place._replace(broker_id=7), finding), "it is the same in every replica"
     assert not is_overridden(cluster, place._replace(partition=7), finding)
     assert not is_overridden(cluster, *alone(tmp_path, "lso-stuck", NOW + 3 * DAY))
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_records_of_another_year_do_not_make_a_transaction_long(version: int) -> None:
+    """A real broker's coordinator has its start and its decision, milliseconds apart."""
+    folder = SAMPLES / f"forged-markers-v{version}"
+    as_of = taken(folder.name) + 60_000
+    (partition,) = (one for one in partitions_under(folder) if one.name == "backdated-0")
+    state = examine(partition, Rules(as_of), collectors_of(PARTITION_CHECKS))
+    (long,) = (one for one in findings_of(state, PARTITION_CHECKS) if one.code.name == "txn-duration-excessive")
+    assert long.severity is Severity.INFO
+    assert is_overridden(cluster_under(folder, as_of_ms=as_of), partition.place, long)
+    without = cluster_under(folder, as_of_ms=as_of, without=("__transaction_state-0",))
+    assert not is_overridden(without, partition.place, long)
+
+
+@pytest.mark.parametrize(("timeout", "overridden"), [(2_000_000, True), (60_000, False)])
+def test_a_long_transaction_within_its_own_timeout(timeout: int, overridden: bool, tmp_path: Path) -> None:
+    """The record of its start was cleaned."""
+    forge_coordinator(
+        tmp_path, {5: f"a CompleteCommit 1 1 tv 2 timeout {timeout} start -1 t 1800000"}, clean_shutdown=True
+    )
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 1 C 0 @1 {at(1_800_000)}", log_append_time=True)
+    finding = alone(tmp_path, "txn-duration-excessive", NOW + DAY)
+    assert is_overridden(cluster_under(tmp_path, as_of_ms=NOW + DAY), *finding) is overridden

@@ -34,8 +34,8 @@ CODES = by_name(
             "coordinator was down at the time or could not reach the partitions."
         ),
         benign=(
-            "Clients set the timestamps of data, so a transaction with old data looks long. A two-phase commit "
-            "has no time limit."
+            "Clients set the timestamps of data, so a transaction with old data looks long; without the "
+            "coordinator's log that is only information. A two-phase commit has no time limit."
         ),
     ),
     Code(
@@ -153,17 +153,18 @@ def _too_long(state: PartitionState, allowed: int) -> Iterator[RowPart]:
 
 
 def _duration(state: PartitionState, allowed: int, row: Row) -> Finding:
+    has_append_times = _has_append_times(state)
     return state.finding(
         CODES["txn-duration-excessive"],
         f"The transaction of producer {row['producer_id']}, first offset {row['first_offset']}, lasted "
         f"{format_duration(row['duration'])}, from {format_time(row['begins'])} to its marker at offset "
         f"{row['marker_offset']}; the limit is {format_duration(allowed)}.",
         **place(row),
+        severity=None if has_append_times else Severity.INFO,
         evidence={"lasted_ms": row["duration"], "allowed_ms": allowed},
         exactness=_exactness_of_timestamps(state),
         benign=(
-            "timestamps set by the client: "
-            + ("no, the log has append times" if _has_append_times(state) else "possible"),
+            "timestamps set by the client: " + ("no, the log has append times" if has_append_times else "possible"),
             "coordinator unavailable, producer of a two-phase commit: not visible without the coordinator log",
         ),
     )
