@@ -20,6 +20,7 @@ from kforensics.forensics.coordinators.partition_markers import (
     PartitionMarkers,
     TransactionMarkerArray,
 )
+from kforensics.forensics.coordinators.transactions.early_markers import note_early_markers
 from kforensics.forensics.coordinators.transactions.history import Coordinators, CoordinatorTransactionArray
 from kforensics.forensics.coordinators.transactions.marker_alignment import TransactionEnds, align_markers
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole, marker_roles
@@ -33,7 +34,7 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
     is_by_operator,
     key_groups,
 )
-from kforensics.forensics.coordinators.transactions.transitions import TV2
+from kforensics.forensics.coordinators.transactions.transitions import MAX_PRODUCER_EPOCH, TV2
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.rules import Rules
 from kforensics.parsers.format.array_types import BoolArray, Column, IntArray
@@ -82,6 +83,7 @@ def join_markers(coordinators: Coordinators, supplied: Iterable[PartitionMarkers
     join.by_order()
     join.set_statuses(by_partition)
     roles = marker_roles(coordinators, markers, join.roles, rules)
+    note_early_markers(coordinators.transactions, listed, markers, roles, rules.clock_skew_ms)
     return MarkerJoin(tuple(numbers), by_partition, markers, listed, roles)
 
 
@@ -153,6 +155,9 @@ class _Join:
         by_operator = is_by_operator(self._markers[markers]) & (self._column("transaction_version", rows) >= TV2)
         self.roles[markers[by_operator]] = MarkerRole.BY_OPERATOR
         markers, rows = markers[~by_operator], rows[~by_operator]
+        foreign = self._is_of_next(markers, rows)
+        self.roles[markers[foreign]] = MarkerRole.UNMATCHED
+        markers, rows = markers[~foreign], rows[~foreign]
         self.roles[markers] = MarkerRole.DUPLICATE
         # The last assignment wins: the first marker with the other outcome, else the first with the decided one.
         agrees = self._markers["outcome"][markers] == self._outcomes[rows]
@@ -160,6 +165,17 @@ class _Join:
             reverse = rows[mask][::-1]
             self._listed["marker"][reverse] = markers[mask][::-1]
             self.roles[self._listed["marker"][reverse]] = MarkerRole.SENT
+
+    def _is_of_next(self, markers: IntArray, rows: IntArray) -> BoolArray:
+        """Return which markers contradict their transaction and ended data of the next one: no coordinator sent them.
+
+        With version 2 the data of the next transaction has the epoch of the marker.
+        """
+        ended = self._markers[markers]
+        is_next = (ended["data_epoch"] == ended["marker_epoch"]) & (ended["data_epoch"] != MAX_PRODUCER_EPOCH)
+        is_next &= self._column("transaction_version", rows) >= TV2
+        of_next: BoolArray = is_next & (ended["outcome"] != self._outcomes[rows])
+        return of_next
 
     def by_order(self) -> None:
         """Join the groups whose key identifies, or may identify, several transactions."""
@@ -198,7 +214,8 @@ class _Join:
         self._listed["marker_status"][rows[~has_marker & ~alignment.is_missing]] = MarkerStatus.AMBIGUOUS
         unassigned = MarkerRole.UNMATCHED if complete else MarkerRole.NOT_COVERED
         self.roles[markers] = np.where(optional, MarkerRole.DUPLICATE, unassigned)
-        self.roles[markers[optional & is_by_operator(group)]] = MarkerRole.BY_OPERATOR
+        by_operator = MarkerRole.BY_OPERATOR if complete else MarkerRole.NOT_COVERED
+        self.roles[markers[optional & is_by_operator(group)]] = by_operator
         self.roles[markers[alignment.markers[has_marker]]] = MarkerRole.SENT
 
     def _may_follow_copy(self, rows: IntArray | slice = ALL) -> BoolArray:

@@ -12,8 +12,9 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
 from kforensics.forensics.core.findings import Exactness
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import SOON, at, cluster_under, codes_in, forge_coordinator, found_in
-from tests.forensics.coordinators.doctored import batch_at
+from tests.forensics.coordinators.doctored import MINUTE, batch_at, taken, transactions_of
 from tests.forensics.forge import drop, file_of, forge
+from tests.forensics.partition_states import SAMPLES
 
 FIRES = {
     "atomicity-split-outcome": "test_a_marker_against_the_decision",
@@ -271,3 +272,44 @@ def test_data_that_the_cleaner_took_with_its_marker(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 1, version=2))
     forge_data(tmp_path, everything(1) | {f"{OFFSETS}-0": "plain @2-2"})
     assert codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR)) == {"atomicity-unverifiable": "info"}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_marker_that_no_coordinator_sent_ended_one_half(version: int) -> None:
+    """A real broker took it before the coordinator's own, which ended nothing more in that partition."""
+    sample = f"forged-markers-v{version}"
+    cluster = cluster_under(SAMPLES / sample, as_of_ms=taken(sample) + MINUTE)
+    split = {
+        one.place[2:]: one.finding for one in found_in(cluster) if one.finding.code.name == "atomicity-split-outcome"
+    }
+    assert {place: finding.evidence["decided"] for place, finding in split.items()} == {
+        ("aborted", 0): "CompleteCommit",
+        ("committed", 0): "CompleteAbort",
+    }
+    assert {(str(one.severity), one.exactness) for one in split.values()} == {("critical", Exactness.EXACT)}
+    assert [one.first_offset for one in split.values()] == [8, 8]
+    rows = transactions_of(cluster)
+    assert sorted(one["transactional_id"] for one in rows if one["atomic"] == "no") == ["aborted-app", "committed-app"]
+    assert {one["atomic"] for one in rows if one["state"] != "Ongoing"} == {"yes", "no"}
+
+
+FIRST = "a Empty 1 0 t 0; a Ongoing 1 0 {p-0} t 10; a PrepareCommit 1 0 {p-0} t 20; a CompleteCommit 1 0 t 30"
+SECOND = "; a Ongoing 1 0 {p-0} t 20000; a PrepareCommit 1 0 {p-0} t 30000; a CompleteCommit 1 0 t 30010"
+
+
+@pytest.mark.parametrize(
+    ("written", "aborted", "is_split"),
+    [(10_000, 15_000, False), (19_000, 19_999, False), (19_999, 25_000, True), (20_001, 25_000, True)],
+)
+@pytest.mark.parametrize("more", [True, False])
+def test_a_late_write_that_an_operator_aborted_is_not_half_of_the_next_transaction(
+    written: int, aborted: int, is_split: bool, more: bool, tmp_path: Path
+) -> None:
+    """Just before the start only data can be of a transaction that has no other data in the partition."""
+    forge_coordinator(tmp_path, FIRST + SECOND)
+    early = f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(25)}; D 1 0 1-1 @2-2 T {at(written)}; M 1 0 A 0 @3 {at(aborted)}"
+    rest = f"; D 1 0 2-2 @4-4 T {at(26_000)}; M 1 0 C 0 @5 {at(30_005)}" if more else f"; M 1 0 C 0 @4 {at(30_005)}"
+    forge(tmp_path, early + rest, topic="p")
+    codes = codes_in(cluster_under(tmp_path))
+    assert ("atomicity-split-outcome" in codes) is (is_split and not (more and written < 20_000))
+    assert codes["marker-admin-abort"] == "info"

@@ -1,0 +1,108 @@
+"""Markers that ended data of a transaction before its coordinator did.
+
+``Admin.abortTransaction``, or any other sender of ``WriteTxnMarkers``, may end a transaction in one of its partitions.
+The coordinator's own marker comes later and does not change what became of that data: the early marker counts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE
+from kforensics.forensics.coordinators.partition_markers import TransactionMarkerArray
+from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
+from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
+from kforensics.forensics.coordinators.transactions.transaction_partitions import (
+    MarkerStatus,
+    TransactionPartitionArray,
+    decided_outcomes,
+)
+from kforensics.forensics.coordinators.transactions.transitions import TV2
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.parsers.format.array_types import BoolArray, IntArray
+
+__all__ = ["note_early_markers"]
+
+# Roles of markers that no coordinator sent for the data that they ended.
+NOT_SENT = (MarkerRole.BY_OPERATOR, MarkerRole.UNMATCHED, MarkerRole.UNDECIDED, MarkerRole.UNLISTED)
+
+
+def note_early_markers(
+    transactions: CoordinatorTransactionArray,
+    listed: TransactionPartitionArray,
+    markers: TransactionMarkerArray,
+    roles: IntArray,
+    skew_ms: int,
+) -> None:
+    """Set the status SPLIT, and the marker that counts, where an early marker has the other outcome.
+
+    Args:
+        transactions: the coordinators' transactions.
+        listed: their partitions with their markers; changed in place.
+        markers: the markers of all partitions.
+        roles: the ``MarkerRole`` of each marker.
+        skew_ms: maximum difference between clocks.
+    """
+    early, rows = _followed_by_sent(listed, markers, roles)
+    decided = transactions[listed["transaction"][rows]]
+    differs = markers["outcome"][early] != decided_outcomes(decided["status"])
+    is_early = differs & _is_of_transaction(decided, markers, early, listed["marker_status"][rows], skew_ms)
+    # The first one counts; the last assignment wins.
+    early, rows = early[is_early][::-1], rows[is_early][::-1]
+    listed["marker"][rows], listed["marker_status"][rows], listed["is_exact"][rows] = early, MarkerStatus.SPLIT, True
+
+
+def _followed_by_sent(
+    listed: TransactionPartitionArray, markers: TransactionMarkerArray, roles: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return markers that no coordinator sent, and the listed partition of the next marker that one did send.
+
+    Both markers are of the same producer in the same partition.
+    """
+    row_of = np.full(len(markers) + 1, NONE, "i8")
+    has_marker = np.flatnonzero(listed["marker"] != NONE)
+    row_of[listed["marker"][has_marker]] = has_marker
+    order = np.lexsort((markers["marker_offset"], markers["producer_id"], markers["partition"]))
+    is_sent = roles[order] == MarkerRole.SENT
+    following = np.minimum.accumulate(np.where(is_sent, np.arange(len(order)), len(order))[::-1])[::-1]
+    is_candidate = np.isin(roles[order], NOT_SENT) & (markers["first_offset"][order] != NONE)
+    places = np.flatnonzero(is_candidate & (following < len(order)))
+    early, sent = order[places], order[following[places]]
+    same = np.ones(len(early), bool)
+    for name in ("partition", "producer_id"):
+        same &= markers[name][early] == markers[name][sent]
+    rows = row_of[sent]
+    same &= rows != NONE
+    return early[same], rows[same]
+
+
+def _is_of_transaction(
+    decided: CoordinatorTransactionArray,
+    markers: TransactionMarkerArray,
+    early: IntArray,
+    statuses: IntArray,
+    skew_ms: int,
+) -> BoolArray:
+    """Return which early markers ended data of the transaction, and not a late write from before its start.
+
+    With transaction version 2 the epoch shows it. Before, the data must have been written after the start: by the time
+    of the first marker after it, and by its own time, which the client took just before the partition was enrolled. If
+    the transaction had more data, so that a late write is as likely, the latter must not be earlier at all.
+    """
+    ended, start = markers[early], decided["start"]
+    same_epoch = (ended["lowest_epoch"] == decided["data_epoch"]) & (ended["data_epoch"] == decided["data_epoch"])
+    tolerance = np.where(statuses == MarkerStatus.EMPTY, skew_ms, 0)
+    in_time = (ended["first_timestamp"] >= start - tolerance) & (_written_by(markers, early) >= start)
+    is_known = (start != NO_TIME) & (ended["first_timestamp"] != NO_TIME)
+    of_transaction: BoolArray = same_epoch & ((decided["transaction_version"] >= TV2) | (is_known & in_time))
+    return of_transaction
+
+
+def _written_by(markers: TransactionMarkerArray, early: IntArray) -> IntArray:
+    """Return the time of the first marker, of any producer, after the first data of some markers."""
+    written_by = np.full(len(early), NEVER, "i8")
+    for number, index in enumerate(early.tolist()):
+        same = markers["partition"] == markers["partition"][index]
+        after = same & (markers["marker_offset"] > markers["first_offset"][index])
+        written_by[number] = markers["marker_timestamp"][np.flatnonzero(after)[0]]
+    return written_by
