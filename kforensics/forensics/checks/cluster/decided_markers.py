@@ -11,11 +11,13 @@ from functools import partial
 import numpy as np
 
 from kforensics.forensics.checks.check import Check
+from kforensics.forensics.checks.partition import markers as partition_markers
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
 from kforensics.forensics.coordinators.coordinator_records import NONE
 from kforensics.forensics.coordinators.partition_markers import TransactionMarkerArray
 from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
+from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
@@ -66,12 +68,19 @@ CODES = by_name(
 )
 
 
+# Codes of partition checks that this check reports with the knowledge of the coordinators.
+SHARED_CODES = {"marker-admin-abort": partition_markers.CODES["marker-admin-abort"]}
+
+
 def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     """Yield markers that do not match their coordinator's decisions."""
     markers, roles = cluster.marker_join.markers, cluster.marker_join.roles
+    yield from first_n_placed(markers[roles == MarkerRole.BY_OPERATOR], partial(_admin_abort, cluster))
     for role in (MarkerRole.UNLISTED, MarkerRole.UNDECIDED):
         yield from first_n_placed(markers[roles == role], partial(_unlisted, cluster, role))
-    yield from first_n_placed(markers[roles == MarkerRole.UNMATCHED], partial(_unmatched, cluster))
+    # One that splits a transaction is reported as that.
+    surplus = np.setdiff1d(np.flatnonzero(roles == MarkerRole.UNMATCHED), _splitting(cluster))
+    yield from first_n_placed(markers[surplus], partial(_unmatched, cluster))
     ends_data = (roles == MarkerRole.DUPLICATE) & (markers["first_offset"] != NONE)
     yield from first_n_placed(markers[ends_data], partial(_ends_next, cluster))
     yield from _of_known_transactions(cluster)
@@ -81,6 +90,32 @@ def _name(row: Row) -> str:
     kind = "ABORT" if row["outcome"] == TransactionOutcome.ABORTED else "COMMIT"
     producer = f"producer {row['producer_id']}, epoch {row['marker_epoch']}"
     return f"The {kind} of {producer}, at offset {row['marker_offset']}"
+
+
+def _splitting(cluster: Cluster) -> IntArray:
+    """Return the indexes of the markers that contradict their coordinator's decision."""
+    rows = cluster.marker_join.transaction_partitions
+    splitting: IntArray = rows["marker"][rows["marker_status"] == MarkerStatus.SPLIT]
+    return splitting
+
+
+def _admin_abort(cluster: Cluster, row: Row) -> PlacedFinding:
+    (number,) = cluster.coordinators.id_of(np.array([row["producer_id"]])).tolist()
+    name = cluster.coordinators.names[number]
+    return cluster.at_marker(
+        row,
+        SHARED_CODES["marker-admin-abort"],
+        f"An operator aborted data of {name!r} (producer {row['producer_id']}, epoch {row['marker_epoch']}) from "
+        f"offset {row['first_offset']} at {format_time(row['marker_timestamp'])}, with the ABORT at offset "
+        f"{row['marker_offset']}: its coordinator decided no such abort.",
+        evidence={
+            "transactional_id": name,
+            "first_offset": row["first_offset"],
+            "aborted_ms": row["marker_timestamp"],
+            "coordinator_epoch": row["coordinator_epoch"],
+        },
+        benign=("abort by a producer of transaction version 0 or 1: no, its coordinator has no record of it",),
+    )
 
 
 def _unlisted(cluster: Cluster, role: MarkerRole, row: Row) -> PlacedFinding:

@@ -131,8 +131,8 @@ CODES = by_name(
             "data and without the coordinator."
         ),
         benign=(
-            "Before transaction version 2 an abort by the producer itself looks the same if the coordinator's "
-            "record of it was cleaned."
+            "Before transaction version 2 an abort by the producer itself looks the same; only the coordinator's "
+            "log shows which one it was."
         ),
     ),
 )

@@ -32,6 +32,7 @@ SILENT = {
     "marker-outside-window": "test_a_marker_in_its_time",
     "marker-coordinator-epoch-mismatch": "test_a_coordinator_that_moved_or_stayed",
 }
+BY_OPERATOR = {"marker-admin-abort": "info"}
 # The coordinator's log continues after it, so everything decided before is covered.
 LATER = "; z Empty 99 0 t 60000"
 
@@ -86,7 +87,7 @@ def test_an_abort_by_an_operator_is_no_marker_of_a_coordinator(tmp_path: Path) -
     forge_coordinator(tmp_path, one() + LATER)
     forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(15_000)}", topic="p")
     forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 0 A 0 @1 {at(30_000)}", topic="q")
-    assert codes_in(cluster_under(tmp_path)) == {}
+    assert codes_in(cluster_under(tmp_path)) == BY_OPERATOR
 
 
 def test_a_list_of_partitions_that_the_cleaner_took(tmp_path: Path) -> None:
@@ -204,7 +205,7 @@ def test_an_abort_by_an_operator_after_a_transaction_of_the_same_epoch(tmp_path:
     log = f"D 1 0 0-0 @0-0 T; M 1 0 C 4 @1 {at(15_000)}; D 1 0 1-1 @2-2 T; M 1 0 A 4 @3 {at(30_000)}"
     forge(tmp_path, log, topic="p")
     cluster = cluster_under(tmp_path)
-    assert codes_in(cluster) == {}
+    assert codes_in(cluster) == BY_OPERATOR
     assert cluster.marker_join.roles.tolist() == [MarkerRole.SENT, MarkerRole.BY_OPERATOR]
 
 
@@ -214,7 +215,7 @@ def test_an_abort_by_an_operator_of_data_of_two_epochs(tmp_path: Path) -> None:
     late = f"D 1 0 1-1 @2-2 T {at(16_000)}; D 1 1 0-0 @3-3 T {at(17_000)}; M 1 1 A 0 @4 {at(30_000)}"
     forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 1 C 0 @1 {at(15_000)}; {late}", topic="p")
     cluster = cluster_under(tmp_path)
-    assert codes_in(cluster) == {}
+    assert codes_in(cluster) == BY_OPERATOR
     assert cluster.marker_join.roles.tolist() == [MarkerRole.SENT, MarkerRole.BY_OPERATOR]
 
 
@@ -225,3 +226,18 @@ def test_the_time_of_a_marker_that_may_be_another_one_shows_nothing(tmp_path: Pa
     forge(tmp_path, log, topic="p")
     findings = [(finding.code.name, finding.first_offset) for _, finding in found_in(cluster_under(tmp_path))]
     assert findings == [("marker-outside-window", 3)]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_hanging_transaction_that_an_operator_ended_within_seconds(version: int) -> None:
+    """A real broker's log says who and when; the coordinator's own aborts are not reported."""
+    for sample, topic, first in (("forged-markers", "repaired", 3), ("transactions", "hanging-resolved", 3)):
+        folder = SAMPLES / f"{sample}-v{version}"
+        cluster = cluster_under(folder, as_of_ms=taken(folder.name) + MINUTE)
+        found = [one for one in found_in(cluster) if one.finding.code.name == "marker-admin-abort"]
+        # The forged ABORT is one, too: what it did to the transaction is another finding.
+        (place, finding) = next(one for one in found if one.place.topic == topic)
+        assert {one.place.topic for one in found} == ({topic, "aborted"} if topic == "repaired" else {topic})
+        assert (place.partition, str(finding.severity), finding.exactness) == (0, "info", "exact")
+        assert finding.evidence["first_offset"] == first
+        assert finding.evidence["transactional_id"] == ("repaired-app" if topic == "repaired" else topic)
