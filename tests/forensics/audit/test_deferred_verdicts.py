@@ -55,7 +55,7 @@ def test_without_coordinators_the_first_result_is_final(tmp_path: Path) -> None:
     forge(tmp_path, OPEN_AFTER_MARKER)
     (first,), resolved = _evaluated(tmp_path)
     assert (first.is_counted, first.cluster_input, resolved) == (True, None, [])
-    assert "txn-hanging" in {finding.code.name for finding in first.findings}
+    assert "txn-late" in {finding.code.name for finding in first.findings}
 
 
 def test_a_coordinator_with_an_ongoing_transaction_removes_the_finding(tmp_path: Path) -> None:

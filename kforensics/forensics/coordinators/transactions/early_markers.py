@@ -16,6 +16,7 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
     MarkerStatus,
     TransactionPartitionArray,
     decided_outcomes,
+    group_numbers,
 )
 from kforensics.forensics.coordinators.transactions.transitions import TV2
 from kforensics.forensics.core.record_types import NO_TIME
@@ -46,6 +47,8 @@ def note_early_markers(
     early, rows = _followed_by_sent(listed, markers, roles)
     decided = transactions[listed["transaction"][rows]]
     differs = markers["outcome"][early] != decided_outcomes(decided["status"])
+    # Up to version 1, a marker that is taken for another one of its epoch must not look like an early one.
+    differs &= (decided["transaction_version"] >= TV2) | _is_surplus(transactions, listed, markers)[early]
     is_early = differs & _is_of_transaction(decided, markers, early, listed["marker_status"][rows], skew_ms)
     # The first one counts; the last assignment wins.
     early, rows = early[is_early][::-1], rows[is_early][::-1]
@@ -74,6 +77,21 @@ def _followed_by_sent(
     rows = row_of[sent]
     same &= rows != NONE
     return early[same], rows[same]
+
+
+def _is_surplus(
+    transactions: CoordinatorTransactionArray, listed: TransactionPartitionArray, markers: TransactionMarkerArray
+) -> BoolArray:
+    """Return of which markers more ended data than transactions with their key and outcome ended in the partition."""
+    decided = transactions[listed["transaction"]]
+    outcomes = decided_outcomes(decided["status"])
+    columns = [(decided[name], markers[name]) for name in ("producer_id", "marker_epoch")]
+    columns += [(listed["partition"], markers["partition"]), (outcomes, markers["outcome"])]
+    numbers, count = group_numbers([np.concatenate(pair) for pair in columns])
+    of_markers = numbers[len(listed) :]
+    ends = np.bincount(numbers[: len(listed)], minlength=count)
+    surplus: BoolArray = np.bincount(of_markers[markers["first_offset"] != NONE], minlength=count) > ends
+    return surplus[of_markers]
 
 
 def _is_of_transaction(
