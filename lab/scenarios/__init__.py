@@ -26,6 +26,7 @@ _MODULES = (
     "crash",
     "legacy_zookeeper",
     "legacy_formats",
+    "format_downgrade",
 )
 
 

@@ -17,7 +17,7 @@ from kforensics.forensics.core.record_arrays import concat_rows, copy_rows
 from kforensics.forensics.core.record_types import Portable
 from kforensics.forensics.core.rules import Rules
 from kforensics.parsers.columns.batch_columns import EMPTY_CONTROL_BATCH, NO_CONTROL, BatchColumns, concat_batches
-from kforensics.parsers.format.array_types import StructArray
+from kforensics.parsers.format.array_types import BoolArray, StructArray
 from kforensics.parsers.format.rows import DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, Damage
 
 __all__ = ["Collector", "LogSummary", "log_summary", "merged_logs"]
@@ -36,7 +36,14 @@ SEGMENT_SUMMARY = np.dtype(
 SegmentSummaryArray: TypeAlias = StructArray
 # A run of consecutive batches with the same leader epoch.
 EPOCH_RUN = np.dtype(
-    [("leader_epoch", "i4"), ("first_offset", "i8"), ("last_offset", "i8"), ("segment", "i4"), ("position", "i8")]
+    [
+        ("leader_epoch", "i4"),
+        ("first_offset", "i8"),
+        ("last_offset", "i8"),
+        ("segment", "i4"),
+        ("position", "i8"),
+        ("after_old_format", "?"),  # whether batches of message format 0 or 1 precede it
+    ]
 )
 EpochRunArray: TypeAlias = StructArray
 # Where a chunk begins, and how much of the partition precedes it.
@@ -44,6 +51,8 @@ CHUNK_START = np.dtype(
     [("segment", "i4"), ("position", "i8"), ("base_offset", "i8"), ("records_before", "i8"), ("bytes_before", "i8")]
 )
 ChunkStartArray: TypeAlias = StructArray
+# The first message format whose batches have a leader epoch.
+EPOCH_MAGIC = 2
 FIRST, LAST = np.array([0]), np.array([-1])
 
 
@@ -84,6 +93,7 @@ class LogSummary(Portable):
         gaps_between_segments: how many offset gaps are between two segments.
         segments: SEGMENT_SUMMARY rows.
         epochs: EPOCH_RUN rows.
+        ends_in_old_format: whether a batch of message format 0 or 1 follows the last of them.
         chunk_starts: CHUNK_START rows.
         observations: OBSERVATION rows.
         damage: segment number and damage, in log order.
@@ -106,6 +116,7 @@ class LogSummary(Portable):
     gaps_between_segments: int = 0
     segments: SegmentSummaryArray = field(default_factory=lambda: np.empty(0, SEGMENT_SUMMARY))
     epochs: EpochRunArray = field(default_factory=lambda: np.empty(0, EPOCH_RUN))
+    ends_in_old_format: bool = False
     chunk_starts: ChunkStartArray = field(default_factory=lambda: np.empty(0, CHUNK_START))
     observations: ObservationArray = field(default_factory=lambda: np.empty(0, OBSERVATION))
     damage: tuple[tuple[int, Damage], ...] = ()
@@ -145,6 +156,7 @@ def log_summary(batches: BatchColumns, rules: Rules, collectors: Sequence[Collec
         cleaned_to=max(_cleaned_to(batches), _last(after.last_offset, offset_gaps > 0)),
         segments=_segment_summary(batches),
         epochs=_epoch_runs(batches),
+        ends_in_old_format=_ends_in_old_format(batches),
         chunk_starts=np.array([(batches.segment[0], batches.position[0], batches.base_offset[0], 0, 0)], CHUNK_START),
         observations=merge_observations(_observations(batches, (before, after), markers, rules, collectors)),
     )
@@ -204,18 +216,28 @@ def _segment_summary(batches: BatchColumns) -> SegmentSummaryArray:
 
 
 def _epoch_runs(batches: BatchColumns) -> EpochRunArray:
-    """Return the runs of leader epochs; formats 0 and 1 have none."""
+    """Return the runs of leader epochs; message formats 0 and 1 have none, and end a run."""
     known = np.flatnonzero(batches.leader_epoch >= 0)
-    epochs = batches.leader_epoch[known]
+    epochs, old = batches.leader_epoch[known], np.cumsum(batches.magic < EPOCH_MAGIC)[known]
     if not len(known):
         return np.empty(0, EPOCH_RUN)
-    starts = np.flatnonzero(np.concatenate([[True], epochs[1:] != epochs[:-1]]))
+    after_old = np.diff(old, prepend=0) > 0
+    starts = np.flatnonzero(np.concatenate([[True], epochs[1:] != epochs[:-1]]) | after_old)
     first, last = known[starts], known[np.append(starts[1:], len(known)) - 1]
     runs = np.empty(len(starts), EPOCH_RUN)
     runs["leader_epoch"], runs["first_offset"] = epochs[starts], batches.base_offset[first]
-    runs["last_offset"] = batches.last_offset[last]
+    runs["last_offset"], runs["after_old_format"] = batches.last_offset[last], after_old[starts]
     runs["segment"], runs["position"] = batches.segment[first], batches.position[first]
     return runs
+
+
+def _ends_in_old_format(batches: BatchColumns) -> bool:
+    known, old = batches.leader_epoch >= 0, batches.magic < EPOCH_MAGIC
+    return _last_index(old) > _last_index(known)
+
+
+def _last_index(mask: BoolArray) -> int:
+    return int(np.flatnonzero(mask).max(initial=-1))
 
 
 def merged_logs(left: LogSummary, right: LogSummary, rules: Rules, collectors: Sequence[Collector]) -> LogSummary:
@@ -251,7 +273,8 @@ def merged_logs(left: LogSummary, right: LogSummary, rules: Rules, collectors: S
         + right.gaps_between_segments
         + int(offset_gap > 0 and new_segment),
         segments=_merged_segments(left.segments, right.segments),
-        epochs=_merged_epochs(left.epochs, right.epochs),
+        epochs=_merged_epochs(left, right),
+        ends_in_old_format=right.ends_in_old_format or (left.ends_in_old_format and not len(right.epochs)),
         chunk_starts=concat_rows([left.chunk_starts, chunk_starts]),
         observations=merge_observations(
             [left.observations, *_boundary_observations(left, right, rules, collectors), right.observations]
@@ -285,9 +308,14 @@ def _merged_segments(left: SegmentSummaryArray, right: SegmentSummaryArray) -> S
     return both
 
 
-def _merged_epochs(left: EpochRunArray, right: EpochRunArray) -> EpochRunArray:
-    if not len(left) or not len(right) or left["leader_epoch"][-1] != right["leader_epoch"][0]:
-        return concat_rows([left, right])
-    both = copy_rows(concat_rows([left, right[1:]]))
-    both[len(left) - 1]["last_offset"] = right["last_offset"][0]
+def _merged_epochs(left: LogSummary, right: LogSummary) -> EpochRunArray:
+    before, after = left.epochs, right.epochs
+    if left.ends_in_old_format and len(after):
+        after = copy_rows(after)
+        after["after_old_format"][0] = True
+    is_continued = len(before) and len(after) and before["leader_epoch"][-1] == after["leader_epoch"][0]
+    if not is_continued or after["after_old_format"][0]:
+        return concat_rows([before, after])
+    both = copy_rows(concat_rows([before, after[1:]]))
+    both[len(before) - 1]["last_offset"] = after["last_offset"][0]
     return both

@@ -18,7 +18,7 @@ from kforensics.errors import InputError
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.reporting import Row, first_n
-from kforensics.forensics.partition.log_summary import EpochRunArray
+from kforensics.forensics.partition.log_summary import EpochRunArray, LogSummary
 from kforensics.forensics.partition.partition_files import LOG_START
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.log_names import METADATA_TOPIC
@@ -57,8 +57,9 @@ CODES = by_name(
             "does not have."
         ),
         benign=(
-            "Epochs without any batch are legal, and so are entries moved up to the log start. The files of "
-            "healthy replicas differ from one another; each is compared with its own log only."
+            "Epochs without any batch are legal, and so are entries moved up to the log start. A batch of message "
+            "format 0 or 1 makes the broker forget all epochs before it. The files of healthy replicas differ from "
+            "one another; each is compared with its own log only."
         ),
     ),
     Code(
@@ -152,7 +153,7 @@ def _read(state: PartitionState) -> _Checkpoint | None:
 
 def _without_file(state: PartitionState) -> Iterator[Finding]:
     """Yield a finding if the file is missing, unless apparently only the segments were copied."""
-    runs, partition = state.log.epochs, state.partition
+    runs, partition = _cached(state.log), state.partition
     if len(runs) and (partition.snapshots or partition.topic_id is not None):
         first, last = runs[0], runs[-1]
         yield state.finding(
@@ -163,6 +164,18 @@ def _without_file(state: PartitionState) -> Iterator[Finding]:
             offsets=(int(first["first_offset"]), int(last["last_offset"])),
             benign=("only the segments were copied: no, other files of the partition exist", OLD_FORMAT),
         )
+
+
+def _cached(log: LogSummary) -> EpochRunArray:
+    """Return the epochs that a broker still knows: those after the last batch of an old message format.
+
+    Such a batch has no epoch, and a broker that appends one clears its cache, so that the next election truncates by
+    high watermark. Rule: ``UnifiedLog.append`` (``Log.append`` until 3.0).
+    """
+    if log.ends_in_old_format:
+        return log.epochs[:0]
+    forgotten = np.flatnonzero(log.epochs["after_old_format"])
+    return log.epochs[forgotten[-1] :] if len(forgotten) else log.epochs
 
 
 def _disorder(checkpoint: _Checkpoint) -> str | None:
@@ -184,7 +197,7 @@ def _compared_with_log(state: PartitionState, checkpoint: _Checkpoint) -> Iterat
 
     Left out are epochs below the log start, whose entries may be gone, and those that :func:`_regressed` reports.
     """
-    runs, log_start = state.log.epochs, _log_start(state, checkpoint)
+    runs, log_start = _cached(state.log), _log_start(state, checkpoint)
     starts = _starts(runs, checkpoint)
     before = np.concatenate([[-1], runs["last_offset"]])[: len(runs)]
     late, early = starts > np.maximum(runs["first_offset"], log_start), starts <= before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
 from tests.forensics.forge import Segments, file_of, forge, patch
-from tests.forensics.partition_states import each_sample, state_under
+from tests.forensics.partition_states import SAMPLES, each_sample, partitions_under, state_of, state_under
 
 FIRES = {
     "leader-epoch-regressed": "test_an_epoch_below_the_one_before_is_found",
@@ -108,6 +109,25 @@ def test_batches_without_an_epoch_do_not_hide_a_fall(tmp_path: Path) -> None:
     folder = forge(tmp_path, LOG, leader_epochs={0: 7, 15: 4}, replaced=checkpoint([(4, 15)]))
     patch(file_of(folder, 10), 10, partition_leader_epoch=-1)
     assert key_facts(found_in(tmp_path)) == [(REGRESSED, Severity.ERROR, 15)]
+
+
+@pytest.mark.parametrize("topic", ["switched", "switched-and-elected", "left-behind"])
+def test_a_broker_forgets_the_epochs_before_an_older_format(topic: str) -> None:
+    """The topic was switched to older message formats and back, and its ``leader-epoch-checkpoint`` begins after."""
+    (partition,) = partitions_under(SAMPLES / "format-downgrade" / "broker-0" / f"{topic}-0")
+    state = state_of(partition)
+    assert state.log.ends_in_old_format == (partition.leader_epochs is None)
+    assert list(findings(state)) == []
+
+
+def test_epochs_after_an_older_format_are_compared(tmp_path: Path) -> None:
+    """What follows the last batch of an older format is known to the broker, so a wrong entry is found."""
+    shutil.copytree(SAMPLES / "format-downgrade" / "broker-0", tmp_path / "log-dir")
+    folder = tmp_path / "log-dir" / "switched-0"
+    (folder / NAME).write_text("0\n1\n0 19\n")
+    assert key_facts(found_in(folder)) == [(MISMATCH, Severity.ERROR, 18)]
+    (folder / NAME).write_text("0\n0\n")
+    assert key_facts(found_in(folder)) == [(MISSING, Severity.WARNING, 18)]
 
 
 def test_epochs_that_keep_falling_are_listed_up_to_a_limit(tmp_path: Path) -> None:
