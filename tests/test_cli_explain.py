@@ -114,7 +114,8 @@ def test_the_delivery_of_an_offset_outside_the_log_is_unknown() -> None:
     words = ("--offset", 12, SAMPLES / "remote-storage" / "broker-1" / "tiered-0")
     lines = explain(*words).lines
     assert lines[0].endswith("offset 12: not-on-hand (unverifiable)")
-    assert lines[1].startswith("  delivery unknown: the log starts at offset 9 according to its checkpoint")
+    assert lines[1].startswith("  delivery unknown: it is in remote storage: the log starts at offset 9 ")
+    assert lines[2].startswith("  log: log start 9, ")
     (row,) = explain("--format", "ndjson", *words).objects
     assert (row["read_uncommitted"], row["read_committed"]) == (None, None)
 

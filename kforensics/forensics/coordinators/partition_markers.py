@@ -12,6 +12,7 @@ from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, TransactionArray
 from kforensics.forensics.partition.blocking_transactions import hanging_evidence, idle_times
 from kforensics.forensics.partition.damaged_markers import is_damaged, precedes_damage
+from kforensics.forensics.partition.epoch_starts import EpochStarts, epoch_starts
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 from kforensics.parsers.log.log_rows import Place
@@ -89,6 +90,8 @@ class PartitionMarkers:
         has_append_times: whether all its timestamps are append times.
         offset_gaps: number of offset gaps in its log.
         is_broken: whether its log has unreadable or damaged batches, which may be markers.
+        topic_id: from ``partition.metadata``, None if unknown.
+        epoch_starts: its leader epochs with their start offsets.
     """
 
     place: Place
@@ -104,6 +107,8 @@ class PartitionMarkers:
     has_append_times: bool = False
     offset_gaps: int = 0
     is_broken: bool = False
+    topic_id: str | None = None
+    epoch_starts: EpochStarts = ()
 
     @classmethod
     def of(cls, state: PartitionState) -> PartitionMarkers:
@@ -121,11 +126,13 @@ class PartitionMarkers:
             last_marker_time=int(times.max()) if len(times) else NO_TIME,
             coverage_end=_coverage_end(state, markers),
             copied_at=_copied_at(state),
-            log_start_offset=state.log_start_offset,
+            log_start_offset=state.local_log_start_offset,
             log_end_offset=state.log_end_offset,
             has_append_times=state.log.timestamp_types == 2,
             offset_gaps=state.log.offset_gaps,
             is_broken=is_broken,
+            topic_id=state.partition.topic_id,
+            epoch_starts=epoch_starts(state),
         )
 
     @property

@@ -78,7 +78,9 @@ def partition_reader(
         kernels: loads the compiled kernels.
         workers: threads that read ahead, 0 for none, None for one per processor.
     """
-    offsets, _ = last_stable_offsets(state.transaction_store, state.log_start_offset, np.array([state.log_end_offset]))
+    offsets, _ = last_stable_offsets(
+        state.transaction_store, state.local_log_start_offset, np.array([state.log_end_offset])
+    )
     uncommitted = (
         hidden_transactions(rows[rows["outcome"] != TransactionOutcome.COMMITTED]) for rows in state.transaction_store
     )

@@ -72,15 +72,35 @@ def out_of_bounds(state: PartitionState, offset: int) -> Reason | None:
     """Return why an offset is outside the log, None if it is inside."""
     if offset >= state.log_end_offset:
         return _beyond_end(state)
+    remote = state.remote_log_start_offset
+    if remote is not None and remote <= offset < state.partition.first_offset:
+        return Reason(RecordStatus.NOT_ON_HAND, _in_remote_storage(state, remote), UNVERIFIABLE)
+    return _not_copied(state, offset) or (_deleted(state, offset) if offset < state.log_start_offset else None)
+
+
+def _in_remote_storage(state: PartitionState, remote: int) -> str:
     first = state.partition.first_offset
-    log_start = _checkpointed_start(state)
-    if log_start <= offset < first:
-        why = (
-            f"the log starts at offset {log_start} according to its checkpoint, but the available files start at"
-            f" {first}: the rest is in remote storage, or was not copied"
+    if state.partition.checkpoint(LOG_START) is not None:
+        return (
+            f"it is in remote storage: the log starts at offset {remote} according to its checkpoints, its part on disk"
+            f" at {first}"
         )
-        return Reason(RecordStatus.NOT_ON_HAND, why, UNVERIFIABLE)
-    return _deleted(state, offset) if offset < state.log_start_offset else None
+    return (
+        f"the log starts at offset {remote} according to its leader epochs, but the available files start at {first}:"
+        f" the rest is in remote storage, or was not copied"
+    )
+
+
+def _not_copied(state: PartitionState, offset: int) -> Reason | None:
+    """Return the reason for an offset between the checkpointed log start and the files, None for another offset."""
+    first, log_start = state.partition.first_offset, _checkpointed_start(state)
+    if not log_start <= offset < first:
+        return None
+    why = (
+        f"the log starts at offset {log_start} according to its checkpoint, but the available files start at"
+        f" {first}: the rest is in remote storage, or was not copied"
+    )
+    return Reason(RecordStatus.NOT_ON_HAND, why, UNVERIFIABLE)
 
 
 def _deleted(state: PartitionState, offset: int) -> Reason:
@@ -126,7 +146,7 @@ def offset_gap_around(state: PartitionState, position: OffsetPosition, batches: 
     segment = int(batches.segment[after])
     last_offset = int(batches.base_offset[after]) - 1
     if position.before is None:
-        return OffsetGap(state.log_start_offset, last_offset, segment, is_between_segments=False)
+        return OffsetGap(state.local_log_start_offset, last_offset, segment, is_between_segments=False)
     first_offset = int(batches.last_offset[position.before]) + 1
     is_between_segments = int(batches.segment[position.before]) != segment
     return OffsetGap(first_offset, last_offset, segment, is_between_segments)

@@ -38,8 +38,10 @@ def bounds_of(state: PartitionState, high_watermark: int | None = None) -> LogBo
         high_watermark: None for the log end offset; a value outside the log is moved to the nearer end.
     """
     given = state.log_end_offset if high_watermark is None else high_watermark
-    end = min(max(given, state.log_start_offset), state.log_end_offset)
-    (last_stable,), blocking = last_stable_offsets(state.transaction_store, state.log_start_offset, np.array([end]))
+    end = min(max(given, state.local_log_start_offset), state.log_end_offset)
+    (last_stable,), blocking = last_stable_offsets(
+        state.transaction_store, state.local_log_start_offset, np.array([end])
+    )
     return LogBounds(
         log_start_offset=state.log_start_offset,
         last_stable_offset=int(last_stable),

@@ -137,7 +137,7 @@ def key_summary(
         partition.folder,
         partition.topic_id,
         tuple(segment.path for segment in partition.segments),
-        state.log_start_offset,
+        state.local_log_start_offset,
         state.log_end_offset,
         state.first_dirty_offset is not None,
         reader.counts,
@@ -179,7 +179,7 @@ class _KeyReader:
     def _add_keys(
         self, columns: KeyColumns, batches: BatchColumns, batch: IntArray, is_hidden: BoolArray, segment: int
     ) -> None:
-        in_log = columns.offset >= self._state.log_start_offset
+        in_log = columns.offset >= self._state.local_log_start_offset
         visible, keyless = in_log & ~is_hidden, columns.key_size < 0
         self.counts += KeyCounts(
             records=int(visible.sum()),

@@ -59,7 +59,7 @@ class BlockedTransactions:
         if not len(open_transactions):
             return None
         blocking_transaction = int(open_transactions["first_offset"][0])
-        offset = max(blocking_transaction, state.log_start_offset)
+        offset = max(blocking_transaction, state.local_log_start_offset)
         if offset >= state.log_end_offset:
             return None
         blocked = sum(int((rows["last_offset"] >= offset).sum()) for rows in state.transaction_store.since(offset))

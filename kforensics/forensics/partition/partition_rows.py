@@ -199,7 +199,7 @@ class TransactionTables:
         paths: paths of its segments.
         rules: limits and the time of evaluation.
         transaction_store: its transactions.
-        log_start_offset: first offset that is visible to consumers.
+        log_start_offset: first offset on disk that is visible to consumers.
         log_end_offset: offset after the last batch.
         lso_exact_from: high watermark from which no transaction from before the available log can block the last stable
             offset; None if there is none.
@@ -223,7 +223,7 @@ class TransactionTables:
             tuple(segment.path for segment in state.partition.segments),
             state.rules,
             state.transaction_store,
-            state.log_start_offset,
+            state.local_log_start_offset,
             state.log_end_offset,
             None if state.is_broken else state.exact_from,
             state.exact_from,

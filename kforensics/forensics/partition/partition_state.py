@@ -13,6 +13,7 @@ from kforensics.forensics.core.findings import Code, Exactness, Finding, Severit
 from kforensics.forensics.core.observations import Observed, sum_observations
 from kforensics.forensics.core.record_types import AnomalyArray, EmptyMarkerArray, ProducerArray, TransactionArray
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.checkpointed_epochs import checkpointed_epochs
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.log_summary import LogSummary
 from kforensics.forensics.partition.partition_files import (
@@ -71,7 +72,27 @@ class PartitionState:
 
     @cached_property
     def log_start_offset(self) -> int:
-        """First offset visible to consumers: the checkpointed one, moved into the range of the log if it is outside."""
+        """First offset visible to consumers; with remote storage it may be before the first segment on disk."""
+        remote = self.remote_log_start_offset
+        return self.local_log_start_offset if remote is None else remote
+
+    @cached_property
+    def remote_log_start_offset(self) -> int | None:
+        """First offset in remote storage, None if all that consumers can read is on disk.
+
+        Leader epochs that start before the first segment show remote storage: without it, they are truncated at the log
+        start offset, which is never before that. A broker checkpoints the log start offset every minute, so the first
+        epoch may be all there is. Rule: ``UnifiedLog.updateLogStartOffset``, ``LogManager.checkpointLogStartOffsets``.
+        """
+        first, checkpoint = self.partition.first_offset, self.partition.checkpoint(LOG_START)
+        known = min(checkpointed_epochs(self.partition).values(), default=first) if first else first
+        if known >= first or (checkpoint is not None and checkpoint >= first):
+            return None
+        return max(known, checkpoint or 0)
+
+    @cached_property
+    def local_log_start_offset(self) -> int:
+        """First visible offset on disk: the checkpointed start, moved into the range of the log if it is outside."""
         start = max(self.partition.checkpoint(LOG_START) or 0, self.partition.first_offset)
         return min(start, self.log_end_offset) if self.log.batches else start
 
@@ -80,7 +101,7 @@ class PartitionState:
         """Offset after the last batch, or the log start offset if there is none."""
         if not self.log.batches:
             last = self.partition.segments[-1].base_offset if self.partition.segments else None
-            return max(self.log_start_offset, last or 0)
+            return max(self.local_log_start_offset, last or 0)
         return int(self.log.last.last_offset[0]) + 1
 
     @property

@@ -70,7 +70,7 @@ def stable_offset(
     checkpoint = state.high_watermark
     high_watermarks = [end] if checkpoint is None else [end, _clamped(state, checkpoint)]
     offsets, blocking_transactions = last_stable_offsets(
-        state.transaction_store, state.log_start_offset, np.array(high_watermarks)
+        state.transaction_store, state.local_log_start_offset, np.array(high_watermarks)
     )
     offset = int(offsets[0])
     blocking = blocking_transactions[0] if blocking_transactions["batches"][0] >= 0 else None
@@ -79,7 +79,7 @@ def stable_offset(
     return StableOffset(
         high_watermark=end,
         last_stable_offset=offset,
-        lowest=offset if known else min(offset, state.log_start_offset),
+        lowest=offset if known else min(offset, state.local_log_start_offset),
         at_checkpoint=None if checkpoint is None else int(offsets[1]),
         blocking_transaction=blocking,
         idle_ms=None if blocking is None else int(elapsed_since(state, int(blocking["last_timestamp"]))),
@@ -91,7 +91,7 @@ def stable_offset(
 def _clamped(state: PartitionState, high_watermark: int | None) -> int:
     if high_watermark is None:
         return state.log_end_offset
-    return min(max(high_watermark, state.log_start_offset), state.log_end_offset)
+    return min(max(high_watermark, state.local_log_start_offset), state.log_end_offset)
 
 
 def _hidden(state: PartitionState, offset: int, kernels: KernelPolicy) -> tuple[int, int]:

@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 
-from kforensics.errors import InputError
 from kforensics.forensics.core.record_types import TransactionArray
+from kforensics.forensics.partition.checkpointed_epochs import checkpointed_epochs
+from kforensics.forensics.partition.epoch_starts import epoch_starts
 from kforensics.forensics.partition.partition_files import Partition, partitions_of
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.log_names import parse_file_name, parse_folder_name
-from kforensics.parsers.files.source import file_name, open_source
-from kforensics.parsers.format.rows import Damage
-from kforensics.parsers.state.text_checkpoint import LeaderEpochEntry, read_leader_epochs
+from kforensics.parsers.files.source import file_name
 
 __all__ = ["Replica", "all_copies_of", "replica_groups", "replicas_of"]
 
@@ -88,32 +87,13 @@ class Replica:
 
     @cached_property
     def epoch_starts(self) -> tuple[tuple[int, int], ...]:
-        """Leader epochs with their start offsets, from its batches and its ``leader-epoch-checkpoint``.
-
-        The checkpoint may have more epochs: a broker adds its epoch when it is elected, before it writes any batch.
-        """
-        starts = dict(self.checkpointed_epochs)
-        runs = self.state.log.epochs
-        for epoch, first in zip(runs["leader_epoch"].tolist(), runs["first_offset"].tolist(), strict=True):
-            starts[epoch] = min(first, starts.get(epoch, first))
-        return tuple(sorted(starts.items()))
+        """Leader epochs with their start offsets, from its batches and its ``leader-epoch-checkpoint``."""
+        return epoch_starts(self.state)
 
     @cached_property
     def checkpointed_epochs(self) -> Mapping[int, int]:
         """Start offsets by leader epoch from ``leader-epoch-checkpoint``; empty if a broker would reject the file."""
-        checkpoint = self.partition.leader_epochs
-        if checkpoint is None:
-            return {}
-        try:
-            with open_source(checkpoint.path) as source:
-                rows = list(read_leader_epochs(source))
-        except InputError:
-            return {}  # the check of leader epochs reports it
-        entries = [row for row in rows if isinstance(row, LeaderEpochEntry)]
-        is_rejected = any(isinstance(row, Damage) for row in rows)
-        if is_rejected or any(min(row.leader_epoch, row.start_offset) < 0 for row in entries):
-            return {}
-        return {row.leader_epoch: row.start_offset for row in entries}
+        return checkpointed_epochs(self.partition)
 
 
 def replicas_of(states: Sequence[PartitionState]) -> tuple[Replica, ...]:

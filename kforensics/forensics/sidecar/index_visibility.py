@@ -120,7 +120,7 @@ class IndexSweep:
         self._view = self._window_view()
 
     def _window_view(self) -> ConsumerView:
-        log_start, spans = self._state.log_start_offset, self._window
+        log_start, spans = self._state.local_log_start_offset, self._window
         producer_ids, firsts, ends = (np.ascontiguousarray(spans[name]) for name in HIDDEN_SPAN.names or ())
         return view_by_spans(producer_ids, firsts, ends, log_start, self._last_stable_offset)
 
@@ -178,7 +178,7 @@ def index_visibility(state: PartitionState, index: AbortedEntries) -> IndexVisib
         state: the partition.
         index: entries of its transaction indexes.
     """
-    log_start, log_end = state.log_start_offset, np.array([state.log_end_offset])
+    log_start, log_end = state.local_log_start_offset, np.array([state.log_end_offset])
     stable = int(last_stable_offsets(state.transaction_store, log_start, log_end)[0][0])
     entries = IndexSweep(index.starts, state, stable)
     hidden, first = [np.empty(0, "i8")], NEVER

@@ -86,12 +86,12 @@ def partition_transactions(partition: Partition) -> PartitionTransactions:
     state = builder.state()
     notes += _lost_ranges(state)
     (stable,), _ = last_stable_offsets(
-        state.transaction_store, state.log_start_offset, np.array([state.log_end_offset])
+        state.transaction_store, state.local_log_start_offset, np.array([state.log_end_offset])
     )
     if state.exact_from is None:
         notes.append(f"{UNKNOWN_START}; last stable offset {stable} is an upper bound")
     return PartitionTransactions(
-        state.transaction_store, state.empty_markers, state.log_start_offset, int(stable), tuple(notes)
+        state.transaction_store, state.empty_markers, state.local_log_start_offset, int(stable), tuple(notes)
     )
 
 

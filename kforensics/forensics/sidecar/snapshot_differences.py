@@ -219,7 +219,7 @@ class _BenignCauses:
         # Data of an open transaction is never cleaned.
         has_ended = self._is_ended() | (self.offset < self.state.first_uncompacted_offset)
         cleaned = (stored >= 0) & (stored < np.minimum(larger, self.cleaned_below)) & has_ended & self.may_be_cleaned
-        start = self.state.log_start_offset
+        start = self.state.local_log_start_offset
         all_below = self.pairs["expected_last_offset"] < start
         forgotten = (expected >= 0) & (expected < start) & ((stored > expected) | ((stored < 0) & all_below))
         return cleaned | forgotten | self._began_before(stored, expected)
@@ -253,7 +253,9 @@ class _BenignCauses:
         ahead = (epoch > known_epoch) | ((epoch == known_epoch) & (last > known_last))
         cleaned = ahead & (last < self.cleaned_below) & (known_last < self.cleaned_below) & self.may_be_cleaned
         # A broker that began to load after the data has seen no more than a marker of the same epoch.
-        forgotten = (epoch == known_epoch) & (last < 0) & (known_last >= 0) & (known_last < self.state.log_start_offset)
+        forgotten = (
+            (epoch == known_epoch) & (last < 0) & (known_last >= 0) & (known_last < self.state.local_log_start_offset)
+        )
         return cleaned | forgotten | self._counts_marker()
 
     def _counts_marker(self) -> Any:
@@ -300,7 +302,7 @@ class _BenignCauses:
 
     def _missing_explained(self, now_ms: int) -> Any:
         expired = now_ms - self.pairs["expected_last_timestamp"] >= self.state.rules.pid_expiry_ms
-        start = self.state.log_start_offset
+        start = self.state.local_log_start_offset
         # The position of a producer that has only markers is unknown. Up to 2.3 a broker also forgot each producer
         # whose data was all below the log start offset as soon as that moved (ProducerStateManager.truncateHead).
         last = self.pairs["expected_last_offset"]

@@ -219,6 +219,22 @@ def test_offsets_of_the_log_that_the_files_lack_are_not_available(tmp_path: Path
     }
 
 
+def test_offsets_in_remote_storage_belong_to_the_log(tmp_path: Path) -> None:
+    """The leader epochs start at the log start offset, which a running broker may not have checkpointed yet."""
+    for log_start, words in ((10, "it is in remote storage"), (None, "in remote storage, or was not copied")):
+        forge(tmp_path, {20: "plain @20-22"}, log_start=log_start, leader_epochs={10: 0})
+        explained = story(tmp_path, 19)
+        assert (explained.status, explained.bounds.log_start_offset) == (RecordStatus.NOT_ON_HAND, 10)
+        assert words in explained.why
+        assert story(tmp_path, 9).status is RecordStatus.DELETED
+
+
+def test_a_log_without_remote_storage_starts_on_disk(tmp_path: Path) -> None:
+    """Retention truncates the leader epochs at the log start; a checkpoint from before it is out of date."""
+    forge(tmp_path, {20: "plain @20-22"}, log_start=10, leader_epochs={20: 0}, clean_shutdown=False)
+    assert story(tmp_path, 20).bounds.log_start_offset == 20
+
+
 def test_deleted_records_are_shown_while_their_bytes_are_on_disk(tmp_path: Path) -> None:
     forge(tmp_path, "D 1 0 0-2 @0-2 T; M 1 0 A 1 @3; plain @4-5", log_start=4)
     explained = story(tmp_path, 1)

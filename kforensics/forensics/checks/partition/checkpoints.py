@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kforensics.errors import InputError
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_offsets
 from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.parsers.files.source import open_source
-from kforensics.parsers.state.text_checkpoint import LeaderEpochEntry, read_leader_epochs
 
 CODES = by_name(
     Code(
@@ -129,7 +126,7 @@ def _log_start(state: PartitionState) -> Iterator[Finding]:
         yield state.finding(
             CODES["checkpoint-start-invalid"], message + _flushed(state), evidence=_evidence(state, log_start=log_start)
         )
-    elif log_start < first and not _is_tiered(state):
+    elif log_start < first and state.remote_log_start_offset is None:
         message = (
             f"Log start offset {log_start} is below the first segment, which starts at offset {first}: offsets "
             f"{log_start} to {first - 1} are missing, and nothing shows that remote storage has them."
@@ -152,7 +149,7 @@ def _log_start(state: PartitionState) -> Iterator[Finding]:
 def _first_dirty_offset(state: PartitionState) -> Iterator[Finding]:
     dirty, end = state.first_dirty_offset, state.log_end_offset
     # A log start offset beyond the end is a finding of its own.
-    start = min(state.log_start_offset, end)
+    start = min(state.local_log_start_offset, end)
     if dirty is None or start <= dirty <= end:
         return
     evidence = _evidence(state, first_dirty_offset=dirty)
@@ -202,23 +199,6 @@ def _exactness(state: PartitionState) -> Exactness:
 
 def _unless_clean_shutdown(state: PartitionState) -> str:
     return "no, clean shutdown" if _is_clean_shutdown(state) else "not ruled out"
-
-
-def _is_tiered(state: PartitionState) -> bool:
-    """Return whether the leader epochs start before the first segment, which happens only with remote storage.
-
-    Without remote storage they are truncated at the log start offset, which is never below the first segment. Rule:
-    ``UnifiedLog.updateLogStartOffset`` and ``LeaderEpochFileCache.truncateFromStart``.
-    """
-    checkpoint = state.partition.leader_epochs
-    if checkpoint is None:
-        return False
-    try:
-        with open_source(checkpoint.path) as source:
-            entries = (row for row in read_leader_epochs(source) if isinstance(row, LeaderEpochEntry))
-            return any(entry.start_offset < state.partition.first_offset for entry in entries)
-    except InputError:
-        return False
 
 
 CHECK = Check("checkpoints", CODES, findings)

@@ -133,15 +133,15 @@ def _is_alone(state: PartitionState, blocked: BlockedTransactions, row: Row) -> 
 def _prefix_unknown(state: PartitionState, blocked: BlockedTransactions | None) -> Iterator[Finding]:
     end = state.log_end_offset
     is_known = state.exact_from is not None and state.exact_from <= end
-    if is_known or not state.log.batches or state.log_start_offset >= end:
+    if is_known or not state.log.batches or state.local_log_start_offset >= end:
         return
-    highest = end if blocked is None else blocked.offset
+    lowest, highest = state.local_log_start_offset, end if blocked is None else blocked.offset
     yield state.finding(
         CODES["lso-prefix-unknown"],
-        f"The last stable offset is between {state.log_start_offset} and {highest}: the captured log starts at offset "
+        f"The last stable offset is between {lowest} and {highest}: the captured log starts at offset "
         f"{int(state.log.first.base_offset[0])}, and no producer snapshot shows the transactions open there.",
-        offsets=(state.log_start_offset, highest),
-        evidence={"lowest": state.log_start_offset, "highest": highest},
+        offsets=(lowest, highest),
+        evidence={"lowest": lowest, "highest": highest},
     )
 
 

@@ -104,7 +104,7 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     late = idle_time > state.rules.late_ms
     yield from first_n(open_transactions, partial(_open_at_end, state), idle_time=idle_time)
     yield from first_n(open_transactions[late], partial(_late, state), idle_time=idle_time[late], implied=implied[late])
-    head_deleted = open_transactions["first_offset"] < state.log_start_offset
+    head_deleted = open_transactions["first_offset"] < state.local_log_start_offset
     yield from first_n(open_transactions[head_deleted], partial(_head_deleted, state))
 
 
@@ -140,9 +140,9 @@ def _head_deleted(state: PartitionState, row: Row) -> Finding:
     return state.finding(
         CODES["txn-head-deleted"],
         f"The open transaction of producer {row['producer_id']} starts at offset {row['first_offset']}, below the log "
-        f"start offset {state.log_start_offset}: part of it was deleted before it ended.",
+        f"start offset {state.local_log_start_offset}: part of it was deleted before it ended.",
         **place(row),
-        evidence={"log_start_offset": state.log_start_offset},
+        evidence={"log_start_offset": state.local_log_start_offset},
         benign=("short retention with long transactions: possible",),
     )
 

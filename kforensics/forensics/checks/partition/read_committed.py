@@ -125,14 +125,16 @@ def _missing(state: PartitionState, index: AbortedEntries) -> Iterator[Finding]:
 def _without_entry(state: PartitionState, index: AbortedEntries) -> Iterator[RowPart]:
     for closed in state.transaction_store.closed:
         # No consumer can fetch what is below the log start offset, and a broker that loads the log may not know it.
-        matters = (closed["outcome"] == TransactionOutcome.ABORTED) & (closed["last_offset"] >= state.log_start_offset)
+        matters = (closed["outcome"] == TransactionOutcome.ABORTED) & (
+            closed["last_offset"] >= state.local_log_start_offset
+        )
         aborted = closed[matters & (closed["batches"] > 0)]
         aborted = aborted[~np.isin(_segments(state, aborted["marker_offset"]), [*index.unknown])]
         near = index.sound.at(int(closed["marker_offset"][0]), int(closed["marker_offset"][-1]))
         match = matching_rows(near, "last_offset", aborted["producer_id"], aborted["marker_offset"])
         begins = np.append(near["first_offset"], NEVER)[match]
-        is_covered = begins <= np.maximum(aborted["first_offset"], state.log_start_offset)
-        starts_later = ~is_covered & (match != NOTHING) & (aborted["first_offset"] < state.log_start_offset)
+        is_covered = begins <= np.maximum(aborted["first_offset"], state.local_log_start_offset)
+        starts_later = ~is_covered & (match != NOTHING) & (aborted["first_offset"] < state.local_log_start_offset)
         markers = aborted["marker_offset"]
         more = {
             "index": _segments(state, markers),

@@ -165,7 +165,7 @@ def _absent(state: PartitionState) -> Iterator[Finding]:
 
 def _loaded(state: PartitionState) -> ProducerArray:
     """Return the producers that a broker finds when it replays the log from its start offset."""
-    start = state.log_start_offset
+    start = state.local_log_start_offset
     if start <= state.partition.first_offset:
         return state.producers
     return state.producers[state.producers["last_offset"] >= start]

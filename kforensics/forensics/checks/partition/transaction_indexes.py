@@ -137,7 +137,7 @@ def _wrong_stable_offsets(state: PartitionState, index: AbortedEntries) -> Itera
         is_comparable = (
             (match != NOTHING)
             & (entries["last_offset"] >= state.first_uncompacted_offset)
-            & (leader >= state.log_start_offset)
+            & (leader >= state.local_log_start_offset)
         )
         is_wrong = is_comparable & (stored != leader) & (stored != follower)
         is_wrong &= (stored >= coverage_start) | (stored < 0)

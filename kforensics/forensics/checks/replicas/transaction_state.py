@@ -137,7 +137,7 @@ def _regressed(comparison: Comparison, reported: set[int]) -> Iterator[Finding]:
         high, low = stable[best.number], stable[replica.number]
         if low < high:
             first, second = sorted((replica, best), key=lambda side: side.number)
-            starts = {side.state.log_start_offset for side in (first, second)}
+            starts = {side.state.local_log_start_offset for side in (first, second)}
             yield comparison.finding(
                 replica,
                 REGRESSED,
@@ -160,7 +160,7 @@ def _cause(comparison: Comparison, first: Replica, second: Replica, reported: se
 def _last_stable_offset(replica: Replica) -> int:
     """Return the last stable offset if everything is replicated; only transactions without a marker block it."""
     blocked = int(replica.state.open_transactions["first_offset"].min(initial=replica.end))
-    return max(blocked, replica.state.log_start_offset)
+    return max(blocked, replica.state.local_log_start_offset)
 
 
 CHECK = Check("transaction_state", CODES, findings)
