@@ -19,6 +19,7 @@ _MODULES = (
     "consume_transform_produce",
     "lost_state",
     "replication",
+    "unclean_election",
     "groups",
     "coordinators",
     "cluster_metadata",

@@ -15,7 +15,7 @@ def play(stage: Stage) -> None:
     open_producer(driver, "p", enable_idempotence="false", acks="1")
     for topic in ("switched", "switched-and-elected", "left-behind", "never-switched"):
         driver.call("create_topic", name=topic, configs=_SEGMENT)
-        _write(driver, topic, "2.8")
+        _write(driver, topic, "as created")
     for version in ("0.10.0", "0.9.0", "2.8"):
         _switch(driver, "switched", version)
     for version in ("0.10.0", "0.9.0"):

@@ -10,7 +10,7 @@ from lab.errors import DriverError, LabError
 from lab.scenario import Scenario, Stage
 from lab.scenarios.steps import open_producer, small_segments, transaction
 
-_CONFIG = {
+CONFIG = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "1",
@@ -68,38 +68,38 @@ def _leader_is_killed(stage: Stage) -> None:
     driver = stage.driver
     driver.call("begin", name="t")
     driver.send("t", "replicated", records("while the leader dies", 2))
-    _end(stage, 1, "kill")
-    _wait_for(driver, "replicated", leader=2)
+    end(stage, 1, "kill")
+    wait_for(driver, "replicated", leader=2)
     driver.call("commit", name="t")
     _write(driver, "without broker 1")
-    _start(stage, 1)
-    _wait_for(driver, "replicated", isr=3)
+    start(stage, 1)
+    wait_for(driver, "replicated", isr=3)
     driver.call("elect_leader", type="PREFERRED", topic="replicated", partition=0)
     _write(driver, "after the preferred election")
 
 
 def _leader_is_stopped(stage: Stage) -> None:
-    _end(stage, 2, "stop")
-    _wait_for(stage.driver, "replicated", 1, leader=3)
+    end(stage, 2, "stop")
+    wait_for(stage.driver, "replicated", 1, leader=3)
     _write(stage.driver, "without broker 2")
-    _start(stage, 2)
-    _wait_for(stage.driver, "replicated", 1, isr=3)
+    start(stage, 2)
+    wait_for(stage.driver, "replicated", 1, isr=3)
 
 
 def _reassigned(driver: Driver) -> None:
     driver.call("reassign", topic="reassigned", partition=0, replicas=[2, 3])
-    _wait_for(driver, "reassigned", isr=2, replicas=[2, 3])
+    wait_for(driver, "reassigned", isr=2, replicas=[2, 3])
     driver.send("p", "reassigned", records("after the move", 2))
 
 
 def _deleted_while_down(stage: Stage) -> None:
     """A topic is deleted while broker 1 is away; at its return the replica is a stray."""
     stage.driver.send("p", "stray", records("stray", 3))
-    _end(stage, 1, "stop")
-    _wait_for(stage.driver, "replicated", leader=2)
+    end(stage, 1, "stop")
+    wait_for(stage.driver, "replicated", leader=2)
     stage.driver.call("delete_topic", name="stray")
-    _start(stage, 1)
-    _wait_for(stage.driver, "replicated", isr=3)
+    start(stage, 1)
+    wait_for(stage.driver, "replicated", isr=3)
 
 
 def _voter_leaves_and_returns(stage: Stage) -> None:
@@ -129,31 +129,33 @@ def _insist(driver: Driver, operation: str, **arguments: Any) -> None:
 def _unclean_election(stage: Stage) -> None:
     """The only replica in sync dies, one that lags takes over; the dead one keeps records that no other replica has."""
     driver = stage.driver
-    _end(stage, 3, "kill")
-    _wait_for(driver, "unclean", leader=2, isr=1)
+    end(stage, 3, "kill")
+    wait_for(driver, "unclean", leader=2, isr=1)
     for number in range(3):
         driver.send("p", "unclean", records(f"lost {number}", 2))
-    _end(stage, 2, "kill")
-    _start(stage, 3)
-    _wait_for(driver, "unclean", leader=3)
+    end(stage, 2, "kill")
+    start(stage, 3)
+    wait_for(driver, "unclean", leader=3)
     open_producer(driver, "after")
     for number in range(2):
         driver.send("after", "unclean", records(f"after the unclean election {number}", 2))
     driver.call("unregister_broker", broker=2)
 
 
-def _end(stage: Stage, number: int, how: str) -> None:
+def end(stage: Stage, number: int, how: str) -> None:
+    """End a broker: ``kill``, or ``stop`` it in order."""
     stage.note(f"{how} broker {number}")
     node = stage.cluster.node(number)
     (node.kill if how == "kill" else node.stop)()
 
 
-def _start(stage: Stage, number: int) -> None:
+def start(stage: Stage, number: int) -> None:
+    """Start a broker that has ended."""
     stage.note(f"start broker {number}")
     stage.cluster.node(number).start()
 
 
-def _wait_for(
+def wait_for(
     driver: Driver,
     topic: str,
     partition: int = 0,
@@ -162,6 +164,7 @@ def _wait_for(
     isr: int | None = None,
     replicas: list[int] | None = None,
 ) -> None:
+    """Wait until a partition has this leader, so many replicas in sync, or these replicas."""
     deadline = time.monotonic() + _WAIT_SECONDS
     while time.monotonic() < deadline:
         now: dict[str, Any] = driver.ask("list_topics")[topic]["partitions"][partition]
@@ -198,7 +201,7 @@ SCENARIOS = [
             " `unclean-0` holds records that the new leader has overwritten."
         ),
         play=play,
-        config=_CONFIG,
+        config=CONFIG,
         nodes=3,
         prepare=_dynamic_quorum,
     )

@@ -6,7 +6,7 @@ bytes per transaction and can be serialized, so they may come from other machine
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kforensics.forensics.checks.check import Check
@@ -21,6 +21,7 @@ from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.record_rows import offset_commit_rows, state_record_rows
 from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.coordinators.transactions.history_replay import history_of
+from kforensics.forensics.core.election import Election
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -124,6 +125,7 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
     commits: Iterable[Commits] = (),
     partition_count: int | None = None,
     offsets_partition_count: int | None = None,
+    elections: Mapping[tuple[str, int], tuple[Election, ...]] | None = None,
     checks: Sequence[Check[Cluster, PlacedFinding]] = CLUSTER_CHECKS,
 ) -> ClusterResult:
     """Return rows and findings about the transactions and consumer groups of a cluster.
@@ -138,16 +140,18 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
         commits: offset commits of the partitions of ``__consumer_offsets``, from :func:`group_commits`.
         partition_count: number of partitions of ``__transaction_state``, None if it is unknown.
         offsets_partition_count: number of partitions of ``__consumer_offsets``, None if it is unknown.
+        elections: leader elections by topic id and partition, as far as the metadata log is available.
         checks: which checks to run.
     """
+    replicas = list(markers)
     cluster = Cluster.of(
         best_histories(histories),
-        best_replicas(markers),
+        best_replicas(replicas),
         rules,
         commits=_best_commits(commits),
         partition_count=partition_count,
         offsets_partition_count=offsets_partition_count,
-    )
+    ).with_elections(elections or {}, replicas)
     findings = [placed for check in checks for placed in check.findings(cluster)]
     rows = (*id_rows(cluster), *distributed_transaction_rows(cluster), *committed_rows(cluster))
     return ClusterResult(rows, tuple(sorted(findings, key=_rank)), cluster)

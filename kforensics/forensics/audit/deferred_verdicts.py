@@ -33,11 +33,12 @@ from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.remedies import CoordinatorRemedies
 from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.core.cluster_tables import COORDINATOR_TRANSACTIONS, GROUP_OFFSETS
+from kforensics.forensics.core.election import Election
 from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.spill_file import SpillFile
-from kforensics.forensics.metadata.cluster_metadata import partition_counts_in
+from kforensics.forensics.metadata.cluster_metadata import elections_in, partition_counts_in
 from kforensics.forensics.partition.partition_files import partition_sort_key
 from kforensics.forensics.partition.partition_rows import finding_rows, worst_severity
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
@@ -63,6 +64,8 @@ class ClusterInput:
         history: what the transaction coordinator wrote, None for another partition.
         commits: what the group coordinator wrote, None for another partition.
         partition_counts: number of partitions by coordinator topic, if this is the log of the cluster's metadata.
+        elections: leader elections by topic id and partition, of those partitions that had an unclean one, if this is
+            the log of the cluster's metadata.
     """
 
     cluster: str
@@ -71,6 +74,7 @@ class ClusterInput:
     history: History | None = None
     commits: Commits | None = None
     partition_counts: Mapping[str, int] = field(default_factory=dict)
+    elections: Mapping[tuple[str, int], tuple[Election, ...]] = field(default_factory=dict)
 
 
 def with_cluster_input(result: PartitionResult, state: PartitionState, clusters: Clusters) -> PartitionResult:
@@ -107,7 +111,9 @@ def _completed(
     markers = PartitionMarkers.of(state)
     if not has_coordinators:
         markers = replace(markers, markers=markers.markers[:0])  # only transaction coordinators need them
-    cluster_input = replace(cluster_input, markers=markers, partition_counts=_partition_counts(state))
+    cluster_input = replace(
+        cluster_input, markers=markers, partition_counts=_partition_counts(state), elections=_elections(state)
+    )
     if state.partition.place.topic != CONSUMER_OFFSETS:
         return cluster_input, {}
     spill = _RowSpill(GROUP_OFFSETS)
@@ -119,6 +125,13 @@ def _partition_counts(state: PartitionState) -> dict[str, int]:
         return {}
     counts = partition_counts_in([state.partition])
     return {name: count for name, count in counts.items() if name in COORDINATOR_TOPICS}
+
+
+def _elections(state: PartitionState) -> dict[tuple[str, int], tuple[Election, ...]]:
+    if state.partition.place.topic != METADATA_TOPIC:
+        return {}
+    elections = elections_in([state.partition])
+    return {key: known for key, known in elections.items() if any(election.is_unclean for election in known)}
 
 
 class _RowSpill:
@@ -172,6 +185,8 @@ def _resolved(members: Sequence[ClusterInput], rules: Rules) -> Iterator[Partiti
     metadata = (member for member in members if member.partition_counts)
     newest = max(metadata, key=lambda member: member.result.log_end_offset or 0, default=None)
     counts = newest.partition_counts if newest else {}
+    with_elections = (member for member in members if member.elections)
+    newest_elections = max(with_elections, key=lambda member: member.result.log_end_offset or 0, default=None)
     cluster_result = evaluate_cluster(
         (member.history for member in members if member.history),
         (member.markers for member in members if member.markers),
@@ -179,6 +194,7 @@ def _resolved(members: Sequence[ClusterInput], rules: Rules) -> Iterator[Partiti
         commits=(member.commits for member in members if member.commits),
         partition_count=counts.get(TRANSACTION_STATE),
         offsets_partition_count=counts.get(CONSUMER_OFFSETS),
+        elections=newest_elections.elections if newest_elections else None,
     )
     by_place: dict[Place, list[Finding]] = defaultdict(list)
     for place, finding in cluster_result.findings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from kforensics.forensics.coordinators.coordinator_records import NONE, StateRec
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers, TransactionMarkerArray
 from kforensics.forensics.coordinators.transactions.history import Coordinators, History
 from kforensics.forensics.coordinators.transactions.marker_join import MarkerJoin, join_markers
+from kforensics.forensics.core.election import Election
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.reporting import MOST, Row
 from kforensics.forensics.core.rules import Rules
@@ -44,6 +45,9 @@ class Cluster:
         commits: the committed offsets in each partition of ``__consumer_offsets``.
         partition_count: number of partitions of ``__transaction_state``, None if unknown.
         offsets_partition_count: number of partitions of ``__consumer_offsets``, None if unknown.
+        elections: leader elections by topic id and partition, as far as the metadata log is available.
+        elected: of each partition with elections, the replica with the newest leader epoch.
+        log_dirs: the log directories of all replicas.
     """
 
     rules: Rules
@@ -52,6 +56,9 @@ class Cluster:
     commits: tuple[Commits, ...] = ()
     partition_count: int | None = None
     offsets_partition_count: int | None = None
+    elections: Mapping[tuple[str, int], tuple[Election, ...]] = field(default_factory=dict)
+    elected: tuple[PartitionMarkers, ...] = ()
+    log_dirs: frozenset[str] = frozenset()
 
     @classmethod
     def of(  # noqa: PLR0913  # what a cluster consists of
@@ -77,6 +84,32 @@ class Cluster:
         coordinators = Coordinators.of(histories)
         marker_join = join_markers(coordinators, markers, rules)
         return cls(rules, coordinators, marker_join, tuple(commits), partition_count, offsets_partition_count)
+
+    def with_elections(
+        self, elections: Mapping[tuple[str, int], tuple[Election, ...]], replicas: Iterable[PartitionMarkers]
+    ) -> Cluster:
+        """Return the cluster with the elections of its partitions, and the replicas that know the newest of them.
+
+        Args:
+            elections: leader elections by topic id and partition.
+            replicas: the markers of all replicas.
+        """
+        newest: dict[TopicPartition, PartitionMarkers] = {}
+        every = list(replicas)
+        for replica in every:
+            if (replica.topic_id, replica.name[1]) in elections and replica.epoch_starts:
+                other = newest.setdefault(replica.name, replica)
+                if (replica.epoch_starts[-1][0], replica.log_end_offset) > (
+                    other.epoch_starts[-1][0],
+                    other.log_end_offset,
+                ):
+                    newest[replica.name] = replica
+        log_dirs = frozenset(replica.place.log_dir for replica in every if replica.place.log_dir is not None)
+        return replace(self, elections=elections, elected=tuple(newest.values()), log_dirs=log_dirs)
+
+    def elections_of(self, replica: PartitionMarkers) -> tuple[Election, ...]:
+        """Return the leader elections of a partition, in their order."""
+        return self.elections.get((replica.topic_id or "", replica.name[1]), ())
 
     @cached_property
     def supplied_partitions(self) -> Mapping[TopicPartition, int]:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from kforensics.forensics.core.election import Election
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.parsers.files.source import open_source
@@ -74,25 +75,6 @@ def _decoded(path: str, start: int, kinds: Collection[str]) -> Iterator[_Metadat
                     decoded = decode_record(METADATA_TOPIC, record.key, record.value)
                     if decoded.type_name in kinds and decoded.value is not None:
                         yield _MetadataRecord(record.timestamp, str(decoded.type_name), decoded.value)
-
-
-@dataclass(frozen=True, slots=True)
-class Election:
-    """The election of a partition leader.
-
-    Attributes:
-        leader_epoch: the epoch that it began.
-        leader: id of the elected broker.
-        timestamp: when the controller wrote it, in ms.
-        in_sync: in-sync replicas before the election.
-        is_unclean: whether the leader was not in sync.
-    """
-
-    leader_epoch: int
-    leader: int
-    timestamp: int
-    in_sync: tuple[int, ...]
-    is_unclean: bool
 
 
 @dataclass(frozen=True, slots=True)

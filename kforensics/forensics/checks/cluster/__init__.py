@@ -14,6 +14,7 @@ from kforensics.forensics.checks.cluster import (
     state_records,
     state_transitions,
     transactional_ids,
+    unclean_elections,
     unfinished,
 )
 
@@ -29,4 +30,5 @@ CLUSTER_CHECKS: tuple[Check[Any, Any], ...] = (
     hanging.CHECK,
     coverage.CHECK,
     group_offsets.CHECK,
+    unclean_elections.CHECK,
 )

@@ -34,10 +34,12 @@ STARTED_AGAIN = {
     "cluster-metadata",
     "cluster-metadata-3.9",
     "crash-after-recovery",
+    "format-downgrade",
     "ghosts",
     "legacy-2.7",
     "replication",
     "state-lost-after-crash",
+    "unclean-election",
     "state-lost-after-stop",
 }
 Snapshots = Mapping[int, list[SnapshotEntry] | bytes | None]

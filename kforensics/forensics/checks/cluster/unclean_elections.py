@@ -1,0 +1,184 @@
+"""Checks what an unclean election lost, once all replicas agree again and nothing else shows it.
+
+Rule: ``PartitionRegistration`` in the metadata log names each leader that was not in sync; the leader epochs of the
+partition show where it continued. What its predecessor had beyond that offset is lost. It had been acknowledged if a
+group had committed an offset beyond, and copies that brokers have set aside may still have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from shlex import quote
+
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding
+from kforensics.forensics.coordinators.consumer_groups.commits import Commit
+from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.core.election import Election
+from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
+from kforensics.forensics.core.formatting import format_count, format_offsets, format_time
+from kforensics.forensics.partition.overruled_batches import OverruledBatches, overruled_batches
+
+CODES = by_name(
+    Code(
+        "unclean-election-loss",
+        Severity.CRITICAL,
+        meaning="An unclean election cut off acknowledged records, and the replicas agree again.",
+        remedy=(
+            "Ask the producing applications to send the records again, and reset the groups that are beyond them. Set "
+            "unclean.leader.election.enable to false if losing records is worse than waiting for the old leader."
+        ),
+        why=(
+            "A replica that was not in sync became leader, and the others truncated what it did not have. Producers "
+            "had got the answer that these records were safe, and consumers may have acted on them. Their offsets have "
+            "other records now, which a consumer that had read further does not get."
+        ),
+        benign=(
+            "The records were never acknowledged: the leader had not replicated them, and no group had read them. "
+            "Elections before the start of the available metadata log are unknown."
+        ),
+    ),
+)
+# Groups and files to name in a message.
+NAMED = 3
+
+
+@dataclass(slots=True)
+class _Loss:
+    """What is known to be lost by an election.
+
+    Attributes:
+        election: the unclean election.
+        start: first offset that the new leader wrote.
+        groups: commits beyond that offset of what was read before, by group.
+        copies: batches that the new leader did not have.
+    """
+
+    election: Election
+    start: int
+    groups: dict[str, Commit] = field(default_factory=dict)
+    copies: list[OverruledBatches] = field(default_factory=list)
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset that is known to be lost."""
+        committed = (commit.committed - 1 for commit in self.groups.values())
+        return max([*committed, *(copy.last_offset for copy in self.copies)])
+
+
+def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
+    """Yield the losses of each partition, in the order of the elections."""
+    for replica in cluster.elected:
+        losses = _losses(cluster, replica)
+        if losses:
+            _add_groups(cluster, replica, losses)
+            _add_copies(cluster, replica, losses)
+        yield from (PlacedFinding(replica.place, _finding(loss)) for loss in losses if loss.groups or loss.copies)
+
+
+def _losses(cluster: Cluster, replica: PartitionMarkers) -> list[_Loss]:
+    """Return the unclean elections since which the partition was written, with nothing known to be lost yet."""
+    unclean = [election for election in cluster.elections_of(replica) if election.is_unclean]
+    losses = []
+    for election in sorted(unclean, key=lambda election: election.leader_epoch):
+        starts = [start for epoch, start in replica.epoch_starts if epoch >= election.leader_epoch]
+        losses += [_Loss(election, min(starts))] if starts else []
+    return losses
+
+
+def _add_groups(cluster: Cluster, replica: PartitionMarkers, losses: Sequence[_Loss]) -> None:
+    for commits in cluster.commits:
+        for (group, topic, partition), commit in commits.last.items():
+            if (topic, partition) == replica.name and commit.topic_id in (None, replica.topic_id):
+                loss = next((loss for loss in losses if _had_read(commit, loss)), None)
+                if loss is not None:
+                    loss.groups[group] = commit
+
+
+def _had_read(commit: Commit, loss: _Loss) -> bool:
+    """Return whether a commit is beyond the start of a new leader, and of what an earlier one had written."""
+    if commit.committed <= loss.start:
+        return False
+    if commit.leader_epoch >= 0:
+        return commit.leader_epoch < loss.election.leader_epoch
+    return 0 <= commit.time < loss.election.timestamp
+
+
+def _add_copies(cluster: Cluster, replica: PartitionMarkers, losses: Sequence[_Loss]) -> None:
+    """Add batches to the first unclean election after them, unless an earlier leader had overruled them already."""
+    for batches in overruled_batches(cluster.log_dirs, replica.name, replica.topic_id, replica.epoch_starts):
+        after = (loss for loss in losses if loss.election.leader_epoch > batches.leader_epoch)
+        loss = next(after, None)
+        if loss is not None and loss.election.leader_epoch <= batches.overruled_by and batches.records:
+            loss.copies.append(batches)
+
+
+def _finding(loss: _Loss) -> Finding:
+    election = loss.election
+    in_sync = ", ".join(map(str, election.in_sync)) or "none"
+    offsets = format_offsets(loss.start, loss.last_offset)
+    whose = f"broker {election.leader} became leader with epoch {election.leader_epoch}"
+    return Finding(
+        CODES["unclean-election-loss"],
+        f"Records at {offsets} are lost: {whose} at {format_time(election.timestamp)} while out of sync (in sync: "
+        f"{in_sync}), and continued at offset {loss.start}.{_groups(loss)}{_copies(loss)}",
+        Severity.CRITICAL,
+        first_offset=loss.start,
+        last_offset=loss.last_offset,
+        path=loss.copies[0].path if loss.copies else None,
+        position=loss.copies[0].position if loss.copies else None,
+        evidence={
+            "leader": election.leader,
+            "leader_epoch": election.leader_epoch,
+            "elected_at": election.timestamp,
+            "in_sync": list(election.in_sync),
+            "groups": {group: commit.committed for group, commit in sorted(loss.groups.items())},
+            "copies": [copy.path for copy in loss.copies],
+            "records_in_copies": sum(copy.records for copy in loss.copies),
+        },
+        exactness=Exactness.EXACT if loss.groups else Exactness.APPROXIMATE,
+        benign=(f"never acknowledged: {_acknowledged(loss)}", "lost records beyond these: not ruled out"),
+        remedy=_remedy(loss),
+    )
+
+
+def _groups(loss: _Loss) -> str:
+    if not loss.groups:
+        return ""
+    by_offset = sorted(loss.groups.items(), key=lambda item: (-item[1].committed, item[0]))
+    named = ", ".join(f"{group!r} to offset {commit.committed - 1}" for group, commit in by_offset[:NAMED])
+    more = f" and {len(by_offset) - NAMED} more" if len(by_offset) > NAMED else ""
+    return f" {format_count(len(by_offset), 'group')} had read some of them: {named}{more}."
+
+
+def _copies(loss: _Loss) -> str:
+    sentences = [
+        f" {copy.path} still has {format_count(copy.records, 'record')} at "
+        f"{format_offsets(copy.first_offset, copy.last_offset)}, written from {format_time(copy.first_timestamp)} to "
+        f"{format_time(copy.last_timestamp)}."
+        for copy in loss.copies[:NAMED]
+    ]
+    return "".join(sentences)
+
+
+def _acknowledged(loss: _Loss) -> str:
+    if loss.groups:
+        return "no, a group had committed them"
+    if len(loss.election.in_sync) == 1:
+        return f"no, broker {loss.election.in_sync[0]} was alone in sync, and needed no other to acknowledge them"
+    return "not ruled out for all of them"
+
+
+def _remedy(loss: _Loss) -> str:
+    """Return what to do: save what is left first, because a broker removes it after a time."""
+    commands = [
+        f"kforensics dump --format ndjson --records --offset {copy.first_offset}:{copy.last_offset + 1} --output "
+        f"{quote(f'lost-{copy.first_offset}.ndjson')} {quote(copy.path)}"
+        for copy in loss.copies[:NAMED]
+    ]
+    save = f"Copy the records before the broker deletes them: {'; '.join(commands)}. " if commands else ""
+    return save + CODES["unclean-election-loss"].remedy
+
+
+CHECK = Check("unclean_elections", CODES, findings)

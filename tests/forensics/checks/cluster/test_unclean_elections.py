@@ -1,0 +1,111 @@
+"""What an unclean election lost, found after all replicas agree again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kforensics.forensics.audit.cluster_result import evaluate_cluster
+from kforensics.forensics.coordinators.cluster_evidence import PlacedFinding
+from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_of
+from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.core.election import Election
+from kforensics.forensics.core.findings import Exactness, Severity
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.metadata.cluster_metadata import elections_in
+from kforensics.forensics.partition.examine import examine
+from kforensics.forensics.partition.partition_rows import remedy_text
+from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
+from tests.forensics.partition_states import SAMPLES, partitions_under
+
+FIRES = {"unclean-election-loss": "test_lost_records_are_found_after_the_replicas_agree"}
+SILENT = {"unclean-election-loss": "test_elections_that_lost_nothing_are_not_reported"}
+
+SAMPLE = SAMPLES / "unclean-election"
+ASIDE = "lossy-0.0123456789abcdef0123456789abcdef"
+
+
+def found_in(folder: Path, change: Callable[[Election], Election] = lambda election: election) -> list[PlacedFinding]:
+    """Return the losses found in the files of a cluster, with its elections changed."""
+    partitions = partitions_under(folder)
+    states = [examine(partition, Rules(max(partition.newest_mtime_ms or 0, 0))) for partition in partitions]
+    commits = [commits_of(state) for state in states if state.partition.place.topic == CONSUMER_OFFSETS]
+    markers = [PartitionMarkers.of(state) for state in states]
+    elections = {key: tuple(map(change, known)) for key, known in elections_in(partitions).items()}
+    result = evaluate_cluster([], markers, Rules(0), commits=commits, elections=elections)
+    return [placed for placed in result.findings if placed.finding.code.name in FIRES]
+
+
+def copied(folder: Path) -> Path:
+    """Return a copy of the sample in a folder."""
+    return shutil.copytree(SAMPLE, folder / "sample")
+
+
+def test_lost_records_are_found_after_the_replicas_agree() -> None:
+    """Eight records were acknowledged; a group had committed six of them, a truncated segment still has four."""
+    read, unread = found_in(SAMPLE)
+    assert (read.place.topic, unread.place.topic) == ("lossy", "lossy-unread")
+    for placed in (read, unread):
+        finding = placed.finding
+        assert (finding.severity, finding.first_offset, finding.last_offset) == (Severity.CRITICAL, 3, 10)
+        assert (finding.path or "").endswith("-0/00000000000000000007.log.deleted")
+        assert finding.evidence["records_in_copies"] == 4
+    assert (read.finding.evidence["groups"], read.finding.exactness) == ({"readers": 9}, Exactness.EXACT)
+    assert (unread.finding.evidence["groups"], unread.finding.exactness) == ({}, Exactness.APPROXIMATE)
+    assert "'readers' to offset 8" in read.finding.message
+    remedy = remedy_text(read.place, read.finding) or ""
+    assert "--records --offset 7:11 --output lost-7.ndjson " in remedy
+
+
+def test_elections_that_lost_nothing_are_not_reported() -> None:
+    """An unclean election without a difference, clean ones, and one whose loser still has its records."""
+    assert {placed.place.topic for placed in found_in(SAMPLE)} == {"lossy", "lossy-unread"}
+    assert found_in(SAMPLES / "replication") == []
+    assert found_in(SAMPLE, lambda election: replace(election, is_unclean=False)) == []
+
+
+def test_a_group_alone_shows_a_loss(tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    for file in folder.glob("broker-2/lossy*/*.deleted"):
+        file.unlink()
+    (placed,) = found_in(folder)
+    assert (placed.finding.first_offset, placed.finding.last_offset, placed.finding.path) == (3, 8, None)
+
+
+def test_a_group_that_committed_after_the_election_shows_nothing(tmp_path: Path) -> None:
+    """It read what the new leader wrote."""
+    folder = copied(tmp_path)
+    for file in folder.glob("broker-2/lossy*/*.deleted"):
+        file.unlink()
+    assert found_in(folder, lambda election: replace(election, timestamp=election.timestamp - 60_000)) == []
+
+
+@pytest.mark.parametrize("state", ["delete", "stray", "future"])
+def test_a_folder_that_was_set_aside_shows_a_loss(tmp_path: Path, state: str) -> None:
+    """Its oldest segments, which nobody overruled, do not matter."""
+    folder = copied(tmp_path)
+    aside = folder / "broker-1" / f"{ASIDE}-{state}"
+    shutil.copytree(folder / "broker-2" / "lossy-0", aside)
+    for file in aside.glob("*.deleted"):
+        file.rename(file.with_suffix(""))
+    for file in folder.glob("broker-2/lossy*/*.deleted"):
+        file.unlink()
+    (placed,) = found_in(folder)
+    assert placed.finding.evidence["copies"] == [f"{aside}/00000000000000000007.log"]
+    assert placed.finding.last_offset == 10
+
+
+def test_a_folder_of_a_deleted_topic_shows_nothing(tmp_path: Path) -> None:
+    """A topic of the same name that was deleted before has another id."""
+    folder = copied(tmp_path)
+    (placed, _) = found_in(folder)
+    aside = folder / "broker-1" / f"{ASIDE}-delete"
+    shutil.copytree(folder / "broker-2" / "lossy-0", aside)
+    for file in aside.glob("*.deleted"):
+        file.rename(file.with_suffix(""))
+    (aside / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    assert found_in(folder)[0].finding.evidence["copies"] == placed.finding.evidence["copies"]
