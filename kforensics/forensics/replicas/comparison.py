@@ -118,9 +118,13 @@ class Comparison:
         exactness: Exactness = Exactness.EXACT,
         benign: tuple[str, ...] = (),
         cause: str | None = None,
+        remedy: str | None = None,
     ) -> Finding:
-        """Return a finding about one replica, with its folder as evidence; arguments as ``PartitionState.finding``."""
-        return replica.state.finding(
+        """Return a finding about one replica, with its folder as evidence; arguments as ``PartitionState.finding``.
+
+        A remedy replaces that of the code.
+        """
+        finding = replica.state.finding(
             code,
             message,
             severity=severity,
@@ -132,6 +136,7 @@ class Comparison:
             benign=benign,
             cause=cause,
         )
+        return replace(finding, remedy=remedy)
 
 
 def compare_copies(

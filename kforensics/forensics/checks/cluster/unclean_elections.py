@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from shlex import quote
 
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.core.commands import export_command
 from kforensics.forensics.core.election import Election
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets, format_time
@@ -172,11 +172,7 @@ def _acknowledged(loss: _Loss) -> str:
 
 def _remedy(loss: _Loss) -> str:
     """Return what to do: save what is left first, because a broker removes it after a time."""
-    commands = [
-        f"kforensics dump --format ndjson --records --offset {copy.first_offset}:{copy.last_offset + 1} --output "
-        f"{quote(f'lost-{copy.first_offset}.ndjson')} {quote(copy.path)}"
-        for copy in loss.copies[:NAMED]
-    ]
+    commands = [export_command(copy.path, copy.first_offset, copy.last_offset) for copy in loss.copies[:NAMED]]
     save = f"Copy the records before the broker deletes them: {'; '.join(commands)}. " if commands else ""
     return save + CODES["unclean-election-loss"].remedy
 

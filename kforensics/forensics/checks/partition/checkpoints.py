@@ -13,6 +13,7 @@ from dataclasses import replace
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_offsets
+from kforensics.forensics.partition.lost_end import traces_of_lost_end
 from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
 
@@ -22,7 +23,8 @@ CODES = by_name(
         Severity.WARNING,
         meaning="The checkpointed high watermark is beyond the end of the log: the replica has lost its tail.",
         remedy=(
-            "Compare the other replicas of {topic}-{partition}, and do not let a replica with less data become leader."
+            "Compare the other replicas of {topic}-{partition}. If one has these records, let this one fetch them from "
+            "it before it can become leader."
         ),
         why=(
             "Every record below the high watermark was on all in-sync replicas. This replica had those records "
@@ -72,7 +74,7 @@ REJECTED_FILES = {
     RECOVERY_POINT: ("checkpoint-start-invalid", Severity.WARNING, "The broker must recover all segments."),
     CLEANER: ("checkpoint-cleaner-invalid", Severity.WARNING, "The cleaner does not know where to resume."),
 }
-LOST_IN_CRASH = "unflushed data lost in a crash: "
+LOST_IN_CRASH, COPIED_BEFORE = "unflushed data lost in a crash", "log copied before the checkpoint"
 
 
 def findings(state: PartitionState) -> Iterator[Finding]:
@@ -101,15 +103,17 @@ def _high_watermark(state: PartitionState) -> Iterator[Finding]:
             f"High watermark {high_watermark} is beyond the log end offset {end}: committed "
             f"{format_offsets(end, high_watermark - 1)} missing."
         )
+        traces, evidence = traces_of_lost_end(state)
+        innocent = "" if _is_clean_shutdown(state) else f" Not ruled out: {COPIED_BEFORE}, or {LOST_IN_CRASH}."
         yield state.finding(
             CODES["checkpoint-hw-beyond-end"],
-            message + _flushed(state),
+            message + _flushed(state) + traces + innocent,
             offsets=(end, high_watermark - 1),
-            evidence=_evidence(state, high_watermark=high_watermark),
+            evidence={**_evidence(state, high_watermark=high_watermark), **evidence},
             exactness=_exactness(state),
             benign=(
-                "log copied before the checkpoint: " + _unless_clean_shutdown(state),
-                LOST_IN_CRASH + _unless_clean_shutdown(state),
+                f"{COPIED_BEFORE}: {_unless_clean_shutdown(state)}",
+                f"{LOST_IN_CRASH}: {_unless_clean_shutdown(state)}",
             ),
         )
 
@@ -155,7 +159,7 @@ def _first_dirty_offset(state: PartitionState) -> Iterator[Finding]:
     evidence = _evidence(state, first_dirty_offset=dirty)
     if dirty > end:
         message = f"The cleaner's first dirty offset {dirty} is beyond the log end offset {end}."
-        crash = LOST_IN_CRASH + _unless_clean_shutdown(state)
+        crash = f"{LOST_IN_CRASH}: {_unless_clean_shutdown(state)}"
         yield state.finding(
             CODES["checkpoint-cleaner-invalid"], message + _flushed(state), evidence=evidence, benign=(crash,)
         )

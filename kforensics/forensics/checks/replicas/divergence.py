@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.commands import export_command
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets, format_time
 from kforensics.forensics.core.observations import batches
@@ -143,6 +144,7 @@ def _finding(comparison: Comparison, branch: _Branch) -> Finding:
         evidence=evidence,
         exactness=Exactness.EXACT if severity is Severity.CRITICAL else Exactness.APPROXIMATE,
         benign=(NOT_COMPACTED, *benign),
+        remedy=_remedy(branch),
     )
     return replace(finding, producer_id=side.producer_ids[0]) if len(side.producer_ids) == 1 else finding
 
@@ -207,6 +209,23 @@ def _message(branch: _Branch) -> str:
     return (
         f"{differ} When {name} follows {leader.name} {truncated} and drops "
         f"{format_count(side.records, 'record')}, written from {format_time(begin)} to {format_time(end)}."
+    )
+
+
+def _remedy(branch: _Branch) -> str | None:
+    """Return which replica is right and how to save what the other one has; None if the epochs do not decide."""
+    replica, right, kind = branch.replica, branch.others[0][0], branch.difference.kind
+    if kind in (DifferenceKind.MISSING, DifferenceKind.DAMAGED):
+        return f"Rebuild {replica.name} from {right.name}, which has these batches."
+    if not branch.overruled:
+        return None
+    first, last = branch.difference.first_offset, branch.difference.last_offset
+    decided = f"{right.name} is right: its leader epoch is the later one."
+    if kind is DifferenceKind.LEADER_EPOCH:
+        return f"{decided} Let {replica.name} follow, or rebuild it; the records are the same."
+    return (
+        f"{decided} Save what only {replica.name} has before its broker starts again and truncates it: "
+        f"{export_command(replica.partition.folder, first, last)}. Then let it follow."
     )
 
 

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.replicas.divergence import election_phrase
+from kforensics.forensics.core.commands import export_command
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets
+from kforensics.forensics.partition.lost_end import traces_of_lost_end
 from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.forensics.replicas.differences import DifferenceKind
 from kforensics.forensics.replicas.replica import Replica
@@ -21,8 +23,8 @@ CODES = by_name(
         Severity.WARNING,
         meaning="A replica ends before the high watermark that another replica knows.",
         remedy=(
-            "Make sure that the replica is not in sync and that no unclean election makes it leader: the "
-            "difference would be lost."
+            "Let the replica fetch what it lacks from the other one before it can become leader; if it became leader "
+            "first, the difference would be lost."
         ),
         why=(
             "Committed records were on all in-sync replicas. A replica that ends before them was not in sync, "
@@ -81,11 +83,14 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
         f"{replica.name} ends at offset {replica.end}, below the high watermark {committed} of {knowing.name}: "
         f"{format_count(committed - replica.end, 'committed offset')} missing."
     )
+    traces, evidence = _traces(replica)
     is_early = _was_copied_earlier(replica, knowing)
     benign: tuple[str, ...] = (OUT_OF_SYNC, COPIED_FIRST if is_early else COPIED_EARLIER)
     if elected is not None:
         message += f" It has since become leader with epoch {elected}, so the missing records are lost."
         benign = ("out of sync and lagging: no, it was elected",)
+    else:
+        message += f"{traces} Not ruled out: it lags out of sync, or was copied before the others."
     return comparison.finding(
         replica,
         CODES["replica-truncated"],
@@ -97,9 +102,29 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
             "log_end_offset": replica.end,
             "high_watermark": committed,
             "leader_epoch": elected,
+            **evidence,
         },
         benign=benign,
         cause=_cause(comparison, replica, knowing),
+        remedy=None if elected is None else _rescue(replica, knowing),
+    )
+
+
+def _traces(replica: Replica) -> tuple[str, dict[str, object]]:
+    """Return the traces of a longer log, if the replica's own high watermark shows that it was longer."""
+    was_longer = replica.high_watermark is not None and replica.high_watermark > replica.end
+    return traces_of_lost_end(replica.state) if was_longer else ("", {})
+
+
+def _rescue(leader: Replica, other: Replica) -> str | None:
+    """Return how to save from another replica what a leader lacks, None if that has no more either."""
+    if other.end <= leader.end:
+        return None
+    lost = format_offsets(leader.end, other.end - 1)
+    return (
+        f"Save {lost} from {other.name} before its broker starts again, because it truncates them when it follows: "
+        f"{export_command(other.partition.folder, leader.end, other.end - 1)}. Then send those records again that the "
+        "producers have not sent a second time."
     )
 
 
@@ -127,6 +152,7 @@ def _elected_shorter(comparison: Comparison, replica: Replica, longest: Replica,
             if unclean is None
             else f"uncommitted tail: not ruled out for all of it; {election_phrase(unclean)}",
         ),
+        remedy=_rescue(replica, longest),
     )
 
 

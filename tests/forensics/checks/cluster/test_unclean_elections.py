@@ -58,7 +58,7 @@ def test_lost_records_are_found_after_the_replicas_agree() -> None:
     assert (unread.finding.evidence["groups"], unread.finding.exactness) == ({}, Exactness.APPROXIMATE)
     assert "'readers' to offset 8" in read.finding.message
     remedy = remedy_text(read.place, read.finding) or ""
-    assert "--records --offset 7:11 --output lost-7.ndjson " in remedy
+    assert "--records --offset 7:11 --output records-7-10.ndjson " in remedy
 
 
 def test_elections_that_lost_nothing_are_not_reported() -> None:

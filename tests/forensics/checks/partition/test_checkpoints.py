@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, Partition
 from tests.forensics.forge import Segments, file_of, forge
-from tests.forensics.partition_states import each_sample, partitions_under, state_under
+from tests.forensics.partition_states import SAMPLES, each_sample, partitions_under, state_under
 
 FIRES = {
     "checkpoint-hw-beyond-end": "test_a_high_watermark_after_the_end_is_found",
@@ -76,6 +77,26 @@ def test_a_high_watermark_after_the_end_is_found(tmp_path: Path, clean: bool, ex
     assert (finding.first_offset, finding.last_offset, finding.exactness) == (20, 22, exactness)
     assert all(("not ruled out" in phrase) != clean for phrase in finding.benign)
     assert "had been flushed" not in finding.message
+
+
+def test_traces_of_a_lost_segment_are_named(tmp_path: Path) -> None:
+    """The last segment of a real replica is gone; the snapshot of its shutdown and a leader epoch are still there."""
+    log_dir = shutil.copytree(SAMPLES / "replication" / "broker-1", tmp_path / "broker-1")
+    for suffix in ("log", "index", "timeindex"):
+        (log_dir / "replicated-0" / f"00000000000000000039.{suffix}").unlink()
+    (finding,) = found_in(log_dir / "replicated-0")
+    assert key_facts([finding]) == [(BEYOND, Severity.WARNING)]
+    assert "The log was longer: a snapshot at offset 51, leader epoch" in finding.message
+    assert finding.evidence["snapshots_beyond"] == [51]
+
+
+def test_what_is_not_ruled_out_is_in_the_message(tmp_path: Path) -> None:
+    forge(tmp_path, LOG, high_watermark=23, clean_shutdown=False)
+    (finding,) = found_in(tmp_path)
+    assert "Not ruled out: log copied before the checkpoint, or unflushed data lost in a crash." in finding.message
+    forge(tmp_path, LOG, high_watermark=23)
+    (finding,) = found_in(tmp_path)
+    assert "ruled out" not in finding.message
 
 
 def test_a_recovery_point_after_the_end_is_reported_where_something_is_missing(tmp_path: Path) -> None:

@@ -141,3 +141,15 @@ def test_a_clean_election_leaves_it_a_warning(tmp_path: Path) -> None:
     (finding,) = findings(compare_copies(partitions_under(tmp_path), RULES, elections))
     assert finding.severity is Severity.WARNING
     assert "the elections since were clean" in str(finding.benign)
+
+
+def test_the_remedy_names_the_winner_and_saves_what_the_loser_has() -> None:
+    (finding,) = findings(compared_group("unclean-0"))
+    assert (finding.remedy or "").startswith("broker 3 is right: its leader epoch is the later one. ")
+    assert "--records --offset 8:14 --output records-8-13.ndjson " in (finding.remedy or "")
+
+
+def test_without_a_later_leader_no_replica_is_right(tmp_path: Path) -> None:
+    forged(tmp_path, ("plain @0-4; plain @5-9", {}), ("plain @0-4; D 1 0 0-4 @5-9 N", {}))
+    (finding,) = findings(compare(tmp_path))
+    assert finding.remedy is None

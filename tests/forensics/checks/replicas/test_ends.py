@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from os import utime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.metadata.cluster_metadata import Election
 from kforensics.forensics.replicas.comparison import compare_copies
 from tests.forensics.forge import Segments
-from tests.forensics.partition_states import partitions_under
+from tests.forensics.partition_states import SAMPLES, partitions_under
 from tests.forensics.replicas.replicas import RULES, brief, compare, compared_group, forged, groups_under
 
 FIRES = {
@@ -68,6 +69,28 @@ def test_a_replica_without_committed_records_that_was_elected_has_lost_them(
 ) -> None:
     forged(tmp_path, (SHORT, {"leader_epochs": elected}), (LONG, {"leader_epochs": {0: 0}}))
     assert found_in(tmp_path) == [(TRUNCATED, severity, 5, 9)]
+
+
+def test_what_an_elected_replica_lacks_can_be_saved_from_the_other(tmp_path: Path) -> None:
+    """It is the leader already, so keeping it from becoming one is no advice."""
+    forged(tmp_path, (SHORT, {"leader_epochs": {0: 0, 5: 1}}), (LONG, {"leader_epochs": {0: 0}}))
+    (finding,) = findings(compare(tmp_path))
+    folder = tmp_path / "broker-2" / "t-0"
+    assert (finding.remedy or "").startswith("Save offsets 5 to 9 from broker 2 before its broker starts again")
+    assert f"--records --offset 5:10 --output records-5-9.ndjson {folder}" in (finding.remedy or "")
+
+
+def test_a_replica_that_lost_its_last_segment_shows_it(tmp_path: Path) -> None:
+    """Its own high watermark and the snapshot of its shutdown are beyond its end; that it lags is not ruled out."""
+    shutil.copytree(SAMPLES / "replication", tmp_path / "sample")
+    for file in (tmp_path / "sample" / "broker-1" / "replicated-0").glob("00000000000000000039.*x"):
+        file.unlink()
+    (tmp_path / "sample" / "broker-1" / "replicated-0" / "00000000000000000039.log").unlink()
+    (group,) = (group for group in groups_under(tmp_path) if group[0].name == "replicated-0")
+    (finding,) = (row for row in findings(compare_copies(group, RULES)) if row.code.name == TRUNCATED)
+    assert (finding.severity, finding.remedy, finding.evidence["snapshots_beyond"]) == (Severity.WARNING, None, [51])
+    assert "a snapshot at offset 51" in finding.message
+    assert "Not ruled out: it lags out of sync, or was copied before the others." in finding.message
 
 
 def test_an_end_after_all_that_was_committed_is_a_lag(tmp_path: Path) -> None:
