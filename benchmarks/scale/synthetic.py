@@ -79,6 +79,10 @@ class Counting:
         """Return that no partition was evaluated."""
         return serialize(0)
 
+    def informed(self, _compared: bytes) -> Counting:
+        """Return itself: verdicts do not matter."""
+        return self
+
     def merged(self, outcomes: Iterable[bytes]) -> bytes:
         """Return the sum."""
         return serialize(sum(map(deserialize, outcomes)))

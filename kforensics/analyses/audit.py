@@ -20,6 +20,7 @@ from kforensics.forensics.audit.copies import copies_among
 from kforensics.forensics.audit.cross_partition_duplicates import evaluate_topic_duplicates
 from kforensics.forensics.audit.deferred_verdicts import ClusterInput, resolve_deferred
 from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.audit.replica_verdicts import replica_verdicts, with_replica_verdict
 from kforensics.forensics.audit.topic_result import evaluate_topics
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.partition.splits import SPLIT_SIZE
@@ -97,6 +98,8 @@ def audit_size(investigation: Investigation, request: AuditRequest) -> int:
 def audit_results(investigation: Investigation, request: AuditRequest, advance: Advance) -> Results:
     """Yield the results of the partitions, in their order, then those of checks across partitions.
 
+    Replicas are compared first, because the verdict of each includes what the comparison found.
+
     Partitions that belong to a cluster with coordinators have their final results at the end. Until then they yield
     rows that do not count as a partition. Neighbours are evaluated for what they show about the partitions; they have
     no results of their own.
@@ -107,12 +110,24 @@ def audit_results(investigation: Investigation, request: AuditRequest, advance: 
         advance: takes the number of bytes that were read since the last call.
     """
     partitions, rules = investigation.partitions, investigation.rules
+    comparisons: list[PartitionResult] = []
+    if request.copies:
+        copies = copies_among(partitions, investigation.clusters)
+        comparisons += copy_results(copies, rules, advance, processes=_processes(investigation, request))
+    verdicts = replica_verdicts(comparisons)
+    yield from (with_replica_verdict(result, verdicts) for result in _partitions(investigation, request, advance))
+    yield from comparisons
+    if request.records:
+        yield from evaluate_topics(partitions, investigation.clusters, rules, workers=None)
+        yield from evaluate_topic_duplicates(partitions, investigation.clusters, rules, workers=None)
+
+
+def _partitions(investigation: Investigation, request: AuditRequest, advance: Advance) -> Results:
+    """Yield the results of the partitions, and those that their clusters resolve."""
+    partitions, rules = investigation.partitions, investigation.rules
     clusters = investigation.clusters if request.checks == "all" else None
     scope = AuditScope(rules, request.checks, records=request.records, clusters=clusters)
-    processes = request.processes
-    if processes is None:
-        is_large = audit_size(investigation, request) >= POOL_THRESHOLD
-        processes = len(os.sched_getaffinity(0)) if is_large else None
+    processes = _processes(investigation, request)
     cluster_inputs: list[ClusterInput] = []
     if clusters:
         alone = replace(scope, records=False)
@@ -125,12 +140,12 @@ def audit_results(investigation: Investigation, request: AuditRequest, advance: 
         yield replace(result, cluster_input=None)
     resolved = resolve_deferred(cluster_inputs, rules)
     yield from (result for result in resolved if result.folder not in neighbours)
-    if request.copies:
-        copies = copies_among(partitions, investigation.clusters)
-        yield from copy_results(copies, rules, advance, processes=processes)
-    if request.records:
-        yield from evaluate_topics(partitions, investigation.clusters, rules, workers=None)
-        yield from evaluate_topic_duplicates(partitions, investigation.clusters, rules, workers=None)
+
+
+def _processes(investigation: Investigation, request: AuditRequest) -> int | None:
+    """Return how many processes to use: as requested, or one per processor if there is much to read."""
+    is_large = request.processes is None and audit_size(investigation, request) >= POOL_THRESHOLD
+    return len(os.sched_getaffinity(0)) if is_large else request.processes
 
 
 def run_audit(investigation: Investigation, request: AuditRequest, advance: Advance, stages: Stages) -> Results:

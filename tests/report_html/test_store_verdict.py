@@ -17,7 +17,8 @@ AS_OF = "2026-11-21T13:00"
 
 
 @pytest.mark.parametrize(
-    "sample", ["transactions-v2", "damaged", "deletion", "log-dirs", "crash-while-swapping", "legacy-magic-1"]
+    "sample",
+    ["transactions-v2", "damaged", "deletion", "log-dirs", "crash-while-swapping", "legacy-magic-1", "replication"],
 )
 def test_it_equals_the_head_of_the_text_report(sample: str, tmp_path: Path) -> None:
     store = tmp_path / "store"

@@ -55,6 +55,7 @@ class PartitionResult:
             and for results of several partitions.
         cluster_input: what the partition contributes to its cluster, with its deferred findings; None if its cluster
             has no checks.
+        replica_worst: the worst severity of the findings of its comparison with other replicas, None without any.
     """
 
     place: Place
@@ -68,6 +69,7 @@ class PartitionResult:
     damage: tuple[tuple[Any, ...], ...] = ()
     is_counted: bool = True
     cluster_input: ClusterInput | None = None
+    replica_worst: Severity | None = None
 
     def only(self, table: str) -> PartitionResult:
         """Return the result with the rows of one table only."""
@@ -76,7 +78,8 @@ class PartitionResult:
     @property
     def worst(self) -> Severity | None:
         """The worst severity, None if there are no findings."""
-        return worst_severity(self.findings)
+        worst = [severity for severity in (worst_severity(self.findings), self.replica_worst) if severity is not None]
+        return max(worst, default=None)
 
 
 def with_records(state: PartitionState, workers: int | None) -> PartitionState:

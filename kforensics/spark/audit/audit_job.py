@@ -11,7 +11,7 @@ of splits are added only if there are many segments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -143,15 +143,23 @@ def run_audit_job(plan: Plan, scope: AuditScope, sink: Sink, sharing: TaskSizing
         sharing: parameters of task sizing.
     """
     job = _Job(plan.frame, scope, sink, plan_tasks(plan.sizes, sharing), sharing.split_size)
-    answers, clusters = job.answers(), scope.clusters
-    meetings = ["copies"] if clusters and clusters.has_copies(plan.members) else []
-    meetings += ["keys"] if scope.records else []
-    tasks = TASKS * sharing.parallelism
-    frames = [answers, *(job.meetings(kind, clusters or Clusters(), tasks) for kind in meetings)]
+    clusters, tasks = scope.clusters, TASKS * sharing.parallelism
+    outcomes: list[bytes] = []
+    if clusters and clusters.has_copies(plan.members):
+        # The verdict of each replica includes what the comparison found, so this has to be known first.
+        outcomes.append(sink.merged(_collected(job.meetings("copies", clusters, tasks))))
+        job = replace(job, sink=sink.informed(outcomes[0]))
+    frames = [job.answers()]
+    if scope.records:
+        frames.append(job.meetings("keys", clusters or Clusters(), tasks))
     if scope.records and have_topics(plan.members):
         frames.append(job.duplicates(clusters or Clusters(), max(tasks, plan.size // WORTH_A_TASK)))
-    answers = _union(frames)
-    return sink.merged(answer.outcome for _, answer in values(rows_of(answers.toArrow().to_batches())))
+    return sink.merged([*outcomes, *_collected(_union(frames))])
+
+
+def _collected(answers: DataFrame) -> list[bytes]:
+    """Return the return values of the sink that tasks have answered."""
+    return [answer.outcome for _, answer in values(rows_of(answers.toArrow().to_batches()))]
 
 
 @dataclass(frozen=True, slots=True)

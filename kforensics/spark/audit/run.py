@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import attrgetter
 from pathlib import Path
@@ -16,6 +16,12 @@ from kforensics.errors import UsageError
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.audit.replica_verdicts import (
+    ReplicaVerdict,
+    is_comparison,
+    replica_verdicts,
+    with_replica_verdict,
+)
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.files.discover import FoundFile
@@ -79,10 +85,12 @@ class _Outcome:
 
     report: AuditReport
     parts: list[StorePart] = field(default_factory=list)
+    replicas: dict[str, ReplicaVerdict] = field(default_factory=dict)
 
     def with_other(self, other: _Outcome) -> _Outcome:
         self.report.merge(other.report)
         self.parts += other.parts
+        self.replicas |= other.replicas
         return self
 
 
@@ -93,11 +101,17 @@ class _Sink:
     staging: str | None
     as_of_ms: int
     checksums: bool
+    replicas: Mapping[str, ReplicaVerdict] = field(default_factory=dict)
+
+    def informed(self, compared: bytes) -> _Sink:
+        return replace(self, replicas=deserialize(compared).replicas)
 
     def evaluated(self, task: str, results: Iterable[PartitionResult]) -> bytes:
         outcome = _Outcome(AuditReport(self.as_of_ms))
         parts = None if self.staging is None else TaskWriter(self.staging, task)
-        for result in results:
+        for evaluated in results:
+            result = with_replica_verdict(evaluated, self.replicas)
+            outcome.replicas |= replica_verdicts([result] if is_comparison(result) else [])
             outcome.report.add(result)
             if parts:
                 for rows in result.rows.values():

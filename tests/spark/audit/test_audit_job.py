@@ -58,6 +58,16 @@ def _assert_same(found: Stored, expected: Stored, request: pytest.FixtureRequest
     request.node.user_properties.append(("same on Spark", counts))
 
 
+def test_the_verdict_of_a_replica_includes_its_comparison_with_others(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    sample = SAMPLES / "replication"
+    found = audit_here(spark, _request(tmp_path / "spark", sample))
+    _assert_same(found, audit_in_process([str(sample)], tmp_path / "process"), request)
+    critical = [row for row in found["partitions"] if "'verdict': 'critical'" in row]
+    assert [("'broker_id': 2" in row, "unclean" in row) for row in sorted(critical)] == [(True, True), (False, True)]
+
+
 def test_all_samples(spark: SparkSession, tmp_path: Path, everything: Stored, request: pytest.FixtureRequest) -> None:
     _assert_same(audit_here(spark, _request(tmp_path / "store", SAMPLES)), everything, request)
 
