@@ -82,7 +82,7 @@ indexed bool whether .txnindex has the entry
 indexed_last_stable_offset int64 last stable offset in its entry; null if there is no entry
 """)
 PARTITIONS = parse_columns("""
-verdict string worst severity found, clean, or unread if the partition could not be read
+verdict string worst severity found, in a comparison with other replicas too; clean, or unread if it could not be read
 segments int32 segments
 bytes int64 bytes of all batches
 batches int64 batches
@@ -102,7 +102,7 @@ records_per_batch float64 average number of data records in a data batch
 aborted_share float64 share of aborted transactions among the ended ones; null if none has ended
 transaction_records float64 average number of records in a transaction
 transaction_ms float64 average duration of an ended transaction in ms
-findings int64 number of findings
+findings int64 number of findings, with those of a comparison with other replicas from severity warning on
 read string ok, or why the partition could not be read
 """)
 DUPLICATES = parse_columns("""
