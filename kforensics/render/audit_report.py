@@ -272,19 +272,25 @@ def _summary(result: PartitionResult) -> Iterator[str]:
         return
     (values,) = result.rows["partitions"]
     row = dict(zip(result.rows["partitions"].table.names, values, strict=True))
-    batches = format_count(row["batches"], "batch", "batches")
     yield f"{row['verdict'].upper():<8}  {name}"
-    yield (
-        f"          {format_size(row['bytes'])} in {format_count(row['segments'], 'segment')},"
-        f" {format_count(row['records'], 'record')} in {batches},"
-        f" offsets {row['first_offset'] if row['first_offset'] is not None else '-'} to {row['log_end_offset']},"
-        f" LSO {row['last_stable_offset']}"
-    )
+    yield f"          {_log_summary(row)}"
     if row["producers"]:
         yield f"          {_transaction_summary(row)}"
     codes = Counter(finding.code.name for finding in result.findings)
     if codes:
         yield f"          {', '.join(f'{code} {count}' if count > 1 else code for code, count in codes.items())}"
+
+
+def _log_summary(row: dict[str, Any]) -> str:
+    if row["log_end_offset"] is None:
+        return "no log, LSO unknown"
+    batches = format_count(row["batches"], "batch", "batches")
+    return (
+        f"{format_size(row['bytes'])} in {format_count(row['segments'], 'segment')},"
+        f" {format_count(row['records'], 'record')} in {batches},"
+        f" offsets {row['first_offset'] if row['first_offset'] is not None else '-'} to {row['log_end_offset']},"
+        f" LSO {row['last_stable_offset']}"
+    )
 
 
 def _transaction_summary(row: dict[str, Any]) -> str:

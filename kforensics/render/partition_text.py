@@ -68,6 +68,8 @@ def _lso(state: PartitionState, stable: StableOffset) -> str:
     if stable.hidden_records or stable.hidden_bytes:
         hidden = f"{format_count(stable.hidden_records, 'record')} hidden, {format_size(stable.hidden_bytes)}"
     offset = stable.last_stable_offset
+    if not state.partition.has_log:
+        return "LSO unknown, the log is missing"
     if not stable.exact:
         why = "batches are missing" if state.is_broken else "log start missing, no earlier producer snapshot"
         return f"LSO between {stable.lowest} and {offset} ({why}{'; ' if hidden else ''}{hidden})"

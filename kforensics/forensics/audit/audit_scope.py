@@ -138,8 +138,11 @@ def finish_evaluation(
         return _unreadable(partition, failed)
     try:
         state = builder.state()
-        result = evaluate_state(add_records(state) if scope.records else state, CHECK_GROUPS[scope.checks])
-        return result if scope.clusters is None else with_cluster_input(result, state, scope.clusters)
+        has_records = scope.records and partition.has_log
+        result = evaluate_state(add_records(state) if has_records else state, CHECK_GROUPS[scope.checks])
+        if scope.clusters is None or not partition.has_log:
+            return result
+        return with_cluster_input(result, state, scope.clusters)
     except InputError as error:
         return _unreadable(partition, error)
 

@@ -9,6 +9,7 @@ from itertools import combinations, product
 from typing import NamedTuple, TypeAlias
 
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
+from kforensics.forensics.partition.log_places import LogPlace
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
 
@@ -28,6 +29,8 @@ class PartitionMembership(NamedTuple):
         topic: topic.
         partition: partition number.
         topic_id: topic id from ``partition.metadata``.
+        directory_id: directory id from ``meta.properties``.
+        has_log: whether it has any segment.
     """
 
     cluster_id: str | None
@@ -36,12 +39,21 @@ class PartitionMembership(NamedTuple):
     topic: str | None
     partition: int | None
     topic_id: str | None
+    directory_id: str | None = None
+    has_log: bool = True
 
     @classmethod
     def of(cls, partition: Partition) -> PartitionMembership:
         """Return the attributes of a partition."""
-        broker_id, log_dir, topic, number = partition.place
-        return cls(partition.log_dir.cluster_id, log_dir, broker_id, topic, number, partition.topic_id)
+        (broker_id, path, topic, number), log_dir = partition.place, partition.log_dir
+        ids = partition.topic_id, log_dir.directory_id
+        return cls(log_dir.cluster_id, path, broker_id, topic, number, *ids, partition.has_log)
+
+    @property
+    def log_place(self) -> LogPlace:
+        """Where it is, and whether its log is there."""
+        ids = self.cluster_id, self.broker_id, self.log_dir, self.directory_id
+        return LogPlace(*ids, self.topic, self.partition, self.has_log)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +87,7 @@ class Clusters:
     @classmethod
     def of_members(cls, members: Iterable[PartitionMembership]) -> Clusters:
         """Return the clusters of partitions, given only the attributes that determine them."""
-        members = list(members)
+        members = [member for member in members if member.has_log]
         clusters = cls(frozenset(member.cluster_id for member in members if member.cluster_id is not None))
         clusters = cls(clusters.ids, frozenset(clusters._copied(members)))
         coordinated = clusters._with_topic(TRANSACTION_STATE, members)

@@ -47,7 +47,7 @@ class PartitionResult:
         size: bytes of its segments.
         rows: rows by table; very many rows are a stream, which creates them on demand.
         findings: the worst first.
-        stable: its last stable offset; None if it cannot be read, as is the next attribute.
+        stable: its last stable offset; None if it cannot be read or has no log, as is the next attribute.
         log_end_offset: its log end offset.
         why: why it cannot be read, None if it can.
         damage: rows of the table ``damage``.
@@ -107,6 +107,8 @@ def evaluate_state(state: PartitionState, checks: Sequence[Check[PartitionState,
         InputError: a file of the partition cannot be read.
     """
     findings = findings_of(state, checks)
+    if not state.partition.has_log:
+        return _result_without_log(state, findings)
     stable = stable_offset(state)
     place = state.partition.place
     tables = TransactionTables.of(state)
@@ -133,8 +135,24 @@ def evaluate_state(state: PartitionState, checks: Sequence[Check[PartitionState,
     )
 
 
-def _partition_row(state: PartitionState, stable: StableOffset, findings: Sequence[Finding]) -> Rows:
-    """Return the row of ``partitions``: the verdict on a partition, its size, its contents and its overhead."""
+def _result_without_log(state: PartitionState, findings: tuple[Finding, ...]) -> PartitionResult:
+    """Return the result of a partition whose log is missing: its findings, and that its offsets are unknown."""
+    rows = {
+        "partitions": _partition_row(state, None, findings),
+        "lso": lso_rows(state, stable_offset(state)),
+        "findings": finding_rows(state.partition.place, findings),
+    }
+    return PartitionResult(state.partition.place, state.partition.folder, 0, rows, findings)
+
+
+def _partition_row(state: PartitionState, stable: StableOffset | None, findings: Sequence[Finding]) -> Rows:
+    """Return the row of ``partitions``: the verdict on a partition, its size, its contents and its overhead.
+
+    Args:
+        state: the partition.
+        stable: its last stable offset, None if its log is missing.
+        findings: its findings.
+    """
     log, transaction_store = state.log, state.transaction_store
     closed, aborted = len(transaction_store.closed), transaction_store.aborted
     data_batches = log.batches - log.control_batches
@@ -148,8 +166,8 @@ def _partition_row(state: PartitionState, stable: StableOffset, findings: Sequen
         "batches": log.batches,
         "records": log.records,
         "first_offset": int(log.first.base_offset[0]) if log.batches else None,
-        "log_end_offset": state.log_end_offset,
-        "last_stable_offset": stable.last_stable_offset,
+        "log_end_offset": state.log_end_offset if stable else None,
+        "last_stable_offset": stable.last_stable_offset if stable else None,
         "newest_timestamp": log.newest_timestamp if log.newest_timestamp >= 0 else None,
         "producers": len(state.producers),
         "open_transactions": len(state.open_transactions),

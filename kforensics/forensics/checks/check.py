@@ -25,12 +25,14 @@ class Check(Generic[EvidenceT, FindingT_co]):
         codes: the codes of its findings, by name.
         findings: yields the findings for the evidence.
         collector: collects observations while batches are read; None if the check needs none.
+        needs_log: whether it can judge only a partition that has a log.
     """
 
     name: str
     codes: Mapping[str, Code]
     findings: Callable[[EvidenceT], Iterator[FindingT_co]]
     collector: Collector | None = None
+    needs_log: bool = True
 
 
 def collectors_of(checks: Sequence[Check[PartitionState, Finding]]) -> tuple[Collector, ...]:
@@ -40,7 +42,8 @@ def collectors_of(checks: Sequence[Check[PartitionState, Finding]]) -> tuple[Col
 
 def findings_of(state: PartitionState, checks: Sequence[Check[PartitionState, Finding]]) -> tuple[Finding, ...]:
     """Return the findings of checks on a partition, the most severe first, then by offset."""
-    return ranked(finding for check in checks for finding in check.findings(state))
+    possible = (check for check in checks if state.partition.has_log or not check.needs_log)
+    return ranked(finding for check in possible for finding in check.findings(state))
 
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -13,6 +13,7 @@ from kforensics.forensics.checks.partition import (
     leader_epochs,
     marker_batches,
     markers,
+    missing_logs,
     offset_indexes,
     producer_epochs,
     producer_sequences,
@@ -65,7 +66,7 @@ PARTITION_CHECKS = (*BLOCKING_CHECKS, *WRITTEN, *FILES, *DECODED)
 # By the name that a command uses.
 CHECK_GROUPS = {
     "all": PARTITION_CHECKS,
-    "evidence": FILES,
+    "evidence": (missing_logs.CHECK, *FILES),
     "blocking": BLOCKING_CHECKS,
     "duplicates": DUPLICATE_CHECKS,
 }

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from kforensics.errors import InputError, InputMissingError
+from kforensics.forensics.partition.log_places import LogPlace, moved_away
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.folders import folders_of
-from kforensics.parsers.files.log_names import CONSUMER_OFFSETS
-from kforensics.parsers.files.meta_properties import meta_properties, read_meta_properties
+from kforensics.parsers.files.log_names import CONSUMER_OFFSETS, parse_file_name, parse_folder_name
+from kforensics.parsers.files.meta_properties import MetaProperties, meta_properties, read_meta_properties
 from kforensics.parsers.files.source import file_name, open_source
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.log.log_rows import Place
@@ -25,6 +26,7 @@ __all__ = [
     "RECOVERY_POINT",
     "LogDir",
     "Partition",
+    "folder_of",
     "partition_sort_key",
     "partitions_of",
 ]
@@ -33,6 +35,8 @@ RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
 CLEANER = "cleaner-offset-checkpoint"
+# States of files and folders.
+LIVE, DELETED = "live", "deleted"
 ROOT_FILES = {
     **dict.fromkeys((RECOVERY_POINT, HIGH_WATERMARK, LOG_START, CLEANER), "offset-checkpoint"),
     ".kafka_cleanshutdown": "clean-shutdown",
@@ -53,6 +57,7 @@ class LogDir:
         cluster_id: from ``meta.properties``; None without that file, or if it has no cluster id.
         written_ms: when the newest checkpoint was written; None without one. A running broker writes the checkpoint of
             the high watermarks every five seconds in any case (``ReplicaManager.checkpointHighWatermarks``).
+        directory_id: from ``meta.properties``; brokers before 3.7 write none.
     """
 
     path: str | None
@@ -61,6 +66,7 @@ class LogDir:
     clean_shutdown: bool = False
     cluster_id: str | None = None
     written_ms: int | None = None
+    directory_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ class Partition:
         place: broker, log directory, topic and partition, as far as they are known.
         folder: folder of the files.
         log_dir: the log directory.
-        segments: the ``.log`` files, sorted by base offset.
+        segments: the ``.log`` files, sorted by base offset; none if the log is missing.
         indexes: ``.index`` files by base offset.
         time_indexes: ``.timeindex`` files by base offset.
         transaction_indexes: ``.txnindex`` files by base offset.
@@ -105,9 +111,32 @@ class Partition:
         return sum(segment.size for segment in self.segments)
 
     @property
+    def has_log(self) -> bool:
+        """Whether it has any segment."""
+        return bool(self.segments)
+
+    @property
+    def log_place(self) -> LogPlace:
+        """Where it is, and whether its log is there."""
+        (broker_id, _, topic, number), log_dir = self.place, self.log_dir
+        return LogPlace(log_dir.cluster_id, broker_id, log_dir.path, log_dir.directory_id, topic, number, self.has_log)
+
+    @property
+    def lost_end(self) -> int:
+        """Offset that the log had reached at least, by checkpoints and file names; 0 if none shows that it had data."""
+        checkpoints = (self.checkpoint(name) or 0 for name in (HIGH_WATERMARK, RECOVERY_POINT, LOG_START, CLEANER))
+        return max(0, *checkpoints, *self.snapshots, *self.indexes, *self.time_indexes, *self.transaction_indexes)
+
+    @property
     def newest_mtime_ms(self) -> int | None:
-        """Modification time of the newest of its segments, transaction indexes and snapshots."""
+        """Modification time of the newest of its segments, transaction indexes and snapshots.
+
+        If the log is missing, that of the newest of its other files.
+        """
         files = (*self.segments, *self.transaction_indexes.values(), *self.snapshots.values())
+        if not self.segments:
+            others = (*self.indexes.values(), *self.time_indexes.values(), *self.others)
+            files = (*files, *others, *([self.leader_epochs] if self.leader_epochs else ()))
         return max((file.mtime_ms for file in files if file.mtime_ms is not None), default=None)
 
     @property
@@ -133,7 +162,7 @@ class Partition:
 
 
 def partitions_of(files: Iterable[FoundFile]) -> list[Partition]:
-    """Return the partitions that have a live log among some files, sorted by log directory, topic and number.
+    """Return the partitions among some files that have a live log or have lost it, by log directory, topic and number.
 
     Args:
         files: discovered files, including those of the log directories themselves.
@@ -144,15 +173,56 @@ def partitions_of(files: Iterable[FoundFile]) -> list[Partition]:
         if file.topic is None and file.kind in ROOT_FILES.values():
             by_log_dir.setdefault(file.log_dir, []).append(file)
         else:
-            by_folder.setdefault(_folder(file), []).append(file)
+            by_folder.setdefault(folder_of(file), []).append(file)
     unlisted = {members[0].log_dir for members in by_folder.values()} - set(by_log_dir)
     by_log_dir |= {path: list(_root_files(path)) for path in unlisted if path is not None}
     log_dirs = {path: _log_dir(path, members) for path, members in by_log_dir.items()}
-    partitions = (_partition(folder, members, log_dirs) for folder, members in by_folder.items())
+    partitions = [_partition(folder, members, log_dirs) for folder, members in by_folder.items()]
+    with_log = [partition for partition in partitions if partition.has_log]
+    found = [*with_log, *_without_log(partition for partition in partitions if not partition.has_log)]
+    moved = moved_away([partition.log_place for partition in found])
     return sorted(
-        (partition for partition in partitions if partition.segments),
+        (partition for number, partition in enumerate(found) if number not in moved),
         key=lambda partition: partition_sort_key(partition.place, partition.folder),
     )
+
+
+def _without_log(partitions: Iterable[Partition]) -> Iterator[Partition]:
+    """Yield the partitions that once had data and whose live folder has no ``.log`` file any more.
+
+    The checkpoints of a topic that was deleted and created again may still be those of the deleted one.
+    """
+    deleted: dict[str | None, set[tuple[str, int]]] = {}
+    for partition in partitions:
+        name, log_dir = parse_folder_name(file_name(partition.folder)), partition.log_dir
+        if partition.place.topic is None or name is None or name.state != LIVE or not partition.lost_end:
+            continue
+        if log_dir.path not in deleted:
+            deleted[log_dir.path] = _deleted_in(log_dir.path)
+        is_recreated = (name.topic, name.partition) in deleted[log_dir.path]
+        checked = replace(partition, log_dir=replace(log_dir, checkpoints={})) if is_recreated else partition
+        if checked.lost_end and not _lists_log(partition.folder):
+            yield checked
+
+
+def _deleted_in(log_dir: str | None) -> set[tuple[str, int]]:
+    """Return the partitions whose folders in a log directory are marked for deletion."""
+    if log_dir is None:
+        return set()
+    try:
+        names = [parse_folder_name(child.name) for child in folders_of(log_dir).children(log_dir) if child.is_folder]
+    except InputError:
+        return set()
+    return {(name.topic, name.partition) for name in names if name is not None and name.state == DELETED}
+
+
+def _lists_log(folder: str) -> bool:
+    """Return whether a folder has a live ``.log`` file; the caller may have named only some of its files."""
+    try:
+        names = [parse_file_name(child.name) for child in folders_of(folder).children(folder)]
+    except InputError:
+        return True  # whoever cannot list the folder does not know
+    return any(name is not None and name.kind == "log" and name.state == LIVE for name in names)
 
 
 def _root_files(log_dir: str) -> Iterator[FoundFile]:
@@ -184,7 +254,8 @@ def partition_sort_key(place: Place, folder: str) -> tuple[str, str, int, str]:
     return place.log_dir or "", place.topic or "", -1 if place.partition is None else place.partition, folder
 
 
-def _folder(file: FoundFile) -> str:
+def folder_of(file: FoundFile) -> str:
+    """Return the path of the folder of a file."""
     return file.path.removesuffix(file_name(file.path)).rstrip("/") or "."
 
 
@@ -223,7 +294,9 @@ def _log_dir(path: str | None, files: list[FoundFile]) -> LogDir:
         except (ValueError, InputError) as error:
             damaged[name] = str(error)
     clean = any(file.kind == "clean-shutdown" for file in files)
-    return LogDir(path, checkpoints, damaged, clean, _cluster_id(files), _written(files))
+    meta = _meta_properties(files)
+    cluster_id, directory_id = (meta.cluster_id, meta.directory_id) if meta else (None, None)
+    return LogDir(path, checkpoints, damaged, clean, cluster_id, _written(files), directory_id)
 
 
 def _written(files: Iterable[FoundFile]) -> int | None:
@@ -231,11 +304,11 @@ def _written(files: Iterable[FoundFile]) -> int | None:
     return max((file.mtime_ms for file in checkpoints if file.mtime_ms is not None), default=None)
 
 
-def _cluster_id(files: Iterable[FoundFile]) -> str | None:
+def _meta_properties(files: Iterable[FoundFile]) -> MetaProperties | None:
     for file in files:
         if file.kind == "meta-properties":
             with suppress(InputError), open_source(file.path) as source:
-                return meta_properties(read_meta_properties(source)).cluster_id
+                return meta_properties(read_meta_properties(source))
     return None
 
 

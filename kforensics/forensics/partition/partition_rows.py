@@ -52,6 +52,11 @@ TRANSACTION_COLUMNS = (
     *("producer_id", "producer_epoch", "first_offset", "last_offset", "batches", "records", "bytes", "last_timestamp"),
     "first_offset_exact",
 )
+# Columns of ``lso`` that only the log shows.
+OF_LOG = (
+    *("log_end_offset", "last_stable_offset", "lowest_last_stable_offset", "last_stable_offset_at_checkpoint"),
+    *("open_transactions", "hidden_records", "hidden_bytes"),
+)
 FINDING_COLUMNS = (
     *("first_offset", "last_offset", "producer_id", "producer_epoch", "path", "position", "message", "cause"),
 )
@@ -124,7 +129,7 @@ def _totals(state: PartitionState, producer_ids: IntArray) -> dict[str, Any]:
 
 
 def lso_rows(state: PartitionState, stable: StableOffset) -> Rows:
-    """Return where the last stable offset of a partition is."""
+    """Return where the last stable offset of a partition is; what only its log shows is null if the log is missing."""
     blocking_transaction = stable.blocking_transaction
     high_watermark = state.high_watermark
     columns = {
@@ -149,6 +154,8 @@ def lso_rows(state: PartitionState, stable: StableOffset) -> Rows:
         for name in ("producer_id", "producer_epoch", "first_offset", "last_timestamp"):
             columns[name] = int(blocking_transaction[name])
         columns["age_ms"] = stable.idle_ms
+    if not state.partition.has_log:
+        columns |= dict.fromkeys(OF_LOG) | {"exact": False}
     return _rows(state.partition.place, "lso", 1, columns)
 
 

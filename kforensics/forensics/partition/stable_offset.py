@@ -67,7 +67,7 @@ def stable_offset(
         InputError: a segment cannot be read again.
     """
     end = _clamped(state, high_watermark)
-    checkpoint = state.high_watermark
+    checkpoint = state.high_watermark if state.partition.has_log else None
     high_watermarks = [end] if checkpoint is None else [end, _clamped(state, checkpoint)]
     offsets, blocking_transactions = last_stable_offsets(
         state.transaction_store, state.local_log_start_offset, np.array(high_watermarks)

@@ -120,7 +120,7 @@ def _folder_state(folder: str) -> str:
 
 
 def replica_groups(partitions: Iterable[Partition]) -> list[tuple[Partition, ...]]:
-    """Return the partitions with several copies, as groups of copies by topic and number.
+    """Return the partitions with several copies, as groups of copies by topic and number; a copy without a log is none.
 
     Copies of topics with the same name but different ids are not replicas of each other: the topic was deleted and
     recreated. A copy without ``partition.metadata`` belongs to the only topic of its name, or to none of several.
@@ -128,7 +128,7 @@ def replica_groups(partitions: Iterable[Partition]) -> list[tuple[Partition, ...
     by_name: dict[tuple[str, int], list[Partition]] = {}
     for partition in partitions:
         topic, number = partition.place.topic, partition.place.partition
-        if topic is not None and number is not None:
+        if topic is not None and number is not None and partition.has_log:
             by_name.setdefault((topic, number), []).append(partition)
     groups = (group for _, copies in sorted(by_name.items()) for group in _by_topic_id(copies))
     return [tuple(group) for group in groups if len(group) > 1]

@@ -220,4 +220,4 @@ def containing_partition(file: FoundFile) -> Partition | None:
         for entry, name in names
         if name and name.state == LIVE and name.kind in ("log", "snapshot")
     ]
-    return next(iter(partitions_of(files)), None)
+    return next((partition for partition in partitions_of(files) if partition.has_log), None)

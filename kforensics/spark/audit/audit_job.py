@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.log_places import moved_away
 from kforensics.parsers.files.discover import Unreadable
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.spark.audit.cross_partition import copy_of, described_of, elected_of, keys_in, member_of
@@ -128,9 +129,22 @@ def plan_of(spark: SparkSession, paths: Sequence[str], topics: Sequence[str] = (
     listed = frame.where(frame.kind != FILES).select("kind", *SIZES).toArrow()
     sizes = listed.filter(pc.equal(listed["kind"], PARTITION)).drop_columns(["kind"])
     unreadable = len(listed) - len(sizes)
+    moved = _moved_numbers(sizes)
+    if moved:
+        frame = frame.where((frame.kind != PARTITION) | ~frame.number.isin(moved))
+        sizes = sizes.filter(pc.invert(pc.is_in(sizes["number"], pa.array(moved, pa.int64()))))
     rows_named = frame.where(frame.kind == UNREADABLE).select("payload").limit(NAMED).collect() if unreadable else []
     named = sorted((deserialize(row.payload) for row in rows_named), key=lambda path: path.path)
     return Plan(frame, sizes, unreadable, tuple(named))
+
+
+def _moved_numbers(sizes: pa.Table) -> list[int]:
+    """Return the numbers of partitions that were moved to a log directory that other tasks have listed."""
+    if not pc.any(pc.equal(sizes["segments"], 0)).as_py():
+        return []
+    places = [deserialize(member).log_place for member in sizes["member"].to_pylist()]
+    numbers = sizes["number"].to_pylist()
+    return [numbers[index] for index in sorted(moved_away(places))]
 
 
 def run_audit_job(plan: Plan, scope: AuditScope, sink: Sink, sharing: TaskSizing) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from kforensics.forensics.audit.cluster_membership import PartitionMembership
-from kforensics.forensics.partition.partition_files import Partition, partitions_of
+from kforensics.forensics.partition.partition_files import Partition, folder_of, partitions_of
 from kforensics.parsers.files.discover import (
     DeferredFolder,
     FoundFile,
@@ -89,14 +89,14 @@ def list_item(number: int, item: Sequence[Found], topics: Sequence[str]) -> Iter
         for row in discover_folder(entry) if isinstance(entry, DeferredFolder) else [entry]:
             if isinstance(row, FoundFile):
                 files.append(row)
-                origin[row.path] = index if isinstance(entry, DeferredFolder) else 0
+                origin[folder_of(row)] = index if isinstance(entry, DeferredFolder) else 0
             else:
                 yield _row(UNREADABLE, number << IN_ITEM, row)
     if files:
         yield _row(FILES, number << IN_ITEM, files)
     taken: Counter[int] = Counter()
     for partition in partitions_of(files):
-        index = origin[partition.segments[0].path]
+        index = origin[partition.folder]
         if not topics or partition.place.topic in topics:
             yield _partition_row(number << IN_ITEM | index << IN_FOLDER | taken[index], _slim(partition))
         taken[index] += 1
@@ -108,7 +108,7 @@ def _row(kind: str, number: int, value: Any) -> PlanRow:
 
 def _partition_row(number: int, partition: Partition) -> PlanRow:
     sizes = [segment.size for segment in partition.segments]
-    costs = sum(sizes), len(sizes), max(sizes), partition.newest_mtime_ms, partition.taken_ms
+    costs = sum(sizes), len(sizes), max(sizes, default=0), partition.newest_mtime_ms, partition.taken_ms
     return PARTITION, number, *costs, serialize(PartitionMembership.of(partition)), serialize(partition)
 
 

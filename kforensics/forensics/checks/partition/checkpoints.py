@@ -80,6 +80,8 @@ LOST_IN_CRASH, COPIED_BEFORE = "unflushed data lost in a crash", "log copied bef
 def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield what is wrong with the checkpoint entries of this partition."""
     yield from _rejected_files(state)
+    if not state.partition.has_log:
+        return  # the log is missing, and every offset would be beyond its end
     yield from _high_watermark(state)
     yield from _log_start(state)
     yield from _first_dirty_offset(state)
@@ -205,4 +207,4 @@ def _unless_clean_shutdown(state: PartitionState) -> str:
     return "no, clean shutdown" if _is_clean_shutdown(state) else "not ruled out"
 
 
-CHECK = Check("checkpoints", CODES, findings)
+CHECK = Check("checkpoints", CODES, findings, needs_log=False)

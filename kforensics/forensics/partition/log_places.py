@@ -1,0 +1,67 @@
+"""Distinguishes a partition whose log is missing from one that moved to another log directory of its broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+__all__ = ["LogPlace", "moved_away"]
+
+
+class LogPlace(NamedTuple):
+    """Where a partition is, and whether its log is there.
+
+    Attributes:
+        cluster_id: cluster id of the log directory.
+        broker_id: broker id of the log directory.
+        log_dir: the log directory.
+        directory_id: id of the log directory.
+        topic: topic.
+        partition: partition number.
+        has_log: whether it has any segment.
+    """
+
+    cluster_id: str | None
+    broker_id: int | None
+    log_dir: str | None
+    directory_id: str | None
+    topic: str | None
+    partition: int | None
+    has_log: bool
+
+
+def moved_away(places: Sequence[LogPlace]) -> set[int]:
+    """Return the indexes of partitions without a log that another log directory of the same broker has.
+
+    A broker moves a partition by copying it to the other directory, and then deletes what is left.
+    """
+    lost = [number for number, place in enumerate(places) if not place.has_log and place.broker_id is not None]
+    if not lost:
+        return set()
+    logs: dict[str | None, set[tuple[str | None, int | None]]] = {}
+    owners: dict[str | None, LogPlace] = {}
+    for place in places:
+        if place.has_log:
+            logs.setdefault(place.log_dir, set()).add((place.topic, place.partition))
+            owners.setdefault(place.log_dir, place)
+    return {
+        number
+        for number in lost
+        if any(
+            (places[number].topic, places[number].partition) in logs[path]
+            and _are_of_one_broker(places[number], owner, logs)
+            for path, owner in owners.items()
+        )
+    }
+
+
+def _are_of_one_broker(
+    place: LogPlace, other: LogPlace, logs: Mapping[str | None, set[tuple[str | None, int | None]]]
+) -> bool:
+    """Return whether two log directories are those of one broker, and not two copies of one directory."""
+    if place.log_dir == other.log_dir or place[:2] != other[:2]:
+        return False
+    if place.directory_id is not None and other.directory_id is not None:
+        return place.directory_id != other.directory_id
+    parents = {(path or "").rstrip("/").rpartition("/")[0] for path in (place.log_dir, other.log_dir)}
+    return len(parents) == 1 and logs.get(place.log_dir, set()).isdisjoint(logs[other.log_dir])

@@ -1,0 +1,154 @@
+"""A partition whose ``.log`` files are gone is found in every answer; folders that never had a log are not."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kforensics.analyses.partitions import investigate
+from kforensics.cli.common_options import CommonOptions
+from kforensics.forensics.audit.audit_scope import AuditScope, evaluate_partition
+from kforensics.forensics.audit.copies import copies_among
+from kforensics.forensics.checks.check import findings_of
+from kforensics.forensics.checks.partition_checks import CHECK_GROUPS
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.examine import examine
+from kforensics.forensics.partition.partition_files import HIGH_WATERMARK, Partition
+from kforensics.parsers.files.discover import FoundFile, discover
+from tests.command import run
+from tests.forensics.forge import forge
+from tests.forensics.partition_states import SAMPLES, partitions_under
+
+FIRES = {"log-missing": "test_a_partition_whose_log_files_are_gone_is_found"}
+SILENT = {"log-missing": "test_a_folder_that_a_broker_has_just_created_is_no_finding"}
+
+RULES = Rules(as_of_ms=1_763_700_000_000)
+BROKER = SAMPLES / "transactions-v2" / "broker-1"
+LOG_DIRS = SAMPLES / "log-dirs"
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """A copy of the log directory of a real broker."""
+    return Path(shutil.copytree(BROKER, tmp_path / "broker-1"))
+
+
+def remove_logs(folder: Path, pattern: str = "*.log") -> None:
+    """Delete the ``.log`` files of a folder."""
+    for path in folder.glob(pattern):
+        path.unlink()
+
+
+def missing(partitions: list[Partition]) -> dict[str, Finding]:
+    """Return the findings of partitions without a log; nothing else may be found in them."""
+    without_log = [partition for partition in partitions if not partition.has_log]
+    found = {}
+    for partition in without_log:
+        for group in ("all", "evidence", "blocking"):
+            (found[partition.name],) = findings_of(examine(partition, RULES), CHECK_GROUPS[group])
+    return found
+
+
+def test_a_partition_whose_log_files_are_gone_is_found(log_dir: Path) -> None:
+    remove_logs(log_dir / "segments-0")
+    finding = missing(partitions_under(log_dir))["segments-0"]
+    end = max(int(path.stem) for path in (log_dir / "segments-0").glob("*.snapshot"))
+    assert (finding.code.name, finding.severity) == ("log-missing", Severity.CRITICAL)
+    assert (finding.first_offset, finding.last_offset, finding.path) == (0, end - 1, str(log_dir / "segments-0"))
+    assert finding.evidence["high_watermark"] == finding.evidence["recovery_point"] == end
+    assert len(finding.evidence["snapshots"]) == len(list((log_dir / "segments-0").glob("*.snapshot")))
+    assert f"high watermark {end}" in finding.message
+
+
+def test_all_logs_of_a_log_directory_are_gone(log_dir: Path) -> None:
+    names = {partition.name for partition in partitions_under(log_dir)}
+    remove_logs(log_dir, "*/*.log")
+    assert missing(partitions_under(log_dir)).keys() == names
+
+
+@pytest.mark.parametrize("name", ["partition", "log directory"])
+def test_commands_name_the_partition_and_know_no_offset_of_it(name: str, log_dir: Path) -> None:
+    remove_logs(log_dir / "committed-0")
+    path = str(log_dir / "committed-0") if name == "partition" else str(log_dir)
+    for command in ("audit", "scan", "verify", "lso"):
+        result = run(command, "--topic", "committed", path)
+        assert result.code == 1, command
+        assert "committed-0" in result.text
+        assert "log-missing" in result.text
+        assert "agree with the log" not in result.text or "0 partitions of 1" in result.text
+    assert "LSO unknown, the log is missing" in run("lso", "--topic", "committed", path).text
+    row = run("lso", "--topic", "committed", "--format", "csv", path).lines[-1]
+    assert row.endswith("committed,0,0,,20,checkpoint,,,,false,,,,,,,,")
+    story = run("explain", "--topic", "committed", "--partition", "0", "--offset", "3", path).text
+    assert "the partition folder has no .log file any more" in story
+
+
+def test_its_result_has_no_offsets_and_no_part_in_its_cluster(log_dir: Path) -> None:
+    remove_logs(log_dir / "__transaction_state-0")
+    notes: list[str] = []
+    investigation = investigate([str(log_dir)], None, notes.append, notes.append)
+    assert not investigation.clusters.coordinated
+    (partition,) = (partition for partition in investigation.partitions if not partition.has_log)
+    scope = AuditScope(RULES, records=True, clusters=investigation.clusters)
+    result = evaluate_partition(partition, scope, workers=0)
+    assert (result.stable, result.log_end_offset, result.cluster_input, result.is_counted) == (None, None, None, True)
+
+
+def test_a_lost_copy_is_not_compared_with_the_others(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES / "replication", tmp_path / "replication")
+    partitions = partitions_under(tmp_path)
+    assert list(copies_among(partitions, investigate([str(tmp_path)], 0, print, print).clusters))
+    for broker in sorted((tmp_path / "replication").glob("broker-*"))[1:]:
+        remove_logs(broker, "*/*.log")
+    assert not list(copies_among(partitions_under(tmp_path), investigate([str(tmp_path)], 0, print, print).clusters))
+
+
+def test_a_folder_that_a_broker_has_just_created_is_no_finding(tmp_path: Path) -> None:
+    folder = forge(tmp_path, "", high_watermark=0)
+    for path in folder.iterdir():
+        path.unlink()
+    (folder / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    assert partitions_under(tmp_path) == []
+
+
+def test_a_folder_marked_for_deletion_and_its_successor_are_no_findings(tmp_path: Path) -> None:
+    """The checkpoint of a topic that was created again may still be that of the deleted one."""
+    shutil.copytree(SAMPLES / "deletion" / "broker-1", tmp_path / "broker-1")
+    for deleted in (tmp_path / "broker-1").glob("*-delete"):
+        remove_logs(deleted)
+    successor = tmp_path / "broker-1" / "topic-recreated-0"
+    (high_watermark,) = (row.checkpoint(HIGH_WATERMARK) for row in partitions_under(successor))
+    assert high_watermark
+    for path in successor.iterdir():
+        if path.name != "partition.metadata":
+            path.unlink()
+    for path in (tmp_path, successor):
+        assert all(partition.has_log for partition in partitions_under(path))
+
+
+def test_a_partition_that_moved_to_another_log_directory_is_no_finding(tmp_path: Path) -> None:
+    shutil.copytree(LOG_DIRS, tmp_path / "log-dirs")
+    moved = next((tmp_path / "log-dirs").rglob("moved-0"))
+    others = {path.parent for path in moved.parent.parent.rglob("meta.properties")} - {moved.parent}
+    left_over = shutil.copytree(moved, next(iter(others)) / "moved-0")
+    remove_logs(Path(left_over))
+    assert all(partition.has_log for partition in partitions_under(tmp_path))
+    assert sum(partition.name == "moved-0" for partition in partitions_under(tmp_path)) == 1
+
+
+def test_a_second_copy_of_a_log_directory_is_not_where_the_log_moved(tmp_path: Path) -> None:
+    for day in ("day-1", "day-2"):
+        shutil.copytree(BROKER, tmp_path / day)
+    remove_logs(tmp_path / "day-2", "*/*.log")
+    assert len(missing(partitions_under(tmp_path))) == len(partitions_under(tmp_path / "day-1"))
+
+
+def test_files_named_without_the_log_beside_them_are_no_finding() -> None:
+    files = [str(path) for path in (BROKER / "segments-0").iterdir() if path.suffix != ".log"]
+    rows = [row for row in discover(files) if isinstance(row, FoundFile)]
+    assert len(rows) == len(files)
+    with pytest.raises(Exception, match="there is no log under"):
+        CommonOptions(files).investigation()

@@ -1,0 +1,38 @@
+"""Partitions that have lost their log are found on Spark as in one process, whichever task lists them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kforensics.spark.audit.run import SparkRequest
+from tests.command import SAMPLES
+from tests.spark.audits import AS_OF_MS, audit_here, audit_in_process
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_partitions_without_a_log_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """One lost its log, one moved to another log directory, and of a whole log directory no log is left."""
+    logs = tmp_path / "logs"
+    for scenario in ("transactions-v2", "log-dirs", "deletion"):
+        shutil.copytree(SAMPLES / scenario, logs / scenario)
+    log_dirs = logs / "log-dirs" / "broker-1"
+    (moved,) = log_dirs.glob("*/moved-0")
+    (other,) = (path for path in log_dirs.glob("disk-*") if path != moved.parent)
+    shutil.copytree(moved, other / "moved-0")
+    gone = [(other / "moved-0"), logs / "transactions-v2" / "broker-1" / "committed-0"]
+    for path in [path for folder in gone for path in folder.glob("*.log")] + [*logs.glob("deletion/**/*.log")]:
+        path.unlink()
+    expected = audit_in_process([str(logs)], tmp_path / "expected", records=True)
+    request = SparkRequest((str(logs),), output=str(tmp_path / "store"), as_of_ms=AS_OF_MS, records=True)
+    found = audit_here(spark, request)
+    assert sum("'log-missing'" in row for row in expected["findings"]) > 1
+    for table in ("partitions", "findings", "lso"):
+        assert found[table] == expected[table], table
