@@ -22,6 +22,7 @@ from kforensics.forensics.checks.partition import (
     segments,
     snapshot_files,
     snapshots,
+    stray_files,
     structure,
     time_indexes,
     timestamps,
@@ -55,6 +56,7 @@ FILES: tuple[Check[PartitionState, Finding], ...] = (
     snapshot_files.CHECK,
     leader_epochs.CHECK,
     checkpoints.CHECK,
+    stray_files.CHECK,
     timestamps.CHECK,
 )
 # Need every record decoded.

@@ -85,6 +85,7 @@ class Partition:
         leader_epochs: ``leader-epoch-checkpoint``, None if there is none.
         others: files in another state (``deleted``, ``cleaned``, ``swap``, …) or of another kind.
         topic_id: from ``partition.metadata``.
+        nested: names of the folders in its folder.
     """
 
     place: Place
@@ -98,6 +99,7 @@ class Partition:
     leader_epochs: FoundFile | None = None
     others: tuple[FoundFile, ...] = ()
     topic_id: str | None = None
+    nested: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -279,6 +281,7 @@ def _partition(folder: str, files: list[FoundFile], log_dirs: Mapping[str | None
         leader_epochs=next((file for file in live if file.kind == "leader-epoch-checkpoint"), None),
         others=tuple(file for file in files if file.state != "live" or file.kind not in known),
         topic_id=first.topic_id,
+        nested=first.folders,
     )
 
 

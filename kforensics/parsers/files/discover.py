@@ -26,12 +26,20 @@ __all__ = [
 UNKNOWN = "unknown"
 SEGMENT_SUFFIXES = ("log", "index", "timeindex", "txnindex", "snapshot", "checkpoint")
 # Files that only a log directory contains, never the folder of a partition.
+# Files that only the folder of a partition contains.
+PARTITION_KINDS = (
+    *("log", "index", "timeindex", "txnindex", "snapshot", "checkpoint"),
+    *("leader-epoch-checkpoint", "partition-metadata"),
+)
 ROOT_KINDS = ("meta-properties", "clean-shutdown", "offset-checkpoint", "lock")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A row of the table ``files``; an unknown value is None."""
+    """A row of the table ``files``; an unknown value is None.
+
+    ``folders`` is no column: the names of the folders beside it, if it is in the folder of a partition.
+    """
 
     path: str
     kind: str
@@ -44,6 +52,7 @@ class FoundFile:
     mtime_ms: int | None = None
     state: str = "live"
     topic_id: str | None = None
+    folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +148,19 @@ class Owner:
         log_dir: the log directory.
         folder: topic and partition, from the folder name.
         topic_id: from ``partition.metadata``.
+        folders: names of the folders in that of the partition.
+        is_nested: whether this is a folder inside that of a partition, which no broker reads.
     """
 
     broker_id: int | None = None
     log_dir: str | None = None
     folder: FolderName | None = None
     topic_id: str | None = None
+    folders: tuple[str, ...] = ()
+    is_nested: bool = False
+
+
+NESTED = Owner(is_nested=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,12 +231,14 @@ class _Walk:
         yield from unreadable
         self._open.add(identity)
         for child in children:
-            yield from self._visit(child, owner)
+            yield from self._visit(child, NESTED if child.is_folder and owner.folder else owner)
         self._open.discard(identity)
 
     def _owner(self, path: str, children: list[Entry], parent_owner: Owner) -> tuple[Owner, list[Unreadable]]:
         """Return the owner of the files directly in a folder, and the metadata files that could not be read."""
         unreadable: list[Unreadable] = []
+        if parent_owner.is_nested:
+            return parent_owner, unreadable
         folder = _partition_folder(self._folders.name(path), children)
         if folder is None:
             if not _is_log_dir(children):
@@ -230,7 +248,8 @@ class _Walk:
             log_dir = self._folders.parent(path)
             parent_owner = Owner(self._broker_id(log_dir, unreadable), log_dir)
         topic_id = self._topic_id(path, unreadable)
-        return Owner(parent_owner.broker_id, parent_owner.log_dir, folder, topic_id), unreadable
+        folders = tuple(child.name for child in children if child.is_folder)
+        return Owner(parent_owner.broker_id, parent_owner.log_dir, folder, topic_id, folders), unreadable
 
     def _topic_id(self, folder: str, unreadable: list[Unreadable]) -> str | None:
         path = self._folders.join(folder, "partition.metadata")
@@ -263,16 +282,22 @@ class _Walk:
 def _partition_folder(name: str, children: list[Entry]) -> FolderName | None:
     """Return topic and partition from a folder name; None if the content is not a partition's.
 
-    The name alone is not enough: ``broker-1`` may be any folder.
+    The name alone is not enough: ``broker-1`` may be any folder. A folder with other folders in it is a partition's
+    only if it has files that no other folder has.
     """
-    if _is_log_dir(children) or any(child.is_folder for child in children):
+    if _is_log_dir(children) or (any(child.is_folder for child in children) and not _has(children, PARTITION_KINDS)):
         return None
     return parse_folder_name(name)
 
 
 def _is_log_dir(children: list[Entry]) -> bool:
-    names = [parse_file_name(child.name) for child in children]
-    return any(name is not None and name.kind in ROOT_KINDS for name in names)
+    return _has(children, ROOT_KINDS)
+
+
+def _has(children: list[Entry], kinds: tuple[str, ...]) -> bool:
+    """Return whether a folder has a file of one of some kinds."""
+    names = [parse_file_name(child.name) for child in children if not child.is_folder]
+    return any(name is not None and name.kind in kinds for name in names)
 
 
 def _file(entry: Entry, owner: Owner) -> FoundFile:
@@ -290,4 +315,5 @@ def _file(entry: Entry, owner: Owner) -> FoundFile:
         mtime_ms=entry.mtime_ms,
         state=folder.state if folder and state == "live" else state,
         topic_id=owner.topic_id,
+        folders=owner.folders,
     )
