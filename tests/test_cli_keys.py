@@ -131,7 +131,7 @@ def test_one_partition_is_enough_if_the_count_is_given() -> None:
     [
         (["--partition-count", 3, "--topic", "keyed", GROWTH], "3 is too low: keyed-3 is here; give at least 4"),
         (["--partition-count", 4, GROWTH], "name one with --topic"),
-        (["--topic", "nowhere", GROWTH], "there is no partition of nowhere"),
+        (["--topic", "nowhere", GROWTH], "no topic 'nowhere'; there are "),
         ([GROWTH / "broker-1" / "__cluster_metadata-0"], "except of Kafka's internal topics"),
         (["--list", "values", GROWTH], "--list 'values' is not one of partitions, keys, producers"),
     ],

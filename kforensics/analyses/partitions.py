@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kforensics.analyses.find_files import Notify, find_files
 from kforensics.analyses.surroundings import CONTEXT_TOPICS, FileTime, neighbours_of, newest_file
+from kforensics.analyses.topics import check_topics
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.formatting import format_count, format_duration, format_time
 from kforensics.forensics.core.rules import Rules
@@ -102,10 +103,12 @@ def investigate(  # noqa: PLR0913  # what a user can say
             of another topic.
 
     Raises:
-        UsageError: there is no log under the paths.
+        UsageError: there is no log under the paths, or no such topic.
     """
     files, unreadable = find_files(paths, warn)
     found = partitions_of(files)
+    if topics and found and not unreadable:
+        check_topics(topics, [partition.place.topic for partition in found])
     partitions = [partition for partition in found if not topics or partition.place.topic in topics]
     if not partitions and not unreadable:
         where = ", ".join(paths)

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from kforensics.analyses.partitions import Investigation, investigate
 from kforensics.analyses.times import time_ms
+from kforensics.analyses.topics import check_topics
 from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.findings import Finding, Severity
@@ -71,7 +72,7 @@ class CommonOptions:
             all_topics: include the partitions of all topics, because other topics have evidence too.
 
         Raises:
-            UsageError: there is no path or no log, or the output would be among the input files.
+            UsageError: there is no path, no log or no such topic, or the output would be among the input files.
         """
         paths = tuple(self.paths or ())
         if not paths:
@@ -79,8 +80,13 @@ class CommonOptions:
         check_output(self.output, paths)
         as_of_ms = None if self.as_of is None else time_ms(self.as_of, "--as-of")
         topics = () if all_topics else tuple(self.topics or ())
-        note = _discard if self.quiet else notify
-        return investigate(paths, as_of_ms, notify, note, topics=topics, alone=self.alone)
+        notes: list[str] = []
+        found = investigate(paths, as_of_ms, notify, notes.append, topics=topics, alone=self.alone)
+        if all_topics and not found.unreadable:
+            check_topics(self.topics or (), [partition.place.topic for partition in found.partitions])
+        for sentence in () if self.quiet else notes:
+            notify(sentence)
+        return found
 
 
 @dataclass(slots=True)
@@ -135,10 +141,6 @@ def severities_of(result: HasFindings) -> Iterator[Severity]:
 def notify(sentence: str) -> None:
     """Write a sentence to standard error."""
     sys.stderr.write(f"{printable(sentence)}\n")
-
-
-def _discard(_sentence: str) -> None:
-    """Discard a sentence."""
 
 
 def format_of(name: str) -> Format:

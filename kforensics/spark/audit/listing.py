@@ -19,10 +19,11 @@ from kforensics.parsers.files.discover import (
     discover_folder,
     discover_lazily,
 )
+from kforensics.parsers.files.log_names import FolderName, parse_folder_name
 from kforensics.parsers.files.source import file_name
 from kforensics.spark.audit.serialization import serialize
 
-__all__ = ["FILES", "IN_ITEM", "PARTITION", "PLANNED", "UNREADABLE", "PlanRow", "items_of", "list_item"]
+__all__ = ["FILES", "IN_ITEM", "PARTITION", "PLANNED", "UNREADABLE", "PlanRow", "items_of", "list_item", "topics_under"]
 
 FILES, FOLDER, PARTITION, UNREADABLE = "files", "folder", "partition", "unreadable"
 # A row of a plan: kind, number, cost, and pickled: its cluster member and the object itself.
@@ -62,6 +63,13 @@ def items_of(paths: Sequence[str]) -> Iterator[list[Found]]:
         step = FOLDERS if kind == FOLDER else len(entries)
         for start in range(0, len(entries), step):
             yield entries[start : start + step]
+
+
+def topics_under(paths: Sequence[str]) -> set[str]:
+    """Return the topics under paths, by the names of folders alone."""
+    found = (entry for item in items_of(paths) for entry in item)
+    names = (parse_folder_name(entry.entry.name) if isinstance(entry, DeferredFolder) else entry for entry in found)
+    return {name.topic for name in names if isinstance(name, (FolderName, FoundFile)) and name.topic is not None}
 
 
 def _group(entry: Found) -> tuple[str, str | None]:

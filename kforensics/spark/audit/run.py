@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kforensics.analyses.audit import STORED, Stages, sha256_of
+from kforensics.analyses.topics import check_topics
 from kforensics.errors import UsageError
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.cluster_membership import Clusters
@@ -30,6 +31,7 @@ from kforensics.parsers.tables.schemas import Table, parse_columns
 from kforensics.render.audit_report import AuditReport
 from kforensics.render.staged_store import StagedStore, StorePart, TaskWriter
 from kforensics.spark.audit.audit_job import Plan, plan_of, run_audit_job
+from kforensics.spark.audit.listing import topics_under
 from kforensics.spark.audit.serialization import deserialize, serialize
 from kforensics.spark.audit.task_sizing import FEW, TaskSizing
 from kforensics.spark.session import answering, parallelism
@@ -140,15 +142,24 @@ def planned(spark: SparkSession, request: SparkRequest) -> Plan:
     """Return the partitions to evaluate.
 
     Raises:
-        UsageError: there is no log under the paths.
+        UsageError: there is no log under the paths, or no such topic.
         EngineError: Spark fails.
     """
     with answering("the folders were not looked into"):
         plan = plan_of(spark, _as_workers_know(spark, request.paths), request.topics)
+    if request.topics and not plan.unreadable:
+        _check_topics(plan, request)
     if not len(plan.sizes) and not plan.unreadable:
         where = ", ".join(request.paths)
         raise UsageError(f"there is no log under {where}; name partition folders, log directories or .log files")
     return plan
+
+
+def _check_topics(plan: Plan, request: SparkRequest) -> None:
+    """Check that the topics exist; if one does not, list the folders above the partitions again for similar names."""
+    there = {member.topic for member in plan.members}
+    if not there.issuperset(request.topics) and (known := topics_under(request.paths)):
+        check_topics(request.topics, there, known)
 
 
 def _as_workers_know(spark: SparkSession, paths: Sequence[str]) -> Sequence[str]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kforensics.spark.audit.run import SparkRequest
+from kforensics.errors import UsageError
+from kforensics.spark.audit.run import SparkRequest, planned
 from tests.command import SAMPLES
 from tests.spark.audits import AS_OF_MS, audit_here, audit_in_process
 
@@ -36,3 +37,10 @@ def test_partitions_without_a_log_give_the_same_rows(spark: SparkSession, tmp_pa
     assert sum("'log-missing'" in row for row in expected["findings"]) > 1
     for table in ("partitions", "findings", "lso"):
         assert found[table] == expected[table], table
+
+
+def test_a_topic_that_no_partition_has_is_a_usage_error(spark: SparkSession) -> None:
+    broker = SAMPLES / "transactions-v2" / "broker-1"
+    with pytest.raises(UsageError, match=r"no topic 'comitted'; did you mean committed\?"):
+        planned(spark, SparkRequest((str(broker),), topics=("comitted",)))
+    assert len(planned(spark, SparkRequest((str(broker),), topics=("committed",))).sizes) == 1
