@@ -101,11 +101,35 @@ def test_a_file_named_by_the_user_has_the_kind_of_its_suffix_even_if_damaged(tmp
     ended = dump(named)
     assert ended.code == 1
     assert [line.split()[1] for line in ended.lines[1:]] == [line.split()[1] for line in dump(damaged).lines[2:]]
-    # Under a folder, a file with such a name may belong to any program.
-    assert dump(tmp_path).lines == [
-        f"Dumping {named}",
-        f"(unknown: {named.stat().st_size} bytes that hold nothing to decode)",
-    ]
+    # Under a folder, a file with such a name may belong to any program, unless batches are in it.
+    assert dump(tmp_path).lines == ended.lines
+
+
+@pytest.mark.parametrize("bad", [b"\xff" * 7, bytes(100), b"text before the log\n"])
+@pytest.mark.parametrize("name", ["evidence.bin", CLASSIC.name])
+def test_batches_after_bad_first_bytes_are_printed(name: str, bad: bytes, tmp_path: Path) -> None:
+    strange = tmp_path / name
+    strange.write_bytes(bad + CLASSIC.read_bytes())
+    for path in (strange, tmp_path):
+        ended = dump(path)
+        assert ended.code == 1
+        assert f"bytes 0x0 to {len(bad):#x}" in ended.err
+        batches = [line for line in ended.lines if line.startswith("baseOffset")]
+        assert len(batches) == sum(line.startswith("baseOffset") for line in dump(CLASSIC).lines)
+    rows = dump("--format", "ndjson", "--records", strange)
+    assert rows.code == 1
+    assert [row["offset"] for row in rows.objects if row.get("offset") is not None][:2] == [0, 1]
+
+
+@pytest.mark.parametrize("words", [(), ("--format", "ndjson")])
+def test_a_named_file_without_a_batch_cannot_be_read(words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "torn.bin").write_bytes(CLASSIC.read_bytes()[5:60])
+    ended = dump(*words, tmp_path / "torn.bin")
+    assert ended.code == 3
+    assert "no batch is anywhere in its 55 bytes" in ended.err
+    assert dump(*words, tmp_path).code == 0
+    (tmp_path / "torn.bin").write_bytes(b"")
+    assert dump(*words, tmp_path / "torn.bin").code == 0
 
 
 def test_the_sanity_check_reports_the_same_as_a_broker(tmp_path: Path) -> None:
@@ -121,6 +145,7 @@ def test_a_file_of_another_program_is_listed(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("buy milk")
     ended = dump(tmp_path / "notes.txt")
     assert ended.lines == [f"Dumping {tmp_path / 'notes.txt'}", "(unknown: 8 bytes that hold nothing to decode)"]
+    assert ended.code == 3
 
 
 def test_a_dump_without_input_is_a_usage_error() -> None:

@@ -294,7 +294,7 @@ def test_unreadable_input_is_not_a_usage_error(words: tuple[object, ...], tmp_pa
         (["--transactional-id", "a", "--topic", "t", BROKER], "leave out --topic and --partition"),
         (["--offset", 1, BROKER], "choose one with --topic and --partition: __cluster_metadata-0, "),
         (
-            ["--offset", 1, "--topic", "nope", BROKER],
+            ["--offset", 1, "--topic", "open", "--partition", 7, BROKER],
             "no such partition is under the paths; name one of __cluster_metadata-0, ",
         ),
         (["--producer-id", 4711, BROKER / "open-0"], "producer 4711 does not appear in open-0; name other partitions"),
@@ -302,7 +302,19 @@ def test_unreadable_input_is_not_a_usage_error(words: tuple[object, ...], tmp_pa
         (["--transactional-id", "nope", BROKER / "open-0"], "its coordinator's log is __transaction_state-4"),
         (["--offset", 1, "--format", "xml", BROKER / "open-0"], "--format 'xml' is not one of"),
     ],
-    ids=["no-path", "nothing", "two", "at", "id-topic", "which", "no-topic", "producer", "id", "coordinator", "format"],
+    ids=[
+        "no-path",
+        "nothing",
+        "two",
+        "at",
+        "id-topic",
+        "which",
+        "no-partition",
+        "producer",
+        "id",
+        "coordinator",
+        "format",
+    ],
 )
 def test_a_usage_error_is_one_sentence(words: list[object], says: str) -> None:
     assert says in sentence(run("explain", "--quiet", *words))

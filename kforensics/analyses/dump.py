@@ -171,7 +171,8 @@ def dump_text(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutco
     run = PlainRun(request.tool, selection, request.budget, _decoders(request), request.limit, directory, kernels)
     on_unreadable = partial(outcome.add_unreadable, notify=notify)
     with progress_meter(sum(file.size for file in files), show=request.progress) as meter:
-        for file, source, start in open_files(files, selection, on_unreadable, meter, isolation_filter):
+        opened = open_files(files, selection, on_unreadable, meter, isolation_filter, named=request.paths)
+        for file, source, start in opened:
             if run.finished:
                 break
             try:
@@ -227,7 +228,7 @@ def dump_rows(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutco
         sum(file.size for files in by_table.values() for file in files), show=request.progress
     ) as meter:
         for name, files in by_table.items():
-            reader = FilesReader(options, on_damage, on_unreadable, meter, isolation_filter)
+            reader = FilesReader(options, on_damage, on_unreadable, meter, isolation_filter, request.paths)
             table, convert = _output_table(request, name)
             if request.table == "damage":
                 drain(reader.parts(files, convert, kernels))

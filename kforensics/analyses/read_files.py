@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from kforensics.analyses.filters import Isolation
 from kforensics.analyses.find_files import Notify
 from kforensics.errors import InputError
-from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.files.discover import UNKNOWN, FoundFile
 from kforensics.parsers.files.log_names import parse_file_name
 from kforensics.parsers.files.source import Source, file_name, open_source
 from kforensics.parsers.format.rows import Damage
@@ -41,6 +41,7 @@ class FilesReader:
         on_unreadable: takes the error of a file that cannot be read.
         meter: shows the progress.
         isolation_filter: selects batches and records by the outcome of their transactions; None for all.
+        named: paths of files that the user named; one without anything to decode cannot be read.
     """
 
     options: ReadOptions
@@ -48,6 +49,7 @@ class FilesReader:
     on_unreadable: Callable[[InputError], None]
     meter: ProgressMeter | None = None
     isolation_filter: IsolationFilter | None = None
+    named: Collection[str] = ()
 
     def rows(self, files: list[FoundFile]) -> Iterator[Row]:
         """Yield the rows of files."""
@@ -85,9 +87,11 @@ class FilesReader:
                 self.on_unreadable(error)
 
     def _opened(self, files: list[FoundFile]) -> Iterator[tuple[FoundFile, Source, ReadOptions]]:
-        selection = self.options.selection
-        for file, source, start in open_files(files, selection, self.on_unreadable, self.meter, self.isolation_filter):
-            selected = self.isolation_filter.applied_to(selection) if self.isolation_filter else selection
+        selection, isolation = self.options.selection, self.isolation_filter
+        for file, source, start in open_files(
+            files, selection, self.on_unreadable, self.meter, isolation, named=self.named
+        ):
+            selected = isolation.applied_to(selection) if isolation else selection
             yield file, source, replace(self.options, selection=selected, start=start)
 
 
@@ -142,16 +146,19 @@ def served_files(files: list[FoundFile], paths: Collection[str], notify: Notify)
     return served
 
 
-def open_files(
+def open_files(  # noqa: PLR0913  # what selects, reports and shows progress
     files: list[FoundFile],
     selection: Selection,
     on_unreadable: Callable[[InputError], None],
     meter: ProgressMeter | None,
     isolation_filter: IsolationFilter | None = None,
+    *,
+    named: Collection[str] = (),
 ) -> Iterator[tuple[FoundFile, Source, int]]:
     """Yield each file that can be read, its source, and the position to start at.
 
-    The isolation filter has read the transactions of the file.
+    The isolation filter has read the transactions of the file. A file that the user named and that has nothing to
+    decode is reported as unreadable, and yielded all the same; in a folder it may belong to another program.
     """
     for found_file in files:
         try:
@@ -159,6 +166,8 @@ def open_files(
                 file = detect_log(found_file, source)
                 if isolation_filter and file.kind in LOG_KINDS:
                     isolation_filter.use_file(file)
+                if file.kind == UNKNOWN and source.size and file.path in named:
+                    on_unreadable(InputError(file.path, f"no batch is anywhere in its {source.size} bytes"))
                 yield file, MeteredSource(source, meter) if meter else source, _start(selection, file, source)
         except InputError as error:
             on_unreadable(error)

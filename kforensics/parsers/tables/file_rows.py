@@ -68,7 +68,7 @@ class ReadOptions:
 
 
 def detect_log(file: FoundFile, source: Source) -> FoundFile:
-    """Return a file of unknown kind as a log if it begins with a batch whose checksum is valid.
+    """Return a file of unknown kind as a log if a batch with a valid checksum is anywhere in it.
 
     Args:
         file: the file.
@@ -76,8 +76,8 @@ def detect_log(file: FoundFile, source: Source) -> FoundFile:
     """
     if file.kind != UNKNOWN:
         return file
-    first = next(iter(walk(source)), None)
-    return replace(file, kind="log") if isinstance(first, Batch) and first.crc_valid else file
+    has_batch = any(isinstance(row, Batch) and row.crc_valid for row in walk(source))
+    return replace(file, kind="log") if has_batch else file
 
 
 def table_name_of(kind: str, *, records: bool = False) -> str | None:

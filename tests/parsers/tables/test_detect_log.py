@@ -11,12 +11,23 @@ UNKNOWN_FILE = FoundFile("copy", "unknown", 0)
 BATCH = batch_of(record())
 
 
-def test_a_log_with_an_unknown_name_is_detected() -> None:
-    assert detect_log(UNKNOWN_FILE, BytesSource(BATCH + b"torn")) == replace(UNKNOWN_FILE, kind="log")
+@pytest.mark.parametrize(
+    "data",
+    [
+        BATCH,
+        BATCH + b"torn",
+        b"\0" + BATCH,
+        b"\xff" * 1000 + BATCH + b"x",
+        BATCH[:-1] + b"x" + BATCH,
+        BATCH[5:] + BATCH,
+    ],
+)
+def test_a_file_of_another_name_with_a_batch_anywhere_is_a_log(data: bytes) -> None:
+    assert detect_log(UNKNOWN_FILE, BytesSource(data)) == replace(UNKNOWN_FILE, kind="log")
 
 
-@pytest.mark.parametrize("data", [b"", b"notes", BATCH[:-1], b"\0" + BATCH, BATCH[:-1] + b"x"])
-def test_a_file_without_a_valid_first_batch_stays_unknown(data: bytes) -> None:
+@pytest.mark.parametrize("data", [b"", b"notes", BATCH[:-1], BATCH[:-1] + b"x", bytes(5000), b"a line of text\n" * 500])
+def test_a_file_without_a_valid_batch_stays_unknown(data: bytes) -> None:
     assert detect_log(UNKNOWN_FILE, BytesSource(data)) is UNKNOWN_FILE
 
 
