@@ -283,6 +283,8 @@ def damage_sentence(path: str, damage: Damage) -> str:
     where = f"bytes {damage.start:#x} to {damage.end:#x} ({damage.end - damage.start} bytes)"
     batch = f" of the batch at {damage.inside_batch:#x}" if damage.inside_batch is not None else ""
     verdict = "are suspect" if batch and damage.reason in SUSPECT else "could not be read"
+    if batch and damage.reason == "truncated":
+        verdict = "belong to the next one"
     if damage.reason == "zero-tail":
         verdict = "are all zero"
     resume = f"; reading resumes at {damage.next_good_position:#x}" if damage.next_good_position is not None else ""

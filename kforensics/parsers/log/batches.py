@@ -27,6 +27,7 @@ from kforensics.parsers.log.batch_headers import (
     legacy_header,
     prefix,
 )
+from kforensics.parsers.log.overlaps import overlap_damage, overlapping_batches
 
 if TYPE_CHECKING:
     from kforensics.parsers.log.resync import Candidates
@@ -90,7 +91,8 @@ class _ChecksumBudget:
 def walk(source: Source, start: int = 0, end: int | None = None) -> Iterator[Batch | Damage]:
     """Yield the batches of a log and the ranges without a batch, in order, without gap or overlap.
 
-    A batch may be followed by damage inside it (``inside_batch``): a failed checksum or an unknown magic byte.
+    A batch may be followed by damage inside it (``inside_batch``): a failed checksum, an unknown magic byte, or a torn
+    end. The torn end is also the start of the next batch.
 
     Args:
         source: the log.
@@ -113,7 +115,7 @@ class LogWalk:
         window = Window(source, end)
         self._budget = _ChecksumBudget(start, FREE_SIZE)
         self._walker = _Walker(window, self._budget, _ChecksumBudget(start, 0))
-        self._stop, self.position = window.end, start
+        self._start, self._stop, self.position = start, window.end, start
 
     def step(self) -> list[Batch | Damage]:
         """Return the next batch with its damage, or the damage before the next batch; an empty list at the end."""
@@ -123,6 +125,10 @@ class LogWalk:
             if isinstance(row, Batch):
                 self.position += row.size
                 return [row, *_damage_inside(row)]
+            if overlap := walker.overlap(self._start, self.position):
+                torn, following = overlap
+                self.position = following.position + following.size
+                return [overlap_damage(torn, following), following]
             damage = walker.damage(self.position, row)
             if damage.end > self.position:
                 self.position = damage.end
@@ -231,6 +237,10 @@ class _Walker:
         if rejection:
             self.budget.spend(size)
         return rejection or batch
+
+    def overlap(self, start: int, position: int) -> tuple[Batch, Batch] | None:
+        """Return the torn batch that ends at a position, and the batch that begins inside it."""
+        return overlapping_batches(self.window, lambda: self.candidates, self._valid_batch, start, position)
 
     def damage(self, position: int, rejection: _Rejection) -> Damage:
         """Return the damage from a position to the next valid batch."""

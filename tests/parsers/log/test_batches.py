@@ -70,6 +70,8 @@ def walked(source: Source) -> list[Batch | Damage]:
         else:
             assert last is not None
             assert row.inside_batch == last.position <= row.start < row.end <= last.position + last.size
+            if row.reason == "truncated":  # the next batch begins inside the torn one
+                reached = row.start
     assert reached == source.size
     return rows
 

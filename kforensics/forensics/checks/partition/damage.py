@@ -72,7 +72,7 @@ CODES = by_name(
 )
 
 # Reasons that concern a whole batch; other reasons inside a batch concern its records.
-BATCH_REASONS = ("crc", "magic")
+BATCH_REASONS = ("crc", "magic", "truncated")
 CODE_BY_REASON = {
     "crc": "batch-crc-mismatch",
     "truncated": "batch-truncated",
@@ -170,6 +170,8 @@ def _damaged(state: PartitionState, code: str, segment: int, row: Damage, lookup
 
 
 def _message(state: PartitionState, segment: int, row: Damage, offsets: tuple[int, int] | None) -> str:
+    if row.inside_batch is not None and row.reason == "truncated":
+        return f"Torn batch at position {row.inside_batch}: {row.detail}. No broker reads on from there."
     if row.inside_batch is not None:
         which = f" with {format_offsets(*offsets)}" if offsets else ""
         return f"Corrupt batch{which} at position {row.inside_batch}: {row.detail}."
