@@ -1,4 +1,4 @@
-"""Open transactions: how long they have been idle, what suggests that they hang, and what the oldest one blocks."""
+"""Open transactions: how long they have been idle, the marker before them, and what the oldest one blocks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from kforensics.forensics.core.observations import Observed, observations_of
 from kforensics.forensics.core.record_types import TransactionArray
 from kforensics.forensics.partition.marker_times import marker_times
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.forensics.partition.producer_history import NOTHING, last_before, markers_before
+from kforensics.forensics.partition.producer_history import markers_before
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 
 __all__ = [
@@ -23,11 +22,8 @@ __all__ = [
     "idle_times",
 ]
 
-MAX_OFFSET = np.iinfo("i8").max
 HANGING_EVIDENCE = np.dtype(
     [
-        ("after_marker", "?"),  # the data follows a marker that may have ended everything of its epoch
-        ("marker_cleaned", "?"),
         ("marker_offset", "i8"),  # of the producer's last marker before the data; NOTHING if there is none
         ("marker_epoch", "i2"),  # the highest one before the data
         ("coordinator_epoch", "i4"),
@@ -101,7 +97,7 @@ def idle_times(state: PartitionState, transactions: TransactionArray) -> tuple[I
 
 
 def hanging_evidence(state: PartitionState, transactions: TransactionArray) -> HangingEvidenceArray:
-    """Return the evidence in the log that no coordinator will end a transaction.
+    """Return the last marker of its producer before each transaction.
 
     Args:
         state: the partition.
@@ -112,22 +108,6 @@ def hanging_evidence(state: PartitionState, transactions: TransactionArray) -> H
     """
     before = markers_before(state, transactions["producer_id"], transactions["first_offset"])
     evidence = np.empty(len(transactions), HANGING_EVIDENCE)
-    epoch = transactions["lowest_epoch"]
-    # A marker that bumped the epoch makes room for the next transaction; one that did not may have come too early.
-    same_epoch = (before["data_epoch"] == epoch) & (before["marker_epoch"] == epoch)
-    has_marker = before["marker_offset"] != NOTHING
-    evidence["after_marker"] = has_marker & ((before["highest_epoch"] > epoch) | same_epoch)
-    evidence["marker_cleaned"] = _markers_cleaned(state, transactions)
     evidence["marker_offset"], evidence["marker_epoch"] = before["marker_offset"], before["highest_epoch"]
     evidence["coordinator_epoch"] = before["coordinator_epoch"]
     return evidence
-
-
-def _markers_cleaned(state: PartitionState, transactions: TransactionArray) -> BoolArray:
-    """Return whether the data of each transaction is followed by an empty control batch of the same producer."""
-    empty = observations_of(state.log.observations, Observed.CONTROL_SHELL)
-    log_end = np.full(len(transactions), MAX_OFFSET)
-    rows = last_before(empty["producer_id"], empty["last_offset"], transactions["producer_id"], log_end)
-    last_empty = np.append(empty["last_offset"], NOTHING)[rows]
-    cleaned: BoolArray = last_empty > transactions["last_offset"]
-    return cleaned

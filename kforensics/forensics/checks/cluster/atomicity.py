@@ -23,7 +23,7 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
     is_by_operator,
 )
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
-from kforensics.forensics.core.formatting import format_time
+from kforensics.forensics.core.formatting import format_offsets, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.reporting import Row
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
@@ -107,7 +107,7 @@ def _split(cluster: Cluster, row: Row) -> PlacedFinding:
         CODES["atomicity-split-outcome"],
         f"The {_marker_name(outcome)} at offset {int(marker['marker_offset'])} contradicts the coordinator, which "
         f"decided {_decision(row)} for the transaction of {cluster.id_name(row)!r} at {format_time(row['decided'])} "
-        f"(producer {row['producer_id']}, epoch {row['marker_epoch']}).",
+        f"(producer {row['producer_id']}, epoch {row['marker_epoch']}).{_half(marker_row(marker))}",
         severity=None if row["is_exact"] else Severity.WARNING,
         evidence={
             "transactional_id": cluster.id_name(row),
@@ -120,6 +120,16 @@ def _split(cluster: Cluster, row: Row) -> PlacedFinding:
             f"another transaction of the same epoch: {'no' if row['is_exact'] else 'possible'}",
         ),
     )
+
+
+def _half(marker: Row) -> str:
+    """Return what became of the data that a contrary marker ended, as a sentence."""
+    if marker["first_offset"] == NONE:
+        return ""
+    offsets = format_offsets(marker["first_offset"], marker["last_offset"])
+    if marker["outcome"] == TransactionOutcome.ABORTED:
+        return f" The data at {offsets} is lost to read_committed consumers."
+    return f" The data at {offsets} is visible to read_committed consumers, although it was aborted."
 
 
 def _marker_name(outcome: TransactionOutcome) -> str:

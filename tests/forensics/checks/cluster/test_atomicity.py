@@ -288,6 +288,8 @@ def test_a_marker_that_no_coordinator_sent_ended_one_half(version: int) -> None:
     }
     assert {(str(one.severity), one.exactness) for one in split.values()} == {("critical", Exactness.EXACT)}
     assert [one.first_offset for one in split.values()] == [8, 8]
+    assert split["aborted", 0].message.endswith("The data at offsets 6 to 7 is lost to read_committed consumers.")
+    assert "The data at offsets 6 to 7 is visible to read_committed consumers" in split["committed", 0].message
     rows = transactions_of(cluster)
     assert sorted(one["transactional_id"] for one in rows if one["atomic"] == "no") == ["aborted-app", "committed-app"]
     assert {one["atomic"] for one in rows if one["state"] != "Ongoing"} == {"yes", "no"}
