@@ -31,7 +31,7 @@ class Hanging(NamedTuple):
 
     Attributes:
         hangs: which ones hang.
-        is_certain: of which ones this is certain, and not only likely because of their age.
+        is_certain: whether this is certain, and not only likely because of their age.
     """
 
     hangs: BoolArray

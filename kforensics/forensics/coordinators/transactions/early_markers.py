@@ -82,7 +82,7 @@ def _followed_by_sent(
 def _is_surplus(
     transactions: CoordinatorTransactionArray, listed: TransactionPartitionArray, markers: TransactionMarkerArray
 ) -> BoolArray:
-    """Return of which markers more ended data than transactions with their key and outcome ended in the partition."""
+    """Return whether more markers with the key and outcome of each ended data than transactions ended so here."""
     decided = transactions[listed["transaction"]]
     outcomes = decided_outcomes(decided["status"])
     columns = [(decided[name], markers[name]) for name in ("producer_id", "marker_epoch")]
