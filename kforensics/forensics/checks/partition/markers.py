@@ -155,7 +155,7 @@ def findings(state: PartitionState) -> Iterator[Finding]:
 
 
 def _sound(state: PartitionState, anomalies: AnomalyArray) -> AnomalyArray:
-    """Return the anomalies between two markers neither of which is damaged."""
+    """Return the anomalies between two undamaged markers."""
     return anomalies.compress(~is_damaged(state, anomalies, "first_offset", "previous_offset"))
 
 

@@ -2,7 +2,7 @@
 
 Rule: ``ProducerStateManager.hasLateTransaction`` for late transactions,
 ``TransactionsCommand.FindHangingTransactionsCommand`` for hanging ones, which only the coordinator's log shows: before
-transaction version 2 every second transaction of a producer begins behind a marker of its own epoch.
+transaction version 2 every second transaction of a producer begins after a marker of its own epoch.
 """
 
 from __future__ import annotations
