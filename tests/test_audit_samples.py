@@ -21,6 +21,7 @@ WRONG = {
     "duplicates": {"seq-duplicate-batch", "seq-gap"},
     # A lagging replica was elected, and a killed one still has records that the new leader lacks.
     "replication": {"replica-divergence"},
+    "unclean-election": {"unclean-election-loss"},
     # A broker without snapshots delivered open transactions, and accepted batches that it should have rejected.
     "state-lost-after-stop": {
         *("epoch-regressed", "seq-duplicate-batch", "seq-gap"),

@@ -58,14 +58,19 @@ def _assert_same(found: Stored, expected: Stored, request: pytest.FixtureRequest
     request.node.user_properties.append(("same on Spark", counts))
 
 
-def test_the_verdict_of_a_replica_includes_its_comparison_with_others(
-    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+@pytest.mark.parametrize(
+    ("name", "critical"),
+    [("replication", {("unclean", 2), ("unclean", 3)}), ("unclean-election", {("lossy", 2), ("lossy-unread", 2)})],
+)
+def test_the_verdict_of_a_replica_includes_what_others_show(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, name: str, critical: set[tuple[str, int]]
 ) -> None:
-    sample = SAMPLES / "replication"
-    found = audit_here(spark, _request(tmp_path / "spark", sample))
-    _assert_same(found, audit_in_process([str(sample)], tmp_path / "process"), request)
-    critical = [row for row in found["partitions"] if "'verdict': 'critical'" in row]
-    assert [("'broker_id': 2" in row, "unclean" in row) for row in sorted(critical)] == [(True, True), (False, True)]
+    """Replicas that diverged, and what an unclean election lost before all agreed again."""
+    found = audit_here(spark, _request(tmp_path / "spark", SAMPLES / name))
+    _assert_same(found, audit_in_process([str(SAMPLES / name)], tmp_path / "process"), request)
+    (rows,) = (table for table in StoredTables(str(tmp_path / "spark"), ["partitions"]).values())
+    worst = {(row["topic"], row["broker_id"]) for row in rows.to_pylist() if row["verdict"] == "critical"}
+    assert worst == critical
 
 
 def test_all_samples(spark: SparkSession, tmp_path: Path, everything: Stored, request: pytest.FixtureRequest) -> None:
