@@ -239,13 +239,13 @@ def _reason_without_producer(
 ) -> DuplicateReason:
     if first.batch == second.batch or not _is_near(first, second):
         return DuplicateReason.NO_PRODUCER
-    if first.has_create_time:
-        return DuplicateReason.RETRY_SAME_TIME if first.timestamp == second.timestamp else DuplicateReason.NO_PRODUCER
+    if first.has_create_time and first.timestamp != second.timestamp:
+        return DuplicateReason.NO_PRODUCER
     batches = [[record for record in records if record.batch == number] for number in (first.batch, second.batch)]
     first_contents, second_contents = ([record.content for record in batch_records] for batch_records in batches)
     if first_contents == second_contents and _all_nearest(batches, records):
-        return DuplicateReason.RETRY_WHOLE_BATCH
-    return DuplicateReason.RETRY_NEXT_BATCH if second.batch == first.batch + 1 else DuplicateReason.NO_PRODUCER
+        return DuplicateReason.RETRY_SAME_TIME if first.has_create_time else DuplicateReason.RETRY_WHOLE_BATCH
+    return DuplicateReason.NO_PRODUCER
 
 
 def _all_nearest(batches: Sequence[Sequence[WrittenRecord]], records: Sequence[WrittenRecord]) -> bool:
@@ -259,6 +259,16 @@ def _all_nearest(batches: Sequence[Sequence[WrittenRecord]], records: Sequence[W
 
 def _is_before(record: WrittenRecord, second: WrittenRecord) -> bool:
     return record.content == second.content and record.offset < second.offset
+
+
+def as_if_it_did_not_recur(pair: Pair, records: Sequence[WrittenRecord]) -> Pair:
+    """Return a pair of content that recurs as the retry that it would be if there were no other copies."""
+    first, second, reason, view = pair
+    if reason is not DuplicateReason.PERIODIC:
+        return pair
+    has_create_time = next(record.has_create_time for record in records if record.offset == first)
+    retry = DuplicateReason.RETRY_SAME_TIME if has_create_time else DuplicateReason.RETRY_WHOLE_BATCH
+    return first, second, retry, view
 
 
 def pairs_of_rows(rows: DuplicateArray, offsets: Sequence[int]) -> list[Pair]:
@@ -275,6 +285,7 @@ def pairs_of_rows(rows: DuplicateArray, offsets: Sequence[int]) -> list[Pair]:
         last = int(row["records"]) - 1
         assert offsets[first + last] == row["first_last_offset"]
         assert offsets[second + last] == row["second_last_offset"]
+        assert row["first_last_offset"] < row["second_offset"], "no range overlaps itself"
         assert row["why"] in REASON_NAMES
         assert row["view"] in VIEW_NAMES
         pairs += [

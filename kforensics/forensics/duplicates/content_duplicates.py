@@ -23,11 +23,12 @@ from kforensics.forensics.duplicates.content_pairs import (
     as_duplicates,
     join_runs,
     pair_entries,
-    pair_runs,
     partition_reasons,
     repeated_hashes,
+    single_runs,
 )
 from kforensics.forensics.duplicates.duplicate_rows import DuplicateArray
+from kforensics.forensics.duplicates.periodic_content import without_periodic_retries
 from kforensics.forensics.duplicates.record_reader import (
     RECORD_ENTRY,
     RecordEntryArray,
@@ -148,8 +149,11 @@ def duplicates_of_entries(
             for bucket in by_hash.buckets():
                 for pairs in pair_entries(bucket, window):
                     by_batch.add(pairs)
-            for runs in runs_of_buckets(by_batch.buckets(), lambda pairs: pair_runs(pairs, window, partition_reasons)):
-                yield as_duplicates(runs)
+            by_part = runs_of_buckets(by_batch.buckets(), lambda pairs: single_runs(pairs, window, partition_reasons))
+            # How often a content recurs is known at the end of the log.
+            runs = [*by_part]
+            if runs:
+                yield as_duplicates(without_periodic_retries(concat_rows(runs)))
 
 
 def buckets_by_hash(dtype: np.dtype[np.void], memory: int, field: str) -> HashBuckets:
@@ -208,7 +212,7 @@ def runs_of_buckets(
 
     Args:
         buckets: the pairs in buckets, which are ordered by the later copies.
-        to_runs: returns the runs of the pairs of one bucket.
+        to_runs: returns a run for each pair of one bucket.
         max_gap: see :func:`.content_pairs.join_runs`.
     """
     runs = np.empty(0, DUPLICATE_RUN)

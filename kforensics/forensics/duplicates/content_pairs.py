@@ -37,9 +37,9 @@ __all__ = [
     "have_same_create_time",
     "join_runs",
     "pair_entries",
-    "pair_runs",
     "partition_reasons",
     "repeated_hashes",
+    "single_runs",
 ]
 
 CONTENT_PAIR = np.dtype([("first", RECORD_ENTRY), ("second", RECORD_ENTRY)])
@@ -95,6 +95,7 @@ def pair_entries(parts: Iterable[RecordEntryArray], window: RetryWindow) -> Iter
     If a read_committed consumer receives the record but not the earlier one, the record is also paired with the nearest
     earlier one that the consumer receives. Only records without a producer id are repeated unchanged by a retry. For
     these, an earlier record within the window is preferred that has the same timestamp and the same index in its batch.
+    Without a timestamp, nothing shows that a record is a retry.
 
     Args:
         parts: entries in log order; all entries with equal content are in the same bucket.
@@ -158,7 +159,7 @@ def _earlier_copies(rows: RecordEntryArray, window: RetryWindow) -> IntArray:
     earlier = np.full(len(rows), -1)
     order, same = _sorted_by(rows, "low", "high")
     earlier[order[1:][same]] = order[:-1][same]
-    without_producer = np.flatnonzero(rows["producer_id"] < 0)
+    without_producer = np.flatnonzero((rows["producer_id"] < 0) & (rows["timestamp"] >= 0))
     retries = take_rows(rows, without_producer)
     retries["timestamp"][~retries["has_create_time"]] = -1
     order, same = _sorted_by(retries, "low", "high", "timestamp", "index")
@@ -180,16 +181,13 @@ def _are_sequence_duplicates(pairs: ContentPairArray) -> BoolArray:
     return same
 
 
-def pair_runs(
-    pairs: ContentPairArray, window: RetryWindow, find_reasons: FindReasons, max_gap: int = 0
-) -> DuplicateRunArray:
-    """Return the runs of pairs.
+def single_runs(pairs: ContentPairArray, window: RetryWindow, find_reasons: FindReasons) -> DuplicateRunArray:
+    """Return a run for each pair, to be joined by :func:`join_runs`.
 
     Args:
         pairs: all pairs whose later copies are in some batches.
         window: the limits of a retry.
         find_reasons: returns the reason of each pair, for example :func:`partition_reasons`.
-        max_gap: see :func:`join_runs`.
     """
     is_hidden = pairs["first"]["is_hidden"] | pairs["second"]["is_hidden"]
     view = np.where(is_hidden, DuplicateView.RAW, DuplicateView.COMMITTED)
@@ -205,11 +203,11 @@ def pair_runs(
     runs["records"], runs["span"], runs["view"] = 1, 1, view[order]
     runs["low"], runs["is_varied"] = pairs["second"]["low"], False
     reasons = find_reasons(pairs, window)
-    is_retry = (reasons >= DuplicateReason.RETRY_SAME_TIME) & (reasons <= DuplicateReason.RETRY_NEXT_BATCH)
+    is_retry = (reasons == DuplicateReason.RETRY_SAME_TIME) | (reasons == DuplicateReason.RETRY_WHOLE_BATCH)
     runs["why"] = reasons
     runs["level"] = np.where(is_retry, DuplicateLevel.CONTENT_RETRY, DuplicateLevel.CONTENT)
     runs["is_conclusive"] = _are_conclusive(pairs)
-    return join_runs(runs, max_gap)
+    return runs
 
 
 def as_duplicates(runs: DuplicateRunArray) -> DuplicateArray:
@@ -223,8 +221,10 @@ def as_duplicates(runs: DuplicateRunArray) -> DuplicateArray:
 def join_runs(runs: DuplicateRunArray, max_gap: int = 0) -> DuplicateRunArray:
     """Join runs that continue one another, and return them ordered by view and later copy.
 
+    No run reaches into its own earlier copy: content that follows itself again and again becomes several runs.
+
     Args:
-        runs: in any order.
+        runs: in any order; of those that continue one another, only the first may have several records.
         max_gap: how many records may lie between two runs; both copies must have the same number there.
     """
     if not len(runs):
@@ -234,7 +234,7 @@ def join_runs(runs: DuplicateRunArray, max_gap: int = 0) -> DuplicateRunArray:
     gap = current["second"] - previous["second"] - previous["span"]
     continues = (gap >= 0) & (gap <= max_gap)
     continues &= current["first"] - previous["first"] - previous["span"] == gap
-    starts = run_starts(runs, continues)
+    starts = _without_overlap(runs, run_starts(runs, continues))
     joined = merge_runs(runs, starts)
     last = runs[np.append(starts[1:], len(runs)) - 1]
     joined["span"] = last["second"] + last["span"] - joined["second"]
@@ -242,6 +242,17 @@ def join_runs(runs: DuplicateRunArray, max_gap: int = 0) -> DuplicateRunArray:
     joined["is_conclusive"] = np.logical_or.reduceat(runs["is_conclusive"], starts)
     joined["is_varied"] = np.logical_or.reduceat(runs["is_varied"] | differs, starts)
     return joined
+
+
+def _without_overlap(runs: DuplicateRunArray, starts: IntArray) -> IntArray:
+    """Return the starts of joined runs, with further starts wherever the earlier copies reach the first later one."""
+    distance = np.abs(runs["second"] - runs["first"])
+    begin = np.repeat(runs["second"][starts], np.diff(np.append(starts, len(runs))))
+    repetition = (runs["second"] - begin) // distance
+    is_start = np.zeros(len(runs), bool)
+    is_start[starts] = True
+    is_start[1:] |= repetition[1:] != repetition[:-1]
+    return np.flatnonzero(is_start)
 
 
 def have_same_create_time(pairs: ContentPairArray) -> BoolArray:
@@ -265,21 +276,23 @@ def _are_conclusive(pairs: ContentPairArray) -> BoolArray:
 def partition_reasons(pairs: ContentPairArray, window: RetryWindow) -> IntArray:
     """Return a DuplicateReason for each pair of one partition.
 
+    A client sends a retry as the whole batch that it has sent before, so a part of a batch is none.
+
     Args:
         pairs: ordered by view, then by the later copy.
         window: the limits of a retry.
     """
     first, second = pairs["first"], pairs["second"]
     without_producer = (first["producer_id"] < 0) & (second["producer_id"] < 0)
-    near = without_producer & (first["batch"] != second["batch"])
-    near &= second["offset"] - first["offset"] < window.offsets
-    near &= np.abs(second["timestamp"] - first["timestamp"]) < window.milliseconds
-    near_append_time = near & ~first["has_create_time"] & ~second["has_create_time"]
+    has_time = (first["timestamp"] >= 0) & (second["timestamp"] >= 0)
+    retry = without_producer & has_time & (first["batch"] != second["batch"]) & are_whole_batches(pairs)
+    retry &= second["offset"] - first["offset"] < window.offsets
+    retry &= np.abs(second["timestamp"] - first["timestamp"]) < window.milliseconds
     return np.select(
         [
-            near & have_same_create_time(pairs),
-            near_append_time & are_whole_batches(pairs),
-            near_append_time & (second["batch"] - first["batch"] == 1),
+            retry & have_same_create_time(pairs),
+            retry & ~first["has_create_time"] & ~second["has_create_time"],
+            without_producer & ~has_time,
             without_producer,
             first["producer_id"] != second["producer_id"],
             first["producer_epoch"] != second["producer_epoch"],
@@ -288,7 +301,7 @@ def partition_reasons(pairs: ContentPairArray, window: RetryWindow) -> IntArray:
         [
             DuplicateReason.RETRY_SAME_TIME,
             DuplicateReason.RETRY_WHOLE_BATCH,
-            DuplicateReason.RETRY_NEXT_BATCH,
+            DuplicateReason.NO_TIME,
             DuplicateReason.NO_PRODUCER,
             DuplicateReason.OTHER_PRODUCER,
             DuplicateReason.OTHER_EPOCH,

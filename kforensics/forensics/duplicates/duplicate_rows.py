@@ -60,13 +60,14 @@ class DuplicateReason(IntEnum):
     SEQUENCE_ALONE = 2
     RETRY_SAME_TIME = 3
     RETRY_WHOLE_BATCH = 4
-    RETRY_NEXT_BATCH = 5
-    OTHER_PRODUCER = 6
-    OTHER_EPOCH = 7
-    OTHER_SEQUENCE = 8
-    OTHER_BATCH = 9
-    NO_PRODUCER = 10
-    SAME_PRODUCER = 11
+    OTHER_PRODUCER = 5
+    OTHER_EPOCH = 6
+    OTHER_SEQUENCE = 7
+    OTHER_BATCH = 8
+    NO_PRODUCER = 9
+    NO_TIME = 10
+    PERIODIC = 11
+    SAME_PRODUCER = 12
 
 
 REASON_NAMES = {
@@ -75,12 +76,13 @@ REASON_NAMES = {
     DuplicateReason.SEQUENCE_ALONE: "same sequence; the contents cannot be compared",
     DuplicateReason.RETRY_SAME_TIME: "same content and timestamp, soon after, without a producer id",
     DuplicateReason.RETRY_WHOLE_BATCH: "a whole batch of the same content, soon after, without a producer id",
-    DuplicateReason.RETRY_NEXT_BATCH: "same content in the next batch, without a producer id",
     DuplicateReason.OTHER_PRODUCER: "same content from another producer id",
     DuplicateReason.OTHER_EPOCH: "same content from another epoch of the producer",
     DuplicateReason.OTHER_SEQUENCE: "same content from the same producer under another sequence",
     DuplicateReason.OTHER_BATCH: "same content and sequence in a batch that was cut otherwise",
-    DuplicateReason.NO_PRODUCER: "same content without a producer id, at another time or far away",
+    DuplicateReason.NO_PRODUCER: "same content without a producer id, at another time, in another batch or far away",
+    DuplicateReason.NO_TIME: "same content without a producer id or a timestamp",
+    DuplicateReason.PERIODIC: "same content again and again, without a producer id",
     DuplicateReason.SAME_PRODUCER: "same content from the same producer",
 }
 

@@ -35,7 +35,7 @@ from kforensics.forensics.duplicates.content_pairs import (
     ContentPairArray,
     DuplicateRunArray,
     RetryWindow,
-    pair_runs,
+    single_runs,
 )
 from kforensics.forensics.duplicates.cross_partition_pairs import (
     HASH_COUNT,
@@ -321,7 +321,7 @@ def runs_by_partition(buckets: Iterable[Iterable[ContentPairArray]]) -> Iterator
     Args:
         buckets: the pairs, in buckets as :class:`PairBuckets` assigns them or all in one.
     """
-    to_runs = partial(pair_runs, window=RetryWindow(), find_reasons=cross_partition_reasons, max_gap=MAX_RUN_GAP)
+    to_runs = partial(single_runs, window=RetryWindow(), find_reasons=cross_partition_reasons)
     for number, numbered_pairs in groupby(_by_partition(buckets), lambda numbered: numbered[0]):
         parts = runs_of_buckets(([pairs] for _, pairs in numbered_pairs), to_runs, MAX_RUN_GAP)
         runs = concat_rows([np.empty(0, DUPLICATE_RUN), *parts])

@@ -31,6 +31,7 @@ from tests.forensics.duplicate_logs import (
     WINDOW_MS,
     WINDOW_OFFSETS,
     Log,
+    as_if_it_did_not_recur,
     expected_pairs,
     hidden_rows,
     pairs_of_rows,
@@ -66,12 +67,14 @@ def test_pairs_are_those_of_the_definition(tmp_path: Path, seed: int) -> None:
     rows = duplicates(log.save(tmp_path), log.hidden)
     offsets = [record.offset for record in log.records]
     expected = dict(expected_pairs(log.records))
-    pairs = pairs_of_rows(rows, offsets)
+    pairs = [as_if_it_did_not_recur(pair, log.records) for pair in pairs_of_rows(rows, offsets)]
     assert len(pairs) == len(set(pairs))
     assert set(pairs) <= set(expected)
     assert {pair for pair, is_conclusive in expected.items() if is_conclusive} <= set(pairs)
     for row in rows:
-        assert any(expected[pair] for pair in pairs_of_rows(np.array([row]), offsets)), "a row has a conclusive pair"
+        of_row = pairs_of_rows(np.array([row]), offsets)
+        is_conclusive = [expected[as_if_it_did_not_recur(pair, log.records)] for pair in of_row]
+        assert any(is_conclusive), "a row has a conclusive pair"
     assert rows["second_offset"].tolist() == sorted(rows["second_offset"].tolist())
 
 
@@ -163,12 +166,88 @@ def test_with_append_times_whole_batches_are_compared(
     assert (row["why"], row["records"]) == (reason, 2)
 
 
-def test_with_append_times_the_next_batch_may_have_other_boundaries(tmp_path: Path) -> None:
+def test_with_append_times_a_part_of_the_next_batch_is_no_retry(tmp_path: Path) -> None:
     log = Log()
     log.write([(b"k", b"1"), (b"k", b"2")], timestamp=50, has_create_time=False)
     log.write([(b"k", b"1"), (b"k", b"2"), (b"k", b"3")], timestamp=60, has_create_time=False)
     (row,) = duplicates(log.save(tmp_path))
-    assert (row["level"], row["why"]) == (DuplicateLevel.CONTENT_RETRY, DuplicateReason.RETRY_NEXT_BATCH)
+    assert (row["level"], row["why"]) == (DuplicateLevel.CONTENT, DuplicateReason.NO_PRODUCER)
+
+
+def test_a_part_of_a_batch_is_no_retry_whatever_its_timestamp(tmp_path: Path) -> None:
+    log = Log()
+    log.write([(b"k", b"1"), (b"k", b"2")], timestamp=50)
+    log.write([(b"k", b"1"), (b"k", b"3")], timestamp=50)
+    (row,) = duplicates(log.save(tmp_path))
+    assert (row["level"], row["why"]) == (DuplicateLevel.CONTENT, DuplicateReason.NO_PRODUCER)
+
+
+@pytest.mark.parametrize("has_create_time", [True, False])
+def test_without_timestamps_nothing_is_a_retry(tmp_path: Path, has_create_time: bool) -> None:
+    log = Log()
+    for number in range(4):
+        log.write([(b"k", b"1"), (b"k", b"2")], timestamp=-1, has_create_time=has_create_time)
+        log.write([(b"k", b"other %d" % number)], timestamp=-1, has_create_time=has_create_time)
+    rows = duplicates(log.save(tmp_path))
+    assert set(rows["level"].tolist()) == {DuplicateLevel.CONTENT}
+    assert set(rows["why"].tolist()) == {DuplicateReason.NO_TIME}
+    assert rows["second_offset"].tolist() == [3, 6, 9]
+
+
+@pytest.mark.parametrize("times", [2, 3, 8])
+@pytest.mark.parametrize("memory", [1 << 24, TINY])
+def test_two_equal_heartbeats_in_a_batch_again_and_again_are_no_retry(tmp_path: Path, times: int, memory: int) -> None:
+    log = Log()
+    for number in range(times):
+        log.write([(b"k", b"alive"), (b"k", b"alive")], timestamp=1000 + 15_500 * number, has_create_time=False)
+    rows = duplicates(log.save(tmp_path), memory=memory)
+    pairs = pairs_of_rows(rows, range(2 * times))
+    reason = DuplicateReason.PERIODIC if times > 2 else DuplicateReason.RETRY_WHOLE_BATCH
+    # The second heartbeat of the first batch repeats the first one.
+    assert pairs[0] == (0, 1, DuplicateReason.NO_PRODUCER, DuplicateView.COMMITTED)
+    assert pairs[1:] == [(n - 2, n, reason, DuplicateView.COMMITTED) for n in range(2, 2 * times)]
+    assert rows["first_offset"].tolist() == [0, *range(0, 2 * times - 2, 2)]
+
+
+@pytest.mark.parametrize(("times", "level"), [(3, DuplicateLevel.CONTENT_RETRY), (4, DuplicateLevel.CONTENT)])
+def test_two_retries_of_different_records_are_retries_and_more_are_not(
+    tmp_path: Path, times: int, level: DuplicateLevel
+) -> None:
+    log = Log()
+    for number in range(times):
+        log.write([(b"k", b"1"), (b"k", b"2")], timestamp=1000 + number, has_create_time=False)
+        log.write([(b"k", b"between %d" % number)], timestamp=1000 + number, has_create_time=False)
+    assert set(duplicates(log.save(tmp_path))["level"].tolist()) == {level}
+
+
+@pytest.mark.parametrize(("copies", "level"), [(11, DuplicateLevel.CONTENT_RETRY), (12, DuplicateLevel.CONTENT)])
+def test_more_retries_count_with_equal_timestamps_of_the_producer(
+    tmp_path: Path, copies: int, level: DuplicateLevel
+) -> None:
+    log = Log()
+    for _ in range(copies):
+        log.write([(b"k", b"1")], timestamp=1000)
+    assert set(duplicates(log.save(tmp_path))["level"].tolist()) == {level}
+
+
+def test_one_equal_record_with_append_time_is_a_retry_only_directly_after(tmp_path: Path) -> None:
+    log = Log()
+    for value in (b"1", b"2", b"1", b"3", b"3"):
+        log.write([(b"k", value)], timestamp=1000, has_create_time=False)
+    rows = duplicates(log.save(tmp_path))
+    assert rows[["first_offset", "second_offset", "level"]].tolist() == [
+        (0, 2, DuplicateLevel.CONTENT),
+        (3, 4, DuplicateLevel.CONTENT_RETRY),
+    ]
+
+
+def test_equal_records_of_a_producer_are_cut_where_they_would_reach_themselves(tmp_path: Path) -> None:
+    log = Log()
+    for number in range(4):
+        log.write([(b"k", b"%d" % n) for n in range(3)], producer=(1, 0, 3 * number), timestamp=number)
+    for memory in (1 << 24, TINY):
+        rows = duplicates(log.save(tmp_path), memory=memory)
+        assert rows[["first_offset", "second_offset", "records"]].tolist() == [(0, 3, 3), (3, 6, 3), (6, 9, 3)]
 
 
 def test_tombstones_and_empty_values_alone_are_not_conclusive(tmp_path: Path) -> None:

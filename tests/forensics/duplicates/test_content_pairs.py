@@ -9,10 +9,11 @@ from kforensics.forensics.duplicates.content_pairs import (
     CONTENT_PAIR,
     DuplicateRunArray,
     RetryWindow,
+    join_runs,
     pair_entries,
-    pair_runs,
     partition_reasons,
     repeated_hashes,
+    single_runs,
 )
 from kforensics.forensics.duplicates.duplicate_rows import DuplicateReason, DuplicateView
 from kforensics.forensics.duplicates.record_reader import RECORD_ENTRY, RecordEntryArray
@@ -40,7 +41,7 @@ def paired_offsets(rows: RecordEntryArray, parts: int = 1, window: RetryWindow |
 def runs_of(rows: RecordEntryArray) -> DuplicateRunArray:
     """Return the runs of all pairs of entries."""
     pairs = np.concatenate(list(pair_entries([rows], RetryWindow())))
-    return pair_runs(pairs, RetryWindow(), partition_reasons)
+    return join_runs(single_runs(pairs, RetryWindow(), partition_reasons))
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 6])
