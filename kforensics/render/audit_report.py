@@ -102,7 +102,8 @@ class AuditReport:
 
     def add(self, result: PartitionResult) -> None:
         """Add the result of one partition, or of several partitions together."""
-        self.findings_by_code.update((finding.severity, finding.code.name) for finding in result.findings)
+        for finding in result.findings:
+            self.findings_by_code[finding.severity, finding.code.name] += finding.occurrences
         self._keep(findings=_reported_findings(result))
         if not result.is_counted:
             return
@@ -276,7 +277,9 @@ def _summary(result: PartitionResult) -> Iterator[str]:
     yield f"          {_log_summary(row)}"
     if row["producers"]:
         yield f"          {_transaction_summary(row)}"
-    codes = Counter(finding.code.name for finding in result.findings)
+    codes = Counter[str]()
+    for finding in result.findings:
+        codes[finding.code.name] += finding.occurrences
     if codes:
         yield f"          {', '.join(f'{code} {count}' if count > 1 else code for code, count in codes.items())}"
 

@@ -53,7 +53,7 @@ def _group(group: FindingGroup, code: Code | None) -> Markup:
     shared = _remedy(group.shown[0]) if is_shared else ()
     findings = element("ul", *(_finding(row, with_remedy=not is_shared) for row in group.shown), class_="findings")
     left = group.count - len(group.shown)
-    more = (element("p", f"… and {left:,} more with this code in the store", class_="more"),) if left else ()
+    more = (element("p", f"… and {left:,} more with this code", class_="more"),) if left else ()
     attributes = {"class_": f"group {group.severity}", "id": f"{group.severity}-{group.code}"}
     return element("section", title, *about, *shared, findings, *more, **attributes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from itertools import takewhile
@@ -49,7 +50,8 @@ def store_verdict(store: StoreReader) -> StoreVerdict:
         InputError: a table cannot be read.
     """
     code_counts = count_values(store.batches("findings", ["severity", "code"]), ["severity", "code"])
-    codes = {(SEVERITIES[str(severity)], str(code)): count for (severity, code), count in code_counts.items()}
+    codes = Counter({(SEVERITIES[str(severity)], str(code)): count for (severity, code), count in code_counts.items()})
+    codes += _left_out(store)
     verdict_counts = count_values(store.batches("partitions", ["verdict"]), ["verdict"])
     partitions = {str(verdict): count for (verdict,), count in verdict_counts.items()}
     report = _audit_report(store, codes, partitions)
@@ -73,6 +75,17 @@ def _audit_report(
         partitions_by_severity=Counter(by_severity),
         findings_by_code=Counter(codes),
     )
+
+
+def _left_out(store: StoreReader) -> Counter[tuple[Severity, str]]:
+    """Return how many findings of each severity and code have no row of their own; the last row before them says it."""
+    counts = Counter[tuple[Severity, str]]()
+    for batch in store.batches("findings", ["severity", "code", "evidence"]):
+        has_more = pc.match_substring(batch["evidence"], '"left_out"')
+        for row in batch.filter(pc.fill_null(has_more, False)).to_pylist():  # noqa: FBT003  # the value, not a flag
+            left_out = json.loads(row["evidence"]).get("left_out")
+            counts[SEVERITIES[row["severity"]], row["code"]] += left_out if isinstance(left_out, int) else 0
+    return counts
 
 
 def _log_size(store: StoreReader) -> int:

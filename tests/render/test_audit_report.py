@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -11,11 +12,12 @@ import pytest
 from kforensics.analyses.pool import partition_results
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.partition_result import PartitionResult, unreadable_result
+from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_files import partitions_of
 from kforensics.parsers.files.discover import FoundFile, discover
 from kforensics.parsers.log.log_rows import Place
-from kforensics.render.audit_report import AuditReport
+from kforensics.render.audit_report import AuditReport, partition_summaries
 from tests.command import SAMPLES
 
 AS_OF_MS = 1_795_264_200_000
@@ -70,3 +72,18 @@ def test_an_unreadable_path_is_in_the_verdict() -> None:
     whole.merge(part)
     assert next(part.lines()).startswith("CLEAN: 1 partition, ")
     assert next(whole.lines()).startswith("CLEAN, AND NOT ALL COULD BE READ: 1 partition, ")
+
+
+def test_findings_that_were_left_out_are_counted() -> None:
+    """Of 1,826 findings of a code, the first thousand are in the result; the report has the true total."""
+    found = next(result for result in _results() if result.findings)
+    finding = replace(found.findings[0], severity=Severity.WARNING, evidence={})
+    last = replace(finding, evidence={"left_out": 826})
+    report = AuditReport(AS_OF_MS)
+    report.add(replace(found, findings=(*[finding] * 999, last)))
+    lines = list(report.lines())
+    assert report.findings_by_code == {(Severity.WARNING, finding.code.name): 1_826}
+    assert "  … and 1,823 more findings" in lines
+    assert any(line.endswith("1,826") and finding.code.name in line for line in lines)
+    summary = list(partition_summaries([replace(found, findings=(*[finding] * 999, last))]))
+    assert any(f"{finding.code.name} 1826" in line for line in summary)

@@ -57,3 +57,15 @@ def test_it_names_unread_partitions(tmp_path: Path) -> None:
     assert verdict.details[1] == "  not read: topic 2-3 on broker 3: read 2"
     assert verdict.worst is Severity.CRITICAL
     assert not verdict.is_complete
+
+
+def test_findings_that_were_left_out_are_counted(tmp_path: Path) -> None:
+    """The store has a row for the first thousand findings of a code; all of them count."""
+    forge(tmp_path / "logs", "; ".join(f"D 1 0 {3 * n}-{3 * n} @{n} N" for n in range(1_501)))
+    store = tmp_path / "store"
+    ended = run("audit", "--as-of", "2023-11-14T22:14", "--output", store, tmp_path / "logs")
+    verdict = store_verdict(open_store(str(store)))
+    assert verdict.findings_by_code[Severity.ERROR, "seq-gap"] == 1_500
+    assert any(line.split() == ["error", "seq-gap", "1,500"] for line in ended.lines)
+    (summary,) = open_store(str(store)).batches("partitions", ["findings"])
+    assert summary["findings"].to_pylist() == [sum(verdict.findings_by_code.values())]

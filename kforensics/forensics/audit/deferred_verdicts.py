@@ -268,7 +268,8 @@ def _revised_summary(rows: Rows | RowStream, findings: Sequence[Finding]) -> Row
     """Return the row of a partition with the verdict and the number of other findings."""
     (summary,) = rows.parts()
     worst = worst_severity(findings)
-    verdict = {"verdict": CLEAN if worst is None else str(worst), "findings": len(findings)}
+    count = sum(finding.occurrences for finding in findings)
+    verdict = {"verdict": CLEAN if worst is None else str(worst), "findings": count}
     return replace(summary, columns={**summary.columns, **verdict})
 
 

@@ -180,7 +180,7 @@ def _partition_row(state: PartitionState, stable: StableOffset | None, findings:
         "aborted_share": _share(aborted, closed),
         "transaction_records": transaction_records,
         "transaction_ms": transaction_ms,
-        "findings": len(findings),
+        "findings": sum(finding.occurrences for finding in findings),
         "read": "ok",
     }
     return Rows(RESULTS["partitions"], 1, columns)

@@ -93,3 +93,9 @@ class Finding:
     benign: tuple[str, ...] = ()
     cause: str | None = None
     remedy: str | None = None
+
+    @property
+    def occurrences(self) -> int:
+        """How many findings this one stands for: itself, and those after it that were left out."""
+        left_out = self.evidence.get("left_out", 0)
+        return 1 + left_out if isinstance(left_out, int) else 1
