@@ -23,6 +23,8 @@ class Rules:
         pid_expiry_ms: ``producer.id.expiration.ms``.
         abort_scan_ms: ``transaction.abort.timed.out.transaction.cleanup.interval.ms``.
         clock_skew_ms: maximum difference between the clocks of brokers.
+        copied_ms: when the files of the partition were copied at the earliest, by their modification times; None if
+            they say nothing.
         ancient_ms: maximum age of a batch relative to its neighbours.
         many_open_transactions: number of simultaneously open transactions that is reported.
         many_segments: number of segments spanned by one transaction that is reported.
@@ -38,6 +40,7 @@ class Rules:
     pid_expiry_ms: int = DAY_MS
     abort_scan_ms: int = 10_000
     clock_skew_ms: int = 5_000
+    copied_ms: int | None = None
     ancient_ms: int = 30 * DAY_MS
     many_open_transactions: int = 1_000
     many_segments: int = 10

@@ -103,7 +103,7 @@ class PartitionStateBuilder:
         self._merger, self._before = ChunkMerger(self._task), []
         return PartitionState(
             partition=partition,
-            rules=self._task.rules,
+            rules=self._task.rules_here,
             log=log,
             boundary=boundary,
             transaction_store=TransactionStore(self._closed.finish(), final.open_transactions),

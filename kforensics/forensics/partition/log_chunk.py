@@ -54,6 +54,14 @@ class ReadTask:
     cuts: tuple[int, ...] | None = None
 
     @property
+    def rules_here(self) -> Rules:
+        """The rules, with the time of the partition's copy."""
+        copied = self.partition.copied_ms
+        if self.rules.is_assumed and copied is not None:
+            copied = max(copied, self.rules.as_of_ms)
+        return replace(self.rules, copied_ms=copied)
+
+    @property
     def offsets(self) -> list[int]:
         """Offsets at which the log is cut: the given ones, else those of the snapshots."""
         return sorted(self.partition.snapshots if self.cuts is None else self.cuts)
@@ -143,7 +151,7 @@ def _chunk(
 ) -> LogChunk:
     if batches is None:
         return LogChunk(cuts, replace(LogSummary.empty(), damage=damage), ReplaySummary.empty(), ReplayRows.of())
-    log = replace(log_summary(batches, task.rules, task.collectors), damage=damage)
+    log = replace(log_summary(batches, task.rules_here, task.collectors), damage=damage)
     producers, rows = summarise(batches, sequences=task.checks_sequences)
     evidence = NO_EVIDENCE
     if watch:
@@ -192,7 +200,7 @@ class ChunkMerger:
 
     def _merge_last(self) -> None:
         (left_count, left), (right_count, right) = self._logs[-2:]
-        merged = merged_logs(left, right, self._task.rules, self._task.collectors)
+        merged = merged_logs(left, right, self._task.rules_here, self._task.collectors)
         self._logs[-2:] = [(left_count + right_count, merged)]
 
 

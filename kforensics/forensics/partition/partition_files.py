@@ -142,6 +142,12 @@ class Partition:
         return max((file.mtime_ms for file in files if file.mtime_ms is not None), default=None)
 
     @property
+    def copied_ms(self) -> int | None:
+        """The newest modification time of its files and of the checkpoints beside it; None if there is none."""
+        times = (self.newest_mtime_ms, self.log_dir.written_ms)
+        return max((time for time in times if time is not None), default=None)
+
+    @property
     def taken_ms(self) -> int | None:
         """When it was copied from a running or crashed broker; None if that is unknown.
 

@@ -132,8 +132,13 @@ def _decreasing_timestamps(before: BatchColumns, after: BatchColumns, rules: Rul
 COLLECTOR = Collector(batches=_unusual_timestamps, neighbours=_decreasing_timestamps)
 
 
+def _copied(rules: Rules) -> int:
+    """Return when the files were copied; the user may ask for the state at another time."""
+    return rules.as_of_ms if rules.copied_ms is None else rules.copied_ms
+
+
 def _now(rules: Rules) -> int:
-    return rules.as_of_ms + rules.clock_skew_ms
+    return _copied(rules) + rules.clock_skew_ms
 
 
 def _is_append_time(chunk: BatchColumns) -> BoolArray:
@@ -155,14 +160,14 @@ def findings(state: PartitionState) -> Iterator[Finding]:
 
 def _future(state: PartitionState, row: Row) -> Finding:
     newest, count = row["amount"], row["count"]
-    ahead = newest - state.rules.as_of_ms
+    copied = _copied(state.rules)
     return state.finding(
         CODES["ts-future"],
-        f"{batches(count)} with timestamps up to {format_duration(ahead)} after the files were copied.",
+        f"{batches(count)} with timestamps up to {format_duration(newest - copied)} after the files were copied.",
         at=(row["segment"], row["position"]),
         offsets=(row["first_offset"], row["last_offset"]),
         producer=None if row["producer_id"] < 0 else (row["producer_id"], row["producer_epoch"]),
-        evidence={"batches": count, "newest_timestamp": newest, "as_of": state.rules.as_of_ms},
+        evidence={"batches": count, "newest_timestamp": newest, "copied": copied, "as_of": state.rules.as_of_ms},
         exactness=Exactness.EXACT if _broker_time_is_past(state) else Exactness.APPROXIMATE,
         benign=(
             f"client with other units: {_unit(state, newest)}",
@@ -178,7 +183,7 @@ def _broker_time_is_past(state: PartitionState) -> bool:
 
 def _unit(state: PartitionState, timestamp: int) -> str:
     for factor, name in UNITS.items():
-        if abs(timestamp // factor - state.rules.as_of_ms) < 10 * YEAR_MS:
+        if abs(timestamp // factor - _copied(state.rules)) < 10 * YEAR_MS:
             return f"likely, as {name} it is {format_time(timestamp // factor)}"
     return "ruled out, not a plausible time in microseconds or nanoseconds either"
 

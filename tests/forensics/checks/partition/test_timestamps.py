@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from kforensics.forensics.checks.partition import timestamps
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.rules import DAY_MS, Rules
+from kforensics.forensics.partition.examine import examine
 from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT
 from lab.places import SAMPLES
 from tests.forensics.batch_notation import NOW
@@ -17,10 +19,12 @@ from tests.forensics.checks.partition.check_runs import (
     HOUR_MS,
     RULES,
     code_names,
+    collectors,
     findings_in_sample,
     found_in,
 )
 from tests.forensics.forge import file_of, forge, patch
+from tests.forensics.partition_states import partitions_under
 
 FIRES = {
     "ts-future": "test_timestamp_after_the_copy_is_found",
@@ -57,6 +61,7 @@ def _the_one(findings: list[Finding]) -> Finding:
 def test_timestamp_after_the_copy_is_found(tmp_path: Path) -> None:
     late = RULES.as_of_ms + RULES.clock_skew_ms + 1
     forge(tmp_path, f"plain @0; D 7 2 0-1 @1-2 N ts {late}; plain @3; D 7 2 2-2 @4 N ts {late + 5_000}; plain @5")
+    _copy_at(tmp_path, RULES.as_of_ms)
     finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.code.name, finding.severity, finding.exactness) == ("ts-future", Severity.WARNING, Exactness.EXACT)
     assert (finding.producer_id, finding.producer_epoch) == (7, 2)
@@ -66,7 +71,38 @@ def test_timestamp_after_the_copy_is_found(tmp_path: Path) -> None:
 
 def test_clocks_may_differ_a_little(tmp_path: Path) -> None:
     forge(tmp_path, f"plain @0 ts {RULES.as_of_ms + RULES.clock_skew_ms}; plain @1")
+    _copy_at(tmp_path, RULES.as_of_ms)
     assert found_in(tmp_path, CHECK_MODULES) == []
+
+
+def test_an_evaluation_before_the_last_write_is_no_copy_at_that_time(tmp_path: Path) -> None:
+    """With --as-of before the last write, the timestamps after it are not later than the copy."""
+    forge(tmp_path, f"plain @0 ts {NOW}; plain @1 ts {NOW + HOUR_MS}")
+    _copy_at(tmp_path, NOW + HOUR_MS)
+    assert found_in(tmp_path, CHECK_MODULES, Rules(NOW)) == []
+    assert found_in(tmp_path, CHECK_MODULES, Rules(NOW - DAY_MS)) == []
+
+
+def test_an_evaluation_after_the_copy_does_not_excuse_the_future(tmp_path: Path) -> None:
+    forge(tmp_path, f"plain @0 ts {NOW}; plain @1 ts {NOW + HOUR_MS}")
+    _copy_at(tmp_path, NOW)
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES, Rules(NOW + DAY_MS)))
+    assert finding.message == "1 batch with timestamps up to 1 h after the files were copied."
+    assert finding.evidence["copied"] == NOW
+    assert found_in(tmp_path, CHECK_MODULES, Rules(NOW + DAY_MS, is_assumed=True)) == []
+
+
+def test_real_transactions_evaluated_before_their_last_write_are_not_of_the_future() -> None:
+    (partition,) = partitions_under(SAMPLES / "transactions-v0" / "broker-1" / "open-0")
+    for as_of_ms in (0, NOW):
+        state = examine(partition, Rules(as_of_ms), collectors(CHECK_MODULES))
+        assert state.log.newest_timestamp > as_of_ms
+        assert list(timestamps.findings(state)) == []
+
+
+def _copy_at(folder: Path, time_ms: int) -> None:
+    for path in folder.rglob("*"):
+        os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
 
 @pytest.mark.parametrize(
@@ -80,6 +116,7 @@ def test_wrong_units_are_recognised(tmp_path: Path, factor: int, unit: str) -> N
 def test_markers_of_the_future_make_the_time_of_the_copy_doubtful(tmp_path: Path) -> None:
     late = RULES.as_of_ms + HOUR_MS
     forge(tmp_path, f"D 7 2 0-1 @0-1 T ts {late}; M 7 2 C 0 @2 ts {late}")
+    _copy_at(tmp_path, RULES.as_of_ms)
     finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert finding.exactness is Exactness.APPROXIMATE
     assert finding.benign[1] == "copied later than assumed: likely, the last marker is later too"
