@@ -17,7 +17,9 @@ from kforensics.forensics.audit.cross_partition_duplicates import (
     cross_partition_states,
     evaluate_cross_partition,
     topics_to_search,
+    without_other_copies,
 )
+from kforensics.forensics.audit.topic_result import INTERNAL
 from kforensics.forensics.checks.check import findings_of
 from kforensics.forensics.checks.duplicate_checks import DUPLICATE_CHECKS
 from kforensics.forensics.core.result_rows import Rows
@@ -73,6 +75,7 @@ class DuplicatesQuestion(Question[DuplicatesAnswer]):
         levels: only pairs at these levels; all if it is empty.
         committed: only what a read_committed consumer receives twice.
         memory: bytes of memory before the search uses temporary files.
+        internal: search internal topics, too; brokers repeat what they write there.
 
     Raises:
         UsageError: there is no such level.
@@ -81,6 +84,7 @@ class DuplicatesQuestion(Question[DuplicatesAnswer]):
     levels: tuple[str, ...] = ()
     committed: bool = False
     memory: int = DEFAULT_MEMORY
+    internal: bool = False
     table: str = field(default="duplicates", init=False)
 
     def __post_init__(self) -> None:
@@ -98,12 +102,17 @@ class DuplicatesQuestion(Question[DuplicatesAnswer]):
     def answers(self, investigation: Investigation, on_unreadable: OnUnreadable) -> Iterator[DuplicatesAnswer]:
         """Yield the duplicates inside each partition, then those across the partitions of each topic.
 
+        Of several replicas of a partition, the longest one is searched.
+
         Args:
             investigation: the partitions.
             on_unreadable: takes the error of a partition that cannot be read; the next partition follows.
         """
         searched: list[tuple[Partition, SearchedPartition]] = []
-        for answer in Question.answers(self, investigation, on_unreadable):
+        partitions = without_other_copies(investigation.partitions, investigation.clusters)
+        if not self.internal:
+            partitions = [partition for partition in partitions if partition.place.topic not in INTERNAL]
+        for answer in Question.answers(self, investigation.of(partitions), on_unreadable):
             yield answer
             if isinstance(answer, PartitionDuplicates):
                 searched.append((answer.state.partition, SearchedPartition.of(answer.state)))

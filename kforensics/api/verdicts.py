@@ -104,12 +104,13 @@ def producers(paths: Paths, *, at: int | None = None, as_of_ms: int | None = Non
     return _answers(paths, ProducersQuestion(at), as_of_ms)
 
 
-def duplicates(
+def duplicates(  # noqa: PLR0913  # one parameter per option of the command
     paths: Paths,
     *,
     levels: Sequence[str] = (),
     committed: bool = False,
     memory: int = DEFAULT_MEMORY,
+    internal: bool = False,
     as_of_ms: int | None = None,
 ) -> pa.Table:
     """Return the records that were written twice: the table ``duplicates``, with a row for each run of records.
@@ -121,13 +122,14 @@ def duplicates(
         levels: only pairs at the level ``sequence``, ``content-retry`` or ``content``.
         committed: only what a read_committed consumer receives twice.
         memory: bytes of memory before the search uses temporary files.
+        internal: search internal topics, too.
         as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
 
     Raises:
         InputError: an input cannot be read.
         UsageError: there is no log, or no such level.
     """
-    return _answers(paths, DuplicatesQuestion(tuple(levels), committed, memory), as_of_ms)
+    return _answers(paths, DuplicatesQuestion(tuple(levels), committed, memory, internal), as_of_ms)
 
 
 def explain(  # noqa: PLR0913  # one parameter per option of the command

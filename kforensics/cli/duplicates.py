@@ -51,6 +51,9 @@ def duplicates(
             "--committed", help="Only what a read_committed consumer receives twice.", rich_help_panel=SELECTION
         ),
     ] = False,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Search internal topics, too.", rich_help_panel=SELECTION)
+    ] = False,
     memory: Annotated[
         int,
         typer.Option(
@@ -69,7 +72,7 @@ def duplicates(
     from kforensics.cli.asking import ask
     from kforensics.cli.common_options import CommonOptions
 
-    question = DuplicatesQuestion(tuple(level or ()), committed, memory << 20)
+    question = DuplicatesQuestion(tuple(level or ()), committed, memory << 20, internal)
     options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet)
     raise typer.Exit(ask(options, question, _answer_lines))
 

@@ -27,6 +27,7 @@
 
   function formatTime(ms) {
     const date = new Date(Number(ms));
+    if (Number(ms) === -1) return "unknown";
     if (Number(ms) < 0) return String(ms);
     return Number.isNaN(date.getTime()) ? ms + " ms" : date.toISOString().replace("T", " ").replace("Z", " UTC");
   }

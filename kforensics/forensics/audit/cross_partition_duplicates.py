@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from kforensics.forensics.audit.cluster_membership import Clusters
+from kforensics.forensics.audit.copies import copies_among
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.audit.topic_result import partitions_by_topic
 from kforensics.forensics.checks.check import ranked
@@ -42,6 +43,20 @@ def topics_to_search(partitions: Iterable[Partition], clusters: Clusters) -> Ite
                 copies[partition_number(partition)].append(partition)
         if len(copies) > 1:
             yield tuple(max(copies[number], key=_extent) for number in sorted(copies))
+
+
+def without_other_copies(partitions: Sequence[Partition], clusters: Clusters) -> list[Partition]:
+    """Return the partitions, of those with copies on several brokers the one with the highest offset by its files.
+
+    Args:
+        partitions: all partitions of some clusters.
+        clusters: all clusters.
+    """
+    others: set[str] = set()
+    for copies in copies_among(partitions, clusters):
+        longest = max(copies.partitions, key=_extent)
+        others |= {partition.folder for partition in copies.partitions if partition is not longest}
+    return [partition for partition in partitions if partition.folder not in others]
 
 
 def _extent(partition: Partition) -> tuple[int, int, int]:

@@ -35,6 +35,8 @@ def format_time_ms(timestamp_ms: int) -> str:
     >>> format_time_ms(1_700_000_000_123)
     '2023-11-14 22:13:20.123 UTC'
     """
+    if timestamp_ms in UNKNOWN_TIMES:
+        return "an unknown time"
     second = _utc_second(timestamp_ms // SECOND_MS)
     return f"{timestamp_ms} ms" if second is None else f"{second}.{timestamp_ms % SECOND_MS:03} UTC"
 

@@ -59,7 +59,7 @@ def test_times_are_in_utc(timestamp: int, second: str, millisecond: str) -> None
 @pytest.mark.parametrize("timestamp", [NO_TIME, -1])
 def test_an_unknown_time(timestamp: int) -> None:
     """Kafka's -1 and the replay's NO_TIME are no times."""
-    assert format_time(timestamp) == "an unknown time"
+    assert (format_time(timestamp), format_time_ms(timestamp)) == ("an unknown time", "an unknown time")
 
 
 @pytest.mark.parametrize(
