@@ -14,9 +14,9 @@ import numpy as np
 
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
-from kforensics.forensics.core.formatting import format_duration, format_offsets
+from kforensics.forensics.core.formatting import format_count, format_duration, format_offsets
 from kforensics.forensics.core.record_types import NO_TIME, Anomaly
-from kforensics.forensics.core.reporting import Row, first_n
+from kforensics.forensics.core.reporting import Row, RowPart, first_n
 from kforensics.forensics.duplicates.duplicate_rows import (
     REASON_NAMES,
     VIEW_NAMES,
@@ -28,6 +28,7 @@ from kforensics.forensics.duplicates.duplicate_rows import (
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import NOTHING, anomalies_of, epochs_bumped_by_commits, last_before
 from kforensics.parsers.format.array_types import BoolArray
+from kforensics.parsers.messages.registry import INTERNAL_TOPICS
 
 CODES = by_name(
     Code(
@@ -70,12 +71,31 @@ CODES = by_name(
         ),
         benign="An application repeated records on purpose, or events are equal.",
     ),
+    Code(
+        "content-duplicate-repeated",
+        Severity.INFO,
+        meaning="Consumers receive records with the same key, value and headers more than once.",
+        remedy="If each should count once, deduplicate in the consumers.",
+        why=(
+            "Neither sequences nor the time between them show a retry, so a broker is not at fault. The same producer "
+            "wrote the records again, or no producer id shows who did."
+        ),
+        benign="Events that really repeat: heartbeats, states, sensors.",
+    ),
 )
 
 PRODUCERS = {
     DuplicateReason.OTHER_PRODUCER: "by a different producer id",
     DuplicateReason.OTHER_EPOCH: "in a different epoch",
 }
+# Repeated records that no other code reports.
+REPEATED = (
+    DuplicateReason.OTHER_SEQUENCE,
+    DuplicateReason.OTHER_BATCH,
+    DuplicateReason.NO_PRODUCER,
+    DuplicateReason.NO_TIME,
+    DuplicateReason.PERIODIC,
+)
 UNKNOWN_TIMES = (NO_TIME, -1)
 
 
@@ -90,12 +110,14 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     )
     yield from first_n(reused, partial(_reuse, state), is_taken_for_copy=_are_taken_for_copies(state, reused))
     yield from first_n(rows.compress(rows["level"] == DuplicateLevel.CONTENT_RETRY), partial(_retry, state))
-    is_across_producers = (rows["level"] == DuplicateLevel.CONTENT) & np.isin(rows["why"], list(PRODUCERS))
     # In other views the older copy was not committed, so a read_committed consumer gets the records once.
-    is_across_producers &= rows["view"] == DuplicateView.COMMITTED
-    across_producers = rows.compress(is_across_producers)
+    received = rows.compress((rows["level"] == DuplicateLevel.CONTENT) & (rows["view"] == DuplicateView.COMMITTED))
+    across_producers = received.compress(np.isin(received["why"], list(PRODUCERS)))
     has_version_2 = epochs_bumped_by_commits(state, across_producers["second_producer_id"])
     yield from first_n(across_producers, partial(_across_producers, state), has_version_2=has_version_2)
+    repeated = received.compress(np.isin(received["why"], REPEATED))
+    if len(repeated) and state.partition.place.topic not in INTERNAL_TOPICS:
+        yield _repeated(state, repeated)
 
 
 def _are_taken_for_copies(state: PartitionState, rows: DuplicateArray) -> BoolArray:
@@ -190,6 +212,23 @@ def _across_producers(state: PartitionState, row: Row) -> Finding:
             "application resent its records after a restart: possible",
             "older copy in an aborted transaction: ruled out, a read_committed consumer gets both",
             *_epoch_explanation(row),
+        ),
+    )
+
+
+def _repeated(state: PartitionState, rows: DuplicateArray) -> Finding:
+    """Return one finding for all of the records: there may be many, and each may be innocent."""
+    (first,) = RowPart(rows[:1]).values()
+    total = int(rows["records"].sum())
+    return state.finding(
+        CODES["content-duplicate-repeated"],
+        f"{format_count(total, 'record')} with the content of an earlier one, in {format_count(len(rows), 'run')}: "
+        f"{_both_offsets(first)} ({REASON_NAMES[DuplicateReason(first['why'])]}).",
+        **_second_copy(first) | {"offsets": (first["second_offset"], int(rows["second_last_offset"].max()))},
+        evidence=_evidence(first) | {"records": total, "runs": len(rows)},
+        benign=(
+            "events that repeat, such as heartbeats: possible",
+            "older copy in an aborted transaction: ruled out, a read_committed consumer gets both",
         ),
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kforensics.forensics.audit.topic_result import INTERNAL
 from kforensics.forensics.checks.partition import duplicate_records, producer_sequences
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.record_types import TransactionOutcome
@@ -34,9 +35,10 @@ FIRES = {
     "seq-reuse": "test_same_sequences_with_other_records_are_found",
     "content-duplicate-retry": "test_retry_without_a_producer_id_is_found",
     "content-duplicate-cross-producer": "test_same_records_of_two_producers_are_found",
+    "content-duplicate-repeated": "test_records_that_recur_are_one_finding",
 }
 SILENT = dict.fromkeys(duplicate_records.CODES, "test_samples_have_only_what_was_written_twice")
-RETRY, ACROSS = "content-duplicate-retry", "content-duplicate-cross-producer"
+RETRY, ACROSS, REPEATED = "content-duplicate-retry", "content-duplicate-cross-producer", "content-duplicate-repeated"
 CONTENT_PAIR: list[Content] = [(b"a", b"1"), (b"b", b"2")]
 # Duplicates written by the lab's clients. Unless noted, several transactions have the same values.
 KNOWN = {
@@ -112,7 +114,25 @@ def code_names(findings: Sequence[Finding]) -> list[str]:
 @each_sample()
 def test_samples_have_only_what_was_written_twice(partition: Partition) -> None:
     state = searched(sample_state(partition))
-    assert code_names(list(duplicate_records.findings(state))) == KNOWN.get(sample_id(partition), [])
+    codes = code_names(list(duplicate_records.findings(state)))
+    assert [code for code in codes if code != REPEATED] == KNOWN.get(sample_id(partition), [])
+    assert codes.count(REPEATED) <= (partition.place.topic not in INTERNAL)
+
+
+@pytest.mark.parametrize(
+    ("sample", "expected"),
+    [
+        # The lab's clients repeat the same few values here, without timestamps or in other batches.
+        ("legacy-magic-0/broker-0/compact-none-0", [REPEATED]),
+        ("legacy-magic-1/broker-0/nulls-0", [REPEATED]),
+        ("records/broker-1/headers-0", []),
+        ("duplicates/broker-1/retried-idempotent-0", []),
+        ("duplicates/broker-1/sent-again-after-abort-0", []),
+    ],
+)
+def test_repeats_that_consumers_receive_are_found_in_real_logs(sample: str, expected: list[str]) -> None:
+    (partition,) = partitions_under(SAMPLES / sample)
+    assert code_names(list(duplicate_records.findings(searched(sample_state(partition))))) == expected
 
 
 @pytest.mark.parametrize("sample", ["expired-0", "import-0"])
@@ -253,7 +273,7 @@ def test_with_log_append_time_a_retry_is_likely_only(tmp_path: Path) -> None:
 )
 def test_what_proves_nothing_is_no_retry(tmp_path: Path, later: int, contents: list[Content]) -> None:
     text = f"plain @0-1 ts {NOW}; plain @2-3 ts {NOW + later}"
-    assert forged_findings(tmp_path, text, records=same_contents(0, 2, contents)) == []
+    assert RETRY not in code_names(forged_findings(tmp_path, text, records=same_contents(0, 2, contents)))
 
 
 def test_same_records_of_two_producers_are_found(tmp_path: Path) -> None:
@@ -297,11 +317,29 @@ def test_an_abort_that_fences_a_producer_is_no_transaction_of_version_2(tmp_path
         pytest.param("D 1 0 0-1 @0-1 T; M 1 0 A 1 @2; D 2 0 0-1 @3-4 T; M 2 0 C 1 @5", id="the older one aborted"),
         pytest.param("D 1 0 0-1 @0-1 T; M 1 0 C 1 @2; D 2 0 0-1 @3-4 T; M 2 0 A 1 @5", id="the younger one aborted"),
         pytest.param("D 1 0 0-1 @0-1 T; M 1 0 C 1 @2; D 2 0 0-1 @3-4 T", id="the younger one open"),
-        pytest.param("D 1 0 0-1 @0-1 T; M 1 0 C 1 @2; D 1 0 2-3 @3-4 T; M 1 0 C 1 @5", id="the same producer"),
     ],
 )
-def test_copies_that_consumers_do_not_get_or_that_one_producer_wrote(tmp_path: Path, text: str) -> None:
+def test_copies_that_consumers_do_not_get(tmp_path: Path, text: str) -> None:
     assert forged_findings(tmp_path, text, records=same_contents(0, 3)) == []
+
+
+def test_records_that_recur_are_one_finding(tmp_path: Path) -> None:
+    """Two equal heartbeats every 15.5 s."""
+    text = "; ".join(f"plain @{2 * n}-{2 * n + 1} ts {NOW + 15_500 * n}" for n in range(8))
+    heartbeats: list[Content] = [(b"a", b"alive"), (b"a", b"alive")]
+    records = {2 * n: heartbeats for n in range(8)}
+    (repeated,) = forged_findings(tmp_path, text, records=records, log_append_time=True)
+    assert (repeated.code.name, repeated.severity) == (REPEATED, Severity.INFO)
+    assert (repeated.first_offset, repeated.last_offset, repeated.evidence["records"]) == (1, 15, 15)
+    assert repeated.message == (
+        "15 records with the content of an earlier one, in 8 runs: first at offset 0, again at offset 1 (same content "
+        "without a producer id, at another time, in another batch or far away)."
+    )
+
+
+def test_records_of_one_producer_again_are_repeated(tmp_path: Path) -> None:
+    text = "D 1 0 0-1 @0-1 T; M 1 0 C 1 @2; D 1 0 2-3 @3-4 T; M 1 0 C 1 @5"
+    assert code_names(forged_findings(tmp_path, text, records=same_contents(0, 3))) == [REPEATED]
 
 
 def test_an_older_copy_that_was_committed_counts_after_an_aborted_one(tmp_path: Path) -> None:
@@ -370,5 +408,6 @@ def test_each_reason_has_at_most_one_code(tmp_path: Path, why: DuplicateReason) 
         DuplicateReason.SEQUENCE_NOT_CONTENT: ["seq-reuse"],
         DuplicateReason.OTHER_PRODUCER: [ACROSS],
         DuplicateReason.OTHER_EPOCH: [ACROSS],
+        **{reason: [REPEATED] for reason in duplicate_records.REPEATED},
     }
     assert code_names(list(duplicate_records.findings(state))) == ([RETRY] if is_retry else expected.get(why, []))
