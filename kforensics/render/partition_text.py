@@ -200,9 +200,17 @@ def _run_lines(rows: Rows) -> Iterator[str]:
     for values in rows:
         run = dict(zip(rows.table.names, values, strict=True))
         verb = "duplicates" if run["records"] == 1 else "duplicate"
-        yield f"  {run['level']:<13}  {_run_side(run, 'second')} {verb} {_run_side(run, 'first')}: {run['why']}"
+        why = f"{run['why']}{_run_distance(run)}"
+        yield f"  {run['level']:<13}  {_run_side(run, 'second')} {verb} {_run_side(run, 'first')}: {why}"
         if run["view"] == "raw":
             yield "                 read_committed consumers do not receive both"
+
+
+def _run_distance(run: dict[str, Any]) -> str:
+    """Return how far apart the two copies are if no time shows it; offsets of two partitions say nothing."""
+    if run["first_partition"] is not None or (run["first_timestamp"] >= 0 and run["second_timestamp"] >= 0):
+        return ""
+    return f", {format_count(run['second_offset'] - run['first_offset'], 'offset')} later"
 
 
 def _run_side(run: dict[str, Any], side: str) -> str:

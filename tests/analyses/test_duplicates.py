@@ -35,3 +35,10 @@ def test_copies_of_different_clusters_count_each() -> None:
     paths = [str(SAMPLES / scenario) for scenario in ("transactions-v1", "transactions-v2")]
     separate = sum(kforensics.duplicates(path).num_rows for path in paths)
     assert kforensics.duplicates(paths).num_rows == separate
+
+
+def test_without_timestamps_the_text_shows_the_distance() -> None:
+    lines = run("duplicates", "--as-of", AS_OF, SAMPLES / "legacy-magic-0" / "broker-0" / "compact-none-0").lines
+    runs = [line for line in lines if line.startswith("  content ")]
+    assert runs
+    assert all("an unknown time" in line and line.endswith("later") and "1969" not in line for line in runs)
