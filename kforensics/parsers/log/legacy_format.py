@@ -36,6 +36,8 @@ from kforensics.parsers.format.rows import (
 from kforensics.parsers.log.batch_headers import LEGACY_CRC_START, LENGTH_END, LENGTH_FIELD, MIN_SIZE
 
 V0, V1 = fixed_layout(LEGACY_HEADER_V0), fixed_layout(LEGACY_HEADER_V1)
+# Looked up once: an uncompressed log has a message of its own for each record.
+MAGIC, AFTER_MAGIC, ATTRIBUTES = V0.offsets["magic"], V0.end_of("magic"), V0.offsets["attributes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,12 @@ class LegacyMessage:
     @property
     def magic(self) -> int:
         """Message format of this message; inner messages may differ from their wrapper (KAFKA-4298)."""
-        return int.from_bytes(self.data[V0.offsets["magic"] : V0.end_of("magic")], signed=True)
+        return int.from_bytes(self.data[MAGIC:AFTER_MAGIC], signed=True)
 
     @property
     def codec(self) -> int:
         """Codec number."""
-        return self.data[V0.offsets["attributes"]] & CODEC_MASK
+        return self.data[ATTRIBUTES] & CODEC_MASK
 
     @property
     def stored_crc(self) -> int:
@@ -106,13 +108,16 @@ class LegacyMessage:
         Raises:
             Stopped: a field exceeds the message.
         """
-        key_size, value_size = self.sizes()
+        key_field = self._layout.size
+        key_size = self._length_at(key_field)
+        value_field = key_field + LENGTH_FIELD + max(0, key_size)
+        value_size = self._length_at(value_field)
         return Record(
             offset=self.offset,
             timestamp=self.timestamp,
             sequence=-1,
-            key=self.key(),
-            value=self.value(),
+            key=self._payload(key_field, key_size),
+            value=self._payload(value_field, value_size),
             key_size=key_size,
             value_size=value_size,
             crc=self.stored_crc,
@@ -133,10 +138,13 @@ class LegacyMessage:
         return int.from_bytes(field, signed=True)
 
     def _sized(self, position: int) -> bytes | None:
-        size = self._length_at(position)
+        return self._payload(position, self._length_at(position))
+
+    def _payload(self, field: int, size: int) -> bytes | None:
+        """Return the bytes after a length field, None if the length is negative."""
         if size < 0:
             return None
-        position += LENGTH_FIELD
+        position = field + LENGTH_FIELD
         left = len(self.data) - position
         if size > left:
             raise Stopped(Failure("record-structure", *new_limit(size, left)))
