@@ -96,6 +96,6 @@ class Finding:
 
     @property
     def occurrences(self) -> int:
-        """How many findings this one stands for: itself, and those after it that were left out."""
+        """How many findings this one counts as: itself, and those after it that were left out."""
         left_out = self.evidence.get("left_out", 0)
         return 1 + left_out if isinstance(left_out, int) else 1
