@@ -27,7 +27,6 @@ from kforensics.parsers.log.batch_headers import (
     legacy_header,
     prefix,
 )
-from kforensics.parsers.log.overlaps import overlap_damage, overlapping_batches
 
 if TYPE_CHECKING:
     from kforensics.parsers.log.resync import Candidates
@@ -126,9 +125,9 @@ class LogWalk:
                 self.position += row.size
                 return [row, *_damage_inside(row)]
             if overlap := walker.overlap(self._start, self.position):
-                torn, following = overlap
+                _, following = overlap
                 self.position = following.position + following.size
-                return [overlap_damage(torn, following), following]
+                return [*overlap]
             damage = walker.damage(self.position, row)
             if damage.end > self.position:
                 self.position = damage.end
@@ -238,9 +237,11 @@ class _Walker:
             self.budget.spend(size)
         return rejection or batch
 
-    def overlap(self, start: int, position: int) -> tuple[Batch, Batch] | None:
-        """Return the torn batch that ends at a position, and the batch that begins inside it."""
-        return overlapping_batches(self.window, lambda: self.candidates, self._valid_batch, start, position)
+    def overlap(self, start: int, position: int) -> tuple[Damage, Batch] | None:
+        """Return the damage of the torn batch that ends at a position, and the batch that begins inside it."""
+        from kforensics.parsers.log.overlaps import overlapping_batch  # few logs are damaged
+
+        return overlapping_batch(self.window, lambda: self.candidates, self._valid_batch, start, position)
 
     def damage(self, position: int, rejection: _Rejection) -> Damage:
         """Return the damage from a position to the next valid batch."""

@@ -17,7 +17,7 @@ from kforensics.parsers.format.rows import Batch, Damage
 if TYPE_CHECKING:
     from kforensics.parsers.log.resync import Candidates
 
-__all__ = ["overlap_damage", "overlapping_batches"]
+__all__ = ["overlapping_batch"]
 
 HEADER = fixed_layout(BATCH_HEADER)
 MAGIC = HEADER.offsets["magic"]
@@ -27,10 +27,10 @@ REACHES = (1 << 16, 1 << 22)
 ValidBatch: TypeAlias = Callable[[int], "Batch | None"]
 
 
-def overlapping_batches(
+def overlapping_batch(
     window: Window, candidates: Callable[[], Candidates], valid_batch: ValidBatch, start: int, position: int
-) -> tuple[Batch, Batch] | None:
-    """Return the torn batch that ends at a position and the batch that begins before its end, None if there are none.
+) -> tuple[Damage, Batch] | None:
+    """Return the damage of the torn batch that ends at a position and the batch that begins inside it; None without one.
 
     Args:
         window: the log.
@@ -48,7 +48,7 @@ def overlapping_batches(
         for candidate in reversed(list(candidates().between(max(start, position - reach), following.position))):
             torn = valid_batch(candidate)
             if torn is not None and torn.position + torn.size == position:
-                return torn, following
+                return _overlap_damage(torn, following), following
     return None
 
 
@@ -66,7 +66,7 @@ def _begun_before(window: Window, valid_batch: ValidBatch, start: int, position:
     return None
 
 
-def overlap_damage(torn: Batch, following: Batch) -> Damage:
+def _overlap_damage(torn: Batch, following: Batch) -> Damage:
     """Return the damage of a torn batch, which concerns the bytes that it shares with the next batch."""
     end = torn.position + torn.size
     there = following.position - torn.position
