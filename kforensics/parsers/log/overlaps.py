@@ -30,7 +30,7 @@ ValidBatch: TypeAlias = Callable[[int], "Batch | None"]
 def overlapping_batch(
     window: Window, candidates: Callable[[], Candidates], valid_batch: ValidBatch, start: int, position: int
 ) -> tuple[Damage, Batch] | None:
-    """Return the damage of the torn batch that ends at a position and the batch that begins inside it; None without one.
+    """Return the damage of the torn batch that ends at a position and the batch that begins inside it.
 
     Args:
         window: the log.
