@@ -19,6 +19,7 @@ import kforensics
 from kforensics.analyses.audit import AuditRequest, audit_results, audit_size
 from kforensics.analyses.partitions import Investigation
 from kforensics.analyses.pool import partition_results
+from kforensics.analyses.settings import rules_for
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.tables import RESULTS
@@ -89,7 +90,8 @@ def test_a_store_has_every_table_and_a_manifest(tmp_path: Path) -> None:
 def test_processes_and_splits_change_nothing(processes: int | None, split_size: int) -> None:
     files = [row for row in discover(map(str, CLUSTER)) if isinstance(row, FoundFile)]
     partitions = partitions_of(files)
-    investigation, done = Investigation(tuple(files), tuple(partitions), Rules(AS_OF_MS)), list[int]()
+    rules = rules_for(Rules(AS_OF_MS), (), partitions)
+    investigation, done = Investigation(tuple(files), tuple(partitions), rules), list[int]()
     request = AuditRequest(None, processes, copies=True, split_size=split_size)
     found = list(audit_results(investigation, request, done.append))
     counted = [one.folder for one in found if one.is_counted]

@@ -21,11 +21,13 @@ from kforensics.forensics.audit.cross_partition_duplicates import evaluate_topic
 from kforensics.forensics.audit.deferred_verdicts import ClusterInput, resolve_deferred
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.audit.replica_verdicts import replica_verdicts, with_replica_verdict
+from kforensics.forensics.audit.settings import setting_rows
 from kforensics.forensics.audit.topic_result import evaluate_topics
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import open_source
+from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.tables.schemas import TABLES, Table
 from kforensics.version import __version__
 
@@ -34,6 +36,7 @@ STORED: dict[str, Table] = {name: TABLES[name] for name in ("files", "damage")} 
 # The default of Spark's spark.redaction.regex, and names of environment variables, up to the equals sign.
 SECRET = re.compile(r"(.*?(?:secret|password|token|access[._]?key)[^=]*=).+", re.IGNORECASE | re.DOTALL)
 HASH_CHUNK = 1 << 20
+NO_PLACE = Place(None, None, None, None)
 Results: TypeAlias = Generator[PartitionResult, None, None]
 
 
@@ -120,6 +123,8 @@ def audit_results(investigation: Investigation, request: AuditRequest, advance: 
     if request.records:
         yield from evaluate_topics(partitions, investigation.clusters, rules, workers=None)
         yield from evaluate_topic_duplicates(partitions, investigation.clusters, rules, workers=None)
+    if request.checks == "all":
+        yield PartitionResult(NO_PLACE, "", 0, {"settings": setting_rows(rules)}, is_counted=False)
 
 
 def _partitions(investigation: Investigation, request: AuditRequest, advance: Advance) -> Results:

@@ -8,11 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from kforensics.analyses.find_files import Notify, find_files
+from kforensics.analyses.settings import rules_for
 from kforensics.analyses.surroundings import CONTEXT_TOPICS, FileTime, neighbours_of, newest_file
 from kforensics.analyses.topics import check_topics
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.formatting import format_count, format_duration, format_time
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_files import Partition, partitions_of
@@ -90,6 +92,7 @@ def investigate(  # noqa: PLR0913  # what a user can say
     *,
     topics: Sequence[str] = (),
     alone: bool = False,
+    settings: Sequence[Setting] = (),
 ) -> Investigation:
     """Return the partitions under the paths.
 
@@ -101,6 +104,7 @@ def investigate(  # noqa: PLR0913  # what a user can say
         topics: only partitions of these topics; all topics if it is empty.
         alone: whether to ignore the logs of coordinators and of the cluster's metadata that are not under the paths, or
             of another topic.
+        settings: settings that the user gives, those that count first.
 
     Raises:
         UsageError: there is no log under the paths, or no such topic.
@@ -116,6 +120,7 @@ def investigate(  # noqa: PLR0913  # what a user can say
     newest = newest_file(files, paths) if as_of_ms is None else None
     assumed_ms = newest.mtime_ms if newest else 0
     rules = Rules(assumed_ms, is_assumed=True) if as_of_ms is None else Rules(as_of_ms)
+    rules = rules_for(rules, settings, found)
     if partitions:
         copy_times = ((partition.place.log_dir, partition.taken_ms) for partition in partitions)
         for sentence in as_of_notes(copy_times, rules, newest):

@@ -20,6 +20,8 @@ from kforensics.cli.command import (
     Processes,
     Progress,
     Quiet,
+    ServerProperties,
+    Settings,
     Topic,
     epilog,
 )
@@ -61,6 +63,8 @@ def audit(  # long: one parameter per option
     output_format: FormatOption = "text",
     as_of: AsOf = None,
     alone: Alone = False,
+    settings: Settings = None,
+    server_properties: ServerProperties = None,
     fail_on: FailOn = "error",
     processes: Processes = None,
     engine: Annotated[
@@ -101,7 +105,18 @@ def audit(  # long: one parameter per option
     from kforensics.cli.common_options import CommonOptions
 
     spark_options = {"--master": master, "--conf": conf, "--split-size": split_size}
-    options = CommonOptions(paths, topic, as_of, output_format, None, fail_on, quiet, alone)
+    options = CommonOptions(
+        paths,
+        topic,
+        as_of,
+        output_format,
+        None,
+        fail_on,
+        quiet,
+        alone=alone,
+        settings=settings,
+        server_properties=server_properties,
+    )
     command = without_secrets(sys.argv[1:])
     if _is_on_spark(engine, [name for name, value in spark_options.items() if value is not None]):
         from kforensics.cli.audit_on_spark import SparkOptions, audit_on_spark, spark_request

@@ -106,6 +106,7 @@ def spark_request(
         checksums=checksums,
         split_size=SPLIT_SIZE if split_size is None else split_size << 20,
         command=command,
+        settings=options.given_settings(),
     )
 
 

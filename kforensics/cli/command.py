@@ -55,6 +55,19 @@ Alone = Annotated[
         rich_help_panel=EXECUTION,
     ),
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting of the brokers, such as transaction.max.timeout.ms=3600000. Repeatable.",
+        rich_help_panel=EXECUTION,
+    ),
+]
+ServerProperties = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Take settings from a broker's server.properties.", rich_help_panel=EXECUTION),
+]
 FailOn = Annotated[
     str,
     typer.Option(

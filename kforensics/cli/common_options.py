@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from kforensics.analyses.partitions import Investigation, investigate
+from kforensics.analyses.settings import given_settings
 from kforensics.analyses.times import time_ms
 from kforensics.analyses.topics import check_topics
 from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.core.settings import Setting
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.formats import Format
 from kforensics.render.output import check_output
@@ -45,6 +47,16 @@ class CommonOptions:
     fail_on: str = NEVER
     quiet: bool = False
     alone: bool = False
+    settings: Sequence[str] | None = None
+    server_properties: str | None = None
+
+    def given_settings(self) -> tuple[Setting, ...]:
+        """Return the settings that the user gives, those that count first.
+
+        Raises:
+            UsageError: there is no such setting, Kafka would not accept a value, or the file cannot be read.
+        """
+        return given_settings(tuple(self.settings or ()), self.server_properties)
 
     def format(self) -> Format:
         """Return the output format.
@@ -72,7 +84,8 @@ class CommonOptions:
             all_topics: include the partitions of all topics, because other topics have evidence too.
 
         Raises:
-            UsageError: there is no path, no log or no such topic, or the output would be among the input files.
+            UsageError: there is no path, no log or no such topic, a setting is invalid, or the output would be
+                among the input files.
         """
         paths = tuple(self.paths or ())
         if not paths:
@@ -81,7 +94,8 @@ class CommonOptions:
         as_of_ms = None if self.as_of is None else time_ms(self.as_of, "--as-of")
         topics = () if all_topics else tuple(self.topics or ())
         notes: list[str] = []
-        found = investigate(paths, as_of_ms, notify, notes.append, topics=topics, alone=self.alone)
+        settings = self.given_settings()
+        found = investigate(paths, as_of_ms, notify, notes.append, topics=topics, alone=self.alone, settings=settings)
         if all_topics and not found.unreadable:
             check_topics(self.topics or (), [partition.place.topic for partition in found.partitions])
         for sentence in () if self.quiet else notes:

@@ -17,6 +17,8 @@ from kforensics.cli.command import (
     Output,
     Paths,
     Quiet,
+    ServerProperties,
+    Settings,
     Topic,
     epilog,
 )
@@ -64,6 +66,8 @@ def duplicates(
     output_format: FormatOption = "text",
     output: Output = None,
     as_of: AsOf = None,
+    settings: Settings = None,
+    server_properties: ServerProperties = None,
     fail_on: FailOn = "error",
     quiet: Quiet = False,
 ) -> None:
@@ -73,7 +77,17 @@ def duplicates(
     from kforensics.cli.common_options import CommonOptions
 
     question = DuplicatesQuestion(tuple(level or ()), committed, memory << 20, internal)
-    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet)
+    options = CommonOptions(
+        paths,
+        topic,
+        as_of,
+        output_format,
+        output,
+        fail_on,
+        quiet,
+        settings=settings,
+        server_properties=server_properties,
+    )
     raise typer.Exit(ask(options, question, _answer_lines))
 
 

@@ -16,6 +16,8 @@ from kforensics.cli.command import (
     Output,
     Paths,
     Quiet,
+    ServerProperties,
+    Settings,
     Topic,
     epilog,
 )
@@ -62,6 +64,8 @@ def explain(  # long: one parameter per option
     output: Output = None,
     as_of: AsOf = None,
     alone: Alone = False,
+    settings: Settings = None,
+    server_properties: ServerProperties = None,
     fail_on: FailOn = "error",
     quiet: Quiet = False,
 ) -> None:
@@ -72,7 +76,18 @@ def explain(  # long: one parameter per option
     from kforensics.cli.writing import write_results
 
     subject = Subject(offset, producer_id, transactional_id, at, tuple(topic or ()), partition)
-    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet, alone)
+    options = CommonOptions(
+        paths,
+        topic,
+        as_of,
+        output_format,
+        output,
+        fail_on,
+        quiet,
+        alone=alone,
+        settings=settings,
+        server_properties=server_properties,
+    )
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)  # only the coordinator's log has transactional ids
     status = ExitStatus(investigation.unreadable)

@@ -17,6 +17,8 @@ from kforensics.cli.command import (
     Output,
     Paths,
     Quiet,
+    ServerProperties,
+    Settings,
     Topic,
     epilog,
 )
@@ -57,6 +59,8 @@ def keys(  # long: one parameter per option
     output: Output = None,
     as_of: AsOf = None,
     alone: Alone = False,
+    settings: Settings = None,
+    server_properties: ServerProperties = None,
     fail_on: FailOn = "error",
     quiet: Quiet = False,
 ) -> None:
@@ -67,7 +71,18 @@ def keys(  # long: one parameter per option
     from kforensics.render.key_text import key_lines
 
     question = KeysQuestion(tuple(topic or ()), partition_count, listed)
-    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet, alone)
+    options = CommonOptions(
+        paths,
+        topic,
+        as_of,
+        output_format,
+        output,
+        fail_on,
+        quiet,
+        alone=alone,
+        settings=settings,
+        server_properties=server_properties,
+    )
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)  # the metadata topic has the partition counts
     status = ExitStatus(investigation.unreadable)

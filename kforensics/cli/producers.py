@@ -17,6 +17,8 @@ from kforensics.cli.command import (
     Output,
     Paths,
     Quiet,
+    ServerProperties,
+    Settings,
     Topic,
     epilog,
 )
@@ -43,6 +45,8 @@ def producers(
     output: Output = None,
     as_of: AsOf = None,
     alone: Alone = False,
+    settings: Settings = None,
+    server_properties: ServerProperties = None,
     fail_on: FailOn = "error",
     quiet: Quiet = False,
 ) -> None:
@@ -51,7 +55,18 @@ def producers(
     from kforensics.cli.asking import ask
     from kforensics.cli.common_options import CommonOptions
 
-    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet, alone)
+    options = CommonOptions(
+        paths,
+        topic,
+        as_of,
+        output_format,
+        output,
+        fail_on,
+        quiet,
+        alone=alone,
+        settings=settings,
+        server_properties=server_properties,
+    )
     raise typer.Exit(ask(options, ProducersQuestion(at), _answer_lines))
 
 

@@ -15,6 +15,8 @@ from kforensics.cli.command import (
     Processes,
     Progress,
     Quiet,
+    ServerProperties,
+    Settings,
     Topic,
     epilog,
 )
@@ -34,6 +36,8 @@ def scan(
     output: Output = None,
     as_of: AsOf = None,
     alone: Alone = False,
+    settings: Settings = None,
+    server_properties: ServerProperties = None,
     fail_on: FailOn = "error",
     processes: Processes = None,
     progress: Progress = None,
@@ -45,6 +49,17 @@ def scan(
     from kforensics.cli.evaluating import evaluate
     from kforensics.render.audit_report import partition_summaries
 
-    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet, alone)
+    options = CommonOptions(
+        paths,
+        topic,
+        as_of,
+        output_format,
+        output,
+        fail_on,
+        quiet,
+        alone=alone,
+        settings=settings,
+        server_properties=server_properties,
+    )
     request = AuditRequest(processes=processes)
     raise typer.Exit(evaluate(options, request, "partitions", partition_summaries, progress=progress))

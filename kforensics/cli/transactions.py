@@ -18,6 +18,8 @@ from kforensics.cli.command import (
     Output,
     Paths,
     Quiet,
+    ServerProperties,
+    Settings,
     Topic,
     epilog,
 )
@@ -64,6 +66,8 @@ def transactions(
     output: Output = None,
     as_of: AsOf = None,
     alone: Alone = False,
+    settings: Settings = None,
+    server_properties: ServerProperties = None,
     fail_on: FailOn = "error",
     quiet: Quiet = False,
 ) -> None:
@@ -75,7 +79,18 @@ def transactions(
 
     min_duration_ms = None if min_duration is None else duration_ms(min_duration, "--min-duration")
     question = TransactionsQuestion(tuple(state or ()), producer_id, min_duration_ms, sort)
-    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet, alone)
+    options = CommonOptions(
+        paths,
+        topic,
+        as_of,
+        output_format,
+        output,
+        fail_on,
+        quiet,
+        alone=alone,
+        settings=settings,
+        server_properties=server_properties,
+    )
     raise typer.Exit(ask(options, question, _answer_lines))
 
 

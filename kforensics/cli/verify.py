@@ -18,6 +18,8 @@ from kforensics.cli.command import (
     Processes,
     Progress,
     Quiet,
+    ServerProperties,
+    Settings,
     Topic,
     epilog,
 )
@@ -37,6 +39,8 @@ def verify(
     output: Output = None,
     as_of: AsOf = None,
     alone: Alone = False,
+    settings: Settings = None,
+    server_properties: ServerProperties = None,
     fail_on: FailOn = "error",
     processes: Processes = None,
     progress: Progress = None,
@@ -47,7 +51,18 @@ def verify(
     from kforensics.cli.common_options import CommonOptions
     from kforensics.cli.evaluating import evaluate
 
-    options = CommonOptions(paths, topic, as_of, output_format, output, fail_on, quiet, alone)
+    options = CommonOptions(
+        paths,
+        topic,
+        as_of,
+        output_format,
+        output,
+        fail_on,
+        quiet,
+        alone=alone,
+        settings=settings,
+        server_properties=server_properties,
+    )
     request = AuditRequest(processes=processes, checks="evidence")
     raise typer.Exit(evaluate(options, request, "findings", _lines, progress=progress))
 

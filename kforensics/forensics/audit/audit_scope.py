@@ -59,7 +59,8 @@ def read_task(partition: Partition, scope: AuditScope, workers: int | None) -> R
         scope: what to check.
         workers: number of reader threads: 0 to read in the calling thread, None for one per processor.
     """
-    return ReadTask(partition, scope.rules, collectors_of(CHECK_GROUPS[scope.checks]), scope.watches_indexes, workers)
+    rules, collectors = scope.rules.at(partition.place.log_dir), collectors_of(CHECK_GROUPS[scope.checks])
+    return ReadTask(partition, rules, collectors, scope.watches_indexes, workers)
 
 
 def evaluate_partition(partition: Partition, scope: AuditScope, workers: int | None) -> PartitionResult:

@@ -120,6 +120,10 @@ class Clusters:
         """Return the name of the cluster of a partition."""
         return self._name_of(partition.log_dir.cluster_id, partition.place.log_dir)
 
+    def name_of_member(self, member: PartitionMembership) -> str:
+        """Return the name of the cluster of a partition, given only its attributes."""
+        return self._name_of(member.cluster_id, member.log_dir)
+
     def _name_of(self, cluster_id: str | None, log_dir: str | None) -> str:
         name = self._uncopied_name(cluster_id, log_dir)
         if name not in self.copied or log_dir is None:

@@ -190,7 +190,7 @@ def _resolved(members: Sequence[ClusterInput], rules: Rules) -> Iterator[Partiti
     cluster_result = evaluate_cluster(
         (member.history for member in members if member.history),
         (member.markers for member in members if member.markers),
-        rules,
+        rules.across({member.result.place.log_dir for member in members}),
         commits=(member.commits for member in members if member.commits),
         partition_count=counts.get(TRANSACTION_STATE),
         offsets_partition_count=counts.get(CONSUMER_OFFSETS),

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kforensics.forensics.core.settings import DEFAULT, MAX_TIMEOUT, PRODUCER_EXPIRY, Setting
 
 __all__ = ["Rules"]
 
 DAY_MS = 86_400_000
+# The limits that are settings of a broker.
+LIMITS = {
+    MAX_TIMEOUT: "max_txn_timeout_ms",
+    PRODUCER_EXPIRY: "pid_expiry_ms",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "abort_scan_ms",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +42,10 @@ class Rules:
         aborted_share: share of aborted transactions that is reported.
         aborted_least: minimum number of transactions for that share.
         new_producers_per_hour: number of new producers in a partition per hour that is reported.
+        settings: known settings of brokers, those that count first; the limits above have their values in :meth:`at`.
+        topic_settings: known settings of topics; no limit follows from them.
+        least_pid_expiry_ms: the shortest ``producer.id.expiration.ms`` that agrees with the files, if they alone prove
+            ``pid_expiry_ms``; None otherwise.
     """
 
     as_of_ms: int
@@ -49,6 +63,42 @@ class Rules:
     aborted_least: int = 100
     new_producers_per_hour: int = 1_000
     is_assumed: bool = False
+    settings: tuple[Setting, ...] = ()
+    topic_settings: tuple[Setting, ...] = ()
+    least_pid_expiry_ms: int | None = None
+
+    def at(self, log_dir: str | None) -> Rules:
+        """Return the limits in a log directory, by the settings that are for it."""
+        if not self.settings:
+            return replace(self, topic_settings=()) if self.topic_settings else self
+        limits: dict[str, Any] = {
+            field: setting.number for name, field in LIMITS.items() if (setting := self._setting(name, log_dir))
+        }
+        expiry = self._setting(PRODUCER_EXPIRY, log_dir)
+        settings = tuple(setting for setting in self.settings if setting.is_for(log_dir))
+        least = expiry.lower_bound if expiry else None
+        return replace(self, **limits, settings=settings, topic_settings=(), least_pid_expiry_ms=least)
+
+    def across(self, log_dirs: Iterable[str | None]) -> Rules:
+        """Return the limits in several log directories: those of the one with the longest transactions."""
+        return max(map(self.at, log_dirs), key=lambda rules: rules.max_txn_timeout_ms, default=self)
+
+    def source(self, name: str) -> str:
+        """Return where the value of a setting comes from, as a phrase; only of the rules of one log directory."""
+        return setting.source if (setting := self._setting(name, None, any_log_dir=True)) else DEFAULT
+
+    def evidence(self, name: str) -> dict[str, object]:
+        """Return the name, value and source of a limit, for the evidence of a finding that leans on it."""
+        return {"setting": name, "setting_value": getattr(self, LIMITS[name]), "setting_source": self.source(name)}
+
+    def _setting(self, name: str, log_dir: str | None, *, any_log_dir: bool = False) -> Setting | None:
+        fitting = (setting for setting in self.settings if setting.name == name)
+        return next((setting for setting in fitting if any_log_dir or setting.is_for(log_dir)), None)
+
+    @property
+    def possible_pid_expiry_ms(self) -> int:
+        """The shortest time after which a broker may have forgotten an idle producer."""
+        return self.pid_expiry_ms if self.least_pid_expiry_ms is None else self.least_pid_expiry_ms
 
     @property
     def late_ms(self) -> int:

@@ -140,6 +140,13 @@ benign string benign explanations that were tested
 cause string code of the finding it follows from
 remedy string what to do
 """)
+SETTINGS = parse_columns("""
+name string setting, by the name that topics use if they have it
+value string its value
+source string where the value comes from; of several rows for the same log directory the first one counts
+entity string broker or topic that has it; null if it is for all others
+log_dirs string log directories that it is for, separated by spaces; null if it is for all
+""")
 
 OF_PARTITIONS: dict[str, Table] = {
     table.name: table
@@ -152,6 +159,7 @@ OF_PARTITIONS: dict[str, Table] = {
         placed_table("duplicates", "duplicate run of records, or duplicate batch", DUPLICATES),
         placed_table("findings", "finding", FINDINGS),
         placed_table("partitions", "partition", PARTITIONS),
+        placed_table("settings", "setting", SETTINGS),
     )
 }
 RESULTS: dict[str, Table] = OF_PARTITIONS | CLUSTER_TABLES | REPLICA_RESULTS | KEY_RESULTS

@@ -19,7 +19,7 @@ from kforensics.parsers.log.batches import walk
 from kforensics.parsers.log.log_rows import read_records
 from kforensics.parsers.messages.internal_records import decode_record
 
-__all__ = ["Election", "PartitionCount", "TopicMetadata", "elections_in", "topics_in"]
+__all__ = ["Election", "PartitionCount", "TopicMetadata", "elections_in", "metadata_records", "topics_in"]
 
 METADATA_SNAPSHOT = "checkpoint"
 RECOVERING = 1
@@ -32,7 +32,7 @@ TOPIC_RECORDS = ("TopicRecord", "PartitionRecord", "ConfigRecord")
 PartitionKey = tuple[str, int]
 
 
-class _MetadataRecord(NamedTuple):
+class MetadataRecord(NamedTuple):
     """A record of the metadata log.
 
     Attributes:
@@ -46,7 +46,7 @@ class _MetadataRecord(NamedTuple):
     value: dict[str, Any]
 
 
-def _metadata_records(partitions: Iterable[Partition], kinds: Collection[str]) -> Iterator[_MetadataRecord]:
+def metadata_records(partitions: Iterable[Partition], kinds: Collection[str]) -> Iterator[MetadataRecord]:
     """Yield records of some types in log order; if the start of the log is missing, those of a snapshot come first."""
     copies = [copy for copy in partitions if copy.place.topic == METADATA_TOPIC and copy.segments]
     if not copies:
@@ -65,7 +65,7 @@ def _length(copy: Partition) -> tuple[int, int]:
     return copy.segments[-1].base_offset or 0, copy.segments[-1].size
 
 
-def _decoded(path: str, start: int, kinds: Collection[str]) -> Iterator[_MetadataRecord]:
+def _decoded(path: str, start: int, kinds: Collection[str]) -> Iterator[MetadataRecord]:
     with open_source(path) as source:
         for batch in walk(source):
             if not isinstance(batch, Batch) or batch.is_control or not batch.crc_valid or batch.last_offset < start:
@@ -74,7 +74,7 @@ def _decoded(path: str, start: int, kinds: Collection[str]) -> Iterator[_Metadat
                 if isinstance(record, Record):
                     decoded = decode_record(METADATA_TOPIC, record.key, record.value)
                     if decoded.type_name in kinds and decoded.value is not None:
-                        yield _MetadataRecord(record.timestamp, str(decoded.type_name), decoded.value)
+                        yield MetadataRecord(record.timestamp, str(decoded.type_name), decoded.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def elections_in(partitions: Iterable[Partition]) -> dict[PartitionKey, tuple[El
     """
     elections: dict[PartitionKey, list[Election]] = {}
     registrations: dict[PartitionKey, _Registration] = {}
-    for timestamp, kind, value in _metadata_records(partitions, ELECTION_RECORDS):
+    for timestamp, kind, value in metadata_records(partitions, ELECTION_RECORDS):
         key = value["topicId"], value["partitionId"]
         before = registrations.get(key)
         if kind == "PartitionRecord":
@@ -206,7 +206,7 @@ def topics_in(partitions: Iterable[Partition]) -> dict[str, TopicMetadata]:
         InputError: the metadata log cannot be read.
     """
     reader = _TopicReader()
-    for record in _metadata_records(partitions, TOPIC_RECORDS):
+    for record in metadata_records(partitions, TOPIC_RECORDS):
         reader.add(*record)
     return {topic.topic_id: topic for topic in reader.topics()}
 

@@ -298,10 +298,10 @@ class _BenignCauses:
     def _expired_since_marker(self) -> Any:
         """Return the producers that may have expired between their last marker and their last batch."""
         elapsed = self.pairs["expected_last_timestamp"] - self._last_markers()["marker_timestamp"]
-        return elapsed >= self.state.rules.pid_expiry_ms
+        return elapsed >= self.state.rules.possible_pid_expiry_ms
 
     def _missing_explained(self, now_ms: int) -> Any:
-        expired = now_ms - self.pairs["expected_last_timestamp"] >= self.state.rules.pid_expiry_ms
+        expired = now_ms - self.pairs["expected_last_timestamp"] >= self.state.rules.possible_pid_expiry_ms
         start = self.state.local_log_start_offset
         # The position of a producer that has only markers is unknown. Up to 2.3 a broker also forgot each producer
         # whose data was all below the log start offset as soon as that moved (ProducerStateManager.truncateHead).

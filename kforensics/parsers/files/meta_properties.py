@@ -14,7 +14,7 @@ from kforensics.parsers.files.text_lines import parse_int, read_small_file, shru
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.format.text_encoding import is_uuid_text
 
-__all__ = ["MetaProperties", "Property", "meta_properties", "read_meta_properties"]
+__all__ = ["MetaProperties", "Property", "meta_properties", "read_meta_properties", "read_properties"]
 
 # A logical line: a natural line that ends in an odd number of backslashes continues on the next one.
 LOGICAL = re.compile(rb"((?:\\(?:\r\n|.)|[^\\\r\n])*)(\r\n|\r|\n|\Z|\\\Z)", re.DOTALL)
@@ -48,6 +48,13 @@ class MetaProperties:
 
 def read_meta_properties(source: Source) -> Iterator[Property | Damage]:
     """Yield the properties of the file in order, and damage for invalid ones."""
+    for row in read_properties(source):
+        fault = _fault(row.name, row.value) if isinstance(row, Property) else None
+        yield Damage(row.position, row.position + row.size, *fault) if isinstance(row, Property) and fault else row
+
+
+def read_properties(source: Source) -> Iterator[Property | Damage]:
+    """Yield the properties of any file of properties in order, and damage if it cannot be read."""
     data = read_small_file(source)
     if isinstance(data, Damage):
         yield data
@@ -73,14 +80,13 @@ def meta_properties(rows: Iterable[Property | Damage]) -> MetaProperties:
     return MetaProperties(version, node_id, values.get("cluster.id"), values.get("directory.id"))
 
 
-def _property(start: int, end: int, text: str) -> Property | Damage:
+def _property(start: int, end: int, text: str) -> Property:
     if not text or text[0] in "#!":
         return Property(start, end - start, "#", text[1:])
     match = KEY.match(text)
     split = match.end() if match else 0
     name, value = _unescape(match[1] if match else text), _unescape(text[split:])
-    fault = _fault(name, value)
-    return Damage(start, end, *fault) if fault else Property(start, end - start, name, value)
+    return Property(start, end - start, name, value)
 
 
 def _unescape(text: str) -> str:

@@ -23,14 +23,16 @@ from kforensics.forensics.audit.replica_verdicts import (
     replica_verdicts,
     with_replica_verdict,
 )
+from kforensics.forensics.audit.settings import rules_by_evidence, setting_rows
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import is_uri
 from kforensics.parsers.tables.schemas import Table, parse_columns
 from kforensics.render.audit_report import AuditReport
 from kforensics.render.staged_store import StagedStore, StorePart, TaskWriter
-from kforensics.spark.audit.audit_job import Plan, plan_of, run_audit_job
+from kforensics.spark.audit.audit_job import Plan, plan_of, run_audit_job, setting_evidence_of
 from kforensics.spark.audit.listing import topics_under
 from kforensics.spark.audit.serialization import deserialize, serialize
 from kforensics.spark.audit.task_sizing import FEW, TaskSizing
@@ -67,6 +69,7 @@ class SparkRequest:
         whole: bytes up to which a partition is never split, None to derive it from the total.
         few: as for ``TaskSizing``.
         command: the command line, for the manifest.
+        settings: settings that the user gives, those that count first.
     """
 
     paths: tuple[str, ...]
@@ -79,6 +82,7 @@ class SparkRequest:
     whole: int | None = None
     few: int = FEW
     command: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
 
 
 @dataclass(slots=True)
@@ -170,10 +174,17 @@ def _as_workers_know(spark: SparkSession, paths: Sequence[str]) -> Sequence[str]
 
 
 def rules_of(plan: Plan, request: SparkRequest) -> Rules:
-    """Return the limits and the time of evaluation."""
+    """Return the time of evaluation, and the limits without what the files show of the settings."""
     if request.as_of_ms is None:
         return Rules(plan.newest_mtime_ms or 0, is_assumed=True)
     return Rules(request.as_of_ms)
+
+
+def _known_rules(plan: Plan, request: SparkRequest, clusters: Clusters) -> Rules:
+    """Return the limits and the time of evaluation."""
+    rules = rules_of(plan, request)
+    evidence = setting_evidence_of(plan, rules.as_of_ms)
+    return rules_by_evidence(rules, request.settings, evidence, plan.members, clusters)
 
 
 def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> AuditReport:
@@ -184,19 +195,27 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
         EngineError: Spark fails; no store is written then.
     """
     stages = Stages()
-    rules = rules_of(plan, request)
+    clusters = Clusters.of_members(plan.members)
+    with answering("the settings were not looked up"):
+        rules = _known_rules(plan, request, clusters)
     sharing = TaskSizing(parallelism(spark), request.split_size, request.whole, request.few)
     with StagedStore(request.output) if request.output else nullcontext() as store:
         sink = _Sink(store.staging if store else None, rules.as_of_ms, request.checksums)
         with stages.stage("examine"), answering("the audit broke off"):
-            clusters = Clusters.of_members(plan.members)
             scope = AuditScope(rules, records=request.records, clusters=clusters)
             outcome: _Outcome = deserialize(run_audit_job(plan, scope, sink, sharing))
         if store:
+            outcome.parts += _stored_settings(store.staging, rules)
             tables = {**STORED, CHECKSUMS.name: CHECKSUMS} if request.checksums else STORED
             store.finish(outcome.parts, tables, _manifest(spark, plan, request, rules.as_of_ms, stages))
     outcome.report.unreadable_paths = plan.unreadable
     return outcome.report
+
+
+def _stored_settings(staging: str, rules: Rules) -> tuple[StorePart, ...]:
+    parts = TaskWriter(staging, "settings")
+    parts.add(setting_rows(rules))
+    return parts.finish()
 
 
 def _manifest(

@@ -21,6 +21,7 @@ from kforensics.forensics.core.findings import Code, Exactness, Severity, by_nam
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.reporting import Row, place
+from kforensics.forensics.core.settings import MAX_TIMEOUT
 
 CODES = by_name(
     Code(
@@ -82,7 +83,12 @@ def _unknown_id(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
         "available transactional id has had this producer id.",
         **place(row),
         severity=None if has_all else Severity.WARNING,
-        evidence={"silent_ms": row["idle_ms"], "coordinator_partitions": len(captured), "of_partitions": count},
+        evidence={
+            "silent_ms": row["idle_ms"],
+            "coordinator_partitions": len(captured),
+            "of_partitions": count,
+            **cluster.rules.evidence(MAX_TIMEOUT),
+        },
         exactness=Exactness.EXACT if has_all else Exactness.UNVERIFIABLE,
         benign=(
             f"coordinator partitions missing: {'no' if has_all else 'possible'}",
@@ -104,6 +110,7 @@ def _hangs(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
             "silent_ms": row["idle_ms"],
             "coordinator_epoch": row["coordinator_epoch"],
             "transactional_id": cluster.id_name(row),
+            **cluster.rules.evidence(MAX_TIMEOUT),
         },
         exactness=Exactness.EXACT if row["is_certain"] else Exactness.APPROXIMATE,
         benign=(f"coordinator's log copied earlier than this partition: {earlier}",),

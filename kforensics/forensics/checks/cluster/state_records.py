@@ -20,6 +20,7 @@ from kforensics.forensics.coordinators.record_issues import StateIssue, StateIss
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration
 from kforensics.forensics.core.reporting import Row
+from kforensics.forensics.core.settings import MAX_TIMEOUT
 
 CODES = by_name(
     Code(
@@ -120,7 +121,11 @@ def _timeout(cluster: Cluster, row: Row) -> PlacedFinding:
         CODES["txnlog-timeout-too-large"],
         f"Transactional id {cluster.id_name(row)!r} has {timeout}; the limit is {limit}.",
         producer=(row["producer_id"], row["producer_epoch"]),
-        evidence={"timeout_ms": row["timeout_ms"], "allowed_ms": cluster.rules.max_txn_timeout_ms},
+        evidence={
+            "timeout_ms": row["timeout_ms"],
+            "allowed_ms": cluster.rules.max_txn_timeout_ms,
+            **cluster.rules.evidence(MAX_TIMEOUT),
+        },
         benign=(
             f"producer of a two-phase commit: {'yes' if is_two_phase else 'no'}",
             "limit lowered since: possible",

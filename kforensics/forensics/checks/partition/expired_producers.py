@@ -20,6 +20,7 @@ from kforensics.forensics.core.observations import ObservationArray, Observed, b
 from kforensics.forensics.core.record_types import NO_TIME, ProducerArray
 from kforensics.forensics.core.reporting import Row, first_n
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.core.settings import PRODUCER_EXPIRY
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.marker_times import newest_marker_times
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -115,7 +116,11 @@ def _observed(state: PartitionState, row: Row) -> Finding:
         at=(row["segment"], row["position"]),
         offsets=(row["first_offset"], row["last_offset"]),
         producer=(producer, row["producer_epoch"]),
-        evidence={"batches": row["count"], "expiry_ms": state.rules.pid_expiry_ms},
+        evidence={
+            "batches": row["count"],
+            "expiry_ms": state.rules.pid_expiry_ms,
+            **state.rules.evidence(PRODUCER_EXPIRY),
+        },
         benign=(IMPORT,),
     )
 
@@ -173,7 +178,12 @@ def _expired(state: PartitionState, clock_name: str, exactness: Exactness, row: 
         f"{clock_name} is of {format_time(broker_time)}.",
         offsets=(last - row["offset_delta"], last),
         producer=(row["producer_id"], row["producer_epoch"]),
-        evidence={"timestamp": timestamp, "broker_time": broker_time, "expiry_ms": state.rules.pid_expiry_ms},
+        evidence={
+            "timestamp": timestamp,
+            "broker_time": broker_time,
+            "expiry_ms": state.rules.pid_expiry_ms,
+            **state.rules.evidence(PRODUCER_EXPIRY),
+        },
         exactness=exactness,
         benign=(IMPORT,),
     )
@@ -201,7 +211,12 @@ def _imported(state: PartitionState, reported: IntArray) -> Iterator[Finding]:
         at=(int(last.segment[0]), int(last.position[0])),
         offsets=(int(last.base_offset[0]), offset),
         producer=(int(last.producer_id[0]), int(last.producer_epoch[0])),
-        evidence={"timestamp": newest, "broker_time": written, "expiry_ms": expiry},
+        evidence={
+            "timestamp": newest,
+            "broker_time": written,
+            "expiry_ms": expiry,
+            **state.rules.evidence(PRODUCER_EXPIRY),
+        },
         exactness=Exactness.UNVERIFIABLE,
         benign=(IMPORT, "replica built later: possible"),
     )

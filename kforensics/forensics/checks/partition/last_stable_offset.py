@@ -16,6 +16,7 @@ from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.reporting import Row, RowPart, first_n, first_n_of_parts
+from kforensics.forensics.core.settings import MAX_TIMEOUT
 from kforensics.forensics.partition.blocking_transactions import BlockedTransactions, idle_times
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS
@@ -104,6 +105,7 @@ def _stuck(state: PartitionState, blocked: BlockedTransactions, row: Row) -> Fin
             "log_end_offset": state.log_end_offset,
             "ended_transactions": blocked.ended,
             "open_transactions": blocked.open,
+            **state.rules.evidence(MAX_TIMEOUT),
         },
         benign=(
             f"high watermark stuck instead: {_watermark(state, blocked)}",

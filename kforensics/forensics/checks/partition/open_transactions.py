@@ -14,6 +14,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_duration
 from kforensics.forensics.core.reporting import Row, first_n, place
+from kforensics.forensics.core.settings import MAX_TIMEOUT
 from kforensics.forensics.partition.blocking_transactions import idle_times
 from kforensics.forensics.partition.partition_state import PartitionState
 
@@ -128,7 +129,7 @@ def _late(state: PartitionState, row: Row) -> Finding:
         f"{format_duration(row['idle_time'])} after {since}; brokers count it as late after "
         f"{format_duration(state.rules.late_ms)}.",
         **place(row),
-        evidence={"silent_ms": row["idle_time"], "late_ms": state.rules.late_ms},
+        evidence={"silent_ms": row["idle_time"], "late_ms": state.rules.late_ms, **state.rules.evidence(MAX_TIMEOUT)},
         benign=(
             f"timestamps set by the client: {'yes, so the marker counts' if row['implied'] else 'no sign of it'}",
             "producer of a two-phase commit: not visible without the coordinator log",

@@ -7,6 +7,7 @@ means that a leader did not know the producer, or that the log is not what a lea
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,6 +17,7 @@ from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets
 from kforensics.forensics.core.record_types import Anomaly, AnomalyArray
 from kforensics.forensics.core.reporting import Row, expiry, first_n, place
+from kforensics.forensics.core.settings import DEFAULT, PRODUCER_EXPIRY
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import (
     NOTHING,
@@ -100,6 +102,11 @@ CODES = by_name(
     ),
 )
 
+EXPIRED_REMEDY = (
+    "The leader had forgotten the producer and accepted its next batch with any sequence, so nothing need be lost. If "
+    "producers of {topic}-{partition} are often idle for so long, increase producer.id.expiration.ms."
+)
+
 
 def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield what is wrong with the sequences in the part of the log that was never compacted."""
@@ -173,21 +180,33 @@ def _explanations(row: Row) -> tuple[str, ...]:
     )
 
 
-def _severity(row: Row) -> Severity | None:
-    return Severity.WARNING if row["expired"] else None
+def _severity(state: PartitionState, row: Row) -> Severity | None:
+    """Return a lower severity if the leader had forgotten the producer: then it accepts any sequence.
+
+    By Kafka's default for the expiry that is likely; if the setting is known, it is certain.
+    """
+    if not row["expired"]:
+        return None
+    return Severity.WARNING if state.rules.source(PRODUCER_EXPIRY) == DEFAULT else Severity.INFO
+
+
+def _settings(state: PartitionState, row: Row) -> dict[str, object]:
+    """Return the setting that a finding leans on, for its evidence."""
+    return state.rules.evidence(PRODUCER_EXPIRY) if row["expired"] else {}
 
 
 def _gap(state: PartitionState, row: Row) -> Finding:
-    return state.finding(
+    finding = state.finding(
         CODES["seq-gap"],
         f"{format_count(row['amount'], 'sequence')} of producer {row['producer_id']}, epoch {row['producer_epoch']}, "
         f"missing between offsets {row['previous_offset']} and {row['first_offset']}, although no offset is missing.",
-        severity=_severity(row),
+        severity=_severity(state, row),
         **place(row),
-        evidence={"missing": row["amount"], "previous_offset": row["previous_offset"]},
+        evidence={"missing": row["amount"], "previous_offset": row["previous_offset"], **_settings(state, row)},
         benign=_explanations(row),
         cause=row["cause"] or None,
     )
+    return replace(finding, remedy=EXPIRED_REMEDY) if row["expired"] else finding
 
 
 def _duplicate(state: PartitionState, row: Row) -> Finding:
@@ -210,9 +229,9 @@ def _overlap(state: PartitionState, row: Row) -> Finding:
         CODES["seq-overlap"],
         f"The batch of producer {row['producer_id']}, epoch {row['producer_epoch']}, at offset {row['first_offset']} "
         f"starts {row['amount']} sequences before the next expected one, and matches none of the last five batches.",
-        severity=_severity(row),
+        severity=_severity(state, row),
         **place(row),
-        evidence={"behind": row["amount"], "previous_offset": row["previous_offset"]},
+        evidence={"behind": row["amount"], "previous_offset": row["previous_offset"], **_settings(state, row)},
         benign=_explanations(row),
     )
 

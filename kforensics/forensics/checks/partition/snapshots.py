@@ -18,6 +18,7 @@ from kforensics.forensics.core.findings import Code, Exactness, Finding, Severit
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import ProducerArray
 from kforensics.forensics.core.reporting import MOST, Row, first_n
+from kforensics.forensics.core.settings import PRODUCER_EXPIRY
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.snapshot_records import snapshot_records
 from kforensics.forensics.sidecar.snapshot_differences import (
@@ -226,11 +227,15 @@ class _ComparedSnapshot:
             severity=min(worst, Severity.WARNING) if self._is_lossy else worst,
             offsets=(self._offset, self._offset),
             producer=(row["producer_id"], _epoch(row)),
-            evidence=_evidence(row),
+            evidence=_evidence(row) | self._settings(code),
             exactness=Exactness.APPROXIMATE if self._is_lossy else Exactness.EXACT,
             benign=(*benign, f"batches lost from the log: {'possible' if self._is_lossy else 'no'}"),
         )
         return replace(finding, path=self._file.path)
+
+    def _settings(self, code: str) -> dict[str, object]:
+        """Return the setting that a finding leans on, for its evidence."""
+        return self._state.rules.evidence(PRODUCER_EXPIRY) if code == "snapshot-missing-producer" else {}
 
     def repeated(self, row: Row) -> Finding:
         """Return the finding about an entry that is followed by another one for the same producer."""

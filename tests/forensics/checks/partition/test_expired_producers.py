@@ -58,7 +58,14 @@ def test_a_marker_further_in_front_is_a_clock_too(tmp_path: Path) -> None:
     forge(tmp_path, f"M 9 0 C 0 @0; plain @1; D 5 0 0-1 @2-3 N ts {OLD}; plain @4")
     finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.first_offset, finding.last_offset, finding.exactness) == (2, 3, Exactness.EXACT)
-    assert finding.evidence == {"timestamp": OLD, "broker_time": NOW, "expiry_ms": DAY_MS}
+    assert finding.evidence == {
+        "timestamp": OLD,
+        "broker_time": NOW,
+        "expiry_ms": DAY_MS,
+        "setting": "producer.id.expiration.ms",
+        "setting_value": DAY_MS,
+        "setting_source": "Kafka's default",
+    }
 
 
 def test_a_marker_that_closes_a_transaction_is_a_clock_too(tmp_path: Path) -> None:

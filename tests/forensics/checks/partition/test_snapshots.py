@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kforensics.analyses.settings import rules_for
 from kforensics.forensics.checks.partition.snapshots import findings
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.reporting import MOST
@@ -17,7 +18,7 @@ from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
 from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import Segments, SnapshotEntry, file_of, forge, log_end_offset, patch, snapshot_entries
-from tests.forensics.partition_states import each_sample, random_leader_log, state_under
+from tests.forensics.partition_states import each_sample, partitions_under, random_leader_log, state_under
 
 FIRES = {
     "snapshot-open-txn-mismatch": "test_23_an_open_transaction_that_the_log_does_not_have_is_found",
@@ -64,7 +65,8 @@ def taken_at(folder: Path, offset: int, now_ms: int) -> None:
 @each_sample()
 def test_snapshots_of_brokers_agree_with_their_logs(partition: Partition) -> None:
     """Except for a broker that had lost its snapshots, and wrote the next ones without the lost state."""
-    results = list(findings(examine(partition, Rules(partition.newest_mtime_ms or 0))))
+    rules = rules_for(Rules(partition.newest_mtime_ms or 0), (), partitions_under(Path(partition.folder).parent))
+    results = list(findings(examine(partition, rules)))
     assert results == [] or FORGETFUL in partition.folder
 
 

@@ -1,0 +1,68 @@
+"""The settings that a user gives, and the limits that follow from them and from the files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kforensics.errors import InputError, UsageError
+from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
+from kforensics.forensics.audit.settings import rules_by_evidence, setting_evidence
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.core.settings import BROKER_NAMES, GIVEN, KNOWN, Setting, is_of_broker, validated
+from kforensics.forensics.partition.partition_files import Partition
+from kforensics.parsers.files.meta_properties import Property, read_properties
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import Damage
+
+__all__ = ["given_settings", "rules_for"]
+
+EXAMPLE = "producer.id.expiration.ms=86400000"
+
+
+def given_settings(assignments: Sequence[str], server_properties: str | None) -> tuple[Setting, ...]:
+    """Return the settings that a user gives, those that count first.
+
+    Args:
+        assignments: as ``NAME=VALUE``; of several for one name the last one counts.
+        server_properties: path of a broker's ``server.properties``, None for none.
+
+    Raises:
+        UsageError: there is no such setting, Kafka would not accept a value, or the file cannot be read.
+    """
+    given = [_assigned(assignment) for assignment in reversed(assignments)]
+    return (*given, *(_of_file(server_properties) if server_properties is not None else ()))
+
+
+def _assigned(assignment: str) -> Setting:
+    name, equals, value = assignment.partition("=")
+    if not (name and equals):
+        raise UsageError(f"{GIVEN} {assignment!r} is not a setting; write NAME=VALUE, as in {EXAMPLE}")
+    return validated(name.strip(), value.strip(), GIVEN, f"{GIVEN} {assignment}")
+
+
+def _of_file(path: str) -> list[Setting]:
+    """Return the settings in a file of properties that checks use."""
+    try:
+        with open_source(path) as source:
+            rows = list(read_properties(source))
+    except InputError as error:
+        raise UsageError(f"--server-properties: {error}") from error
+    if faults := [row for row in rows if isinstance(row, Damage)]:
+        raise UsageError(f"--server-properties {path} is not a file of properties: {faults[0].detail}")
+    values = {row.name: row.value for row in rows if isinstance(row, Property)}  # the last one counts, as in Java
+    names = sorted(filter(is_of_broker, values), key=[*BROKER_NAMES, *KNOWN].index)  # log.retention.ms before .hours
+    return [validated(name, values[name], path, f"--server-properties {path}: {name}") for name in names]
+
+
+def rules_for(rules: Rules, given: Sequence[Setting], partitions: Sequence[Partition]) -> Rules:
+    """Return the limits that follow from the settings that a user gives and from what the partitions show.
+
+    Args:
+        rules: the time of evaluation.
+        given: the settings that the user gives, those that count first.
+        partitions: the partitions, those of the metadata and of the coordinators included.
+    """
+    evidence = (setting_evidence(partition, rules.as_of_ms) for partition in partitions)
+    members = [PartitionMembership.of(partition) for partition in partitions]
+    clusters = Clusters.of_members(members)
+    return rules_by_evidence(rules, given, (one for one in evidence if one is not None), members, clusters)

@@ -1,0 +1,193 @@
+"""Collects the settings of brokers and topics from their files, those that count first.
+
+What a user gives comes first, then the metadata log, then what the files prove. Kafka's defaults fill the rest.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from kforensics.errors import InputError
+from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
+from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
+from kforensics.forensics.coordinators.longest_timeout import LongestTimeout, longest_timeout
+from kforensics.forensics.core.formatting import format_duration
+from kforensics.forensics.core.result_rows import Rows
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.core.settings import DEFAULT, KNOWN, MAX_TIMEOUT, PRODUCER_EXPIRY, Setting, known_first
+from kforensics.forensics.core.tables import RESULTS
+from kforensics.forensics.metadata.settings import ClusterSetting, cluster_settings_in
+from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.sidecar.snapshot_expiry import Expired, SnapshotExpiry, snapshot_expiry
+from kforensics.parsers.files.log_names import METADATA_TOPIC
+from kforensics.parsers.log.log_rows import Place
+
+__all__ = ["SettingEvidence", "rules_by_evidence", "setting_evidence", "setting_rows"]
+
+LogDirs = frozenset[str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingEvidence:
+    """What a partition shows of the settings; can be serialized.
+
+    Attributes:
+        member: the cluster, log directory and broker of the partition.
+        length: how far its log reaches, to choose among copies of the metadata log.
+        configured: settings in the metadata log.
+        expiry: what its snapshots show.
+        timeout: the longest timeout in a log of the transaction coordinator.
+    """
+
+    member: PartitionMembership
+    length: tuple[int, int] = (0, 0)
+    configured: tuple[ClusterSetting, ...] = ()
+    expiry: SnapshotExpiry | None = None
+    timeout: LongestTimeout | None = None
+
+
+def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | None:
+    """Return what a partition shows of the settings, None if it shows nothing. A file that cannot be read does not.
+
+    Args:
+        partition: the partition.
+        as_of_ms: time of evaluation.
+    """
+    evidence = SettingEvidence(PartitionMembership.of(partition), expiry=snapshot_expiry(partition, as_of_ms))
+    with suppress(InputError):  # the audit of the partition reports it
+        if partition.place.topic == METADATA_TOPIC:
+            length = partition.segments[-1].base_offset or 0, partition.segments[-1].size
+            evidence = replace(evidence, length=length, configured=tuple(cluster_settings_in([partition])))
+        elif partition.place.topic == TRANSACTION_STATE:
+            evidence = replace(evidence, timeout=longest_timeout(partition))
+    is_empty = not (evidence.configured or evidence.timeout or evidence.expiry)
+    return None if is_empty else evidence
+
+
+def rules_by_evidence(
+    rules: Rules,
+    given: Sequence[Setting],
+    evidence: Iterable[SettingEvidence],
+    members: Iterable[PartitionMembership],
+    clusters: Clusters,
+) -> Rules:
+    """Return rules with all settings that are known, those that count first.
+
+    Args:
+        rules: limits and the time of evaluation.
+        given: settings that the user gives, those that count first.
+        evidence: what the partitions show.
+        members: all partitions.
+        clusters: their clusters.
+    """
+    by_cluster: dict[str, list[SettingEvidence]] = defaultdict(list)
+    for one in evidence:
+        by_cluster[clusters.name_of_member(one.member)].append(one)
+    log_dirs: dict[str, set[tuple[int | None, str | None]]] = defaultdict(set)
+    for member in members if by_cluster else ():
+        log_dirs[clusters.name_of_member(member)].add((member.broker_id, member.log_dir))
+    settings = list(given)
+    for cluster, of_cluster in sorted(by_cluster.items()):
+        settings += _configured(of_cluster, log_dirs[cluster])
+        known = _with(rules, settings)
+        settings += [*_proven_timeout(of_cluster, known, log_dirs[cluster]), *_proven_expiry(of_cluster, known)]
+    return _with(rules, settings)
+
+
+def _with(rules: Rules, settings: Sequence[Setting]) -> Rules:
+    of_brokers = tuple(setting for setting in settings if not setting.is_of_topics)
+    of_topics = tuple(setting for setting in settings if setting.is_of_topics)
+    return replace(rules, settings=of_brokers, topic_settings=of_topics)
+
+
+def _configured(
+    evidence: Sequence[SettingEvidence], log_dirs: Iterable[tuple[int | None, str | None]]
+) -> Iterator[Setting]:
+    """Yield the settings in the longest copy of the metadata log."""
+    newest = max((one for one in evidence if one.configured), key=lambda one: one.length, default=None)
+    every = frozenset(log_dir for _, log_dir in log_dirs)  # one object, however many settings there are
+    for broker, setting in newest.configured if newest else ():
+        own = frozenset(log_dir for owner, log_dir in log_dirs if owner == broker)
+        if broker is None or own:
+            yield replace(setting, log_dirs=every if broker is None else own)
+
+
+def _proven_timeout(
+    evidence: Sequence[SettingEvidence], rules: Rules, log_dirs: Iterable[tuple[int | None, str | None]]
+) -> Iterator[Setting]:
+    """Yield a longer maximum for transactions than is assumed, if one has a longer timeout."""
+    dirs = frozenset(log_dir for _, log_dir in log_dirs)
+    longest = max((one.timeout for one in evidence if one.timeout), default=None)
+    limits = rules.across(dirs)
+    if longest and longest.timeout_ms > limits.max_txn_timeout_ms and limits.source(MAX_TIMEOUT) == DEFAULT:
+        source = f"proof: transactional id {longest.transactional_id!r} has this timeout"
+        yield Setting(MAX_TIMEOUT, str(longest.timeout_ms), source, log_dirs=dirs)
+
+
+def _proven_expiry(evidence: Sequence[SettingEvidence], rules: Rules) -> Iterator[Setting]:
+    """Yield a shorter expiry for each log directory whose snapshots show one."""
+    by_log_dir: dict[str | None, list[SettingEvidence]] = defaultdict(list)
+    for one in evidence:
+        if one.expiry:
+            by_log_dir[one.member.log_dir].append(one)
+    for log_dir, of_log_dir in by_log_dir.items():
+        limits = rules.at(log_dir)
+        shown = [one.expiry for one in of_log_dir if one.expiry]
+        longest = max(one.longest_idle_ms for one in shown)
+        expired = [expired for one in shown for expired in one.expired if _is_credible(expired, longest)]
+        shortest = min(expired, key=lambda one: (one.idle_ms, one.path), default=None)
+        if shortest and 0 < shortest.idle_ms < limits.pid_expiry_ms and limits.source(PRODUCER_EXPIRY) == DEFAULT:
+            broker = of_log_dir[0].member.broker_id
+            yield Setting(
+                PRODUCER_EXPIRY,
+                str(shortest.idle_ms),
+                f"proof: {shortest.path} lacks producer {shortest.producer_id}, idle for "
+                f"{format_duration(shortest.idle_ms)}; this is the longest value that allows it",
+                None if broker is None else f"broker {broker}",
+                frozenset([log_dir]),
+                lower_bound=min(shortest.idle_ms, max(longest, shortest.idle_ms) // 2),
+            )
+
+
+def _is_credible(expired: Expired, longest_idle_ms: int) -> bool:
+    """Return whether producers expired rather than that they are missing by mistake.
+
+    A broker looks for expired producers at intervals, so that some are idle for longer. One that has been idle for much
+    less than others that are known may be missing for any reason; several of them that wrote last at once may not.
+    """
+    return expired.count > 1 or 2 * expired.idle_ms > longest_idle_ms
+
+
+def setting_rows(rules: Rules) -> Rows:
+    """Return the rows of the table of settings: all known ones, and Kafka's defaults for the others."""
+    defaults = (Setting(name, one.default, DEFAULT) for name, one in KNOWN.items())
+    for_all: set[str] = set()
+    settings = []
+    for setting in (*rules.settings, *rules.topic_settings, *defaults):
+        if setting.name not in for_all:
+            settings.append(setting)
+            for_all |= {setting.name} if setting.entity is None and setting.log_dirs is None else set()
+    settings = known_first(settings)
+    columns = {
+        **{name: [getattr(_place(setting), name) for setting in settings] for name in Place._fields},
+        "name": [setting.name for setting in settings],
+        "value": [setting.value for setting in settings],
+        "source": [setting.source for setting in settings],
+        "entity": [setting.entity for setting in settings],
+        "log_dirs": [_listed(setting.log_dirs) for setting in settings],
+    }
+    return Rows(RESULTS["settings"], len(settings), columns)
+
+
+def _place(setting: Setting) -> Place:
+    """Return the broker, log directory or topic that a setting is for, as far as it is a single one."""
+    kind, _, name = (setting.entity or "").partition(" ")
+    (log_dir,) = setting.log_dirs if setting.log_dirs and len(setting.log_dirs) == 1 else (None,)
+    return Place(int(name) if kind == "broker" else None, log_dir, name if kind == "topic" else None, None)
+
+
+def _listed(log_dirs: LogDirs | None) -> str | None:
+    return None if log_dirs is None else " ".join(sorted(log_dir or "" for log_dir in log_dirs)) or None

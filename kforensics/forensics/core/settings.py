@@ -1,0 +1,177 @@
+"""Kafka's settings that checks lean on: their names, defaults and valid values, and where a value comes from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kforensics.errors import UsageError
+
+__all__ = [
+    "BROKER_NAMES",
+    "CHECK_INTERVAL",
+    "DEFAULT",
+    "GIVEN",
+    "KNOWN",
+    "MAX_TIMEOUT",
+    "PRODUCER_EXPIRY",
+    "Setting",
+    "is_of_broker",
+    "known_first",
+    "setting_of_broker",
+    "validated",
+]
+
+MAX_TIMEOUT = "transaction.max.timeout.ms"
+PRODUCER_EXPIRY = "producer.id.expiration.ms"
+CHECK_INTERVAL = "producer.id.expiration.check.interval.ms"
+# Sources.
+GIVEN, DEFAULT = "--set", "Kafka's default"
+INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
+INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+POLICIES = ("compact", "delete")
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSetting:
+    """A setting.
+
+    Attributes:
+        default: Kafka's default, as text.
+        least: the lowest valid number; None for a list of policies.
+        most: the highest valid number.
+        of_topics: whether topics have it.
+    """
+
+    default: str
+    least: int | None = 1
+    most: int = INT_MAX
+    of_topics: bool = False
+
+
+# Rules: ``TransactionStateManagerConfig``, ``TransactionLogConfig``, ``GroupCoordinatorConfig`` and ``LogConfig``.
+KNOWN: Mapping[str, KnownSetting] = {
+    MAX_TIMEOUT: KnownSetting("900000"),
+    PRODUCER_EXPIRY: KnownSetting("86400000"),
+    CHECK_INTERVAL: KnownSetting("600000"),
+    "transactional.id.expiration.ms": KnownSetting("604800000"),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": KnownSetting("10000"),
+    "transaction.state.log.num.partitions": KnownSetting("50"),
+    "offsets.topic.num.partitions": KnownSetting("50"),
+    "offsets.retention.minutes": KnownSetting("10080"),
+    "max.message.bytes": KnownSetting("1048588", 0, of_topics=True),
+    "message.timestamp.before.max.ms": KnownSetting(str(LONG_MAX), 0, LONG_MAX, of_topics=True),
+    "message.timestamp.after.max.ms": KnownSetting(str(HOUR_MS), 0, LONG_MAX, of_topics=True),
+    "retention.ms": KnownSetting("604800000", -1, LONG_MAX, of_topics=True),
+    "retention.bytes": KnownSetting("-1", -1, LONG_MAX, of_topics=True),
+    "cleanup.policy": KnownSetting("delete", None, of_topics=True),
+}
+# A broker's names for the defaults of its topics, with the factor of the unit; of several the first one counts.
+BROKER_NAMES: Mapping[str, tuple[str, int]] = {
+    "message.max.bytes": ("max.message.bytes", 1),
+    "log.message.timestamp.before.max.ms": ("message.timestamp.before.max.ms", 1),
+    "log.message.timestamp.after.max.ms": ("message.timestamp.after.max.ms", 1),
+    "log.retention.ms": ("retention.ms", 1),
+    "log.retention.minutes": ("retention.ms", MINUTE_MS),
+    "log.retention.hours": ("retention.ms", HOUR_MS),
+    "log.retention.bytes": ("retention.bytes", 1),
+    "log.cleanup.policy": ("cleanup.policy", 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value of a setting, and where it comes from.
+
+    Attributes:
+        name: the setting, by the name that topics use if they have it.
+        value: its value.
+        source: where the value comes from, as a phrase.
+        entity: the broker or topic that has it, such as ``broker 1`` or ``topic orders``; None if it is for all.
+        log_dirs: the log directories that it is for; None if it is for all.
+        lower_bound: for a value that is proven by files alone, the lowest value that agrees with them.
+    """
+
+    name: str
+    value: str
+    source: str
+    entity: str | None = None
+    log_dirs: frozenset[str | None] | None = None
+    lower_bound: int | None = None
+
+    def is_for(self, log_dir: str | None) -> bool:
+        """Return whether the setting is for a log directory."""
+        return self.log_dirs is None or log_dir in self.log_dirs
+
+    @property
+    def is_of_topics(self) -> bool:
+        """Whether topics have it, so that no limit of a broker follows from it."""
+        return KNOWN[self.name].of_topics
+
+    @property
+    def number(self) -> int:
+        """The value as a number."""
+        return int(self.value)
+
+
+def validated(name: str, value: str, source: str, what: str) -> Setting:
+    """Return a setting that a user gives.
+
+    Args:
+        name: its name, of a broker or of a topic.
+        value: its value.
+        source: where it comes from.
+        what: how the user gave it, to begin the message of an error.
+
+    Raises:
+        UsageError: there is no such setting, or Kafka would not accept the value.
+    """
+    topic_name, factor = BROKER_NAMES.get(name, (name, 1))
+    known = KNOWN.get(topic_name)
+    if known is None:
+        raise UsageError(f"{what}: {_unknown(name)}")
+    if known.least is None:
+        policies = [policy.strip() for policy in value.split(",")]
+        if not set(policies) <= {*POLICIES, ""}:
+            raise UsageError(f"{what}: {value!r} is not a list of {', '.join(POLICIES)}")
+        return Setting(topic_name, ",".join(filter(None, policies)), source)
+    text = value.strip()
+    number = int(text) if INTEGER.fullmatch(text) else None
+    if number is None or not known.least <= number <= known.most:
+        raise UsageError(f"{what}: {value!r} is not {_numbers(known)}, written as Kafka does, without a unit")
+    return Setting(topic_name, str(number * factor if number >= 0 else number), source)
+
+
+def _unknown(name: str) -> str:
+    import difflib  # only for an error
+
+    near = difflib.get_close_matches(name, [*KNOWN, *BROKER_NAMES], 1)
+    hint = f"did you mean {near[0]}?" if near else f"the settings that count are {', '.join(KNOWN)}"
+    return f"no setting {name!r} is used here; {hint}"
+
+
+def _numbers(known: KnownSetting) -> str:
+    return f"an integer from {known.least} to {known.most}"
+
+
+def setting_of_broker(name: str, value: str, source: str) -> Setting | None:
+    """Return a setting among those of a broker, None if no check uses it or the value is not one that Kafka accepts."""
+    if name not in KNOWN and name not in BROKER_NAMES:
+        return None
+    try:
+        return validated(name, value, source, source)
+    except UsageError:
+        return None
+
+
+def is_of_broker(name: str) -> bool:
+    """Return whether a broker has a setting of this name that checks use."""
+    return name in BROKER_NAMES or (name in KNOWN and not KNOWN[name].of_topics)
+
+
+def known_first(settings: Iterable[Setting]) -> list[Setting]:
+    """Return settings in the order in which the table of settings lists their names."""
+    order = {name: number for number, name in enumerate(KNOWN)}
+    return sorted(settings, key=lambda setting: order[setting.name])

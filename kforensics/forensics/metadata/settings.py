@@ -1,0 +1,87 @@
+"""The settings of brokers and topics in the metadata log of a cluster.
+
+Rule: ``ConfigurationControlManager.replay``: the last ``ConfigRecord`` of a resource and a name counts, and one without
+a value removes the setting. The settings of a topic are removed with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from kforensics.forensics.core.settings import Setting, setting_of_broker
+from kforensics.forensics.metadata.cluster_metadata import TOPIC_RESOURCE, metadata_records, topics_in
+from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
+
+__all__ = ["ClusterSetting", "cluster_settings_in"]
+
+BROKER_RESOURCE = 4
+RECORDS = ("ConfigRecord", "TopicRecord", "RemoveTopicRecord")
+PARTITIONS_OF = {
+    "__transaction_state": "transaction.state.log.num.partitions",
+    CONSUMER_OFFSETS: "offsets.topic.num.partitions",
+}
+SOURCE = "metadata log"
+
+
+class ClusterSetting(NamedTuple):
+    """A setting in the metadata of a cluster.
+
+    Attributes:
+        broker: id of its broker; None if it is for all brokers, or for a topic.
+        setting: the setting.
+    """
+
+    broker: int | None
+    setting: Setting
+
+
+def cluster_settings_in(partitions: Iterable[Partition]) -> list[ClusterSetting]:
+    """Return the settings in a metadata log, those that count first; empty without a copy of it.
+
+    Args:
+        partitions: partitions of any topics of one cluster.
+
+    Raises:
+        InputError: the metadata log cannot be read.
+    """
+    partitions = list(partitions)
+    found = [*_configured(partitions), *_partition_counts(partitions)]
+    return sorted(found, key=lambda one: one.broker is None)  # a broker's own settings first
+
+
+def _configured(partitions: list[Partition]) -> Iterator[ClusterSetting]:
+    values: dict[tuple[int, str, str], str] = {}
+    names: dict[str, str] = {}
+    for _, kind, value in metadata_records(partitions, RECORDS):
+        if kind == "TopicRecord":
+            names[value["topicId"]] = value["name"]
+        elif kind == "RemoveTopicRecord":
+            removed = (TOPIC_RESOURCE, names.get(value["topicId"], ""))
+            values = {key: text for key, text in values.items() if key[:2] != removed}
+        elif value["resourceType"] in (BROKER_RESOURCE, TOPIC_RESOURCE):
+            values.pop(key := (value["resourceType"], value["resourceName"], value["name"]), None)
+            if value["value"] is not None:
+                values[key] = value["value"]
+    for (resource, owner, name), text in values.items():
+        if setting := _setting(resource, owner, name, text):
+            yield setting
+
+
+def _setting(resource: int, owner: str, name: str, text: str) -> ClusterSetting | None:
+    is_of_topic, is_default = resource == TOPIC_RESOURCE, not owner
+    entity = f"topic {owner}" if is_of_topic else None if is_default else f"broker {owner}"
+    setting = setting_of_broker(name, text, f"{SOURCE}, {entity or 'default of the brokers'}")
+    if setting is None or not (is_of_topic or is_default or owner.isdecimal()):
+        return None
+    broker = None if is_of_topic or is_default else int(owner)
+    return ClusterSetting(broker, Setting(setting.name, setting.value, setting.source, entity))
+
+
+def _partition_counts(partitions: list[Partition]) -> Iterator[ClusterSetting]:
+    """Yield the settings that the partition counts of the coordinators' topics show."""
+    for topic in topics_in(partitions).values():
+        if topic.name in PARTITIONS_OF and topic.partition_counts:
+            count = str(topic.partition_counts[-1].count)
+            source = f"{SOURCE}, partitions of {topic.name}"
+            yield ClusterSetting(None, Setting(PARTITIONS_OF[topic.name], count, source))

@@ -1,0 +1,168 @@
+"""Settings: what a user gives comes first, then the metadata log, then what the files prove, then Kafka's defaults."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kforensics.analyses.settings import given_settings, rules_for
+from kforensics.errors import UsageError
+from kforensics.forensics.core.rules import DAY_MS, Rules
+from kforensics.forensics.core.settings import DEFAULT, KNOWN, MAX_TIMEOUT, PRODUCER_EXPIRY, Setting
+from tests.command import SAMPLES, run
+from tests.forensics.partition_states import partitions_under
+
+TRANSACTIONS = SAMPLES / "transactions-v2"
+METADATA = SAMPLES / "cluster-metadata"
+
+
+def _given(*assignments: str, file: str | None = None) -> dict[str, str]:
+    return {setting.name: setting.value for setting in reversed(given_settings(assignments, file))}
+
+
+def test_a_setting_is_a_name_and_a_value() -> None:
+    assert _given("transaction.max.timeout.ms=3600000", "cleanup.policy=compact,delete", "retention.ms=-1") == {
+        "transaction.max.timeout.ms": "3600000",
+        "cleanup.policy": "compact,delete",
+        "retention.ms": "-1",
+    }
+
+
+def test_the_last_of_several_values_counts() -> None:
+    assert _given("retention.ms=1", "retention.ms=2") == {"retention.ms": "2"}
+
+
+INVALID = {
+    "transaction.max.timeout.ms=1h": "'1h' is not an integer from 1 to 2147483647",
+    "transaction.max.timeout.ms=0": "'0' is not an integer from 1",
+    "transaction.max.timeout.ms=2147483648": "is not an integer",
+    "transaction.max.timeout.ms=": "'' is not an integer",
+    "transaction.max.timeout.m=1": "did you mean transaction.max.timeout.ms?",
+    "colour=blue": "the settings that count are transaction.max.timeout.ms",
+    "cleanup.policy=burn": "'burn' is not a list of compact, delete",
+    "=1": "write NAME=VALUE",
+    "retention.ms": "write NAME=VALUE",
+}
+
+
+@pytest.mark.parametrize(("assignment", "says"), INVALID.items())
+def test_a_wrong_setting_is_refused_with_a_sentence(assignment: str, says: str) -> None:
+    answer = run("lso", TRANSACTIONS, "--set", assignment)
+    assert (answer.code, answer.out) == (2, b"")
+    assert says in answer.err
+    assert answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command", ["audit", "lso", "producers", "scan", "transactions", "verify", "duplicates", "keys"]
+)
+def test_every_command_on_partitions_takes_settings(command: str) -> None:
+    answer = run(command, TRANSACTIONS, "--set", "transaction.max.timeout.ms=1h")
+    assert (answer.code, answer.out) == (2, b"")
+
+
+PROPERTIES = r"""
+# comment=1
+! transaction.max.timeout.ms=1
+broker.id = 7
+transaction.max.timeout.ms : 360\
+    0000
+producer.id.expiration.ms=1000
+producer.id.expiration.ms=5000
+log.retention.hours=1
+log.retention.minutes=5
+listeners=PLAINTEXT://:9092
+sasl.jaas.config=secret
+"""
+
+
+def test_a_file_of_properties_is_read_as_java_does(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(PROPERTIES)
+    assert _given(file=str(path)) == {
+        "transaction.max.timeout.ms": "3600000",
+        "producer.id.expiration.ms": "5000",
+        "retention.ms": "300000",
+    }
+    assert _given("producer.id.expiration.ms=6000", file=str(path))["producer.id.expiration.ms"] == "6000"
+
+
+@pytest.mark.parametrize("text", ["producer.id.expiration.ms=1d", "\0\0\0"])
+def test_a_file_that_no_broker_would_accept_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="--server-properties"):
+        given_settings((), str(path))
+    with pytest.raises(UsageError, match="there is no such file"):
+        given_settings((), str(tmp_path / "nothing"))
+
+
+def _rules(folder: Path, *given: Setting) -> Rules:
+    return rules_for(Rules(0), given, partitions_under(folder))
+
+
+def test_the_metadata_log_has_settings_of_topics_and_the_partition_counts() -> None:
+    rules = _rules(TRANSACTIONS)
+    of_topics = {(setting.entity, setting.name): setting.value for setting in rules.topic_settings}
+    assert of_topics["topic __transaction_state", "cleanup.policy"] == "compact"
+    counts = {setting.name: setting.value for setting in rules.settings}
+    assert counts["transaction.state.log.num.partitions"] == "1"
+    assert {setting.source.split(",")[0] for setting in rules.topic_settings} == {"metadata log"}
+
+
+def test_a_broker_has_its_settings_and_the_others_have_the_default() -> None:
+    here = Setting(PRODUCER_EXPIRY, "4000", "metadata log, broker 1", "broker 1", frozenset({"/one"}))
+    rules = Rules(0, settings=(here,))
+    one, two = rules.at("/one"), rules.at("/two")
+    assert (one.pid_expiry_ms, one.source(PRODUCER_EXPIRY)) == (4000, here.source)
+    assert (two.pid_expiry_ms, two.source(PRODUCER_EXPIRY)) == (DAY_MS, DEFAULT)
+
+
+def test_a_given_value_counts_before_one_of_the_metadata() -> None:
+    settings = (Setting(MAX_TIMEOUT, "1", "--set"), Setting(MAX_TIMEOUT, "2", "metadata log"))
+    assert Rules(0, settings=settings).at(None).evidence(MAX_TIMEOUT) == {
+        "setting": MAX_TIMEOUT,
+        "setting_value": 1,
+        "setting_source": "--set",
+    }
+
+
+def test_the_longest_transactions_of_several_brokers_count() -> None:
+    settings = (
+        Setting(MAX_TIMEOUT, "3600000", "metadata log", log_dirs=frozenset({"/one"})),
+        Setting(MAX_TIMEOUT, "1000", "metadata log", log_dirs=frozenset({"/two"})),
+    )
+    assert Rules(0, settings=settings).across(["/two", "/one"]).max_txn_timeout_ms == 3_600_000
+
+
+def test_a_timeout_above_the_default_proves_a_larger_maximum(tmp_path: Path) -> None:
+    """The maximum that is given is smaller here, as if a transaction had a longer timeout than it allows."""
+    longest = 900_000
+    short = Setting(MAX_TIMEOUT, "60000", DEFAULT)
+    (proven,) = (one for one in _rules(TRANSACTIONS, short).settings if one.source.startswith("proof"))
+    assert (proven.name, proven.value) == (MAX_TIMEOUT, str(longest))
+    assert all(not one.source.startswith("proof") for one in _rules(TRANSACTIONS).settings)
+
+
+def test_a_topic_that_was_deleted_has_no_settings(tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(SAMPLES / "deletion", tmp_path / "copy"))
+    kept = {setting.entity for setting in _rules(copy).topic_settings}
+    assert "topic topic-deleted" not in kept
+
+
+def test_the_table_has_a_row_for_each_setting() -> None:
+    rows = run("audit", TRANSACTIONS, "--format", "ndjson", "--fail-on", "never").rows("settings")
+    assert {row["name"] for row in rows} == set(KNOWN)
+    (timeout,) = (row for row in rows if row["name"] == MAX_TIMEOUT)
+    assert (timeout["value"], timeout["source"], timeout["entity"]) == ("900000", DEFAULT, None)
+
+
+def test_a_longer_maximum_makes_no_transaction_late() -> None:
+    """Idle for an hour: late by the default, and not where transactions may last for two hours."""
+    words = ["audit", TRANSACTIONS, "--as-of", "2026-11-21T14:00", "--format", "ndjson", "--fail-on", "never"]
+    late = [row for row in run(*words).rows("findings") if row["code"] in ("txn-late", "lso-stuck")]
+    assert {'"setting_source": "Kafka\'s default"' in row["evidence"] for row in late} == {True}
+    allowed = run(*words, "--set", "transaction.max.timeout.ms=7200000").rows("findings")
+    assert not [row for row in allowed if row["code"] in ("txn-late", "lso-stuck")]
