@@ -18,6 +18,7 @@ _MODULES = (
     "partition_growth",
     "consume_transform_produce",
     "lost_state",
+    "producer_expiry",
     "replication",
     "unclean_election",
     "groups",

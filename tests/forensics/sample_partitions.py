@@ -23,8 +23,10 @@ from tests.forensics.batch_notation import snapshot_boundary
 from tests.reference.fold import Replay, fold
 from tests.reference.replay_values import BatchSummary, batch_summary
 
-# Brokers that lost their producer state, after a kill or without snapshots, and do not report it.
-FORGETFUL = re.compile(r"state-lost-after-stop/|ghosts(-3\.9)?/broker-1/(killed-|restarted-open-in-nothing)")
+# Brokers that lost their producer state, after a kill or without snapshots, or soon expired it, and do not report it.
+FORGETFUL = re.compile(
+    r"state-lost-after-stop/|producer-expiry/|ghosts(-3\.9)?/broker-1/(killed-|restarted-open-in-nothing)"
+)
 
 
 @dataclass(frozen=True)

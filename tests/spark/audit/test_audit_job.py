@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kforensics.analyses.settings import given_settings
 from kforensics.forensics.core.record_types import PRODUCER, TRANSACTION
 from kforensics.render.evidence_store import StoredTables
 from kforensics.spark.audit.run import SparkRequest
-from tests.command import SAMPLES
+from tests.command import SAMPLES, run
 from tests.forensics.batch_notation import rows_of
 from tests.forensics.sample_partitions import PARTITIONS, all_batches
 from tests.reference.fold import fold
@@ -200,3 +201,14 @@ def test_a_bucket_is_audited_into_a_bucket(tmp_path: Path) -> None:
     assert as_local == {name: dict(rows) for name, rows in expected.items() if name != "files"}
     assert sum(found["files"].values()) == sum(expected["files"].values())
     assert not any(secret in manifest for secret in bucket.environment.values() if len(secret) > 10)
+
+
+def test_settings_are_those_of_the_audit_in_process(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Given ones, those of the metadata log, and what snapshots prove, which the tasks look up."""
+    sample, words = SAMPLES / "producer-expiry", ["--set", "transaction.max.timeout.ms=3600000"]
+    ended = run("audit", sample, "--as-of", AS_OF_MS, "--output", tmp_path / "here", "--fail-on", "never", *words)
+    assert ended.code == 0, ended.err
+    job = _request(tmp_path / "spark", sample, settings=given_settings(words[1:], None))
+    _assert_same(audit_here(spark, job), stored(tmp_path / "here"), request)

@@ -37,6 +37,8 @@ KNOWN = {
     "state-lost-after-stop/broker-1/retried-0": ["seq-duplicate-batch"],
     # Its broker was configured to expire producers after 100 ms.
     "duplicates/broker-1/expired-0": ["seq-duplicate-batch", "seq-gap"],
+    # Its broker expired producers after 4 s.
+    "producer-expiry/broker-1/gap-0": ["seq-gap"],
     # A retry of data of another year: the broker had expired the producer immediately.
     "duplicates/broker-1/import-0": ["seq-duplicate-batch"],
     # The producer continued after its topic had been recreated.

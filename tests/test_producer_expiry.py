@@ -1,0 +1,135 @@
+"""A broker that forgets producers within seconds: its settings or its own snapshots show it, and nothing is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.state.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
+from tests.command import SAMPLES, run
+from tests.forensics.forge import SnapshotEntry, snapshot_bytes
+
+SAMPLE = SAMPLES / "producer-expiry"
+TRUTH = json.loads((SAMPLE / "truth.json").read_text("utf-8"))
+TAKEN = TRUTH["taken"]
+# The broker was asked, and then took some seconds to stop.
+STOPPED_MS = int(datetime.fromisoformat(TAKEN).timestamp() * 1000) + 5_000
+GIVEN = {
+    "--set": ["--set", "producer.id.expiration.ms=4000"],
+    "server.properties": ["--server-properties", SAMPLE / "server.properties"],
+    "proof": [],
+}
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy in which each snapshot has the time at which it was taken: git does not keep the times of files."""
+    folder = Path(shutil.copytree(SAMPLE, tmp_path / "copy"))
+    for file in folder.rglob("*"):
+        os.utime(file, (STOPPED_MS / 1000, STOPPED_MS / 1000))
+    for snapshot in folder.rglob("*-0/*.snapshot"):
+        segment = snapshot.with_suffix(".log")
+        if segment.exists() and (taken := _first_timestamp(segment)):
+            os.utime(snapshot, (taken / 1000, taken / 1000))
+    return folder
+
+
+def _first_timestamp(segment: Path) -> int | None:
+    """Return the time of the first batch of a segment: the snapshot was taken just before it was appended."""
+    rows = run("dump", "--format", "ndjson", segment).objects
+    return next((row["base_timestamp"] for row in rows if row.get("base_timestamp")), None)
+
+
+def _findings(folder: Path, *words: object) -> list[dict[str, Any]]:
+    answer = run("audit", folder, "--as-of", STOPPED_MS, "--format", "ndjson", "--fail-on", "never", *words)
+    assert answer.code == 0, answer.err
+    return answer.rows("findings")
+
+
+def _warnings(folder: Path, *words: object) -> set[str]:
+    return {row["code"] for row in _findings(folder, *words) if row["severity"] != "info"}
+
+
+def _settings(folder: Path, *words: object) -> dict[str, dict[str, Any]]:
+    rows = run("audit", folder, "--as-of", STOPPED_MS, "--format", "ndjson", "--fail-on", "never", *words).rows(
+        "settings"
+    )
+    return {row["name"]: row for row in reversed(rows) if not (row["entity"] or "").startswith("topic")}
+
+
+@pytest.mark.parametrize("words", GIVEN.values(), ids=GIVEN)
+def test_what_a_broker_forgot_is_no_warning(copy: Path, words: list[object]) -> None:
+    assert _warnings(copy, *words) == set()
+
+
+def test_by_the_default_of_kafka_it_would_be(copy: Path) -> None:
+    found = _warnings(copy, "--set", "producer.id.expiration.ms=86400000")
+    assert found == {"snapshot-missing-producer", "seq-gap"}
+
+
+@pytest.mark.parametrize("words", GIVEN.values(), ids=GIVEN)
+def test_a_gap_after_the_expiry_names_the_setting_and_no_election(copy: Path, words: list[object]) -> None:
+    (gap,) = (row for row in _findings(copy, *words) if row["code"] == "seq-gap")
+    evidence = json.loads(gap["evidence"])
+    assert evidence["setting"] == "producer.id.expiration.ms"
+    assert 4_000 <= evidence["setting_value"] < 6_000
+    assert evidence["setting_source"] == _settings(copy, *words)["producer.id.expiration.ms"]["source"]
+    assert "producer expired at the leader: yes" in gap["benign"]
+    assert "election" not in gap["remedy"]
+
+
+@pytest.mark.parametrize("words", GIVEN.values(), ids=GIVEN)
+def test_alive_are_the_producers_that_the_broker_describes(copy: Path, words: list[object]) -> None:
+    answer = run("producers", copy, "--as-of", TAKEN, "--format", "ndjson", "--fail-on", "never", *words)
+    alive: dict[str, set[int]] = {}
+    for row in answer.objects:
+        if not row["expired"]:
+            alive.setdefault(row["topic"], set()).add(row["producer_id"])
+    described = {
+        topic: {producer["producer_id"] for producer in partitions["0"]["producers"]}
+        for topic, partitions in TRUTH["topics"].items()
+    }
+    assert alive == {topic: producers for topic, producers in described.items() if producers}
+
+
+def test_the_proof_names_a_snapshot(copy: Path) -> None:
+    row = _settings(copy)["producer.id.expiration.ms"]
+    assert 4_000 <= int(row["value"]) < 6_000
+    assert row["source"].startswith("proof: ")
+    assert ".snapshot lacks producer" in row["source"]
+    assert row["entity"] == "broker 1"
+
+
+def _entries(path: Path) -> Iterator[SnapshotEntry]:
+    with open_source(str(path)) as source:
+        for row in read_producer_snapshot(source):
+            if isinstance(row, ProducerSnapshotEntry):
+                yield SnapshotEntry(*(getattr(row, name) for name in SnapshotEntry._fields))
+
+
+@pytest.mark.parametrize("words", GIVEN.values(), ids=GIVEN)
+def test_a_snapshot_that_lacks_a_live_producer_is_found_all_the_same(copy: Path, words: list[object]) -> None:
+    """Its last write was a moment ago; the other snapshots have producers that were idle for seconds."""
+    path = sorted((copy / "broker-1" / "busy-0").glob("*.snapshot"))[8]
+    modified = path.stat().st_mtime
+    first, *others = _entries(path)
+    path.write_bytes(snapshot_bytes(others))
+    os.utime(path, (modified, modified))
+    (missing,) = (row for row in _findings(copy, *words) if row["code"] == "snapshot-missing-producer")
+    assert (missing["severity"], missing["producer_id"], missing["path"]) == ("warning", first.producer_id, str(path))
+    assert json.loads(missing["evidence"])["setting"] == "producer.id.expiration.ms"
+
+
+def test_snapshots_that_were_deleted_prove_nothing() -> None:
+    """A broker that lost its state forgot producers of a moment ago, and no snapshot has had them."""
+    rows = run("audit", SAMPLES / "state-lost-after-stop", "--format", "ndjson", "--fail-on", "never").rows("settings")
+    (expiry,) = (row for row in rows if row["name"] == "producer.id.expiration.ms")
+    assert (expiry["value"], expiry["source"]) == ("86400000", "Kafka's default")
