@@ -166,3 +166,13 @@ def test_a_longer_maximum_makes_no_transaction_late() -> None:
     assert {'"setting_source": "Kafka\'s default"' in row["evidence"] for row in late} == {True}
     allowed = run(*words, "--set", "transaction.max.timeout.ms=7200000").rows("findings")
     assert not [row for row in allowed if row["code"] in ("txn-late", "lso-stuck")]
+
+
+def test_a_topic_counts_before_the_default_of_the_brokers() -> None:
+    rows = run("audit", METADATA, "--format", "ndjson", "--fail-on", "never").rows("settings")
+    values = [(row["entity"], row["value"], row["source"]) for row in rows if row["name"] == "retention.ms"]
+    assert values[-2:] == [
+        (None, "999999999", "metadata log, default of the brokers"),
+        (None, "604800000", DEFAULT),
+    ]
+    assert {entity for entity, *_ in values[:-2]} == {"topic later-3", "topic later-4"}

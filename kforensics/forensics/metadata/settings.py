@@ -47,7 +47,7 @@ def cluster_settings_in(partitions: Iterable[Partition]) -> list[ClusterSetting]
     """
     partitions = list(partitions)
     found = [*_configured(partitions), *_partition_counts(partitions)]
-    return sorted(found, key=lambda one: one.broker is None)  # a broker's own settings first
+    return sorted(found, key=lambda one: one.setting.entity is None)  # defaults of the brokers last
 
 
 def _configured(partitions: list[Partition]) -> Iterator[ClusterSetting]:
