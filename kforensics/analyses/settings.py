@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kforensics.errors import InputError, UsageError
-from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
-from kforensics.forensics.audit.settings import rules_by_evidence, setting_evidence
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import BROKER_NAMES, GIVEN, KNOWN, Setting, is_of_broker, validated
 from kforensics.forensics.partition.partition_files import Partition
+from kforensics.parsers.files.log_names import METADATA_TOPIC, TRANSACTION_STATE
 from kforensics.parsers.files.meta_properties import Property, read_properties
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Damage
@@ -17,6 +17,12 @@ from kforensics.parsers.format.rows import Damage
 __all__ = ["given_settings", "rules_for"]
 
 EXAMPLE = "producer.id.expiration.ms=86400000"
+
+
+def _may_show_settings(partition: Partition) -> bool:
+    """Return whether the files of a partition may show settings: two snapshots, or logs that name them."""
+    is_named = partition.place.topic in (METADATA_TOPIC, TRANSACTION_STATE) and bool(partition.segments)
+    return is_named or len(partition.snapshots) > 1
 
 
 def given_settings(assignments: Sequence[str], server_properties: str | None) -> tuple[Setting, ...]:
@@ -62,7 +68,14 @@ def rules_for(rules: Rules, given: Sequence[Setting], partitions: Sequence[Parti
         given: the settings that the user gives, those that count first.
         partitions: the partitions, those of the metadata and of the coordinators included.
     """
-    evidence = (setting_evidence(partition, rules.as_of_ms) for partition in partitions)
+    candidates = [partition for partition in partitions if _may_show_settings(partition)]
+    if not candidates:
+        of_brokers = tuple(setting for setting in given if not setting.is_of_topics)
+        return replace(rules, settings=of_brokers, topic_settings=tuple(s for s in given if s.is_of_topics))
+    from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership  # slow to import
+    from kforensics.forensics.audit.settings import rules_by_evidence, setting_evidence
+
+    evidence = (setting_evidence(partition, rules.as_of_ms) for partition in candidates)
     members = [PartitionMembership.of(partition) for partition in partitions]
     clusters = Clusters.of_members(members)
     return rules_by_evidence(rules, given, (one for one in evidence if one is not None), members, clusters)

@@ -58,7 +58,7 @@ def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | N
     """
     evidence = SettingEvidence(PartitionMembership.of(partition), expiry=snapshot_expiry(partition, as_of_ms))
     with suppress(InputError):  # the audit of the partition reports it
-        if partition.place.topic == METADATA_TOPIC:
+        if partition.place.topic == METADATA_TOPIC and partition.segments:
             length = partition.segments[-1].base_offset or 0, partition.segments[-1].size
             evidence = replace(evidence, length=length, configured=tuple(cluster_settings_in([partition])))
         elif partition.place.topic == TRANSACTION_STATE:
