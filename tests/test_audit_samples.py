@@ -16,7 +16,15 @@ from tests.forensics.forge import drop, file_of
 
 MINUTE = 60_000
 SCENARIOS = sorted(path.parent.name for path in SAMPLES.glob("*/truth.json"))
+# Late writes, which hang at once, however young they are: no coordinator waits for them.
+LATE = {"txn-hanging", "txn-write-after-marker"}
 WRONG = {
+    **dict.fromkeys(("transactions-v0", "transactions-v1", "transactions-v2"), LATE),
+    **dict.fromkeys((f"consume-transform-produce{kind}" for kind in ("", "-3.9", "-v1")), LATE),
+    # A checkout loses the times of files, and without them snapshots show the expiry of producers only to a minute.
+    "producer-expiry": {"seq-gap"},
+    # Markers that no coordinator sent ended one half of a transaction.
+    **dict.fromkeys((f"forged-markers-v{version}" for version in range(3)), LATE | {"atomicity-split-outcome"}),
     # Brokers that had expired a producer accepted its retry, and its next batch after a sequence gap.
     "duplicates": {"seq-duplicate-batch", "seq-gap"},
     # A lagging replica was elected, and a killed one still has records that the new leader lacks.
@@ -25,7 +33,7 @@ WRONG = {
     # A broker without snapshots delivered open transactions, and accepted batches that it should have rejected.
     "state-lost-after-stop": {
         *("epoch-regressed", "seq-duplicate-batch", "seq-gap"),
-        *("snapshot-open-txn-mismatch", "txn-write-after-marker"),
+        *("snapshot-open-txn-mismatch", *LATE),
     },
 }
 

@@ -36,7 +36,7 @@ app = typer.Typer(add_completion=False)
         "duplicates --committed --format csv --output /tmp/twice.csv /var/lib/kafka/data",
     ),
 )
-def duplicates(
+def duplicates(  # long: one parameter per option
     paths: Paths = None,
     *,
     level: Annotated[

@@ -37,7 +37,7 @@ app = typer.Typer(add_completion=False)
         "transactions --min-duration 15m --sort duration orders-0",
     ),
 )
-def transactions(
+def transactions(  # long: one parameter per option
     paths: Paths = None,
     *,
     state: Annotated[

@@ -46,6 +46,7 @@ def test_a_stuck_lso_is_a_finding_with_a_remedy() -> None:
     assert ended.code == 1
     assert [line.split()[:2] for line in ended.lines if line.startswith("  critical")] == [
         ["critical", "lso-stuck:"],
+        ["critical", "txn-hanging:"],
     ]
     assert "kafka-transactions.sh" in ended.text
     assert "--topic hanging --partition 0 --start-offset 3" in ended.text

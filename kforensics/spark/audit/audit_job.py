@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
-from kforensics.forensics.audit.settings import SettingEvidence, setting_evidence
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.log_places import moved_away
 from kforensics.parsers.files.discover import Unreadable
@@ -63,7 +62,7 @@ from kforensics.spark.worker import settle
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SIZES", "Plan", "mapped", "merge_answers", "plan_of", "run_audit_job", "setting_evidence_of"]
+__all__ = ["NUMBERED", "SIZES", "Plan", "mapped", "merge_answers", "plan_of", "run_audit_job"]
 
 NUMBERED = pa.schema([("number", pa.int64()), ("payload", pa.binary())])
 ITEMS = pa.schema([("slot", pa.int32()), ("payload", pa.binary())])
@@ -147,18 +146,6 @@ def _moved_numbers(sizes: pa.Table) -> list[int]:
     places = [deserialize(member).log_place for member in sizes["member"].to_pylist()]
     numbers = sizes["number"].to_pylist()
     return [numbers[index] for index in sorted(moved_away(places))]
-
-
-def setting_evidence_of(plan: Plan, as_of_ms: int) -> list[SettingEvidence]:
-    """Return what the partitions of a plan show of the settings, in the order of their numbers.
-
-    Args:
-        plan: the partitions.
-        as_of_ms: time of evaluation.
-    """
-    partitions = plan.frame.where(plan.frame.kind == PARTITION)
-    found = mapped(partitions, [partial(_setting_evidence, as_of_ms=as_of_ms)], NUMBERED).toArrow()
-    return [deserialize(payload) for payload in found.sort_by("number")["payload"].to_pylist()]
 
 
 def run_audit_job(plan: Plan, scope: AuditScope, sink: Sink, sharing: TaskSizing) -> bytes:
@@ -396,12 +383,6 @@ def _passed(rows: Iterator[Row], step: Callable[[Iterable[AddressedValue]], Iter
 
 def _metadata(rows: Iterator[Row]) -> Iterator[Row]:
     return ((0, payload) for *_, member, payload in rows if deserialize(member).topic == METADATA_TOPIC)
-
-
-def _setting_evidence(rows: Iterator[Row], as_of_ms: int) -> Iterator[Row]:
-    for _, number, *_, payload in rows:
-        if evidence := setting_evidence(deserialize(payload), as_of_ms):
-            yield number, serialize(evidence)
 
 
 def _sent_metadata(rows: Iterator[Row], kind: str, clusters: Clusters, tasks: int) -> Iterator[Row]:

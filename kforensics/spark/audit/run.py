@@ -32,9 +32,10 @@ from kforensics.parsers.files.source import is_uri
 from kforensics.parsers.tables.schemas import Table, parse_columns
 from kforensics.render.audit_report import AuditReport
 from kforensics.render.staged_store import StagedStore, StorePart, TaskWriter
-from kforensics.spark.audit.audit_job import Plan, plan_of, run_audit_job, setting_evidence_of
+from kforensics.spark.audit.audit_job import Plan, plan_of, run_audit_job
 from kforensics.spark.audit.listing import topics_under
 from kforensics.spark.audit.serialization import deserialize, serialize
+from kforensics.spark.audit.shown_settings import setting_evidence_of
 from kforensics.spark.audit.task_sizing import FEW, TaskSizing
 from kforensics.spark.session import answering, parallelism
 from kforensics.version import __version__

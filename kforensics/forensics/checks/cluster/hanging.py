@@ -97,6 +97,13 @@ def _unknown_id(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
     )
 
 
+def _idle(milliseconds: int) -> str:
+    """Return how long a transaction has been idle, as a sentence; its last batch may be after the time of evaluation."""
+    if milliseconds < 0:
+        return f"Its last batch was written {format_duration(-milliseconds)} after the time of evaluation."
+    return f"It has been idle for {format_duration(milliseconds)}."
+
+
 def _hangs(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
     earlier = "no" if row["is_certain"] else "only if earlier by the idle time"
     return cluster.at_partition(
@@ -104,7 +111,7 @@ def _hangs(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
         SHARED_CODES["txn-hanging"],
         f"The transaction of producer {row['producer_id']}, epoch {row['producer_epoch']}, open since offset "
         f"{row['first_offset']} ({format_time(row['first_timestamp'])}), hangs: {_last_state(cluster, row)} and awaits "
-        f"no marker in this partition. It has been idle for {format_duration(row['idle_ms'])}.",
+        f"no marker in this partition. {_idle(row['idle_ms'])}",
         **place(row),
         evidence={
             "silent_ms": row["idle_ms"],

@@ -41,8 +41,11 @@ SILENT = dict.fromkeys(duplicate_records.CODES, "test_samples_have_only_what_was
 RETRY, ACROSS, REPEATED = "content-duplicate-retry", "content-duplicate-cross-producer", "content-duplicate-repeated"
 CONTENT_PAIR: list[Content] = [(b"a", b"1"), (b"b", b"2")]
 # Duplicates written by the lab's clients. Unless noted, several transactions have the same values.
+# The same values in every transaction, each of another epoch.
+FORGED = ("aborted-0", "aborted-1", "backdated-0", "committed-0", "committed-1")
 KNOWN = {
     "deletion/broker-1/delete-records-transactional-0": [ACROSS],
+    **{f"forged-markers-v2/broker-1/{name}": [ACROSS] for name in FORGED},
     # Written to have duplicates: a restored backup, retries after lost responses, an application's own retries.
     "duplicates/broker-1/restored-0": [ACROSS],
     "duplicates/broker-1/retried-0": [RETRY] * 3,

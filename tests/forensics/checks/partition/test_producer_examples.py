@@ -51,7 +51,7 @@ EXAMPLES: dict[str, tuple[Any, list[tuple[str, int]]]] = {
     "8": ("D 1 7 0-2 @0-2 T; M 1 8 C 4 @3; D 1 8 3-3 @4-4 T; M 1 9 A 4 @5", [("seq-gap", 4)]),
     "9": ("D 1 0 0-2 @0-2 T; M 1 1 A 4 @3; D 1 2 0-0 @4-4 T", []),
     # Without the coordinator log only the missing end of the write at 4 shows that it was too late.
-    "10": ((LATE_WRITE, {"as_of_ms": LATER}), [("lso-stuck", 4), ("txn-hanging", 4), ("txn-late", 4)]),
+    "10": ((LATE_WRITE, {"as_of_ms": LATER}), [("lso-stuck", 4), ("txn-late", 4)]),
     "11": (
         f"{LATE_WRITE}; D 1 1 0-0 @5-5 T; M 1 1 C 4 @6",
         [("epoch-bump-without-marker", 5), ("txn-epoch-mixed", 4), ("txn-foreign-data-absorbed", 4)],
@@ -89,7 +89,7 @@ EXAMPLES: dict[str, tuple[Any, list[tuple[str, int]]]] = {
     "22": ((CLEANED, {"compacted": True}), [("control-shell", 15)]),
     "22 without the marker": (
         (MARKER_CLEANED, {"compacted": True, "as_of_ms": LATER}),
-        [("control-shell", 5), ("control-shell", 15), ("lso-stuck", 0), ("txn-hanging", 0), ("txn-late", 0)],
+        [("control-shell", 5), ("control-shell", 15), ("lso-stuck", 0), ("txn-late", 0)],
     ),
     "25": ("D 1 32766 0-0 @0-0 T; M 1 32767 C 4 @1; D 50 0 0-0 @2-2 T", [("epoch-near-exhaustion", 0)]),
     "27": (

@@ -38,6 +38,7 @@ STARTED_AGAIN = {
     "ghosts",
     "legacy-2.7",
     "replication",
+    "rolling-restart",
     "state-lost-after-crash",
     "unclean-election",
     "state-lost-after-stop",

@@ -148,4 +148,5 @@ def test_samples_hold_only_what_their_makers_wrote_to_several_partitions() -> No
         **{f"consume-transform-produce{kind} output": 1 for kind in ("", "-3.9", "-v1")},
         "replication replicated": 1,
         **{f"transactions-v{version} multi": 1 for version in range(3)},
+        **{f"forged-markers-v{version} {topic}": 2 for version in range(3) for topic in ("aborted", "committed")},
     }
