@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections import defaultdict
 from datetime import datetime
@@ -142,7 +143,7 @@ def test_the_time_of_evaluation_does_not_depend_on_the_selection(tmp_path: Path)
 def test_an_evaluation_before_the_last_write_is_said() -> None:
     ended = run("lso", "--quiet", "--as-of", "2026-11-21T12:00", V0 / "hanging-0")
     assert "6 min 22 s after the time of evaluation" in ended.text
-    assert " -" not in ended.text
+    assert not re.search(r"-[0-9]+ (ms|s|min|h)", ended.text)
     ended = run("transactions", "--quiet", "--as-of", "2026-11-21T12:00", "--state", "open", V0 / "hanging-0")
     assert "not begun" in ended.text
 

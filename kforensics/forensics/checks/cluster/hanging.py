@@ -98,7 +98,7 @@ def _unknown_id(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
 
 
 def _idle(milliseconds: int) -> str:
-    """Return how long a transaction has been idle, as a sentence; its last batch may be after the time of evaluation."""
+    """Return how long a transaction has been idle; its last batch may be after the time of evaluation."""
     if milliseconds < 0:
         return f"Its last batch was written {format_duration(-milliseconds)} after the time of evaluation."
     return f"It has been idle for {format_duration(milliseconds)}."
