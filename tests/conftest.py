@@ -69,6 +69,14 @@ def _select_quick(config: pytest.Config, items: list[pytest.Item]) -> None:
     items[:] = kept
 
 
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """Return an empty folder in a folder of its own: commands look for other log directories of a cluster around one."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """Return the root of the checkout."""
