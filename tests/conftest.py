@@ -71,7 +71,7 @@ def _select_quick(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def tmp_path(tmp_path: Path) -> Path:
-    """Return an empty folder in a folder of its own: commands look for other log directories of a cluster around one."""
+    """Return an empty folder with no others around it, because commands look there for logs of the same cluster."""
     folder = tmp_path / "own"
     folder.mkdir()
     return folder
