@@ -24,7 +24,7 @@ from kforensics.parsers.files.log_names import (
 from kforensics.parsers.files.meta_properties import MetaProperties, meta_properties, read_meta_properties
 from kforensics.parsers.files.source import open_source
 
-__all__ = ["CONTEXT_TOPICS", "FileTime", "neighbours_of", "newest_file"]
+__all__ = ["CONTEXT_TOPICS", "FileTime", "neighbours_of", "newest_among", "newest_around", "newest_file"]
 
 # Topics whose logs show what happened to transactions and groups in other partitions, and how a cluster is configured.
 CONTEXT_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS, METADATA_TOPIC)
@@ -49,17 +49,21 @@ def newest_file(files: Iterable[FoundFile], paths: Sequence[str]) -> FileTime | 
         files: all files under the paths.
         paths: what the user named; of a log directory that is only partly under them, all files count.
     """
-    times: list[FileTime] = []
-    log_dirs: set[str] = set()
-    for file in files:
-        if file.kind != UNKNOWN and file.mtime_ms is not None:
-            times.append(FileTime(file.mtime_ms, file.path))
-        if file.log_dir is not None:
-            log_dirs.add(file.log_dir)
-    for log_dir in log_dirs:
-        if not _is_under(log_dir, paths):
-            times += _file_times(log_dir)
-    return max(times, default=None)
+    files = list(files)
+    log_dirs = {file.log_dir for file in files}
+    return max(filter(None, (newest_among(files), newest_around(log_dirs, paths))), default=None)
+
+
+def newest_among(files: Iterable[FoundFile]) -> FileTime | None:
+    """Return the newest of Kafka's files among some files; None if no time is known."""
+    times = ((file.mtime_ms, file.path) for file in files if file.kind != UNKNOWN)
+    return max((FileTime(mtime_ms, path) for mtime_ms, path in times if mtime_ms is not None), default=None)
+
+
+def newest_around(log_dirs: Iterable[str | None], paths: Sequence[str]) -> FileTime | None:
+    """Return the newest file of the log directories that are only partly under the paths; None if there are none."""
+    partly = {log_dir for log_dir in log_dirs if log_dir is not None and not _is_under(log_dir, paths)}
+    return max((time for log_dir in partly for time in _file_times(log_dir)), default=None)
 
 
 def neighbours_of(files: Sequence[FoundFile]) -> list[Partition]:

@@ -58,7 +58,7 @@ def audit_on_spark(options: CommonOptions, request: SparkRequest, spark_options:
         _notify_unreadable(plan)
         report = audited_on_spark(spark, plan, request)
     if report.partitions and not options.quiet:
-        for sentence in as_of_notes(plan.taken, rules_of(plan, request)):
+        for sentence in as_of_notes(plan.taken, rules_of(plan, request), plan.newest_file):
             notify(sentence)
     _write_report(report)
     if request.output and not options.quiet:

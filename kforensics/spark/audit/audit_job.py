@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kforensics.analyses.surroundings import FileTime
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
 from kforensics.forensics.core.rules import Rules
@@ -26,7 +27,7 @@ from kforensics.forensics.partition.log_places import moved_away
 from kforensics.parsers.files.discover import Unreadable
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.spark.audit.cross_partition import copy_of, described_of, elected_of, keys_in, member_of
-from kforensics.spark.audit.listing import FILES, PARTITION, PLANNED, UNREADABLE, items_of, list_item
+from kforensics.spark.audit.listing import FILES, PARTITION, PLANNED, UNREADABLE, items_of, list_item, newest_listed
 from kforensics.spark.audit.scheduling import Schedule, scheduled
 from kforensics.spark.audit.segment_contents import hashes_of, records_of, repeated_of
 from kforensics.spark.audit.serialization import (
@@ -85,18 +86,14 @@ class Plan:
             of each partition.
         unreadable: number of paths that could not be listed.
         named: some of these paths.
+        newest_file: the newest file of the log directories, None if no time is known.
     """
 
     frame: DataFrame
     sizes: pa.Table
     unreadable: int
     named: tuple[Unreadable, ...]
-
-    @property
-    def newest_mtime_ms(self) -> int | None:
-        """Newest modification time of a log file, None if there is no log."""
-        times: list[int] = self.sizes["mtime_ms"].drop_null().to_pylist()
-        return max(times, default=None)
+    newest_file: FileTime | None = None
 
     @property
     def taken(self) -> Iterator[tuple[str | None, int | None]]:
@@ -127,16 +124,19 @@ def plan_of(spark: SparkSession, paths: Sequence[str], topics: Sequence[str] = (
     tasks = ITEMS_PER_TASK * parallelism(spark)
     spread = _by_slot(rows, tasks, "slot") if len(items) > tasks else rows
     frame = mapped(spread, [partial(_listed, topics=tuple(topics))], PLANNED).persist()
-    listed = frame.where(frame.kind != FILES).select("kind", *SIZES).toArrow()
+    listed = frame.select("kind", *SIZES).toArrow()
     sizes = listed.filter(pc.equal(listed["kind"], PARTITION)).drop_columns(["kind"])
-    unreadable = len(listed) - len(sizes)
+    unreadable = pc.sum(pc.equal(listed["kind"], UNREADABLE)).as_py() or 0
+    of_files = listed.filter(pc.equal(listed["kind"], FILES))
     moved = _moved_numbers(sizes)
     if moved:
         frame = frame.where((frame.kind != PARTITION) | ~frame.number.isin(moved))
         sizes = sizes.filter(pc.invert(pc.is_in(sizes["number"], pa.array(moved, pa.int64()))))
     rows_named = frame.where(frame.kind == UNREADABLE).select("payload").limit(NAMED).collect() if unreadable else []
     named = sorted((deserialize(row.payload) for row in rows_named), key=lambda path: path.path)
-    return Plan(frame, sizes, unreadable, tuple(named))
+    plan = Plan(frame, sizes, unreadable, tuple(named))
+    newest = newest_listed(of_files["member"].drop_null().to_pylist(), plan.members, paths)
+    return replace(plan, newest_file=newest)
 
 
 def _moved_numbers(sizes: pa.Table) -> list[int]:

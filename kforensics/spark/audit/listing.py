@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from kforensics.analyses.surroundings import FileTime, newest_among, newest_around
 from kforensics.forensics.audit.cluster_membership import PartitionMembership
 from kforensics.forensics.partition.partition_files import Partition, folder_of, partitions_of
 from kforensics.parsers.files.discover import (
@@ -21,12 +22,12 @@ from kforensics.parsers.files.discover import (
 )
 from kforensics.parsers.files.log_names import FolderName, parse_folder_name
 from kforensics.parsers.files.source import file_name
-from kforensics.spark.audit.serialization import serialize
+from kforensics.spark.audit.serialization import deserialize, serialize
 
 __all__ = ["FILES", "IN_ITEM", "PARTITION", "PLANNED", "UNREADABLE", "PlanRow", "items_of", "list_item", "topics_under"]
 
 FILES, FOLDER, PARTITION, UNREADABLE = "files", "folder", "partition", "unreadable"
-# A row of a plan: kind, number, cost, and pickled: its cluster member and the object itself.
+# A row of a plan: kind, number, cost, and pickled: its cluster member (of files, the newest one) and the object.
 PLANNED = pa.schema(
     [
         ("kind", pa.string()),
@@ -101,13 +102,29 @@ def list_item(number: int, item: Sequence[Found], topics: Sequence[str]) -> Iter
             else:
                 yield _row(UNREADABLE, number << IN_ITEM, row)
     if files:
-        yield _row(FILES, number << IN_ITEM, files)
+        newest = newest_among(files)
+        times = (newest.mtime_ms, None, serialize(newest)) if newest else (None, None, None)
+        yield FILES, number << IN_ITEM, 0, 0, 0, *times, serialize(files)
     taken: Counter[int] = Counter()
     for partition in partitions_of(files):
         index = origin[partition.folder]
         if not topics or partition.place.topic in topics:
             yield _partition_row(number << IN_ITEM | index << IN_FOLDER | taken[index], _slim(partition))
         taken[index] += 1
+
+
+def newest_listed(
+    newest: Iterable[bytes], members: Iterable[PartitionMembership], paths: Sequence[str]
+) -> FileTime | None:
+    """Return the newest file of the log directories of a plan, None if no time is known.
+
+    Args:
+        newest: the serialized newest file of each work item.
+        members: cluster memberships of the partitions.
+        paths: as for :func:`items_of`.
+    """
+    around = newest_around((member.log_dir for member in members), paths)
+    return max((*map(deserialize, newest), *([around] if around else [])), default=None)
 
 
 def _row(kind: str, number: int, value: Any) -> PlanRow:

@@ -177,7 +177,7 @@ def _as_workers_know(spark: SparkSession, paths: Sequence[str]) -> Sequence[str]
 def rules_of(plan: Plan, request: SparkRequest) -> Rules:
     """Return the time of evaluation, and the limits without what the files show of the settings."""
     if request.as_of_ms is None:
-        return Rules(plan.newest_mtime_ms or 0, is_assumed=True)
+        return Rules(plan.newest_file.mtime_ms if plan.newest_file else 0, is_assumed=True)
     return Rules(request.as_of_ms)
 
 
