@@ -72,7 +72,7 @@ def _select_quick(config: pytest.Config, items: list[pytest.Item]) -> None:
 @pytest.fixture
 def tmp_path(tmp_path: Path) -> Path:
     """Return an empty folder with no others around it, because commands look there for logs of the same cluster."""
-    folder = tmp_path / "own"
+    folder = tmp_path / "o"  # short, as sockets may lie in it
     folder.mkdir()
     return folder
 
