@@ -127,9 +127,8 @@ def made_elsewhere(room: int) -> SortedRows:
 
 @pytest.mark.parametrize("room", [ROOM, 1 << 20], ids=["file", "memory"])
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_rows_go_to_another_process_as_their_file(
-    method: str, room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sent_as_file(method: str, room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows go to another process as their file; the name is short because a path to a socket may have 107 bytes."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with multiprocessing.get_context(method).Pool(1) as pool:
         found = pool.apply(made_elsewhere, (room,))
