@@ -14,7 +14,7 @@ from kforensics.kafka_dump.java import (
     topic_partition_hash,
 )
 from kforensics.parsers.format.text_encoding import java_utf8
-from kforensics.parsers.messages.doubles import double_text
+from kforensics.parsers.messages.json_render import double_text
 
 
 def test_an_error_is_printed_without_stack_frames() -> None:

@@ -12,8 +12,7 @@ from kforensics.parsers.messages import (
     metadata,
     remote_log,
     share,
-    share_group,
-    streams_group,
+    share_and_streams_groups,
     transaction_log,
 )
 from kforensics.parsers.messages.schema import MessageSchema
@@ -66,7 +65,7 @@ def _by_id(module: object) -> dict[int, tuple[MessageSchema, ...]]:
 
 
 COORDINATOR_TYPES: Final[dict[str, dict[int, RecordType]]] = {
-    CONSUMER_OFFSETS: _record_types(group, share_group, streams_group),
+    CONSUMER_OFFSETS: _record_types(group, share_and_streams_groups),
     TRANSACTION_STATE: _record_types(transaction_log),
     SHARE_GROUP_STATE: _record_types(share),
 }

@@ -10,14 +10,13 @@ from kforensics.parsers.messages import (
     metadata,
     remote_log,
     share,
-    share_group,
-    streams_group,
+    share_and_streams_groups,
     transaction_log,
 )
 from kforensics.parsers.messages.internal_records import LAYOUT_RELEASES
 from kforensics.parsers.messages.schema import MessageSchema, layout
 
-MODULES = (control_messages, group, metadata, remote_log, share, share_group, streams_group, transaction_log)
+MODULES = (control_messages, group, metadata, remote_log, share, share_and_streams_groups, transaction_log)
 MESSAGES = [value for module in MODULES for value in vars(module).values() if isinstance(value, MessageSchema)]
 
 

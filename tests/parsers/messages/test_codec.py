@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kforensics.parsers.messages import group, metadata, remote_log, share_group
+from kforensics.parsers.messages import group, metadata, remote_log, share_and_streams_groups
 from kforensics.parsers.messages.codec import UNKNOWN_TAGS, decode, decode_exact
 from kforensics.parsers.messages.reader import MessageError, limits_of
 from kforensics.parsers.messages.schema import MessageSchema
@@ -115,7 +115,7 @@ def test_errors_are_kafkas(message: MessageSchema, version: int, data: str, rele
 def test_4_4_limits_the_number_of_elements_and_of_tags() -> None:
     many = unsigned_varint(1_000_002) + b"\0" * 1_000_010
     with pytest.raises(MessageError, match="size 1000001, which exceeds the maximum allowed size of 1000000"):
-        decode(share_group.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE, 0, many, "4.4")
+        decode(share_and_streams_groups.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE, 0, many, "4.4")
     tags = unsigned_varint(10_001) + b"\x7f\0" * 10_001
     with pytest.raises(MessageError, match="10001 tagged fields, which exceeds the maximum allowed count of 10000"):
         decode(metadata.NO_OP_RECORD, 0, tags, "4.4")

@@ -4,8 +4,7 @@ import pytest
 
 from kforensics.parsers.messages import control_messages, group, metadata
 from kforensics.parsers.messages.codec import UNKNOWN_TAGS, decode
-from kforensics.parsers.messages.doubles import double_text
-from kforensics.parsers.messages.json_render import json_text, to_json
+from kforensics.parsers.messages.json_render import double_text, json_text, to_json
 
 # Bits, and the text that Java 17 prints.
 DOUBLES = [
