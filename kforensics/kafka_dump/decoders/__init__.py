@@ -81,7 +81,7 @@ def decoder(kind: str = "string", style: str | None = None) -> Decoder:
 
 def _imitated_decoder(kind: str, release: str) -> Decoder:
     """Return the decoder of an internal topic in a release; it raises `JavaError` where the tool aborts."""
-    from kforensics.kafka_dump.decoders import coordinator, framed, old_text, remote_log_text  # not for text
+    from kforensics.kafka_dump.decoders import coordinator, framed, old_text  # not for text
 
     match kind:
         case "offsets" if in_releases(release, None, "3.7"):
@@ -91,20 +91,20 @@ def _imitated_decoder(kind: str, release: str) -> Decoder:
         case "cluster-metadata":
             return framed.cluster_metadata_decoder(release)
         case "remote-log-metadata":
-            return remote_log_text.remote_log_decoder(release)
+            return framed.remote_log_decoder(release)
         case _:
             return coordinator.coordinator_decoder(kind, release)
 
 
 def _best_effort_decoder(kind: str) -> Decoder:
     """Return the decoder of an internal topic for records of any release; it never raises an exception."""
-    from kforensics.kafka_dump.decoders import coordinator, framed, remote_log_text  # not for text
+    from kforensics.kafka_dump.decoders import coordinator, framed  # not for text
 
     match kind:
         case "cluster-metadata":
             return framed.best_effort_metadata_decoder()
         case "remote-log-metadata":
-            return remote_log_text.best_effort_remote_log_decoder()
+            return framed.best_effort_remote_log_decoder()
         case _:
             return coordinator.best_effort_coordinator_decoder(kind)
 
