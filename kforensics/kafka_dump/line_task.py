@@ -23,8 +23,7 @@ from kforensics.kafka_dump.styles import DumpStyle
 from kforensics.parsers.files.source import Source
 from kforensics.parsers.format.control_records import MARKERS
 from kforensics.parsers.format.rows import CODECS
-from kforensics.parsers.kernels.engine import Block, Engine, MappedMemory
-from kforensics.parsers.kernels.fallback import PythonReader, read_with_fallback
+from kforensics.parsers.kernels.engine import Block, Engine, MappedMemory, PythonReader, read_with_fallback
 from kforensics.parsers.kernels.library import Kernels, Request
 from kforensics.parsers.kernels.policy import KernelLoader
 from kforensics.parsers.kernels.request import SLOT, TIMESTAMP_TYPES

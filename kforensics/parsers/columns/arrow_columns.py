@@ -31,8 +31,7 @@ from kforensics.parsers.kernels.column_buffers import (
     RECORD_LAYOUT,
     RECORD_WIDTHS,
 )
-from kforensics.parsers.kernels.engine import Block, Engine, MappedMemory
-from kforensics.parsers.kernels.fallback import read_with_fallback
+from kforensics.parsers.kernels.engine import Block, Engine, MappedMemory, read_with_fallback
 from kforensics.parsers.kernels.library import Kernels, Request
 from kforensics.parsers.kernels.policy import KernelLoader
 from kforensics.parsers.kernels.request import SLOT

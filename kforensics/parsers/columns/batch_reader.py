@@ -109,8 +109,7 @@ def _parts(  # noqa: PLR0913, PLR0917  # the parameters of batch_chunks
 def _read_with_kernels(
     source: Source, loader: KernelLoader, start: int, stop: int | None, workers: int | None
 ) -> Iterator[Batch | Damage | BatchColumns]:
-    from kforensics.parsers.kernels.engine import Block, Engine  # a small log must not pay for them
-    from kforensics.parsers.kernels.fallback import read_with_fallback
+    from kforensics.parsers.kernels.engine import Block, Engine, read_with_fallback  # a small log must not pay for them
 
     engine = Engine(loader, _BatchTask(), source, stop, workers)
     for item in read_with_fallback(LogWalk(source, start, stop), engine):

@@ -123,8 +123,7 @@ def hash_chunks(  # noqa: PLR0913  # a range of a file, and how to read it
 def _read_with_kernels(
     source: Source, loader: KernelLoader, start: int, stop: int | None, workers: int | None
 ) -> Iterator[Batch | Damage | HashColumns]:
-    from kforensics.parsers.kernels.engine import Block, Engine  # a small log must not pay for them
-    from kforensics.parsers.kernels.fallback import read_with_fallback
+    from kforensics.parsers.kernels.engine import Block, Engine, read_with_fallback  # a small log must not pay for them
 
     engine = Engine(loader, _HashTask(), source, stop, workers)
     for item in read_with_fallback(LogWalk(source, start, stop), engine):

@@ -133,8 +133,7 @@ class _Chunk:
 
 
 def _read_with_kernels(source: Source, loader: KernelLoader) -> Iterator[Batch | Damage | RecordColumns]:
-    from kforensics.parsers.kernels.engine import Block, Engine  # a small log must not pay for them
-    from kforensics.parsers.kernels.fallback import read_with_fallback
+    from kforensics.parsers.kernels.engine import Block, Engine, read_with_fallback  # a small log must not pay for them
 
     for item in read_with_fallback(LogWalk(source), Engine(loader, _RecordTask(), source, workers=0)):
         yield _columns(item) if isinstance(item, Block) else item

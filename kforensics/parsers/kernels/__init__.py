@@ -5,5 +5,5 @@ rest, because it can describe what is wrong.
 
 ``request`` is the interface between Python and a kernel. The entry points are in ``batch_ends``, ``line_kernel``,
 ``column_kernels`` and ``hash_kernel``. ``policy`` decides whether kernels pay off for an input, ``library`` compiles
-and loads them, ``engine`` runs them over a log and ``fallback`` switches to pure Python and back.
+and loads them, ``engine`` runs them over a log and switches to pure Python and back.
 """

@@ -1,6 +1,7 @@
 """Runs a kernel over a log, block by block, on several processors, and returns the blocks in order.
 
-Blocks end where batches end. If a kernel declines a batch, the engine stops before it.
+Blocks end where batches end. If a kernel declines a batch, the engine stops before it; `read_with_fallback` has pure
+Python read it and hands the rest back to the engine.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import ctypes
 import mmap
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from kforensics.parsers.files.source import Source
 from kforensics.parsers.format.rows import CODECS
@@ -21,7 +22,7 @@ from kforensics.parsers.kernels.library import Kernel, Kernels, Request
 from kforensics.parsers.kernels.policy import MAX_DECOMPRESSED_BYTES, KernelLoader
 from kforensics.parsers.kernels.request import DECLINED, NEEDS_HOST_CODEC, OUTPUT_FULL, SLACK, SLOT
 
-__all__ = ["Block", "Engine", "KernelTask", "MappedMemory"]
+__all__ = ["Block", "Engine", "KernelTask", "MappedMemory", "PythonReader", "read_with_fallback"]
 
 # Bytes per read. The first reads are small, so that little work is lost if a kernel declines a batch.
 FIRST_READ, READ = 1 << 16, 1 << 20
@@ -259,3 +260,50 @@ class Engine:
                 return
             block.begin(request[SLOT.stop])
             self._run(block)
+
+
+# While kernels make no progress, pure Python takes ever more steps between the attempts, up to this number.
+MAX_STEPS = 1 << 10
+
+Row_co = TypeVar("Row_co", covariant=True)
+
+
+class PythonReader(Protocol[Row_co]):
+    """Reads a log in pure Python, step by step.
+
+    Attributes:
+        position: after the last byte read. It is set after kernels have read a part of the log.
+        refused_sizes: bit n is set if batches whose size has a ``bit_length`` of n must not be checksummed.
+    """
+
+    position: int
+
+    @property
+    def refused_sizes(self) -> int:
+        """See the class."""
+
+    def step(self) -> Sequence[Row_co]:
+        """Return the rows at the position and advance past them; nothing at the end."""
+
+
+def read_with_fallback(reader: PythonReader[Row_co], engine: Engine) -> Iterator[Block | Row_co]:
+    """Yield the blocks that kernels read and the rows that pure Python reads between them, in log order.
+
+    Args:
+        reader: reads in pure Python.
+        engine: runs the kernels; closed at the end.
+    """
+    steps = 1
+    try:
+        while True:
+            start = reader.position
+            yield from engine.blocks(start, reader.refused_sizes)
+            reader.position = engine.position
+            steps = 1 if engine.position > start else min(2 * steps, MAX_STEPS)
+            for _ in range(steps):
+                rows = reader.step()
+                if not rows:
+                    return
+                yield from rows
+    finally:
+        engine.close()

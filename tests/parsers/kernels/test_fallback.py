@@ -9,9 +9,8 @@ import pytest
 
 from kforensics.parsers.files.source import BytesSource
 from kforensics.parsers.format.rows import Batch, Damage
-from kforensics.parsers.kernels import fallback as module
-from kforensics.parsers.kernels.engine import Block, Engine
-from kforensics.parsers.kernels.fallback import read_with_fallback
+from kforensics.parsers.kernels import engine as module
+from kforensics.parsers.kernels.engine import Block, Engine, read_with_fallback
 from kforensics.parsers.kernels.library import Kernels, load_kernels
 from kforensics.parsers.kernels.request import SLOT
 from kforensics.parsers.log.batches import LogWalk, walk
