@@ -17,8 +17,13 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.metadata.cluster_metadata import Election, elections_in, topics_in
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_rows import finding_rows, worst_severity
-from kforensics.forensics.replicas.comparison import Comparison, compare_copies
-from kforensics.forensics.replicas.comparison_rows import difference_rows, lineage_rows, lost_rows
+from kforensics.forensics.replicas.comparison import (
+    Comparison,
+    compare_copies,
+    difference_rows,
+    lineage_rows,
+    lost_rows,
+)
 from kforensics.forensics.replicas.replica import replica_groups
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 from kforensics.parsers.log.log_rows import Place
