@@ -16,7 +16,6 @@ from kforensics.forensics.core.record_types import (
     TransactionArray,
     TransactionOutcome,
 )
-from kforensics.forensics.duplicates.batch_duplicates import sequence_duplicates
 from kforensics.forensics.duplicates.content_duplicates import content_duplicates
 from kforensics.forensics.duplicates.duplicate_rows import (
     REASON_NAMES,
@@ -25,6 +24,7 @@ from kforensics.forensics.duplicates.duplicate_rows import (
     DuplicateReason,
     DuplicateView,
 )
+from kforensics.forensics.duplicates.partition_duplicates import sequence_duplicates
 from kforensics.forensics.duplicates.record_reader import HiddenTransactionArray, RecordReader, hidden_transactions
 from kforensics.forensics.replay.boundary import EMPTY
 from kforensics.forensics.replay.finalising import finalise

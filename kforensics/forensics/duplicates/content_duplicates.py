@@ -4,6 +4,8 @@ The first pass reads only the hashes of all records, eight bytes each, and group
 in memory or in a temporary file. Sorting a bucket shows which hashes repeat. If none does, the search ends. Otherwise a
 second pass reads the entries of those records, and of some whose hashes merely start with the same bits, and groups
 them into buckets in the same way. Within a bucket, entries whose whole hashes are equal are paired.
+
+How often content recurs distinguishes retries from what is sent periodically, such as heartbeats.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from kforensics.forensics.core.hash_buckets import HashBuckets
-from kforensics.forensics.core.record_arrays import concat_rows
+from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.duplicates.content_pairs import (
     CONTENT_PAIR,
     DUPLICATE_RUN,
@@ -27,8 +29,7 @@ from kforensics.forensics.duplicates.content_pairs import (
     repeated_hashes,
     single_runs,
 )
-from kforensics.forensics.duplicates.duplicate_rows import DuplicateArray
-from kforensics.forensics.duplicates.periodic_content import without_periodic_retries
+from kforensics.forensics.duplicates.duplicate_rows import DuplicateArray, DuplicateLevel, DuplicateReason
 from kforensics.forensics.duplicates.record_reader import (
     RECORD_ENTRY,
     RecordEntryArray,
@@ -48,7 +49,9 @@ __all__ = [
     "duplicates_of_entries",
     "pair_bucket_count",
     "runs_of_buckets",
+    "without_periodic_retries",
 ]
+
 
 # Bytes of memory for a search before it uses temporary files.
 DEFAULT_MEMORY = 256 << 20
@@ -98,9 +101,9 @@ def content_duplicates(
     """Yield the duplicates of levels CONTENT_RETRY and CONTENT, roughly in the order of the later copies.
 
     Each record is paired with the nearest earlier record of equal key, value and headers. Consecutive pairs become one
-    row. Whole batches with repeated sequences are left to :mod:`.batch_duplicates`. Tombstones, records with an empty
-    value and records that are empty altogether count only in a run with other records or, except for the last kind, if
-    the producer gave both copies the same timestamp.
+    row. Whole batches with repeated sequences are left to :func:`.sequence_duplicates`. Tombstones, records with an
+    empty value and records that are empty altogether count only in a run with other records or, except for the last
+    kind, if the producer gave both copies the same timestamp.
 
     Args:
         reader: reads the records of the partition, and knows which are hidden.
@@ -230,3 +233,60 @@ def _conclusive(runs: DuplicateRunArray) -> Iterator[DuplicateRunArray]:
     conclusive = runs[runs["is_conclusive"]]
     if len(conclusive):
         yield conclusive[np.argsort(conclusive["second"], kind="stable")]
+
+
+# A client gives up at some point: more copies of a batch than that are content that recurs. With timestamps of the
+# producer, all copies have the same one, which is hardly chance; with those of the broker, fewer copies count.
+MAX_RETRIES_SAME_TIME = 10
+MAX_RETRIES_APPEND_TIME = 2
+
+
+def without_periodic_retries(runs: DuplicateRunArray) -> DuplicateRunArray:
+    """Return all runs of a partition, with those at level CONTENT that cannot be retries because they recur.
+
+    Records that are all equal, and have no timestamp of their producer, count as a retry only if they occur exactly
+    twice, one directly after the other.
+
+    Args:
+        runs: in any order; within a view, their later copies do not overlap.
+    """
+    retries = np.flatnonzero(runs["level"] == DuplicateLevel.CONTENT_RETRY)
+    if not len(retries):
+        return runs
+    retries = retries[np.argsort(runs["second"][retries], kind="stable")]
+    periodic = retries[_are_periodic(take_rows(runs, retries))]
+    runs["level"][periodic], runs["why"][periodic] = DuplicateLevel.CONTENT, DuplicateReason.PERIODIC
+    return runs
+
+
+def _are_periodic(retries: DuplicateRunArray) -> BoolArray:
+    """Return which runs recur too often for a retry; they are ordered by their later copies."""
+    copies = _copies(retries)
+    has_same_time = retries["why"] == DuplicateReason.RETRY_SAME_TIME
+    limit = np.where(has_same_time, MAX_RETRIES_SAME_TIME, MAX_RETRIES_APPEND_TIME)
+    is_directly_after = retries["second"] == retries["first"] + retries["span"]
+    proves_little = ~has_same_time & ~retries["is_varied"]
+    periodic: BoolArray = (copies > limit) | (proves_little & ((copies > 1) | ~is_directly_after))
+    return periodic
+
+
+def _copies(retries: DuplicateRunArray) -> IntArray:
+    """Return how many runs repeat the same records, one after another, up to a little more than the limit."""
+    previous = _previous_copies(retries)
+    has_previous = previous >= 0
+    before, after = np.zeros(len(retries), "i8"), np.zeros(len(retries), "i8")
+    for _ in range(MAX_RETRIES_SAME_TIME):
+        before = np.where(has_previous, before[previous] + 1, 0)
+        longer = np.zeros(len(retries), "i8")
+        np.maximum.at(longer, previous[has_previous], after[has_previous] + 1)
+        after = longer
+    copies: IntArray = before + after + 1
+    return copies
+
+
+def _previous_copies(retries: DuplicateRunArray) -> IntArray:
+    """Return for each run the index of the run whose later copy is its earlier one, at least in part; -1 for none."""
+    first_end = retries["first"] + retries["span"]
+    previous = np.searchsorted(retries["second"], first_end) - 1
+    second_end = (retries["second"] + retries["span"])[previous]
+    return np.where((previous >= 0) & (second_end > retries["first"]), previous, -1)

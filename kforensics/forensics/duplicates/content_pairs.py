@@ -171,7 +171,7 @@ def _earlier_copies(rows: RecordEntryArray, window: RetryWindow) -> IntArray:
 
 
 def _are_sequence_duplicates(pairs: ContentPairArray) -> BoolArray:
-    """Return which pairs belong to two batches with the same sequences, which :mod:`.batch_duplicates` reports."""
+    """Return which pairs belong to two batches with the same sequences, which :mod:`.partition_duplicates` reports."""
     first, second = pairs["first"], pairs["second"]
     same: BoolArray = (first["producer_id"] >= 0) & (first["sequence"] >= 0)
     for name in ("producer_id", "producer_epoch", "sequence", "index", "count"):

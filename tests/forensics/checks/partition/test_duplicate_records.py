@@ -15,9 +15,9 @@ from kforensics.forensics.checks.partition import duplicate_records, producer_se
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.core.reporting import MOST
-from kforensics.forensics.duplicates.batch_duplicates import sequence_duplicates
 from kforensics.forensics.duplicates.content_duplicates import content_duplicates
 from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE, DuplicateLevel, DuplicateReason, DuplicateView
+from kforensics.forensics.duplicates.partition_duplicates import sequence_duplicates
 from kforensics.forensics.duplicates.record_reader import RecordReader, hidden_transactions
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState

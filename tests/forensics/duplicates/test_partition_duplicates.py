@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from kforensics.forensics.core.record_types import ANOMALY
-from kforensics.forensics.duplicates.batch_duplicates import sequence_duplicates
 from kforensics.forensics.duplicates.duplicate_rows import DuplicateLevel, DuplicateReason, DuplicateView
+from kforensics.forensics.duplicates.partition_duplicates import sequence_duplicates
 from kforensics.forensics.duplicates.record_reader import RecordReader, hidden_transactions
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from tests.forensics.duplicate_logs import Log, partition_of
