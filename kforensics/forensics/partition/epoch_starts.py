@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from kforensics.forensics.partition.checkpointed_epochs import checkpointed_epochs
+from kforensics.forensics.partition.partition_files import checkpointed_epochs
 from kforensics.forensics.partition.partition_state import PartitionState
 
 __all__ = ["EpochStarts", "epoch_starts"]

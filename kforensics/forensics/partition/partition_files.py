@@ -16,7 +16,12 @@ from kforensics.parsers.files.meta_properties import MetaProperties, meta_proper
 from kforensics.parsers.files.source import file_name, open_source
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.log.log_rows import Place
-from kforensics.parsers.state.text_checkpoint import OffsetCheckpointEntry, read_offset_checkpoint
+from kforensics.parsers.state.text_checkpoint import (
+    LeaderEpochEntry,
+    OffsetCheckpointEntry,
+    read_leader_epochs,
+    read_offset_checkpoint,
+)
 
 __all__ = [
     "CLEANER",
@@ -26,10 +31,12 @@ __all__ = [
     "RECOVERY_POINT",
     "LogDir",
     "Partition",
+    "checkpointed_epochs",
     "folder_of",
     "partition_sort_key",
     "partitions_of",
 ]
+
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
@@ -334,3 +341,20 @@ def _offsets(file: FoundFile) -> dict[tuple[str, int], int]:
         raise ValueError(faults[0])
     entries = (row for row in rows if isinstance(row, OffsetCheckpointEntry))
     return {(entry.topic, entry.partition): entry.offset for entry in entries}
+
+
+def checkpointed_epochs(partition: Partition) -> Mapping[int, int]:
+    """Return start offsets by leader epoch; empty without a checkpoint, and if a broker would reject it."""
+    checkpoint = partition.leader_epochs
+    if checkpoint is None:
+        return {}
+    try:
+        with open_source(checkpoint.path) as source:
+            rows = list(read_leader_epochs(source))
+    except InputError:
+        return {}  # the check of leader epochs reports it
+    entries = [row for row in rows if isinstance(row, LeaderEpochEntry)]
+    is_rejected = any(isinstance(row, Damage) for row in rows)
+    if is_rejected or any(min(row.leader_epoch, row.start_offset) < 0 for row in entries):
+        return {}
+    return {row.leader_epoch: row.start_offset for row in entries}

@@ -13,7 +13,6 @@ from kforensics.forensics.core.findings import Code, Exactness, Finding, Severit
 from kforensics.forensics.core.observations import Observed, sum_observations
 from kforensics.forensics.core.record_types import AnomalyArray, EmptyMarkerArray, ProducerArray, TransactionArray
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.checkpointed_epochs import checkpointed_epochs
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.log_summary import LogSummary
 from kforensics.forensics.partition.partition_files import (
@@ -22,6 +21,7 @@ from kforensics.forensics.partition.partition_files import (
     HIGH_WATERMARK,
     LOG_START,
     Partition,
+    checkpointed_epochs,
 )
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
