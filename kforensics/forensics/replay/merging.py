@@ -12,9 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from kforensics.forensics.core.record_arrays import concat_rows, copy_rows, free_unused, own_rows, put_rows, take_rows
-from kforensics.forensics.replay.chunk_boundary import ChunkBoundary
+from kforensics.forensics.replay.chunk_boundary import ChunkBoundary, resolve_anomalies
 from kforensics.forensics.replay.replay_rows import ReplayRows, joined_rows
-from kforensics.forensics.replay.resolution import resolve_anomalies
 from kforensics.forensics.replay.summary import (
     PRODUCER_SUMMARY,
     ProducerSummaryArray,
