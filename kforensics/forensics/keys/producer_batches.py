@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
-from kforensics.forensics.keys.key_columns import KeyColumns
+from kforensics.forensics.keys.key_columns import KeyColumns, record_sizes
 from kforensics.forensics.keys.key_rows import NO_MINIMUM
-from kforensics.forensics.keys.record_sizes import record_sizes
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.format.rows import CODEC_MASK

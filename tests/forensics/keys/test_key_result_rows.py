@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kforensics.forensics.audit.topic_result import evaluate_keys
-from kforensics.forensics.keys.writing_styles import PARTITION_BATCH_TIME, WritingStyle, _style, styles_of
+from kforensics.forensics.keys.key_result_rows import PARTITION_BATCH_TIME, WritingStyle, _style, styles_of
 from tests.forensics.keys.topics import KEYS, RULES, Sent, at_home, sent_to, summaries_in, topic
 
 

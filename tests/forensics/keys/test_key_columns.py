@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kforensics.forensics.keys.key_columns import KeyColumns, read_key_columns
-from kforensics.forensics.keys.record_sizes import record_sizes, varint_sizes
+from kforensics.forensics.keys.key_columns import KeyColumns, read_key_columns, record_sizes, varint_sizes
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
