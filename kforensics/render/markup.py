@@ -1,11 +1,100 @@
-"""Builds HTML whose only markup is this package's own: everything else is escaped."""
+"""Builds HTML whose only markup is this package's own, and formats values as the text of its table cells.
+
+Everything else is escaped.
+"""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from kforensics.forensics.core.formatting import format_time_ms
 from kforensics.parsers.format.text_encoding import printable
+
+# Characters of a value that a cell shows.
+MAX_CELL_CHARACTERS = 60
+NULL_TEXT = "null"
+# Timestamp columns whose names do not end with "timestamp".
+OTHER_TIME_COLUMNS = ("mtime_ms", "delete_horizon_ms")
+PATH_COLUMNS = ("path", "log_dir")
+
+
+def cell_text(column: str, value: Any) -> str:
+    """Return a value as printable text, cut to the width of a cell.
+
+    Args:
+        column: name of the column.
+        value: a Python value from ``pyarrow``.
+    """
+    if value is None:
+        return NULL_TEXT
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, bytes):
+        return bytes_text(value)
+    if isinstance(value, list):
+        return _truncate(", ".join(map(_item_text, value[:MAX_CELL_CHARACTERS])))
+    if _is_time(column, value):
+        return format_time_ms(value)
+    if column in PATH_COLUMNS:
+        return _truncate_start(str(value))
+    return _truncate(printable(str(value)[: MAX_CELL_CHARACTERS + 1]))
+
+
+def cell_tooltip(column: str, value: Any) -> str:
+    """Return what a cell leaves out: the size of a payload, the full path, the milliseconds of a time; else ``""``."""
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    if column in PATH_COLUMNS:
+        return str(value)
+    return f"{value} ms" if _is_time(column, value) else ""
+
+
+def bytes_text(data: bytes, max_characters: int = MAX_CELL_CHARACTERS) -> str:
+    r"""Return the beginning of a payload as text.
+
+    Bytes that are not UTF-8 and characters that a terminal would act on are escaped.
+
+    >>> bytes_text(b"paid\x1b[2J\xff")
+    'paid\\x1b[2J\\xff'
+    """
+    text = printable(data[: max_characters * 4].decode("utf-8", "backslashreplace"))
+    if len(text) <= max_characters and len(data) <= max_characters * 4:
+        return text
+    return f"{text[:max_characters]}… ({len(data)} bytes)"
+
+
+def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return the width of each column of text rows."""
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+
+def _is_time(column: str, value: Any) -> bool:
+    """Return whether a value is a timestamp in milliseconds; -1 means that there is none."""
+    return isinstance(value, int) and value >= 0 and (column.endswith("timestamp") or column in OTHER_TIME_COLUMNS)
+
+
+def _item_text(item: Mapping[str, Any]) -> str:
+    """Return a list item as text: a record header, or a struct of numbers."""
+    if set(item) == {"key", "value"}:
+        value = item["value"]
+        return (
+            f"{printable(str(item['key'])[:MAX_CELL_CHARACTERS])}={NULL_TEXT if value is None else bytes_text(value)}"
+        )
+    return " ".join(f"{name}={value}" for name, value in item.items())
+
+
+def _truncate(text: str) -> str:
+    return text if len(text) <= MAX_CELL_CHARACTERS else f"{text[:MAX_CELL_CHARACTERS]}…"
+
+
+def _truncate_start(path: str) -> str:
+    text = printable(path[-MAX_CELL_CHARACTERS:])
+    return text if len(path) <= MAX_CELL_CHARACTERS else f"…{text}"
+
 
 VOID_ELEMENTS = ("link", "meta")
 

@@ -16,8 +16,7 @@ from kforensics.parsers.tables.arrow import arrow_schema_of
 from kforensics.parsers.tables.schemas import TABLES, arrow_schema
 from kforensics.report_html.page_rows import topic_partition
 from kforensics.report_html.report_tables import REPORT_TABLES
-from kforensics.report_html.store_reader import StoreReader
-from kforensics.report_html.top_rows import first_rows
+from kforensics.report_html.store_reader import StoreReader, first_rows
 
 if TYPE_CHECKING:
     from kforensics.plots import Plot

@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from kforensics.forensics.core.findings import Severity
 from kforensics.parsers.log.log_rows import Place
-from kforensics.report_html.store_reader import StoreReader
-from kforensics.report_html.top_rows import SortKey, sort_rows
+from kforensics.report_html.store_reader import SortKey, StoreReader, sort_rows
 
 # Findings shown for each severity and code, for each of these in a partition, and in all.
 MAX_OF_CODE, MAX_OF_CODE_IN_PARTITION, MAX_SHOWN = 5, 3, 300

@@ -9,10 +9,9 @@ from typing import Any
 
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.tables.schemas import Column
-from kforensics.render.cells import bytes_text
+from kforensics.render.markup import bytes_text
 from kforensics.report_html.report_tables import ReportTable, column_kind
-from kforensics.report_html.store_reader import StoreReader
-from kforensics.report_html.top_rows import SortKey, first_rows
+from kforensics.report_html.store_reader import SortKey, StoreReader, first_rows
 
 TOPIC_PARTITION_COLUMNS = (
     {"name": "topic-partition", "kind": "text", "doc": "topic and partition"},

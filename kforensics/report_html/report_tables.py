@@ -13,8 +13,7 @@ from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.tables.schemas import TABLES, Column
 from kforensics.report_html.finding_groups import WORST_FIRST
-from kforensics.report_html.store_reader import StoreReader
-from kforensics.report_html.top_rows import SortKey
+from kforensics.report_html.store_reader import SortKey, StoreReader
 
 COUNT_COLUMNS = frozenset(
     (

@@ -14,8 +14,7 @@ from kforensics.forensics.audit.partition_result import CLEAN, UNREAD
 from kforensics.forensics.core.findings import Severity
 from kforensics.parsers.log.log_rows import Place
 from kforensics.render.audit_report import MAX_UNREAD_NAMED, AuditReport, UnreadPartition
-from kforensics.report_html.store_reader import StoreReader
-from kforensics.report_html.top_rows import SortKey, count_values, first_rows
+from kforensics.report_html.store_reader import SortKey, StoreReader, count_values, first_rows
 
 SEVERITIES = {str(severity): severity for severity in Severity}
 

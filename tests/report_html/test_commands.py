@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from kforensics.forensics.checks.all_checks import ALL_CHECKS
-from kforensics.report_html.findings_section import split_commands
+from kforensics.report_html.sections import split_commands
 
 REMEDIES = {
     code.name: code.remedy

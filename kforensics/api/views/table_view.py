@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kforensics.forensics.core.formatting import format_count
 from kforensics.parsers.tables.schemas import Table
-from kforensics.render.cells import cell_text, cell_tooltip, column_widths
-from kforensics.render.markup import Markup, element
+from kforensics.render.markup import Markup, cell_text, cell_tooltip, column_widths, element
 
 if TYPE_CHECKING:
     import pandas as pd
