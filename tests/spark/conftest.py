@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-from kforensics.spark.quiet_logging import QUICK_COMPILE
+from kforensics.spark.session import QUICK_COMPILE
 
 # What both ends of a local session need, whatever the machine is called.
 LOCAL = {

@@ -11,8 +11,7 @@ from kforensics.errors import UsageError
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.log.selection import HalfOpenRange, Selection
 from kforensics.parsers.tables.schemas import TABLES, Column
-from kforensics.spark.source.source_options import OPTIONS, Wanted, wanted_of
-from kforensics.spark.source.spark_schemas import chosen, ddl_of, ddl_type
+from kforensics.spark.source.source_options import OPTIONS, Wanted, chosen, ddl_of, ddl_type, wanted_of
 
 ONE = {"table": "records", "path": "/a"}
 

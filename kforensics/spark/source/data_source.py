@@ -16,9 +16,8 @@ from pyspark.sql.types import StructType
 from kforensics.errors import UsageError
 from kforensics.spark.source.input_slices import works_of
 from kforensics.spark.source.pushed_filters import Condition, condition_of, may_hold
-from kforensics.spark.source.source_options import Wanted, wanted_of
+from kforensics.spark.source.source_options import Wanted, ddl_of, ddl_type, wanted_of
 from kforensics.spark.source.source_reading import record_batches
-from kforensics.spark.source.spark_schemas import ddl_of, ddl_type
 from kforensics.spark.worker import settle
 
 if TYPE_CHECKING:

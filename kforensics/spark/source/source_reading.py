@@ -1,14 +1,20 @@
-"""Reads the work of one task of the data source, as Arrow record batches with the selected columns."""
+"""Reads the work of one task of the data source, as Arrow record batches with the selected columns.
+
+Batches and records are selected by the rules of :class:`.selection.Selection`.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import partial, reduce
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kforensics.errors import InputError
 from kforensics.parsers.columns.arrow_columns import read_arrow_columns
@@ -17,7 +23,7 @@ from kforensics.parsers.files.source import Source, open_source
 from kforensics.parsers.format.rows import Damage, Header
 from kforensics.parsers.kernels.policy import kernels_for
 from kforensics.parsers.log.batches import DamageContext
-from kforensics.parsers.log.selection import Selection
+from kforensics.parsers.log.selection import HalfOpenRange, Selection
 from kforensics.parsers.tables.arrow import arrow_batches, arrow_schema_of, batches_of_parts, plain_text
 from kforensics.parsers.tables.file_rows import (
     LOG_KINDS,
@@ -28,12 +34,11 @@ from kforensics.parsers.tables.file_rows import (
     table_name_of,
 )
 from kforensics.parsers.tables.schemas import TABLES
-from kforensics.spark.source.arrow_selection import batches_kept, batches_to_look_into, range_of, records_kept
 from kforensics.spark.source.input_slices import Slice, Work
 from kforensics.spark.source.pushed_filters import Condition, kept_by
 from kforensics.spark.source.source_options import Wanted
 
-__all__ = ["Head", "record_batches"]
+__all__ = ["Head", "Span", "batches_kept", "batches_to_look_into", "range_of", "record_batches", "records_kept"]
 
 
 class Head:
@@ -226,3 +231,113 @@ def _damage(work: Work, budget: int) -> Iterator[Row]:
 
 def _unread(piece: Slice, why: str) -> Iterator[Row]:
     return damage_rows(piece.file, [Damage(piece.start, piece.start + piece.size, "unreadable", why)])
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Positions of the batches that may contain selected records.
+
+    Attributes:
+        start: position of the first batch.
+        stop: position after the last batch.
+        positions: positions of all of them, ascending.
+    """
+
+    start: int
+    stop: int
+    positions: Any
+
+
+def batches_kept(batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
+    """Return the batches that match by their headers.
+
+    Args:
+        batch: rows of ``batches``.
+        selection: offsets, times and producer.
+    """
+    masks = [*_in_ranges(batch, selection), *_of_producer(batch, selection)]
+    return batch.filter(reduce(pc.and_, masks)) if masks else batch
+
+
+def batches_to_look_into(batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
+    """Return the batches that may contain matching records: those that match, and those whose headers may be wrong.
+
+    Args:
+        batch: rows of ``batches``.
+        selection: offsets, times and producer.
+    """
+    ranges = list(_in_ranges(batch, selection))
+    masks = [pc.or_(reduce(pc.and_, ranges), _in_doubt(batch))] if ranges else []
+    masks += _of_producer(batch, selection)
+    return batch.filter(reduce(pc.and_, masks)) if masks else batch
+
+
+def _in_ranges(batch: pa.RecordBatch, selection: Selection) -> Iterator[pa.Array]:
+    if selection.offsets:
+        yield from _at_least(batch.column("last_offset"), selection.offsets.first)
+        # An unknown offset may match.
+        yield from _below(pc.fill_null(batch.column("base_offset"), 0), selection.offsets.end)
+    if selection.times:
+        yield from _at_least(batch.column("max_timestamp"), selection.times.first)
+
+
+def _of_producer(batch: pa.RecordBatch, selection: Selection) -> Iterator[pa.Array]:
+    if selection.producer_id is not None:
+        yield pc.fill_null(pc.equal(batch.column("producer_id"), selection.producer_id), False)  # noqa: FBT003
+
+
+def _in_doubt(batch: pa.RecordBatch) -> pa.Array:
+    """Return which headers are inconsistent: an invalid checksum, or more records than offsets."""
+    room = pc.subtract(batch.column("last_offset"), batch.column("base_offset"))
+    fits = pc.and_(pc.greater(batch.column("count"), -1), pc.less_equal(batch.column("count"), pc.add(room, 1)))
+    return pc.invert(pc.and_(batch.column("crc_valid"), pc.fill_null(fits, False)))  # noqa: FBT003
+
+
+def range_of(kept: Iterable[pa.RecordBatch]) -> Span | None:
+    """Return the positions of batches, None if there are none.
+
+    Args:
+        kept: rows of ``batches``, in log order.
+    """
+    positions, stop = [np.empty(0, np.int64)], 0
+    for batch in kept:
+        if batch.num_rows:
+            positions.append(batch.column("position").to_numpy())
+            stop = batch.column("position")[-1].as_py() + batch.column("size")[-1].as_py()
+    all_positions = np.concatenate(positions)
+    return Span(int(all_positions[0]), stop, all_positions) if len(all_positions) else None
+
+
+def records_kept(batch: pa.RecordBatch, selection: Selection, span: Span) -> pa.RecordBatch:
+    """Return the records that match.
+
+    Args:
+        batch: rows of ``records`` within the span.
+        selection: offsets and times.
+        span: the batches they may belong to.
+    """
+    batch_positions = batch.column("batch_position").to_numpy()
+    nearest = np.searchsorted(span.positions, batch_positions).clip(max=len(span.positions) - 1)
+    mask = pa.array(span.positions[nearest] == batch_positions)
+    masks = [
+        mask,
+        *_within(batch.column("offset"), selection.offsets),
+        *_within(batch.column("timestamp"), selection.times),
+    ]
+    return batch.filter(reduce(pc.and_, masks))
+
+
+def _within(column: pa.Array, wanted: HalfOpenRange | None) -> Iterator[pa.Array]:
+    if wanted:
+        yield from _at_least(column, wanted.first)
+        yield from _below(column, wanted.end)
+
+
+def _at_least(column: pa.Array, first: int | None) -> Iterator[pa.Array]:
+    if first is not None:
+        yield pc.greater_equal(column, first)
+
+
+def _below(column: pa.Array, end: int | None) -> Iterator[pa.Array]:
+    if end is not None:
+        yield pc.less(column, end)

@@ -16,7 +16,7 @@ import kforensics
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.tables.arrow import arrow_schema_of
 from kforensics.parsers.tables.schemas import TABLES, arrow_schema
-from kforensics.spark.source.spark_schemas import ddl_of
+from kforensics.spark.source.source_options import ddl_of
 from tests.command import CLASSIC, SAMPLES
 
 if TYPE_CHECKING:

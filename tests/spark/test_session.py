@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.spark.quiet_logging import OPTIONS, StartupOutput, options_first
+from kforensics.spark.session import OPTIONS, StartupOutput, options_first
 
 SAYS = "echo 'WARNING: Using incubator modules: jdk.incubator.vector' >&2; echo before >&2"
 STARTS, FAILS = f"{SAYS}; read line; echo after >&2", f"{SAYS}; exit 1"
