@@ -14,6 +14,7 @@ from kforensics.plots.chart import (
     MAX_MARKS,
     ChartRows,
     NumberArray,
+    PartitionFilter,
     Plot,
     Tabular,
     chart_data,
@@ -22,7 +23,6 @@ from kforensics.plots.chart import (
     offset_axis,
     tooltips,
 )
-from kforensics.plots.partition_filter import PartitionFilter
 
 # Sequences have 31 bits and wrap to 0: DefaultRecordBatch.incrementSequence.
 SEQUENCE_MODULUS = 1 << 31

@@ -11,6 +11,7 @@ from kforensics.plots.chart import (
     MAX_MARKS,
     ChartRows,
     NumberArray,
+    PartitionFilter,
     Plot,
     Tabular,
     chart_data,
@@ -20,7 +21,6 @@ from kforensics.plots.chart import (
     time_axis,
     tooltips,
 )
-from kforensics.plots.partition_filter import PartitionFilter
 
 NO_BLOCKER, ANOTHER_PRODUCER, SEVERAL_PRODUCERS = "nothing", "another producer", "several producers"
 # Producers with a name and colour of their own.

@@ -16,6 +16,7 @@ from kforensics.plots.chart import (
     MIN_HEIGHT,
     ChartRows,
     NumberArray,
+    PartitionFilter,
     Plot,
     Tabular,
     chart_data,
@@ -25,7 +26,6 @@ from kforensics.plots.chart import (
     time_axis,
     tooltips,
 )
-from kforensics.plots.partition_filter import PartitionFilter
 
 # Distinguishable with red-green colour blindness.
 TRANSACTION_COLORS = {"committed": "#009e73", "aborted": "#e69f00", "open": "#a50f2d"}

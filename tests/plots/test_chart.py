@@ -9,12 +9,12 @@ from kforensics.plots import chart
 from kforensics.plots.chart import (
     MAX_TAIL_CHARACTERS,
     MAX_TEXT_CHARACTERS,
+    PartitionFilter,
     column_numbers,
     safe_tail,
     safe_text,
     to_table,
 )
-from kforensics.plots.partition_filter import PartitionFilter
 from tests.api.views.page import HOSTILE
 
 
