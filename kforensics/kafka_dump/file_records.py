@@ -13,8 +13,7 @@ from functools import partial
 
 from kforensics.kafka_dump.java import MAX_INT, JavaError, java_error, java_path
 from kforensics.kafka_dump.styles import DumpStyle
-from kforensics.parsers.files.source import Source
-from kforensics.parsers.files.window import Window
+from kforensics.parsers.files.source import Source, Window
 from kforensics.parsers.format.decompression import DEFAULT_BUDGET, SNAPPY
 from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.failures import (

@@ -30,8 +30,7 @@ from kforensics.kafka_dump.log_lines import (
 from kforensics.kafka_dump.styles import DumpStyle
 from kforensics.kafka_dump.summaries import Summaries
 from kforensics.kafka_dump.tool_options import ToolOptions
-from kforensics.parsers.files.source import file_name
-from kforensics.parsers.files.window import Window
+from kforensics.parsers.files.source import Window, file_name
 from kforensics.parsers.format.decompression import DEFAULT_BUDGET
 from kforensics.parsers.format.rows import Batch, Damage, Failure
 from kforensics.parsers.kernels.policy import KernelPolicy, no_kernels

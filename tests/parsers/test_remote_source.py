@@ -19,8 +19,7 @@ from kforensics.errors import InputError, InputForbiddenError, InputKindError, I
 from kforensics.parsers.files import file_systems
 from kforensics.parsers.files.discover import FoundFile, Unreadable, discover
 from kforensics.parsers.files.remote_prefetch import REQUEST_BYTES
-from kforensics.parsers.files.source import RemoteSource, open_source
-from kforensics.parsers.files.window import Window
+from kforensics.parsers.files.source import RemoteSource, Window, open_source
 from tests.command import SAMPLES, run
 from tests.parsers.builders import batches
 from tests.spark.object_store import ObjectStore, free_port, object_store

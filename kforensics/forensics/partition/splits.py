@@ -10,8 +10,7 @@ import numpy as np
 from kforensics.errors import InputError
 from kforensics.forensics.partition.index_entries import offset_index_entries
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.parsers.files.source import Source, open_source
-from kforensics.parsers.files.window import Window
+from kforensics.parsers.files.source import Source, Window, open_source
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import LogWalk
 from kforensics.parsers.log.resync import Candidates

@@ -1,6 +1,7 @@
 """Read-only inputs: local files, remote files on any file system of pyarrow, and bytes in memory.
 
-Local files are read with ``pread`` and never mapped, because a mapped file that shrinks kills the process.
+Local files are read with ``pread`` and never mapped, because a mapped file that shrinks kills the process. A
+:class:`Window` reads a source in chunks, so memory use does not depend on its size.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from kforensics.errors import InputError, InputForbiddenError, InputKindError, InputMissingError
-
-__all__ = ["BytesSource", "LocalSource", "RemoteSource", "Source", "is_uri", "open_source"]
 
 
 class Source(Protocol):
@@ -245,3 +244,58 @@ def _kind(mode: int) -> str:
 def file_name(path: str) -> str:
     """Return the last component of a path or URI."""
     return Path(path).name
+
+
+BUFFER_BYTES = 1 << 20
+FIRST_CHUNK = 1 << 12
+
+
+class Window:
+    """Reads ranges of a source through one buffer.
+
+    Attributes:
+        end: end of the readable range; decreases if the file turns out to have shrunk.
+    """
+
+    def __init__(self, source: Source, end: int | None = None) -> None:
+        self.source = source
+        self.end = source.size if end is None else min(end, source.size)
+        self._start, self._data = 0, b""
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return the bytes of a range; fewer only where the range exceeds ``end``."""
+        length = max(0, min(length, self.end - position))
+        if not self._contains(position, length):
+            self._fill(position, length)
+        begin = position - self._start
+        return self._data[begin : begin + length]
+
+    def peek(self, position: int, length: int) -> bytes:
+        """Return the bytes of a small range as :meth:`read` does, without moving the buffer."""
+        length = max(0, min(length, self.end - position))
+        if self._contains(position, length):
+            return self.read(position, length)
+        data = self.source.read(position, length)
+        if len(data) < length:
+            self.end = min(self.end, position + len(data))
+        return data
+
+    def chunks(self, position: int, end: int) -> Iterator[bytes]:
+        """Yield a range in chunks, small ones first, for callers that may stop early."""
+        size = FIRST_CHUNK
+        while position < end:
+            chunk = self.read(position, min(size, end - position))
+            if not chunk:
+                return
+            yield chunk
+            position += len(chunk)
+            size = min(2 * size, BUFFER_BYTES)
+
+    def _contains(self, position: int, length: int) -> bool:
+        return self._start <= position and position + length <= self._start + len(self._data)
+
+    def _fill(self, position: int, length: int) -> None:
+        wanted = min(max(length, BUFFER_BYTES), self.end - position)
+        self._start, self._data = position, self.source.read(position, wanted)
+        if len(self._data) < wanted:
+            self.end = min(self.end, position + len(self._data))

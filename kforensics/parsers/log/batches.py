@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from kforensics.parsers.files.source import Source
-from kforensics.parsers.files.window import BUFFER_BYTES, Window
+from kforensics.parsers.files.source import BUFFER_BYTES, Source, Window
 from kforensics.parsers.format.checksums import crc32, crc32c
 from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import BATCH_HEADER, ENTRY_PREFIX, LEGACY_HEADER_V1
@@ -239,7 +238,7 @@ class _Walker:
 
     def overlap(self, start: int, position: int) -> tuple[Damage, Batch] | None:
         """Return the damage of the torn batch that ends at a position, and the batch that begins inside it."""
-        from kforensics.parsers.log.overlaps import overlapping_batch  # few logs are damaged
+        from kforensics.parsers.log.resync import overlapping_batch  # few logs are damaged
 
         return overlapping_batch(self.window, lambda: self.candidates, self._valid_batch, start, position)
 

@@ -13,13 +13,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kforensics.errors import InputError, InputForbiddenError, InputKindError, InputMissingError
+from kforensics.parsers.files import source as module
 from kforensics.parsers.files.source import (
     BytesSource,
     LocalSource,
     RemoteSource,
     Source,
+    Window,
     file_name,
     is_uri,
     open_source,
@@ -27,6 +31,7 @@ from kforensics.parsers.files.source import (
 from kforensics.parsers.format.rows import Batch, Damage
 from kforensics.parsers.log.batches import walk
 from tests.parsers.builders import batches
+from tests.parsers.ranges import ShrunkSource
 
 DATA = bytes(range(256)) * 3
 
@@ -337,3 +342,74 @@ def test_is_uri(path: str, expected: bool) -> None:
 @pytest.mark.parametrize("path", ["a.log", "/x/a.log", "s3://b/x/a.log"])
 def test_the_name_of_a_file(path: str) -> None:
     assert file_name(path) == "a.log"
+
+
+NUMBERED = bytes(n * 7 % 251 for n in range(3 * module.BUFFER_BYTES // 2))
+reads = st.tuples(st.integers(0, len(NUMBERED) + 9), st.integers(0, 3000), st.booleans())
+
+
+class CountedSource(BytesSource):
+    """Counts its reads."""
+
+    reads = 0
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return the bytes of a range."""
+        self.reads += 1
+        return super().read(position, length)
+
+
+@given(
+    requests=st.lists(reads, max_size=12), end=st.sampled_from([None, 0, 5000, len(NUMBERED) - 1, len(NUMBERED) + 9])
+)
+def test_any_range_in_any_order(requests: list[tuple[int, int, bool]], end: int | None) -> None:
+    window = Window(BytesSource(NUMBERED), end)
+    limit = len(NUMBERED) if end is None else min(end, len(NUMBERED))
+    assert window.end == limit
+    for position, length, peeks in requests:
+        read = window.peek if peeks else window.read
+        assert read(position, length) == NUMBERED[position : max(position, min(position + length, limit))]
+    assert window.end == limit
+
+
+def test_small_steps_share_one_read() -> None:
+    source = CountedSource(NUMBERED)
+    window = Window(source)
+    for position in range(0, module.BUFFER_BYTES - 61, 61):
+        window.read(position, 61)
+    assert source.reads == 1
+
+
+def test_peeking_far_away_does_not_move_the_buffer() -> None:
+    source = CountedSource(NUMBERED)
+    window = Window(source)
+    window.read(0, 61)
+    assert window.peek(len(NUMBERED) - 10, 61) == NUMBERED[-10:]
+    window.read(61, 61)
+    assert source.reads == 2
+
+
+@given(start=st.integers(0, len(NUMBERED)), end=st.integers(0, len(NUMBERED)))
+def test_chunks_cover_a_range_once(start: int, end: int) -> None:
+    assert b"".join(Window(BytesSource(NUMBERED)).chunks(start, end)) == NUMBERED[start : max(start, end)]
+
+
+def test_chunks_are_no_larger_than_the_buffer() -> None:
+    assert max(map(len, Window(BytesSource(NUMBERED * 6)).chunks(0, 6 * len(NUMBERED)))) == module.BUFFER_BYTES
+
+
+def test_the_end_decreases_when_the_file_has_shrunk() -> None:
+    window = Window(ShrunkSource(NUMBERED[:1000], len(NUMBERED)))
+    assert window.end == len(NUMBERED)
+    assert window.read(990, 61) == NUMBERED[990:1000]
+    assert window.end == 1000
+    assert window.read(1000, 61) == b""
+    assert list(window.chunks(0, len(NUMBERED))) == [NUMBERED[:1000]]
+
+
+def test_peeking_detects_that_the_file_has_shrunk() -> None:
+    window = Window(ShrunkSource(NUMBERED[:1000], len(NUMBERED)))
+    assert window.peek(5000, 61) == b""
+    assert window.end == 5000
+    assert window.peek(990, 61) == NUMBERED[990:1000]
+    assert window.end == 1000
