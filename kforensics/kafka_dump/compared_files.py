@@ -20,7 +20,7 @@ from kforensics.parsers.format.rows import Batch, Damage
 from kforensics.parsers.log.batches import walk
 
 if TYPE_CHECKING:
-    from kforensics.kafka_dump.file_records import FileRecords
+    from kforensics.kafka_dump.file_records import SegmentRange
 
 LONG_DIGITS = 19
 # The most bytes of the log to read for one index. Entries that go backwards restart the walk, and a crafted index must
@@ -57,7 +57,7 @@ def open_log(path: str, summaries: Summaries) -> LocalSource:
     """Open the ``.log`` of an index's segment; messages show its absolute path.
 
     Raises:
-        JavaError: ``FileRecords.open`` fails.
+        JavaError: Kafka cannot open the file as a log.
     """
     log = sibling_path(path, ".log")
     shown = summaries.absolute(log)
@@ -101,7 +101,7 @@ class BatchSearch:
     the log once.
     """
 
-    def __init__(self, records: FileRecords) -> None:
+    def __init__(self, records: SegmentRange) -> None:
         self._records = records
         self._start: int | None = None
         self._offset = 0
@@ -131,7 +131,7 @@ class LogEnd:
     The check remembers which part of the log is readable, so checks of rising positions walk through the log once.
     """
 
-    def __init__(self, records: FileRecords) -> None:
+    def __init__(self, records: SegmentRange) -> None:
         self._records = records
         self._batches: Iterator[Batch] = iter(())
         self._reached: int | None = None

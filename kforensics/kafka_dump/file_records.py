@@ -46,7 +46,7 @@ OLD_ZSTD_MESSAGES = {
 }
 
 
-class FileRecords:
+class SegmentRange:
     """A range of a segment.
 
     Args:
@@ -80,7 +80,7 @@ class FileRecords:
     def __str__(self) -> str:
         return f"FileRecords(size={self.size}, file={java_path(self.source.path)}, start={self.start}, end={self.end})"
 
-    def slice(self, position: int, size: int) -> FileRecords:
+    def slice(self, position: int, size: int) -> SegmentRange:
         """Return a part of this range.
 
         Raises:
@@ -93,7 +93,7 @@ class FileRecords:
         if size < 0:
             raise JavaError(ILLEGAL_ARGUMENT, f"Invalid size: {size} in read from {self}")
         start = self.start + position
-        return FileRecords(self.source, start, min(start + size, self.start + self.size), self.budget, self.style)
+        return SegmentRange(self.source, start, min(start + size, self.start + self.size), self.budget, self.style)
 
     def batches(self) -> Iterator[Batch]:
         """Yield the batches up to the first incomplete one.

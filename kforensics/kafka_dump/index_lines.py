@@ -48,7 +48,7 @@ from kforensics.parsers.state.indexes import (
 )
 
 if TYPE_CHECKING:
-    from kforensics.kafka_dump.file_records import FileRecords
+    from kforensics.kafka_dump.file_records import SegmentRange
 
 UNKNOWN_OFFSET = UNKNOWN_TIMESTAMP = -1
 CURRENT_TRANSACTION_VERSION = 0
@@ -68,11 +68,11 @@ def imitated_index(path: str, options: IndexOptions, style: DumpStyle, summaries
     Raises:
         JavaError: the tool ends with an exception.
     """
-    from kforensics.kafka_dump.file_records import FileRecords  # the plain style reads the log otherwise
+    from kforensics.kafka_dump.file_records import SegmentRange  # the plain style reads the log otherwise
 
     shown, base = java_path(path), base_offset(path)
     with open_log(path, summaries) as log, open_index(path, shown) as index:
-        records = FileRecords(log, budget=options.budget, style=style)
+        records = SegmentRange(log, budget=options.budget, style=style)
         if style.says_empty_index and index.size < OFFSET_ENTRY.size:
             yield f"{shown} is empty.\n"
         elif options.sanity_only:
@@ -99,7 +99,7 @@ def imitated_time_index(path: str, options: IndexOptions, style: DumpStyle, summ
     Raises:
         JavaError: the tool ends with an exception.
     """
-    from kforensics.kafka_dump.file_records import FileRecords  # the plain style reads the log otherwise
+    from kforensics.kafka_dump.file_records import SegmentRange  # the plain style reads the log otherwise
 
     shown, base = java_path(path), base_offset(path)
     index_path = sibling_path(path, ".index")
@@ -108,7 +108,7 @@ def imitated_time_index(path: str, options: IndexOptions, style: DumpStyle, summ
         open_index(index_path, summaries.absolute(index_path)) as index,
         open_index(path, shown) as time_index,
     ):
-        records = FileRecords(log, budget=options.budget, style=style)
+        records = SegmentRange(log, budget=options.budget, style=style)
         if options.sanity_only:
             _check_time_index(time_index, base, style, summaries.absolute(path))
             yield f"{shown} passed sanity check.\n"
@@ -245,7 +245,7 @@ def _time_entries(index: Source, base: int) -> Iterator[TimeIndexEntry]:
         yield TimeIndexEntry(number * TIME_ENTRY.size, timestamp, int64(base + relative_offset), relative_offset)
 
 
-def _last_offset_at(records: FileRecords, position: int, size: int) -> int:
+def _last_offset_at(records: SegmentRange, position: int, size: int) -> int:
     batch = next(records.slice(position, size).batches(), None)
     if batch is None:
         raise JavaError("java.util.NoSuchElementException")
@@ -256,7 +256,7 @@ class _TimeIndexComparison:
     """Looks up the entries of a time index in the log, as the tool does."""
 
     def __init__(
-        self, path: str, records: FileRecords, lookup: OffsetLookup, style: DumpStyle, summaries: Summaries
+        self, path: str, records: SegmentRange, lookup: OffsetLookup, style: DumpStyle, summaries: Summaries
     ) -> None:
         self._path, self._records, self._lookup, self._summaries = path, records, lookup, summaries
         self._search = BatchSearch(records)

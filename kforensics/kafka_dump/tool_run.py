@@ -17,7 +17,7 @@ from kforensics.kafka_dump.decoders import (
     decoder,
     part_decoder,
 )
-from kforensics.kafka_dump.file_records import FileRecords
+from kforensics.kafka_dump.file_records import SegmentRange
 from kforensics.kafka_dump.java import MAX_INT, JavaError, java_error, java_path, open_file
 from kforensics.kafka_dump.log_lines import (
     BlockLines,
@@ -196,7 +196,7 @@ def _log_text(path: str, options: _LogOptions, style: DumpStyle, note_gap: NoteG
     """
     yield first_line(path, style) + "\n"
     with open_file(path) as source:
-        records = FileRecords(source, budget=options.budget, style=style)
+        records = SegmentRange(source, budget=options.budget, style=style)
         if "max-bytes" in style.options:
             records = records.slice(0, options.max_bytes)
         offsets, reader = _OffsetGaps(style, note_gap), _BatchReader(records)
@@ -218,7 +218,7 @@ class _BatchReader:
 
     refused_sizes = 0
 
-    def __init__(self, records: FileRecords) -> None:
+    def __init__(self, records: SegmentRange) -> None:
         self.records, self.position, self._window = records, records.start, Window(records.source)
 
     def step(self) -> Sequence[Batch]:
@@ -263,7 +263,7 @@ class _OffsetGaps:
         self._last = lines.last_offset
 
 
-def _record_lines(records: FileRecords, batch: Batch, lines: RecordLines, offsets: _OffsetGaps) -> Iterator[str]:
+def _record_lines(records: SegmentRange, batch: Batch, lines: RecordLines, offsets: _OffsetGaps) -> Iterator[str]:
     if not batch.is_legacy:
         for record in records.records(batch):
             offsets.add(record.offset)

@@ -12,7 +12,7 @@ from kforensics.kafka_dump.compared_files import (
     is_partially_compacted,
     sibling_path,
 )
-from kforensics.kafka_dump.file_records import FileRecords
+from kforensics.kafka_dump.file_records import SegmentRange
 from kforensics.kafka_dump.java import JavaError
 from kforensics.parsers.files.source import BytesSource
 from kforensics.parsers.format.rows import Batch
@@ -33,7 +33,7 @@ def result(batch: object) -> Result:
     return ("found", batch.last_offset if isinstance(batch, Batch) else None)
 
 
-def naive_find(records: FileRecords, position: int, offset: int) -> Result:
+def naive_find(records: SegmentRange, position: int, offset: int) -> Result:
     """Search from the position, as the tool does."""
     try:
         batches = records.slice(position, 2**31 - 1).batches()
@@ -45,7 +45,7 @@ def naive_find(records: FileRecords, position: int, offset: int) -> Result:
 @given(LOGS, LOOKUPS)
 def test_a_continued_search_equals_a_new_one(log: bytes, lookups: list[tuple[int, int]]) -> None:
     """Continuing after the last result gives what a new search gives, errors included."""
-    records = FileRecords(BytesSource(log, "/l"))
+    records = SegmentRange(BytesSource(log, "/l"))
     search = BatchSearch(records)
     for position, offset in lookups:
         try:
@@ -58,7 +58,7 @@ def test_a_continued_search_equals_a_new_one(log: bytes, lookups: list[tuple[int
 @given(LOGS, st.lists(POSITIONS, max_size=12))
 def test_a_remembered_end_equals_a_new_check(log: bytes, positions: list[int]) -> None:
     """The result for a position is valid for later positions on the same chain of batches, and for no others."""
-    records = FileRecords(BytesSource(log, "/l"))
+    records = SegmentRange(BytesSource(log, "/l"))
     end = LogEnd(records)
     for position in positions:
         expected, got = "clean", "clean"

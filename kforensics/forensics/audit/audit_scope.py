@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
 
 from kforensics.errors import InputError
 from kforensics.forensics.audit.cluster_membership import Clusters
@@ -29,7 +28,6 @@ from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, so
 
 # Bytes of closed transactions that a split keeps in memory. More go to a file, because several splits wait at a time.
 CLOSED_MEMORY = 4 << 20
-AddRecords: TypeAlias = Callable[[PartitionState], PartitionState]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,11 @@ def chunk_from_wire(partition: Partition, log_chunk: LogChunk) -> LogChunk:
 
 
 def finish_evaluation(
-    partition: Partition, scope: AuditScope, builder: PartitionStateBuilder, failed: str | None, add_records: AddRecords
+    partition: Partition,
+    scope: AuditScope,
+    builder: PartitionStateBuilder,
+    failed: str | None,
+    add_records: Callable[[PartitionState], PartitionState],
 ) -> PartitionResult:
     """Return the result of a partition whose log chunks have all been added.
 

@@ -244,8 +244,8 @@ MAX_RETRIES_APPEND_TIME = 2
 def without_periodic_retries(runs: DuplicateRunArray) -> DuplicateRunArray:
     """Return all runs of a partition, with those at level CONTENT that cannot be retries because they recur.
 
-    Records that are all equal, and have no timestamp of their producer, count as a retry only if they occur exactly
-    twice, one directly after the other.
+    Equal records without a timestamp of their producer count as a retry only if they occur exactly twice, one directly
+    after the other.
 
     Args:
         runs: in any order; within a view, their later copies do not overlap.
