@@ -21,7 +21,7 @@ from kforensics.forensics.audit.cross_partition_duplicates import evaluate_topic
 from kforensics.forensics.audit.deferred_verdicts import ClusterInput, resolve_deferred
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.audit.replica_verdicts import replica_verdicts, with_replica_verdict
-from kforensics.forensics.audit.settings import setting_rows
+from kforensics.forensics.audit.setting_evidence import setting_rows
 from kforensics.forensics.audit.topic_result import evaluate_topics
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.partition.splits import SPLIT_SIZE

@@ -73,7 +73,7 @@ def rules_for(rules: Rules, given: Sequence[Setting], partitions: Sequence[Parti
         of_brokers = tuple(setting for setting in given if not setting.is_of_topics)
         return replace(rules, settings=of_brokers, topic_settings=tuple(s for s in given if s.is_of_topics))
     from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership  # slow to import
-    from kforensics.forensics.audit.settings import rules_by_evidence, setting_evidence
+    from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_evidence
 
     evidence = (setting_evidence(partition, rules.as_of_ms) for partition in candidates)
     members = [PartitionMembership.of(partition) for partition in partitions]

@@ -23,7 +23,7 @@ from kforensics.forensics.audit.replica_verdicts import (
     replica_verdicts,
     with_replica_verdict,
 )
-from kforensics.forensics.audit.settings import rules_by_evidence, setting_rows
+from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_rows
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.splits import SPLIT_SIZE

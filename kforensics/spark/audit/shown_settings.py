@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from kforensics.forensics.audit.settings import SettingEvidence, setting_evidence
+from kforensics.forensics.audit.setting_evidence import SettingEvidence, setting_evidence
 from kforensics.spark.audit.audit_job import NUMBERED, Plan, mapped
 from kforensics.spark.audit.listing import PARTITION
 from kforensics.spark.audit.serialization import Row, deserialize, serialize

@@ -19,7 +19,7 @@ from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import DEFAULT, KNOWN, MAX_TIMEOUT, PRODUCER_EXPIRY, Setting, known_first
 from kforensics.forensics.core.tables import RESULTS
-from kforensics.forensics.metadata.settings import ClusterSetting, cluster_settings_in
+from kforensics.forensics.metadata.cluster_settings import ClusterSetting, cluster_settings_in
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.sidecar.snapshot_expiry import Expired, SnapshotExpiry, snapshot_expiry
 from kforensics.parsers.files.log_names import METADATA_TOPIC
