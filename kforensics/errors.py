@@ -3,7 +3,8 @@
 KforensicsError
 ├── UsageError (ValueError)            the request is invalid: exit 2
 ├── MissingExtraError (ImportError)    an optional dependency is not installed: exit 1
-├── EngineError (RuntimeError)         Spark does not start or fails: exit 3
+├── EngineError (RuntimeError)         Spark or a process does not start or fails: exit 3
+├── OutputClosedError (BrokenPipeError)  the reader of the output has closed it, as head does: exit 0
 └── InputError (OSError)               an input cannot be read at all: exit 3
     ├── InputMissingError (FileNotFoundError)
     ├── InputForbiddenError (PermissionError)
@@ -20,6 +21,7 @@ __all__ = [
     "InputMissingError",
     "KforensicsError",
     "MissingExtraError",
+    "OutputClosedError",
     "UsageError",
 ]
 
@@ -53,6 +55,10 @@ class MissingExtraError(KforensicsError, ImportError):
 
 class EngineError(KforensicsError, RuntimeError):
     """The execution engine does not start or fails; the message says what to do about it."""
+
+
+class OutputClosedError(KforensicsError, BrokenPipeError):
+    """The reader of the output has closed it; nothing is wrong."""
 
 
 class InputError(KforensicsError, OSError):

@@ -5,6 +5,7 @@ import pty
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -47,6 +48,43 @@ def test_a_pipe_closed_before_the_last_flush_ends_quietly() -> None:
     assert (done.stdout, done.stderr) == (b"", b"0\n")
 
 
+@pytest.mark.parametrize("command", ["lso", "transactions", "producers", "scan", "audit", "--help", "lso --help"])
+def test_every_command_ends_quietly_if_its_reader_has_left(command: str) -> None:
+    paths = [] if "--help" in command else [str(SAMPLES / "classic-transaction")]
+    start, end = os.pipe()
+    os.close(start)
+    words = [sys.executable, "-m", "kforensics", *command.split(), *paths]
+    done = subprocess.run(words, stdout=end, stderr=subprocess.PIPE, check=False, timeout=60)
+    os.close(end)
+    notes = [line for line in done.stderr.splitlines() if not line.startswith(b"evaluated as of")]
+    assert (done.returncode, notes) == (0, [])
+
+
+CLOSED = "kforensics: cannot write standard output: it is closed; name a file with --output"
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-", "2>&-"])
+@pytest.mark.parametrize("command", ["lso", "dump --format csv --batches", "scan"])
+def test_a_closed_standard_stream_is_no_traceback(command: str, closed: str, tmp_path: Path) -> None:
+    """The file that is opened next would get the number of the closed stream, and what is printed after that."""
+    path = next((SAMPLES / "classic-transaction").glob("*/classic-0"))
+    for output, code in ((f"--output {tmp_path}/out", 0), ("", 2 if closed != "2>&-" else 0)):
+        shell = f"{sys.executable} -m kforensics {command} {path} {output} {closed}"
+        done = subprocess.run(["/bin/sh", "-c", shell], capture_output=True, check=False, timeout=60)
+        assert done.returncode == code
+        assert b"Traceback" not in done.stderr
+        assert not code or closed != ">&-" or done.stderr.decode().splitlines()[-1] == CLOSED
+    assert (tmp_path / "out").stat().st_size > 0
+
+
+def test_results_are_written_if_standard_error_is_full(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        words = [sys.executable, "-m", "kforensics", "lso", str(SAMPLES / "classic-transaction")]
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=full, check=False, timeout=60)
+    assert done.returncode == 0
+    assert done.stdout.count(b"\n") > 2
+
+
 def _interrupted(output: Path, large: Path, sign: int) -> tuple[int, bytes]:
     """Run a dump to a file, interrupt it while it writes, and return its exit code and standard error."""
     command = [*COMMAND, "--format", "ndjson", "--records", "--output", str(output), str(large)]
@@ -75,13 +113,30 @@ def test_a_kill_leaves_no_file_with_the_name_of_the_output(large: Path, tmp_path
     assert not (tmp_path / "out.ndjson").exists()
 
 
+COMMANDS = (
+    "dump",
+    "lso",
+    "transactions",
+    "producers",
+    "duplicates",
+    "explain --offset 0",
+    "keys",
+    "scan",
+    "verify",
+    "audit",
+)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_full_disk_is_one_sentence() -> None:
+@pytest.mark.parametrize("command", [*COMMANDS, "--help", "--version", "lso --help"])
+def test_a_full_disk_is_one_sentence(command: str) -> None:
+    paths = [] if command.startswith("-") else [str(CLASSIC.parent)]
     with Path("/dev/full").open("wb") as full:
-        command = [*COMMAND, str(CLASSIC)]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
-    sentence = b"kforensics: cannot write standard output: No space left on device; choose another path for --output\n"
-    assert (done.returncode, done.stderr) == (2, sentence)
+        words = [sys.executable, "-m", "kforensics", *command.split(), *paths]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+    assert done.returncode == 2
+    (sentence,) = [line for line in done.stderr.splitlines() if not line.startswith(b"evaluated as of")]
+    assert re.fullmatch(rb"kforensics: cannot write standard output.*: No space left on device; .*", sentence)
 
 
 def test_an_output_file_is_complete(tmp_path: Path) -> None:

@@ -4,16 +4,20 @@
 
 import atexit
 import gc
+import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
 
-from kforensics.cli.command import FINDINGS, INTERRUPTED, UNREADABLE, USAGE, CommandGroup, discard_output
-from kforensics.errors import EngineError, InputError, KforensicsError, UsageError
+from kforensics.cli.command import CLEAN, FINDINGS, INTERRUPTED, UNREADABLE, USAGE, CommandGroup, discard_output, notify
+from kforensics.errors import EngineError, InputError, KforensicsError, OutputClosedError, UsageError
 
 __all__ = ["app", "main"]
 
@@ -31,6 +35,10 @@ COMMANDS = (
     "audit",
     "report",
 )
+
+
+# They end a command as Ctrl-C does; a shell reports 128 and their number.
+ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class _LazyCommands(Mapping[str, Any]):
@@ -89,23 +97,68 @@ def main() -> None:
     # fifth of the time of a small dump.
     gc.disable()
     atexit.register(gc.freeze)
+    _reopen_closed_streams()
     try:
-        app()
+        with _ended_by_signals():
+            app()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except OutputClosedError:
+        discard_output()
+        sys.exit(CLEAN)
     except UsageError as error:
         _fail(error, USAGE)
     except (InputError, EngineError) as error:
         _fail(error, UNREADABLE)
     except KforensicsError as error:
         _fail(error, FINDINGS)
+    except OSError as error:  # of a file that is not evidence, or of standard output when it shows help
+        where = error.filename or "standard output or a temporary file"
+        _fail(UsageError(f"cannot write {where}: {error.strerror or error}; make room, or choose another place"), USAGE)
     finally:
         gc.enable()
 
 
-def _fail(error: KforensicsError, code: int) -> None:
-    from kforensics.parsers.format.text_encoding import printable  # only errors need it
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """End the block as Ctrl-C does if a signal arrives that ends a process, and exit with its code.
 
+    A signal that is ignored, as SIGHUP after nohup, stays ignored.
+    """
+    received: list[int] = []
+
+    def end(number: int, _frame: object) -> None:
+        received.append(number)
+        if number == received[0]:  # systemd sends two, and the second must not interrupt what the first has begun
+            raise KeyboardInterrupt
+
+    is_main = threading.current_thread() is threading.main_thread()
+    handled = [number for number in ENDING if is_main and signal.getsignal(number) is signal.SIG_DFL]
+    for number in handled:
+        signal.signal(number, end)
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if received:
+            sys.exit(128 + received[0])
+        raise
+    finally:
+        for number in handled:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _reopen_closed_streams() -> None:
+    """Open the null device for standard streams that are closed, or a file that is opened later takes their number.
+
+    ``sys.__stdout__`` stays None, so results for standard output are refused.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", errors="backslashreplace"))
+
+
+def _fail(error: KforensicsError, code: int) -> None:
     discard_output()
-    typer.echo(f"kforensics: {printable(str(error))}", err=True)
+    notify(f"kforensics: {error}")
     sys.exit(code)

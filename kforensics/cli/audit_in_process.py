@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from kforensics.analyses.audit import AuditRequest, Stages, audit_size, run_audit
-from kforensics.cli.common_options import CommonOptions, ExitStatus, format_of, notify
+from kforensics.cli.command import notify
+from kforensics.cli.common_options import CommonOptions, ExitStatus, format_of
 from kforensics.cli.evaluating import ignore, watch_partitions
 from kforensics.cli.writing import write_lines, write_tables
 from kforensics.errors import UsageError

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from kforensics.analyses.partitions import as_of_notes
 from kforensics.analyses.times import time_ms
-from kforensics.cli.common_options import CommonOptions, ExitStatus, notify
+from kforensics.cli.command import notify
+from kforensics.cli.common_options import CommonOptions, ExitStatus
 from kforensics.cli.writing import write_lines
 from kforensics.errors import UsageError
 from kforensics.forensics.core.formatting import format_count

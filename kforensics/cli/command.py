@@ -9,7 +9,7 @@ them is not plain, such as a negative number or a file that cannot be read, type
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -108,9 +108,7 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help."""
-        from kforensics.cli.help import print_help  # rich is only needed for help
-
-        print_help(self, ctx)
+        _print_help(self, ctx)
 
 
 class CommandGroup(TyperGroup):
@@ -125,26 +123,32 @@ class CommandGroup(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help."""
-        from kforensics.cli.help import print_help
+        _print_help(self, ctx)
 
-        print_help(self, ctx)
+
+def _print_help(command: Any, ctx: Any) -> None:
+    from kforensics.cli.help import print_help  # rich is only needed for help
+
+    try:
+        print_help(command, ctx)
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # rich exits with 1
+        discard_output()
+
+
+def notify(sentence: str) -> None:
+    """Write a sentence to standard error. If nothing can be written there, results are written all the same."""
+    from kforensics.parsers.format.text_encoding import printable  # help has no sentences
+
+    with suppress(OSError):
+        sys.stderr.write(f"{printable(sentence)}\n")
+        sys.stderr.flush()
 
 
 def epilog(*examples: str, failure: str = "findings") -> str:
     """Return the end of a command's help: examples, and what the exit codes mean."""
     lines = "\n".join(f"  kforensics {example}" for example in examples)
     return f"Examples:\n{lines}\n\nExit code: 0 clean, 1 {failure}, 2 usage error, 3 unreadable input."
-
-
-def until_closed(run: Callable[[], int]) -> int:
-    """Run a command and return its exit code; it is not an error if the reader of the output closes it early."""
-    try:
-        code = run()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        discard_output()
-        return CLEAN
-    return code
 
 
 def discard_output() -> None:

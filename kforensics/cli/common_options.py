@@ -13,11 +13,10 @@ from kforensics.analyses.partitions import Investigation, investigate
 from kforensics.analyses.settings import given_settings
 from kforensics.analyses.times import time_ms
 from kforensics.analyses.topics import check_topics
-from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE
+from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE, notify
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.settings import Setting
-from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.formats import Format
 from kforensics.render.output import check_output
 
@@ -150,11 +149,6 @@ class ExitStatus:
 def severities_of(result: HasFindings) -> Iterator[Severity]:
     """Yield the severities of the findings of a result."""
     return (finding.severity for finding in result.findings)
-
-
-def notify(sentence: str) -> None:
-    """Write a sentence to standard error."""
-    sys.stderr.write(f"{printable(sentence)}\n")
 
 
 def format_of(name: str) -> Format:

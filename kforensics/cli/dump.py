@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kforensics.cli.command import EXECUTION, OUTPUT, Command, FormatOption, Output, Progress, epilog, until_closed
+from kforensics.cli.command import EXECUTION, OUTPUT, Command, FormatOption, Output, Progress, epilog
 
 # The panels of the help.
 KAFKA = "Options of kafka-dump-log"
@@ -269,4 +269,4 @@ def dump(  # long: one parameter per option
         quiet=quiet,
     )
     gc.enable()  # a dump may be long, and main() has disabled it for the start
-    raise typer.Exit(until_closed(lambda: run_dump(request, output, fail_on_damage)))
+    raise typer.Exit(run_dump(request, output, fail_on_damage))

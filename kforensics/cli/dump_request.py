@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kforensics.analyses.dump import DumpOutcome, DumpRequest, dump_rows, dump_text, imitate
 from kforensics.analyses.filters import Isolation
-from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE
+from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE, notify
 from kforensics.errors import UsageError
 from kforensics.kafka_dump.styles import STYLES
 from kforensics.kafka_dump.tool_options import ToolOptions
-from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.log.selection import Selection
 from kforensics.render.formats import BytesFormat, Format
 from kforensics.render.output import check_output, guard_stream, open_output
@@ -67,11 +66,7 @@ def run_dump(request: DumpRequest, output: Path | None, fail_on: DumpFailOn) -> 
             sys.stdout.flush()
             return imitate(request, out, guard_stream(sys.stderr))
         run = dump_text if request.output_format is Format.TEXT else dump_rows
-        return _exit_code(run(request, out, _notify), fail_on)
-
-
-def _notify(sentence: str) -> None:
-    sys.stderr.write(f"{printable(sentence)}\n")
+        return _exit_code(run(request, out, notify), fail_on)
 
 
 def _exit_code(outcome: DumpOutcome, fail_on: DumpFailOn) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kforensics.cli.command import OUTPUT, Command, FailOn, Quiet, epilog
+from kforensics.cli.command import OUTPUT, Command, FailOn, Quiet, epilog, notify
 from kforensics.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -31,7 +31,7 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write the report of an evidence store as one HTML file, which needs no network: findings, charts and tables."""
-    from kforensics.cli.common_options import ExitStatus, notify, severity_of
+    from kforensics.cli.common_options import ExitStatus, severity_of
     from kforensics.report_html.report_page import write_report
 
     if store is None:

@@ -24,6 +24,7 @@ from kforensics.parsers.files.file_systems import remote_system
 from kforensics.parsers.files.source import is_uri
 from kforensics.parsers.tables.arrow import CHUNK, GROUP_BYTES, Row, arrow_batches, arrow_schema_of
 from kforensics.parsers.tables.schemas import Table
+from kforensics.render.output import lock_part, part_path, remove_abandoned
 
 MANIFEST = "manifest.json"
 DATASET_FILE = "part-0.parquet"
@@ -42,13 +43,12 @@ class EvidenceStore:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._temporary = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+        self._name, self._folder = folder, store_path(folder)
         self._files = TableFiles(self._create_file)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UsageError(f"{folder} exists already; choose another folder for --output, or move it away")
         try:
-            self._temporary.mkdir(parents=True)
+            if self._folder.exists() and (not self._folder.is_dir() or any(self._folder.iterdir())):
+                raise UsageError(f"{folder} exists already; choose another folder for --output, or move it away")
+            self._temporary, self._lock = create_part(self._folder)
         except OSError as error:
             raise UsageError(f"cannot write {folder}: {error.strerror}; choose another path for --output") from error
 
@@ -61,6 +61,7 @@ class EvidenceStore:
         with suppress(OSError):
             self._files.close()
         shutil.rmtree(self._temporary, ignore_errors=True)
+        os.close(self._lock)
 
     def add(self, rows: Rows | RowStream) -> None:
         """Add rows to their table."""
@@ -85,15 +86,50 @@ class EvidenceStore:
                 self._files.file_of(table)
             counts = dict(sorted(self._files.close().items()))
             (self._temporary / MANIFEST).write_bytes(manifest_text(manifest, counts))
-            if self._folder.exists():
-                self._folder.rmdir()
-            self._temporary.replace(self._folder)
+            self._temporary.replace(self._folder)  # which is empty, if it exists
         except OSError as error:
-            raise UsageError(f"cannot write {self._folder}: {error.strerror}; choose another folder") from error
+            raise UsageError(f"cannot write {self._name}: {error.strerror}; choose another folder") from error
 
     def _create_file(self, table: Table) -> TableFile:
         (self._temporary / table.name).mkdir()
         return TableFile(self._temporary / table.name / DATASET_FILE, arrow_schema_of(table))
+
+
+def store_path(folder: Path) -> Path:
+    """Return the folder of a store without links and dots.
+
+    Raises:
+        UsageError: it is or contains the current folder, or its path leads through itself, as ``store/../store`` does.
+    """
+    target = Path(os.path.realpath(folder))
+    if Path.cwd().is_relative_to(target):
+        raise UsageError(f"cannot write {folder}: it is or contains the current folder; name a new folder for --output")
+    if any(Path(os.path.realpath(parent)) == target for parent in folder.parents):
+        raise UsageError(f"cannot write {folder}: the path leads through the folder that it names; write it without ..")
+    return target
+
+
+def create_part(folder: Path) -> tuple[Path, int]:
+    """Create the folder that is renamed to a store when it is complete, and remove abandoned ones.
+
+    Args:
+        folder: the folder of the store.
+
+    Returns:
+        The folder, and a descriptor that locks it until it is closed.
+
+    Raises:
+        OSError: the folder cannot be created.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(folder)
+    while True:
+        part = part_path(folder)
+        part.mkdir()
+        descriptor = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        if lock_part(descriptor, part):
+            return part, descriptor
+        os.close(descriptor)
 
 
 def manifest_text(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> bytes:

@@ -1,8 +1,12 @@
-"""Opens the output: standard output, or a file that is created completely or not at all."""
+"""Opens the output: standard output, a pipe or a device, or a file that is created completely or not at all."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
+import select
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -10,11 +14,15 @@ from pathlib import Path
 from typing import IO, Any, TextIO, cast
 from urllib.parse import unquote
 
-from kforensics.errors import InputError, UsageError
+from kforensics.errors import EngineError, InputError, KforensicsError, OutputClosedError, UsageError
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.source import is_uri
 
 FILE_BUFFER_SIZE = 1 << 20
+# As many links as Linux follows.
+MAX_LINKS = 40
+# Links to what a process has open, such as /dev/stdout.
+DESCRIPTORS = re.compile(r"/proc/[^/]+(/task/[^/]+)?/fd")
 
 
 def check_output(output: Path | None, inputs: Iterable[str]) -> None:
@@ -29,13 +37,14 @@ def check_output(output: Path | None, inputs: Iterable[str]) -> None:
     """
     if output is None:
         return
-    folder = output.absolute().parent.resolve()
+    # A link is replaced in neither folder, but its target is.
+    folders = {output.absolute().parent.resolve(), Path(os.path.realpath(output)).parent}
     for name in inputs:
         for path in _local_paths(name):
             evidence_folders = {path.parent.resolve(), path.resolve().parent}
             if path.is_dir():
                 evidence_folders = {parent for parent in evidence_folders if _is_log_dir(parent)}
-            if folder in evidence_folders or folder.is_relative_to(path.resolve()):
+            if folders & evidence_folders or any(folder.is_relative_to(path.resolve()) for folder in folders):
                 raise UsageError(f"{output} would be among the evidence {name}; choose another folder for --output")
 
 
@@ -55,31 +64,42 @@ def _local_paths(name: str) -> list[Path]:
 
 def guard_stream(stream: TextIO) -> IO[bytes]:
     """Return the binary buffer of a standard stream; if it is a terminal, control characters are escaped."""
-    out: Any = stream.buffer
-    if stream.isatty():
-        from kforensics.render.terminal import TerminalGuard  # files and pipes do not need it
+    return _guarded(cast("Any", stream).buffer)
 
-        out = TerminalGuard(out)
-    return cast("IO[bytes]", out)
+
+def _guarded(out: IO[bytes]) -> IO[bytes]:
+    if not out.isatty():
+        return out
+    from kforensics.render.terminal import TerminalGuard  # files and pipes do not need it
+
+    return cast("IO[bytes]", TerminalGuard(out))
 
 
 @contextmanager
 def open_output(output: Path | None) -> Iterator[IO[bytes]]:
     """Open the output for writing.
 
-    A file is written under a temporary name and renamed at the end. After an error or Ctrl-C no file remains. On a
-    terminal, control characters are escaped.
+    A file is written under a temporary name and renamed at the end. After an error or Ctrl-C no file remains. A link
+    is followed: its target is created or replaced. A pipe or a device is written to as it is. On a terminal, control
+    characters are escaped.
 
     Args:
         output: output file, None for standard output.
 
     Raises:
         UsageError: the output cannot be written.
+        OutputClosedError: the reader of the output has closed it.
     """
     try:
-        with _temporary_file(output) if output else _standard_output() as stream:
-            yield stream
-    except (InputError, BrokenPipeError):
+        with _output_stream(output) as stream:
+            try:
+                yield stream
+                stream.flush()
+            except BrokenPipeError as error:
+                if _is_closed_by_reader(stream):
+                    raise OutputClosedError("the reader of the output has closed it") from error
+                raise EngineError(f"a connection between processes broke: {error}; run the command again") from error
+    except KforensicsError:
         raise
     except OSError as error:
         target = output or "standard output"
@@ -87,19 +107,144 @@ def open_output(output: Path | None) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _standard_output() -> Iterator[IO[bytes]]:
-    out = guard_stream(sys.stdout)
-    yield out
-    out.flush()
+def _output_stream(output: Path | None) -> Iterator[IO[bytes]]:
+    if output is None:
+        with _standard_output() as stream:
+            yield stream
+        return
+    try:
+        mode = output.stat().st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or (stat.S_ISREG(mode) and _is_descriptor(output)):
+        with _special_file(output) as stream:
+            yield stream
+        return
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a block device or a socket"
+        raise UsageError(f"cannot write {output}: it is {kind}; name a file with --output")
+    with _temporary_file(Path(os.path.realpath(output))) as stream:
+        yield stream
+
+
+def _is_closed_by_reader(stream: IO[bytes]) -> bool:
+    """Return whether nothing can read what is written to a stream."""
+    poll = select.poll()
+    try:
+        poll.register(stream.fileno(), 0)
+    except (OSError, ValueError, AttributeError):
+        return True  # a stream in memory, or closed: the error can only be its own
+    return bool(poll.poll(0))
+
+
+def _is_descriptor(path: Path) -> bool:
+    """Return whether a path leads to what a process has open. Such a file must not be replaced."""
+    for _ in range(MAX_LINKS):
+        if not path.is_symlink():
+            return False
+        if DESCRIPTORS.fullmatch(os.path.realpath(path.parent)):
+            return True
+        path = path.parent / path.readlink()
+    return False
 
 
 @contextmanager
-def _temporary_file(output: Path) -> Iterator[IO[bytes]]:
-    temporary = output.with_name(f".{output.name}.{os.getpid()}.part")
+def _standard_output() -> Iterator[IO[bytes]]:
+    if sys.__stdout__ is None:
+        raise UsageError("cannot write standard output: it is closed; name a file with --output")
+    yield guard_stream(sys.stdout)
+
+
+@contextmanager
+def _special_file(output: Path) -> Iterator[IO[bytes]]:
+    descriptor = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_CLOEXEC)
+    stream = os.fdopen(descriptor, "wb", buffering=FILE_BUFFER_SIZE)
     try:
-        with temporary.open("xb", buffering=FILE_BUFFER_SIZE) as stream:
+        yield _guarded(stream)
+    finally:
+        with suppress(BrokenPipeError):  # the caller has seen it
+            stream.close()
+
+
+@contextmanager
+def _temporary_file(target: Path) -> Iterator[IO[bytes]]:
+    with suppress(OSError):
+        remove_abandoned(target)
+    temporary, stream = _created_file(target)
+    lock = os.dup(stream.fileno())  # closing a file on NFS may fail, so it is closed before it is renamed
+    try:
+        with stream:
+            with suppress(FileNotFoundError):
+                os.fchmod(lock, stat.S_IMODE(target.stat().st_mode) & 0o777)  # as before, not as the umask
             yield stream
-        temporary.replace(output)
+        temporary.replace(target)
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()
+        os.close(lock)
+
+
+def _created_file(target: Path) -> tuple[Path, IO[bytes]]:
+    while True:
+        temporary = part_path(target)
+        stream = temporary.open("xb", buffering=FILE_BUFFER_SIZE)
+        if lock_part(stream.fileno(), temporary):
+            return temporary, stream
+        stream.close()
+
+
+def part_path(target: Path) -> Path:
+    """Return a new name for a file or folder that is renamed to its target when it is complete."""
+    return target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(4).hex()}.part")
+
+
+def lock_part(descriptor: int, path: Path) -> bool:
+    """Lock an unfinished file or folder until its descriptor is closed, however the process ends.
+
+    Args:
+        descriptor: descriptor of the file or folder.
+        path: its path.
+
+    Returns:
+        Whether it still exists: before it was locked, another process may have taken it for abandoned.
+    """
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+def remove_abandoned(target: Path) -> None:
+    """Remove unfinished files and folders of a target that processes of this user left when they were killed.
+
+    A process holds a lock as long as it lives, so what can be locked is abandoned.
+    """
+    name = re.compile(rf"\.{re.escape(target.name)}\.\d+-[0-9a-f]{{8}}\.part")
+    for path in target.parent.iterdir():
+        if name.fullmatch(path.name):
+            with suppress(OSError):
+                _remove_unlocked(path)
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Remove a file or folder of this user.
+
+    Raises:
+        OSError: another process has locked it, or it cannot be locked.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid():
+            return
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if stat.S_ISDIR(status.st_mode):
+            import shutil  # nothing is abandoned as a rule
+
+            shutil.rmtree(path)
+        elif stat.S_ISREG(status.st_mode):
+            path.unlink()
+    finally:
+        os.close(descriptor)

@@ -21,7 +21,15 @@ from kforensics.errors import UsageError
 from kforensics.parsers.files.source import is_uri
 from kforensics.parsers.tables.arrow import arrow_schema_of
 from kforensics.parsers.tables.schemas import Table
-from kforensics.render.evidence_store import MANIFEST, TableFile, TableFiles, locate_store, manifest_text
+from kforensics.render.evidence_store import (
+    MANIFEST,
+    TableFile,
+    TableFiles,
+    create_part,
+    locate_store,
+    manifest_text,
+    store_path,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +54,12 @@ def check_unused(output: str) -> None:
         output: a path or a URI.
 
     Raises:
-        UsageError: the folder is in use, or cannot be read.
+        UsageError: the folder is in use, cannot be read, or is or contains the current folder.
         InputError: no file system supports the URI.
     """
     system, root = locate_store(output)
+    if not is_uri(output):
+        store_path(Path(output))
     try:
         is_file = system.get_file_info(root).type == fs.FileType.File
         is_used = is_file or system.get_file_info(fs.FileSelector(root, allow_not_found=True))
@@ -116,14 +126,16 @@ class StagedStore:
     def __init__(self, output: str) -> None:
         self._output = output
         self._system, self._root = locate_store(output)
+        self._lock: int | None = None
         check_unused(output)
-        if is_uri(output):
-            self.staging, self._staging_path = output, self._root
-        else:
-            path = Path(self._root)
-            self._staging_path = self.staging = str(path.with_name(f".{path.name}.{os.getpid()}.part"))
         try:
-            _create_folder(self._system, self._staging_path)
+            if is_uri(output):
+                self.staging, self._staging_path = output, self._root
+                _create_folder(self._system, self._staging_path)
+            else:
+                self._root = str(store_path(Path(output)))
+                part, self._lock = create_part(Path(self._root))
+                self.staging = self._staging_path = str(part)
         except OSError as error:
             raise _unwritable(output, error) from error
 
@@ -137,6 +149,8 @@ class StagedStore:
         if not self._exists(f"{self._root}/{MANIFEST}"):
             with suppress(OSError):
                 self._delete_others(set())
+        if self._lock is not None:
+            os.close(self._lock)
 
     def finish(self, parts: Iterable[StorePart], tables: Mapping[str, Table], manifest: Mapping[str, Any]) -> None:
         """Delete the files of failed attempts, write the manifest, and rename the store to its folder.
@@ -189,8 +203,6 @@ class StagedStore:
 
     def _rename(self) -> None:
         if self._staging_path != self._root:
-            if self._exists(self._root):
-                Path(self._root).rmdir()
             Path(self._staging_path).replace(self._root)
 
     def _exists(self, path: str) -> bool:

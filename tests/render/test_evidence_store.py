@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kforensics.errors import UsageError
 from kforensics.forensics.core.record_types import RECENT_BATCH
 from kforensics.forensics.core.result_rows import Lists, Rows, Words, nullable
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.tables.arrow import arrow_schema_of
 from kforensics.parsers.tables.schemas import Table
-from kforensics.render.evidence_store import MIN_ARROW_ROWS, TableFile, TableFiles
+from kforensics.render.evidence_store import MIN_ARROW_ROWS, EvidenceStore, TableFile, TableFiles
+from kforensics.render.staged_store import StagedStore
 
 PRODUCERS, FINDINGS = RESULTS["producers"], RESULTS["findings"]
 
@@ -73,3 +76,35 @@ def test_values_and_rows_of_a_table_keep_their_order(tmp_path: Path) -> None:
     files.add(_producers(20_002, MIN_ARROW_ROWS + 1))
     assert files.close() == {"producers": 20_003 + MIN_ARROW_ROWS}
     assert pq.read_table(tmp_path / "part")["producer_id"].to_pylist() == list(range(20_003 + MIN_ARROW_ROWS))
+
+
+@pytest.mark.parametrize("create", [lambda name: EvidenceStore(Path(name)), StagedStore], ids=["one process", "Spark"])
+@pytest.mark.parametrize("name", [".", "/", "", "./", "empty/../empty", "empty/x/..", "full", "full/file", "link/.."])
+def test_a_folder_that_cannot_become_a_store_stays(
+    create: Callable[[str], object], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sentence, and nothing changes: no empty folder is removed, and no hidden one is left."""
+    work = tmp_path / "work"
+    (work / "empty" / "x").mkdir(parents=True)
+    (work / "full").mkdir()
+    (work / "full" / "file").touch()
+    (work / "link").symlink_to("empty/x")
+    monkeypatch.chdir(work)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match=r"^(cannot write|.* exists already)"):
+        create(name)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_abandoned_folder_is_removed_by_the_next_store(tmp_path: Path) -> None:
+    """That of a store that is still being written, and those of other stores, stay."""
+    abandoned, other = tmp_path / ".store.1-0123abcd.part", tmp_path / ".other.1-0123abcd.part"
+    (abandoned / "files").mkdir(parents=True)
+    other.mkdir()
+    for store in (EvidenceStore(tmp_path / "store"), StagedStore(str(tmp_path / "store"))):
+        with store:
+            assert not abandoned.exists()
+            part = next(path for path in tmp_path.iterdir() if path != other)
+            with EvidenceStore(tmp_path / "store"):
+                assert part.is_dir()
+    assert list(tmp_path.iterdir()) == [other]

@@ -1,8 +1,12 @@
+import os
+import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from kforensics.errors import InputError, UsageError
+from kforensics.errors import EngineError, InputError, OutputClosedError, UsageError
 from kforensics.render.output import check_output, open_output
 
 
@@ -16,7 +20,7 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [output]
 
 
-@pytest.mark.parametrize("failure", [KeyboardInterrupt, InputError("a", "b"), BrokenPipeError, ValueError], ids=repr)
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, InputError("a", "b"), ValueError], ids=repr)
 def test_an_unfinished_file_is_removed(tmp_path: Path, failure: BaseException) -> None:
     with pytest.raises(BaseException) as raised, open_output(tmp_path / "out") as out:  # noqa: PT011, PT012  # Ctrl-C too
         out.write(b"half")
@@ -45,6 +49,103 @@ def test_a_full_disk_is_reported(tmp_path: Path) -> None:
         raise OSError(28, "No space left on device")
 
 
+def test_a_pipe_that_breaks_between_processes_is_no_closed_output(tmp_path: Path) -> None:
+    """A command that ends quietly with 0 because a process of its pool died would hide what it had not examined."""
+    with pytest.raises(EngineError, match="a connection between processes broke"), open_output(tmp_path / "out"):
+        raise BrokenPipeError(32, "Broken pipe")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_named_pipe_stays_and_its_reader_gets_the_output(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with open_output(pipe) as out:
+        out.write(b"all")
+    assert os.read(reader, 9) == b"all"
+    with pytest.raises(OutputClosedError), open_output(pipe) as out:  # noqa: PT012  # the reader leaves in between
+        os.close(reader)
+        out.write(b"more")
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may create a device, or replace one")
+def test_a_device_stays(tmp_path: Path) -> None:
+    device = tmp_path / "null"
+    os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    with open_output(device) as out:
+        out.write(b"nothing")
+    assert stat.S_ISCHR(device.lstat().st_mode)
+    assert list(tmp_path.iterdir()) == [device]
+
+
+def test_the_target_of_a_link_is_replaced_in_its_own_folder(tmp_path: Path) -> None:
+    there, link = tmp_path / "there", tmp_path / "link"
+    there.mkdir()
+    (there / "out").write_bytes(b"before")
+    link.symlink_to(Path("there", "out"))
+    with open_output(link) as out:
+        out.write(b"after")
+        assert (there / "out").read_bytes() == b"before"
+        assert len(list(there.iterdir())) == 2
+    assert link.is_symlink()
+    assert (there / "out").read_bytes() == b"after"
+    (there / "out").unlink()
+    with open_output(link) as out:
+        out.write(b"new")
+    assert (there / "out").read_bytes() == b"new"
+
+
+def test_an_open_file_is_appended_to(tmp_path: Path) -> None:
+    """``--output /dev/stdout >>file`` keeps what the file had."""
+    script = "from pathlib import Path; from kforensics.render.output import open_output\n"
+    script += "with open_output(Path('/dev/stdout')) as out: out.write(b'and more')"
+    (tmp_path / "log").write_bytes(b"before, ")
+    with (tmp_path / "log").open("ab") as log:
+        subprocess.run([sys.executable, "-c", script], stdout=log, check=True, timeout=60)
+    assert (tmp_path / "log").read_bytes() == b"before, and more"
+
+
+def test_a_file_keeps_its_permissions(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    output.touch(0o600)
+    with open_output(output) as out:
+        assert [stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()] == [0o600, 0o600]
+        out.write(b"secret")
+    assert stat.S_IMODE(output.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("name", [".", "/", "", "./", "folder", "folder/../folder", "link"])
+def test_a_folder_is_refused(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    with pytest.raises(UsageError, match="it is a folder; name a file with --output"), open_output(Path(name)):
+        pytest.fail("a folder is no file")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["folder", "link"]
+
+
+def test_a_loop_of_links_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UsageError, match="Too many levels of symbolic links"), open_output(tmp_path / "loop"):
+        pytest.fail("it leads nowhere")
+
+
+def test_only_what_was_abandoned_is_removed(tmp_path: Path) -> None:
+    """A process that was killed leaves its file; one that still writes, another user and another target keep theirs."""
+    abandoned, others = tmp_path / ".out.1-0123abcd.part", tmp_path / ".other.1-0123abcd.part"
+    for path in (abandoned, others, tmp_path / ".out.part"):
+        path.touch()
+    with open_output(tmp_path / "out") as first, open_output(tmp_path / "out") as second:
+        assert not abandoned.exists()
+        first.write(b"first")
+        second.write(b"second")
+        assert len(list(tmp_path.iterdir())) == 4
+    assert (tmp_path / "out").read_bytes() == b"first"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [others.name, ".out.part", "out"]
+
+
 @pytest.fixture
 def evidence(tmp_path: Path) -> Path:
     """Return a log directory with one partition, and a link to it."""
@@ -54,6 +155,7 @@ def evidence(tmp_path: Path) -> Path:
     (tmp_path / "logs" / "meta.properties").write_bytes(b"")
     (tmp_path / "link").symlink_to(tmp_path / "logs")
     (tmp_path / "linked.log").symlink_to(folder / "0.log")
+    (tmp_path / "into").symlink_to(folder / "new")
     return tmp_path
 
 
@@ -69,6 +171,7 @@ def evidence(tmp_path: Path) -> Path:
         ("logs/t-0/0.log", "link/t-0/out"),
         ("linked.log", "logs/t-0/out"),
         ("linked.log", "out"),
+        ("logs", "into"),
         ("file://{}/logs/t-0/0.log", "logs/t-0/out"),
     ],
 )
