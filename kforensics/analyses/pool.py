@@ -6,19 +6,23 @@ Small partitions are evaluated whole. Large ones are summarized split by split.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from typing import Any, TypeAlias, TypeVar
 
+from kforensics.errors import EngineError
 from kforensics.forensics.audit.audit_scope import (
     AuditScope,
     chunk_from_wire,
@@ -44,6 +48,8 @@ TASKS_PER_PROCESS = 3
 MAX_TASK_BYTES = 32 << 20
 MAX_TASK_PARTITIONS = 64
 INTERRUPT = (signal.SIGINT,)
+# Signals that end a process. A worker ends at once, even in the middle of a task.
+ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def partition_results(
@@ -107,12 +113,42 @@ def copy_results(
 
 @contextmanager
 def _executor(processes: int) -> Iterator[Executor]:
-    """Start processes. When the block is left, tasks that have not started are cancelled."""
-    executor = ProcessPoolExecutor(processes, _context())
+    """Start processes, and end them when the block is left: by an exception, in the middle of their tasks.
+
+    Raises:
+        EngineError: a process ended by itself.
+    """
+    executor = ProcessPoolExecutor(processes, _context(), initializer=_begin_worker)
+    is_done = False
     try:
         yield executor
+        is_done = True
+    except BrokenProcessPool as error:
+        raise EngineError(
+            "a process of the pool was killed, perhaps because memory is short; use fewer, with --processes"
+        ) from error
     finally:
+        workers = [] if is_done else list((executor._processes or {}).values())  # noqa: SLF001  # public since 3.14
+        for worker in workers:
+            worker.terminate()
         executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin_worker() -> None:
+    """End this worker with its parent, and at signals that end a process."""
+    for number in ENDING:
+        # A forked worker starts with the handlers of its parent.
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Wait until the parent is gone, however it ended, and end this process: nothing could take its results."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _submit(executor: Executor, call: Callable[[], Result]) -> Future[Result]:
@@ -128,7 +164,7 @@ def _submit(executor: Executor, call: Callable[[], Result]) -> Future[Result]:
 
 @contextmanager
 def _deferred_interrupt() -> Iterator[None]:
-    """Defer Ctrl-C until the end of the block.
+    """Defer Ctrl-C, SIGTERM and SIGHUP until the end of the block.
 
     Blocking the signal is not enough: a thread of Arrow may receive it, and Python then interrupts the main thread. An
     interrupt between the start of the workers and that of the thread that ends them would leave workers for ever.
@@ -137,15 +173,18 @@ def _deferred_interrupt() -> Iterator[None]:
         yield
         return
     received: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _frame: received.append(number))
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPT)
+    # One that was installed by other code than Python's could not be restored.
+    numbers = [number for number in (*INTERRUPT, *ENDING) if signal.getsignal(number) is not None]
+    handlers = {number: signal.signal(number, lambda number, _frame: received.append(number)) for number in numbers}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, handler)
-    if received:
-        raise KeyboardInterrupt
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for arrived in received:
+        signal.raise_signal(arrived)
 
 
 def _interruptible(call: Callable[[], Result]) -> Result:
