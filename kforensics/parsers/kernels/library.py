@@ -1,13 +1,15 @@
 """The compiled kernels: where they are cached, and how they are compiled and loaded.
 
 A separate process compiles them once per processor type into an object file. That file is cached with Python's own
-compiled files or, if that folder is not writable, in the user's cache folder or the temporary folder. Loading it takes
+compiled files or, if that folder is not writable, in the user's cache folder or the temporary folder. It is loaded only
+if no other user could have written it: the file and its folder belong to this user or root. Loading it takes
 llvmlite alone: 40 ms, compared to the half second until numba has its first kernel.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import stat
 import sys
@@ -36,6 +38,8 @@ CODE, MADV_DONTNEED = "r-xp", 4
 COMPILER: Final = "libllvmlite"
 # Raised if there is no compiler or no folder, or if the processor is not supported.
 UNAVAILABLE: Final = (OSError, RuntimeError, ImportError)
+# What others than the owner may not do with the cache.
+WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 # Of the names of kernels in the object file.
 PREFIX = "kforensics_"
 # The modules outside this package whose constants are compiled into the kernels.
@@ -48,6 +52,10 @@ SOURCES: Final = (
     "format/rows",
     "log/legacy_format",
 )
+
+
+class UntrustedCacheError(RuntimeError):
+    """Another user could have written the cached kernels; they are not loaded."""
 
 
 class Request(ctypes.Array):  # type: ignore[type-arg]  # a block of int64, see ``request``
@@ -160,11 +168,23 @@ def compile_in_background(notify: Notify | None) -> Compilation | None:
 
 
 def _cached_kernels() -> Kernels | None:
+    """Return the cached kernels, None if there are none.
+
+    Raises:
+        UntrustedCacheError: there are only kernels that another user could have written.
+    """
+    refused: UntrustedCacheError | None = None
     for path in _cache_files():
-        with suppress(OSError):
-            code = _trusted_code(path)
-            if code:
-                return Kernels(code)
+        code: bytes | None = None
+        try:
+            with suppress(OSError):
+                code = _trusted_code(path)
+        except UntrustedCacheError as error:
+            refused = refused or error
+        if code:
+            return Kernels(code)
+    if refused:
+        raise refused
     return None
 
 
@@ -208,14 +228,57 @@ def _sources() -> list[bytes]:
 
 
 def _trusted_code(path: Path) -> bytes | None:
-    """Return the code in a file, None if it is damaged or another user could have written it."""
-    with path.open("rb") as file:
-        status = os.fstat(file.fileno())
-        if status.st_uid not in (0, os.geteuid()) or status.st_mode & stat.S_IWOTH:
+    """Return the code in a file, None if it is damaged.
+
+    Raises:
+        UntrustedCacheError: it is not a regular file, or another user could have written it.
+        OSError: there is no such file, or it cannot be read.
+    """
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not _is_there(path.name, folder):
             return None
-        data = file.read()
+        _check_owner(folder, path.parent)
+        # O_NONBLOCK: opening a named pipe must not hang.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(path.name, flags, dir_fd=folder)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise UntrustedCacheError(f"{path} is a link, so it is not loaded; remove it") from error
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise UntrustedCacheError(f"{path} is not a regular file; remove it")
+            _check_owner(descriptor, path)
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                data = file.read()
+        finally:
+            os.close(descriptor)
+    finally:
+        os.close(folder)
     code = data[CHECKSUM_SIZE:]
     return code if zlib.crc32(code).to_bytes(CHECKSUM_SIZE) == data[:CHECKSUM_SIZE] else None
+
+
+def _is_there(name: str, folder: int) -> bool:
+    with suppress(FileNotFoundError):
+        os.lstat(name, dir_fd=folder)
+        return True
+    return False
+
+
+def _check_owner(descriptor: int, path: Path) -> None:
+    """Refuse a file or folder that another user could have written.
+
+    Raises:
+        UntrustedCacheError: it belongs to neither this user nor root, or others may write it.
+    """
+    status = os.fstat(descriptor)
+    if status.st_uid not in (0, os.geteuid()):
+        raise UntrustedCacheError(f"{path} belongs to another user; remove it, or set {FOLDER} to a folder of your own")
+    if status.st_mode & WRITABLE_BY_OTHERS:
+        raise UntrustedCacheError(f"{path} may be written by others; remove it, or take that permission away")
 
 
 class Compilation:
@@ -264,7 +327,7 @@ class Compilation:
             raise RuntimeError(f"compiling failed: {lines[-1]}")
         is_cached = any(_write_cache(path, code) for path in _cache_files())
         if self._notify and not is_cached:
-            self._notify(f"the compiled kernels cannot be cached; set {FOLDER} to a writable folder")
+            self._notify(f"the compiled kernels cannot be cached; set {FOLDER} to a folder that only you may write")
         return Kernels(code)
 
 
@@ -281,13 +344,26 @@ def _content(file: IO[bytes]) -> bytes:
 
 
 def _write_cache(path: Path, code: bytes) -> bool:
-    """Cache the code in a file; return whether that succeeds."""
+    """Cache the code in a file; return whether that succeeds. No link is followed, and nothing else is written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{path.name}.{os.getpid()}.part")
-        part.write_bytes(zlib.crc32(code).to_bytes(CHECKSUM_SIZE) + code)
-        part.chmod(0o644)  # the umask may make it writable for all users, and then it would not be loaded
-        part.replace(path)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return False
+    part = f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}.part"
+    try:
+        _check_owner(folder, path.parent)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(part, flags, 0o600, dir_fd=folder), "wb") as file:
+            file.write(zlib.crc32(code).to_bytes(CHECKSUM_SIZE) + code)
+            os.fchmod(
+                file.fileno(), 0o644
+            )  # whatever the umask: an image may be used by another user than it was built by
+        os.replace(part, path.name, src_dir_fd=folder, dst_dir_fd=folder)  # relative to a folder
+    except (OSError, UntrustedCacheError):
+        with suppress(OSError):
+            os.unlink(part, dir_fd=folder)
+        return False
+    finally:
+        os.close(folder)
     return True

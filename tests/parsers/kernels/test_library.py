@@ -134,7 +134,7 @@ def test_a_folder_that_is_not_writable_is_reported(tmp_path: Path) -> None:
     """The kernels are compiled once for the process, not for each file it reads, and in the background."""
     file = tmp_path / "file"
     file.touch()
-    hint = f"the compiled kernels cannot be cached; set {FOLDER} to a writable folder"
+    hint = f"the compiled kernels cannot be cached; set {FOLDER} to a folder that only you may write"
     assert run(COMPILE_IN_BACKGROUND, file / "below") == [COMPILING, hint, "False True True"]
 
 
@@ -162,24 +162,67 @@ def test_a_truncated_file_is_not_loaded(warm: Path, size: int) -> None:
     assert run(LOAD_CACHED, warm) == ["False"]
 
 
-def test_a_file_that_all_users_may_write_is_not_loaded(warm: Path) -> None:
-    cached_file(warm).chmod(0o666)
-    assert run(LOAD_CACHED, warm) == ["False"]
+def refused(folder: Path) -> str:
+    """Return why cached kernels are refused. It is reported once, and nothing is compiled."""
+    (sentence, last) = run(LOAD, folder)
+    assert last == "[False, False, False] False"
+    why = re.fullmatch(
+        r"the fast kernels are unavailable \((.*)\); continuing in pure Python, which is slower", sentence
+    )
+    assert why is not None
+    return why[1]
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o664])
+def test_a_file_that_other_users_may_write_is_not_loaded(warm: Path, mode: int) -> None:
+    cached_file(warm).chmod(mode)
+    assert "may be written by others" in refused(warm)
     cached_file(warm).chmod(0o644)
     assert run(LOAD_CACHED, warm) == [LOADED]
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_a_file_in_a_folder_that_other_users_may_write_is_not_loaded(warm: Path, mode: int) -> None:
+    warm.chmod(mode)
+    assert refused(warm).startswith(f"{warm} may be written by others")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
-def test_a_file_of_another_user_is_not_loaded(warm: Path) -> None:
-    os.chown(cached_file(warm), 65534, 65534)
-    assert run(LOAD_CACHED, warm) == ["False"]
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_file_or_folder_of_another_user_is_not_loaded(warm: Path, what: str) -> None:
+    os.chown(warm if what == "folder" else cached_file(warm), 65534, 65534)
+    assert "belongs to another user" in refused(warm)
 
 
-def test_a_folder_in_place_of_the_file_is_not_loaded(warm: Path) -> None:
+@pytest.mark.parametrize("what", ["folder", "pipe", "link", "nowhere"])
+def test_what_is_no_regular_file_is_not_loaded(warm: Path, what: str) -> None:
+    """A pipe does not hang, and a link is not followed."""
     path = cached_file(warm)
-    path.unlink()
-    path.mkdir()
-    assert run(LOAD_CACHED, warm) == ["False"]
+    moved = path.rename(warm.parent / path.name)
+    if what == "folder":
+        path.mkdir()
+    elif what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(moved if what == "link" else warm / "nowhere")
+    assert refused(warm).startswith(f"{path} is ")
+
+
+def test_the_cache_is_written_through_no_link(tmp_path: Path) -> None:
+    """Neither the file nor an unfinished one of a name that could be guessed; the folder is of this user alone."""
+    folder, victim = tmp_path / "new" / "cache", tmp_path / "victim"
+    assert library._write_cache(folder / "kernels.o", b"code")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    victim.touch(0o600)
+    (folder / "kernels.o").unlink()
+    (folder / "kernels.o").symlink_to(victim)
+    (folder / f"kernels.o.{os.getpid()}.part").symlink_to(victim)
+    assert library._write_cache(folder / "kernels.o", b"code")
+    assert (victim.read_bytes(), victim.stat().st_mode & 0o777) == (b"", 0o600)
+    assert library._trusted_code(folder / "kernels.o") == b"code"
+    folder.chmod(0o770)
+    assert not library._write_cache(folder / "other.o", b"code")
+    assert sorted(path.name for path in folder.iterdir()) == ["kernels.o", f"kernels.o.{os.getpid()}.part"]
 
 
 def test_cached_kernels_can_be_loaded_with_any_umask(tmp_path: Path) -> None:
