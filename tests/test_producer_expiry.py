@@ -133,3 +133,30 @@ def test_snapshots_that_were_deleted_prove_nothing() -> None:
     rows = run("audit", SAMPLES / "state-lost-after-stop", "--format", "ndjson", "--fail-on", "never").rows("settings")
     (expiry,) = (row for row in rows if row["name"] == "producer.id.expiration.ms")
     assert (expiry["value"], expiry["source"]) == ("86400000", "Kafka's default")
+
+
+def test_a_partition_alone_has_the_settings_of_its_log_directory(copy: Path) -> None:
+    """The snapshots that prove the setting are those of other topics."""
+    whole, one = (_settings(copy / path)["producer.id.expiration.ms"] for path in ("", "broker-1/gap-0"))
+    assert whole == one
+    assert ".snapshot lacks producer" in one["source"]
+    assert _warnings(copy / "broker-1" / "gap-0") == set()
+    (alone,) = (
+        row
+        for row in run(
+            "audit", copy / "broker-1" / "gap-0", "--alone", "--as-of", STOPPED_MS, "--format", "ndjson"
+        ).rows("settings")
+        if row["name"] == "producer.id.expiration.ms"
+    )
+    assert alone["source"] == "Kafka's default"
+
+
+@pytest.mark.parametrize("selection", [["broker-1/gap-0"], ["", "--topic", "gap"]])
+def test_a_partition_alone_has_the_expired_producers_that_it_has_among_others(copy: Path, selection: list[str]) -> None:
+    def expired(*words: object) -> list[object]:
+        later = ["--as-of", STOPPED_MS + 60_000, "--format", "ndjson", "--fail-on", "never"]
+        rows = run("producers", *words, *later).objects
+        return [(row["producer_id"], row["expired"]) for row in rows if row["topic"] == "gap"]
+
+    path, *words = selection
+    assert expired(copy / path, *words) == expired(copy) == [(2, True), (7300, True)]

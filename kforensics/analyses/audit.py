@@ -112,7 +112,7 @@ def audit_results(investigation: Investigation, request: AuditRequest, advance: 
         request: what to audit, and how.
         advance: takes the number of bytes that were read since the last call.
     """
-    partitions, rules = investigation.partitions, investigation.rules
+    partitions, rules = investigation.partitions, investigation.known_rules
     comparisons: list[PartitionResult] = []
     if request.copies:
         copies = copies_among(partitions, investigation.clusters)
@@ -129,7 +129,7 @@ def audit_results(investigation: Investigation, request: AuditRequest, advance: 
 
 def _partitions(investigation: Investigation, request: AuditRequest, advance: Advance) -> Results:
     """Yield the results of the partitions, and those that their clusters resolve."""
-    partitions, rules = investigation.partitions, investigation.rules
+    partitions, rules = investigation.partitions, investigation.known_rules
     clusters = investigation.clusters if request.checks == "all" else None
     scope = AuditScope(rules, request.checks, records=request.records, clusters=clusters)
     processes = _processes(investigation, request)

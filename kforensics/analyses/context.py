@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kforensics.analyses.partitions import Investigation, OnUnreadable
@@ -65,6 +65,11 @@ class Context:
     def producer_names(self, state: PartitionState) -> dict[int, str]:
         """Return the transactional ids of all producers of a partition that are known."""
         return self.transactional_ids(state, state.producers["producer_id"].tolist())
+
+    def with_settings(self, state: PartitionState) -> PartitionState:
+        """Return the state of a partition with the limits that follow from all settings that are known."""
+        rules = self.investigation.known_rules.at(state.partition.place.log_dir)
+        return replace(state, rules=replace(rules, copied_ms=state.rules.copied_ms))
 
     def revised(self, state: PartitionState, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """Return the findings on the open transactions of a partition as its coordinators see them.

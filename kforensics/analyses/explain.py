@@ -235,7 +235,7 @@ def _explain_id(reader: _Reader, transactional_id: str) -> Iterator[Transactiona
         if (partition.place.topic, partition.place.partition) in places
     ]
     markers = map(PartitionMarkers.of, reader.states(partitions))
-    cluster = evaluate_cluster(histories, markers, reader.investigation.rules, checks=()).cluster
+    cluster = evaluate_cluster(histories, markers, reader.investigation.known_rules, checks=()).cluster
     story = transactional_id_story(cluster, transactional_id)
     if story is not None:
         yield story

@@ -109,7 +109,7 @@ def _check_count(groups: dict[Topic, list[Partition]], question: KeysQuestion) -
 
 
 def _summaries(investigation: Investigation, on_unreadable: OnUnreadable) -> Iterator[KeySummary]:
-    for state in investigation.states(on_unreadable):
+    for state in investigation.states(on_unreadable, needs_settings=False):
         try:
             yield key_summary(state)
         except InputError as error:

@@ -44,6 +44,7 @@ class LsoQuestion(Question[LsoAnswer]):
     history: bool = False
     # An empty marker batch may be the reason why a transaction stays open.
     collectors: ClassVar[tuple[Collector, ...]] = (marker_batches.COLLECTOR,)
+    needs_settings: ClassVar[bool] = False  # only if a transaction is open
 
     @property
     def table(self) -> str:  # type: ignore[override]  # the table depends on the question
@@ -54,6 +55,7 @@ class LsoQuestion(Question[LsoAnswer]):
         """Return the last stable offset of a partition, or its history."""
         if self.history:
             return LsoAnswer(rows=TransactionTables.of(state).history(), state=state, stable=None)
+        state = context.with_settings(state) if len(state.open_transactions) else state
         stable = stable_offset(state, self.at)
         findings = context.revised(state, findings_of(state, BLOCKING_CHECKS)) if self.at is None else ()
         blocking = stable.blocking_transaction

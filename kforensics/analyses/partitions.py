@@ -8,8 +8,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from kforensics.analyses.find_files import Notify, find_files
-from kforensics.analyses.settings import rules_for
-from kforensics.analyses.surroundings import CONTEXT_TOPICS, FileTime, neighbours_of, newest_file
+from kforensics.analyses.settings import KnownSettings, with_given
+from kforensics.analyses.surroundings import (
+    CONTEXT_TOPICS,
+    FileTime,
+    neighbours_of,
+    newest_file,
+    partitions_around,
+)
 from kforensics.analyses.topics import check_topics
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.formatting import format_count, format_duration, format_time
@@ -37,10 +43,11 @@ class Investigation:
     Attributes:
         files: all files under the paths.
         partitions: the partitions with a live log, by log directory, topic and number.
-        rules: limits and the time of evaluation.
+        rules: the time of evaluation, and the limits that the user gives.
         unreadable: how many paths cannot be read.
         unselected: partitions of CONTEXT_TOPICS under the paths that are not to be analyzed.
         alone: whether to ignore every partition that is not to be analyzed.
+        settings: what is known of the settings; None for nothing but the rules.
     """
 
     files: tuple[FoundFile, ...]
@@ -49,6 +56,12 @@ class Investigation:
     unreadable: int = 0
     unselected: tuple[Partition, ...] = ()
     alone: bool = False
+    settings: KnownSettings | None = None
+
+    @property
+    def known_rules(self) -> Rules:
+        """The time of evaluation, and the limits that follow from all settings that are known."""
+        return self.rules if self.settings is None else self.settings.rules
 
     @cached_property
     def neighbours(self) -> tuple[Partition, ...]:
@@ -70,16 +83,19 @@ class Investigation:
         """Return the investigation of some of the partitions."""
         return replace(self, partitions=tuple(partitions))
 
-    def states(self, on_unreadable: OnUnreadable, collectors: Sequence[Collector] = ()) -> Iterator[PartitionState]:
+    def states(
+        self, on_unreadable: OnUnreadable, collectors: Sequence[Collector] = (), *, needs_settings: bool = True
+    ) -> Iterator[PartitionState]:
         """Yield the state of each partition that can be read.
 
         Args:
             on_unreadable: takes the error of a partition that cannot be read; the next partition follows.
             collectors: what checks observe while the batches are read.
+            needs_settings: whether the state needs the limits that follow from the files.
         """
         for partition in self.partitions:
             try:
-                yield examine(partition, self.rules, collectors)
+                yield examine(partition, self.known_rules if needs_settings else self.rules, collectors)
             except InputError as error:
                 on_unreadable(error)
 
@@ -120,14 +136,23 @@ def investigate(  # noqa: PLR0913  # what a user can say
     newest = newest_file(files, paths) if as_of_ms is None else None
     assumed_ms = newest.mtime_ms if newest else 0
     rules = Rules(assumed_ms, is_assumed=True) if as_of_ms is None else Rules(as_of_ms)
-    rules = rules_for(rules, settings, found)
+    rules = with_given(rules, settings)
     if partitions:
         copy_times = ((partition.place.log_dir, partition.taken_ms) for partition in partitions)
         for sentence in as_of_notes(copy_times, rules, newest):
             note(sentence)
     in_context = (partition for partition in found if topics and partition.place.topic in CONTEXT_TOPICS)
     context = tuple(partition for partition in in_context if partition.place.topic not in topics)
-    return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone)
+
+    def showing() -> Iterator[Partition]:
+        """Yield the partitions that may show settings."""
+        yield from partitions if alone else found
+        if not alone:
+            log_dirs = {partition.place.log_dir for partition in found}
+            yield from partitions_around(log_dirs, {partition.folder for partition in found})
+
+    known = KnownSettings(rules, tuple(settings), showing)
+    return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone, known)
 
 
 def as_of_notes(

@@ -37,9 +37,11 @@ class Question(Generic[AnswerT]):
     Attributes:
         table: the name of the result table with the answers.
         collectors: what the question's checks observe while batches are read.
+        needs_settings: whether each answer needs the limits that follow from the files.
     """
 
     table: str
+    needs_settings: ClassVar[bool] = True
     collectors: ClassVar[tuple[Collector, ...]] = ()
 
     def answer(self, state: PartitionState, context: Context) -> AnswerT:
@@ -62,7 +64,7 @@ class Question(Generic[AnswerT]):
             on_unreadable: takes the error of a partition that cannot be read; the next partition follows.
         """
         context = Context(investigation, on_unreadable)
-        for state in investigation.states(on_unreadable, self.collectors):
+        for state in investigation.states(on_unreadable, self.collectors, needs_settings=self.needs_settings):
             try:
                 yield self.answer(state, context)
             except InputError as error:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.rules import Rules
@@ -14,7 +15,7 @@ from kforensics.parsers.files.meta_properties import Property, read_properties
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Damage
 
-__all__ = ["given_settings", "rules_for"]
+__all__ = ["KnownSettings", "given_settings", "rules_for", "with_given"]
 
 EXAMPLE = "producer.id.expiration.ms=86400000"
 
@@ -60,6 +61,32 @@ def _of_file(path: str) -> list[Setting]:
     return [validated(name, values[name], path, f"--server-properties {path}: {name}") for name in names]
 
 
+@dataclass(frozen=True)  # no slots: cached_property needs the instance dictionary
+class KnownSettings:
+    """The settings that a user gives, and those that files show. The files are read when a limit is first needed.
+
+    Attributes:
+        base: the time of evaluation.
+        given: the settings that the user gives, those that count first.
+        partitions: returns the partitions that may show settings.
+    """
+
+    base: Rules
+    given: tuple[Setting, ...]
+    partitions: Callable[[], Iterable[Partition]]
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The limits and the time of evaluation."""
+        return rules_for(self.base, self.given, list(self.partitions()))
+
+
+def with_given(rules: Rules, given: Sequence[Setting]) -> Rules:
+    """Return the limits that follow from the settings that a user gives."""
+    of_topics = tuple(setting for setting in given if setting.is_of_topics)
+    return replace(rules, settings=tuple(one for one in given if not one.is_of_topics), topic_settings=of_topics)
+
+
 def rules_for(rules: Rules, given: Sequence[Setting], partitions: Sequence[Partition]) -> Rules:
     """Return the limits that follow from the settings that a user gives and from what the partitions show.
 
@@ -70,8 +97,7 @@ def rules_for(rules: Rules, given: Sequence[Setting], partitions: Sequence[Parti
     """
     candidates = [partition for partition in partitions if _may_show_settings(partition)]
     if not candidates:
-        of_brokers = tuple(setting for setting in given if not setting.is_of_topics)
-        return replace(rules, settings=of_brokers, topic_settings=tuple(s for s in given if s.is_of_topics))
+        return with_given(rules, given)
     from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership  # slow to import
     from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_evidence
 

@@ -6,7 +6,7 @@ so do the log directories of the same cluster in the folder above it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -24,7 +24,15 @@ from kforensics.parsers.files.log_names import (
 from kforensics.parsers.files.meta_properties import MetaProperties, meta_properties, read_meta_properties
 from kforensics.parsers.files.source import open_source
 
-__all__ = ["CONTEXT_TOPICS", "FileTime", "neighbours_of", "newest_among", "newest_around", "newest_file"]
+__all__ = [
+    "CONTEXT_TOPICS",
+    "FileTime",
+    "neighbours_of",
+    "newest_among",
+    "newest_around",
+    "newest_file",
+    "partitions_around",
+]
 
 # Topics whose logs show what happened to transactions and groups in other partitions, and how a cluster is configured.
 CONTEXT_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS, METADATA_TOPIC)
@@ -75,9 +83,28 @@ def neighbours_of(files: Sequence[FoundFile]) -> list[Partition]:
     known = {file.path for file in files}
     log_dirs = {file.log_dir for file in files if file.log_dir is not None}
     around = log_dirs.union(*(_same_cluster(log_dir) for log_dir in log_dirs))
-    folders = sorted(folder for log_dir in around for folder in _context_folders(log_dir))
+    folders = sorted(folder for log_dir in around for folder in _live_folders(log_dir, CONTEXT_TOPICS))
     found = (row for row in discover(folders) if isinstance(row, FoundFile) and row.path not in known)
     return partitions_of(found)
+
+
+def partitions_around(log_dirs: Iterable[str | None], folders: Collection[str]) -> Iterator[Partition]:
+    """Yield the partitions around some others that may show the settings of their brokers.
+
+    They are all other partitions in the same log directories, and in others of the same cluster the metadata log and
+    the logs of transaction coordinators.
+
+    Args:
+        log_dirs: the log directories; None is ignored.
+        folders: the folders of the partitions that are known already.
+    """
+    own = {log_dir for log_dir in log_dirs if log_dir is not None}
+    known = {folder.rstrip("/") for folder in folders}
+    others = set().union(*map(_same_cluster, own)) - own
+    around = {folder for log_dir in own for folder in _live_folders(log_dir)}
+    around |= {folder for log_dir in others for folder in _live_folders(log_dir, (METADATA_TOPIC, TRANSACTION_STATE))}
+    found = (row for row in discover(sorted(around - known)) if isinstance(row, FoundFile))
+    yield from partitions_of(found)
 
 
 def _is_under(path: str, parents: Iterable[str]) -> bool:
@@ -108,10 +135,11 @@ def _children(folders: Folders, path: str) -> list[Entry]:
         return []
 
 
-def _context_folders(log_dir: str) -> Iterator[str]:
+def _live_folders(log_dir: str, topics: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the folders of partitions in a log directory; of some topics, or of all if there are none."""
     for child in _children(folders_of(log_dir), log_dir):
         name = parse_folder_name(child.name) if child.is_folder else None
-        if name is not None and name.topic in CONTEXT_TOPICS and name.state == "live":
+        if name is not None and name.state == "live" and (not topics or name.topic in topics):
             yield child.path
 
 

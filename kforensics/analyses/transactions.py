@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
@@ -72,6 +73,7 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
     min_duration_ms: int | None = None
     sort: str = "offset"
     table: str = field(default="transactions", init=False)
+    needs_settings: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for state in self.states:

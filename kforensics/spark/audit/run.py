@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kforensics.analyses.audit import STORED, Stages, sha256_of
+from kforensics.analyses.surroundings import partitions_around
 from kforensics.analyses.topics import check_topics
 from kforensics.errors import UsageError
 from kforensics.forensics.audit.audit_scope import AuditScope
-from kforensics.forensics.audit.cluster_membership import Clusters
+from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.audit.replica_verdicts import (
     ReplicaVerdict,
@@ -23,9 +24,10 @@ from kforensics.forensics.audit.replica_verdicts import (
     replica_verdicts,
     with_replica_verdict,
 )
-from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_rows
+from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_evidence, setting_rows
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import Setting
+from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import is_uri
@@ -184,8 +186,19 @@ def rules_of(plan: Plan, request: SparkRequest) -> Rules:
 def _known_rules(plan: Plan, request: SparkRequest, clusters: Clusters) -> Rules:
     """Return the limits and the time of evaluation."""
     rules = rules_of(plan, request)
-    evidence = setting_evidence_of(plan, rules.as_of_ms)
-    return rules_by_evidence(rules, request.settings, evidence, plan.members, clusters)
+    evidence, members = setting_evidence_of(plan, rules.as_of_ms), list(plan.members)
+    for partition in _around(members):
+        if (shown := setting_evidence(partition, rules.as_of_ms)) is not None:
+            evidence.append(shown)
+            members.append(shown.member)
+    return rules_by_evidence(rules, request.settings, evidence, members, clusters)
+
+
+def _around(members: Iterable[PartitionMembership]) -> Iterator[Partition]:
+    """Yield the partitions around those of a plan that may show settings."""
+    places = {(member.log_dir, member.topic, member.partition) for member in members if member.log_dir is not None}
+    folders = {f"{(log_dir or '').rstrip('/')}/{topic}-{number}" for log_dir, topic, number in places}
+    yield from partitions_around({log_dir for log_dir, *_ in places}, folders)
 
 
 def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> AuditReport:
