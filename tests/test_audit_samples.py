@@ -21,8 +21,6 @@ LATE = {"txn-hanging", "txn-write-after-marker"}
 WRONG = {
     **dict.fromkeys(("transactions-v0", "transactions-v1", "transactions-v2"), LATE),
     **dict.fromkeys((f"consume-transform-produce{kind}" for kind in ("", "-3.9", "-v1")), LATE),
-    # A checkout loses the times of files, and without them snapshots show the expiry of producers only to a minute.
-    "producer-expiry": {"seq-gap"},
     # Markers that no coordinator sent ended one half of a transaction.
     **dict.fromkeys((f"forged-markers-v{version}" for version in range(3)), LATE | {"atomicity-split-outcome"}),
     # Brokers that had expired a producer accepted its retry, and its next batch after a sequence gap.

@@ -160,3 +160,32 @@ def test_a_partition_alone_has_the_expired_producers_that_it_has_among_others(co
 
     path, *words = selection
     assert expired(copy / path, *words) == expired(copy) == [(2, True), (7300, True)]
+
+
+LATE_MS = STOPPED_MS + 600_000
+
+
+@pytest.fixture
+def late_copy(tmp_path: Path) -> Path:
+    """A copy that has lost the times of its files, as a git checkout does."""
+    folder = Path(shutil.copytree(SAMPLE, tmp_path / "late"))
+    for file in folder.rglob("*"):
+        os.utime(file, (LATE_MS / 1000, LATE_MS / 1000))
+    return folder
+
+
+def test_the_metadata_log_shows_until_when_the_broker_ran(late_copy: Path) -> None:
+    row = _settings(late_copy, "--as-of", LATE_MS)["producer.id.expiration.ms"]
+    assert 4_000 <= int(row["value"]) < 12_000
+    assert _warnings(late_copy, "--as-of", LATE_MS) == set()
+
+
+def test_a_broker_that_lost_its_controllers_ran_for_longer_than_its_metadata_log_shows(late_copy: Path) -> None:
+    """Then its snapshots have later times than the metadata log, which shows nothing."""
+    path = late_copy / "broker-1" / "__cluster_metadata-0" / "00000000000000000000.log"
+    batches = run("dump", "--format", "ndjson", path).objects
+    early = [row for row in batches if row["table"] == "batches" and row["max_timestamp"] < STOPPED_MS - 20_000]
+    with path.open("r+b") as file:
+        file.truncate(early[-1]["position"] + early[-1]["size"])
+    row = _settings(late_copy, "--as-of", LATE_MS)["producer.id.expiration.ms"]
+    assert int(row["value"]) > 600_000

@@ -19,7 +19,7 @@ from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import DEFAULT, KNOWN, MAX_TIMEOUT, PRODUCER_EXPIRY, Setting, known_first
 from kforensics.forensics.core.tables import RESULTS
-from kforensics.forensics.metadata.cluster_settings import ClusterSetting, cluster_settings_in
+from kforensics.forensics.metadata.cluster_settings import ClusterSetting, cluster_settings_in, newest_time_in
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.sidecar.snapshot_expiry import Expired, SnapshotExpiry, snapshot_expiry
 from kforensics.parsers.files.log_names import METADATA_TOPIC
@@ -38,6 +38,7 @@ class SettingEvidence:
         member: the cluster, log directory and broker of the partition.
         length: how far its log reaches, to choose among copies of the metadata log.
         configured: settings in the metadata log.
+        running_ms: the newest time in the metadata log, until when its broker was running.
         expiry: what its snapshots show.
         timeout: the longest timeout in a log of the transaction coordinator.
     """
@@ -45,6 +46,7 @@ class SettingEvidence:
     member: PartitionMembership
     length: tuple[int, int] = (0, 0)
     configured: tuple[ClusterSetting, ...] = ()
+    running_ms: int | None = None
     expiry: SnapshotExpiry | None = None
     timeout: LongestTimeout | None = None
 
@@ -60,10 +62,11 @@ def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | N
     with suppress(InputError):  # the audit of the partition reports it
         if partition.place.topic == METADATA_TOPIC and partition.segments:
             length = partition.segments[-1].base_offset or 0, partition.segments[-1].size
-            evidence = replace(evidence, length=length, configured=tuple(cluster_settings_in([partition])))
+            configured = tuple(cluster_settings_in([partition]))
+            evidence = replace(evidence, length=length, configured=configured, running_ms=newest_time_in(partition))
         elif partition.place.topic == TRANSACTION_STATE:
             evidence = replace(evidence, timeout=longest_timeout(partition))
-    is_empty = not (evidence.configured or evidence.timeout or evidence.expiry)
+    is_empty = not (evidence.configured or evidence.timeout or evidence.expiry or evidence.running_ms)
     return None if is_empty else evidence
 
 
@@ -136,8 +139,10 @@ def _proven_expiry(evidence: Sequence[SettingEvidence], rules: Rules) -> Iterato
     for log_dir, of_log_dir in by_log_dir.items():
         limits = rules.at(log_dir)
         shown = [one.expiry for one in of_log_dir if one.expiry]
-        longest = max(one.longest_idle_ms for one in shown)
-        expired = [expired for one in shown for expired in one.expired if _is_credible(expired, longest)]
+        stopped_ms = _stopped_ms(evidence, of_log_dir, limits.clock_skew_ms)
+        longest = max(one.longest_idle_ms(stopped_ms) for one in shown)
+        expired = [expired.taken_by(stopped_ms) for one in shown for expired in one.expired]
+        expired = [one for one in expired if _is_credible(one, longest)]
         shortest = min(expired, key=lambda one: (one.idle_ms, one.path), default=None)
         if shortest and 0 < shortest.idle_ms < limits.pid_expiry_ms and limits.source(PRODUCER_EXPIRY) == DEFAULT:
             broker = of_log_dir[0].member.broker_id
@@ -150,6 +155,24 @@ def _proven_expiry(evidence: Sequence[SettingEvidence], rules: Rules) -> Iterato
                 frozenset([log_dir]),
                 lower_bound=min(shortest.idle_ms, max(longest, shortest.idle_ms) // 2),
             )
+
+
+def _stopped_ms(
+    evidence: Sequence[SettingEvidence], of_log_dir: Sequence[SettingEvidence], clock_skew_ms: int
+) -> int | None:
+    """Return until when the broker of a log directory may have been running, None if its metadata log does not show it.
+
+    A copy that does not keep the times of files makes snapshots look younger than they are. A broker that lost its
+    controllers goes on without them, and then its snapshots have later times than its metadata log.
+    """
+    member = of_log_dir[0].member
+    running = [one.running_ms for one in evidence if one.running_ms is not None and _is_same_broker(one.member, member)]
+    newest = max(one.expiry.newest_ms for one in of_log_dir if one.expiry)
+    return max(running) + clock_skew_ms if running and newest <= max(running) else None
+
+
+def _is_same_broker(one: PartitionMembership, other: PartitionMembership) -> bool:
+    return one.log_dir == other.log_dir or (one.broker_id == other.broker_id and one.broker_id is not None)
 
 
 def _is_credible(expired: Expired, longest_idle_ms: int) -> bool:

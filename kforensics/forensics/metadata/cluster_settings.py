@@ -12,8 +12,11 @@ from typing import NamedTuple
 from kforensics.forensics.core.settings import Setting, setting_of_broker
 from kforensics.forensics.metadata.cluster_metadata import TOPIC_RESOURCE, metadata_records, topics_in
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import Batch
+from kforensics.parsers.log.batches import walk
 
-__all__ = ["ClusterSetting", "cluster_settings_in"]
+__all__ = ["ClusterSetting", "cluster_settings_in", "newest_time_in"]
 
 BROKER_RESOURCE = 4
 RECORDS = ("ConfigRecord", "TopicRecord", "RemoveTopicRecord")
@@ -48,6 +51,20 @@ def cluster_settings_in(partitions: Iterable[Partition]) -> list[ClusterSetting]
     partitions = list(partitions)
     found = [*_configured(partitions), *_partition_counts(partitions)]
     return sorted(found, key=lambda one: one.setting.entity is None)  # defaults of the brokers last
+
+
+def newest_time_in(partition: Partition) -> int | None:
+    """Return the newest timestamp in a metadata log, None if there is none.
+
+    While a broker runs it fetches the metadata log, whose leader writes at least a ``NoOpRecord`` every half second
+    (``metadata.max.idle.interval.ms``). So this is when the broker stopped, or when it was copied.
+
+    Raises:
+        InputError: the metadata log cannot be read.
+    """
+    with open_source(partition.segments[-1].path) as source:
+        times = (batch.max_timestamp for batch in walk(source) if isinstance(batch, Batch) and batch.crc_valid)
+        return max(filter(None, times), default=None)
 
 
 def _configured(partitions: list[Partition]) -> Iterator[ClusterSetting]:

@@ -8,7 +8,7 @@ setting from above, unless a later snapshot has it again as it was, or one that 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -28,15 +28,22 @@ class Expired:
 
     Attributes:
         idle_ms: how long the one that wrote last had been idle when the second snapshot was taken.
+        taken_ms: when that was, at the latest.
         producer_id: its id.
         count: how many there are.
         path: the second snapshot.
     """
 
     idle_ms: int
+    taken_ms: int
     producer_id: int
     count: int
     path: str
+
+    def taken_by(self, stopped_ms: int | None) -> Expired:
+        """Return the same if the broker stopped, or was copied, at a known time: no snapshot is later."""
+        surplus = 0 if stopped_ms is None else max(0, self.taken_ms - stopped_ms)
+        return replace(self, idle_ms=self.idle_ms - surplus, taken_ms=self.taken_ms - surplus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +52,18 @@ class SnapshotExpiry:
 
     Attributes:
         expired: the forgotten producers, for each snapshot that shows some.
-        longest_idle_ms: how long a producer in a snapshot had been idle, at most.
+        idle: for each snapshot, when it was taken at the latest, and how long a producer in it had then been idle.
+        newest_ms: the newest timestamp in a snapshot.
     """
 
     expired: tuple[Expired, ...] = ()
-    longest_idle_ms: int = 0
+    idle: tuple[tuple[int, int], ...] = ()
+    newest_ms: int = 0
+
+    def longest_idle_ms(self, stopped_ms: int | None) -> int:
+        """Return how long a producer in a snapshot had been idle, at most."""
+        times = (idle if stopped_ms is None else idle - max(0, taken - stopped_ms) for taken, idle in self.idle)
+        return max(times, default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +100,9 @@ def snapshot_expiry(partition: Partition, as_of_ms: int) -> SnapshotExpiry | Non
     read = (_snapshot(offset, file, as_of_ms) for offset, file in sorted(partition.snapshots.items()))
     snapshots = [snapshot for snapshot in read if snapshot is not None]
     start = max(partition.checkpoint(LOG_START) or 0, partition.first_offset)
-    idle = (int((one.taken_ms - one.idle["last_timestamp"]).max(initial=0)) for one in snapshots)
-    return SnapshotExpiry(tuple(_expired(snapshots, start)), max(idle, default=0))
+    idle = tuple((one.taken_ms, int((one.taken_ms - one.idle["last_timestamp"]).max(initial=0))) for one in snapshots)
+    newest = max((int(one.producers["last_timestamp"].max(initial=0)) for one in snapshots), default=0)
+    return SnapshotExpiry(tuple(_expired(snapshots, start)), idle, newest)
 
 
 def _snapshot(offset: int, file: FoundFile, as_of_ms: int) -> _Snapshot | None:
@@ -114,7 +129,7 @@ def _expired(snapshots: list[_Snapshot], log_start: int) -> Iterator[Expired]:
         if len(missing):
             last = missing[missing["last_timestamp"].argmax()]
             idle_ms = after.taken_ms - int(last["last_timestamp"])
-            yield Expired(idle_ms, int(last["producer_id"]), len(missing), after.path)
+            yield Expired(idle_ms, after.taken_ms, int(last["producer_id"]), len(missing), after.path)
 
 
 def _are_unchanged(producers: ProducerArray, later: ProducerArray) -> BoolArray:
