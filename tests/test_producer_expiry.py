@@ -188,4 +188,5 @@ def test_a_broker_that_lost_its_controllers_ran_for_longer_than_its_metadata_log
     with path.open("r+b") as file:
         file.truncate(early[-1]["position"] + early[-1]["size"])
     row = _settings(late_copy, "--as-of", LATE_MS)["producer.id.expiration.ms"]
+    assert row["source"].startswith("proof: ")
     assert int(row["value"]) > 600_000

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, TypedDict
 
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.rules import Rules
@@ -15,7 +17,7 @@ from kforensics.parsers.files.meta_properties import Property, read_properties
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Damage
 
-__all__ = ["KnownSettings", "given_settings", "rules_for", "with_given"]
+__all__ = ["Evaluation", "KnownSettings", "given_settings", "parameters_of", "rules_for", "with_given"]
 
 EXAMPLE = "producer.id.expiration.ms=86400000"
 
@@ -38,6 +40,40 @@ def given_settings(assignments: Sequence[str], server_properties: str | None) ->
     """
     given = [_assigned(assignment) for assignment in reversed(assignments)]
     return (*given, *(_of_file(server_properties) if server_properties is not None else ()))
+
+
+class Evaluation(TypedDict, total=False):
+    """How to evaluate: what all functions of the library take by name, and need not be given.
+
+    Attributes:
+        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
+        settings: settings of the brokers by name, such as ``{"transaction.max.timeout.ms": 3_600_000}``.
+        server_properties: path of a broker's ``server.properties``.
+        alone: whether to ignore the logs of coordinators and of the cluster's metadata that are around the paths.
+    """
+
+    as_of_ms: int | None
+    settings: Mapping[str, str | int]
+    server_properties: str | os.PathLike[str] | None
+    alone: bool
+
+
+def parameters_of(
+    *,
+    as_of_ms: int | None = None,
+    settings: Mapping[str, str | int] | None = None,
+    server_properties: str | os.PathLike[str] | None = None,
+    alone: bool = False,
+) -> dict[str, Any]:
+    """Return the parameters of an investigation that an :class:`Evaluation` decides.
+
+    Raises:
+        UsageError: there is no such setting, Kafka would not accept a value, or the file cannot be read.
+    """
+    path = None if server_properties is None else os.fspath(server_properties)
+    given = ((name, str(value)) for name, value in (settings or {}).items())
+    of_caller = tuple(validated(name, value, "settings", f"settings[{name!r}]") for name, value in given)
+    return {"as_of_ms": as_of_ms, "settings": (*of_caller, *given_settings((), path)), "alone": alone}
 
 
 def _assigned(assignment: str) -> Setting:

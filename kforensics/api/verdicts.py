@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from kforensics.analyses.audit import STORED, AuditRequest, Stages, audit_results, run_audit, without_secrets
 from kforensics.analyses.duplicates import DuplicatesQuestion
@@ -16,6 +16,7 @@ from kforensics.analyses.lso import LsoQuestion
 from kforensics.analyses.partitions import Investigation, investigate
 from kforensics.analyses.producers import ProducersQuestion
 from kforensics.analyses.questions import Question
+from kforensics.analyses.settings import Evaluation, parameters_of
 from kforensics.analyses.transactions import TransactionsQuestion
 from kforensics.api.explanation import Explanation
 from kforensics.errors import InputError, UsageError
@@ -47,30 +48,30 @@ __all__ = [
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
-def lso(paths: Paths, *, at: int | None = None, history: bool = False, as_of_ms: int | None = None) -> pa.Table:
+def lso(paths: Paths, *, at: int | None = None, history: bool = False, **evaluation: Unpack[Evaluation]) -> pa.Table:
     """Return where the last stable offset of each partition is: the table ``lso``, or ``lso_history``.
 
     Args:
         paths: log directories, partition folders, files, globs or URIs.
         at: the high watermark; None for the end of the log.
         history: every value of the last stable offset as the high watermark advances.
-        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
+        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
-        UsageError: there is no log.
+        UsageError: there is no log, or a setting is invalid.
     """
-    return _answers(paths, LsoQuestion(at, history), as_of_ms)
+    return _answers(paths, LsoQuestion(at, history), evaluation)
 
 
-def transactions(  # noqa: PLR0913  # one parameter per filter of the command
+def transactions(  # one parameter per filter of the command
     paths: Paths,
     *,
     states: Sequence[str] = (),
     producer_id: int | None = None,
     min_duration_ms: int | None = None,
     sort: str = "offset",
-    as_of_ms: int | None = None,
+    **evaluation: Unpack[Evaluation],
 ) -> pa.Table:
     """Return the transactions of each partition: the table ``transactions``.
 
@@ -80,38 +81,38 @@ def transactions(  # noqa: PLR0913  # one parameter per filter of the command
         producer_id: only transactions of this producer.
         min_duration_ms: only transactions that lasted at least this long.
         sort: offset, marker, duration, records, bytes, begun or producer; within each partition.
-        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
+        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
         UsageError: there is no log, or no such state or sort key.
     """
-    return _answers(paths, TransactionsQuestion(tuple(states), producer_id, min_duration_ms, sort), as_of_ms)
+    return _answers(paths, TransactionsQuestion(tuple(states), producer_id, min_duration_ms, sort), evaluation)
 
 
-def producers(paths: Paths, *, at: int | None = None, as_of_ms: int | None = None) -> pa.Table:
+def producers(paths: Paths, *, at: int | None = None, **evaluation: Unpack[Evaluation]) -> pa.Table:
     """Return the state of every producer as a broker rebuilds it: the table ``producers``.
 
     Args:
         paths: log directories, partition folders, files, globs or URIs.
         at: after all batches below this offset; None for the end of the log.
-        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
+        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
-        UsageError: there is no log.
+        UsageError: there is no log, or a setting is invalid.
     """
-    return _answers(paths, ProducersQuestion(at), as_of_ms)
+    return _answers(paths, ProducersQuestion(at), evaluation)
 
 
-def duplicates(  # noqa: PLR0913  # one parameter per option of the command
+def duplicates(  # one parameter per option of the command
     paths: Paths,
     *,
     levels: Sequence[str] = (),
     committed: bool = False,
     memory: int = DEFAULT_MEMORY,
     internal: bool = False,
-    as_of_ms: int | None = None,
+    **evaluation: Unpack[Evaluation],
 ) -> pa.Table:
     """Return the records that were written twice: the table ``duplicates``, with a row for each run of records.
 
@@ -123,13 +124,13 @@ def duplicates(  # noqa: PLR0913  # one parameter per option of the command
         committed: only what a read_committed consumer receives twice.
         memory: bytes of memory before the search uses temporary files.
         internal: search internal topics, too.
-        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
+        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
         UsageError: there is no log, or no such level.
     """
-    return _answers(paths, DuplicatesQuestion(tuple(levels), committed, memory, internal), as_of_ms)
+    return _answers(paths, DuplicatesQuestion(tuple(levels), committed, memory, internal), evaluation)
 
 
 def explain(  # noqa: PLR0913  # one parameter per option of the command
@@ -141,7 +142,7 @@ def explain(  # noqa: PLR0913  # one parameter per option of the command
     topic: str | None = None,
     partition: int | None = None,
     at: int | None = None,
-    as_of_ms: int | None = None,
+    **evaluation: Unpack[Evaluation],
 ) -> Explanation:
     """Explain one offset, one producer or one transactional id: as values, as text and as a table.
 
@@ -153,7 +154,7 @@ def explain(  # noqa: PLR0913  # one parameter per option of the command
         topic: only partitions of this topic; None for all.
         partition: only partitions with this number; None for all.
         at: the high watermark at which to evaluate an offset; None for the end of the log.
-        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
+        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
@@ -163,7 +164,7 @@ def explain(  # noqa: PLR0913  # one parameter per option of the command
         offset, producer_id, transactional_id, at, topics=() if topic is None else (topic,), partition=partition
     )
     errors: list[InputError] = []
-    stories = tuple(explain_subject(_investigation(paths, as_of_ms), subject, errors.append))
+    stories = tuple(explain_subject(_investigation(paths, evaluation), subject, errors.append))
     _raise_any(paths, errors)
     return Explanation(subject, stories)
 
@@ -174,7 +175,7 @@ def keys(
     topics: Sequence[str] = (),
     partition_count: int | None = None,
     listed: str = "partitions",
-    as_of_ms: int | None = None,
+    **evaluation: Unpack[Evaluation],
 ) -> pa.Table:
     """Return where the keys of topics are: the table ``key_partitions``, ``keys_apart`` or ``producer_batches``.
 
@@ -184,47 +185,47 @@ def keys(
         partition_count: how many partitions the topic has today; None for the number in the cluster metadata under the
             paths, or else the number of partitions there.
         listed: which rows: ``partitions``, ``keys`` or ``producers``.
-        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
+        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
         UsageError: there is no log or no such topic, or it cannot have so few partitions.
     """
     question, errors = KeysQuestion(tuple(topics), partition_count, listed), list[InputError]()
-    results = list(evaluate_topic_keys(_investigation(paths, as_of_ms), question, errors.append))
+    results = list(evaluate_topic_keys(_investigation(paths, evaluation), question, errors.append))
     _raise_any(paths, errors)
     table = question.table
     return table_of_parts(table, [result.rows[table.name].record_batch() for result in results])
 
 
-def scan(paths: Paths, *, processes: int | None = None, as_of_ms: int | None = None) -> pa.Table:
+def scan(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Evaluation]) -> pa.Table:
     """Return a summary of each partition, with its worst finding: the table ``partitions``.
 
     Args:
         paths: log directories, partition folders, files, globs or URIs.
         processes: number of processes; None for a number that suits the size.
-        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
+        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
-        UsageError: there is no log.
+        UsageError: there is no log, or a setting is invalid.
     """
-    return _evaluate(paths, "partitions", AuditRequest(processes=processes), as_of_ms)
+    return _evaluate(paths, "partitions", AuditRequest(processes=processes), evaluation)
 
 
-def verify(paths: Paths, *, processes: int | None = None, as_of_ms: int | None = None) -> pa.Table:
+def verify(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Evaluation]) -> pa.Table:
     """Return where indexes, snapshots, transaction indexes and checkpoints disagree with the log: ``findings``.
 
     Args:
         paths: log directories, partition folders, files, globs or URIs.
         processes: number of processes; None for a number that suits the size.
-        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
+        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
-        UsageError: there is no log.
+        UsageError: there is no log, or a setting is invalid.
     """
-    return _evaluate(paths, "findings", AuditRequest(processes=processes, checks="evidence"), as_of_ms)
+    return _evaluate(paths, "findings", AuditRequest(processes=processes, checks="evidence"), evaluation)
 
 
 def audit(  # noqa: PLR0913  # one parameter per option of the command
@@ -234,9 +235,9 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
     processes: int | None = None,
     records: bool = False,
     checksums: bool = False,
-    as_of_ms: int | None = None,
     spark: SparkSession | None = None,
     split_size: int = SPLIT_SIZE,
+    **evaluation: Unpack[Evaluation],
 ) -> Audit:
     """Run all checks on all partitions, and return the tables. The row of an unreadable partition has the reason.
 
@@ -246,9 +247,9 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
         processes: number of processes; None for a number that suits the size.
         records: decode every record too, check it and find duplicates.
         checksums: add the SHA-256 of every input to the manifest of the store.
-        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
         spark: a session to run the audit on; its workers must have access to the paths and the output.
         split_size: on Spark, approximate bytes of the splits in which large segments are read.
+        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: a path cannot be read.
@@ -256,9 +257,10 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
         EngineError: Spark fails.
     """
     if spark is not None:
-        options = {"records": records, "checksums": checksums, "as_of_ms": as_of_ms, "split_size": split_size}
+        options: dict[str, Any] = {"records": records, "checksums": checksums, "split_size": split_size}
+        options |= parameters_of(**evaluation)
         return _audit_on_spark(spark, paths, output, options)
-    investigation = _investigation(paths, as_of_ms)
+    investigation = _investigation(paths, evaluation)
     store = None if output is None else Path(output)
     command = without_secrets(sys.argv)
     request = AuditRequest(store, processes, records=records, copies=True, checksums=checksums, command=command)
@@ -344,13 +346,13 @@ def _audit_in_memory(results: Iterable[PartitionResult]) -> Audit:
     return Audit({name: _table(name, parts) for name, parts in batches.items()})
 
 
-def _answers(paths: Paths, question: Question[Any], as_of_ms: int | None) -> pa.Table:
-    answers = question.answers(_investigation(paths, as_of_ms), _raise)
+def _answers(paths: Paths, question: Question[Any], evaluation: Evaluation) -> pa.Table:
+    answers = question.answers(_investigation(paths, evaluation), _raise)
     return _table(question.table, (batch for answer in answers for batch in answer.rows.record_batches()))
 
 
-def _evaluate(paths: Paths, table: str, request: AuditRequest, as_of_ms: int | None) -> pa.Table:
-    results = audit_results(_investigation(paths, as_of_ms), request, _ignore)
+def _evaluate(paths: Paths, table: str, request: AuditRequest, evaluation: Evaluation) -> pa.Table:
+    results = audit_results(_investigation(paths, evaluation), request, _ignore)
     parts = (_rows_of(result, table).record_batches() for result in results if result.is_counted)
     return _table(table, (batch for part in parts for batch in part))
 
@@ -365,10 +367,10 @@ def _table(name: str, batches: Iterable[pa.RecordBatch]) -> pa.Table:
     return table_of_parts(STORED[name], batches)
 
 
-def _investigation(paths: Paths, as_of_ms: int | None) -> Investigation:
+def _investigation(paths: Paths, evaluation: Evaluation) -> Investigation:
     names = _names(paths)
     unreadable: list[str] = []
-    investigation = investigate(names, as_of_ms, unreadable.append, _ignore)
+    investigation = investigate(names, warn=unreadable.append, note=_ignore, **parameters_of(**evaluation))
     if investigation.unreadable:
         raise InputError(", ".join(names), "; ".join(unreadable))
     return investigation

@@ -108,6 +108,7 @@ def spark_request(
         split_size=SPLIT_SIZE if split_size is None else split_size << 20,
         command=command,
         settings=options.given_settings(),
+        alone=options.alone,
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import kforensics
 from kforensics.analyses.settings import given_settings, rules_for
 from kforensics.errors import UsageError
 from kforensics.forensics.core.rules import DAY_MS, Rules
@@ -176,3 +177,51 @@ def test_a_topic_counts_before_the_default_of_the_brokers() -> None:
         (None, "604800000", DEFAULT),
     ]
     assert {entity for entity, *_ in values[:-2]} == {"topic later-3", "topic later-4"}
+
+
+HANGING = TRANSACTIONS / "broker-1" / "hanging-0"
+LATER_MS = 1795269600000
+
+
+def test_functions_take_settings_as_commands_do(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("transaction.max.timeout.ms=7200000\nproducer.id.expiration.ms=5000\n")
+    given: dict[str, str | int] = {"producer.id.expiration.ms": 6000, "retention.ms": "-1"}
+    rows = kforensics.audit(HANGING, as_of_ms=LATER_MS, settings=given, server_properties=path).tables["settings"]
+    values = {row["name"]: (row["value"], row["source"]) for row in reversed(rows.to_pylist())}
+    assert values["producer.id.expiration.ms"] == ("6000", "settings")
+    assert values["transaction.max.timeout.ms"] == ("7200000", str(path))
+    assert values["retention.ms"] == ("-1", "settings")
+
+
+def test_a_function_uses_what_is_around_unless_it_is_told_not_to() -> None:
+    def sources(*, alone: bool) -> set[str]:
+        rows = kforensics.audit(HANGING, as_of_ms=LATER_MS, alone=alone).tables["settings"].to_pylist()
+        return {row["source"].split(",")[0] for row in rows}
+
+    assert "metadata log" in sources(alone=False)
+    assert "metadata log" not in sources(alone=True)
+
+
+FUNCTIONS: dict[str, dict[str, int]] = {
+    "audit": {},
+    "duplicates": {},
+    "explain": {"offset": 0},
+    "keys": {},
+    "lso": {},
+    "producers": {},
+    "scan": {},
+    "transactions": {},
+    "verify": {},
+}
+
+
+@pytest.mark.parametrize(("function", "more"), FUNCTIONS.items(), ids=FUNCTIONS)
+def test_every_function_on_partitions_refuses_a_wrong_setting(function: str, more: dict[str, int]) -> None:
+    call = getattr(kforensics, function)
+    with pytest.raises(UsageError, match=r"settings\['transaction.max.timeout.ms'\]: '1h' is not an integer"):
+        call(HANGING, settings={"transaction.max.timeout.ms": "1h"}, **more)
+    with pytest.raises(UsageError, match="there is no such file"):
+        call(HANGING, server_properties="nothing/server.properties", **more)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'as_of'"):
+        call(HANGING, as_of=0, **more)

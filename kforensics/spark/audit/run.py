@@ -73,6 +73,7 @@ class SparkRequest:
         few: as for ``TaskSizing``.
         command: the command line, for the manifest.
         settings: settings that the user gives, those that count first.
+        alone: whether to ignore the settings that files around the paths show.
     """
 
     paths: tuple[str, ...]
@@ -86,6 +87,7 @@ class SparkRequest:
     few: int = FEW
     command: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = ()
+    alone: bool = False
 
 
 @dataclass(slots=True)
@@ -187,7 +189,7 @@ def _known_rules(plan: Plan, request: SparkRequest, clusters: Clusters) -> Rules
     """Return the limits and the time of evaluation."""
     rules = rules_of(plan, request)
     evidence, members = setting_evidence_of(plan, rules.as_of_ms), list(plan.members)
-    for partition in _around(members):
+    for partition in () if request.alone else _around(members):
         if (shown := setting_evidence(partition, rules.as_of_ms)) is not None:
             evidence.append(shown)
             members.append(shown.member)
