@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,15 @@ import kforensics
 from kforensics.analyses.settings import given_settings, rules_for
 from kforensics.errors import UsageError
 from kforensics.forensics.core.rules import DAY_MS, Rules
-from kforensics.forensics.core.settings import DEFAULT, KNOWN, MAX_TIMEOUT, PRODUCER_EXPIRY, Setting
+from kforensics.forensics.core.settings import (
+    DEFAULT,
+    EARLIER,
+    KNOWN,
+    MAX_TIMEOUT,
+    PRODUCER_EXPIRY,
+    Setting,
+    default_setting,
+)
 from tests.command import SAMPLES, run
 from tests.forensics.partition_states import partitions_under
 
@@ -110,7 +119,8 @@ def test_the_metadata_log_has_settings_of_topics_and_the_partition_counts() -> N
     assert of_topics["topic __transaction_state", "cleanup.policy"] == "compact"
     counts = {setting.name: setting.value for setting in rules.settings}
     assert counts["transaction.state.log.num.partitions"] == "1"
-    assert {setting.source.split(",")[0] for setting in rules.topic_settings} == {"metadata log"}
+    configured = (setting for setting in rules.topic_settings if not setting.is_default)
+    assert {setting.source.split(",")[0] for setting in configured} == {"metadata log"}
 
 
 def test_a_broker_has_its_settings_and_the_others_have_the_default() -> None:
@@ -118,7 +128,7 @@ def test_a_broker_has_its_settings_and_the_others_have_the_default() -> None:
     rules = Rules(0, settings=(here,))
     one, two = rules.at("/one"), rules.at("/two")
     assert (one.pid_expiry_ms, one.source(PRODUCER_EXPIRY)) == (4000, here.source)
-    assert (two.pid_expiry_ms, two.source(PRODUCER_EXPIRY)) == (DAY_MS, DEFAULT)
+    assert (two.pid_expiry_ms, two.is_default(PRODUCER_EXPIRY)) == (DAY_MS, True)
 
 
 def test_a_given_value_counts_before_one_of_the_metadata() -> None:
@@ -225,3 +235,38 @@ def test_every_function_on_partitions_refuses_a_wrong_setting(function: str, mor
         call(HANGING, server_properties="nothing/server.properties", **more)
     with pytest.raises(TypeError, match="unexpected keyword argument 'as_of'"):
         call(HANGING, as_of=0, **more)
+
+
+def test_the_metadata_log_shows_the_release_and_so_the_defaults() -> None:
+    rows = {(row["name"], row["value"], row["source"]) for row in _settings_of(TRANSACTIONS)}
+    assert ("producer.id.expiration.ms", "86400000", "Kafka's default since 3.4") in rows
+    assert ("message.timestamp.after.max.ms", "3600000", "Kafka's default since 4.0") in rows
+    assert ("transaction.max.timeout.ms", "900000", DEFAULT) in rows
+    of_3_9 = {(row["name"], row["value"], row["source"]) for row in _settings_of(SAMPLES / "transactions-v0")}
+    assert ("message.timestamp.after.max.ms", "9223372036854775807", "Kafka's default before 4.0") in of_3_9
+
+
+def test_without_a_metadata_log_the_release_is_unknown() -> None:
+    """As under ZooKeeper; then the table has the newer default, and names both."""
+    unknown = "; the release is unknown, before it was"
+    sources = {row["name"]: row["source"] for row in _settings_of(SAMPLES / "rolling-restart")}
+    assert sources["producer.id.expiration.ms"] == f"Kafka's default since 3.4{unknown} 604800000"
+    assert sources["offsets.retention.minutes"] == f"Kafka's default since 2.0{unknown} 1440"
+
+
+def test_earlier_releases_have_earlier_defaults() -> None:
+    earlier = {name: default_setting(name, (1, 1)) for name in EARLIER}
+    assert {name: setting.value for name, setting in earlier.items()} == {
+        "producer.id.expiration.ms": "604800000",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "60000",
+        "offsets.retention.minutes": "1440",
+        "max.message.bytes": "1000012",
+        "message.timestamp.after.max.ms": "9223372036854775807",
+    }
+    assert default_setting(PRODUCER_EXPIRY, (3, 3)).source == "Kafka's default before 3.4"
+    assert default_setting(PRODUCER_EXPIRY, (3, 4)).value == str(DAY_MS)
+
+
+def _settings_of(folder: Path) -> list[dict[str, Any]]:
+    rows = kforensics.audit(folder).tables["settings"].to_pylist()
+    return list(rows)

@@ -17,9 +17,22 @@ from kforensics.forensics.coordinators.longest_timeout import LongestTimeout, lo
 from kforensics.forensics.core.formatting import format_duration
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.core.settings import DEFAULT, KNOWN, MAX_TIMEOUT, PRODUCER_EXPIRY, Setting, known_first
+from kforensics.forensics.core.settings import (
+    EARLIER,
+    KNOWN,
+    MAX_TIMEOUT,
+    PRODUCER_EXPIRY,
+    Setting,
+    default_setting,
+    known_first,
+)
 from kforensics.forensics.core.tables import RESULTS
-from kforensics.forensics.metadata.cluster_settings import ClusterSetting, cluster_settings_in, newest_time_in
+from kforensics.forensics.metadata.cluster_settings import (
+    ClusterSetting,
+    cluster_settings_in,
+    newest_time_in,
+    release_in,
+)
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.sidecar.snapshot_expiry import Expired, SnapshotExpiry, snapshot_expiry
 from kforensics.parsers.files.log_names import METADATA_TOPIC
@@ -38,6 +51,7 @@ class SettingEvidence:
         member: the cluster, log directory and broker of the partition.
         length: how far its log reaches, to choose among copies of the metadata log.
         configured: settings in the metadata log.
+        release: the release of its brokers in the metadata log.
         running_ms: the newest time in the metadata log, until when its broker was running.
         expiry: what its snapshots show.
         timeout: the longest timeout in a log of the transaction coordinator.
@@ -46,6 +60,7 @@ class SettingEvidence:
     member: PartitionMembership
     length: tuple[int, int] = (0, 0)
     configured: tuple[ClusterSetting, ...] = ()
+    release: tuple[int, int] | None = None
     running_ms: int | None = None
     expiry: SnapshotExpiry | None = None
     timeout: LongestTimeout | None = None
@@ -63,7 +78,8 @@ def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | N
         if partition.place.topic == METADATA_TOPIC and partition.segments:
             length = partition.segments[-1].base_offset or 0, partition.segments[-1].size
             configured = tuple(cluster_settings_in([partition]))
-            evidence = replace(evidence, length=length, configured=configured, running_ms=newest_time_in(partition))
+            release, running_ms = release_in([partition]), newest_time_in(partition)
+            evidence = replace(evidence, length=length, configured=configured, release=release, running_ms=running_ms)
         elif partition.place.topic == TRANSACTION_STATE:
             evidence = replace(evidence, timeout=longest_timeout(partition))
     is_empty = not (evidence.configured or evidence.timeout or evidence.expiry or evidence.running_ms)
@@ -92,12 +108,13 @@ def rules_by_evidence(
     log_dirs: dict[str, set[tuple[int | None, str | None]]] = defaultdict(set)
     for member in members if by_cluster else ():
         log_dirs[clusters.name_of_member(member)].add((member.broker_id, member.log_dir))
-    settings = list(given)
+    settings, defaults = list(given), list[Setting]()
     for cluster, of_cluster in sorted(by_cluster.items()):
         settings += _configured(of_cluster, log_dirs[cluster])
         known = _with(rules, settings)
         settings += [*_proven_timeout(of_cluster, known, log_dirs[cluster]), *_proven_expiry(of_cluster, known)]
-    return _with(rules, settings)
+        defaults += _defaults(of_cluster, log_dirs[cluster])
+    return _with(rules, [*settings, *defaults])
 
 
 def _with(rules: Rules, settings: Sequence[Setting]) -> Rules:
@@ -118,6 +135,16 @@ def _configured(
             yield replace(setting, log_dirs=every if broker is None else own)
 
 
+def _defaults(
+    evidence: Sequence[SettingEvidence], log_dirs: Iterable[tuple[int | None, str | None]]
+) -> Iterator[Setting]:
+    """Yield Kafka's defaults for the release of a cluster, of settings whose default has changed."""
+    newest = max((one for one in evidence if one.release), key=lambda one: one.length, default=None)
+    every = frozenset(log_dir for _, log_dir in log_dirs)
+    for name in EARLIER if newest else ():
+        yield replace(default_setting(name, newest.release if newest else None), log_dirs=every)
+
+
 def _proven_timeout(
     evidence: Sequence[SettingEvidence], rules: Rules, log_dirs: Iterable[tuple[int | None, str | None]]
 ) -> Iterator[Setting]:
@@ -125,7 +152,7 @@ def _proven_timeout(
     dirs = frozenset(log_dir for _, log_dir in log_dirs)
     longest = max((one.timeout for one in evidence if one.timeout), default=None)
     limits = rules.across(dirs)
-    if longest and longest.timeout_ms > limits.max_txn_timeout_ms and limits.source(MAX_TIMEOUT) == DEFAULT:
+    if longest and longest.timeout_ms > limits.max_txn_timeout_ms and limits.is_default(MAX_TIMEOUT):
         source = f"proof: transactional id {longest.transactional_id!r} has this timeout"
         yield Setting(MAX_TIMEOUT, str(longest.timeout_ms), source, log_dirs=dirs)
 
@@ -144,7 +171,7 @@ def _proven_expiry(evidence: Sequence[SettingEvidence], rules: Rules) -> Iterato
         expired = [expired.taken_by(stopped_ms) for one in shown for expired in one.expired]
         expired = [one for one in expired if _is_credible(one, longest)]
         shortest = min(expired, key=lambda one: (one.idle_ms, one.path), default=None)
-        if shortest and 0 < shortest.idle_ms < limits.pid_expiry_ms and limits.source(PRODUCER_EXPIRY) == DEFAULT:
+        if shortest and 0 < shortest.idle_ms < limits.pid_expiry_ms and limits.is_default(PRODUCER_EXPIRY):
             broker = of_log_dir[0].member.broker_id
             yield Setting(
                 PRODUCER_EXPIRY,
@@ -186,10 +213,12 @@ def _is_credible(expired: Expired, longest_idle_ms: int) -> bool:
 
 def setting_rows(rules: Rules) -> Rows:
     """Return the rows of the table of settings: all known ones, and Kafka's defaults for the others."""
-    defaults = (Setting(name, one.default, DEFAULT) for name, one in KNOWN.items())
+    known = (*rules.settings, *rules.topic_settings)
+    with_release = {setting.name for setting in known if setting.is_default}
+    defaults = (default_setting(name) for name in KNOWN if name not in with_release)
     for_all: set[str] = set()
     settings = []
-    for setting in (*rules.settings, *rules.topic_settings, *defaults):
+    for setting in (*known, *defaults):
         if setting.name not in for_all:
             settings.append(setting)
             for_all |= {setting.name} if setting.entity is None and setting.log_dirs is None else set()

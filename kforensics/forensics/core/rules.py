@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kforensics.forensics.core.settings import DEFAULT, MAX_TIMEOUT, PRODUCER_EXPIRY, Setting
+from kforensics.forensics.core.settings import DEFAULT, EARLIER, MAX_TIMEOUT, PRODUCER_EXPIRY, Setting, default_setting
 
 __all__ = ["Rules"]
 
@@ -85,7 +85,12 @@ class Rules:
 
     def source(self, name: str) -> str:
         """Return where the value of a setting comes from, as a phrase; only of the rules of one log directory."""
-        return setting.source if (setting := self._setting(name, None, any_log_dir=True)) else DEFAULT
+        setting = self._setting(name, None, any_log_dir=True)
+        return (setting or default_setting(name)).source
+
+    def is_default(self, name: str) -> bool:
+        """Return whether the value of a setting is Kafka's default; only of the rules of one log directory."""
+        return self.source(name).startswith(DEFAULT)
 
     def evidence(self, name: str) -> dict[str, object]:
         """Return the name, value and source of a limit, for the evidence of a finding that leans on it."""
@@ -99,6 +104,12 @@ class Rules:
     def possible_pid_expiry_ms(self) -> int:
         """The shortest time after which a broker may have forgotten an idle producer."""
         return self.pid_expiry_ms if self.least_pid_expiry_ms is None else self.least_pid_expiry_ms
+
+    @property
+    def certain_pid_expiry_ms(self) -> int:
+        """The time after which a broker of any release has forgotten an idle producer."""
+        is_known = self._setting(PRODUCER_EXPIRY, None, any_log_dir=True) is not None
+        return self.pid_expiry_ms if is_known else max(self.pid_expiry_ms, int(EARLIER[PRODUCER_EXPIRY].value))
 
     @property
     def late_ms(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kforensics.errors import UsageError
 
@@ -12,11 +13,13 @@ __all__ = [
     "BROKER_NAMES",
     "CHECK_INTERVAL",
     "DEFAULT",
+    "EARLIER",
     "GIVEN",
     "KNOWN",
     "MAX_TIMEOUT",
     "PRODUCER_EXPIRY",
     "Setting",
+    "default_setting",
     "is_of_broker",
     "known_first",
     "setting_of_broker",
@@ -81,6 +84,29 @@ BROKER_NAMES: Mapping[str, tuple[str, int]] = {
 }
 
 
+class EarlierDefault(NamedTuple):
+    """A default of earlier releases.
+
+    Attributes:
+        until: the release that has another one, as major and minor number.
+        value: the default before, as text.
+    """
+
+    until: tuple[int, int]
+    value: str
+
+
+# Rules: ``KafkaConfig`` and ``TransactionStateManager`` of the releases. Before KIP-854 producers expired after
+# ``transactional.id.expiration.ms``.
+EARLIER: Mapping[str, EarlierDefault] = {
+    PRODUCER_EXPIRY: EarlierDefault((3, 4), "604800000"),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": EarlierDefault((2, 5), "60000"),
+    "offsets.retention.minutes": EarlierDefault((2, 0), "1440"),
+    "max.message.bytes": EarlierDefault((2, 5), "1000012"),
+    "message.timestamp.after.max.ms": EarlierDefault((4, 0), str(LONG_MAX)),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A value of a setting, and where it comes from.
@@ -106,6 +132,11 @@ class Setting:
         return self.log_dirs is None or log_dir in self.log_dirs
 
     @property
+    def is_default(self) -> bool:
+        """Whether it is Kafka's default."""
+        return self.source.startswith(DEFAULT)
+
+    @property
     def is_of_topics(self) -> bool:
         """Whether topics have it, so that no limit of a broker follows from it."""
         return KNOWN[self.name].of_topics
@@ -114,6 +145,23 @@ class Setting:
     def number(self) -> int:
         """The value as a number."""
         return int(self.value)
+
+
+def default_setting(name: str, release: tuple[int, int] | None = None) -> Setting:
+    """Return Kafka's default for a setting.
+
+    Args:
+        name: the setting.
+        release: major and minor number of the release; None if it is unknown, then it is the default of newer ones.
+    """
+    earlier = EARLIER.get(name)
+    if earlier is None:
+        return Setting(name, KNOWN[name].default, DEFAULT)
+    changed = ".".join(map(str, earlier.until))
+    if release is not None and release < earlier.until:
+        return Setting(name, earlier.value, f"{DEFAULT} before {changed}")
+    unknown = f"; the release is unknown, before it was {earlier.value}" if release is None else ""
+    return Setting(name, KNOWN[name].default, f"{DEFAULT} since {changed}{unknown}")
 
 
 def validated(name: str, value: str, source: str, what: str) -> Setting:

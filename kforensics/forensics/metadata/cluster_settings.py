@@ -16,7 +16,7 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import walk
 
-__all__ = ["ClusterSetting", "cluster_settings_in", "newest_time_in"]
+__all__ = ["ClusterSetting", "cluster_settings_in", "newest_time_in", "release_in"]
 
 BROKER_RESOURCE = 4
 RECORDS = ("ConfigRecord", "TopicRecord", "RemoveTopicRecord")
@@ -25,6 +25,9 @@ PARTITIONS_OF = {
     CONSUMER_OFFSETS: "offsets.topic.num.partitions",
 }
 SOURCE = "metadata log"
+METADATA_VERSION = "metadata.version"
+# The first metadata version of a release: ``MetadataVersion``. Only those are named between which a default changed.
+RELEASES = {7: (3, 3), 8: (3, 4), 22: (4, 0)}
 
 
 class ClusterSetting(NamedTuple):
@@ -51,6 +54,22 @@ def cluster_settings_in(partitions: Iterable[Partition]) -> list[ClusterSetting]
     partitions = list(partitions)
     found = [*_configured(partitions), *_partition_counts(partitions)]
     return sorted(found, key=lambda one: one.setting.entity is None)  # defaults of the brokers last
+
+
+def release_in(partitions: Iterable[Partition]) -> tuple[int, int] | None:
+    """Return the release of the brokers in a metadata log, None if it is unknown.
+
+    Each broker registers with the newest ``metadata.version`` that it supports. Of several releases it is the oldest.
+
+    Raises:
+        InputError: the metadata log cannot be read.
+    """
+    newest: dict[int, int] = {}
+    for _, _, value in metadata_records(partitions, ("RegisterBrokerRecord",)):
+        levels = [one["maxSupportedVersion"] for one in value["features"] if one["name"] == METADATA_VERSION]
+        newest[value["brokerId"]] = max(levels, default=0)
+    oldest = min(newest.values(), default=0)
+    return max((release for level, release in RELEASES.items() if level <= oldest), default=None)
 
 
 def newest_time_in(partition: Partition) -> int | None:

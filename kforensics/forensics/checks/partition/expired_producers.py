@@ -39,7 +39,10 @@ CODES = by_name(
             "day by default. With create time that is the client's timestamp. A producer of old data expires as "
             "soon as it has written, and a retry counts as new data."
         ),
-        benign="Old data is being imported, and duplicates do not matter or are removed later.",
+        benign=(
+            "Old data is being imported, and duplicates do not matter or are removed later. By default brokers before "
+            "3.4 expire producers after a week; less than that is an info if the release is unknown."
+        ),
     ),
 )
 
@@ -110,9 +113,11 @@ def _observed(state: PartitionState, row: Row) -> Finding:
         message = (
             f"Producer {producer} wrote data {format_duration(row['amount'])} older than the broker's preceding batch."
         )
+    is_certain = row["amount"] == NO_TIME or row["amount"] > state.rules.certain_pid_expiry_ms
     return state.finding(
         CODES["producer-expired-by-timestamp"],
         message,
+        severity=None if is_certain else Severity.INFO,
         at=(row["segment"], row["position"]),
         offsets=(row["first_offset"], row["last_offset"]),
         producer=(producer, row["producer_epoch"]),
@@ -176,6 +181,7 @@ def _expired(state: PartitionState, clock_name: str, exactness: Exactness, row: 
         CODES["producer-expired-by-timestamp"],
         f"The newest data of producer {row['producer_id']} has timestamp {format_time(timestamp)}, but the "
         f"{clock_name} is of {format_time(broker_time)}.",
+        severity=None if broker_time - timestamp > state.rules.certain_pid_expiry_ms else Severity.INFO,
         offsets=(last - row["offset_delta"], last),
         producer=(row["producer_id"], row["producer_epoch"]),
         evidence={

@@ -17,7 +17,7 @@ from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets
 from kforensics.forensics.core.record_types import Anomaly, AnomalyArray
 from kforensics.forensics.core.reporting import Row, expiry, first_n, place
-from kforensics.forensics.core.settings import DEFAULT, PRODUCER_EXPIRY
+from kforensics.forensics.core.settings import PRODUCER_EXPIRY
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import (
     NOTHING,
@@ -187,7 +187,7 @@ def _severity(state: PartitionState, row: Row) -> Severity | None:
     """
     if not row["expired"]:
         return None
-    return Severity.WARNING if state.rules.source(PRODUCER_EXPIRY) == DEFAULT else Severity.INFO
+    return Severity.WARNING if state.rules.is_default(PRODUCER_EXPIRY) else Severity.INFO
 
 
 def _settings(state: PartitionState, row: Row) -> dict[str, object]:

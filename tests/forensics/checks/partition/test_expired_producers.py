@@ -11,6 +11,7 @@ import pytest
 from kforensics.forensics.checks.partition import expired_producers
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.rules import DAY_MS, Rules
+from kforensics.forensics.core.settings import PRODUCER_EXPIRY, default_setting
 from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT
 from tests.forensics.batch_notation import NOW
 from tests.forensics.checks.partition.check_runs import (
@@ -44,12 +45,23 @@ def _written(partition: Path, base_offset: int, time_ms: int) -> None:
     os.utime(file_of(partition, base_offset), (time_ms / 1000, time_ms / 1000))
 
 
+DEFAULT_RULES = Rules(100_000_000, settings=(default_setting(PRODUCER_EXPIRY, (3, 4)),))
+
+
+def test_brokers_before_3_4_remember_producers_for_a_week(tmp_path: Path) -> None:
+    """By default; so it is certain of a release that is not known only after a week."""
+    severities = [Severity.INFO, Severity.INFO, Severity.WARNING]
+    for days, severity in zip((2, 7, 8), severities, strict=True):
+        forge(tmp_path / str(days), f"M 9 0 C 0 @0; D 5 0 0-1 @1-2 N ts {NOW - days * DAY_MS}")
+        assert _the_one(found_in(tmp_path / str(days), CHECK_MODULES)).severity == severity
+
+
 def test_example_20(tmp_path: Path) -> None:
     """Data of an open transaction keeps its producer alive; in example 20 a marker shows the time."""
     forge(
         tmp_path, "M 9 0 C 0 @0 ts 100000000; D 5 0 0-0 @1 N ts 1000; D 6 0 0-0 @2 T ts 1000; D 5 0 42-42 @3 N ts 1000"
     )
-    finding = _the_one(found_in(tmp_path, CHECK_MODULES, Rules(as_of_ms=100_000_000)))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES, DEFAULT_RULES))
     assert (finding.severity, finding.exactness) == (Severity.WARNING, Exactness.EXACT)
     assert (finding.producer_id, finding.producer_epoch, finding.first_offset) == (5, 0, 1)
 
@@ -64,7 +76,7 @@ def test_a_marker_further_in_front_is_a_clock_too(tmp_path: Path) -> None:
         "expiry_ms": DAY_MS,
         "setting": "producer.id.expiration.ms",
         "setting_value": DAY_MS,
-        "setting_source": "Kafka's default",
+        "setting_source": "Kafka's default since 3.4; the release is unknown, before it was 604800000",
     }
 
 
@@ -134,7 +146,8 @@ def test_finished_segment_is_a_clock_where_its_data_is_of_that_day(tmp_path: Pat
         rules = Rules(as_of_ms=NOW + 2 * DAY_MS)
         assert len(found_in(tmp_path, CHECK_MODULES, rules)) == expected
     _written(partition, 0, NOW)
-    finding = _the_one(found_in(tmp_path, CHECK_MODULES))
+    known = replace(DEFAULT_RULES, as_of_ms=NOW + DAY_MS)
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES, known))
     assert (finding.producer_id, finding.severity, finding.exactness) == (5, Severity.WARNING, Exactness.APPROXIMATE)
 
 
