@@ -31,7 +31,8 @@ PROMPT = "$ "
 RUNNABLE = ("kforensics ", "echo ", "rm -rf out/")
 # Literal text: commands, options, placeholders, settings, names of files and topics.
 LITERAL = (
-    r"kafka-[a-z-]+\.sh(?: (?:--[a-z-]+(?: (?:<[^>]*>|\{[a-z_]+\}))?|abort|describe|find-hanging))*",
+    r"`[^`]*`",
+    r"kafka-[a-z-]+\.sh(?: (?:abort|describe|find-hanging))*",
     r"(?<!\S)--[a-z-]+",
     r"<[a-z:_ ]+>",
     r"\{[a-z_]+\}(?:-\{[a-z_]+\})?",
@@ -206,7 +207,8 @@ def literal(text: str, known: set[str]) -> str:
     """
 
     def marked(found: re.Match[str]) -> str:
-        return f"[`{found[0]}`](#{found[0]})" if found[0] in known else f"`{found[0]}`"
+        word = found[0].strip("`")
+        return f"[`{word}`](#{word})" if word in known else f"`{word}`"
 
     codes = "|".join(sorted(known, reverse=True))  # the longer of two codes with the same prefix comes first
     return re.sub("|".join((*LITERAL, rf"\b(?:{codes})\b")), marked, text)

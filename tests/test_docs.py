@@ -153,11 +153,11 @@ def test_a_finding_says_how_it_comes_about_and_what_else_it_may_be_and_a_bad_one
 
 def test_words_that_are_typed_are_set_as_code_in_a_paragraph() -> None:
     text = (
-        "See seq-gap-old or seq-gap; run kafka-transactions.sh abort --topic {topic}, then wait for <id>. Set a.b.c=x."
+        "See seq-gap-old or seq-gap; run `tool.sh abort --topic {topic}`, not kafka-topics.sh, for <id>. Set a.b.c=x."
     )
     assert documented.literal(text, {"seq-gap", "seq-gap-old"}) == (
         "See [`seq-gap-old`](#seq-gap-old) or [`seq-gap`](#seq-gap); "
-        "run `kafka-transactions.sh abort --topic {topic}`, then wait for `<id>`. Set `a.b.c=x`."
+        "run `tool.sh abort --topic {topic}`, not `kafka-topics.sh`, for `<id>`. Set `a.b.c=x`."
     )
 
 

@@ -103,7 +103,7 @@ def test_commands_for_other_machines_are_such_as_there_are(words: list[str]) -> 
         case ["pip" | "%pip", "install", what]:
             _installable(what)
         case ["kafka-transactions.sh", *_]:
-            assert " ".join(words).replace("broker:9092", "<host:port>") in (ROOT / "docs/tutorial.md").read_text(
+            assert " ".join(words).replace("broker:9092", '"$BOOTSTRAP"') in (ROOT / "docs/tutorial.md").read_text(
                 "utf-8"
             )
         case other:

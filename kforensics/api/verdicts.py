@@ -272,12 +272,16 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
     return _stored_audit(store)
 
 
-def report(store: str | os.PathLike[str], output: str | os.PathLike[str]) -> Path:
+def report(
+    store: str | os.PathLike[str], output: str | os.PathLike[str], *, bootstrap_server: str | None = None
+) -> Path:
     """Write the report of an evidence store as one HTML file, which needs no other file and no network.
 
     Args:
         store: folder of the store, a path or a URI.
         output: the file; it appears when it is complete, and replaces an existing one.
+        bootstrap_server: addresses of brokers for the commands in remedies, as HOST:PORT separated by commas. By
+            default they have the shell variable ``BOOTSTRAP``.
 
     Returns:
         The path of the file.
@@ -289,7 +293,7 @@ def report(store: str | os.PathLike[str], output: str | os.PathLike[str]) -> Pat
     from kforensics.report_html.report_page import write_report  # only a report needs Parquet
 
     path = Path(output)
-    write_report(os.fspath(store), path)
+    write_report(os.fspath(store), path, bootstrap_server)
     return path
 
 

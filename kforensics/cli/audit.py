@@ -13,6 +13,7 @@ from kforensics.cli.command import (
     OUTPUT,
     Alone,
     AsOf,
+    BootstrapServer,
     Command,
     FailOn,
     FormatOption,
@@ -65,6 +66,7 @@ def audit(  # long: one parameter per option
     alone: Alone = False,
     settings: Settings = None,
     server_properties: ServerProperties = None,
+    bootstrap_server: BootstrapServer = None,
     fail_on: FailOn = "error",
     processes: Processes = None,
     engine: Annotated[
@@ -116,6 +118,7 @@ def audit(  # long: one parameter per option
         alone=alone,
         settings=settings,
         server_properties=server_properties,
+        bootstrap_server=bootstrap_server,
     )
     command = without_secrets(sys.argv[1:])
     if _is_on_spark(engine, [name for name, value in spark_options.items() if value is not None]):

@@ -33,7 +33,7 @@ def audit_in_process(options: CommonOptions, request: AuditRequest, *, progress:
     Raises:
         UsageError: the options do not go together, or the store cannot be written.
     """
-    severity, output_format = options.severity(), format_of(options.output_format)
+    severity, output_format, brokers = options.severity(), format_of(options.output_format), options.brokers()
     if output_format in ONE_TABLE:
         raise UsageError(
             f"--format {output_format} has room for one table, an audit has many; name a folder with --output instead"
@@ -49,10 +49,10 @@ def audit_in_process(options: CommonOptions, request: AuditRequest, *, progress:
             for result in watch_partitions(results, status):
                 report.add(result)
                 if output_format is not Format.TEXT:
-                    kept.append(result)
+                    kept.append(result.for_brokers(brokers))
     with open_output(None) as out:
         if output_format is Format.TEXT:
-            write_lines(report.lines(), out)
+            write_lines(report.lines(brokers), out)
         else:
             write_tables(RESULTS, kept, output_format, out)
     if request.output and not options.quiet:

@@ -53,7 +53,7 @@ def audit_on_spark(options: CommonOptions, request: SparkRequest, spark_options:
         MissingExtraError: pyspark is not installed.
         EngineError: Spark does not start, or fails.
     """
-    severity, properties = options.severity(), _properties(options, spark_options)
+    severity, brokers, properties = options.severity(), options.brokers(), _properties(options, spark_options)
     with session(spark_options.master, properties) as spark:
         plan = planned(spark, request)
         _notify_unreadable(plan)
@@ -61,7 +61,7 @@ def audit_on_spark(options: CommonOptions, request: SparkRequest, spark_options:
     if report.partitions and not options.quiet:
         for sentence in as_of_notes(plan.taken, rules_of(plan, request), plan.newest_file):
             notify(sentence)
-    _write_report(report)
+    _write_report(report, brokers)
     if request.output and not options.quiet:
         notify(f"the evidence of {format_count(report.partitions, 'partition')} is in {request.output}")
     return ExitStatus(report.unreadable_paths + report.unread_count, report.worst).code(severity)
@@ -135,8 +135,8 @@ def _notify_unreadable(plan: Plan) -> None:
         notify(f"… and {more:,} more that cannot be read")
 
 
-def _write_report(report: AuditReport) -> None:
+def _write_report(report: AuditReport, bootstrap_server: str | None) -> None:
     with open_output(None) as out:
         for partition in report.unread:
             notify(f"{partition.why}; the other partitions are analyzed anyway")
-        write_lines(report.lines(), out)
+        write_lines(report.lines(bootstrap_server), out)

@@ -68,6 +68,14 @@ ServerProperties = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Take settings from a broker's server.properties.", rich_help_panel=EXECUTION),
 ]
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="The brokers that commands in remedies name. Default: KFORENSICS_BOOTSTRAP, or the shell's $BOOTSTRAP.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 FailOn = Annotated[
     str,
     typer.Option(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +24,10 @@ from kforensics.render.output import check_output
 
 T = TypeVar("T")
 NEVER = "never"
+# Brokers as in bootstrap.servers; an IPv6 address is in brackets.
+BROKERS = re.compile(
+    r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}(?:,(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5})*"
+)
 # Formats that a terminal cannot show.
 BINARY = (Format.PARQUET, Format.ARROW)
 
@@ -48,6 +54,7 @@ class CommonOptions:
     alone: bool = False
     settings: Sequence[str] | None = None
     server_properties: str | None = None
+    bootstrap_server: str | None = None
 
     def given_settings(self) -> tuple[Setting, ...]:
         """Return the settings that the user gives, those that count first.
@@ -67,6 +74,14 @@ class CommonOptions:
         if output_format in BINARY and self.output is None and sys.stdout.isatty():
             raise UsageError(f"{output_format} is not for a terminal; name a file with --output")
         return output_format
+
+    def brokers(self) -> str | None:
+        """Return the addresses of brokers for the commands in remedies, None if they are unknown.
+
+        Raises:
+            UsageError: they are not of the form HOST:PORT.
+        """
+        return brokers_of(self.bootstrap_server)
 
     def severity(self) -> Severity | None:
         """Return the severity at which the exit code is 1, None for never.
@@ -161,6 +176,19 @@ def format_of(name: str) -> Format:
         return Format(name.lower())
     except ValueError:
         raise UsageError(f"--format {name!r} is not one of {', '.join(Format)}") from None
+
+
+def brokers_of(given: str | None) -> str | None:
+    """Return the addresses of brokers, by default those in ``KFORENSICS_BOOTSTRAP``; None if they are unknown.
+
+    Raises:
+        UsageError: they are not of the form HOST:PORT.
+    """
+    brokers = given or os.environ.get("KFORENSICS_BOOTSTRAP") or None
+    if brokers is not None and not BROKERS.fullmatch(brokers):
+        where = "--bootstrap-server" if given else "KFORENSICS_BOOTSTRAP"
+        raise UsageError(f"{where} {brokers!r} is not an address; write HOST:PORT, several separated by commas")
+    return brokers
 
 
 def severity_of(name: str) -> Severity | None:

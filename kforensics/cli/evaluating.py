@@ -33,12 +33,13 @@ def evaluate(
     Raises:
         UsageError: the options do not go together, or there is no log.
     """
-    severity, output_format, investigation = options.severity(), options.format(), options.investigation()
+    severity, output_format, brokers = options.severity(), options.format(), options.brokers()
+    investigation = options.investigation()
     status = ExitStatus(investigation.unreadable)
     is_shown = False if options.quiet else progress
     with progress_meter(audit_size(investigation, request), show=is_shown) as meter:
         results = watch_partitions(audit_results(investigation, request, meter.advance if meter else ignore), status)
-        kept = [result.only(table) for result in results if result.is_counted]
+        kept = [result.only(table).for_brokers(brokers) for result in results if result.is_counted]
     with open_output(options.output) as out:
         if output_format is Format.TEXT:
             write_lines(text(kept), out)

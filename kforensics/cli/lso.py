@@ -3,6 +3,7 @@
 # No postponed annotations, see ``command``.
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,7 @@ from kforensics.cli.command import (
     SELECTION,
     Alone,
     AsOf,
+    BootstrapServer,
     Command,
     FailOn,
     FormatOption,
@@ -33,7 +35,7 @@ app = typer.Typer(add_completion=False)
     cls=Command,
     epilog=epilog("lso /var/lib/kafka/data", "lso --history orders-0", "lso --at 1200 orders-0"),
 )
-def lso(
+def lso(  # long: one parameter per option
     paths: Paths = None,
     *,
     at: Annotated[
@@ -51,6 +53,7 @@ def lso(
     alone: Alone = False,
     settings: Settings = None,
     server_properties: ServerProperties = None,
+    bootstrap_server: BootstrapServer = None,
     fail_on: FailOn = "error",
     quiet: Quiet = False,
 ) -> None:
@@ -70,13 +73,15 @@ def lso(
         alone=alone,
         settings=settings,
         server_properties=server_properties,
+        bootstrap_server=bootstrap_server,
     )
-    raise typer.Exit(ask(options, LsoQuestion(at, history), _answer_lines))
+    lines = partial(_answer_lines, bootstrap_server=options.brokers())
+    raise typer.Exit(ask(options, LsoQuestion(at, history), lines))
 
 
-def _answer_lines(answer: "LsoAnswer") -> Iterator[str]:
+def _answer_lines(answer: "LsoAnswer", *, bootstrap_server: str | None = None) -> Iterator[str]:
     from kforensics.render.partition_text import history_lines, lso_lines
 
     if answer.stable is None:
         return history_lines(answer.state, answer.rows)
-    return lso_lines(answer.state, answer.stable, answer.findings, answer.transactional_id)
+    return lso_lines(answer.state, answer.stable, answer.findings, answer.transactional_id, bootstrap_server)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kforensics.cli.command import OUTPUT, Command, FailOn, Quiet, epilog, notify
+from kforensics.cli.command import OUTPUT, BootstrapServer, Command, FailOn, Quiet, epilog, notify
 from kforensics.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -27,11 +27,12 @@ def report(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    bootstrap_server: BootstrapServer = None,
     fail_on: FailOn = "error",
     quiet: Quiet = False,
 ) -> None:
     """Write the report of an evidence store as one HTML file, which needs no network: findings, charts and tables."""
-    from kforensics.cli.common_options import ExitStatus, severity_of
+    from kforensics.cli.common_options import ExitStatus, brokers_of, severity_of
     from kforensics.report_html.report_page import write_report
 
     if store is None:
@@ -39,7 +40,7 @@ def report(
     if output is None:
         raise UsageError("the report needs a file; name one with --output, such as report.html")
     severity = severity_of(fail_on)
-    verdict = write_report(store, output)
+    verdict = write_report(store, output, brokers_of(bootstrap_server))
     if not quiet:
         notify(f"{verdict.sentence}; the report is in {output}")
     raise typer.Exit(ExitStatus(0 if verdict.is_complete else 1, verdict.worst).code(severity))

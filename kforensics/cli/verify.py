@@ -3,6 +3,7 @@
 # No postponed annotations, see ``command``.
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from kforensics.cli.command import (
     Alone,
     AsOf,
+    BootstrapServer,
     Command,
     FailOn,
     FormatOption,
@@ -41,6 +43,7 @@ def verify(
     alone: Alone = False,
     settings: Settings = None,
     server_properties: ServerProperties = None,
+    bootstrap_server: BootstrapServer = None,
     fail_on: FailOn = "error",
     processes: Processes = None,
     progress: Progress = None,
@@ -62,12 +65,15 @@ def verify(
         alone=alone,
         settings=settings,
         server_properties=server_properties,
+        bootstrap_server=bootstrap_server,
     )
     request = AuditRequest(processes=processes, checks="evidence")
-    raise typer.Exit(evaluate(options, request, "findings", _lines, progress=progress))
+    raise typer.Exit(
+        evaluate(options, request, "findings", partial(_lines, bootstrap_server=options.brokers()), progress=progress)
+    )
 
 
-def _lines(results: "list[PartitionResult]") -> Iterator[str]:
+def _lines(results: "list[PartitionResult]", *, bootstrap_server: str | None) -> Iterator[str]:
     """Yield the findings by partition, and how many partitions have none."""
     from kforensics.forensics.core.formatting import format_count
     from kforensics.render.partition_text import finding_lines
@@ -77,7 +83,7 @@ def _lines(results: "list[PartitionResult]") -> Iterator[str]:
         if result.why is not None:
             yield f"not read: {result.why}"
         elif result.findings:
-            yield from finding_lines(result.place, result.folder, result.findings)
+            yield from finding_lines(result.place, result.folder, result.findings, bootstrap_server)
         else:
             without_findings += 1
     partitions = format_count(without_findings, "partition")

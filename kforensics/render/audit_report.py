@@ -148,10 +148,14 @@ class AuditReport:
         """The worst severity of any finding; None if there are no findings."""
         return max((severity for severity, _ in self.findings_by_code), default=None)
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of the report."""
+    def lines(self, bootstrap_server: str | None = None) -> Iterator[str]:
+        """Yield the lines of the report.
+
+        Args:
+            bootstrap_server: addresses of brokers for the commands in remedies, None if they are unknown.
+        """
         yield from self._verdict_lines()
-        yield from self._finding_lines()
+        yield from self._finding_lines(bootstrap_server)
         yield from self._blocked_lines()
         yield from self._code_lines()
 
@@ -177,13 +181,15 @@ class AuditReport:
         counts += [(self.partitions_by_severity[None], "clean"), (self.unread_count, "unread")]
         return [f"{count:,} {verdict}" for count, verdict in counts if count]
 
-    def _finding_lines(self) -> Iterator[str]:
+    def _finding_lines(self, bootstrap_server: str | None) -> Iterator[str]:
         if not self._findings:
             return
         yield ""
         yield "Findings, worst first"
         for reported in self._findings:
-            yield from _finding_text(self._name(reported.place, reported.folder), reported.place, reported.finding)
+            yield from _finding_text(
+                self._name(reported.place, reported.folder), reported.place, reported.finding, bootstrap_server
+            )
         count = sum(count for (severity, _), count in self.findings_by_code.items() if severity >= Severity.WARNING)
         if count > len(self._findings):
             yield f"  … and {format_count(count - len(self._findings), 'more finding')}"
@@ -236,10 +242,10 @@ def _blocked_partition(result: PartitionResult) -> Iterator[_BlockedPartition]:
         )
 
 
-def _finding_text(name: str, place: Place, finding: Finding) -> Iterator[str]:
+def _finding_text(name: str, place: Place, finding: Finding, bootstrap_server: str | None) -> Iterator[str]:
     yield f"  {str(finding.severity).upper():<8}  {finding.code.name} in {name}"
     yield f"            {printable(finding.message)}"
-    if advice := remedy_text(place, finding):
+    if advice := remedy_text(place, finding, bootstrap_server):
         yield f"            do: {printable(advice)}"
 
 

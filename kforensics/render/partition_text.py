@@ -44,6 +44,7 @@ def lso_lines(
     stable: StableOffset,
     findings: Sequence[Finding] = (),
     transactional_id: str | None = None,
+    bootstrap_server: str | None = None,
 ) -> Iterator[str]:
     """Yield the last stable offset, the transaction that blocks it, and the findings above warnings.
 
@@ -52,6 +53,7 @@ def lso_lines(
         stable: the last stable offset.
         findings: its findings.
         transactional_id: of the transaction that blocks it, None if unknown.
+        bootstrap_server: addresses of brokers for the commands in remedies, None if unknown.
     """
     yield f"{_name(state)}: {_lso(state, stable)}"
     if stable.blocking_transaction is not None:
@@ -59,7 +61,7 @@ def lso_lines(
     if stable.at_checkpoint not in (None, stable.last_stable_offset):
         yield f"  at the checkpointed high watermark {state.high_watermark}: LSO {stable.at_checkpoint}"
     severe = [finding for finding in findings if finding.severity > Severity.WARNING]
-    yield from _finding_details(state.partition.place, severe)
+    yield from _finding_details(state.partition.place, severe, bootstrap_server)
 
 
 def _lso(state: PartitionState, stable: StableOffset) -> str:
@@ -223,19 +225,28 @@ def _run_side(run: dict[str, Any], side: str) -> str:
     return f"{offsets}{of_partition} ({producer}, {format_time(run[f'{side}_timestamp'])})"
 
 
-def finding_lines(place: Place, folder: str, findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield findings in their order, each with where it is and what to do about it."""
+def finding_lines(
+    place: Place, folder: str, findings: Sequence[Finding], bootstrap_server: str | None = None
+) -> Iterator[str]:
+    """Yield findings in their order, each with where it is and what to do about it.
+
+    Args:
+        place: the partition.
+        folder: folder of its files.
+        findings: its findings.
+        bootstrap_server: addresses of brokers for the commands in remedies, None if unknown.
+    """
     if not findings:
         return
     yield f"{partition_label(place, folder)}:"
-    yield from _finding_details(place, findings)
+    yield from _finding_details(place, findings, bootstrap_server)
 
 
-def _finding_details(place: Place, findings: Sequence[Finding]) -> Iterator[str]:
+def _finding_details(place: Place, findings: Sequence[Finding], bootstrap_server: str | None) -> Iterator[str]:
     for finding in findings:
         yield f"  {finding.severity!s:<8} {finding.code.name}: {printable(finding.message)}"
         if finding.path is not None:
             position = "" if finding.position is None else f" byte {finding.position:#x}"
             yield f"           at {printable(f'{finding.path}{position}')}"
-        if finding.severity >= Severity.WARNING and (advice := remedy_text(place, finding)):
+        if finding.severity >= Severity.WARNING and (advice := remedy_text(place, finding, bootstrap_server)):
             yield f"           do: {printable(advice)}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from kforensics.forensics.core.commands import for_brokers
 from kforensics.forensics.core.findings import Severity
 from kforensics.parsers.log.log_rows import Place
 from kforensics.report_html.store_reader import SortKey, StoreReader, sort_rows
@@ -44,6 +45,11 @@ class FindingGroup:
     code: str
     count: int
     shown: tuple[dict[str, Any], ...]
+
+    def for_brokers(self, bootstrap_server: str | None) -> FindingGroup:
+        """Return the group with the addresses of brokers in its remedies, unchanged if they are unknown."""
+        shown = ({**row, "remedy": for_brokers(row["remedy"] or "", bootstrap_server)} for row in self.shown)
+        return replace(self, shown=tuple(shown))
 
 
 def finding_groups(store: StoreReader, counts: dict[tuple[Severity, str], int]) -> list[FindingGroup]:

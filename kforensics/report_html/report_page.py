@@ -26,26 +26,31 @@ LANGUAGE = "en"
 VIEWPORT = "width=device-width, initial-scale=1"
 
 
-def write_report(store: str, output: Path) -> StoreVerdict:
+def write_report(store: str, output: Path, bootstrap_server: str | None = None) -> StoreVerdict:
     """Write the report of a store and return its verdict.
 
     Args:
         store: folder of the store, a path or a URI.
         output: HTML file to write; it is created completely or not at all.
+        bootstrap_server: addresses of brokers for the commands in remedies, None if they are unknown.
 
     Raises:
         InputError: the store cannot be read.
         UsageError: the folder is not an evidence store, or the file cannot be written or would be in the store.
     """
     check_output(output, (store,))
-    verdict, page = report_page(open_store(store))
+    verdict, page = report_page(open_store(store), bootstrap_server)
     with open_output(output) as out:
         out.write(page.encode())
     return verdict
 
 
-def report_page(store: StoreReader) -> tuple[StoreVerdict, str]:
+def report_page(store: StoreReader, bootstrap_server: str | None = None) -> tuple[StoreVerdict, str]:
     """Return the verdict of a store and its report as HTML; equal stores give equal bytes.
+
+    Args:
+        store: the store.
+        bootstrap_server: addresses of brokers for the commands in remedies, None if they are unknown.
 
     Raises:
         InputError: a table of the store cannot be read.
@@ -54,7 +59,7 @@ def report_page(store: StoreReader) -> tuple[StoreVerdict, str]:
     tables = {name: page_table(store, table) for name, table in REPORT_TABLES.items()}
     tables["inputs"] = inputs_table(store)
     figures, library, notices = _charts(store)
-    groups = finding_groups(store, verdict.findings_by_code)
+    groups = [group.for_brokers(bootstrap_server) for group in finding_groups(store, verdict.findings_by_code)]
     sections = [
         ("findings", "Findings", findings_section(groups)),
         *data_sections(store, tables, figures),

@@ -171,10 +171,11 @@ def _inputs(store: StoreReader) -> str:
 # Evidence values shown of one finding, and characters of all groups together: groups beyond are only counted.
 MAX_EVIDENCE, MAX_FINDINGS_CHARACTERS = 20, 1_500_000
 INFO = str(Severity.INFO)
-# A value does not end with a full stop, which ends the sentence. <…> is a placeholder. A shell interprets nothing in
-# single quotes; even so, only printable ASCII is accepted there.
-VALUE = r"""(?:<[^<>]*>|'[ -&(-~]*'(?!["'])|[A-Za-z0-9._-]*[A-Za-z0-9_-])"""
-COMMAND = re.compile(rf"kafka-[a-z-]+\.sh(?: --[A-Za-z-]+ {VALUE}| [A-Za-z]+(?:-[a-z]+)*(?= --))+")
+# A plain word, a shell variable, or printable ASCII in single quotes, in which a shell interprets nothing.
+ESCAPED = r"(?:[ !#-&(-[\]-_a-z|~]|\\x[0-9a-f]{2})*"
+QUOTED = rf"""(?:"\$[A-Z_]+"|'[ !#-&(-_a-z|~]*'|\$'{ESCAPED}')"""
+WORD = rf"(?:[A-Za-z0-9_@%+=:,./-]+|(?:--[A-Za-z-]+=)?{QUOTED})"
+COMMAND = re.compile(rf"(?:kafka-[a-z-]+\.sh|kforensics)(?: {WORD})+")
 # Topic.LEGAL_CHARS. A folder may have any name, which a shell could interpret.
 LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -240,22 +241,18 @@ def _remedy(row: Mapping[str, Any]) -> Iterator[Markup]:
 def split_commands(remedy: str, topic: str | None) -> Iterator[tuple[str, bool]]:
     """Yield the parts of a remedy in order, each with whether it is a command to copy.
 
-    >>> list(split_commands("List it with kafka-topics.sh --list --topic a.b; then wait.", "a.b"))
+    >>> list(split_commands("List it with `kafka-topics.sh --list --topic a.b`; then wait.", "a.b"))
     [('List it with ', False), ('kafka-topics.sh --list --topic a.b', True), ('; then wait.', False)]
 
     Args:
-        remedy: text of the remedy.
+        remedy: text of the remedy, with commands between backquotes.
         topic: topic that the remedy names; with a name that Kafka does not allow, no part is a command.
     """
     if topic is not None and not LEGAL_TOPIC.fullmatch(topic):
         yield remedy, False
         return
-    end = 0
-    for match in COMMAND.finditer(remedy):
-        yield remedy[end : match.start()], False
-        yield match[0], True
-        end = match.end()
-    yield remedy[end:], False
+    for index, part in enumerate(remedy.split("`")):
+        yield part, index % 2 == 1 and COMMAND.fullmatch(part) is not None
 
 
 def _evidence(row: Mapping[str, Any]) -> Markup:

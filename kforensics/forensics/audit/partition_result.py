@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kforensics.forensics.checks.check import Check, findings_of
+from kforensics.forensics.core.commands import for_brokers
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.result_rows import Rows, RowStream
@@ -74,6 +75,15 @@ class PartitionResult:
     def only(self, table: str) -> PartitionResult:
         """Return the result with the rows of one table only."""
         return replace(self, rows={table: self.rows[table]} if table in self.rows else {}, damage=())
+
+    def for_brokers(self, bootstrap_server: str | None) -> PartitionResult:
+        """Return the result with the addresses of brokers in the remedies of its rows; unchanged for None."""
+        rows = self.rows.get("findings")
+        if bootstrap_server is None or not isinstance(rows, Rows):
+            return self
+        remedies = [text and for_brokers(text, bootstrap_server) for text in rows.columns["remedy"]]
+        findings = replace(rows, columns={**rows.columns, "remedy": remedies})
+        return replace(self, rows={**self.rows, "findings": findings})
 
     @property
     def worst(self) -> Severity | None:

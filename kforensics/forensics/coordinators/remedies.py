@@ -23,6 +23,7 @@ from kforensics.forensics.coordinators.deadlines import (
 )
 from kforensics.forensics.coordinators.hanging_transactions import hanging_transactions, longest_timeouts
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, TransactionMarkerArray
+from kforensics.forensics.core.commands import ABORT, DESCRIBE, FIND_HANGING, TERMINATE
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
@@ -31,11 +32,6 @@ from kforensics.parsers.log.log_rows import Place
 
 __all__ = ["REMEDIES", "CoordinatorRemedies"]
 
-TOOL = "kafka-transactions.sh --bootstrap-server <host:port>"
-FIND = f"{TOOL} find-hanging --topic {{topic}} --partition {{partition}}"
-ABORT_HERE = f"{TOOL} abort --topic {{topic}} --partition {{partition}} --start-offset {{first_offset}}"
-DESCRIBE = f"{TOOL} describe --transactional-id {{transactional_id}}"
-TERMINATE = f"{TOOL} forceTerminateTransaction --transactionalId {{transactional_id}}"
 END_EVERYWHERE = (
     f"end it in all partitions: start a new producer with the same transactional id or, since 4.1, use {TERMINATE}"
 )
@@ -52,7 +48,7 @@ REMEDIES = {
     ),
     "overdue": (
         "Its coordinator should have aborted it at {until}: check the leader of {coordinator}, and the state of the "
-        f"transaction with {DESCRIBE}. If it stays Ongoing, {END_EVERYWHERE}. As a last resort, {ABORT_HERE} ends it "
+        f"transaction with {DESCRIBE}. If it stays Ongoing, {END_EVERYWHERE}. As a last resort, {ABORT} ends it "
         "in this partition alone."
     ),
     "within timeout": (
@@ -69,8 +65,8 @@ REMEDIES = {
         "catch up."
     ),
     "hanging": (
-        f"No coordinator waits for it, so it will never end. Confirm with {FIND}; if it is listed, end it with "
-        f"{ABORT_HERE}."
+        f"No coordinator waits for it, so it will never end. Confirm with {FIND_HANGING}; if it is listed, end it with "
+        f"{ABORT}."
     ),
 }
 # Codes of findings about open transactions, with a sentence to append to the remedy.

@@ -1,17 +1,102 @@
-"""Command lines that remedies name, ready to be pasted into a shell."""
+"""Command lines that remedies name, ready to be pasted into a shell.
+
+In a remedy a command is between backquotes. No value that is filled in contains one, so no name of a topic, a file or a
+transactional id ends a command or begins one, and a shell interprets nothing in it.
+"""
 
 from __future__ import annotations
 
-from shlex import quote
+import re
+from collections.abc import Mapping
 
-__all__ = ["export_command"]
+__all__ = [
+    "ABORT",
+    "BOOTSTRAP",
+    "DESCRIBE",
+    "FIND_HANGING",
+    "LIST",
+    "REBUILD",
+    "TERMINATE",
+    "TRANSACTIONS_TOOL",
+    "export_command",
+    "filled_in",
+    "for_brokers",
+    "shell_word",
+]
+
+# What a command has in place of the brokers' address, which no log shows.
+BOOTSTRAP = '"$BOOTSTRAP"'
+TRANSACTIONS_TOOL = f"kafka-transactions.sh --bootstrap-server {BOOTSTRAP}"
+FIND_HANGING = f"`{TRANSACTIONS_TOOL} find-hanging --topic {{topic}} --partition {{partition}}`"
+ABORT = f"`{TRANSACTIONS_TOOL} abort --topic {{topic}} --partition {{partition}} --start-offset {{first_offset}}`"
+LIST = f"`{TRANSACTIONS_TOOL} list`"
+DESCRIBE = f"`{TRANSACTIONS_TOOL} describe --transactional-id {{transactional_id}}`"
+TERMINATE = f"`{TRANSACTIONS_TOOL} forceTerminateTransaction --transactionalId {{transactional_id}}`"
+# A replica is thrown away only if another one is intact: the damaged one may be the leader, or the only one.
+REBUILD = (
+    "Copy the files, and compare the other replicas of {topic}-{partition}: if one is intact, make it the leader and "
+    "rebuild this one from it."
+)
+PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+# Printable ASCII that single quotes protect. Backquotes, double quotes and braces have a meaning in remedies.
+QUOTABLE = re.compile(r"[ !#-&(-_a-z|~]*")
+PLACEHOLDER = re.compile(r"(?P<option>--[A-Za-z-]+ )?\{(?P<name>[a-z_]+)\}")
+
+
+def shell_word(value: object) -> str:
+    r"""Return a value as one word of a bash command: printable ASCII without backquotes, double quotes and braces.
+
+    >>> print(shell_word("orders-0"), shell_word("a b"), shell_word("it's `x`\n"))
+    orders-0 'a b' $'it\x27s \x60x\x60\x0a'
+    """
+    text = str(value)
+    if PLAIN.fullmatch(text):
+        return text
+    if QUOTABLE.fullmatch(text):
+        return f"'{text}'"
+    characters = (chr(byte) for byte in text.encode("utf-8", "surrogateescape"))
+    escaped = (char if QUOTABLE.fullmatch(char) and char != "\\" else f"\\x{ord(char):02x}" for char in characters)
+    return f"$'{''.join(escaped)}'"
+
+
+def filled_in(text: str, values: Mapping[str, object]) -> str:
+    """Return a remedy with the values of its placeholders.
+
+    >>> filled_in("`tool --topic {topic} --id {id}`", {"topic": "-a", "id": None})
+    '`tool --topic=-a --id "$ID"`'
+
+    Args:
+        text: the remedy; other names in braces than those of the values stay as they are.
+        values: the values by name; for None, which means that a value is unknown, the text gets a shell variable.
+    """
+
+    def word(match: re.Match[str]) -> str:
+        name, option = match["name"], match["option"] or ""
+        if name not in values:
+            return match[0]
+        value = values[name]
+        quoted = f'"${name.upper()}"' if value is None else shell_word(value)
+        # A tool would take a value that begins with a hyphen for an option.
+        return f"{option.rstrip()}={quoted}" if option and str(value).startswith("-") else f"{option}{quoted}"
+
+    return PLACEHOLDER.sub(word, text)
+
+
+def for_brokers(text: str, bootstrap_server: str | None) -> str:
+    """Return a remedy whose commands name the brokers; unchanged if their address is unknown.
+
+    Args:
+        text: the remedy, with its values.
+        bootstrap_server: addresses of brokers as HOST:PORT, separated by commas.
+    """
+    return text if bootstrap_server is None else text.replace(BOOTSTRAP, shell_word(bootstrap_server))
 
 
 def export_command(path: str, first_offset: int, last_offset: int) -> str:
-    """Return the command that saves the records in a range of offsets.
+    """Return the command that saves the records in a range of offsets, between backquotes.
 
     >>> export_command("broker 2/orders-0", 240, 259)
-    "kforensics dump --format ndjson --records --offset 240:260 --output records-240-259.ndjson 'broker 2/orders-0'"
+    "`kforensics dump --format ndjson --records --offset 240:260 --output records-240-259.ndjson 'broker 2/orders-0'`"
 
     Args:
         path: a segment, or the folder of a partition.
@@ -20,4 +105,5 @@ def export_command(path: str, first_offset: int, last_offset: int) -> str:
     """
     output = f"records-{first_offset}-{last_offset}.ndjson"
     offsets = f"{first_offset}:{last_offset + 1}"
-    return f"kforensics dump --format ndjson --records --offset {offsets} --output {output} {quote(path)}"
+    word = shell_word(f"./{path}" if path.startswith("-") else path)
+    return f"`kforensics dump --format ndjson --records --offset {offsets} --output {output} {word}`"

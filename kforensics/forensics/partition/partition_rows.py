@@ -9,11 +9,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from shlex import quote
 from typing import Any
 
 import numpy as np
 
+from kforensics.forensics.core.commands import filled_in, for_brokers
 from kforensics.forensics.core.external_sort import SortedRows
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.record_types import NO_TIME, ProducerArray, TransactionArray, TransactionOutcome
@@ -173,21 +173,27 @@ def finding_rows(place: Place, findings: Sequence[Finding]) -> Rows:
     return _rows(place, "findings", len(findings), columns)
 
 
-def remedy_text(place: Place, finding: Finding) -> str | None:
-    """Return the remedy of a finding with the finding's own values filled in, None if it has no remedy."""
+def remedy_text(place: Place, finding: Finding, bootstrap_server: str | None = None) -> str | None:
+    """Return the remedy of a finding with the finding's own values filled in, None if it has no remedy.
+
+    Args:
+        place: the partition.
+        finding: the finding.
+        bootstrap_server: addresses of brokers for its commands; None for the shell variable ``BOOTSTRAP``.
+    """
     text = finding.code.remedy if finding.remedy is None else finding.remedy
-    transactional_id = finding.evidence.get("transactional_id")
-    for name, value in {
+    values = {
         "topic": place.topic,
         "partition": place.partition,
         "first_offset": finding.first_offset,
         "producer_id": finding.producer_id,
         "producer_epoch": finding.producer_epoch,
         "path": finding.path,
-        "transactional_id": None if transactional_id is None else quote(transactional_id),
-    }.items():
-        text = text.replace(f"{{{name}}}", f"<{name}>" if value is None else str(value))
-    return text or None
+        "transactional_id": finding.evidence.get("transactional_id"),
+        # Before any marker of its producer a partition knows no coordinator epoch, and the tool itself sends 0.
+        "coordinator_epoch": max(finding.evidence.get("coordinator_epoch", 0), 0),
+    }
+    return for_brokers(filled_in(text, values), bootstrap_server) or None
 
 
 def worst_severity(findings: Iterable[Finding]) -> Severity | None:

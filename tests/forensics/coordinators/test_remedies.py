@@ -13,6 +13,7 @@ from kforensics.forensics.audit.audit_scope import AuditScope, evaluate_partitio
 from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.audit.deferred_verdicts import resolve_deferred
 from kforensics.forensics.coordinators.remedies import REMEDIES
+from kforensics.forensics.core.commands import filled_in
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_rows import remedy_text
@@ -24,7 +25,7 @@ from tests.forensics.partition_states import SAMPLES, partitions_under
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
-TOOL = "kafka-transactions.sh --bootstrap-server <host:port>"
+TOOL = 'kafka-transactions.sh --bootstrap-server "$BOOTSTRAP"'
 ABORT = f"{TOOL} abort --topic t --partition 0 --start-offset 0"
 DESCRIBE = f"{TOOL} describe --transactional-id a"
 TERMINATE = f"{TOOL} forceTerminateTransaction --transactionalId a"
@@ -188,8 +189,7 @@ def test_the_transactional_id_does_not_change_the_remedy(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("situation", REMEDIES)
 def test_every_command_can_be_copied(situation: str) -> None:
-    text = REMEDIES[situation].replace("{topic}", "t").replace("{partition}", "0").replace("{first_offset}", "0")
-    text = text.replace("{transactional_id}", "a")
+    text = filled_in(REMEDIES[situation], {"topic": "t", "partition": 0, "first_offset": 0, "transactional_id": "a"})
     assert len(commands_in(text)) == text.count("--bootstrap-server")
     assert set(commands_in(text)) <= {ABORT, DESCRIBE, TERMINATE, FIND}
 

@@ -20,6 +20,7 @@ from kforensics.forensics.coordinators.coordinator_records import RecordPosition
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.partition_of import java_hashes, likely_count
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind
+from kforensics.forensics.core.commands import ABORT, FIND_HANGING
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME
@@ -90,11 +91,7 @@ CODES = by_name(
         "eos-offsets-pending",
         Severity.CRITICAL,
         meaning="An open transaction blocks consumer group offsets: they cannot be fetched as stable offsets.",
-        remedy=(
-            "Confirm with kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} "
-            "--partition {partition}. If it is listed, end it with kafka-transactions.sh --bootstrap-server "
-            "<host:port> abort --topic {topic} --partition {partition} --start-offset {first_offset}."
-        ),
+        remedy=f"Confirm with {FIND_HANGING}. If it is listed, end it with {ABORT}.",
         why=(
             "While the transaction is open its offsets are neither committed nor aborted. A consumer that "
             "starts keeps getting UNSTABLE_OFFSET_COMMIT and does not begin."

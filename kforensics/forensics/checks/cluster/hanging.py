@@ -17,6 +17,7 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFi
 from kforensics.forensics.coordinators.coordinator_records import NONE, State
 from kforensics.forensics.coordinators.hanging_transactions import hanging_transactions
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.core.commands import ABORT, FIND_HANGING
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
@@ -28,11 +29,7 @@ CODES = by_name(
         "txn-hanging-unknown-id",
         Severity.CRITICAL,
         meaning="No coordinator will ever end this transaction: none knows its producer.",
-        remedy=(
-            "Confirm with kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} "
-            "--partition {partition}. If it is listed, end it with kafka-transactions.sh --bootstrap-server "
-            "<host:port> abort --topic {topic} --partition {partition} --start-offset {first_offset}."
-        ),
+        remedy=f"Confirm with {FIND_HANGING}. If it is listed, end it with {ABORT}.",
         why=(
             "It hangs as with txn-hanging, and no coordinator has the producer id, so the application cannot be "
             "identified. The client never registered, or the coordinator's state is lost."

@@ -13,6 +13,7 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFi
 from kforensics.forensics.coordinators.coordinator_records import NEVER, State
 from kforensics.forensics.coordinators.deadlines import NO_TIMEOUT, is_overdue, is_stuck, transaction_deadlines
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
+from kforensics.forensics.core.commands import DESCRIBE
 from kforensics.forensics.core.findings import Code, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME
@@ -25,9 +26,8 @@ CODES = by_name(
         Severity.CRITICAL,
         meaning="The end of a transaction was decided long ago, but some partitions still lack its marker.",
         remedy=(
-            "List the partitions without a marker with kafka-transactions.sh --bootstrap-server <host:port> "
-            "describe --transactional-id {transactional_id}. If they are available, move the leadership of that "
-            "partition of __transaction_state: the new coordinator resends all markers."
+            f"List the partitions without a marker with {DESCRIBE}. If they are available, move the leadership of "
+            "{topic}-{partition}: the new coordinator resends all markers."
         ),
         why=(
             "The decision is written and markers are still owed. Until the last partition has its marker, the "
@@ -41,10 +41,7 @@ CODES = by_name(
         "txnlog-ongoing-overdue",
         Severity.ERROR,
         meaning="A transaction is still ongoing after its timeout.",
-        remedy=(
-            "Check it with kafka-transactions.sh --bootstrap-server <host:port> describe --transactional-id "
-            "{transactional_id}; a new producer with the same id ends it."
-        ),
+        remedy=f"Check it with {DESCRIBE}; a new producer with the same id ends it.",
         why=(
             "Every ten seconds a coordinator aborts transactions that have exceeded their timeout. Since it did "
             "not, it was not running, or it cannot bump the epoch any more."

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.commands import ABORT, FIND_HANGING
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
@@ -30,11 +31,9 @@ CODES = by_name(
             "from there on."
         ),
         remedy=(
-            "Check whether the blocking transaction hangs: kafka-transactions.sh --bootstrap-server <host:port> "
-            "find-hanging --topic {topic} --partition {partition}. If it is listed, end it with "
-            "kafka-transactions.sh --bootstrap-server <host:port> abort --topic {topic} --partition {partition} "
-            "--start-offset {first_offset}. If it is not listed, wait for its coordinator to end it: an abort "
-            "would lose data. Check compaction too: the cleaner cannot pass this offset."
+            f"Check whether the blocking transaction hangs: {FIND_HANGING}. If it is listed, end it with {ABORT}. If "
+            "it is not listed, wait for its coordinator to end it: an abort would lose data. Check compaction too: the "
+            "cleaner cannot pass this offset."
         ),
         why=(
             "One transaction that does not end blocks everything after its first offset, including records of "

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.commands import ABORT, FIND_HANGING, LIST, TRANSACTIONS_TOOL
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_duration
 from kforensics.forensics.core.reporting import Row, first_n, place
@@ -37,8 +38,8 @@ CODES = by_name(
         Severity.WARNING,
         meaning="A transaction has been open for longer than any producer may keep one.",
         remedy=(
-            "Ask the brokers: kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} "
-            "--partition {partition}. Then describe its transactional id to see whether it hangs."
+            f"Ask the brokers whether it hangs: {FIND_HANGING}. {LIST} lists transactional ids with their producers "
+            "and states: while that of producer {producer_id} is Ongoing, its coordinator will end the transaction."
         ),
         why=(
             "The coordinator aborts a transaction when its producer's timeout expires, and brokers allow no "
@@ -55,13 +56,10 @@ CODES = by_name(
         Severity.CRITICAL,
         meaning="No coordinator will ever end this transaction.",
         remedy=(
-            "Confirm with kafka-transactions.sh --bootstrap-server <host:port> find-hanging --topic {topic} "
-            "--partition {partition}. If it is listed, end it with kafka-transactions.sh --bootstrap-server "
-            "<host:port> abort --topic {topic} --partition {partition} --start-offset {first_offset}; on "
-            "brokers before 3.0 with kafka-transactions.sh --bootstrap-server <host:port> abort --topic {topic} "
-            "--partition {partition} --producer-id {producer_id} --producer-epoch {producer_epoch} "
-            "--coordinator-epoch <coordinator_epoch of the evidence>. Never abort it while the coordinator "
-            "still owes a marker: state Ongoing or Prepare with this partition listed."
+            f"Confirm with {FIND_HANGING}. If it is listed, end it with {ABORT}; on brokers before 3.0 with "
+            f"`{TRANSACTIONS_TOOL} abort --topic {{topic}} --partition {{partition}} --producer-id {{producer_id}} "
+            "--producer-epoch {producer_epoch} --coordinator-epoch {coordinator_epoch}`. Never abort it while the "
+            "coordinator still owes a marker: state Ongoing or Prepare with this partition listed."
         ),
         why=(
             "The coordinator has no transaction with this partition, so it will never send a marker. Either a "
@@ -81,10 +79,8 @@ CODES = by_name(
         Severity.WARNING,
         meaning="An open transaction starts below the log start offset.",
         remedy=(
-            "Have its producer end it. If kafka-transactions.sh --bootstrap-server <host:port> find-hanging "
-            "--topic {topic} --partition {partition} lists it, end it with kafka-transactions.sh "
-            "--bootstrap-server <host:port> abort --topic {topic} --partition {partition} --start-offset "
-            "{first_offset}. A broker that restarts before that may forget the transaction and expose its data."
+            f"Have its producer end it. If {FIND_HANGING} lists it, end it with {ABORT}. A broker that restarts before "
+            "that may forget the transaction and expose its data."
         ),
         why=(
             "Retention or DeleteRecords removed the beginning of a transaction that is still open. The running "

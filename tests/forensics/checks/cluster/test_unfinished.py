@@ -122,4 +122,4 @@ def test_a_remedy_quotes_the_id_for_a_shell(tmp_path: Path) -> None:
     (finding,) = (
         placed_finding for placed_finding in placed if placed_finding.finding.code.name == "txnlog-ongoing-overdue"
     )
-    assert "--transactional-id '$(reboot)';" in str(remedy_text(*finding))
+    assert "--transactional-id '$(reboot)'`;" in str(remedy_text(*finding))

@@ -142,10 +142,11 @@ def test_example_10_a_late_write_hangs(tmp_path: Path) -> None:
 
 def test_the_remedy_is_the_command_with_its_own_figures(tmp_path: Path) -> None:
     text = remedy_text(*hanging_in(tmp_path, LATE_WRITE, topic="orders", partition=7)) or ""
-    tool = "kafka-transactions.sh --bootstrap-server <host:port>"
-    assert f"{tool} find-hanging --topic orders --partition 7." in text
-    assert f"{tool} abort --topic orders --partition 7 --start-offset 4;" in text
-    assert f"{tool} abort --topic orders --partition 7 --producer-id 1 --producer-epoch 0 --coordinator-epoch" in text
+    tool = '`kafka-transactions.sh --bootstrap-server "$BOOTSTRAP"'
+    assert f"{tool} find-hanging --topic orders --partition 7`." in text
+    assert f"{tool} abort --topic orders --partition 7 --start-offset 4`;" in text
+    old = "--producer-id 1 --producer-epoch 0 --coordinator-epoch 4`"
+    assert f"{tool} abort --topic orders --partition 7 {old}" in text
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_example_19_records_deleted_inside_a_transaction(tmp_path: Path) -> None
     assert codes_of(findings) == ["txn-head-deleted", "txn-open-at-end"]
     deleted = only(findings, "txn-head-deleted")
     assert deleted.first_offset == 0
-    assert "--start-offset 0." in (remedy_text(state.partition.place, deleted) or "")
+    assert "--start-offset 0`." in (remedy_text(state.partition.place, deleted) or "")
 
 
 def test_a_transaction_that_begins_at_the_log_start_is_whole(tmp_path: Path) -> None:
