@@ -14,6 +14,8 @@ import numpy as np
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed, marker_row
 from kforensics.forensics.coordinators.coordinator_records import NONE, State
+from kforensics.forensics.coordinators.deadlines import is_awaited
+from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, PartitionMarkers
 from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from kforensics.forensics.coordinators.transactions.transaction_partitions import (
@@ -22,6 +24,7 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
     group_numbers,
     is_by_operator,
 )
+from kforensics.forensics.core.commands import ABORT, DESCRIBE, FIND_HANGING, export_command
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_offsets, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
@@ -52,9 +55,9 @@ CODES = by_name(
         Severity.CRITICAL,
         meaning="The coordinator completed a transaction, but one of its partitions has no marker.",
         remedy=(
-            "If its data is open there it hangs. Only an abort can end it: kafka-transactions.sh "
-            "--bootstrap-server <host:port> abort --topic {topic} --partition {partition} --start-offset <first "
-            "offset of the open data>."
+            "If its data is open there, no coordinator will end it, and tools can only abort it: if the decision was "
+            "to commit, save the data first. If no data is open there, nothing is to be aborted: compare the other "
+            "replicas of {topic}-{partition}."
         ),
         why=(
             "The coordinator completes a transaction once all its partitions have acknowledged the marker. If a "
@@ -90,7 +93,9 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     yield from _of_unknown_producers(cluster)
 
 
-DECISION_FIELDS = ("id", "producer_id", "marker_epoch", "status", "is_superseded", "decided", "completed")
+DECISION_FIELDS = (
+    *("id", "producer_id", "data_epoch", "marker_epoch", "status", "is_superseded", "decided", "completed"),
+)
 
 
 def _decisions(transactions: CoordinatorTransactionArray, partitions: TransactionPartitionArray) -> dict[str, Column]:
@@ -152,8 +157,8 @@ def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
     is_known = row["completed"] != NO_TIME
     is_covered = is_known and markers.last_marker_time > row["completed"] + rules.clock_skew_ms
     is_old = is_known and rules.as_of_ms - row["completed"] > rules.max_txn_timeout_ms
-    of_producer = markers.open_transactions["producer_id"] == row["producer_id"]
-    opened = int(markers.open_transactions["first_offset"][of_producer][0]) if of_producer.any() else None
+    transaction = _open_data(markers, row)
+    opened = None if transaction is None else int(transaction["first_offset"])
     data = "It has no open data here" if opened is None else f"Its data from offset {opened} is open"
     return cluster.at_partition(
         row["partition"],
@@ -172,7 +177,60 @@ def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
             f"lost from this copy: {'likely, it lacks offsets' if markers.offset_gaps else 'no offsets are missing'}",
             "topic deleted and recreated, log truncated after an unclean election: not visible here",
         ),
+        remedy=_remedy(cluster, row, transaction),
     )
+
+
+def _open_data(markers: PartitionMarkers, row: Row) -> OpenTransactionArray | None:
+    """Return the open transaction with the data of a transaction without its marker, None if none of it is open.
+
+    A later transaction has a later epoch, or its data has joined that of the earlier one.
+    """
+    opened = markers.open_transactions
+    epoch = row["marker_epoch"] if row["data_epoch"] == NONE else row["data_epoch"]
+    opened = opened[(opened["producer_id"] == row["producer_id"]) & (opened["lowest_epoch"] <= epoch)]
+    return opened[0] if len(opened) else None
+
+
+def _remedy(cluster: Cluster, row: Row, transaction: OpenTransactionArray | None) -> str:
+    """Return what to do, by what the coordinator decided and whether data is open.
+
+    No tool can write a COMMIT, so an abort loses data that was to be committed. A later transaction of the producer in
+    the partition ends the data, with its own outcome.
+    """
+    is_commit = row["status"] == State.COMPLETE_COMMIT
+    if transaction is None and is_commit:
+        return (
+            "Nothing is to be aborted: none of its data is open here. If it wrote here, a later marker of its producer "
+            "has ended the data, or it is lost with the marker: then no consumer of this partition receives it, while "
+            "those of the other partitions do. Compare the other replicas of {topic}-{partition}; if none has it, "
+            "have the application write it again."
+        )
+    if transaction is None:
+        return (
+            "Nothing is to be aborted: none of its data is open here, and the decision was to abort it. Consumers with "
+            "read_uncommitted may have received what it wrote, others only if a later marker has committed it."
+        )
+    opened = transaction.reshape(1)
+    if is_awaited(cluster, row["partition"], opened, np.array([row["id"]]))[0]:
+        return (
+            "Do not abort it: a later transaction of the same producer is open in this partition and its coordinator "
+            f"will end both, with the outcome of the later one. Check its state with {DESCRIBE}."
+        )
+    end = f"Confirm that it hangs with {FIND_HANGING}; if it is listed, end it with {ABORT}"
+    if not is_commit:
+        return f"No coordinator sends the marker again, and the decision was to abort. {end}."
+    folder = cluster.marker_join.by_partition[row["partition"]].path(int(transaction["segment"])) or ""
+    save = export_command(folder.rpartition("/")[0] or ".", *_offsets(transaction))
+    return (
+        "No coordinator sends the marker again, and no tool can write a COMMIT: an abort hides this data from "
+        f"read_committed consumers, while its other partitions are committed. Save it first: {save}. {end}. Then have "
+        "the application write it again."
+    )
+
+
+def _offsets(transaction: OpenTransactionArray) -> tuple[int, int]:
+    return int(transaction["first_offset"]), int(transaction["last_offset"])
 
 
 def _copied_before(*, is_covered: bool, is_old: bool) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.commands import REBUILD
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_offsets
 from kforensics.forensics.core.observations import ObservationArray, Observed, first_observations, observations_of
@@ -30,7 +31,7 @@ CODES = by_name(
         Severity.CRITICAL,
         meaning="A batch does not match its CRC: its bytes have changed since it was written.",
         remedy=(
-            "Rebuild this replica from the leader. Until then consumers stop at this batch, and after an "
+            f"{REBUILD} Until then consumers stop at this batch, and after an "
             "unclean shutdown the broker truncates the log here."
         ),
         why=(
@@ -59,7 +60,7 @@ CODES = by_name(
         Severity.CRITICAL,
         meaning="The bytes where a batch should start are not a batch: the chain of batch lengths is broken.",
         remedy=(
-            "Rebuild this replica from the leader: a broker truncates the log here. The batches after this "
+            f"{REBUILD} A broker that starts on it may truncate the log here. The batches after this "
             "point were found by searching."
         ),
         why=(

@@ -38,7 +38,7 @@ from kforensics.forensics.sidecar.index_visibility import (
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
 FORCE_RECOVER = (
-    "copy the files, stop the broker, delete the .index of the segment with the marker, and start the broker: it reads "
+    "stop the broker, copy the files, delete the .index of the segment with the marker, and start the broker: it reads "
     "the segment again and rewrites its indexes, provided that the snapshots before it are right"
 )
 CODES = by_name(

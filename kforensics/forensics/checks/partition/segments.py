@@ -13,6 +13,7 @@ import numpy as np
 
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.partition.damage import code_of
+from kforensics.forensics.core.commands import REBUILD
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.reporting import first_findings
@@ -26,7 +27,7 @@ CODES = by_name(
         "segment-missing",
         Severity.CRITICAL,
         meaning="Offsets are missing between two segments: a segment, or the end of one, is gone.",
-        remedy="Restore it from another replica of {topic}-{partition}, or rebuild this replica.",
+        remedy=REBUILD,
         why=(
             "Consumers skip from the last record before the gap to the first one after it, without an error. A "
             "segment was deleted by hand, not copied, or lost with its file system."
@@ -40,7 +41,7 @@ CODES = by_name(
         "segment-overlap",
         Severity.CRITICAL,
         meaning="A segment has offsets that belong to the next segment.",
-        remedy="Rebuild this replica from the leader: it cannot be used from here on.",
+        remedy=f"{REBUILD} This one cannot be used from here on.",
         why=(
             "Segments never share offsets. After a crash during cleaning both old and new files may exist, and "
             "the broker resolves this by rules at startup. If it did not, the log has two versions of the same "
@@ -55,7 +56,7 @@ CODES = by_name(
         "segment-base-mismatch",
         Severity.ERROR,
         meaning="A segment starts below the offset in its name.",
-        remedy="Check whether the file was renamed when it was copied; if not, rebuild the replica.",
+        remedy=f"Check first whether the file was renamed when it was copied. {REBUILD}",
         why=(
             "A segment is named after its first offset. If its data starts below, lookups by offset go to the "
             "wrong file and miss it."

@@ -13,6 +13,7 @@ import numpy as np
 
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.partition.damage import log_positions, position_after
+from kforensics.forensics.core.commands import REBUILD
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets
 from kforensics.forensics.core.observations import (
@@ -36,7 +37,7 @@ CODES = by_name(
         "offset-not-monotonic",
         Severity.CRITICAL,
         meaning="A batch ends at or before the end of the previous batch.",
-        remedy="Rebuild this replica from the leader: it cannot be used from here on.",
+        remedy=f"{REBUILD} This one cannot be used from here on.",
         why=(
             "Offsets only rise; consumers, indexes and replication depend on it. A batch was written twice, "
             "part of the file was overwritten with another part, or a bit has flipped in an offset, which no "
@@ -48,7 +49,7 @@ CODES = by_name(
         "offset-overlap",
         Severity.CRITICAL,
         meaning="A batch starts before the end of the previous batch.",
-        remedy="Rebuild this replica from the leader: it cannot be used from here on.",
+        remedy=f"{REBUILD} This one cannot be used from here on.",
         why=(
             "Two batches have the same offsets. Depending on where they start, consumers receive both or only "
             "one of them."
@@ -59,7 +60,7 @@ CODES = by_name(
         "offset-gap",
         Severity.ERROR,
         meaning="Offsets are missing inside a segment that was never compacted.",
-        remedy="Compare the other replicas of {topic}-{partition}; if they have these offsets, rebuild this replica.",
+        remedy=REBUILD,
         why=(
             "A leader assigns offsets without gaps; only the cleaner causes them. So something was removed from "
             "the log, or was never written to this replica."

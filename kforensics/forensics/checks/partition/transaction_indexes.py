@@ -32,7 +32,7 @@ from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.format.rows import Damage
 
 FORCE_RECOVER = (
-    "copy the files, stop the broker, delete the .index of that segment, and start the broker: it reads the segment "
+    "stop the broker, copy the files, delete the .index of that segment, and start the broker: it reads the segment "
     "again and rewrites its indexes, provided that the snapshots before it are right"
 )
 CODES = by_name(
@@ -40,7 +40,7 @@ CODES = by_name(
         "txnindex-corrupt",
         Severity.ERROR,
         meaning="A transaction index contains data that no broker writes.",
-        remedy=f"Rebuild the replica of {{topic}}-{{partition}} from the leader, or {FORCE_RECOVER}.",
+        remedy=f"Rebuild the replica of {{topic}}-{{partition}} from an intact one, or {FORCE_RECOVER}.",
         why=(
             "The broker reads from this file which aborted transactions consumers must hide. If it cannot be "
             "read, a read_committed fetch fails or hides the wrong records."

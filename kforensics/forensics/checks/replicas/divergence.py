@@ -30,8 +30,8 @@ CODES = by_name(
         Severity.CRITICAL,
         meaning="Replicas have different batches at the same offsets.",
         remedy=(
-            "Copy all replicas of {topic}-{partition}, determine the correct one by the leader epochs, and "
-            "rebuild the others."
+            "Copy all replicas of {topic}-{partition} before a broker starts again. The one with the later leader "
+            "epoch is right: save what only the others have, and let them follow."
         ),
         why=(
             "Followers copy byte for byte, so replicas differ only after an unclean election, because of a tail "
@@ -212,14 +212,19 @@ def _message(branch: _Branch) -> str:
     )
 
 
-def _remedy(branch: _Branch) -> str | None:
-    """Return which replica is right and how to save what the other one has; None if the epochs do not decide."""
+def _remedy(branch: _Branch) -> str:
+    """Return which replica is right, as far as the epochs decide, and how to save what the other one has."""
     replica, right, kind = branch.replica, branch.others[0][0], branch.difference.kind
     if kind in (DifferenceKind.MISSING, DifferenceKind.DAMAGED):
-        return f"Rebuild {replica.name} from {right.name}, which has these batches."
-    if not branch.overruled:
-        return None
+        return f"Copy the files of {replica.name}, and rebuild it from {right.name}, which has these batches."
     first, last = branch.difference.first_offset, branch.difference.last_offset
+    if not branch.overruled:
+        sides = (replica, *(other for other, _ in branch.others))
+        saves = "; ".join(export_command(side.partition.folder, first, last) for side in sides)
+        return (
+            "The leader epochs do not show which is right, and none of them truncates here by itself. Save what each "
+            f"has: {saves}. Decide by the records; then rebuild the others from a broker with the right ones."
+        )
     decided = f"{right.name} is right: its leader epoch is the later one."
     if kind is DifferenceKind.LEADER_EPOCH:
         return f"{decided} Let {replica.name} follow, or rebuild it; the records are the same."

@@ -23,8 +23,8 @@ CODES = by_name(
         Severity.WARNING,
         meaning="A replica ends before the high watermark that another replica knows.",
         remedy=(
-            "Let the replica fetch what it lacks from the other one before it can become leader; if it became leader "
-            "first, the difference would be lost."
+            "Keep the replica from becoming leader until it has fetched what it lacks from the other one, which would "
+            "otherwise truncate it. If it has been leader since, save what the other one has before that follows."
         ),
         why=(
             "Committed records were on all in-sync replicas. A replica that ends before them was not in sync, "
@@ -86,9 +86,18 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
     traces, evidence = _traces(replica)
     is_early = _was_copied_earlier(replica, knowing)
     benign: tuple[str, ...] = (OUT_OF_SYNC, COPIED_FIRST if is_early else COPIED_EARLIER)
+    begin = None if elected is not None else _overruled_from(comparison, replica, knowing)
+    remedy = _rescue(replica, knowing, replica.end) if elected is not None else _catch_up(replica, knowing, committed)
     if elected is not None:
         message += f" It has since become leader with epoch {elected}, so the missing records are lost."
         benign = ("out of sync and lagging: no, it was elected",)
+    elif begin is not None:
+        message += (
+            f" A later leader has written to it from offset {begin} on, so {knowing.name} truncates its own records "
+            "from there when it follows."
+        )
+        benign = ("out of sync and lagging: no, a later leader has written to it",)
+        remedy = _rescue(replica, knowing, begin)
     else:
         message += f"{traces} Not ruled out: it lags out of sync, or was copied before the others."
     return comparison.finding(
@@ -106,7 +115,7 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
         },
         benign=benign,
         cause=_cause(comparison, replica, knowing),
-        remedy=None if elected is None else _rescue(replica, knowing),
+        remedy=remedy,
     )
 
 
@@ -116,16 +125,39 @@ def _traces(replica: Replica) -> tuple[str, dict[str, object]]:
     return traces_of_lost_end(replica.state) if was_longer else ("", {})
 
 
-def _rescue(leader: Replica, other: Replica) -> str | None:
-    """Return how to save from another replica what a leader lacks, None if that has no more either."""
-    if other.end <= leader.end:
-        return None
-    lost = format_offsets(leader.end, other.end - 1)
+def _rescue(leader: Replica, other: Replica, begin: int) -> str:
+    """Return how to save from another replica what a leader lacks from an offset on."""
+    if other.end <= begin:
+        return (
+            f"No available replica has the records from offset {begin} on: look for copies that brokers have set "
+            f"aside, and ask the producing applications to send them again. {leader.name} does not get them back."
+        )
     return (
-        f"Save {lost} from {other.name} before its broker starts again, because it truncates them when it follows: "
-        f"{export_command(other.partition.folder, leader.end, other.end - 1)}. Then send those records again that the "
-        "producers have not sent a second time."
+        f"Save {format_offsets(begin, other.end - 1)} from {other.name} before its broker starts again, because it "
+        f"truncates them when it follows: {export_command(other.partition.folder, begin, other.end - 1)}. Then send "
+        "those records again that the producers have not sent a second time."
     )
+
+
+def _catch_up(replica: Replica, other: Replica, committed: int) -> str:
+    """Return how a replica gets what it lacks."""
+    if other.end <= replica.end:
+        return (
+            f"No available replica has {format_offsets(replica.end, committed - 1)}: look for other replicas and for "
+            f"copies that brokers have set aside before {replica.name} becomes leader."
+        )
+    return (
+        f"Keep {replica.name} from becoming leader until it has fetched {format_offsets(replica.end, other.end - 1)} "
+        f"from {other.name}, which would otherwise truncate them."
+    )
+
+
+def _overruled_from(comparison: Comparison, replica: Replica, other: Replica) -> int | None:
+    """Return from which offset a later leader has written to a replica what another one does not have, or None."""
+    first, second = sorted((replica, other), key=lambda side: side.number)
+    diverged = comparison.differences_between(first, second, DifferenceKind.DIVERGED)
+    overruled = (difference.first_offset for difference in diverged if comparison.loser(difference) is other)
+    return min(overruled, default=None)
 
 
 def _was_copied_earlier(replica: Replica, other: Replica) -> bool:
@@ -152,7 +184,7 @@ def _elected_shorter(comparison: Comparison, replica: Replica, longest: Replica,
             if unclean is None
             else f"uncommitted tail: not ruled out for all of it; {election_phrase(unclean)}",
         ),
-        remedy=_rescue(replica, longest),
+        remedy=_rescue(replica, longest, replica.end),
     )
 
 

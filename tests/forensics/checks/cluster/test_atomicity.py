@@ -9,7 +9,9 @@ import pytest
 
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
+from kforensics.forensics.core.commands import TRANSACTIONS_TOOL
 from kforensics.forensics.core.findings import Exactness
+from kforensics.forensics.partition.partition_rows import remedy_text
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import SOON, at, cluster_under, codes_in, forge_coordinator, found_in
 from tests.forensics.coordinators.doctored import MINUTE, batch_at, taken, transactions_of
@@ -118,6 +120,55 @@ def test_a_partition_without_its_marker(
     place, finding = next(placed for placed in missing if placed.finding.code.name == "atomicity-marker-missing")
     assert (place.topic, place.partition, finding.first_offset) == ("p", 1, 0)
     assert (str(finding.severity), finding.exactness) == trust
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(
+    ("state", "is_open", "begins", "commands"),
+    [
+        (
+            "Commit",
+            True,
+            "No coordinator sends the marker again, and no tool can write a COMMIT",
+            ["dump", "find", "abort"],
+        ),
+        ("Abort", True, "No coordinator sends the marker again, and the decision was to abort.", ["find", "abort"]),
+        ("Commit", False, "Nothing is to be aborted: none of its data is open here. If it wrote here, a later", []),
+        ("Abort", False, "Nothing is to be aborted: none of its data is open here, and the decision was to", []),
+    ],
+)
+def test_what_to_do_without_a_marker(
+    version: int, marker: int, *, state: str, is_open: bool, begins: str, commands: list[str], tmp_path: Path
+) -> None:
+    """Only an abort can be written by hand, so data that was to be committed has to be saved first."""
+    forge_coordinator(tmp_path, f"a Empty 1 0 t 0{decided(0, marker, version=version, state=state)}")
+    logs = everything(marker, state[0]) | {"p-1": f"D 1 0 0-2 @0-2 T {at(11)}" if is_open else "plain @0-2"}
+    forge_data(tmp_path, logs)
+    (placed,) = (
+        placed
+        for placed in found_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR))
+        if placed.finding.code.name == "atomicity-marker-missing"
+    )
+    text = remedy_text(*placed) or ""
+    lines = {
+        "dump": f"kforensics dump --format ndjson --records --offset 0:3 --output records-0-2.ndjson {tmp_path}/p-1",
+        "find": f"{TRANSACTIONS_TOOL} find-hanging --topic p --partition 1",
+        "abort": f"{TRANSACTIONS_TOOL} abort --topic p --partition 1 --start-offset 0",
+    }
+    assert text.startswith(begins)
+    assert text.split("`")[1::2] == [lines[name] for name in commands]
+
+
+def test_a_later_transaction_ends_data_without_a_marker(tmp_path: Path) -> None:
+    """An abort would end what its coordinator is about to commit."""
+    later = f"a Ongoing 1 0 {{p-1}} t {HOUR}"
+    forge_coordinator(tmp_path, f"a Empty 1 0 t 0{decided(0, 0)}; {later}")
+    log = f"D 1 0 0-0 @0-0 T {at(11)}; D 1 0 1-1 @1-1 T {at(HOUR + 1)}"
+    forge_data(tmp_path, everything(0) | {"p-1": log})
+    found = found_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR))
+    (finding,) = (placed.finding for placed in found if placed.finding.code.name == "atomicity-marker-missing")
+    assert str(finding.remedy).startswith("Do not abort it: a later transaction of the same producer is open")
+    assert "abort --topic" not in str(finding.remedy)
 
 
 @PROTOCOLS

@@ -88,7 +88,10 @@ def test_a_replica_that_lost_its_last_segment_shows_it(tmp_path: Path) -> None:
     (tmp_path / "sample" / "broker-1" / "replicated-0" / "00000000000000000039.log").unlink()
     (group,) = (group for group in groups_under(tmp_path) if group[0].name == "replicated-0")
     (finding,) = (row for row in findings(compare_copies(group, RULES)) if row.code.name == TRUNCATED)
-    assert (finding.severity, finding.remedy, finding.evidence["snapshots_beyond"]) == (Severity.WARNING, None, [51])
+    assert (finding.severity, finding.evidence["snapshots_beyond"]) == (Severity.WARNING, [51])
+    assert (finding.remedy or "").startswith(
+        "Keep broker 1 from becoming leader until it has fetched offsets 39 to 50 "
+    )
     assert "a snapshot at offset 51" in finding.message
     assert "Not ruled out: it lags out of sync, or was copied before the others." in finding.message
 
@@ -144,6 +147,26 @@ def test_an_end_below_what_another_branch_has_committed_follows_from_it(tmp_path
     results = list(findings(compare(tmp_path)))
     assert brief(results) == [(TRUNCATED, Severity.WARNING, 6, 10)]
     assert results[0].cause == "replica-divergence"
+    assert "broker 1 truncates its own records from there when it follows" in results[0].message
+    assert "--records --offset 5:11 --output records-5-10.ndjson " in str(results[0].remedy)
+
+
+def test_what_no_replica_has_cannot_be_fetched(tmp_path: Path) -> None:
+    """The other one knows only that the records were committed."""
+    forged(tmp_path, (SHORT, {}), (SHORT, {"high_watermark": 8}))
+    remedies = {finding.remedy for finding in findings(compare(tmp_path)) if finding.code.name == TRUNCATED}
+    assert [text for text in remedies if not str(text).startswith("No available replica has offsets 5 to 7: ")] == []
+    assert remedies
+
+
+def test_a_leader_does_not_get_back_what_no_replica_has(tmp_path: Path) -> None:
+    forged(
+        tmp_path,
+        (SHORT, {"leader_epochs": {0: 0, 5: 1}}),
+        (SHORT, {"leader_epochs": {0: 0}, "high_watermark": 8}),
+    )
+    (finding,) = (row for row in findings(compare(tmp_path)) if row.code.name == TRUNCATED)
+    assert str(finding.remedy).startswith("No available replica has the records from offset 5 on: ")
 
 
 def test_a_copy_set_aside_that_goes_further_makes_no_replica_lag(tmp_path: Path) -> None:
