@@ -13,10 +13,10 @@ from kforensics.analyses.context import Context
 from kforensics.analyses.questions import Answer, Question
 from kforensics.errors import UsageError
 from kforensics.forensics.core.external_sort import ExternalSort
-from kforensics.forensics.core.record_types import NO_TIME, TRANSACTION, TransactionArray, TransactionOutcome
+from kforensics.forensics.core.record_types import TRANSACTION, TransactionArray, TransactionOutcome
 from kforensics.forensics.core.result_rows import RowStream
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.partition_rows import TransactionTables, durations
+from kforensics.forensics.partition.partition_rows import TransactionTables, durations, has_duration
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
@@ -98,5 +98,5 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
         if self.producer_id is not None:
             selected &= page["producer_id"] == self.producer_id
         if self.min_duration_ms is not None:
-            selected &= (durations(rules, page) >= self.min_duration_ms) & (page["first_timestamp"] != NO_TIME)
+            selected &= (durations(rules, page) >= self.min_duration_ms) & has_duration(page)
         return selected

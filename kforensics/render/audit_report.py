@@ -49,13 +49,17 @@ class _BlockedPartition:
     last_stable_offset: int
     log_end_offset: int
     transaction: Any
-    idle_ms: int
+    idle_ms: int | None
     hidden_records: int
 
     @property
     def rank(self) -> tuple[Any, ...]:
         """Longest idle first."""
-        return -self.idle_ms, int(self.transaction["last_timestamp"]), partition_sort_key(self.place, self.folder)
+        return (
+            -(self.idle_ms or 0),
+            int(self.transaction["last_timestamp"]),
+            partition_sort_key(self.place, self.folder),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +241,7 @@ def _blocked_partition(result: PartitionResult) -> Iterator[_BlockedPartition]:
             stable.last_stable_offset,
             end,
             stable.blocking_transaction,
-            stable.idle_ms or 0,
+            stable.idle_ms,
             stable.hidden_records,
         )
 
@@ -256,7 +260,7 @@ def _blocked_text(name: str, blocked: _BlockedPartition) -> Iterator[str]:
     yield (
         f"    open transaction of producer {transaction['producer_id']}, epoch {transaction['producer_epoch']},"
         f" first offset {transaction['first_offset']}; last write {format_time(int(transaction['last_timestamp']))},"
-        f" idle for {format_duration(blocked.idle_ms)}"
+        f" idle for {'an unknown time' if blocked.idle_ms is None else format_duration(blocked.idle_ms)}"
     )
 
 

@@ -91,11 +91,13 @@ def _blocking_transaction(state: PartitionState, stable: StableOffset, transacti
     return (
         f"blocked by producer {transaction['producer_id']}{named}, epoch {transaction['producer_epoch']}: transaction"
         f" from offset {transaction['first_offset']}, {outcome}, last write {last_write},"
-        f" {_idle(stable.idle_ms or 0)}{also_open}"
+        f" {_idle(stable.idle_ms)}{also_open}"
     )
 
 
-def _idle(milliseconds: int) -> str:
+def _idle(milliseconds: int | None) -> str:
+    if milliseconds is None:
+        return "idle for an unknown time"
     if milliseconds < 0:
         return f"{format_duration(-milliseconds)} after the time of evaluation"
     return f"idle for {format_duration(milliseconds)}"

@@ -21,9 +21,9 @@ outcome string committed, aborted or open
 batches int64 data batches
 records int64 records in them
 bytes int64 bytes of them
-first_timestamp int64 smallest maximum timestamp of its batches in ms; null if some precede the available log
-last_timestamp int64 largest maximum timestamp of its batches in ms
-marker_timestamp int64 timestamp of the marker in ms; null while open
+first_timestamp int64 smallest maximum timestamp of its batches in ms; null if some have none or are not available
+last_timestamp int64 largest maximum timestamp of its batches in ms; null if they have none
+marker_timestamp int64 timestamp of the marker in ms; null while open, or if it has none
 duration_ms int64 from the first timestamp to the marker's or, while open, to the time of evaluation
 first_offset_exact bool whether it cannot have begun before the available log
 path string segment with its first available batch
@@ -59,7 +59,7 @@ exact bool whether no transaction from before the available log can block at a l
 producer_id int64 producer of the blocking transaction; null if there is none, like the next four columns
 producer_epoch int16 epoch of the last data batch of the blocking transaction
 first_offset int64 first offset of the blocking transaction
-last_timestamp int64 time of the last write of the blocking transaction in ms
+last_timestamp int64 time of the last write of the blocking transaction in ms; null if it has none
 age_ms int64 time since then, up to the time of evaluation or, if the copy is older, the time of the copy
 open_transactions int64 number of open transactions
 hidden_records int64 data records from the last stable offset on, which a read_committed consumer does not receive

@@ -16,7 +16,8 @@ import numpy as np
 from kforensics.forensics.core.commands import filled_in, for_brokers
 from kforensics.forensics.core.external_sort import SortedRows
 from kforensics.forensics.core.findings import Finding, Severity
-from kforensics.forensics.core.record_types import NO_TIME, ProducerArray, TransactionArray, TransactionOutcome
+from kforensics.forensics.core.formatting import UNKNOWN_TIMES
+from kforensics.forensics.core.record_types import ProducerArray, TransactionArray, TransactionOutcome
 from kforensics.forensics.core.result_rows import Lists, Rows, RowStream, Words, nullable
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.tables import RESULTS
@@ -31,6 +32,7 @@ __all__ = [
     "TransactionTables",
     "durations",
     "finding_rows",
+    "has_duration",
     "lso_rows",
     "producer_rows",
     "remedy_text",
@@ -154,6 +156,8 @@ def lso_rows(state: PartitionState, stable: StableOffset) -> Rows:
         for name in ("producer_id", "producer_epoch", "first_offset", "last_timestamp"):
             columns[name] = int(blocking_transaction[name])
         columns["age_ms"] = stable.idle_ms
+        if columns["last_timestamp"] in UNKNOWN_TIMES:
+            columns["last_timestamp"] = None
     if not state.partition.has_log:
         columns |= dict.fromkeys(OF_LOG) | {"exact": False}
     return _rows(state.partition.place, "lso", 1, columns)
@@ -267,12 +271,12 @@ class TransactionTables:
             name: nullable(transactions[name], is_open)
             for name in ("marker_offset", "marker_epoch", "coordinator_epoch")
         }
-        no_start = transactions["first_timestamp"] == NO_TIME
+        columns["last_timestamp"] = _times(transactions["last_timestamp"])
         columns |= {
             "outcome": Words(transactions["outcome"], OUTCOMES),
-            "first_timestamp": nullable(transactions["first_timestamp"], NO_TIME),
-            "marker_timestamp": nullable(transactions["marker_timestamp"], NO_TIME),
-            "duration_ms": nullable(durations(self.rules, transactions), no_start),
+            "first_timestamp": _times(transactions["first_timestamp"]),
+            "marker_timestamp": _times(transactions["marker_timestamp"]),
+            "duration_ms": nullable(durations(self.rules, transactions), ~has_duration(transactions)),
             "path": Words(transactions["segment"], self.paths),
             "position": nullable(transactions["position"], NONE),
         }
@@ -314,9 +318,22 @@ def _matches(expected: ExpectedAbortedEntryArray, indexed: StructArray) -> tuple
 
 
 def durations(rules: Rules, transactions: TransactionArray) -> IntArray:
-    """Return the durations of transactions in ms; for open ones, up to the time of evaluation."""
+    """Return the durations of transactions in ms, 0 if unknown; for open ones, up to the time of evaluation."""
     is_open = transactions["outcome"] == TransactionOutcome.OPEN
     ends = np.where(is_open, rules.as_of_ms, transactions["marker_timestamp"])
-    firsts = np.where(transactions["first_timestamp"] == NO_TIME, ends, transactions["first_timestamp"])
+    firsts = np.where(has_duration(transactions), transactions["first_timestamp"], ends)
     elapsed: IntArray = ends - firsts
     return elapsed
+
+
+def has_duration(transactions: TransactionArray) -> BoolArray:
+    """Return which transactions have a known duration: both the first batch and the marker have a timestamp."""
+    is_open = transactions["outcome"] == TransactionOutcome.OPEN
+    known: BoolArray = ~np.isin(transactions["first_timestamp"], UNKNOWN_TIMES)
+    known &= is_open | ~np.isin(transactions["marker_timestamp"], UNKNOWN_TIMES)
+    return known
+
+
+def _times(timestamps: IntArray) -> Any:
+    """Return timestamps as a column in which an absent one is null."""
+    return nullable(timestamps, np.isin(timestamps, UNKNOWN_TIMES))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from kforensics.forensics.core.formatting import UNKNOWN_TIMES
 from kforensics.forensics.partition.blocking_transactions import elapsed_since
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.timeline import last_stable_offsets
@@ -32,7 +33,8 @@ class StableOffset:
         lowest: the smallest it can be.
         at_checkpoint: the last stable offset at the checkpointed high watermark; None without a checkpoint.
         blocking_transaction: TRANSACTION record of the transaction that blocks it, None if none does.
-        idle_ms: time since the last batch of that transaction, None if no transaction blocks it.
+        idle_ms: time since the last batch of that transaction, None if no transaction blocks it or
+            the batch has no timestamp.
         hidden_records: data records from the last stable offset to the log end.
         hidden_bytes: bytes of the batches there.
     """
@@ -82,10 +84,14 @@ def stable_offset(
         lowest=offset if known else min(offset, state.local_log_start_offset),
         at_checkpoint=None if checkpoint is None else int(offsets[1]),
         blocking_transaction=blocking,
-        idle_ms=None if blocking is None else int(elapsed_since(state, int(blocking["last_timestamp"]))),
+        idle_ms=None if blocking is None else _idle_ms(state, int(blocking["last_timestamp"])),
         hidden_records=records,
         hidden_bytes=size,
     )
+
+
+def _idle_ms(state: PartitionState, timestamp: int) -> int | None:
+    return None if timestamp in UNKNOWN_TIMES else int(elapsed_since(state, timestamp))
 
 
 def _clamped(state: PartitionState, high_watermark: int | None) -> int:

@@ -1,0 +1,74 @@
+"""Logs without timestamps: no output shows a time of 1969 or 1970, or an age since then."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import kforensics
+from tests.command import SAMPLES, run
+from tests.forensics.forge import file_of, forge, patch
+
+# An open transaction from offset 3, content that is there twice, and producers of every kind.
+LOG = (
+    "D 7 0 0-1 @0-1 T; M 7 0 A 0 @2; D 7 0 2-3 @3-4 T; plain @5-6; plain @7-8; D 9 0 0-1 @9-10 N; "
+    "D 9 0 0-1 @11-12 N; D 9 1 0-0 @13-13 N; plain @14-15; M 8 0 C 0 @16"
+)
+STARTS = (0, 2, 3, 5, 7, 9, 11, 13, 14, 16)
+COMMANDS = [
+    *(("lso",), ("lso", "--history"), ("transactions",), ("producers",), ("duplicates",), ("scan",), ("verify",)),
+    *(("audit", "--records"), ("keys", "--topic", "t"), ("explain", "--offset", "3"), ("explain", "--offset", "13")),
+]
+ROWS = ("lso", "transactions", "producers", "duplicates", "scan", "verify", "audit")
+# A day of 1969 or 1970, or the days since then.
+EPOCH = re.compile(r"\b19(?:69|70)-|\b\d{5} d\b")
+TIMES = ("first_timestamp", "last_timestamp", "marker_timestamp", "duration_ms", "age_ms")
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    """Return a partition whose batches all have the timestamp -1, as a producer may send them."""
+    folder = forge(tmp_path, LOG)
+    for offset in STARTS:
+        patch(file_of(folder), offset, base_timestamp=-1, max_timestamp=-1)
+    return folder
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_text_shows_an_unknown_time(words: tuple[str, ...], partition: Path) -> None:
+    options = [] if words[0] == "explain" else ["--fail-on", "never"]
+    done = run(*words, *options, "--quiet", partition)
+    assert done.code == 0
+    assert done.text
+    assert [line for line in done.lines if EPOCH.search(line)] == []
+
+
+@pytest.mark.parametrize("name", ["legacy-magic-0", "legacy-2.7"])
+@pytest.mark.parametrize("command", ROWS)
+def test_message_format_0_has_no_times(command: str, name: str) -> None:
+    done = run(command, "--fail-on", "never", "--quiet", SAMPLES / name)
+    assert [line for line in done.lines if EPOCH.search(line)] == []
+
+
+@pytest.mark.parametrize("command", ROWS)
+def test_no_row_has_an_age_since_1970(command: str, partition: Path) -> None:
+    for row in run(command, "--format", "ndjson", "--fail-on", "never", "--quiet", partition).objects:
+        texts = [value for value in row.values() if isinstance(value, str)]
+        assert [text for text in texts if EPOCH.search(text)] == []
+        ages = {name: value for name, value in row.items() if name.endswith("_ms") and name != "as_of_ms"}
+        ages |= {name: value for name, value in json.loads(row.get("evidence") or "{}").items() if name.endswith("ms")}
+        assert [name for name, value in ages.items() if isinstance(value, int) and value > 10**12] == [], row["table"]
+
+
+def test_an_absent_time_is_null_in_tables(partition: Path) -> None:
+    """As a time, -1 would be 1969."""
+    for table in (kforensics.lso(partition), kforensics.transactions(partition)):
+        for name in {*TIMES} & {*table.column_names}:
+            assert set(table[name].to_pylist()) == {None}, name
+
+
+def test_an_unknown_duration_is_no_long_one(partition: Path) -> None:
+    assert len(run("transactions", "--min-duration", "1h", "--fail-on", "never", partition).lines) == 1
