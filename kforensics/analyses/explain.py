@@ -12,8 +12,10 @@ from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.cluster_result import coordinator_history, evaluate_cluster
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.coordinators.partition_of import DEFAULT_PARTITIONS
 from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.core.findings import Severity
+from kforensics.forensics.core.settings import STATE_PARTITIONS
 from kforensics.forensics.explain.offset_explainer import OffsetExplainer
 from kforensics.forensics.explain.offset_story import OffsetStory
 from kforensics.forensics.explain.producer_story import ProducerStory, producer_story
@@ -244,8 +246,10 @@ def _explain_id(reader: _Reader, transactional_id: str) -> Iterator[Transactiona
 def _unknown_id(investigation: Investigation, transactional_id: str) -> str:
     """Return the error for a transactional id that no coordinator's log has."""
     coordinators = _coordinators(investigation)
-    expected = f"{TRANSACTION_STATE}-{coordinator_partition(transactional_id)}"
-    where = f"with the default of 50 partitions its coordinator's log is {expected}"
+    given = investigation.rules.given(STATE_PARTITIONS)
+    expected = f"{TRANSACTION_STATE}-{coordinator_partition(transactional_id, given or DEFAULT_PARTITIONS)}"
+    count = "the default of 50" if given is None else str(given)
+    where = f"with {count} partitions its coordinator's log is {expected}"
     if not coordinators:
         return f"no partition of {TRANSACTION_STATE} is under the paths; add its log directory: {where}"
     return f"there is no record of the id {transactional_id!r} in {_names(coordinators)}; {where}"

@@ -10,7 +10,15 @@ from typing import Any, TypedDict
 
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.core.settings import BROKER_NAMES, GIVEN, KNOWN, Setting, is_of_broker, validated
+from kforensics.forensics.core.settings import (
+    BROKER_NAMES,
+    GIVEN,
+    GIVEN_BY_CALLER,
+    KNOWN,
+    Setting,
+    is_of_broker,
+    validated,
+)
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.parsers.files.log_names import METADATA_TOPIC, TRANSACTION_STATE
 from kforensics.parsers.files.meta_properties import Property, read_properties
@@ -72,7 +80,7 @@ def parameters_of(
     """
     path = None if server_properties is None else os.fspath(server_properties)
     given = ((name, str(value)) for name, value in (settings or {}).items())
-    of_caller = tuple(validated(name, value, "settings", f"settings[{name!r}]") for name, value in given)
+    of_caller = tuple(validated(name, value, GIVEN_BY_CALLER, f"settings[{name!r}]") for name, value in given)
     return {"as_of_ms": as_of_ms, "settings": (*of_caller, *given_settings((), path)), "alone": alone}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -270,3 +271,20 @@ def test_earlier_releases_have_earlier_defaults() -> None:
 def _settings_of(folder: Path) -> list[dict[str, Any]]:
     rows = kforensics.audit(folder).tables["settings"].to_pylist()
     return list(rows)
+
+
+def test_a_given_partition_count_decides_where_a_transactional_id_belongs() -> None:
+    """The topic has one partition; with fifty most ids would belong to others."""
+
+    def wrong(*words: str) -> list[dict[str, Any]]:
+        rows = run("audit", TRANSACTIONS, *words, "--format", "ndjson", "--fail-on", "never").rows("findings")
+        return [row for row in rows if row["code"] == "txnlog-wrong-partition"]
+
+    assert wrong() == []
+    evidence = json.loads(wrong("--set", "transaction.state.log.num.partitions=50")[0]["evidence"])
+    assert evidence["setting"] == "transaction.state.log.num.partitions"
+    assert (evidence["setting_value"], evidence["setting_source"]) == (50, "--set")
+    unknown = run(
+        "explain", TRANSACTIONS, "--transactional-id", "no", "--set", "transaction.state.log.num.partitions=7"
+    )
+    assert "with 7 partitions its coordinator's log is __transaction_state-" in unknown.err

@@ -16,6 +16,7 @@ from kforensics.forensics.core.election import Election
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.reporting import MOST, Row
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.core.settings import OFFSETS_PARTITIONS, STATE_PARTITIONS
 from kforensics.parsers.format.array_types import Column, StructArray
 from kforensics.parsers.log.log_rows import Place
 
@@ -80,7 +81,11 @@ class Cluster:
             commits: committed offsets in the partitions of ``__consumer_offsets``.
             partition_count: number of partitions of ``__transaction_state``, None if unknown.
             offsets_partition_count: number of partitions of ``__consumer_offsets``, None if unknown.
+                What the user gives as setting comes before both.
         """
+        given = rules.given(STATE_PARTITIONS), rules.given(OFFSETS_PARTITIONS)
+        partition_count = partition_count if given[0] is None else given[0]
+        offsets_partition_count = offsets_partition_count if given[1] is None else given[1]
         coordinators = Coordinators.of(histories)
         marker_join = join_markers(coordinators, markers, rules)
         return cls(rules, coordinators, marker_join, tuple(commits), partition_count, offsets_partition_count)

@@ -6,7 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kforensics.forensics.core.settings import DEFAULT, EARLIER, MAX_TIMEOUT, PRODUCER_EXPIRY, Setting, default_setting
+from kforensics.forensics.core.settings import (
+    DEFAULT,
+    EARLIER,
+    GIVEN,
+    GIVEN_BY_CALLER,
+    MAX_TIMEOUT,
+    PRODUCER_EXPIRY,
+    Setting,
+    default_setting,
+)
 
 __all__ = ["Rules"]
 
@@ -88,13 +97,20 @@ class Rules:
         setting = self._setting(name, None, any_log_dir=True)
         return (setting or default_setting(name)).source
 
+    def given(self, name: str) -> int | None:
+        """Return the value that the user gives a setting by its name, None if the user does not."""
+        by_name = (one for one in self.settings if one.name == name and one.source in (GIVEN, GIVEN_BY_CALLER))
+        return next((setting.number for setting in by_name), None)
+
     def is_default(self, name: str) -> bool:
         """Return whether the value of a setting is Kafka's default; only of the rules of one log directory."""
         return self.source(name).startswith(DEFAULT)
 
     def evidence(self, name: str) -> dict[str, object]:
-        """Return the name, value and source of a limit, for the evidence of a finding that leans on it."""
-        return {"setting": name, "setting_value": getattr(self, LIMITS[name]), "setting_source": self.source(name)}
+        """Return the name, value and source of a setting, for the evidence of a finding that leans on it."""
+        setting = self._setting(name, None, any_log_dir=True) or default_setting(name)
+        value = getattr(self, LIMITS[name]) if name in LIMITS else setting.number
+        return {"setting": name, "setting_value": value, "setting_source": setting.source}
 
     def _setting(self, name: str, log_dir: str | None, *, any_log_dir: bool = False) -> Setting | None:
         fitting = (setting for setting in self.settings if setting.name == name)

@@ -15,9 +15,12 @@ __all__ = [
     "DEFAULT",
     "EARLIER",
     "GIVEN",
+    "GIVEN_BY_CALLER",
     "KNOWN",
     "MAX_TIMEOUT",
+    "OFFSETS_PARTITIONS",
     "PRODUCER_EXPIRY",
+    "STATE_PARTITIONS",
     "Setting",
     "default_setting",
     "is_of_broker",
@@ -29,8 +32,10 @@ __all__ = [
 MAX_TIMEOUT = "transaction.max.timeout.ms"
 PRODUCER_EXPIRY = "producer.id.expiration.ms"
 CHECK_INTERVAL = "producer.id.expiration.check.interval.ms"
+STATE_PARTITIONS = "transaction.state.log.num.partitions"
+OFFSETS_PARTITIONS = "offsets.topic.num.partitions"
 # Sources.
-GIVEN, DEFAULT = "--set", "Kafka's default"
+GIVEN, GIVEN_BY_CALLER, DEFAULT = "--set", "settings", "Kafka's default"
 INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 POLICIES = ("compact", "delete")
@@ -61,8 +66,8 @@ KNOWN: Mapping[str, KnownSetting] = {
     CHECK_INTERVAL: KnownSetting("600000"),
     "transactional.id.expiration.ms": KnownSetting("604800000"),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": KnownSetting("10000"),
-    "transaction.state.log.num.partitions": KnownSetting("50"),
-    "offsets.topic.num.partitions": KnownSetting("50"),
+    STATE_PARTITIONS: KnownSetting("50"),
+    OFFSETS_PARTITIONS: KnownSetting("50"),
     "offsets.retention.minutes": KnownSetting("10080"),
     "max.message.bytes": KnownSetting("1048588", 0, of_topics=True),
     "message.timestamp.before.max.ms": KnownSetting(str(LONG_MAX), 0, LONG_MAX, of_topics=True),

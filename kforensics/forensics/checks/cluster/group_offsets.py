@@ -25,6 +25,7 @@ from kforensics.forensics.core.findings import Code, Exactness, Severity, by_nam
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import MOST, Row
+from kforensics.forensics.core.settings import OFFSETS_PARTITIONS
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
 
 CODES = by_name(
@@ -315,7 +316,12 @@ def _wrong_partition(
         CODES["group-wrong-partition"],
         f"Group {group!r} has records in partition {commits.place.partition}; with {count} partitions it belongs to "
         f"partition {expected}.",
-        evidence={"group": group, "partitions": count, "wanted_partition": expected},
+        evidence={
+            "group": group,
+            "partitions": count,
+            "wanted_partition": expected,
+            **(cluster.rules.evidence(OFFSETS_PARTITIONS) if is_given else {}),
+        },
         exactness=Exactness.EXACT if is_given else Exactness.APPROXIMATE,
         benign=(f"another partition count: {outcome}",),
     )

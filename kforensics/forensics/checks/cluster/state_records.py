@@ -20,7 +20,7 @@ from kforensics.forensics.coordinators.record_issues import StateIssue, StateIss
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration
 from kforensics.forensics.core.reporting import Row
-from kforensics.forensics.core.settings import MAX_TIMEOUT
+from kforensics.forensics.core.settings import MAX_TIMEOUT, STATE_PARTITIONS
 
 CODES = by_name(
     Code(
@@ -88,7 +88,11 @@ def _wrong_partition(cluster: Cluster, count: int, row: Row) -> PlacedFinding:
         CODES["txnlog-wrong-partition"],
         f"Transactional id {cluster.id_name(row)!r} has records in partition {row['actual']}; with {count} partitions "
         f"it belongs to partition {row['expected']}.",
-        evidence={"partitions": count, "wanted_partition": row["expected"]},
+        evidence={
+            "partitions": count,
+            "wanted_partition": row["expected"],
+            **(cluster.rules.evidence(STATE_PARTITIONS) if is_given else {}),
+        },
         exactness=Exactness.EXACT if is_given else Exactness.APPROXIMATE,
         benign=(f"another partition count: {outcome}",),
     )
