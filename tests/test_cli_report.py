@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import kforensics
-from kforensics.errors import InputError, InputMissingError, UsageError
+from kforensics.errors import InputError, InputMissingError
+from kforensics.report_html import store_reader
 from tests.command import SAMPLES, run, sentence
 from tests.forensics.forge import forge
 
@@ -69,18 +74,88 @@ def test_a_usage_error_of_report_is_one_sentence(store: Path, tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("manifest", ["no json", "[]", "{}", '"text"', '{"schema": 7, "rows": {}}'])
-def test_an_invalid_manifest_is_reported(manifest: str, tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_text(manifest, encoding="utf-8")
-    with pytest.raises(UsageError, match="run the audit again"):
-        kforensics.report(tmp_path, tmp_path.parent / "report.html")
+def damaged_copy(store: Path, folder: Path) -> Path:
+    """Return a copy of a store, to be damaged."""
+    return Path(shutil.copytree(store, folder / "damaged"))
 
 
-def test_a_store_of_another_kind_is_refused(store: Path, tmp_path: Path) -> None:
-    manifest = json.loads((store / "manifest.json").read_text("utf-8"))
-    (tmp_path / "manifest.json").write_text(json.dumps({**manifest, "schema": "kforensics-store/9"}), encoding="utf-8")
-    with pytest.raises(UsageError, match="has schema 'kforensics-store/9', but this version reads"):
-        kforensics.report(tmp_path, tmp_path.parent / "report.html")
+def complaint(store: Path) -> str:
+    """Return the one sentence in which a damaged store is refused, with exit code 3 and without a page."""
+    page = store.with_name("report.html")
+    ended = run("report", "--quiet", store, "--output", page)
+    (line,) = ended.err.splitlines()
+    assert (ended.code, ended.out, page.exists()) == (3, b"", False)
+    return line
+
+
+@pytest.mark.parametrize("manifest", ["no json", "[]", "{}", '"text"', '{"schema": 7, "rows": {}}', "[" * 99_999])
+def test_an_invalid_manifest_is_reported(manifest: str, store: Path, tmp_path: Path) -> None:
+    damaged = damaged_copy(store, tmp_path)
+    (damaged / "manifest.json").write_text(manifest, encoding="utf-8")
+    assert complaint(damaged).startswith(f"kforensics: cannot read {damaged}/manifest.json: ")
+
+
+@pytest.mark.parametrize("field", ["version", "command", "as_of_ms", "partitions", "inputs", "rows"])
+def test_a_missing_field_is_named(field: str, store: Path, tmp_path: Path) -> None:
+    damaged = damaged_copy(store, tmp_path)
+    manifest = json.loads((damaged / "manifest.json").read_text("utf-8"))
+    del manifest[field]
+    (damaged / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    assert f"manifest.json: the field '{field}' is missing; run the audit again" in complaint(damaged)
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, "text", -1, [1], [{}], {"a": "b"}, {"a": None}, {"tables": 1}, 1e999], ids=repr
+)
+@pytest.mark.parametrize("field", [*store_reader.FIELDS, "schema"])
+def test_a_field_of_another_type_is_named(field: str, value: object, store: Path, tmp_path: Path) -> None:
+    """Where the value is one that an audit could write, there is a page."""
+    damaged = damaged_copy(store, tmp_path)
+    manifest = json.loads((damaged / "manifest.json").read_text("utf-8"))
+    (damaged / "manifest.json").write_text(json.dumps({**manifest, field: value}), encoding="utf-8")
+    allowed: dict[str, list[object]] = {
+        "version": ["text"],
+        "as_of_ms": [-1],
+        "options": [{"a": "b"}, {"a": None}, {"tables": 1}],
+    }
+    allowed |= {"seconds": [{"tables": 1}]}
+    if field == "rows" and value == {"tables": 1}:
+        return  # numbers of a table that a later version may have
+    if value in allowed.get(field, ()) and value is not True:
+        assert run("report", "--quiet", damaged, "--output", tmp_path / "report.html").code in {0, 1}
+    else:
+        assert f"manifest.json: the field '{field}' is " in complaint(damaged)
+
+
+def test_a_store_of_another_version_is_refused_by_name(store: Path, tmp_path: Path) -> None:
+    damaged = damaged_copy(store, tmp_path)
+    text = (damaged / "manifest.json").read_text("utf-8").replace("kforensics-store/1", "kforensics-store/9")
+    (damaged / "manifest.json").write_text(text, encoding="utf-8")
+    assert "'schema' is 'kforensics-store/9', but this version reads 'kforensics-store/1' only" in complaint(damaged)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "findings/part-0.parquet"])
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_what_is_no_file_in_a_store_does_not_hang(name: str, kind: str, store: Path, tmp_path: Path) -> None:
+    damaged = damaged_copy(store, tmp_path)
+    (damaged / name).unlink()
+    (os.mkfifo if kind == "pipe" else os.mkdir)(damaged / name)
+    assert complaint(damaged) == f"kforensics: cannot read {damaged}/{name}: it is not a file"
+
+
+@pytest.mark.parametrize("table", ["findings", "partitions", "files", "transactions"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "of text"])
+def test_a_damaged_table_is_named(table: str, damage: str, store: Path, tmp_path: Path) -> None:
+    damaged = damaged_copy(store, tmp_path)
+    path = damaged / table / "part-0.parquet"
+    if damage == "missing":
+        path.unlink()
+    elif damage == "of text":
+        rows = pq.read_table(path)
+        pq.write_table(pa.table({name: ["text"] * len(rows) for name in rows.column_names}), path)
+    else:
+        path.write_bytes(path.read_bytes()[: 0 if damage == "empty" else 100])
+    assert f"cannot read {damaged}/{table}" in complaint(damaged)
 
 
 def test_the_exit_code_of_an_unreadable_store_is_3(store: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from kforensics.errors import InputError, InputMissingError, UsageError
+from kforensics.errors import InputError, InputKindError, InputMissingError, UsageError
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.tables.arrow import arrow_schema_of
 from kforensics.parsers.tables.schemas import TABLES
@@ -25,6 +25,8 @@ from kforensics.render.evidence_store import MANIFEST, locate_store
 
 STORE_SCHEMA = "kforensics-store/1"
 BATCH_ROWS = 1 << 14
+# A longer audit is none.
+MAX_SECONDS = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,17 @@ class StoreReader:
             InputError: a file of the table cannot be read.
         """
         schema = arrow_schema_of({**TABLES, **RESULTS}[table])
+        rows = 0
         for path in self._files(table):
             with _reading(path), self.system.open_input_file(path) as stream:
                 for batch in pq.ParquetFile(stream).iter_batches(BATCH_ROWS, columns=list(columns)):
-                    yield pa.RecordBatch.from_pydict({name: _column(batch, schema.field(name)) for name in columns})
+                    rows += len(batch)
+                    yield pa.RecordBatch.from_pydict(
+                        {name: _column(path, batch, schema.field(name)) for name in columns}
+                    )
+        if rows != self.manifest["rows"].get(table, rows):
+            why = f"it has {rows:,} rows, but {self.count(table):,} by the field 'rows' of {MANIFEST}"
+            raise InputError(f"{self.root}/{table}", f"{why}; run the audit again")
 
     def table(self, name: str, columns: Sequence[str], row_filter: Callable[[pa.RecordBatch], Any]) -> pa.Table:
         """Return the rows of a table that a filter selects.
@@ -85,7 +94,11 @@ class StoreReader:
         folder = f"{self.root}/{table}"
         with _reading(folder):
             infos = self.system.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-        return sorted(info.path for info in infos if info.path.endswith(".parquet"))
+        files = sorted((info for info in infos if info.path.endswith(".parquet")), key=lambda info: info.path)
+        for info in files:
+            if info.type != fs.FileType.File:  # opening a pipe would hang
+                raise InputKindError(info.path, "it is not a file")
+        return [info.path for info in files]
 
 
 @contextmanager
@@ -96,13 +109,22 @@ def _reading(path: str) -> Iterator[None]:
     except InputError:
         raise
     except (OSError, pa.ArrowException) as error:
-        raise InputError(path, str(error).splitlines()[0]) from error
+        raise InputError(path, (str(error).splitlines() or ["it is damaged"])[0]) from error
 
 
-def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+def _column(path: str, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    """Return a column of a batch.
+
+    Raises:
+        InputError: the column has another type.
+    """
     if field.name not in batch.schema.names:
         return pa.nulls(len(batch), field.type)
-    return batch.column(field.name)
+    column = batch.column(field.name)
+    try:
+        return column if column.type == field.type else column.cast(field.type)
+    except pa.ArrowException as error:
+        raise InputError(path, f"the column {field.name!r} is of type {column.type}, not {field.type}") from error
 
 
 def open_store(folder: str) -> StoreReader:
@@ -112,15 +134,20 @@ def open_store(folder: str) -> StoreReader:
         folder: folder of the store, a path or a URI.
 
     Raises:
-        InputError: the store cannot be read.
+        InputError: the store cannot be read, or is damaged.
         UsageError: the folder is not an evidence store.
     """
     system, root = locate_store(folder)
     try:
+        kind = system.get_file_info(f"{root}/{MANIFEST}").type
+        if kind not in (fs.FileType.File, fs.FileType.NotFound):  # opening a pipe would hang
+            raise InputKindError(f"{root}/{MANIFEST}", "it is not a file")
         with system.open_input_file(f"{root}/{MANIFEST}") as stream:
             data: bytes = stream.read()
     except FileNotFoundError as error:
         raise _missing(folder, system, root) from error
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(folder, str(error).splitlines()[0]) from error
     return StoreReader(folder, _manifest(folder, data), hashlib.sha256(data).hexdigest(), system, root)
@@ -135,16 +162,73 @@ def _missing(folder: str, system: fs.FileSystem, root: str) -> Exception:
 
 
 def _manifest(folder: str, data: bytes) -> Mapping[str, Any]:
+    """Return the manifest of a store, whose fields have the types that an audit writes.
+
+    Raises:
+        InputError: it is damaged, or has another schema; the message names the field.
+    """
+    path = f"{folder.rstrip('/')}/{MANIFEST}"
     try:
         manifest = json.loads(data)
-        schema = manifest["schema"]
-    except (ValueError, KeyError, TypeError):
-        raise UsageError(
-            f"{MANIFEST} in {folder} is not the manifest of an evidence store; run the audit again"
-        ) from None
+    except (ValueError, RecursionError):
+        manifest = None
+    if not isinstance(manifest, dict):
+        raise InputError(path, "it is not the manifest of an evidence store; run the audit again")
+    schema = manifest.get("schema")
     if schema != STORE_SCHEMA:
-        raise UsageError(f"{folder} has schema {schema!r}, but this version reads {STORE_SCHEMA}; run the audit again")
-    return dict(manifest)
+        why = f"the field 'schema' is {schema!r}, but this version reads {STORE_SCHEMA!r} only; run the audit again"
+        raise InputError(path, why)
+    for name, (is_valid, what) in FIELDS.items():
+        if name not in manifest and name in OPTIONAL_FIELDS:
+            continue
+        if name not in manifest or not is_valid(manifest[name]):
+            state = f"is not {what}" if name in manifest else "is missing"
+            raise InputError(path, f"the field {name!r} {state}; run the audit again")
+    return manifest
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63
+
+
+def _is_duration(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MAX_SECONDS
+
+
+def _is_inputs(value: Any) -> bool:
+    if isinstance(value, dict):
+        return isinstance(value.get("tables"), list) and all(isinstance(name, str) for name in value["tables"])
+    return isinstance(value, list) and all(map(_is_input, value))
+
+
+def _is_input(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("path"), str)
+        and (value.get("size") is None or _is_count(value["size"]))
+        and (value.get("mtime_ms") is None or _is_time(value["mtime_ms"]))
+        and isinstance(value.get("sha256"), str | None)
+    )
+
+
+# Of the manifest: what each field must be.
+FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "version": (lambda value: isinstance(value, str), "text"),
+    "command": (lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value), "texts"),
+    "as_of_ms": (_is_time, "a time in milliseconds"),
+    "options": (lambda value: isinstance(value, dict), "an object"),
+    "partitions": (_is_count, "a number"),
+    "unreadable": (_is_count, "a number"),
+    "inputs": (_is_inputs, "a list of files, or the names of tables"),
+    "seconds": (lambda value: isinstance(value, dict) and all(map(_is_duration, value.values())), "durations by name"),
+    "rows": (lambda value: isinstance(value, dict) and all(map(_is_count, value.values())), "numbers by table"),
+}
+# Audits of the first version may lack them.
+OPTIONAL_FIELDS = ("options", "unreadable", "seconds")
 
 
 RANK_PREFIX = "rank of "

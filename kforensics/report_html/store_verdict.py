@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from kforensics.errors import InputError
 from kforensics.forensics.audit.partition_result import CLEAN, UNREAD
 from kforensics.forensics.core.findings import Severity
 from kforensics.parsers.log.log_rows import Place
@@ -49,7 +50,7 @@ def store_verdict(store: StoreReader) -> StoreVerdict:
         InputError: a table cannot be read.
     """
     code_counts = count_values(store.batches("findings", ["severity", "code"]), ["severity", "code"])
-    codes = Counter({(SEVERITIES[str(severity)], str(code)): count for (severity, code), count in code_counts.items()})
+    codes = Counter({(_severity(store, severity), str(code)): count for (severity, code), count in code_counts.items()})
     codes += _left_out(store)
     verdict_counts = count_values(store.batches("partitions", ["verdict"]), ["verdict"])
     partitions = {str(verdict): count for (verdict,), count in verdict_counts.items()}
@@ -82,9 +83,26 @@ def _left_out(store: StoreReader) -> Counter[tuple[Severity, str]]:
     for batch in store.batches("findings", ["severity", "code", "evidence"]):
         has_more = pc.match_substring(batch["evidence"], '"left_out"')
         for row in batch.filter(pc.fill_null(has_more, False)).to_pylist():  # noqa: FBT003  # the value, not a flag
-            left_out = json.loads(row["evidence"]).get("left_out")
-            counts[SEVERITIES[row["severity"]], row["code"]] += left_out if isinstance(left_out, int) else 0
+            try:
+                left_out = json.loads(row["evidence"]).get("left_out")
+            except (ValueError, AttributeError, RecursionError):
+                raise InputError(
+                    f"{store.root}/findings", "the column 'evidence' is not JSON; run the audit again"
+                ) from None
+            counts[_severity(store, row["severity"]), row["code"]] += left_out if isinstance(left_out, int) else 0
     return counts
+
+
+def _severity(store: StoreReader, name: object) -> Severity:
+    """Return the severity of a name.
+
+    Raises:
+        InputError: there is no such severity.
+    """
+    if name not in SEVERITIES:
+        why = f"the column 'severity' has the value {name!r}, which is none; run the audit again"
+        raise InputError(f"{store.root}/findings", why)
+    return SEVERITIES[str(name)]
 
 
 def _log_size(store: StoreReader) -> int:
