@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from kforensics.errors import UsageError
+from kforensics.errors import KforensicsError, UsageError
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.parsers.files.file_systems import remote_system
 from kforensics.parsers.files.source import is_uri
@@ -64,12 +64,31 @@ class EvidenceStore:
         os.close(self._lock)
 
     def add(self, rows: Rows | RowStream) -> None:
-        """Add rows to their table."""
-        self._files.add(rows)
+        """Add rows to their table.
+
+        Raises:
+            UsageError: the store cannot be written.
+        """
+        with self._writing():
+            self._files.add(rows)
 
     def add_values(self, table: Table, rows: Iterable[Row]) -> None:
-        """Add rows of Python values to a table."""
-        self._files.add_values(table, rows)
+        """Add rows of Python values to a table.
+
+        Raises:
+            UsageError: the store cannot be written.
+        """
+        with self._writing():
+            self._files.add_values(table, rows)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except KforensicsError:
+            raise
+        except OSError as error:
+            raise UsageError(f"cannot write {self._name}: {error.strerror}; choose another folder") from error
 
     def finish(self, tables: Mapping[str, Table], manifest: Mapping[str, Any]) -> None:
         """Complete the store, and rename it to its folder.
@@ -81,14 +100,12 @@ class EvidenceStore:
         Raises:
             UsageError: the store cannot be written.
         """
-        try:
+        with self._writing():
             for table in tables.values():
                 self._files.file_of(table)
             counts = dict(sorted(self._files.close().items()))
             (self._temporary / MANIFEST).write_bytes(manifest_text(manifest, counts))
             self._temporary.replace(self._folder)  # which is empty, if it exists
-        except OSError as error:
-            raise UsageError(f"cannot write {self._name}: {error.strerror}; choose another folder") from error
 
     def _create_file(self, table: Table) -> TableFile:
         (self._temporary / table.name).mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,3 +109,16 @@ def test_an_abandoned_folder_is_removed_by_the_next_store(tmp_path: Path) -> Non
             with EvidenceStore(tmp_path / "store"):
                 assert part.is_dir()
     assert list(tmp_path.iterdir()) == [other]
+
+
+def test_a_full_disk_while_rows_are_added_is_one_sentence(tmp_path: Path) -> None:
+    """The limit of the size of a file stands for a full disk. Nothing is left."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
+    try:
+        with pytest.raises(UsageError, match=r"cannot write .*store: .*; choose another folder"):  # noqa: SIM117
+            with EvidenceStore(tmp_path / "store") as store:
+                store.add(_producers(0, 2 * MIN_ARROW_ROWS))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
