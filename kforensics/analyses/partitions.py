@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from kforensics.analyses.find_files import Notify, find_files
-from kforensics.analyses.settings import KnownSettings, with_given
+from kforensics.analyses.settings import KnownSettings, with_given, with_remote_logs
 from kforensics.analyses.surroundings import (
     CONTEXT_TOPICS,
     FileTime,
@@ -23,9 +23,10 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.log_summary import Collector
-from kforensics.forensics.partition.partition_files import Partition, partitions_of
+from kforensics.forensics.partition.partition_files import LOG_START, Partition, partitions_of
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA
 
 if TYPE_CHECKING:
     from kforensics.forensics.audit.cluster_membership import Clusters
@@ -136,7 +137,8 @@ def investigate(  # noqa: PLR0913  # what a user can say
     newest = newest_file(files, paths) if as_of_ms is None else None
     assumed_ms = newest.mtime_ms if newest else 0
     rules = Rules(assumed_ms, is_assumed=True) if as_of_ms is None else Rules(as_of_ms)
-    rules = with_given(rules, settings)
+    elsewhere = () if alone else _remote_metadata(files, found)
+    rules = with_remote_logs(with_given(rules, settings), settings, [*found, *elsewhere])
     if partitions:
         copy_times = ((partition.place.log_dir, partition.taken_ms) for partition in partitions)
         for sentence in as_of_notes(copy_times, rules, newest):
@@ -153,6 +155,16 @@ def investigate(  # noqa: PLR0913  # what a user can say
 
     known = KnownSettings(rules, tuple(settings), showing)
     return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone, known)
+
+
+def _remote_metadata(files: Sequence[FoundFile], found: Sequence[Partition]) -> Iterator[Partition]:
+    """Yield the metadata of remote storage around the paths, if part of a log is there.
+
+    A log with remote storage is the only one whose checkpointed log start offset is below its first segment.
+    """
+    starts = ((partition.checkpoint(LOG_START), partition.first_offset) for partition in found)
+    if any(checkpoint is not None and checkpoint < first for checkpoint, first in starts):
+        yield from (other for other in neighbours_of(files) if other.place.topic == REMOTE_LOG_METADATA)
 
 
 def as_of_notes(

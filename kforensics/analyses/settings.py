@@ -20,20 +20,31 @@ from kforensics.forensics.core.settings import (
     validated,
 )
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.parsers.files.log_names import METADATA_TOPIC, TRANSACTION_STATE
+from kforensics.parsers.files.log_names import METADATA_TOPIC, REMOTE_LOG_METADATA, TRANSACTION_STATE
 from kforensics.parsers.files.meta_properties import Property, read_properties
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Damage
 
-__all__ = ["Evaluation", "KnownSettings", "given_settings", "parameters_of", "rules_for", "with_given"]
+__all__ = [
+    "Evaluation",
+    "KnownSettings",
+    "given_settings",
+    "parameters_of",
+    "rules_for",
+    "with_given",
+    "with_remote_logs",
+]
 
 EXAMPLE = "producer.id.expiration.ms=86400000"
 
 
 def _may_show_settings(partition: Partition) -> bool:
-    """Return whether the files of a partition may show settings: two snapshots, or logs that name them."""
-    is_named = partition.place.topic in (METADATA_TOPIC, TRANSACTION_STATE) and bool(partition.segments)
-    return is_named or len(partition.snapshots) > 1
+    """Return whether the files of a partition may show settings: two snapshots, or logs that name them.
+
+    The metadata of remote storage is no setting, but it concerns other partitions, too.
+    """
+    is_named = partition.place.topic in (METADATA_TOPIC, TRANSACTION_STATE, REMOTE_LOG_METADATA)
+    return (is_named and partition.has_log) or len(partition.snapshots) > 1
 
 
 def given_settings(assignments: Sequence[str], server_properties: str | None) -> tuple[Setting, ...]:
@@ -139,7 +150,25 @@ def rules_for(rules: Rules, given: Sequence[Setting], partitions: Sequence[Parti
         given: the settings that the user gives, those that count first.
         partitions: the partitions, those of the metadata and of the coordinators included.
     """
-    candidates = [partition for partition in partitions if _may_show_settings(partition)]
+    return _rules_of(rules, given, partitions, [one for one in partitions if _may_show_settings(one)])
+
+
+def with_remote_logs(rules: Rules, given: Sequence[Setting], partitions: Sequence[Partition]) -> Rules:
+    """Return rules with what the metadata of remote storage shows, which every question on a log needs.
+
+    Args:
+        rules: the time of evaluation.
+        given: the settings that the user gives, those that count first.
+        partitions: the partitions, those of the metadata of remote storage included.
+    """
+    metadata = [one for one in partitions if one.place.topic == REMOTE_LOG_METADATA and one.has_log]
+    return replace(rules, remote_logs=_rules_of(rules, given, partitions, metadata).remote_logs)
+
+
+def _rules_of(
+    rules: Rules, given: Sequence[Setting], partitions: Sequence[Partition], candidates: Sequence[Partition]
+) -> Rules:
+    """Return the rules that follow from the evidence of the candidates, which are among the partitions."""
     if not candidates:
         return with_given(rules, given)
     from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership  # slow to import

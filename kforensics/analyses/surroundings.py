@@ -17,6 +17,7 @@ from kforensics.parsers.files.folders import Entry, Folders, folders_of
 from kforensics.parsers.files.log_names import (
     CONSUMER_OFFSETS,
     METADATA_TOPIC,
+    REMOTE_LOG_METADATA,
     TRANSACTION_STATE,
     parse_file_name,
     parse_folder_name,
@@ -34,8 +35,9 @@ __all__ = [
     "partitions_around",
 ]
 
-# Topics whose logs show what happened to transactions and groups in other partitions, and how a cluster is configured.
-CONTEXT_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS, METADATA_TOPIC)
+# Topics whose logs show what happened to transactions and groups in other partitions, and how a cluster is configured,
+# and what is in remote storage.
+CONTEXT_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS, METADATA_TOPIC, REMOTE_LOG_METADATA)
 
 
 class FileTime(NamedTuple):

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from lab.broker import Cluster
 from lab.driver import Driver, records
+from lab.errors import LabError
 from lab.jars import Artefact, fetch
-from lab.scenario import Scenario, Stage, workspace
+from lab.scenario import Scenario, Stage
 from lab.scenarios.steps import open_producer, small_segments, transaction
 
 # The newest release whose test jar is published.
@@ -25,6 +26,7 @@ _CONFIG = {
     "log.segment.delete.delay.ms": "100",
 }
 _WAIT_SECONDS = 60
+_RETAINED = ("kept", "retained", "cut", "retained-and-cut")
 
 
 def play(stage: Stage) -> None:
@@ -48,6 +50,39 @@ def play(stage: Stage) -> None:
     driver.call("pause", milliseconds=5000)
 
 
+def play_retention(stage: Stage) -> None:
+    """Logs whose start is in remote storage: at offset 0, moved by retention, moved by DeleteRecords, and by both."""
+    driver = stage.driver
+    configs = {"remote.storage.enable": "true", "local.retention.bytes": "1", **small_segments(_KAFKA, 1000)}
+    for topic in _RETAINED:
+        driver.call("create_topic", name=topic, configs=configs)
+    open_producer(driver, "p")
+    open_producer(driver, "t", "tiered")
+    for topic in _RETAINED:
+        _write(driver, topic)
+    for topic in _RETAINED:
+        _wait_for_local_deletion(stage, topic)
+    for topic in ("retained", "retained-and-cut"):
+        driver.call("alter_config", type="TOPIC", name=topic, configs={"retention.bytes": "1500"})
+        _wait_for_start(stage, topic)
+    for topic in ("cut", "retained-and-cut"):
+        before = 2 + driver.ask("list_offset", topic=topic, partition=0, spec="earliest")
+        driver.call("delete_records", topic=topic, partition=0, before=before + 9 * (topic == "cut"))
+    driver.call("pause", milliseconds=5000)  # the broker deletes what is before the log start in remote storage
+    stage.extra_truth["earliest_local"] = {
+        topic: driver.ask("list_offset", topic=topic, partition=0, spec="earliest-local") for topic in _RETAINED
+    }
+
+
+def _wait_for_start(stage: Stage, topic: str) -> None:
+    stage.note(f"wait until retention has moved the start of {topic}")
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while not stage.driver.ask("list_offset", topic=topic, partition=0, spec="earliest"):
+        if time.monotonic() > deadline:
+            raise LabError(f"retention did not move the start of {topic} within {_WAIT_SECONDS} s")
+        time.sleep(0.3)
+
+
 def _write(driver: Driver, topic: str) -> None:
     for number in range(8):
         driver.send("p", topic, records(f"{topic} {number}", 3, 100))
@@ -68,7 +103,7 @@ def _prepare(cluster: Cluster) -> list[str]:
     jars = fetch(f"remote-{_KAFKA}", [Artefact(f"org.apache.kafka:kafka-storage:{_KAFKA}:test")])
     for node in cluster.nodes:
         node.config["remote.log.storage.manager.class.path"] = _test_jar(jars)
-        node.config["rsm.config.dir"] = str(workspace("remote-storage") / "remote-store")
+        node.config["rsm.config.dir"] = str(node.data.parent / "remote-store")
     return []
 
 
@@ -87,5 +122,17 @@ SCENARIOS = [
         play=play,
         config=_CONFIG,
         prepare=_prepare,
-    )
+    ),
+    Scenario(
+        name="remote-retention",
+        kafka=_KAFKA,
+        shows=(
+            "Logs whose start is in remote storage: at offset 0 (`kept`), moved by retention (`retained`), by"
+            " DeleteRecords (`cut`) and by both. `earliest_local` in `truth.json` is what ListOffsets said of their"
+            " parts on disk."
+        ),
+        play=play_retention,
+        config=_CONFIG,
+        prepare=_prepare,
+    ),
 ]

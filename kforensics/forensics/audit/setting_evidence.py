@@ -1,4 +1,4 @@
-"""Collects the settings of brokers and topics from their files, those that count first.
+"""Collects the settings of brokers and topics from their files, those that count first, and what remote storage has.
 
 What a user gives comes first, then the metadata log, then what the files prove. Kafka's defaults fill the rest.
 """
@@ -33,9 +33,10 @@ from kforensics.forensics.metadata.cluster_settings import (
     newest_time_in,
     release_in,
 )
+from kforensics.forensics.metadata.remote_log import RemoteLog, remote_logs_in
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.sidecar.snapshot_expiry import Expired, SnapshotExpiry, snapshot_expiry
-from kforensics.parsers.files.log_names import METADATA_TOPIC
+from kforensics.parsers.files.log_names import METADATA_TOPIC, REMOTE_LOG_METADATA
 from kforensics.parsers.log.log_rows import Place
 
 __all__ = ["SettingEvidence", "rules_by_evidence", "setting_evidence", "setting_rows"]
@@ -45,16 +46,17 @@ LogDirs = frozenset[str | None]
 
 @dataclass(frozen=True, slots=True)
 class SettingEvidence:
-    """What a partition shows of the settings; can be serialized.
+    """What a partition shows of the settings, and of remote storage; can be serialized.
 
     Attributes:
         member: the cluster, log directory and broker of the partition.
-        length: how far its log reaches, to choose among copies of the metadata log.
+        length: how far its log reaches, to choose among copies of a metadata log.
         configured: settings in the metadata log.
         release: the release of its brokers in the metadata log.
         running_ms: the newest time in the metadata log, until when its broker was running.
         expiry: what its snapshots show.
         timeout: the longest timeout in a log of the transaction coordinator.
+        remote_logs: what a log of the metadata of remote storage shows.
     """
 
     member: PartitionMembership
@@ -64,6 +66,7 @@ class SettingEvidence:
     running_ms: int | None = None
     expiry: SnapshotExpiry | None = None
     timeout: LongestTimeout | None = None
+    remote_logs: tuple[RemoteLog, ...] = ()
 
 
 def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | None:
@@ -75,14 +78,19 @@ def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | N
     """
     evidence = SettingEvidence(PartitionMembership.of(partition), expiry=snapshot_expiry(partition, as_of_ms))
     with suppress(InputError):  # the audit of the partition reports it
-        if partition.place.topic == METADATA_TOPIC and partition.segments:
+        if partition.segments:
             length = partition.segments[-1].base_offset or 0, partition.segments[-1].size
+            evidence = replace(evidence, length=length)
+        if partition.place.topic == METADATA_TOPIC and partition.segments:
             configured = tuple(cluster_settings_in([partition]))
             release, running_ms = release_in([partition]), newest_time_in(partition)
-            evidence = replace(evidence, length=length, configured=configured, release=release, running_ms=running_ms)
+            evidence = replace(evidence, configured=configured, release=release, running_ms=running_ms)
+        elif partition.place.topic == REMOTE_LOG_METADATA:
+            evidence = replace(evidence, remote_logs=remote_logs_in(partition))
         elif partition.place.topic == TRANSACTION_STATE:
             evidence = replace(evidence, timeout=longest_timeout(partition))
-    is_empty = not (evidence.configured or evidence.timeout or evidence.expiry or evidence.running_ms)
+    shown = (evidence.configured, evidence.timeout, evidence.expiry, evidence.running_ms, evidence.remote_logs)
+    is_empty = not any(shown)
     return None if is_empty else evidence
 
 
@@ -108,13 +116,37 @@ def rules_by_evidence(
     log_dirs: dict[str, set[tuple[int | None, str | None]]] = defaultdict(set)
     for member in members if by_cluster else ():
         log_dirs[clusters.name_of_member(member)].add((member.broker_id, member.log_dir))
-    settings, defaults = list(given), list[Setting]()
+    settings, defaults, remote_logs = list(given), list[Setting](), list[RemoteLog]()
     for cluster, of_cluster in sorted(by_cluster.items()):
         settings += _configured(of_cluster, log_dirs[cluster])
+        remote_logs += _remote_logs(of_cluster, log_dirs[cluster])
         known = _with(rules, settings)
         settings += [*_proven_timeout(of_cluster, known, log_dirs[cluster]), *_proven_expiry(of_cluster, known)]
         defaults += _defaults(of_cluster, log_dirs[cluster])
-    return _with(rules, [*settings, *defaults])
+    known = _with(rules, [*settings, *defaults])
+    return replace(known, remote_logs={**_by_partition(remote_logs), **rules.remote_logs})
+
+
+def _remote_logs(
+    evidence: Sequence[SettingEvidence], log_dirs: Iterable[tuple[int | None, str | None]]
+) -> Iterator[RemoteLog]:
+    """Yield what the longest copy of each partition of the metadata shows of remote storage."""
+    every = frozenset(log_dir for _, log_dir in log_dirs)
+    longest: dict[int | None, SettingEvidence] = {}
+    for one in evidence:
+        number = one.member.partition
+        if one.remote_logs and (number not in longest or one.length > longest[number].length):
+            longest[number] = one
+    for one in longest.values():
+        yield from (replace(log, log_dirs=every) for log in one.remote_logs)
+
+
+def _by_partition(logs: Iterable[RemoteLog]) -> dict[tuple[str | None, int | None], tuple[RemoteLog, ...]]:
+    by_partition: dict[tuple[str | None, int | None], tuple[RemoteLog, ...]] = {}
+    for log in logs:
+        key = log.topic_id, log.partition
+        by_partition[key] = (*by_partition.get(key, ()), log)
+    return by_partition
 
 
 def _with(rules: Rules, settings: Sequence[Setting]) -> Rules:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from kforensics.forensics.core.settings import (
     DEFAULT,
@@ -16,6 +16,9 @@ from kforensics.forensics.core.settings import (
     Setting,
     default_setting,
 )
+
+if TYPE_CHECKING:
+    from kforensics.forensics.metadata.remote_log import RemoteLog
 
 __all__ = ["Rules"]
 
@@ -55,6 +58,7 @@ class Rules:
         topic_settings: known settings of topics; no limit follows from them.
         least_pid_expiry_ms: the shortest ``producer.id.expiration.ms`` that agrees with the files, if they alone prove
             ``pid_expiry_ms``; None otherwise.
+        remote_logs: what is known of remote storage, by topic id and partition; several for copies of a cluster.
     """
 
     as_of_ms: int
@@ -75,6 +79,7 @@ class Rules:
     settings: tuple[Setting, ...] = ()
     topic_settings: tuple[Setting, ...] = ()
     least_pid_expiry_ms: int | None = None
+    remote_logs: Mapping[tuple[str | None, int | None], tuple[RemoteLog, ...]] = field(default_factory=dict, hash=False)
 
     def at(self, log_dir: str | None) -> Rules:
         """Return the limits in a log directory, by the settings that are for it."""
@@ -91,6 +96,11 @@ class Rules:
     def across(self, log_dirs: Iterable[str | None]) -> Rules:
         """Return the limits in several log directories: those of the one with the longest transactions."""
         return max(map(self.at, log_dirs), key=lambda rules: rules.max_txn_timeout_ms, default=self)
+
+    def remote_log(self, topic_id: str | None, partition: int | None, log_dir: str | None) -> RemoteLog | None:
+        """Return what is known of a partition in remote storage, None if nothing is."""
+        logs = self.remote_logs.get((topic_id, partition), ())
+        return next((log for log in logs if log.log_dirs is None or log_dir in log.log_dirs), None)
 
     def source(self, name: str) -> str:
         """Return where the value of a setting comes from, as a phrase; only of the rules of one log directory."""

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kforensics.forensics.core.findings import Exactness
+from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.explain.lookup import OffsetPosition
 from kforensics.forensics.explain.offset_story import OffsetGap, RecordStatus, StoredBatch
+from kforensics.forensics.metadata.remote_log import RemoteSegment, remote_segments_at
 from kforensics.forensics.partition.partition_files import LOG_START
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
 from kforensics.forensics.sidecar.isolation import containing_partition
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA
 from kforensics.parsers.files.source import file_name
 from kforensics.parsers.format.rows import Damage
 
@@ -76,8 +79,47 @@ def out_of_bounds(state: PartitionState, offset: int) -> Reason | None:
         return _beyond_end(state)
     remote = state.remote_log_start_offset
     if remote is not None and remote <= offset < state.partition.first_offset:
-        return Reason(RecordStatus.NOT_ON_HAND, _in_remote_storage(state, remote), UNVERIFIABLE)
-    return _not_copied(state, offset) or (_deleted(state, offset) if offset < state.log_start_offset else None)
+        return _by_remote_metadata(state, offset) or Reason(
+            RecordStatus.NOT_ON_HAND, _in_remote_storage(state, remote), UNVERIFIABLE
+        )
+    if offset < state.log_start_offset:
+        return _not_copied(state, offset) or _deleted(state, offset)
+    return _not_copied(state, offset)
+
+
+def _by_remote_metadata(state: PartitionState, offset: int) -> Reason | None:
+    """Return what the metadata of remote storage shows of an offset before the files, None if it shows nothing."""
+    readable = [segment for segment in _remote_segments(state, offset) if segment.is_readable]
+    if readable:
+        why = f"it is in remote storage, in {_remote_segment(readable[-1])}"
+        return Reason(RecordStatus.NOT_ON_HAND, why, EXACT)
+    if state.remote_log is None or not state.remote_log.is_whole:
+        return None
+    why = (
+        f"it is in no segment in remote storage according to {REMOTE_LOG_METADATA}, and the available files start at"
+        f" {state.partition.first_offset}"
+    )
+    return Reason(RecordStatus.NOT_ON_HAND, why, UNVERIFIABLE)
+
+
+def _remote_segments(state: PartitionState, offset: int) -> list[RemoteSegment]:
+    return remote_segments_at(state.remote_log, offset) if state.remote_log is not None else []
+
+
+def _remote_segment(segment: RemoteSegment) -> str:
+    copied = "" if segment.copied_ms is None else f", copied at {format_time(segment.copied_ms)}"
+    return f"segment {segment.segment_id} with offsets {segment.first_offset} to {segment.last_offset}{copied}"
+
+
+def _remote_remains(state: PartitionState, offset: int) -> str:
+    """Return what became of a deleted offset in remote storage, as the end of a clause."""
+    copied = [segment for segment in _remote_segments(state, offset) if segment.copied_ms is not None]
+    kept = [segment for segment in copied if segment.is_readable]
+    if kept:
+        return f", but remote storage still has {_remote_segment(kept[-1])}"
+    if not copied or copied[-1].deleted_ms is None:
+        return ""
+    return f", in remote storage, too: {_remote_segment(copied[-1])}, deleted at {format_time(copied[-1].deleted_ms)}"
 
 
 def _in_remote_storage(state: PartitionState, remote: int) -> str:
@@ -110,7 +152,7 @@ def _deleted(state: PartitionState, offset: int) -> Reason:
     if offset >= state.partition.first_offset:
         return Reason(RecordStatus.DELETED, f"{moved}; its bytes are still on disk")
     if LOG_START in state.partition.log_dir.checkpoints:
-        return Reason(RecordStatus.DELETED, f"{moved}; its segment is deleted")
+        return Reason(RecordStatus.DELETED, f"{moved}; its segment is deleted{_remote_remains(state, offset)}")
     why = f"the available files start at offset {state.log_start_offset}, and there is no {LOG_START} to show why"
     return Reason(RecordStatus.DELETED, why, APPROXIMATE)
 

@@ -28,6 +28,7 @@ from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
 from kforensics.parsers.format.array_types import StructArray
 
 if TYPE_CHECKING:
+    from kforensics.forensics.metadata.remote_log import RemoteLog
     from kforensics.forensics.partition.record_evidence import RecordEvidence
 
 __all__ = ["COMPACTED", "CONSUMER_OFFSETS", "PartitionState", "compacted_elsewhere"]
@@ -77,18 +78,29 @@ class PartitionState:
         return self.local_log_start_offset if remote is None else remote
 
     @cached_property
+    def remote_log(self) -> RemoteLog | None:
+        """What the metadata of remote storage shows of the partition, None if nothing is known."""
+        place = self.partition.place
+        return self.rules.remote_log(self.partition.topic_id, place.partition, place.log_dir)
+
+    @cached_property
     def remote_log_start_offset(self) -> int | None:
         """First offset in remote storage, None if all that consumers can read is on disk.
 
         Leader epochs that start before the first segment show remote storage: without it, they are truncated at the log
         start offset, which is never before that. A broker checkpoints the log start offset every minute, so the first
         epoch may be all there is. Rule: ``UnifiedLog.updateLogStartOffset``, ``LogManager.checkpointLogStartOffsets``.
+        Without leader epochs, the metadata of remote storage shows it. A broker moves the log start offset before it
+        deletes segments there (``RemoteLogManager.cleanupExpiredRemoteLogSegments``), so what is deleted is before it.
         """
-        first, checkpoint = self.partition.first_offset, self.partition.checkpoint(LOG_START)
-        known = min(checkpointed_epochs(self.partition).values(), default=first) if first else first
-        if known >= first or (checkpoint is not None and checkpoint >= first):
+        first, checkpoint, remote = self.partition.first_offset, self.partition.checkpoint(LOG_START), self.remote_log
+        if not first or (checkpoint is not None and checkpoint >= first):
             return None
-        return max(known, checkpoint or 0)
+        epochs = checkpointed_epochs(self.partition)
+        stored = remote.start_offset if remote is not None else None
+        known = min(epochs.values(), default=first if stored is None else stored)
+        start = max(known, checkpoint or 0, remote.deleted_to if remote is not None else 0)
+        return start if known < first and start < first else None
 
     @cached_property
     def local_log_start_offset(self) -> int:

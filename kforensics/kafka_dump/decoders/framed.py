@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from kforensics.kafka_dump.decoders.classes import Decoder
 from kforensics.kafka_dump.java import NULL_POINTER, null_pointer_text
+from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA
 from kforensics.parsers.format.failures import ILLEGAL_ARGUMENT
 from kforensics.parsers.messages.codec import Decoded, decode
 from kforensics.parsers.messages.internal_records import decode_record
 from kforensics.parsers.messages.json_render import to_json
 from kforensics.parsers.messages.reader import UNSUPPORTED_VERSION, MessageError, MessageReader
-from kforensics.parsers.messages.registry import CLUSTER_METADATA, REMOTE_LOG_METADATA, enum_name, framed_message
+from kforensics.parsers.messages.registry import CLUSTER_METADATA, enum_name, framed_message
 from kforensics.parsers.messages.releases import NEWEST, in_releases
 from kforensics.parsers.messages.schema import MessageSchema
 

@@ -15,6 +15,7 @@ from kforensics.parsers.files.text_lines import parse_int, parse_long
 __all__ = [
     "CONSUMER_OFFSETS",
     "METADATA_TOPIC",
+    "REMOTE_LOG_METADATA",
     "TRANSACTION_STATE",
     "FileName",
     "FolderName",
@@ -25,6 +26,7 @@ __all__ = [
 
 METADATA_TOPIC = "__cluster_metadata"
 CONSUMER_OFFSETS = "__consumer_offsets"
+REMOTE_LOG_METADATA = "__remote_log_metadata"
 TRANSACTION_STATE = "__transaction_state"
 
 FIXED_NAMES = {

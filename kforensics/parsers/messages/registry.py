@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from kforensics.parsers.files.log_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from kforensics.parsers.files.log_names import CONSUMER_OFFSETS, REMOTE_LOG_METADATA, TRANSACTION_STATE
 from kforensics.parsers.messages import (
     group,
     metadata,
@@ -19,7 +19,7 @@ from kforensics.parsers.messages.schema import MessageSchema
 
 SHARE_GROUP_STATE: Final = "__share_group_state"
 CLUSTER_METADATA: Final = "__cluster_metadata"
-REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
+
 
 # Before 4.1 type 0 was read with the schemas of type 1. The keys of both have the same bytes.
 LEGACY_OFFSET_COMMIT: Final = 0

@@ -57,7 +57,11 @@ final class TruthOperations {
 
     private Object listOffset(JsonNode request) throws Exception {
         TopicPartition partition = Requests.partition(request);
-        OffsetSpec spec = "earliest".equals(Requests.text(request, "spec")) ? OffsetSpec.earliest() : OffsetSpec.latest();
+        OffsetSpec spec = switch (Requests.text(request, "spec")) {
+            case "earliest" -> OffsetSpec.earliest();
+            case "earliest-local" -> OffsetSpec.earliestLocal();
+            default -> OffsetSpec.latest();
+        };
         return admin().listOffsets(Map.of(partition, spec), new ListOffsetsOptions(isolation(request)))
             .partitionResult(partition).get().offset();
     }

@@ -219,3 +219,17 @@ def test_settings_are_those_of_the_audit_in_process(
         ]
         return
     _assert_same(found, expected, request)
+
+
+def test_remote_storage_is_known_as_in_process(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Without checkpoints of the log start offsets, the metadata of remote storage shows them to all tasks."""
+    sample = Path(shutil.copytree(SAMPLES / "remote-retention", tmp_path / "sample"))
+    for name in ("log-start-offset-checkpoint", *(f"{topic}-0/leader-epoch-checkpoint" for topic in ("kept", "cut"))):
+        (sample / "broker-1" / name).unlink()
+    ended = run("audit", sample, "--as-of", AS_OF_MS, "--output", tmp_path / "here", "--fail-on", "never")
+    assert ended.code == 0, ended.err
+    known = stored(tmp_path / "here")["lso"]
+    assert any("'topic': 'kept'" in row and "'log_start_offset': 0," in row for row in known)
+    _assert_same(audit_here(spark, _request(tmp_path / "spark", sample)), stored(tmp_path / "here"), request)

@@ -16,6 +16,7 @@ from kforensics.forensics.core.formatting import format_offsets
 from kforensics.forensics.partition.lost_end import traces_of_lost_end
 from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA
 
 CODES = by_name(
     Code(
@@ -74,6 +75,9 @@ REJECTED_FILES = {
     RECOVERY_POINT: ("checkpoint-start-invalid", Severity.WARNING, "The broker must recover all segments."),
     CLEANER: ("checkpoint-cleaner-invalid", Severity.WARNING, "The cleaner does not know where to resume."),
 }
+# How many ranges of missing offsets are listed.
+MOST_RANGES = 20
+COPIED_FIRST = "metadata copied before the files"
 LOST_IN_CRASH, COPIED_BEFORE = "unflushed data lost in a crash", "log copied before the checkpoint"
 
 
@@ -132,7 +136,9 @@ def _log_start(state: PartitionState) -> Iterator[Finding]:
         yield state.finding(
             CODES["checkpoint-start-invalid"], message + _flushed(state), evidence=_evidence(state, log_start=log_start)
         )
-    elif log_start < first and state.remote_log_start_offset is None:
+    elif log_start < first and state.remote_log_start_offset is not None:
+        yield from _missing_in_remote_storage(state, state.remote_log_start_offset)
+    elif log_start < first and not _is_deleted_remotely(state):
         message = (
             f"Log start offset {log_start} is below the first segment, which starts at offset {first}: offsets "
             f"{log_start} to {first - 1} are missing, and nothing shows that remote storage has them."
@@ -148,6 +154,40 @@ def _log_start(state: PartitionState) -> Iterator[Finding]:
             benign=(
                 "checkpoint out of date, the broker uses the larger offset: " + _unless_clean_shutdown(state),
                 f"remote storage: {'no, by the leader epochs' if epochs else 'unknown, no leader epoch checkpoint'}",
+            ),
+        )
+
+
+def _is_deleted_remotely(state: PartitionState) -> bool:
+    """Return whether all before the files was deleted from remote storage, so that the checkpoint is out of date."""
+    return state.remote_log is not None and state.remote_log.deleted_to >= state.partition.first_offset
+
+
+def _missing_in_remote_storage(state: PartitionState, log_start: int) -> Iterator[Finding]:
+    """Yield the offsets between the log start and the files that were never copied to remote storage.
+
+    A broker copies segments one after the other, and deletes the local ones that it has copied. So only the newest
+    copies may be missing because the metadata is older than the files.
+    """
+    remote, first = state.remote_log, state.partition.first_offset
+    if remote is None or not remote.is_whole:
+        return  # other metadata may list them
+    for start, end in remote.missing(log_start, first - 1)[:MOST_RANGES]:
+        is_newest = end == first - 1
+        message = (
+            f"{format_offsets(start, end).capitalize()} are missing: the log starts at offset {log_start}, its files"
+            f" at {first}, and remote storage has no segment with them."
+        )
+        yield state.finding(
+            CODES["checkpoint-start-invalid"],
+            message + (f" Not ruled out: {COPIED_FIRST}." if is_newest else ""),
+            severity=Severity.INFO if is_newest else Severity.ERROR,
+            offsets=(start, end),
+            evidence={**_evidence(state, log_start=log_start), "remote_log_metadata": list(remote.paths)},
+            exactness=Exactness.UNVERIFIABLE if is_newest else Exactness.EXACT,
+            benign=(
+                f"{REMOTE_LOG_METADATA} incomplete: no, it begins at offset 0 and has no gap",
+                f"{COPIED_FIRST}: {'not ruled out' if is_newest else 'no, later segments are listed'}",
             ),
         )
 
