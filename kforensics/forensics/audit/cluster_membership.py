@@ -12,6 +12,7 @@ from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_ST
 from kforensics.forensics.partition.log_places import LogPlace
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
+from kforensics.parsers.files.log_names import METADATA_TOPIC
 
 # Name of the only cluster if no log directory has a cluster id.
 NAMELESS = ""
@@ -72,12 +73,14 @@ class Clusters:
         copied: ids of the clusters that have several copies.
         coordinated: names of the clusters with logs of transaction coordinators.
         grouped: names of the clusters with logs of group coordinators.
+        controlled: names of the clusters with a log of their metadata, which has the leader elections.
     """
 
     ids: frozenset[str] = frozenset()
     copied: frozenset[str] = frozenset()
     coordinated: frozenset[str] = frozenset()
     grouped: frozenset[str] = frozenset()
+    controlled: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, partitions: Iterable[Partition]) -> Clusters:
@@ -90,8 +93,8 @@ class Clusters:
         members = [member for member in members if member.has_log]
         clusters = cls(frozenset(member.cluster_id for member in members if member.cluster_id is not None))
         clusters = cls(clusters.ids, frozenset(clusters._copied(members)))
-        coordinated = clusters._with_topic(TRANSACTION_STATE, members)
-        return cls(clusters.ids, clusters.copied, coordinated, clusters._with_topic(CONSUMER_OFFSETS, members))
+        topics = (TRANSACTION_STATE, CONSUMER_OFFSETS, METADATA_TOPIC)
+        return cls(clusters.ids, clusters.copied, *(clusters._with_topic(topic, members) for topic in topics))
 
     def _copied(self, members: Iterable[PartitionMembership]) -> Iterator[str]:
         replicas = Counter[tuple[str, int, str, int | None]]()
@@ -143,8 +146,8 @@ class Clusters:
 
     @property
     def checked(self) -> frozenset[str]:
-        """Names of the clusters with cluster checks: those that have logs of coordinators."""
-        return self.coordinated | self.grouped
+        """Names of the clusters with cluster checks: those that have logs of coordinators or of metadata."""
+        return self.coordinated | self.grouped | self.controlled
 
     def has_cluster_checks(self, name: str) -> bool:
         """Return whether there are checks across the partitions of a cluster."""

@@ -140,7 +140,7 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
         commits: offset commits of the partitions of ``__consumer_offsets``, from :func:`group_commits`.
         partition_count: number of partitions of ``__transaction_state``, None if it is unknown.
         offsets_partition_count: number of partitions of ``__consumer_offsets``, None if it is unknown.
-        elections: leader elections by topic id and partition, as far as the metadata log is available.
+        elections: leader elections by topic id and partition, None without the metadata log.
         checks: which checks to run.
     """
     replicas = list(markers)
@@ -151,7 +151,7 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
         commits=_best_commits(commits),
         partition_count=partition_count,
         offsets_partition_count=offsets_partition_count,
-    ).with_elections(elections or {}, replicas)
+    ).with_elections(elections, replicas)
     findings = [placed for check in checks for placed in check.findings(cluster)]
     rows = (*id_rows(cluster), *distributed_transaction_rows(cluster), *committed_rows(cluster))
     return ClusterResult(rows, tuple(sorted(findings, key=_rank)), cluster)

@@ -1,7 +1,8 @@
 """Defer the findings of partitions that their cluster may change, and resolve them once all partitions are evaluated.
 
-A coordinator's log shows the outcome of transactions that look open or late in a partition alone. So each partition of
-a cluster with coordinators adds a :class:`ClusterInput`, and :func:`resolve_deferred` yields the final results.
+A coordinator's log shows the outcome of transactions that look open or late in a partition alone, and the log of the
+metadata how leaders were elected. So each partition of a cluster with one of them adds a :class:`ClusterInput`, and
+:func:`resolve_deferred` yields the final results.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class ClusterInput:
         history: what the transaction coordinator wrote, None for another partition.
         commits: what the group coordinator wrote, None for another partition.
         partition_counts: number of partitions by coordinator topic, if this is the log of the cluster's metadata.
-        elections: leader elections by topic id and partition, of those partitions that had an unclean one, if this is
-            the log of the cluster's metadata.
+        elections: leader elections by topic id and partition, of those partitions that had an unclean one; None if this
+            is not the log of the cluster's metadata.
     """
 
     cluster: str
@@ -74,7 +75,7 @@ class ClusterInput:
     history: History | None = None
     commits: Commits | None = None
     partition_counts: Mapping[str, int] = field(default_factory=dict)
-    elections: Mapping[tuple[str, int], tuple[Election, ...]] = field(default_factory=dict)
+    elections: Mapping[tuple[str, int], tuple[Election, ...]] | None = None
 
 
 def with_cluster_input(result: PartitionResult, state: PartitionState, clusters: Clusters) -> PartitionResult:
@@ -127,9 +128,9 @@ def _partition_counts(state: PartitionState) -> dict[str, int]:
     return {name: count for name, count in counts.items() if name in COORDINATOR_TOPICS}
 
 
-def _elections(state: PartitionState) -> dict[tuple[str, int], tuple[Election, ...]]:
+def _elections(state: PartitionState) -> dict[tuple[str, int], tuple[Election, ...]] | None:
     if state.partition.place.topic != METADATA_TOPIC:
-        return {}
+        return None
     elections = elections_in([state.partition])
     return {key: known for key, known in elections.items() if any(election.is_unclean for election in known)}
 
@@ -185,8 +186,8 @@ def _resolved(members: Sequence[ClusterInput], rules: Rules) -> Iterator[Partiti
     metadata = (member for member in members if member.partition_counts)
     newest = max(metadata, key=lambda member: member.result.log_end_offset or 0, default=None)
     counts = newest.partition_counts if newest else {}
-    with_elections = (member for member in members if member.elections)
-    newest_elections = max(with_elections, key=lambda member: member.result.log_end_offset or 0, default=None)
+    of_metadata = (member for member in members if member.elections is not None)
+    newest_elections = max(of_metadata, key=lambda member: member.result.log_end_offset or 0, default=None)
     cluster_result = evaluate_cluster(
         (member.history for member in members if member.history),
         (member.markers for member in members if member.markers),

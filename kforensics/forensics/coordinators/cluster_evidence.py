@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -46,8 +46,9 @@ class Cluster:
         commits: the committed offsets in each partition of ``__consumer_offsets``.
         partition_count: number of partitions of ``__transaction_state``, None if unknown.
         offsets_partition_count: number of partitions of ``__consumer_offsets``, None if unknown.
-        elections: leader elections by topic id and partition, as far as the metadata log is available.
-        elected: of each partition with elections, the replica with the newest leader epoch.
+        elections: leader elections by topic id and partition; None without the metadata log.
+        elected: of each partition with elections, the replica with the newest leader epoch; that of each partition
+            without the metadata log.
         log_dirs: the log directories of all replicas.
     """
 
@@ -57,7 +58,7 @@ class Cluster:
     commits: tuple[Commits, ...] = ()
     partition_count: int | None = None
     offsets_partition_count: int | None = None
-    elections: Mapping[tuple[str, int], tuple[Election, ...]] = field(default_factory=dict)
+    elections: Mapping[tuple[str, int], tuple[Election, ...]] | None = None
     elected: tuple[PartitionMarkers, ...] = ()
     log_dirs: frozenset[str] = frozenset()
 
@@ -91,18 +92,19 @@ class Cluster:
         return cls(rules, coordinators, marker_join, tuple(commits), partition_count, offsets_partition_count)
 
     def with_elections(
-        self, elections: Mapping[tuple[str, int], tuple[Election, ...]], replicas: Iterable[PartitionMarkers]
+        self, elections: Mapping[tuple[str, int], tuple[Election, ...]] | None, replicas: Iterable[PartitionMarkers]
     ) -> Cluster:
         """Return the cluster with the elections of its partitions, and the replicas that know the newest of them.
 
         Args:
-            elections: leader elections by topic id and partition.
+            elections: leader elections by topic id and partition; None without the metadata log.
             replicas: the markers of all replicas.
         """
         newest: dict[TopicPartition, PartitionMarkers] = {}
         every = list(replicas)
         for replica in every:
-            if (replica.topic_id, replica.name[1]) in elections and replica.epoch_starts:
+            is_known = elections is None or (replica.topic_id, replica.name[1]) in elections
+            if is_known and replica.epoch_starts:
                 other = newest.setdefault(replica.name, replica)
                 if (replica.epoch_starts[-1][0], replica.log_end_offset) > (
                     other.epoch_starts[-1][0],
@@ -114,7 +116,7 @@ class Cluster:
 
     def elections_of(self, replica: PartitionMarkers) -> tuple[Election, ...]:
         """Return the leader elections of a partition, in their order."""
-        return self.elections.get((replica.topic_id or "", replica.name[1]), ())
+        return (self.elections or {}).get((replica.topic_id or "", replica.name[1]), ())
 
     @cached_property
     def supplied_partitions(self) -> Mapping[TopicPartition, int]:

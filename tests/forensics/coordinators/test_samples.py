@@ -175,7 +175,7 @@ def test_every_complete_transaction_was_atomic(scenario: str) -> None:
     assert found or all(reported["state"] not in COMPLETE for reported in truth_of(scenario)["transactions"].values())
 
 
-PARTIAL = ("compaction", "compaction-3.9", "ghosts", "legacy-2.7", "remote-storage")
+PARTIAL = ("compaction", "compaction-3.9", "ghosts", "legacy-2.7", "remote-storage", "remote-retention")
 
 
 def described() -> Iterator[Any]:

@@ -7,7 +7,7 @@ group had committed an offset beyond, and copies that brokers have set aside may
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kforensics.forensics.checks.check import Check
@@ -69,12 +69,65 @@ class _Loss:
 
 def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     """Yield the losses of each partition, in the order of the elections."""
+    if cluster.elections is None:
+        for replica in cluster.elected:
+            yield from _without_metadata(cluster, replica)
+        return
     for replica in cluster.elected:
         losses = _losses(cluster, replica)
         if losses:
             _add_groups(cluster, replica, losses)
             _add_copies(cluster, replica, losses)
         yield from (PlacedFinding(replica.place, _finding(loss)) for loss in losses if loss.groups or loss.copies)
+
+
+def _without_metadata(cluster: Cluster, replica: PartitionMarkers) -> Iterator[PlacedFinding]:
+    """Yield offsets that a group had read in an earlier leader epoch and that a later one has written again.
+
+    Consumers read only what is committed, so no clean election truncates it. Which election did is not known.
+    """
+    for epoch, start in replica.epoch_starts:
+        groups = {
+            group: commit
+            for group, commit in _commits_of(cluster, replica)
+            if commit.committed > start and 0 <= commit.leader_epoch < epoch
+        }
+        if groups:
+            yield PlacedFinding(replica.place, _unverifiable(epoch, start, groups))
+            return  # later leaders continue after it
+
+
+def _unverifiable(epoch: int, start: int, groups: Mapping[str, Commit]) -> Finding:
+    last_offset = max(commit.committed for commit in groups.values()) - 1
+    return Finding(
+        CODES["unclean-election-loss"],
+        f"The leader with epoch {epoch} wrote {format_offsets(start, last_offset)}, which earlier epochs had written, "
+        f"too.{_groups(groups)} An unclean election may have cut them off; without the log of the metadata it is not "
+        "known.",
+        Severity.INFO,
+        first_offset=start,
+        last_offset=last_offset,
+        evidence={
+            "leader_epoch": epoch,
+            "groups": {group: commit.committed for group, commit in sorted(groups.items())},
+            "committed_epochs": {group: commit.leader_epoch for group, commit in sorted(groups.items())},
+        },
+        exactness=Exactness.UNVERIFIABLE,
+        benign=(
+            "clean election: no, it cuts off only what no consumer has read",
+            "topic deleted and created again since the commit: not ruled out",
+            "leader epoch of the commit set by the application: not ruled out",
+        ),
+        remedy="Add the log of the cluster's metadata (__cluster_metadata-0 of a controller) to the paths.",
+    )
+
+
+def _commits_of(cluster: Cluster, replica: PartitionMarkers) -> Iterator[tuple[str, Commit]]:
+    """Yield the groups with a committed offset of a partition."""
+    for commits in cluster.commits:
+        for (group, topic, partition), commit in commits.last.items():
+            if (topic, partition) == replica.name and commit.topic_id in (None, replica.topic_id):
+                yield group, commit
 
 
 def _losses(cluster: Cluster, replica: PartitionMarkers) -> list[_Loss]:
@@ -88,12 +141,10 @@ def _losses(cluster: Cluster, replica: PartitionMarkers) -> list[_Loss]:
 
 
 def _add_groups(cluster: Cluster, replica: PartitionMarkers, losses: Sequence[_Loss]) -> None:
-    for commits in cluster.commits:
-        for (group, topic, partition), commit in commits.last.items():
-            if (topic, partition) == replica.name and commit.topic_id in (None, replica.topic_id):
-                loss = next((loss for loss in losses if _had_read(commit, loss)), None)
-                if loss is not None:
-                    loss.groups[group] = commit
+    for group, commit in _commits_of(cluster, replica):
+        loss = next((loss for loss in losses if _had_read(commit, loss)), None)
+        if loss is not None:
+            loss.groups[group] = commit
 
 
 def _had_read(commit: Commit, loss: _Loss) -> bool:
@@ -122,7 +173,7 @@ def _finding(loss: _Loss) -> Finding:
     return Finding(
         CODES["unclean-election-loss"],
         f"Records at {offsets} are lost: {whose} at {format_time(election.timestamp)} while out of sync (in sync: "
-        f"{in_sync}), and continued at offset {loss.start}.{_groups(loss)}{_copies(loss)}",
+        f"{in_sync}), and continued at offset {loss.start}.{_groups(loss.groups)}{_copies(loss)}",
         Severity.CRITICAL,
         first_offset=loss.start,
         last_offset=loss.last_offset,
@@ -143,10 +194,10 @@ def _finding(loss: _Loss) -> Finding:
     )
 
 
-def _groups(loss: _Loss) -> str:
-    if not loss.groups:
+def _groups(groups: Mapping[str, Commit]) -> str:
+    if not groups:
         return ""
-    by_offset = sorted(loss.groups.items(), key=lambda item: (-item[1].committed, item[0]))
+    by_offset = sorted(groups.items(), key=lambda item: (-item[1].committed, item[0]))
     named = ", ".join(f"{group!r} to offset {commit.committed - 1}" for group, commit in by_offset[:NAMED])
     more = f" and {len(by_offset) - NAMED} more" if len(by_offset) > NAMED else ""
     return f" {format_count(len(by_offset), 'group')} had read some of them: {named}{more}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +21,8 @@ from kforensics.forensics.metadata.cluster_metadata import elections_in
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_rows import remedy_text
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
+from kforensics.parsers.files.log_names import METADATA_TOPIC
+from tests.command import run
 from tests.forensics.partition_states import SAMPLES, partitions_under
 
 FIRES = {"unclean-election-loss": "test_lost_records_are_found_after_the_replicas_agree"}
@@ -29,13 +32,24 @@ SAMPLE = SAMPLES / "unclean-election"
 ASIDE = "lossy-0.0123456789abcdef0123456789abcdef"
 
 
-def found_in(folder: Path, change: Callable[[Election], Election] = lambda election: election) -> list[PlacedFinding]:
-    """Return the losses found in the files of a cluster, with its elections changed."""
+def found_in(
+    folder: Path,
+    change: Callable[[Election], Election] = lambda election: election,
+    leader_epoch: int | None = None,
+) -> list[PlacedFinding]:
+    """Return the losses found in the files of a cluster, with its elections and the epochs of commits changed."""
     partitions = partitions_under(folder)
     states = [examine(partition, Rules(max(partition.newest_mtime_ms or 0, 0))) for partition in partitions]
     commits = [commits_of(state) for state in states if state.partition.place.topic == CONSUMER_OFFSETS]
+    if leader_epoch is not None:
+        commits = [
+            replace(one, last={key: last._replace(leader_epoch=leader_epoch) for key, last in one.last.items()})
+            for one in commits
+        ]
     markers = [PartitionMarkers.of(state) for state in states]
-    elections = {key: tuple(map(change, known)) for key, known in elections_in(partitions).items()}
+    has_metadata = any(partition.place.topic == METADATA_TOPIC for partition in partitions)
+    known_elections = {key: tuple(map(change, known)) for key, known in elections_in(partitions).items()}
+    elections = known_elections if has_metadata else None
     result = evaluate_cluster([], markers, Rules(0), commits=commits, elections=elections)
     return [placed for placed in result.findings if placed.finding.code.name in FIRES]
 
@@ -109,3 +123,43 @@ def test_a_folder_of_a_deleted_topic_shows_nothing(tmp_path: Path) -> None:
         file.rename(file.with_suffix(""))
     (aside / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
     assert found_in(folder)[0].finding.evidence["copies"] == placed.finding.evidence["copies"]
+
+
+def _without(folder: Path, *topics: str) -> Path:
+    for topic in topics:
+        for partition in folder.glob(f"broker-*/{topic}-*"):
+            shutil.rmtree(partition)
+    return folder
+
+
+def test_an_audit_needs_no_coordinator_to_find_a_loss(tmp_path: Path) -> None:
+    folder = _without(copied(tmp_path), "__consumer_offsets", "__transaction_state")
+    ended = run("audit", folder, "--format", "json", "--fail-on", "never")
+    found = [row for row in json.loads(ended.text)["tables"]["findings"] if row["code"] in FIRES]
+    assert {row["topic"] for row in found} == {"lossy", "lossy-unread"}
+    assert {row["severity"] for row in found} == {"critical"}
+
+
+def test_without_the_metadata_log_a_group_is_a_clue(tmp_path: Path) -> None:
+    """It had read what a later leader wrote again. The lab's groups commit no leader epochs, as consumers do."""
+    folder = _without(copied(tmp_path), METADATA_TOPIC)
+    assert found_in(folder) == found_in(folder, leader_epoch=2) == []
+    (placed,) = found_in(folder, leader_epoch=0)
+    finding = placed.finding
+    assert (placed.place.topic, finding.severity, finding.exactness) == (
+        "lossy",
+        Severity.INFO,
+        Exactness.UNVERIFIABLE,
+    )
+    assert (finding.first_offset, finding.last_offset) == (3, 8)
+    assert finding.evidence["groups"] == {"readers": 9}
+    assert METADATA_TOPIC in (finding.remedy or "")
+
+
+@pytest.mark.parametrize(
+    "sample", ["replication", "rolling-restart", "format-downgrade", "groups", "consume-transform-produce", "deletion"]
+)
+def test_without_the_metadata_log_clean_elections_are_no_clue(tmp_path: Path, sample: str) -> None:
+    """Leaders that were stopped and elected again, replicas reassigned, and an uncommitted tail that was truncated."""
+    folder = shutil.copytree(SAMPLES / sample, tmp_path / sample)
+    assert found_in(_without(folder, METADATA_TOPIC)) == []
