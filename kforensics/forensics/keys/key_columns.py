@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -136,11 +137,15 @@ def read_key_columns(
             yield from _from_rows(file_rows(segment, source, reading, ignore_damage))
             return
         reading = replace(reading, columns=frozenset(COLUMNS))
-        for item in read_arrow_columns(segment, source, reading, ignore_damage, compiled, workers=workers):
-            if isinstance(item, Iterator):
-                yield from _from_rows(item)
-            elif item.num_rows:
-                yield _from_arrow(*(item.column(name) for name in COLUMNS))
+        items = read_arrow_columns(segment, source, reading, ignore_damage, compiled, workers=workers)
+        # Formats 0 and 1 have no kernel: rows come batch by batch, often one by one, and are put together here.
+        for is_rows, run in groupby(items, lambda item: isinstance(item, Iterator)):
+            if is_rows:
+                yield from _from_rows(chain.from_iterable(item for item in run if isinstance(item, Iterator)))
+                continue
+            for item in run:
+                if not isinstance(item, Iterator) and item.num_rows:
+                    yield _from_arrow(*(item.column(name) for name in COLUMNS))
 
 
 def _from_rows(rows: Iterator[tuple[Any, ...]]) -> Iterator[KeyColumns]:

@@ -60,6 +60,23 @@ def test_sizes_are_those_of_the_bytes_on_disk(name: str, kernels: str, monkeypat
     assert sizes[plain].tolist() == (batches.size - HEADER)[plain].tolist()
 
 
+@pytest.mark.parametrize("sample", ["legacy-magic-0", "legacy-magic-1"])
+@pytest.mark.parametrize("name", ["codec-none-0", "codec-gzip-0", "nulls-0"])
+def test_entries_of_old_formats_come_together(sample: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kernel reads them, so they come entry by entry; each often has a single record."""
+    (partition,) = partitions_under(next((SAMPLES / sample).glob(f"*/{name}")))
+    (segment, *_) = partition.segments
+    columns = {}
+    for kernels in ("never", "always"):
+        monkeypatch.setenv("KFORENSICS_KERNELS", kernels)
+        policy: KernelPolicy = no_kernels if kernels == "never" else kernels_for
+        (columns[kernels],) = read_key_columns(segment, ReadOptions(records=True), policy, 0)
+    without, with_kernels = columns["never"], columns["always"]
+    for field in ("position", "offset", "timestamp", "key_size", "value_size", "header_size"):
+        assert getattr(without, field).tolist() == getattr(with_kernels, field).tolist()
+    assert without.keys.data.tolist() == with_kernels.keys.data.tolist()
+
+
 def _sizes(columns: KeyColumns, batches: BatchColumns) -> IntArray:
     batch = np.searchsorted(batches.position, columns.position)
     first = np.searchsorted(columns.position, columns.position)

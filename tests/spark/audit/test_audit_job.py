@@ -233,3 +233,16 @@ def test_remote_storage_is_known_as_in_process(
     known = stored(tmp_path / "here")["lso"]
     assert any("'topic': 'kept'" in row and "'log_start_offset': 0," in row for row in known)
     _assert_same(audit_here(spark, _request(tmp_path / "spark", sample)), stored(tmp_path / "here"), request)
+
+
+def test_a_metadata_log_is_enough_for_checks_of_the_cluster(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The losses of unclean elections are found without the logs of coordinators."""
+    sample = Path(shutil.copytree(SAMPLES / "unclean-election", tmp_path / "sample"))
+    for partition in sample.glob("broker-*/__consumer_offsets-*"):
+        shutil.rmtree(partition)
+    ended = run("audit", sample, "--as-of", AS_OF_MS, "--output", tmp_path / "here", "--fail-on", "never")
+    assert ended.code == 0, ended.err
+    assert any("unclean-election-loss" in row for row in stored(tmp_path / "here")["findings"])
+    _assert_same(audit_here(spark, _request(tmp_path / "spark", sample)), stored(tmp_path / "here"), request)
