@@ -112,7 +112,10 @@ def test_a_missing_record_is_delivered_to_no_consumer(offset: int, folder: str, 
 
 def test_the_delivery_of_an_offset_outside_the_log_is_unknown() -> None:
     words = ("--offset", 12, SAMPLES / "remote-storage" / "broker-1" / "tiered-0")
-    lines = explain(*words).lines
+    known = explain(*words).lines
+    assert known[0].endswith("offset 12: not-on-hand")
+    assert known[1].startswith("  delivery unknown: it is in remote storage, in segment ")
+    lines = explain(*words, "--alone").lines  # without the metadata of remote storage beside it
     assert lines[0].endswith("offset 12: not-on-hand (unverifiable)")
     assert lines[1].startswith("  delivery unknown: it is in remote storage: the log starts at offset 9 ")
     assert lines[2].startswith("  log: log start 9, ")
