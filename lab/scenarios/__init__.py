@@ -15,6 +15,7 @@ _MODULES = (
     "deletion",
     "ghosts",
     "duplicates",
+    "look_alikes",
     "partition_growth",
     "consume_transform_produce",
     "lost_state",

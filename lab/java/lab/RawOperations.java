@@ -113,9 +113,10 @@ final class RawOperations {
         long producerId = request.get("producer_id").asLong();
         short epoch = (short) request.get("producer_epoch").asInt();
         int sequence = request.get("sequence").asInt();
+        Compression compression = Compression.of(request.path("compression").asText("none")).build();
         return request.path("transactional").asBoolean(true)
-            ? MemoryRecords.withTransactionalRecords(Compression.NONE, producerId, epoch, sequence, all)
-            : MemoryRecords.withIdempotentRecords(Compression.NONE, producerId, epoch, sequence, all);
+            ? MemoryRecords.withTransactionalRecords(compression, producerId, epoch, sequence, all)
+            : MemoryRecords.withIdempotentRecords(compression, producerId, epoch, sequence, all);
     }
 
     private ByteBuffer exchange(String server, ByteBuffer request) throws Exception {

@@ -31,7 +31,10 @@ FIRES = {
 }
 SILENT = dict.fromkeys(FIRES, "test_samples_have_only_what_is_known")
 # A fenced producer wrote to a broker that had lost its snapshots.
-KNOWN = {"state-lost-after-stop/broker-1/zombie-0": ["epoch-regressed"]}
+KNOWN = {
+    "state-lost-after-stop/broker-1/zombie-0": ["epoch-regressed"],
+    "look-alikes/broker-1/unknown-producers-0": ["pid-churn"],
+}
 BUMP = "D 9 3 0-4 @0-4 N; D 9 4 2-3 @5-6 N"
 
 

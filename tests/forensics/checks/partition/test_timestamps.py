@@ -42,6 +42,7 @@ CHOSEN = {
     "duplicates/broker-1/sent-again-0": ["ts-ancient"],
     "duplicates/broker-1/sent-again-after-abort-0": ["ts-ancient"],
     "legacy-2.7/broker-0/compact-transactional-0": ["ts-ancient"],
+    "look-alikes/broker-1/states-0": ["ts-missing"],
     "records/broker-1/timestamps-0": ["ts-ancient", "ts-missing"],
 }
 
