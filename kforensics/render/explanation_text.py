@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.findings import Exactness
-from kforensics.forensics.core.formatting import format_count, format_duration, format_size, format_time
+from kforensics.forensics.core.formatting import (
+    format_count,
+    format_duration,
+    format_offsets,
+    format_size,
+    format_time,
+)
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.explain.offset_story import OffsetStory, RecordStatus, StoredBatch
 from kforensics.forensics.explain.producer_story import ProducerStory
-from kforensics.forensics.explain.transactional_id_story import TransactionalIdStory, TransactionOfId
+from kforensics.forensics.explain.transactional_id_story import (
+    MARKER_VERDICTS,
+    PartitionOfTransaction,
+    TransactionalIdStory,
+    TransactionOfId,
+)
 from kforensics.parsers.files.source import file_name
 from kforensics.parsers.format.rows import Record
 from kforensics.parsers.format.text_encoding import printable
@@ -266,11 +278,21 @@ def _transaction_of_id(transaction: TransactionOfId) -> Iterator[str]:
         yield f"    {verdict}: {printable(names)}{more}"
 
 
-def _transaction_partition(part: Any) -> str:
+def _transaction_partition(part: PartitionOfTransaction) -> str:
     topic, number = part.partition
     if part.marker is not None:
-        return f"{topic}-{number} (offset {part.marker['marker_offset']})"
+        return f"{topic}-{number} (offset {part.marker['marker_offset']}{_wrong_half(part)})"
     return f"{topic}-{number}" if part.open_from is None else f"{topic}-{number} (open from offset {part.open_from})"
+
+
+def _wrong_half(part: PartitionOfTransaction) -> str:
+    """Return what became of the data that a contrary marker ended."""
+    if part.marker is None or part.verdict != MARKER_VERDICTS[MarkerStatus.SPLIT] or part.marker["first_offset"] < 0:
+        return ""
+    offsets = format_offsets(part.marker["first_offset"], part.marker["last_offset"])
+    if part.marker["outcome"] == TransactionOutcome.ABORTED:
+        return f": ABORT, the data at {offsets} is lost to read_committed consumers"
+    return f": COMMIT, the data at {offsets} is visible although it was aborted"
 
 
 def _time(timestamp: int) -> str:
