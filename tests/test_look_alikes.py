@@ -164,6 +164,29 @@ def test_logs_that_are_gone_and_a_partition_that_has_just_been_created(
     assert alarming(rows, "committed") == codes
 
 
+@pytest.mark.parametrize(("stopped_ms", "severity"), [(0, "info"), (DAY, "warning")], ids=["stopped", "truncated"])
+def test_a_replica_of_a_broker_that_was_stopped_before_the_others(
+    stopped_ms: int, severity: str, tmp_path: Path
+) -> None:
+    """It ends where it was stopped, below their high watermark; a day later it should have had everything."""
+    cluster = Path(shutil.copytree(SAMPLES / "consume-transform-produce", tmp_path / "cluster"))
+    broker = cluster / "broker-2"
+    (log,) = (broker / "output-0").glob("*.log")
+    kept = [row for row in walk(BytesSource(log.read_bytes())) if isinstance(row, Batch)][:10]
+    log.write_bytes(log.read_bytes()[: kept[-1].position + kept[-1].size])
+    end = kept[-1].last_offset + 1
+    checkpoint = broker / "replication-offset-checkpoint"
+    lines = [
+        f"output 0 {end}" if line.startswith("output 0 ") else line for line in checkpoint.read_text().splitlines()
+    ]
+    checkpoint.write_text("\n".join(lines) + "\n")
+    for path in broker.rglob("*"):
+        os.utime(path, ns=((kept[-1].max_timestamp + stopped_ms) * 1_000_000,) * 2)
+    rows = found(cluster, as_of_ms=taken("consume-transform-produce") + MINUTE)
+    (row,) = (row for row in rows if row["code"] == "replica-truncated")
+    assert (row["severity"], row["first_offset"]) == (severity, end)
+
+
 LOOK_ALIKES = SAMPLES / "look-alikes"
 
 

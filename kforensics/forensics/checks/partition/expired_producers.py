@@ -17,13 +17,14 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.observations import ObservationArray, Observed, batches, observations_of, observe
-from kforensics.forensics.core.record_types import NO_TIME, ProducerArray
+from kforensics.forensics.core.record_types import NO_TIME, Anomaly, ProducerArray
 from kforensics.forensics.core.reporting import Row, first_n
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import PRODUCER_EXPIRY
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.marker_times import newest_marker_times
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.producer_history import anomalies_of
 from kforensics.parsers.columns.batch_columns import ABORT, COMMIT, NO_CONTROL, BatchColumns
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT
@@ -40,8 +41,9 @@ CODES = by_name(
             "soon as it has written, and a retry counts as new data."
         ),
         benign=(
-            "Old data is being imported, and duplicates do not matter or are removed later. By default brokers before "
-            "3.4 expire producers after a week; less than that is an info if the release is unknown."
+            "Old data is imported or mirrored. As long as the sequences of the producer show neither a repeated batch "
+            "nor a gap, the severity is only info. By default brokers before 3.4 expire producers after a week; less "
+            "than that is an info if the release is unknown."
         ),
     ),
 )
@@ -117,7 +119,7 @@ def _observed(state: PartitionState, row: Row) -> Finding:
     return state.finding(
         CODES["producer-expired-by-timestamp"],
         message,
-        severity=None if is_certain else Severity.INFO,
+        severity=_severity(state, producer, is_certain=is_certain),
         at=(row["segment"], row["position"]),
         offsets=(row["first_offset"], row["last_offset"]),
         producer=(producer, row["producer_epoch"]),
@@ -128,6 +130,17 @@ def _observed(state: PartitionState, row: Row) -> Finding:
         },
         benign=(IMPORT,),
     )
+
+
+def _severity(state: PartitionState, producer_id: int, *, is_certain: bool) -> Severity | None:
+    """Return INFO if the producer may not have expired, or none of its batches was written twice or is missing.
+
+    Otherwise None, for the severity of the code.
+    """
+    if not is_certain:
+        return Severity.INFO
+    harmed = anomalies_of(state, Anomaly.SEQ_DUPLICATE_BATCH, Anomaly.SEQ_OVERLAP, Anomaly.SEQ_GAP)["producer_id"]
+    return None if producer_id in harmed else Severity.INFO
 
 
 def _marker_clock(state: PartitionState, offsets: IntArray) -> IntArray:
@@ -181,7 +194,9 @@ def _expired(state: PartitionState, clock_name: str, exactness: Exactness, row: 
         CODES["producer-expired-by-timestamp"],
         f"The newest data of producer {row['producer_id']} has timestamp {format_time(timestamp)}, but the "
         f"{clock_name} is of {format_time(broker_time)}.",
-        severity=None if broker_time - timestamp > state.rules.certain_pid_expiry_ms else Severity.INFO,
+        severity=_severity(
+            state, row["producer_id"], is_certain=broker_time - timestamp > state.rules.certain_pid_expiry_ms
+        ),
         offsets=(last - row["offset_delta"], last),
         producer=(row["producer_id"], row["producer_epoch"]),
         evidence={

@@ -31,8 +31,8 @@ CODES = by_name(
             "or has lost data. If it becomes leader, the others truncate what they have beyond its end."
         ),
         benign=(
-            "It was out of sync and lagging, or its files were copied earlier. If its broker was running and "
-            "its files are the older ones, the severity is only info."
+            "It was out of sync and lagging, its files were copied earlier, or its broker was stopped earlier. If its "
+            "files are the older ones, the severity is only info; not if it was stopped and once had more itself."
         ),
     ),
     Code(
@@ -54,6 +54,7 @@ CODES = by_name(
 
 OUT_OF_SYNC, COPIED_EARLIER = "out of sync and lagging: not ruled out", "copied before the others: not ruled out"
 COPIED_FIRST = "copied before the others: likely, its broker was running, and its files are older"
+STOPPED_FIRST = "stopped before the others: likely, its broker was shut down cleanly, and its files are older"
 
 
 def findings(comparison: Comparison) -> Iterator[Finding]:
@@ -84,8 +85,9 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
         f"{format_count(committed - replica.end, 'committed offset')} missing."
     )
     traces, evidence = _traces(replica)
-    is_early = _was_copied_earlier(replica, knowing)
-    benign: tuple[str, ...] = (OUT_OF_SYNC, COPIED_FIRST if is_early else COPIED_EARLIER)
+    is_early = _ended_earlier(replica, knowing)
+    first = STOPPED_FIRST if replica.partition.log_dir.clean_shutdown else COPIED_FIRST
+    benign: tuple[str, ...] = (OUT_OF_SYNC, first if is_early else COPIED_EARLIER)
     begin = None if elected is not None else _overruled_from(comparison, replica, knowing)
     remedy = _rescue(replica, knowing, replica.end) if elected is not None else _catch_up(replica, knowing, committed)
     if elected is not None:
@@ -121,8 +123,11 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
 
 def _traces(replica: Replica) -> tuple[str, dict[str, object]]:
     """Return the traces of a longer log, if the replica's own high watermark shows that it was longer."""
-    was_longer = replica.high_watermark is not None and replica.high_watermark > replica.end
-    return traces_of_lost_end(replica.state) if was_longer else ("", {})
+    return traces_of_lost_end(replica.state) if _was_longer(replica) else ("", {})
+
+
+def _was_longer(replica: Replica) -> bool:
+    return replica.high_watermark is not None and replica.high_watermark > replica.end
 
 
 def _rescue(leader: Replica, other: Replica, begin: int) -> str:
@@ -160,11 +165,18 @@ def _overruled_from(comparison: Comparison, replica: Replica, other: Replica) ->
     return min(overruled, default=None)
 
 
-def _was_copied_earlier(replica: Replica, other: Replica) -> bool:
-    """Return whether the files of a running broker are older than those of another replica."""
+def _ended_earlier(replica: Replica, other: Replica) -> bool:
+    """Return whether the files of a replica are older than those of another one, and it has not lost its own end.
+
+    Its broker was running when they were copied, or was shut down cleanly before the other one wrote its newest data.
+    """
     own_time, other_time = replica.partition.newest_mtime_ms, other.partition.newest_mtime_ms
-    has_times = None not in {own_time, other_time}
-    return not replica.partition.log_dir.clean_shutdown and has_times and (own_time or 0) < (other_time or 0)
+    if own_time is None or other_time is None or own_time >= other_time:
+        return False
+    if not replica.partition.log_dir.clean_shutdown:
+        return True
+    # A copy that does not preserve file times is newer than all data.
+    return other.state.log.newest_timestamp > own_time and not _was_longer(replica)
 
 
 def _elected_shorter(comparison: Comparison, replica: Replica, longest: Replica, elected: int) -> Finding:

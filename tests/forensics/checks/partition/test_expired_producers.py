@@ -52,7 +52,8 @@ def test_brokers_before_3_4_remember_producers_for_a_week(tmp_path: Path) -> Non
     """By default; so it is certain of a release that is not known only after a week."""
     severities = [Severity.INFO, Severity.INFO, Severity.WARNING]
     for days, severity in zip((2, 7, 8), severities, strict=True):
-        forge(tmp_path / str(days), f"M 9 0 C 0 @0; D 5 0 0-1 @1-2 N ts {NOW - days * DAY_MS}")
+        old = NOW - days * DAY_MS
+        forge(tmp_path / str(days), f"M 9 0 C 0 @0; D 5 0 0-1 @1-2 N ts {old}; D 5 0 9-9 @3-3 N ts {old}")
         assert _the_one(found_in(tmp_path / str(days), CHECK_MODULES)).severity == severity
 
 
@@ -64,6 +65,23 @@ def test_example_20(tmp_path: Path) -> None:
     finding = _the_one(found_in(tmp_path, CHECK_MODULES, DEFAULT_RULES))
     assert (finding.severity, finding.exactness) == (Severity.WARNING, Exactness.EXACT)
     assert (finding.producer_id, finding.producer_epoch, finding.first_offset) == (5, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("more", "severity"),
+    [
+        (f"D 5 0 2-3 @3-4 N ts {OLD}; plain @5", Severity.INFO),
+        (f"D 5 0 0-1 @3-4 N ts {OLD}; plain @5", Severity.WARNING),
+        (f"D 5 0 9-9 @3-3 N ts {OLD}; plain @4", Severity.WARNING),
+    ],
+    ids=["goes on", "again", "gap"],
+)
+def test_a_mirror_of_old_data_is_no_alarm_unless_its_sequences_show_harm(
+    more: str, severity: Severity, tmp_path: Path
+) -> None:
+    """A program that copies topics with their timestamps looks like this for years."""
+    forge(tmp_path, f"M 9 0 C 0 @0; D 5 0 0-1 @1-2 N ts {OLD}; {more}")
+    assert {finding.severity for finding in found_in(tmp_path, CHECK_MODULES, DEFAULT_RULES)} == {severity}
 
 
 def test_a_marker_further_in_front_is_a_clock_too(tmp_path: Path) -> None:
@@ -148,7 +166,7 @@ def test_finished_segment_is_a_clock_where_its_data_is_of_that_day(tmp_path: Pat
     _written(partition, 0, NOW)
     known = replace(DEFAULT_RULES, as_of_ms=NOW + DAY_MS)
     finding = _the_one(found_in(tmp_path, CHECK_MODULES, known))
-    assert (finding.producer_id, finding.severity, finding.exactness) == (5, Severity.WARNING, Exactness.APPROXIMATE)
+    assert (finding.producer_id, finding.severity, finding.exactness) == (5, Severity.INFO, Exactness.APPROXIMATE)
 
 
 def test_import_is_only_a_word_for_a_late_replica_looks_the_same(tmp_path: Path) -> None:

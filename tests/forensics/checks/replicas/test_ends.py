@@ -49,14 +49,20 @@ def test_an_end_below_what_was_committed_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("clean_shutdown", "seconds", "severity"),
-    [(False, (1, 2), Severity.INFO), (False, (2, 2), Severity.WARNING), (True, (1, 2), Severity.WARNING)],
-    ids=["copied first", "copied at the same time", "copied first, but of a broker that was stopped"],
+    ("options", "seconds", "severity"),
+    [
+        ({"clean_shutdown": False}, (1, 2), Severity.INFO),
+        ({"clean_shutdown": False}, (2, 2), Severity.WARNING),
+        ({"clean_shutdown": True}, (1, 2), Severity.INFO),
+        ({"clean_shutdown": True}, (2, 2), Severity.WARNING),
+        ({"clean_shutdown": True, "high_watermark": 7}, (1, 2), Severity.WARNING),
+    ],
+    ids=["copied first", "copied at the same time", "stopped first", "stopped at the same time", "it once had more"],
 )
 def test_an_end_below_what_was_committed_says_little_of_a_copy_that_was_taken_first(
-    tmp_path: Path, clean_shutdown: bool, seconds: tuple[int, int], severity: Severity
+    tmp_path: Path, options: dict[str, Any], seconds: tuple[int, int], severity: Severity
 ) -> None:
-    forged(tmp_path, (SHORT, {"clean_shutdown": clean_shutdown}), (LONG, {"high_watermark": 8}))
+    forged(tmp_path, (SHORT, options), (LONG, {"high_watermark": 8}))
     for broker, second in enumerate(seconds, 1):
         for file in (tmp_path / f"broker-{broker}" / "t-0").iterdir():
             utime(file, (second, second))
