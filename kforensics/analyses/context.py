@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kforensics.analyses.partitions import Investigation, OnUnreadable
 from kforensics.errors import InputError
 from kforensics.forensics.core.findings import Finding
+from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.log_names import TRANSACTION_STATE
@@ -27,11 +28,13 @@ class _Known:
     Attributes:
         members: its partitions, neighbours included.
         coordinators: the histories of its transaction coordinators.
+        rules: the limits in all its log directories.
         partition_count: number of partitions of ``__transaction_state``, None if unknown.
     """
 
     members: list[Partition]
     coordinators: Coordinators
+    rules: Rules
     partition_count: int | None
 
 
@@ -93,7 +96,7 @@ class Context:
         result = evaluate_cluster(
             known.coordinators.histories,
             [markers, *self._other_replicas(state, known)],
-            state.rules,
+            known.rules,
             partition_count=known.partition_count,
             checks=(hanging.CHECK,),
         )
@@ -118,7 +121,11 @@ class Context:
         if cluster not in self._known:
             everything = (*investigation.partitions, *investigation.neighbours)
             self._known[cluster] = self._read(
-                [member for member in everything if investigation.clusters.name_of(member) == cluster]
+                [
+                    member
+                    for member in everything
+                    if member.has_log and investigation.clusters.name_of(member) == cluster
+                ]
             )
         return self._known[cluster]
 
@@ -134,7 +141,9 @@ class Context:
                 counts = partition_counts_in(members)
             except InputError as error:
                 self.on_unreadable(error)
-        return _Known(members, Coordinators.of(best_histories(self._histories(logs))), counts.get(TRANSACTION_STATE))
+        coordinators = Coordinators.of(best_histories(self._histories(logs)))
+        rules = self.investigation.known_rules.across({member.place.log_dir for member in members})
+        return _Known(members, coordinators, rules, counts.get(TRANSACTION_STATE))
 
     def _histories(self, logs: list[Partition]) -> Iterator[History]:
         from kforensics.forensics.audit.cluster_result import coordinator_history

@@ -22,6 +22,7 @@ from kforensics.forensics.audit.cross_partition_duplicates import (
 from kforensics.forensics.audit.topic_result import INTERNAL
 from kforensics.forensics.checks.check import findings_of
 from kforensics.forensics.checks.duplicate_checks import DUPLICATE_CHECKS
+from kforensics.forensics.checks.partition import missing_logs
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE
 from kforensics.forensics.duplicates.partition_duplicates import (
@@ -96,7 +97,7 @@ class DuplicatesQuestion(Question[DuplicatesAnswer]):
         """Return the duplicates inside a partition."""
         parts = [*find_duplicates(state, memory=self.memory)]
         duplicates = self._selected(np.concatenate(parts) if parts else np.empty(0, DUPLICATE))
-        findings = findings_of(replace(state, duplicates=duplicates), DUPLICATE_CHECKS)
+        findings = findings_of(replace(state, duplicates=duplicates), (missing_logs.CHECK, *DUPLICATE_CHECKS))
         return PartitionDuplicates(rows=partition_duplicate_rows(state, duplicates), findings=findings, state=state)
 
     def answers(self, investigation: Investigation, on_unreadable: OnUnreadable) -> Iterator[DuplicatesAnswer]:

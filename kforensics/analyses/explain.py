@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
+from kforensics.analyses.context import Context
 from kforensics.analyses.partitions import Investigation, OnUnreadable
 from kforensics.errors import InputError, UsageError
-from kforensics.forensics.audit.cluster_result import coordinator_history, evaluate_cluster
+from kforensics.forensics.audit.cluster_result import best_histories, coordinator_history, evaluate_cluster
+from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.partition_of import DEFAULT_PARTITIONS
@@ -38,7 +41,7 @@ from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.tables.schemas import Table
 
-Story: TypeAlias = OffsetStory | ProducerStory | TransactionalIdStory
+Story: TypeAlias = OffsetStory | ProducerStory | TransactionalIdStory | MissingLog
 # How many partitions an error names.
 NAMED = 5
 
@@ -91,15 +94,19 @@ def story_rows(story: Story) -> Iterator[StoryRow]:
         yield offset_row(story)
     elif isinstance(story, ProducerStory):
         yield producer_row(story)
-    else:
+    elif isinstance(story, TransactionalIdStory):
         yield from transaction_rows(story)
 
 
 def story_severities(story: Story) -> Iterator[Severity]:
     """Yield how bad a story is, or nothing if nothing is wrong.
 
-    A lost record is an error. An index that hides a committed record, or shows an aborted one, is critical.
+    A lost record is an error. An index that hides a committed record, or shows an aborted one, is critical, and so is a
+    missing log.
     """
+    missing = story.missing if isinstance(story, OffsetStory) else story
+    if isinstance(missing, MissingLog):
+        yield from (finding.severity for finding in missing.findings)
     if not isinstance(story, OffsetStory):
         return
     if story.is_shown_by_index or story.is_hidden_by_index:
@@ -111,7 +118,8 @@ def story_severities(story: Story) -> Iterator[Severity]:
 def explain_subject(investigation: Investigation, subject: Subject, on_unreadable: OnUnreadable) -> Iterator[Story]:
     """Yield the stories of a subject.
 
-    An offset has one story for each replica, a producer one for each partition, and a transactional id one in all.
+    An offset has one story for each replica, a producer one for each partition, and a transactional id one for each
+    cluster. A partition whose log is missing has one that says so.
 
     Args:
         investigation: all partitions under the paths.
@@ -150,13 +158,17 @@ class _Reader:
         """Yield the states of partitions."""
         yield from self.investigation.of(partitions).states(self.skip)
 
-    def histories(self) -> Iterator[History]:
-        """Yield the histories of the transaction coordinators whose logs are under the paths."""
+    def histories(self) -> dict[str, list[History]]:
+        """Return the histories of the transaction coordinators whose logs are available, by cluster."""
+        by_cluster = defaultdict[str, list[History]](list)
         for state in self.states(_coordinators(self.investigation)):
             try:
-                yield coordinator_history(state)
+                history = coordinator_history(state)
             except InputError as error:
                 self.skip(error)
+            else:
+                by_cluster[self.investigation.clusters.name_of(state.partition)].append(history)
+        return by_cluster
 
     def skip(self, error: InputError) -> None:
         """Report that a partition cannot be read."""
@@ -178,7 +190,9 @@ def _selected(partitions: Sequence[Partition], subject: Subject) -> tuple[Partit
 
 def _coordinators(investigation: Investigation) -> tuple[Partition, ...]:
     everything = (*investigation.partitions, *investigation.neighbours)
-    return tuple(partition for partition in everything if partition.place.topic == TRANSACTION_STATE)
+    return tuple(
+        partition for partition in everything if partition.place.topic == TRANSACTION_STATE and partition.has_log
+    )
 
 
 def _names(partitions: Sequence[Partition]) -> str:
@@ -206,10 +220,16 @@ def _explain_offset(
             reader.skip(error)
 
 
-def _explain_producer(reader: _Reader, partitions: Sequence[Partition], producer_id: int) -> Iterator[ProducerStory]:
-    is_known, transactional_id = False, _id_of(reader, producer_id)
+def _explain_producer(
+    reader: _Reader, partitions: Sequence[Partition], producer_id: int
+) -> Iterator[ProducerStory | MissingLog]:
+    is_known, context = False, Context(reader.investigation, reader.skip)
     for state in reader.states(partitions):
-        story = producer_story(state, producer_id, transactional_id)
+        story: ProducerStory | MissingLog | None
+        if state.partition.has_log:
+            story = producer_story(state, producer_id, context.transactional_id(state, producer_id))
+        else:
+            story = MissingLog.of(state, f"producer {producer_id}")
         if story is not None:
             is_known = True
             yield story
@@ -217,30 +237,33 @@ def _explain_producer(reader: _Reader, partitions: Sequence[Partition], producer
         raise UsageError(f"producer {producer_id} does not appear in {_names(partitions)}; name other partitions")
 
 
-def _id_of(reader: _Reader, producer_id: int) -> str | None:
-    """Return the transactional id of a producer, None if no coordinator's log has it."""
-    for history in reader.histories():
-        numbers = history.producer_ids["id"][history.producer_ids["producer_id"] == producer_id].tolist()
-        if numbers:
-            return str(history.names[numbers[0]])
-    return None
-
-
-def _explain_id(reader: _Reader, transactional_id: str) -> Iterator[TransactionalIdStory]:
-    histories = [history for history in reader.histories() if transactional_id in history.names]
-    if not histories and reader.is_complete:
+def _explain_id(reader: _Reader, transactional_id: str) -> Iterator[TransactionalIdStory | MissingLog]:
+    by_cluster = {
+        cluster: [history for history in best_histories(histories) if transactional_id in history.names]
+        for cluster, histories in reader.histories().items()
+    }
+    if not any(by_cluster.values()) and reader.is_complete:
         raise UsageError(_unknown_id(reader.investigation, transactional_id))
+    for cluster, histories in by_cluster.items():
+        if histories:
+            yield from _explain_id_in(reader, transactional_id, cluster, histories)
+
+
+def _explain_id_in(
+    reader: _Reader, transactional_id: str, cluster: str, histories: Sequence[History]
+) -> Iterator[TransactionalIdStory | MissingLog]:
+    """Yield the story of a transactional id in a cluster, and which partitions of its transactions have no log."""
+    investigation = reader.investigation
+    of_cluster = [one for one in investigation.partitions if investigation.clusters.name_of(one) == cluster]
     places = set(chain.from_iterable(partitions_of_id(history, transactional_id) for history in histories))
-    partitions = [
-        partition
-        for partition in reader.investigation.partitions
-        if (partition.place.topic, partition.place.partition) in places
-    ]
-    markers = map(PartitionMarkers.of, reader.states(partitions))
-    cluster = evaluate_cluster(histories, markers, reader.investigation.known_rules, checks=()).cluster
-    story = transactional_id_story(cluster, transactional_id)
+    listed = [one for one in of_cluster if (one.place.topic, one.place.partition) in places]
+    markers = map(PartitionMarkers.of, reader.states([one for one in listed if one.has_log]))
+    rules = investigation.known_rules.across({one.place.log_dir for one in of_cluster})
+    story = transactional_id_story(evaluate_cluster(histories, markers, rules, checks=()).cluster, transactional_id)
     if story is not None:
         yield story
+    for state in reader.states([one for one in listed if not one.has_log]):
+        yield MissingLog.of(state, f"transactions of {transactional_id!r}")
 
 
 def _unknown_id(investigation: Investigation, transactional_id: str) -> str:

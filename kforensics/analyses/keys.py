@@ -9,6 +9,7 @@ from typing import TypeAlias
 from kforensics.analyses.partitions import Investigation, OnUnreadable
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.topic_result import TopicKeyResult, evaluate_keys, has_keys
+from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.core.key_tables import KEY_RESULTS
 from kforensics.forensics.keys.key_summary import KeySummary, key_summary
 from kforensics.forensics.metadata.cluster_metadata import topics_in
@@ -49,8 +50,8 @@ class KeysQuestion:
 
 def evaluate_topic_keys(
     investigation: Investigation, question: KeysQuestion, on_unreadable: OnUnreadable
-) -> Iterator[TopicKeyResult]:
-    """Yield the result of each topic, by name.
+) -> Iterator[TopicKeyResult | MissingLog]:
+    """Yield the result of each topic, by name, after its partitions whose log is missing.
 
     Args:
         investigation: all partitions under the paths; the cluster's metadata log has the partition counts.
@@ -64,7 +65,10 @@ def evaluate_topic_keys(
     _check_count(groups, question)
     metadata = topics_in((*investigation.partitions, *investigation.neighbours)) if groups else {}
     for (_, topic_id), partitions in groups.items():
-        summaries = list(_summaries(investigation.of(partitions), on_unreadable))
+        for state in investigation.of([one for one in partitions if not one.has_log]).states(on_unreadable):
+            yield MissingLog.of(state, "keys")
+        with_log = [one for one in partitions if one.has_log]
+        summaries = list(_summaries(investigation.of(with_log), on_unreadable))
         if summaries:
             rules, count = investigation.rules, question.partition_count
             yield evaluate_keys(summaries, rules, count, metadata.get(topic_id or ""))

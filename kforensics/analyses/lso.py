@@ -9,7 +9,7 @@ from kforensics.analyses.context import Context
 from kforensics.analyses.questions import Answer, Question
 from kforensics.forensics.checks.blocking_checks import BLOCKING_CHECKS
 from kforensics.forensics.checks.check import findings_of
-from kforensics.forensics.checks.partition import marker_batches
+from kforensics.forensics.checks.partition import marker_batches, missing_logs
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_rows import TransactionTables, lso_rows
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -53,11 +53,12 @@ class LsoQuestion(Question[LsoAnswer]):
 
     def answer(self, state: PartitionState, context: Context) -> LsoAnswer:
         """Return the last stable offset of a partition, or its history."""
+        missing = tuple(missing_logs.findings(state))
         if self.history:
-            return LsoAnswer(rows=TransactionTables.of(state).history(), state=state, stable=None)
+            return LsoAnswer(rows=TransactionTables.of(state).history(), findings=missing, state=state, stable=None)
         state = context.with_settings(state) if len(state.open_transactions) else state
         stable = stable_offset(state, self.at)
-        findings = context.revised(state, findings_of(state, BLOCKING_CHECKS)) if self.at is None else ()
+        findings = context.revised(state, findings_of(state, BLOCKING_CHECKS)) if self.at is None else missing
         blocking = stable.blocking_transaction
         transactional_id = None if blocking is None else context.transactional_id(state, int(blocking["producer_id"]))
         return LsoAnswer(

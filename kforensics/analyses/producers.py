@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 from kforensics.analyses.context import Context
 from kforensics.analyses.questions import Answer, Question
+from kforensics.forensics.checks.partition import missing_logs
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.partition.examine import producers_below
 from kforensics.forensics.partition.partition_rows import producer_rows
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.forensics.partition.snapshot_records import snapshot_records
+from kforensics.forensics.partition.snapshot_records import snapshot_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,5 @@ class ProducersQuestion(Question[ProducersAnswer]):
         """Return the producers of a partition, compared with the snapshot at the same offset if there is one."""
         offset = state.log_end_offset if self.at is None else self.at
         producers = state.producers if self.at is None else producers_below(state, self.at)
-        snapshot = state.partition.snapshots.get(offset)
-        entries = snapshot_records(snapshot.path) if snapshot else None
-        return ProducersAnswer(rows=producer_rows(state, producers, entries), state=state, context=context)
+        rows = producer_rows(state, producers, snapshot_at(state.partition, offset))
+        return ProducersAnswer(rows=rows, findings=tuple(missing_logs.findings(state)), state=state, context=context)

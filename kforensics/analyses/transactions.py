@@ -12,6 +12,7 @@ import numpy as np
 from kforensics.analyses.context import Context
 from kforensics.analyses.questions import Answer, Question
 from kforensics.errors import UsageError
+from kforensics.forensics.checks.partition import missing_logs
 from kforensics.forensics.core.external_sort import ExternalSort
 from kforensics.forensics.core.record_types import TRANSACTION, TransactionArray, TransactionOutcome
 from kforensics.forensics.core.result_rows import RowStream
@@ -89,7 +90,8 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
             selected.add(page[self._is_selected(state.rules, page)])
         transactions = selected.finish()
         rows = TransactionTables.of(state).transactions(transactions)
-        return TransactionsAnswer(rows=rows, state=state, count=len(transactions), context=context)
+        missing = tuple(missing_logs.findings(state))
+        return TransactionsAnswer(rows=rows, findings=missing, state=state, count=len(transactions), context=context)
 
     def _is_selected(self, rules: Rules, page: TransactionArray) -> BoolArray:
         selected: BoolArray = np.ones(len(page), bool)

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kforensics.analyses.explain import Story, Subject, story_rows
+from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.explain.offset_story import OffsetStory
 from kforensics.forensics.explain.producer_story import ProducerStory
 from kforensics.render.explanation_text import offset_lines, producer_story_lines, transactional_id_lines
+from kforensics.render.partition_text import missing_log_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +24,7 @@ class Explanation:
     Attributes:
         subject: an offset, a producer or a transactional id.
         stories: one story for each replica of an offset, one for each partition of a producer, one for a
-            transactional id.
+            transactional id in each cluster. A partition whose log is missing has a story that says so.
     """
 
     subject: Subject
@@ -47,4 +49,6 @@ def story_lines(story: Story) -> Iterator[str]:
         return offset_lines(story)
     if isinstance(story, ProducerStory):
         return producer_story_lines(story)
+    if isinstance(story, MissingLog):
+        return missing_log_lines(story)
     return transactional_id_lines(story)

@@ -21,6 +21,7 @@ from kforensics.analyses.transactions import TransactionsQuestion
 from kforensics.api.explanation import Explanation
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.audit.topic_result import TopicKeyResult
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.duplicates.partition_duplicates import DEFAULT_MEMORY
@@ -193,9 +194,10 @@ def keys(
     """
     question, errors = KeysQuestion(tuple(topics), partition_count, listed), list[InputError]()
     results = list(evaluate_topic_keys(_investigation(paths, evaluation), question, errors.append))
+    topics_with_log = [result for result in results if isinstance(result, TopicKeyResult)]
     _raise_any(paths, errors)
     table = question.table
-    return table_of_parts(table, [result.rows[table.name].record_batch() for result in results])
+    return table_of_parts(table, [result.rows[table.name].record_batch() for result in topics_with_log])
 
 
 def scan(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Evaluation]) -> pa.Table:
@@ -210,7 +212,7 @@ def scan(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Eva
         InputError: an input cannot be read.
         UsageError: there is no log, or a setting is invalid.
     """
-    return _evaluate(paths, "partitions", AuditRequest(processes=processes), evaluation)
+    return _evaluate(paths, "partitions", AuditRequest(processes=processes, copies=True), evaluation)
 
 
 def verify(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Evaluation]) -> pa.Table:

@@ -88,5 +88,7 @@ def keys(  # long: one parameter per option
     status = ExitStatus(investigation.unreadable)
     results = status.watch(evaluate_topic_keys(investigation, question, status.add_unreadable), severities_of)
     table = question.table
-    write_results(results, to_format, output, text=key_lines, table=table, rows=lambda keys: keys.rows[table.name])
+    write_results(
+        results, to_format, output, text=key_lines, table=table, rows=lambda keys: keys.rows.get(table.name, ())
+    )
     raise typer.Exit(status.code(severity))

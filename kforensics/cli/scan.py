@@ -61,5 +61,5 @@ def scan(
         settings=settings,
         server_properties=server_properties,
     )
-    request = AuditRequest(processes=processes)
+    request = AuditRequest(processes=processes, copies=True)
     raise typer.Exit(evaluate(options, request, "partitions", partition_summaries, progress=progress))

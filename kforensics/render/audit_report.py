@@ -292,11 +292,13 @@ def _summary(result: PartitionResult) -> Iterator[str]:
         codes[finding.code.name] += finding.occurrences
     if codes:
         yield f"          {', '.join(f'{code} {count}' if count > 1 else code for code, count in codes.items())}"
+    if result.replica_worst is not None:
+        yield f"          {result.replica_worst} in the comparison with other replicas: see kforensics audit"
 
 
 def _log_summary(row: dict[str, Any]) -> str:
     if row["log_end_offset"] is None:
-        return "no log, LSO unknown"
+        return "LSO unknown, the log is missing"
     batches = format_count(row["batches"], "batch", "batches")
     return (
         f"{format_size(row['bytes'])} in {format_count(row['segments'], 'segment')},"

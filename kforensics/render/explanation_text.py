@@ -26,7 +26,7 @@ from kforensics.forensics.explain.transactional_id_story import (
 from kforensics.parsers.files.source import file_name
 from kforensics.parsers.format.rows import Record
 from kforensics.parsers.format.text_encoding import printable
-from kforensics.render.partition_text import partition_label
+from kforensics.render.partition_text import missing_log_lines, partition_label
 
 # Characters shown of a key or value.
 MAX_PAYLOAD_CHARACTERS = 60
@@ -56,7 +56,10 @@ def offset_lines(story: OffsetStory) -> Iterator[str]:
     for batch in story.same_sequence:
         yield f"  same sequences: {_batch(batch)}"
         yield f"                  {_location(batch)}"
-    yield f"  log: {_bounds(story)}"
+    if story.missing:
+        yield from missing_log_lines(story.missing)
+    else:
+        yield f"  log: {_bounds(story)}"
 
 
 def _delivery(story: OffsetStory) -> str:

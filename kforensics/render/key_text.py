@@ -7,12 +7,13 @@ from itertools import groupby
 from typing import Any
 
 from kforensics.forensics.audit.topic_result import TopicKeyResult
+from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.core.formatting import format_count, format_share, format_time
 from kforensics.forensics.keys.key_locations import SplitKeyCause
 from kforensics.forensics.keys.partitioner_fit import CountSource, PartitionerFit
 from kforensics.forensics.keys.topic_keys import SplitKey, TopicKeys
 from kforensics.parsers.format.text_encoding import printable
-from kforensics.render.partition_text import finding_lines
+from kforensics.render.partition_text import finding_lines, missing_log_lines
 
 COUNT_SOURCES = {
     CountSource.GIVEN: "as given",
@@ -59,8 +60,11 @@ MAX_KEY_CHARACTERS = 60
 LATEST_TIMESTAMP = 1 << 62
 
 
-def key_lines(result: TopicKeyResult) -> Iterator[str]:
+def key_lines(result: TopicKeyResult | MissingLog) -> Iterator[str]:
     """Yield the key placement of a topic by partition, its split keys, its producers and its findings."""
+    if isinstance(result, MissingLog):
+        yield from missing_log_lines(result)
+        return
     topic = result.topic
     yield f"{printable(topic.name)}: {_counts(topic)}"
     yield f"  {_partitioner(topic.fit)}"

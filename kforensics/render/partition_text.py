@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_count, format_duration, format_size, format_time
 from kforensics.forensics.core.result_rows import Rows, RowStream
@@ -39,6 +40,12 @@ def _name(state: PartitionState) -> str:
     return partition_label(state.partition.place, state.partition.folder)
 
 
+def missing_log_lines(missing: MissingLog, bootstrap_server: str | None = None) -> Iterator[str]:
+    """Yield that the log of a partition is missing, and what is known of it."""
+    yield f"{partition_label(missing.place, missing.folder)}: {missing.unknown} unknown, the log is missing"
+    yield from _finding_details(missing.place, missing.findings, bootstrap_server)
+
+
 def lso_lines(
     state: PartitionState,
     stable: StableOffset,
@@ -55,6 +62,9 @@ def lso_lines(
         transactional_id: of the transaction that blocks it, None if unknown.
         bootstrap_server: addresses of brokers for the commands in remedies, None if unknown.
     """
+    if not state.partition.has_log:
+        yield from missing_log_lines(MissingLog.of(state, "LSO"), bootstrap_server)
+        return
     yield f"{_name(state)}: {_lso(state, stable)}"
     if stable.blocking_transaction is not None:
         yield f"  {_blocking_transaction(state, stable, transactional_id)}"
@@ -70,8 +80,6 @@ def _lso(state: PartitionState, stable: StableOffset) -> str:
     if stable.hidden_records or stable.hidden_bytes:
         hidden = f"{format_count(stable.hidden_records, 'record')} hidden, {format_size(stable.hidden_bytes)}"
     offset = stable.last_stable_offset
-    if not state.partition.has_log:
-        return "LSO unknown, the log is missing"
     if not stable.exact:
         why = "batches are missing" if state.is_broken else "log start missing, no earlier producer snapshot"
         return f"LSO between {stable.lowest} and {offset} ({why}{'; ' if hidden else ''}{hidden})"
@@ -105,6 +113,9 @@ def _idle(milliseconds: int | None) -> str:
 
 def history_lines(state: PartitionState, rows: Rows | RowStream) -> Iterator[str]:
     """Yield the steps of the last stable offset, one per line."""
+    if not state.partition.has_log:
+        yield from missing_log_lines(MissingLog.of(state, "LSO"))
+        return
     yield f"{_name(state)}: LSO by high watermark"
     yield HISTORY_FORMAT.format("from", "to", "LSO", "blocked by").rstrip()
     for row in rows:
@@ -114,7 +125,10 @@ def history_lines(state: PartitionState, rows: Rows | RowStream) -> Iterator[str
 
 
 def transaction_lines(
-    state: PartitionState, rows: RowStream, count: int, transactional_ids: Mapping[int, str] = NO_IDS
+    state: PartitionState,
+    rows: RowStream,
+    count: int,
+    transactional_ids: Mapping[int, str] = NO_IDS,
 ) -> Iterator[str]:
     """Yield transactions, one per line.
 
@@ -124,6 +138,9 @@ def transaction_lines(
         count: number of rows.
         transactional_ids: of the producers, as far as they are known.
     """
+    if not state.partition.has_log:
+        yield from missing_log_lines(MissingLog.of(state, "transactions"))
+        return
     yield f"{_name(state)}: {format_count(count, 'transaction')}"
     if not count:
         return
@@ -150,7 +167,11 @@ def _duration(milliseconds: int | None, transactional_id: str | None) -> str:
     return text if transactional_id is None else f"{text:<{DURATION_WIDTH}}  {printable(transactional_id)}"
 
 
-def producer_lines(state: PartitionState, rows: Rows, transactional_ids: Mapping[int, str] = NO_IDS) -> Iterator[str]:
+def producer_lines(
+    state: PartitionState,
+    rows: Rows,
+    transactional_ids: Mapping[int, str] = NO_IDS,
+) -> Iterator[str]:
     """Yield the producer state at the end of the log, one producer per line.
 
     Args:
@@ -158,6 +179,9 @@ def producer_lines(state: PartitionState, rows: Rows, transactional_ids: Mapping
         rows: its table ``producers``.
         transactional_ids: of the producers, as far as they are known.
     """
+    if not state.partition.has_log:
+        yield from missing_log_lines(MissingLog.of(state, "producers"))
+        return
     yield f"{_name(state)}: {format_count(len(rows), 'producer')}"
     if not len(rows):
         return
@@ -185,6 +209,9 @@ def _producer_notes(producer: dict[str, Any], transactional_ids: Mapping[int, st
 
 def duplicate_lines(state: PartitionState, rows: Rows) -> Iterator[str]:
     """Yield the duplicates within a partition, one run of records per line."""
+    if not state.partition.has_log:
+        yield from missing_log_lines(MissingLog.of(state, "duplicates"))
+        return
     yield f"{_name(state)}: {_duplicates_count(rows)} in {format_count(len(rows), 'run')}"
     yield from _run_lines(rows)
 

@@ -6,24 +6,37 @@ import json
 import os
 import re
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kforensics.analyses.audit import AuditRequest, audit_results
 from kforensics.analyses.lso import LsoQuestion
 from kforensics.analyses.partitions import Investigation, investigate
+from kforensics.analyses.producers import ProducersQuestion
+from kforensics.analyses.questions import Question
+from kforensics.analyses.transactions import TransactionsQuestion
 from kforensics.errors import InputError
+from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.checks.blocking_checks import BLOCKING_CHECKS
 from kforensics.forensics.checks.cluster import hanging
-from kforensics.forensics.core.findings import Finding
+from kforensics.forensics.checks.partition_checks import CHECK_GROUPS
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.core.settings import Setting
+from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.log.log_rows import Place
 from tests.command import SAMPLES, run
 
 HOUR_MS = 3_600_000
 SCENARIOS = sorted(path.parent.name for path in SAMPLES.glob("*/truth.json"))
+EVERY_SAMPLE = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir() and path.name != "golden")
+# The damaged files and those with every record have no time of their own.
+WITHOUT_TIME_MS = 1_795_264_200_000
+EVIDENCE = {name for check in CHECK_GROUPS["evidence"] for name in check.codes}
 BLOCKING = {name for check in BLOCKING_CHECKS for name in check.codes} | {*hanging.CODES}
 V0 = SAMPLES / "transactions-v0" / "broker-1"
 AS_OF = "2026-11-21T12:40"
@@ -31,6 +44,8 @@ AS_OF = "2026-11-21T12:40"
 
 def taken_ms(scenario: str) -> int:
     """Return when the files of a scenario were copied."""
+    if scenario not in SCENARIOS:
+        return WITHOUT_TIME_MS
     taken = json.loads((SAMPLES / scenario / "truth.json").read_text("utf-8"))["taken"]
     return int(datetime.fromisoformat(taken).timestamp() * 1000)
 
@@ -47,7 +62,7 @@ def _refuse(sentence: object) -> None:
 def blocking(findings: tuple[Finding, ...]) -> list[tuple[object, ...]]:
     """Return what findings on open transactions say."""
     return [
-        (one.code.name, one.severity, one.first_offset, one.message, one.remedy, one.exactness)
+        (one.code.name, one.severity, one.first_offset, one.message, one.remedy, one.exactness, str(one.evidence))
         for one in findings
         if one.code.name in BLOCKING
     ]
@@ -76,6 +91,92 @@ def _raise(error: InputError) -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_lso_says_of_open_transactions_what_audit_says(scenario: str, hours: int) -> None:
     investigation = investigated(SAMPLES / scenario, as_of_ms=taken_ms(scenario) + hours * HOUR_MS)
+    assert asked(investigation) == audited(investigation)
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What an audit shows of each folder: the rows of each table, and its findings."""
+
+    results: tuple[PartitionResult, ...]
+
+    @classmethod
+    def of(cls, investigation: Investigation, **options: Any) -> Audited:
+        """Audit all partitions."""
+        request = AuditRequest(copies=True, **{"processes": 1, **options})
+        return cls(tuple(audit_results(investigation, request, lambda _: None)))
+
+    def rows(self, table: str) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows of a table by folder, sorted."""
+        by_folder = defaultdict[str, list[dict[str, Any]]](list)
+        for result in self.results:
+            for row in result.rows.get(table, ()):
+                by_folder[result.folder].append(dict(zip(result.rows[table].table.names, row, strict=True)))
+        return {folder: sorted(rows, key=repr) for folder, rows in by_folder.items()}
+
+    @property
+    def findings(self) -> dict[str, list[Finding]]:
+        """The findings of each partition, in their order."""
+        return {result.folder: [*result.findings] for result in self.results if result.is_counted and result.findings}
+
+
+def answered(question: Question[Any], investigation: Investigation) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of a question by folder, sorted."""
+    names, by_folder = RESULTS[question.table].names, defaultdict[str, list[dict[str, Any]]](list)
+    for answer in question.answers(investigation, _raise):
+        for row in answer.rows:
+            by_folder[answer.state.partition.folder].append(dict(zip(names, row, strict=True)))
+    return {folder: sorted(rows, key=repr) for folder, rows in by_folder.items()}
+
+
+def an_hour_later(scenario: str) -> Investigation:
+    """Return the partitions of a scenario, evaluated as of an hour after they were copied."""
+    return investigated(SAMPLES / scenario, as_of_ms=taken_ms(scenario) + HOUR_MS)
+
+
+@pytest.mark.parametrize("scenario", EVERY_SAMPLE)
+def test_every_command_shows_the_rows_of_an_audit(scenario: str) -> None:
+    investigation = an_hour_later(scenario)
+    audited_here = Audited.of(investigation)
+    questions = (LsoQuestion(), LsoQuestion(history=True), TransactionsQuestion(), ProducersQuestion())
+    for question in questions:
+        assert answered(question, investigation) == audited_here.rows(question.table), question.table
+
+
+@pytest.mark.parametrize("scenario", EVERY_SAMPLE)
+def test_scan_and_verify_say_and_exit_as_audit_does(scenario: str) -> None:
+    paths = "--quiet", "--as-of", taken_ms(scenario) + HOUR_MS, SAMPLES / scenario
+    investigation = an_hour_later(scenario)
+    audited_here = Audited.of(investigation)
+    scanned = run("scan", "--format", "ndjson", *paths)
+    by_place = {row["log_dir"] + repr((row["topic"], row["partition"])): row for row in scanned.rows("partitions")}
+    expected = [row for rows in audited_here.rows("partitions").values() for row in rows]
+    assert [by_place[row["log_dir"] + repr((row["topic"], row["partition"]))] for row in expected] == [
+        {"table": "partitions", **row} for row in expected
+    ]
+    verified = run("verify", "--format", "ndjson", *paths)
+    messages = Counter((row["code"], row["severity"], row["message"], row["exactness"]) for row in verified.objects)
+    evidence = [one for found in audited_here.findings.values() for one in found if one.code.name in EVIDENCE]
+    assert messages == Counter((one.code.name, str(one.severity), one.message, str(one.exactness)) for one in evidence)
+    everything = [one for result in audited_here.results for one in result.findings]
+    blocked = [one for found in audited_here.findings.values() for one in found if one.code.name in BLOCKING]
+    unread = any(result.why is not None for result in audited_here.results)
+    for ended, findings in ((scanned, everything), (verified, evidence), (run("lso", *paths), blocked)):
+        fails = any(one.severity >= Severity.ERROR for one in findings)
+        assert ended.code == (3 if unread else int(fails))
+    assert run("audit", *paths).code == scanned.code
+
+
+def test_the_limits_of_a_cluster_are_those_of_all_its_log_directories(tmp_path: Path) -> None:
+    """Transactions of one log directory may be coordinated by the broker of another one, with other settings."""
+    first, second = tmp_path / "data-1", tmp_path / "data-2"
+    shutil.copytree(V0, first)
+    second.mkdir()
+    shutil.copy(first / "meta.properties", second)
+    shutil.move(first / "hanging-0", second)
+    whole = investigated(tmp_path, as_of_ms=taken_ms("transactions-v0") + HOUR_MS)
+    longer = Setting("transaction.max.timeout.ms", "7200000", "a test", log_dirs=frozenset([str(first)]))
+    investigation = replace(whole, rules=replace(whole.rules, settings=(longer,)))
     assert asked(investigation) == audited(investigation)
 
 

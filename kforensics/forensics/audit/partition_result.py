@@ -25,6 +25,7 @@ from kforensics.forensics.partition.partition_rows import (
 )
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.record_evidence import record_evidence
+from kforensics.forensics.partition.snapshot_records import snapshot_at
 from kforensics.forensics.partition.stable_offset import StableOffset, stable_offset
 from kforensics.forensics.partition.transaction_store import TransactionStore
 from kforensics.forensics.sidecar.aborted_entries import index_records
@@ -131,7 +132,7 @@ def evaluate_state(state: PartitionState, checks: Sequence[Check[PartitionState,
             "lso": lso_rows(state, stable),
             "lso_history": tables.history(),
             "transactions": tables.transactions(),
-            "producers": producer_rows(state),
+            "producers": producer_rows(state, snapshot=snapshot_at(state.partition, state.log_end_offset)),
             "aborted_transactions": tables.aborted(index_records(state.partition)),
             "findings": finding_rows(place, findings),
             **({} if state.duplicates is None else {"duplicates": partition_duplicate_rows(state, state.duplicates)}),

@@ -191,7 +191,7 @@ def metadata_by_topic(topics: Iterable[ClusterTopicMetadata]) -> Mapping[tuple[s
 
 
 def summarize_keys(partition: Partition, rules: Rules, workers: int | None) -> KeySummary | None:
-    """Return the keys of a partition; None if it cannot be read, which its own result reports.
+    """Return the keys of a partition; None if it cannot be read or has no log, which its own result reports.
 
     Args:
         partition: its files; its log is read twice.
@@ -199,7 +199,7 @@ def summarize_keys(partition: Partition, rules: Rules, workers: int | None) -> K
         workers: number of reader threads: 0 to read in the calling thread, None for one per processor.
     """
     with suppress(InputError):
-        return key_summary(examine(partition, rules), workers=workers)
+        return key_summary(examine(partition, rules), workers=workers) if partition.has_log else None
     return None
 
 

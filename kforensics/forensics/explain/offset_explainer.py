@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.core.findings import Exactness
 from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.explain.batch_evidence import aborted_entry, batches_of_same_sequence, next_snapshot
@@ -47,10 +48,14 @@ def bounds_of(state: PartitionState, high_watermark: int | None = None) -> LogBo
         last_stable_offset=int(last_stable),
         high_watermark=end,
         log_end_offset=state.log_end_offset,
-        exact=state.exact_from is not None and end >= state.exact_from and not state.is_broken,
+        exact=_is_exact(state, end) or int(last_stable) <= state.local_log_start_offset,
         checkpointed_high_watermark=state.high_watermark,
         blocking_transaction=blocking[0] if blocking["batches"][0] >= 0 else None,
     )
+
+
+def _is_exact(state: PartitionState, high_watermark: int) -> bool:
+    return state.exact_from is not None and high_watermark >= state.exact_from and not state.is_broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,7 @@ class OffsetExplainer:
             exactness=reason.exactness,
             why=reason.why,
             bounds=self._bounds,
+            missing=None if partition.has_log else MissingLog.of(self._state, "LSO"),
             **fields,
             paths=tuple(segment.path for segment in partition.segments),
         )

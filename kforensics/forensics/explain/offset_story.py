@@ -13,6 +13,8 @@ from kforensics.parsers.log.log_rows import Place
 if TYPE_CHECKING:
     import numpy as np
 
+    from kforensics.forensics.checks.partition.missing_logs import MissingLog
+
 
 class RecordStatus(StrEnum):
     """What happened to the record of an offset."""
@@ -157,6 +159,7 @@ class OffsetStory:
         overlapping_aborted: TRANSACTION records of aborted transactions whose range contains a compacted offset: the
             cleaner removes aborted data first.
         paths: paths of the segments.
+        missing: what is known of the partition if its log is missing, None if it is there.
     """
 
     place: Place
@@ -177,6 +180,7 @@ class OffsetStory:
     same_sequence: tuple[StoredBatch, ...] = ()
     overlapping_aborted: tuple[np.void, ...] = ()
     paths: tuple[str, ...] = ()
+    missing: MissingLog | None = None
 
     @property
     def read_uncommitted(self) -> bool | None:

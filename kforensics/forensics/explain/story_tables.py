@@ -26,7 +26,7 @@ read_uncommitted bool whether read_uncommitted consumers receive the record; nul
 read_committed bool whether read_committed consumers receive the record; null if the available files do not show it
 exactness string how reliable this is: exact, approximate or unverifiable
 why string the reason, as a clause
-log_start_offset int64 first offset that consumers can read
+log_start_offset int64 first offset that consumers can read; null if the log is missing, as are the next three
 last_stable_offset int64 end of the log for read_committed consumers
 high_watermark int64 end of the log for all consumers: the log end offset unless --at is given
 log_end_offset int64 offset after the last batch
@@ -100,6 +100,7 @@ EXPLAIN_TABLES: dict[str, Table] = {
     table.name: table for table in (EXPLAINED_OFFSETS, EXPLAINED_PRODUCERS, EXPLAINED_TRANSACTIONS)
 }
 NULL = (None,)
+LOG_BOUNDS = ("log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset")
 PRODUCER_STATE = (
     *("producer_epoch", "last_sequence", "last_offset", "last_timestamp", "coordinator_epoch"),
     "current_txn_first_offset",
@@ -112,7 +113,7 @@ def offset_row(story: OffsetStory) -> StoryRow:
     return (
         *(*story.place, story.offset, str(story.status), story.read_uncommitted, story.read_committed),
         *(str(story.exactness), story.why),
-        *(bounds.log_start_offset, bounds.last_stable_offset, bounds.high_watermark, bounds.log_end_offset),
+        *(NULL * 4 if story.missing else (getattr(bounds, name) for name in LOG_BOUNDS)),
         *_batch(story),
         *_record(story),
         *_transaction(story.transaction),

@@ -283,6 +283,8 @@ class TransactionTables:
         return _rows(self.place, "transactions", len(transactions), columns)
 
     def _steps(self) -> Iterator[Rows]:
+        if not self.paths:
+            return  # the log is missing
         for steps in lso_steps(self.transaction_store, self.log_start_offset, self.log_end_offset):
             columns = _columns(steps, ("from_high_watermark", "to_high_watermark", "last_stable_offset"))
             columns["producer_id"] = nullable(steps["producer_id"], ~steps["is_blocked"])

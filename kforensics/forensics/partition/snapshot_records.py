@@ -6,11 +6,12 @@ import numpy as np
 
 from kforensics.errors import InputError
 from kforensics.forensics.core.record_types import NO_TIME, PRODUCER, ProducerArray
+from kforensics.forensics.partition.partition_files import Partition
 from kforensics.parsers.files.source import BytesSource, open_source
 from kforensics.parsers.format.array_types import StructArray
 from kforensics.parsers.state.producer_snapshot import ENTRY, HEADER, VERSION, snapshot_crc
 
-__all__ = ["latest_entries", "snapshot_records"]
+__all__ = ["latest_entries", "snapshot_at", "snapshot_records"]
 
 ENTRY_FIELDS = ("producer_id", "producer_epoch", "last_sequence", "last_offset", "offset_delta", "coordinator_epoch")
 
@@ -38,6 +39,12 @@ def snapshot_records(path: str, *, ignores_tail: bool = False) -> ProducerArray 
     if not is_sound or crc != snapshot_crc(BytesSource(data), end):
         return None
     return _producers(np.frombuffer(data, ENTRY.dtype, count, HEADER.size))
+
+
+def snapshot_at(partition: Partition, offset: int) -> ProducerArray | None:
+    """Return the producers in the snapshot of a partition at an offset; None without one that a broker would accept."""
+    snapshot = partition.snapshots.get(offset)
+    return snapshot_records(snapshot.path) if snapshot else None
 
 
 def _producers(entries: StructArray) -> ProducerArray:

@@ -6,14 +6,16 @@ checkpointed log start offset. A partition folder always has a segment, except f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets
+from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.log.log_rows import Place
 
 CODES = by_name(
     Code(
@@ -94,3 +96,35 @@ def _clues(state: PartitionState) -> str:
 
 
 CHECK = Check("missing_logs", CODES, findings, needs_log=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MissingLog:
+    """What is known of a partition whose log is missing, instead of what only the log shows.
+
+    Attributes:
+        place: the partition.
+        folder: folder of the partition.
+        unknown: what only the log shows.
+        findings: that the log is missing.
+    """
+
+    place: Place
+    folder: str
+    unknown: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def rows(self) -> Mapping[str, Rows]:
+        """No rows of any table."""
+        return {}
+
+    @classmethod
+    def of(cls, state: PartitionState, unknown: str) -> MissingLog:
+        """Return what is known of a partition without a log.
+
+        Args:
+            state: the partition.
+            unknown: what only the log shows.
+        """
+        return cls(state.partition.place, state.partition.folder, unknown, tuple(findings(state)))

@@ -46,6 +46,7 @@ def _written(partition: Path, base_offset: int, time_ms: int) -> None:
 
 
 DEFAULT_RULES = Rules(100_000_000, settings=(default_setting(PRODUCER_EXPIRY, (3, 4)),))
+KNOWN_RULES = replace(DEFAULT_RULES, as_of_ms=NOW + DAY_MS)
 
 
 def test_brokers_before_3_4_remember_producers_for_a_week(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_a_mirror_of_old_data_is_no_alarm_unless_its_sequences_show_harm(
 ) -> None:
     """A program that copies topics with their timestamps looks like this for years."""
     forge(tmp_path, f"M 9 0 C 0 @0; D 5 0 0-1 @1-2 N ts {OLD}; {more}")
-    assert {finding.severity for finding in found_in(tmp_path, CHECK_MODULES, DEFAULT_RULES)} == {severity}
+    assert {finding.severity for finding in found_in(tmp_path, CHECK_MODULES, KNOWN_RULES)} == {severity}
 
 
 def test_a_marker_further_in_front_is_a_clock_too(tmp_path: Path) -> None:
@@ -164,8 +165,7 @@ def test_finished_segment_is_a_clock_where_its_data_is_of_that_day(tmp_path: Pat
         rules = Rules(as_of_ms=NOW + 2 * DAY_MS)
         assert len(found_in(tmp_path, CHECK_MODULES, rules)) == expected
     _written(partition, 0, NOW)
-    known = replace(DEFAULT_RULES, as_of_ms=NOW + DAY_MS)
-    finding = _the_one(found_in(tmp_path, CHECK_MODULES, known))
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES, KNOWN_RULES))
     assert (finding.producer_id, finding.severity, finding.exactness) == (5, Severity.INFO, Exactness.APPROXIMATE)
 
 

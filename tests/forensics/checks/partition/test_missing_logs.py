@@ -86,6 +86,63 @@ def test_commands_name_the_partition_and_know_no_offset_of_it(name: str, log_dir
     assert "the partition folder has no .log file any more" in story
 
 
+QUESTIONS = {
+    "lso": ("LSO", ()),
+    "lso --history": ("LSO", ()),
+    "lso --at 3": ("LSO", ()),
+    "transactions": ("transactions", ()),
+    "producers": ("producers", ()),
+    "duplicates": ("duplicates", ()),
+    "keys": ("keys", ()),
+    "explain --offset 3": ("LSO", ("--partition", "0")),
+    "explain --producer-id 3": ("producer 3", ("--partition", "0")),
+}
+
+
+@pytest.mark.parametrize("command", QUESTIONS)
+def test_every_command_says_in_the_same_words_that_the_log_is_missing(command: str, log_dir: Path) -> None:
+    remove_logs(log_dir / "committed-0")
+    unknown, options = QUESTIONS[command]
+    result = run(*command.split(), "--quiet", "--topic", "committed", *options, log_dir)
+    words = result.lines.index(f"committed-0 on broker 1: {unknown} unknown, the log is missing")
+    assert words < 5
+    assert result.lines[words + 1].startswith(
+        "  critical log-missing: The folder has no .log file. At least offsets 0 to"
+    )
+    assert result.lines[words + 3].startswith("           do: Keep the broker stopped")
+    assert result.code == 1
+    assert "0 transactions" not in result.text
+    assert "log end" not in result.text
+
+
+@pytest.mark.parametrize("command", [command for command in QUESTIONS if command not in ("lso", "lso --at 3")])
+def test_no_row_shows_what_a_missing_log_had(command: str, log_dir: Path) -> None:
+    remove_logs(log_dir / "committed-0")
+    _, options = QUESTIONS[command]
+    path = log_dir / "committed-0"
+    rows = run(*command.split(), "--quiet", "--alone", "--format", "ndjson", *options, path).objects
+    bounds = ("log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset")
+    assert [[row[name] for name in bounds] for row in rows] == ([[None] * 4] if "--offset" in command else [])
+
+
+def test_a_transactional_id_names_its_partitions_whose_log_is_missing(log_dir: Path) -> None:
+    whole = run("explain", "--quiet", "--transactional-id", "committer", log_dir)
+    assert "the log is missing" not in whole.text
+    remove_logs(log_dir / "committed-0")
+    result = run("explain", "--quiet", "--transactional-id", "committer", log_dir)
+    assert "committed-0 on broker 1: transactions of 'committer' unknown, the log is missing" in result.lines
+    assert "missing: committed-0" not in result.text
+    assert "not-on-hand: committed-0" in result.text
+    assert result.code == 1
+
+
+def test_a_coordinator_whose_log_is_missing_is_not_consulted(log_dir: Path) -> None:
+    remove_logs(log_dir / "__transaction_state-0")
+    result = run("lso", "--quiet", "--as-of", "2026-11-21T12:40", log_dir / "hanging-0")
+    assert "txn-hanging" not in result.text
+    assert "no partition of __transaction_state" in run("explain", "--transactional-id", "hanging", log_dir).err
+
+
 def test_its_result_has_no_offsets_and_no_part_in_its_cluster(log_dir: Path) -> None:
     remove_logs(log_dir / "__transaction_state-0")
     notes: list[str] = []
