@@ -1,11 +1,13 @@
-"""``python -m lab samples [NAME ...]``."""
+"""``python -m lab samples [NAME ...]`` and ``python -m lab random FOLDER``."""
 
 import argparse
 import sys
+from pathlib import Path
 
 from lab.errors import LabError
 from lab.pedigree import write_pedigree
 from lab.progress import say
+from lab.random_cluster.run import play
 from lab.scenario import Scenario
 from lab.scenarios import ALL, by_name
 
@@ -14,9 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Play scenarios; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        for scenario in _chosen(options.names):
-            scenario.run()
-            write_pedigree()
+        options.run(options)
     except LabError as error:
         print(error, file=sys.stderr)
         return 1
@@ -29,7 +29,25 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True)
     samples = commands.add_parser("samples", help="write sample_logs/ with real brokers")
     samples.add_argument("names", nargs="*", metavar="NAME", help="scenarios; all of them when none is named")
+    samples.set_defaults(run=_samples)
+    clusters = commands.add_parser("random", help="put a cluster under random load, and copy its files")
+    clusters.add_argument("folder", type=Path, metavar="FOLDER", help="a new folder with a short path")
+    clusters.add_argument("--kafka", default="4.4.0", metavar="RELEASE", help="release of the brokers")
+    clusters.add_argument("--brokers", type=int, default=1, choices=(1, 3), help="how many")
+    clusters.add_argument("--seed", type=int, default=1, help="decides settings and choices, not the timing")
+    clusters.add_argument("--seconds", type=int, default=90, help="how long the load lasts")
+    clusters.set_defaults(run=_random)
     return parser
+
+
+def _samples(options: argparse.Namespace) -> None:
+    for scenario in _chosen(options.names):
+        scenario.run()
+        write_pedigree()
+
+
+def _random(options: argparse.Namespace) -> None:
+    play(options.folder.absolute(), options.kafka, options.brokers, options.seed, options.seconds)
 
 
 def _chosen(names: list[str]) -> list[Scenario]:

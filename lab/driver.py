@@ -14,8 +14,9 @@ from lab.progress import say
 
 # The newest release that has all of its clients published: of 4.4.0 there is no Kafka Streams yet.
 CLIENT_VERSION = "4.3.1"
+# The last clients that speak to brokers before 2.1 (KIP-896).
+EARLY_CLIENT_VERSION = "3.9.1"
 _SOURCES = SOURCES / "java" / "lab"
-_CLASSES = CLASSES / CLIENT_VERSION
 _QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", _QUIET)
 
@@ -54,12 +55,12 @@ class Driver:
         journal: every request made, as one readable line each.
     """
 
-    def __init__(self, bootstrap: str, log: Path) -> None:
+    def __init__(self, bootstrap: str, log: Path, *, early: bool = False) -> None:
         self.journal: list[str] = []
         self.bootstrap = bootstrap
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                _java_command(bootstrap), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+                _java_command(bootstrap, early), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
             )
 
     def call(self, operation: str, **arguments: Any) -> Any:
@@ -114,9 +115,9 @@ class Driver:
 
 
 @contextmanager
-def driving(bootstrap: str, log: Path) -> Iterator[Driver]:
-    """A driver for as long as the block lasts."""
-    driver = Driver(bootstrap, log)
+def driving(bootstrap: str, log: Path, *, early: bool = False) -> Iterator[Driver]:
+    """A driver for as long as the block lasts; an early one speaks to brokers before 2.1 and knows fewer operations."""
+    driver = Driver(bootstrap, log, early=early)
     try:
         yield driver
     finally:
@@ -136,20 +137,33 @@ def client_jars() -> Path:
     )
 
 
-def _java_command(bootstrap: str) -> list[str]:
-    jars = client_jars()
-    _compile(jars)
-    return [tool("java"), *_JVM, "-cp", f"{_CLASSES}:{jars}/*", "lab.Driver", bootstrap]
+def _java_command(bootstrap: str, early: bool) -> list[str]:
+    jars = _early_jars() if early else client_jars()
+    classes = CLASSES / (EARLY_CLIENT_VERSION if early else CLIENT_VERSION)
+    _compile(jars, classes, _early_sources() if early else sorted(_SOURCES.glob("*.java")))
+    return [tool("java"), *_JVM, "-cp", f"{classes}:{jars}/*", "lab.Driver", bootstrap]
 
 
-def _compile(jars: Path) -> None:
-    sources = sorted(_SOURCES.glob("*.java"))
-    done = _CLASSES / ".complete"
+def _early_jars() -> Path:
+    clients = Artefact(f"org.apache.kafka:kafka-clients:{EARLY_CLIENT_VERSION}")
+    return fetch(
+        f"clients-{EARLY_CLIENT_VERSION}", [clients, Artefact("com.fasterxml.jackson.core:jackson-databind:2.19.0")]
+    )
+
+
+def _early_sources() -> list[Path]:
+    """The few operations that need nothing of 4.x, and the ones written for the older clients."""
+    shared = [_SOURCES / f"{name}.java" for name in ("ProducerOperations", "Requests")]
+    return [*shared, *sorted((SOURCES / "java_early" / "lab").glob("*.java"))]
+
+
+def _compile(jars: Path, classes: Path, sources: list[Path]) -> None:
+    done = classes / ".complete"
     if done.exists() and done.stat().st_mtime > max(source.stat().st_mtime for source in sources):
         return
     say("compiling the Java driver")
-    _CLASSES.mkdir(parents=True, exist_ok=True)
-    command = [tool("javac"), "-nowarn", "-cp", f"{jars}/*", "-d", str(_CLASSES), *map(str, sources)]
+    classes.mkdir(parents=True, exist_ok=True)
+    command = [tool("javac"), "-nowarn", "-cp", f"{jars}/*", "-d", str(classes), *map(str, sources)]
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     if outcome.returncode != 0:
         raise LabError(f"The Java driver does not compile:\n{outcome.stderr[-4000:]}")

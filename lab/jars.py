@@ -37,8 +37,10 @@ class Artefact:
         return _element("dependency", "".join(parts))
 
 
-def broker_jars(version: str, scala: str = "2.13") -> Path:
+def broker_jars(version: str) -> Path:
     """The folder with every jar of a broker of this Kafka version."""
+    # Kafka was built with Scala 2.13 from 2.4 on, and the releases before with 2.12.
+    scala = "2.13" if tuple(map(int, version.split(".")[:2])) >= (2, 4) else "2.12"
     return fetch(f"kafka-{version}", [Artefact(f"org.apache.kafka:kafka_{scala}:{version}")])
 
 

@@ -3,7 +3,7 @@
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,8 @@ _ZOOKEEPER_SECONDS = 30
 _OPENED = [
     f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.nio", "java.util", "sun.nio.ch")
 ]
+# ZooKeeper 3.4 wants to register log4j 1 with JMX, and the lab has another logging back-end.
+_WITHOUT_LOG4J = "-Dzookeeper.jmx.log4j.disable=true"
 _UNKNOWN_THEN = {"metadata.max.idle.interval.ms", "log.initial.task.delay.ms"}
 
 
@@ -29,7 +31,11 @@ class ZooKeeperNode(Node):
 
     def wait(self) -> None:
         """Wait until the broker serves requests."""
-        self.java.wait_for(f"[KafkaServer id={self.node_id}] started", times=self._starts)
+        if self.version.startswith(("0.", "1.")):
+            # Their log goes to log4j 1, which has no configuration here.
+            _wait_for_port(self.java, self.port)
+        else:
+            self.java.wait_for(f"[KafkaServer id={self.node_id}] started", times=self._starts)
 
     @staticmethod
     def logging() -> list[str]:
@@ -42,8 +48,9 @@ def build_legacy(scenario: Scenario) -> None:
     folder = workspace(scenario.name)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    with _zookeeper(folder, broker_jars(scenario.kafka)) as port:
-        cluster = Cluster([_node(number, folder, port, scenario) for number in range(scenario.nodes)])
+    with zookeeper(folder, broker_jars(scenario.kafka)) as port:
+        nodes = range(scenario.nodes)
+        cluster = Cluster([zookeeper_node(each, folder, port, scenario.kafka, scenario.config) for each in nodes])
         with running(cluster), driving(cluster.bootstrap, folder / "driver.out") as driver:
             stage = Stage(scenario, cluster, driver)
             if scenario.play is not None:
@@ -55,8 +62,11 @@ def build_legacy(scenario: Scenario) -> None:
     keep(scenario, scenario.name, cluster, driver.journal, truth)
 
 
-def _node(number: int, folder: Path, zookeeper_port: int, scenario: Scenario) -> Node:
-    node = ZooKeeperNode(number, scenario.kafka, folder, {})
+def zookeeper_node(
+    number: int, folder: Path, zookeeper_port: int, version: str, config: Mapping[str, str]
+) -> ZooKeeperNode:
+    """A broker, not yet started, that registers with the ZooKeeper on this port."""
+    node = ZooKeeperNode(number, version, folder, {})
     quiet = {key: value for key, value in QUIET_CONFIG.items() if key not in _UNKNOWN_THEN}
     node.config = {
         "broker.id": str(node.node_id),
@@ -64,13 +74,13 @@ def _node(number: int, folder: Path, zookeeper_port: int, scenario: Scenario) ->
         "listeners": f"PLAINTEXT://{node.listener}",
         "log.dirs": str(node.data),
         **quiet,
-        **scenario.config,
+        **config,
     }
     return node
 
 
 @contextmanager
-def _zookeeper(folder: Path, jars: Path) -> Iterator[int]:
+def zookeeper(folder: Path, jars: Path) -> Iterator[int]:
     """A ZooKeeper on loopback; gives its port."""
     port = free_port()
     settings = folder / "zookeeper.properties"
@@ -82,7 +92,7 @@ def _zookeeper(folder: Path, jars: Path) -> Iterator[int]:
     ]
     settings.write_text("\n".join(lines) + "\n", encoding="utf-8")
     java = JavaProcess(jars, folder / "zookeeper.out")
-    java.start("org.apache.zookeeper.server.ZooKeeperServerMain", str(settings), jvm=Node.logging())
+    java.start("org.apache.zookeeper.server.ZooKeeperServerMain", str(settings), jvm=[*Node.logging(), _WITHOUT_LOG4J])
     try:
         _wait_for_port(java, port)
         yield port

@@ -1,0 +1,175 @@
+"""What happens to brokers: kills, stops, rolling restarts, elections, other settings, and late writes."""
+
+import time
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from lab.broker import Cluster, Node
+from lab.driver import Driver, record
+from lab.errors import DriverError, LabError
+from lab.random_cluster.load import Log
+from lab.random_cluster.plan import Plan
+
+_ELECTION_SECONDS = 25
+# ZooKeeper forgets a broker that was killed after its session has timed out.
+_SESSION_SECONDS = 8
+_SETTINGS: list[tuple[str, str | None]] = [
+    ("message.timestamp.type", "LogAppendTime"), ("message.timestamp.type", "CreateTime"), ("compression.type", "gzip"),
+    ("compression.type", "producer"), ("retention.ms", "5000"), ("retention.ms", None), ("cleanup.policy", "compact"),
+    ("cleanup.policy", "delete"), ("unclean.leader.election.enable", "true"),
+]  # fmt: skip
+
+
+class Faults:
+    """An administrator with a hammer.
+
+    Args:
+        plan: the cluster as planned.
+        cluster: its brokers.
+        driver: clients of its own.
+        log: where everything provoked is noted.
+    """
+
+    def __init__(self, plan: Plan, cluster: Cluster, driver: Driver, log: Log) -> None:
+        self._plan = plan
+        self._cluster = cluster
+        self._driver = driver
+        self._log = log
+        self._chance = Random(plan.seed * 100 + 99)
+
+    def one(self) -> None:
+        """Provoke something."""
+        kinds: list[tuple[Callable[[], None], int]] = [
+            (self._kill, 3), (self._stop, 2), (self._change_setting, 3), (self._late_write, 2), (self._feature, 1),
+        ]  # fmt: skip
+        if self._plan.brokers > 1:
+            kinds += [(self._roll, 2), (self._prefer, 2), (self._unclean, 2)]
+        self._chance.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]()
+
+    def start(self, node: Node) -> None:
+        """Start a broker, however it ended."""
+        if not self._plan.kraft:
+            time.sleep(_SESSION_SECONDS)
+        self._log.note(f"FAULT start broker {node.node_id}")
+        node.start()
+
+    def _ask(self, operation: str, **arguments: Any) -> Any:
+        try:
+            answer = self._driver.ask(operation, **arguments)
+        except DriverError as error:
+            self._log.note(f"FAULT {operation} {arguments} -> {error.kind}: {error.message[:160]}")
+            return None
+        self._log.note(f"FAULT {operation} {arguments} -> {str(answer)[:200]}")
+        return answer
+
+    def _kill(self) -> None:
+        node = self._chance.choice(self._cluster.nodes)
+        self._log.note(f"FAULT kill -9 broker {node.node_id}")
+        node.kill()
+        time.sleep(self._chance.choice((0.5, 5.0)))
+        self.start(node)
+
+    def _stop(self) -> None:
+        node = self._chance.choice(self._cluster.nodes)
+        self._log.note(f"FAULT stop broker {node.node_id}")
+        node.stop()
+        time.sleep(self._chance.choice((0.5, 4.0)))
+        self.start(node)
+
+    def _roll(self) -> None:
+        for node in self._cluster.nodes:
+            self._log.note(f"FAULT roll broker {node.node_id}")
+            node.stop()
+            self.start(node)
+            self._wait(lambda topics: all(len(each["isr"]) == len(each["replicas"]) for each in _partitions(topics)))
+
+    def _prefer(self) -> None:
+        for name, topic in (self._driver_topics() or {}).items():
+            for each in topic["partitions"]:
+                if each["leader"] != each["replicas"][0]:
+                    self._ask("elect_leader", topic=name, partition=each["partition"], type="PREFERRED")
+
+    def _unclean(self) -> None:
+        """The follower is away while the leader writes; then the leader is away when the follower returns."""
+        topics = self._driver_topics() or {}
+        if "unclean" not in topics:
+            return
+        each = self._chance.choice(topics["unclean"]["partitions"])
+        follower = next((number for number in each["replicas"] if number != each["leader"]), None)
+        if each["leader"] < 0 or follower is None:
+            return
+        self._log.note(f"FAULT unclean election of unclean-{each['partition']}: {each['leader']} -> {follower}")
+        self._cluster.node(follower).kill()
+        time.sleep(7)
+        self._cluster.node(each["leader"]).kill()
+        self.start(self._cluster.node(follower))
+        time.sleep(3)
+        self._wait(lambda now: now["unclean"]["partitions"][each["partition"]]["leader"] == follower)
+        self.start(self._cluster.node(each["leader"]))
+        self._wait(lambda now: all(len(one["isr"]) == len(one["replicas"]) for one in _partitions(now)))
+
+    def _driver_topics(self) -> dict[str, Any] | None:
+        try:
+            topics: dict[str, Any] = self._driver.ask("list_topics")
+        except DriverError:
+            return None
+        return topics
+
+    def _wait(self, met: Callable[[dict[str, Any]], bool]) -> None:
+        deadline = time.monotonic() + _ELECTION_SECONDS
+        while time.monotonic() < deadline:
+            topics = self._driver_topics()
+            if topics is not None and met(topics):
+                return
+            time.sleep(0.4)
+        self._log.note("FAULT the brokers did not come to rest in time")
+
+    def _change_setting(self) -> None:
+        """Another setting of a topic, and before 3.0 another message format as well."""
+        name, value = self._chance.choice(_SETTINGS)
+        if self._plan.kafka.startswith("2.") and self._chance.random() < 0.5:
+            name, value = "message.format.version", self._chance.choice(("0.9.0", "0.10.2", self._plan.kafka[:3]))
+        if not self._plan.early:
+            self._ask("alter_config", type="TOPIC", name="settings", configs={name: value})
+
+    def _feature(self) -> None:
+        if self._plan.transaction_version is not None:
+            kind, level = self._chance.choice((("UPGRADE", 1), ("UPGRADE", 2), ("SAFE_DOWNGRADE", 1)))
+            self._ask("update_feature", name="transaction.version", level=level, type=kind)
+
+    def _late_write(self) -> None:
+        """A batch after the end of its transaction; sometimes an administrator aborts it later."""
+        if self._plan.early:
+            return
+        transactional_id, partition = "tx-late", 0
+        self._ask("producer", name="late", config={"transactional.id": transactional_id, "max.block.ms": "8000"})
+        self._ask("init_transactions", name="late")
+        self._ask("begin", name="late")
+        written = self._ask(
+            "send", name="late", topic="plain", partition=partition, records=[record("late", "in time")]
+        )
+        ended = self._ask(self._chance.choice(("commit", "abort")), name="late")
+        self._ask("close_producer", name="late", seconds=1)
+        known = (
+            self._ask("describe_transaction", id=transactional_id) if written is not None and ended is None else None
+        )
+        topics = self._driver_topics()
+        if known is None or topics is None or topics["plain"]["partitions"][partition]["leader"] < 0:
+            return
+        try:
+            server = self._cluster.node(topics["plain"]["partitions"][partition]["leader"]).listener
+            place = {"topic": "plain", "partition": partition, "server": server}
+            producer = {"producer_id": known["producer_id"], "producer_epoch": known["producer_epoch"]}
+            batch = [record("late", "too late")]
+            sequence = self._chance.choice((0, 1))
+            self._ask(
+                "raw_produce", **place, **producer, transactional_id=transactional_id, sequence=sequence,
+                records=batch, version=7,
+            )  # fmt: skip
+        except LabError as error:
+            self._log.note(f"FAULT late write -> {error}")
+
+
+def _partitions(topics: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each for topic in topics.values() for each in topic["partitions"]]

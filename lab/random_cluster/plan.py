@@ -1,0 +1,130 @@
+"""What a seed decides before a broker starts: settings of brokers, topics, and how producers behave."""
+
+import re
+from dataclasses import dataclass
+from random import Random
+
+from lab.scenarios.replication import CONFIG as REPLICATED
+from lab.scenarios.steps import small_segments
+
+EARLY = re.compile(r"(0|1|2\.0)\.")
+_WITHOUT_KRAFT = re.compile(r"[0-2]\.")
+_CODECS = ("none", "none", "gzip", "lz4", "snappy")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic of the cluster.
+
+    Attributes:
+        name: its name.
+        partitions: how many it begins with.
+        replicas: brokers of each partition.
+        configs: its settings.
+    """
+
+    name: str
+    partitions: int
+    replicas: int
+    configs: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One cluster.
+
+    Attributes:
+        kafka: release of the brokers.
+        brokers: one or three.
+        seed: decides settings and choices; the timing differs from run to run.
+        seconds: how long the load lasts.
+        config: settings of the brokers.
+        topics: the topics.
+        transaction_version: ``transaction.version`` to format with, from 4.0 on.
+    """
+
+    kafka: str
+    brokers: int
+    seed: int
+    seconds: int
+    config: dict[str, str]
+    topics: list[Topic]
+    transaction_version: int | None
+
+    @property
+    def early(self) -> bool:
+        """Whether clients of 4.x do not speak to these brokers."""
+        return EARLY.match(self.kafka) is not None
+
+    @property
+    def kraft(self) -> bool:
+        """Whether the lab runs this release without ZooKeeper."""
+        return _WITHOUT_KRAFT.match(self.kafka) is None
+
+    @property
+    def replicas(self) -> int:
+        """Brokers of a partition."""
+        return min(self.brokers, 3)
+
+    def codec(self, chance: Random) -> str:
+        """A codec that the release knows."""
+        return chance.choice(_CODECS if self.early else (*_CODECS, "zstd"))
+
+
+def make_plan(kafka: str, brokers: int, seed: int, seconds: int) -> Plan:
+    """The cluster that belongs to a seed."""
+    chance = Random(seed)
+    version = chance.choice((0, 1, 2)) if re.match(r"[4-9]\.", kafka) else None
+    return Plan(
+        kafka, brokers, seed, seconds, _config(kafka, brokers, chance), _topics(kafka, brokers, chance), version
+    )
+
+
+def _config(kafka: str, brokers: int, chance: Random) -> dict[str, str]:
+    config = {
+        **(REPLICATED if brokers > 1 else {}),
+        "log.retention.check.interval.ms": "1500",
+        "log.cleaner.backoff.ms": chance.choice(("300", "15000")),
+        "log.segment.delete.delay.ms": chance.choice(("500", "60000")),
+        "offsets.topic.num.partitions": chance.choice("123"),
+        "transaction.state.log.num.partitions": chance.choice("123"),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1500",
+        "leader.imbalance.check.interval.seconds": "10",
+        "auto.leader.rebalance.enable": chance.choice(("true", "false")),
+    }
+    odd = {
+        "transaction.max.timeout.ms": chance.choice(("20000", "3600000")),
+        "producer.id.expiration.ms": "6000",
+        "producer.id.expiration.check.interval.ms": "1000",
+        "transactional.id.expiration.ms": "10000",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "2000",
+        "offsets.retention.minutes": "1",
+        "log.flush.interval.messages": "1",
+        "log.preallocate": "true",
+        "replication.quota.window.num": "5",
+    }
+    config.update((name, odd[name]) for name in odd if chance.random() < 0.3)
+    if re.match(r"(3\.[6-9]|4)\.", kafka) and chance.random() < 0.5:
+        config["transaction.partition.verification.enable"] = "false"
+    return config
+
+
+def _topics(kafka: str, brokers: int, chance: Random) -> list[Topic]:
+    small = small_segments(kafka, chance.choice((2500, 6000, 20000)))
+    compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "2000"}
+    short = {"retention.ms": "9000", "retention.bytes": "30000"}
+    unclean = {"unclean.leader.election.enable": "true"}
+    append_time = {"message.timestamp.type": "LogAppendTime"}
+    kinds = [
+        ("plain", 3, {}),
+        ("small", 2, small),
+        ("short", 2, {**small, **short}),
+        ("compact", 2, {**small, **compact}),
+        ("both", 1, {**small, **compact, **short, "cleanup.policy": "compact,delete"}),
+        ("appended", 1, {**append_time, **chance.choice(({}, small))}),
+        ("unclean", 2, {**unclean, **small}),
+        ("recreated", 2, small),
+        ("growing", 1, {}),
+        ("settings", 1, small),
+    ]
+    return [Topic(name, count, min(brokers, 2 if name == "unclean" else 3), configs) for name, count, configs in kinds]
