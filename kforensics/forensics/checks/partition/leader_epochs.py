@@ -57,7 +57,8 @@ CODES = by_name(
             "does not have."
         ),
         benign=(
-            "Epochs without any batch are legal, and so are entries moved up to the log start. A batch of message "
+            "Epochs without any batch are legal, and so are entries moved up to the log start. If a crash then takes "
+            "the log start back, the first entry stays where it was, and the severity is info. A batch of message "
             "format 0 or 1 makes the broker forget all epochs before it. The files of healthy replicas differ from "
             "one another; each is compared with its own log only."
         ),
@@ -201,7 +202,12 @@ def _compared_with_log(state: PartitionState, checkpoint: _Checkpoint) -> Iterat
     starts = _starts(runs, checkpoint)
     before = np.concatenate([[-1], runs["last_offset"]])[: len(runs)]
     late, early = starts > np.maximum(runs["first_offset"], log_start), starts <= before
+    early &= starts != NO_ENTRY
     is_wrong = _ascends(runs) & (runs["last_offset"] >= log_start) & (late | early | (starts == NO_ENTRY))
+    is_moved = is_wrong & ~early & _precedes(runs, checkpoint, state.log_end_offset)
+    is_wrong &= ~is_moved
+    if is_moved.any():
+        yield _moved(state, checkpoint, int(runs["first_offset"][is_moved][0]))
 
     def finding(run: Row) -> Finding:
         if run["start"] == NO_ENTRY:
@@ -213,6 +219,21 @@ def _compared_with_log(state: PartitionState, checkpoint: _Checkpoint) -> Iterat
         return _mismatch(state, checkpoint, message, run)
 
     yield from first_n(runs[is_wrong], finding, start=starts[is_wrong], before=before[is_wrong], late=late[is_wrong])
+
+
+def _precedes(runs: EpochRunArray, checkpoint: _Checkpoint, log_end: int) -> BoolArray:
+    """Return which runs begin before the first entry, with its epoch or an older one.
+
+    The first entry moves with the log start offset, and its file is written at once; the log start is written later. A
+    crash in between takes the log start back, and deleted records with it, while the entry stays where it is. The end
+    of its epoch is still right, and for older epochs brokers truncate by high watermark.
+    """
+    if not checkpoint.entries or checkpoint.entries[0][1] > log_end:
+        return np.zeros(len(runs), bool)
+    epoch, start = checkpoint.entries[0]
+    is_before = (runs["leader_epoch"] < epoch) & (runs["last_offset"] < start)
+    precedes: BoolArray = is_before | (runs["leader_epoch"] == epoch) & (runs["first_offset"] < start)
+    return precedes
 
 
 def _starts(runs: EpochRunArray, checkpoint: _Checkpoint) -> IntArray:
@@ -244,6 +265,18 @@ def _log_start(state: PartitionState, checkpoint: _Checkpoint) -> int:
     if first <= state.log_end_offset and (not known or state.partition.place.topic == METADATA_TOPIC):
         return max(state.log_start_offset, first)
     return state.log_start_offset
+
+
+def _moved(state: PartitionState, checkpoint: _Checkpoint, first_offset: int) -> Finding:
+    epoch, start = checkpoint.entries[0]
+    finding = state.finding(
+        CODES["leader-epoch-checkpoint-mismatch"],
+        f"{FILE} begins with leader epoch {epoch} at offset {start}, after the batches from offset {first_offset} on.",
+        severity=Severity.INFO,
+        evidence={"leader_epoch": epoch, "start_offset": start},
+        benign=("records deleted, then a crash before the log start was written: likely",),
+    )
+    return replace(finding, path=checkpoint.path, first_offset=first_offset, last_offset=start - 1)
 
 
 def _missing(state: PartitionState, run: Row) -> Finding:

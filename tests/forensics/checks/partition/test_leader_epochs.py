@@ -84,6 +84,13 @@ def test_without_an_orderly_stop_the_log_start_on_record_may_be_older(tmp_path: 
     assert found_in(tmp_path) == []
 
 
+@pytest.mark.parametrize("entries", [[(0, 2), (3, 5), (4, 10)], [(3, 7), (4, 10)]], ids=["inside", "an epoch gone"])
+def test_after_a_crash_the_log_start_may_be_back_where_it_was(tmp_path: Path, entries: Entries) -> None:
+    """Deleting records moves the first entry at once; a crash loses the log start, and an orderly stop follows."""
+    forge(tmp_path, LOG, leader_epochs=EPOCHS, replaced=checkpoint(entries))
+    assert [(code, severity) for code, severity, _ in key_facts(found_in(tmp_path))] == [(MISMATCH, Severity.INFO)]
+
+
 def test_a_log_start_after_the_end_explains_nothing(tmp_path: Path) -> None:
     forge(tmp_path, LOG, leader_epochs={0: 2}, clean_shutdown=False, replaced=checkpoint([(2, 70)]))
     assert key_facts(found_in(tmp_path)) == [(MISMATCH, Severity.ERROR, 0)]
@@ -121,11 +128,11 @@ def test_a_broker_forgets_the_epochs_before_an_older_format(topic: str) -> None:
 
 
 def test_epochs_after_an_older_format_are_compared(tmp_path: Path) -> None:
-    """What follows the last batch of an older format is known to the broker, so a wrong entry is found."""
+    """What follows the last batch of an older format is known to the broker, so an entry that is absent is found."""
     shutil.copytree(SAMPLES / "format-downgrade" / "broker-0", tmp_path / "log-dir")
     folder = tmp_path / "log-dir" / "switched-0"
     (folder / NAME).write_text("0\n1\n0 19\n")
-    assert key_facts(found_in(folder)) == [(MISMATCH, Severity.ERROR, 18)]
+    assert key_facts(found_in(folder)) == [(MISMATCH, Severity.INFO, 18)]
     (folder / NAME).write_text("0\n0\n")
     assert key_facts(found_in(folder)) == [(MISSING, Severity.WARNING, 18)]
 
@@ -144,11 +151,6 @@ WRONG: dict[str, tuple[Entries, int | None, str]] = {
         [(0, 0), (3, 5), (4, 9)],
         10,
         "starts at offset 9, but the batches up to offset 9 have an older",
-    ),
-    "first one too late": (
-        [(0, 3), (3, 5), (4, 10)],
-        0,
-        "starts at offset 3, but the batch at offset 0 already has it",
     ),
     "epochs decrease": ([(0, 0), (4, 5), (3, 10)], None, "epoch 3 at offset 10 after epoch 4 at offset 5"),
     "offsets decrease": ([(0, 0), (3, 10), (4, 5)], None, "epoch 4 at offset 5 after epoch 3 at offset 10"),
