@@ -28,11 +28,13 @@ from kforensics.forensics.checks.check import ranked
 from kforensics.forensics.checks.cluster import hanging
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
-from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
+from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, TRANSACTION_STATE
 from kforensics.forensics.coordinators.overrides import is_overridden
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.remedies import CoordinatorRemedies
 from kforensics.forensics.coordinators.transactions.history import History
+from kforensics.forensics.coordinators.transactions.marker_join import MarkerJoin
+from kforensics.forensics.coordinators.transactions.transaction_partitions import TransactionPartitionArray
 from kforensics.forensics.core.cluster_tables import COORDINATOR_TRANSACTIONS, GROUP_OFFSETS
 from kforensics.forensics.core.election import Election
 from kforensics.forensics.core.findings import Finding
@@ -226,8 +228,24 @@ def replica_findings(cluster: Cluster, markers: PartitionMarkers) -> list[Findin
     ended = join.markers["first_offset"][join.markers["partition"] == number]
     still_open = ~np.isin(markers.open_transactions["first_offset"], ended)
     replica = replace(markers, open_transactions=markers.open_transactions[still_open])
-    alone = replace(join, by_partition={number: replica}, transaction_partitions=join.transaction_partitions[:0])
+    alone = replace(
+        join, by_partition={number: replica}, transaction_partitions=_without_markers(join, number, replica)
+    )
     return [finding for _, finding in hanging.CHECK.findings(replace(cluster, marker_join=alone))]
+
+
+def _without_markers(join: MarkerJoin, number: int, replica: PartitionMarkers) -> TransactionPartitionArray:
+    """Return the transactions that list a partition and whose marker a replica does not have, or not yet.
+
+    The most complete replica may have lost the data to the cleaner, marker and all.
+    """
+    rows = join.transaction_partitions[join.transaction_partitions["partition"] == number]
+    # No marker is -1, which indexes the NEVER at the end.
+    offsets = np.append(join.markers["marker_offset"], NEVER)[rows["marker"]]
+    rows = rows[offsets >= replica.log_end_offset].copy()
+    rows["marker"] = NONE
+    missing: TransactionPartitionArray = rows
+    return missing
 
 
 def _revised(

@@ -81,6 +81,9 @@ class PartitionMarkers:
         markers: TRANSACTION_MARKER records, in the order of the log.
         open_transactions: OPEN_TRANSACTION records, by first offset.
         coverage_start: time from which every marker is available: ALWAYS, or NEVER if any may be missing.
+        first_time: time of the first batch of a whole log, ALWAYS if it is not whole, NEVER if it is empty. What was
+            complete before has no marker here: the topic is younger, or was deleted and created again, and coordinators
+            list it by name.
         coverage_end: transactions completed elsewhere from this time on may have their markers here after the copy was
             taken; NEVER if the broker was stopped.
         last_marker_time: time of the last marker of any producer.
@@ -100,6 +103,7 @@ class PartitionMarkers:
     open_transactions: OpenTransactionArray
     coverage_start: int = ALWAYS
     last_marker_time: int = NO_TIME
+    first_time: int = ALWAYS
     coverage_end: int = NEVER
     copied_at: int = NEVER
     log_start_offset: int = 0
@@ -123,6 +127,7 @@ class PartitionMarkers:
             markers=markers,
             open_transactions=_open_transactions(state, markers),
             coverage_start=NEVER if is_broken else _coverage_start(state, markers),
+            first_time=_first_time(state, markers),
             last_marker_time=int(times.max()) if len(times) else NO_TIME,
             coverage_end=_coverage_end(state, markers),
             copied_at=_copied_at(state),
@@ -218,6 +223,20 @@ def _coverage_start(state: PartitionState, markers: TransactionMarkerArray) -> i
         return ALWAYS
     times = markers["marker_timestamp"][markers["marker_offset"] >= state.first_uncompacted_offset]
     return int(times[0]) if len(times) else NEVER
+
+
+def _first_time(state: PartitionState, markers: TransactionMarkerArray) -> int:
+    """Return the time of the first batch of a whole log, ALWAYS if earlier batches may be missing.
+
+    The clock of its client may be ahead of the brokers', so the first marker counts if it is older. An empty log may
+    have been created at any time.
+    """
+    if not state.is_complete or state.first_uncompacted_offset != 0:
+        return ALWAYS
+    if not len(state.log.first):
+        return NEVER
+    times = [int(time) for time in state.log.first.max_timestamp if time >= 0]
+    return min([*times, *markers["marker_timestamp"][:1].tolist()], default=ALWAYS)
 
 
 def _copied_at(state: PartitionState) -> int:

@@ -136,3 +136,45 @@ def test_copies_within_a_quarter_of_an_hour_have_no_note() -> None:
     rules = Rules(NOW + 15 * MINUTE, is_assumed=True)
     assert len(list(as_of_notes([("/one", NOW), ("/one", NOW - HOUR)], rules))) == 1
     assert len(list(as_of_notes([("/one", NOW - 1), ("/one", NOW - HOUR)], rules))) == 2
+
+
+def test_a_transaction_that_another_replica_has_lost_to_the_cleaner_does_not_hang(tmp_path: Path) -> None:
+    """The replica that was copied early waits for its marker; on the longer one the cleaner removed data and marker."""
+    two_brokers(tmp_path)
+    forge(tmp_path / "broker-2", "plain @3-3; plain @30-39", compacted=True, clean_shutdown=False)
+    written_at(tmp_path / "broker-2", 11_000)
+    ended = ENDED.replace("t 600000", "t 10500").replace("t 600010", "t 10510")
+    forge_coordinator(tmp_path / "broker-2", f"{ended}; b Empty 9 0 t 30000", clean_shutdown=False)
+    codes, _ = codes_under(tmp_path)
+    assert not codes & {*STUCK, "txn-write-after-marker"}
+
+
+@pytest.mark.parametrize("outcome", ["C", "A"])
+@pytest.mark.parametrize("listed", ["t-0", "u-0"])
+def test_a_marker_that_is_younger_than_the_coordinators_log_is_in_order(
+    outcome: str, listed: str, tmp_path: Path
+) -> None:
+    """Its decision was written after the log had been copied; before version 2 other transactions have its epoch."""
+    ended = f"a Ongoing 1 0 {{{listed}}} t 6; a PrepareCommit 1 0 {{{listed}}} t 20; a CompleteCommit 1 0 t 25"
+    forge_coordinator(tmp_path, f"a Empty 1 0 t 0; {ended}; b Empty 2 0 t 30000", clean_shutdown=False)
+    first = f"D 1 0 0-0 @0-0 T {at(7)}; M 1 0 C 0 @1 {at(22)}; " if listed == "t-0" else ""
+    later = f"D 1 0 1-1 @2-2 T {at(89_000)}; M 1 0 {outcome} 0 @3 {at(90_000)}"
+    forge(tmp_path, f"{first}{later}; plain @4 {at(90_001)}", clean_shutdown=False)
+    written_at(tmp_path, 91_000)
+    assert not codes_under(tmp_path)[0] & {"marker-partition-unlisted", "marker-outside-window"}
+
+
+def test_a_topic_that_is_younger_than_a_transaction_has_no_marker_of_it(tmp_path: Path) -> None:
+    """The topic was deleted and created again; the coordinators list partitions by name alone."""
+    ended = "a Ongoing 1 0 {t-0} t 6; a PrepareCommit 1 0 {t-0} t 20; a CompleteCommit 1 0 t 25"
+    again = "a Ongoing 1 0 {t-0} t 30010; a PrepareCommit 1 0 {t-0} t 30020; a CompleteCommit 1 0 t 30030"
+    forge_coordinator(tmp_path, f"a Empty 1 0 t 0; {ended}; {again}")
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T {at(30_012)}; M 1 0 C 0 @1 {at(30_022)}; M 2 0 C 0 @2 {at(60_000)}")
+    assert "atomicity-marker-missing" not in codes_under(tmp_path)[0]
+
+
+def test_a_topic_that_was_created_again_and_is_empty_has_no_marker(tmp_path: Path) -> None:
+    ended = "a Ongoing 1 0 {t-0} t 6; a PrepareCommit 1 0 {t-0} t 20; a CompleteCommit 1 0 t 25"
+    forge_coordinator(tmp_path, f"a Empty 1 0 t 0; {ended}")
+    forge(tmp_path, "")
+    assert "atomicity-marker-missing" not in codes_under(tmp_path)[0]

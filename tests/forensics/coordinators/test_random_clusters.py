@@ -90,7 +90,10 @@ def test_a_marker_is_missing(seed: int, version: int, tmp_path: Path) -> None:
     del cluster.logs[name][index]
     cluster.forge(tmp_path)
     missing = [one for one in alarms(tmp_path) if one[0] == "atomicity-marker-missing"]
-    if version == 2:
+    if index == 0:
+        # A log without its first marker looks like that of a topic which is younger than the transaction.
+        assert missing == []
+    elif version == 2:
         assert [(code, partition) for code, _, partition in missing] == [("atomicity-marker-missing", name)]
         assert [severity for _, severity, _ in missing] == ["critical"]
     else:

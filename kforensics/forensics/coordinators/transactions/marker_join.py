@@ -23,7 +23,7 @@ from kforensics.forensics.coordinators.partition_markers import (
 from kforensics.forensics.coordinators.transactions.early_markers import note_early_markers
 from kforensics.forensics.coordinators.transactions.history import Coordinators, CoordinatorTransactionArray
 from kforensics.forensics.coordinators.transactions.marker_alignment import TransactionEnds, align_markers
-from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole, marker_roles
+from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole, marker_roles, may_follow_history
 from kforensics.forensics.coordinators.transactions.transaction_partitions import (
     KeyGroups,
     MarkerStatus,
@@ -72,13 +72,14 @@ def join_markers(coordinators: Coordinators, supplied: Iterable[PartitionMarkers
     by_name = {partition.name: partition for partition in supplied}
     numbers = {name: n for n, name in enumerate(dict.fromkeys(chain(by_name, *coordinators.partition_sets)))}
     by_partition = {numbers[name]: partition for name, partition in by_name.items()}
-    start, end = np.full(len(numbers), NEVER, "i8"), np.full(len(numbers), NEVER, "i8")
+    start, end, first = (np.full(len(numbers), time, "i8") for time in (NEVER, NEVER, ALWAYS))
     start[list(by_partition)] = [_certain_start(one, rules.clock_skew_ms) for one in by_partition.values()]
     end[list(by_partition)] = [partition.coverage_end for partition in by_partition.values()]
+    first[list(by_partition)] = [partition.first_time for partition in by_partition.values()]
     markers = _all_markers(by_partition)
     listed = decided_partitions(coordinators, markers, numbers)
     groups = key_groups(coordinators.transactions, listed, markers)
-    join = _Join(coordinators, markers, listed, groups, (start, end), rules.clock_skew_ms)
+    join = _Join(coordinators, markers, listed, groups, (start, end, first), rules.clock_skew_ms)
     join.by_key()
     join.by_order()
     join.set_statuses(by_partition)
@@ -118,11 +119,11 @@ class _Join:
         markers: TransactionMarkerArray,
         listed: TransactionPartitionArray,
         groups: KeyGroups,
-        coverage: tuple[IntArray, IntArray],
+        coverage: tuple[IntArray, IntArray, IntArray],
         skew_ms: int,
     ) -> None:
         self._coordinators, self._markers, self._listed, self._groups = coordinators, markers, listed, groups
-        (self._coverage_start, self._coverage_end), self._skew_ms = coverage, skew_ms
+        (self._coverage_start, self._coverage_end, self._first_time), self._skew_ms = coverage, skew_ms
         self._outcomes = decided_outcomes(self._column("status"))
         self._is_unique = self._unique_groups()
         self.roles = np.full(len(markers), NONE, "i1")
@@ -200,7 +201,7 @@ class _Join:
         coverage_start = self._history_start(transactions)
         covered = transactions["decided"] >= self._coverage_start[self._listed["partition"][rows]]
         is_required = ~transactions["is_superseded"] & covered & (transactions["decided"] >= coverage_start)
-        is_required &= ~self._may_follow_copy(rows)
+        is_required &= ~self._may_follow_copy(rows) & ~self._precedes_log(rows)
         group, optional = self._markers[markers], self._optional(markers)
         ends = TransactionEnds(transactions["decided"], transactions["completed"], self._outcomes[rows], is_required)
         earlier_ends = coverage_start != ALWAYS
@@ -212,7 +213,9 @@ class _Join:
         self._listed["marker"][rows[has_marker]] = markers[alignment.markers[has_marker]]
         self._listed["is_exact"][rows] = alignment.is_exact and complete
         self._listed["marker_status"][rows[~has_marker & ~alignment.is_missing]] = MarkerStatus.AMBIGUOUS
-        unassigned = MarkerRole.UNMATCHED if complete else MarkerRole.NOT_COVERED
+        numbers = np.full(len(group), transactions["coordinator"][0])
+        later = may_follow_history(self._coordinators, numbers, group["marker_timestamp"], self._skew_ms)
+        unassigned = np.where(complete & ~later, MarkerRole.UNMATCHED, MarkerRole.NOT_COVERED)
         self.roles[markers] = np.where(optional, MarkerRole.DUPLICATE, unassigned)
         by_operator = MarkerRole.BY_OPERATOR if complete else MarkerRole.NOT_COVERED
         self.roles[markers[optional & is_by_operator(group)]] = by_operator
@@ -223,6 +226,12 @@ class _Join:
         completed = self._column("completed", rows)
         late: BoolArray = (completed != NO_TIME) & (completed >= self._coverage_end[self._listed["partition"][rows]])
         return late
+
+    def _precedes_log(self, rows: IntArray | slice = ALL) -> BoolArray:
+        """Return for which listed partitions the transaction was complete before the first batch of the log."""
+        completed = self._column("completed", rows)
+        early: BoolArray = (completed != NO_TIME) & (completed < self._first_time[self._listed["partition"][rows]])
+        return early
 
     def _history_start(self, transactions: CoordinatorTransactionArray) -> int:
         """Return the time from which all transactions of an id are available."""
@@ -261,7 +270,7 @@ class _Join:
             (has_marker, MarkerStatus.MATCHED),
             (superseded, MarkerStatus.UNSENT),
             (~complete, MarkerStatus.PENDING),
-            (~covered | self._may_follow_copy(), MarkerStatus.NOT_COVERED),
+            (~covered | self._may_follow_copy() | self._precedes_log(), MarkerStatus.NOT_COVERED),
             (listed["marker_status"] == MarkerStatus.AMBIGUOUS, MarkerStatus.AMBIGUOUS),
         )
         masks, statuses = [mask for mask, _ in cases], [int(status) for _, status in cases]

@@ -13,7 +13,7 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
 from kforensics.forensics.core.rules import Rules
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["MarkerRole", "marker_roles"]
+__all__ = ["MarkerRole", "marker_roles", "may_follow_history"]
 
 
 class MarkerRole(IntEnum):
@@ -54,7 +54,7 @@ def marker_roles(
     cases = (
         (ids == NONE, MarkerRole.UNKNOWN_PRODUCER),
         (decided & ~listed, MarkerRole.NOT_COVERED),
-        (~decided & ~covered, MarkerRole.NOT_COVERED),
+        (~covered, MarkerRole.NOT_COVERED),
         (is_by_operator(others), MarkerRole.BY_OPERATOR),
         (decided, MarkerRole.UNLISTED),
     )
@@ -85,5 +85,20 @@ def _decision_covered(
     times = markers["marker_timestamp"]
     start = coordinators.coverage_start[rows["coordinator"]]
     since = rows["history_complete"] | ((start != ALWAYS) & (times >= start + skew_ms)) | (start == ALWAYS)
-    covered: BoolArray = since & (times <= coordinators.last_record_time[rows["coordinator"]] - skew_ms)
+    covered: BoolArray = since & ~may_follow_history(coordinators, rows["coordinator"], times, skew_ms)
     return covered
+
+
+def may_follow_history(coordinators: Coordinators, numbers: IntArray, times: IntArray, skew_ms: int) -> BoolArray:
+    """Return for which times the log of a coordinator may have been copied before what was decided then.
+
+    Args:
+        coordinators: the coordinators.
+        numbers: the number of one for each time.
+        times: times of markers.
+        skew_ms: maximum difference between the clocks of brokers.
+    """
+    stopped = np.array([history.is_stopped for history in coordinators.histories], bool)
+    known_until = coordinators.last_record_time - np.where(stopped, 0, skew_ms)
+    follows: BoolArray = times > known_until[numbers]
+    return follows
