@@ -98,9 +98,10 @@ def test_the_target_of_a_link_is_replaced_in_its_own_folder(tmp_path: Path) -> N
 
 
 def test_an_open_file_is_appended_to(tmp_path: Path) -> None:
-    """``--output /dev/stdout >>file`` keeps what the file had."""
+    """``--output /dev/stdout >>file`` keeps what the file had; a link of our own, as a failure could replace it."""
+    (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
     script = "from pathlib import Path; from kforensics.render.output import open_output\n"
-    script += "with open_output(Path('/dev/stdout')) as out: out.write(b'and more')"
+    script += f"with open_output(Path({str(tmp_path / 'stdout')!r})) as out: out.write(b'and more')"
     (tmp_path / "log").write_bytes(b"before, ")
     with (tmp_path / "log").open("ab") as log:
         subprocess.run([sys.executable, "-c", script], stdout=log, check=True, timeout=60)
