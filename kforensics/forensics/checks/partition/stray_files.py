@@ -104,8 +104,8 @@ def _absent(state: PartitionState) -> Iterator[Finding]:
     if beside is None:
         return
     for files, suffix, consequence in (
-        (unindexed, "index", "rebuilds their indexes from the log at its next start"),
-        (untimed, "timeindex", "creates them empty at its next start"),
+        (unindexed, "index", "rebuilds all indexes of such a segment from its log at its next start"),
+        (untimed, "timeindex", "creates an empty one at its next start"),
     ):
         missing = [file for file in files if _renamed(file.path, suffix) not in beside]
         if missing:

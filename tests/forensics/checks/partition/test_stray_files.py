@@ -59,9 +59,9 @@ def test_an_index_without_its_log_is_named(suffix: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("suffixes", "consequence"),
     [
-        (("index",), "rebuilds their indexes"),
-        (("index", "timeindex"), "rebuilds their indexes"),
-        (("timeindex",), "creates them empty"),
+        (("index",), "rebuilds all indexes of such a segment"),
+        (("index", "timeindex"), "rebuilds all indexes of such a segment"),
+        (("timeindex",), "creates an empty one"),
     ],
 )
 def test_a_log_without_its_indexes_is_named(suffixes: tuple[str, ...], consequence: str, folder: Path) -> None:
