@@ -21,8 +21,8 @@ from kforensics.forensics.replay.summarising import summarise
 from kforensics.parsers.columns.batch_columns import COMMIT, NO_CONTROL, BatchColumns, column_dtype
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.log.log_rows import Place
-from kforensics.spark.audit.audit_job import SIZES, Plan, mapped
 from kforensics.spark.audit.listing import PARTITION, PLANNED
+from kforensics.spark.audit.plan import SIZES, Plan, mapped
 from kforensics.spark.audit.serialization import SCHEMA, Row, deserialize, serialize, to_frames
 from kforensics.spark.audit.splitting import AddressedValue, Shared, apart, pieces_of
 

@@ -23,7 +23,7 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.log_summary import Collector
-from kforensics.forensics.partition.partition_files import LOG_START, Partition, partitions_of
+from kforensics.forensics.partition.partition_files import LOG_START, Partition, folder_of, partitions_of
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA
@@ -71,7 +71,7 @@ class Investigation:
         They are under the paths, in the log directories around them, or in others of the same cluster. They show what
         happened to transactions in the partitions.
         """
-        return () if self.alone else (*self.unselected, *neighbours_of(self.files))
+        return () if self.alone else (*self.unselected, *_context_around(self.files))
 
     @cached_property
     def clusters(self) -> Clusters:
@@ -138,7 +138,8 @@ def investigate(  # noqa: PLR0913  # what a user can say
     assumed_ms = newest.mtime_ms if newest else 0
     rules = Rules(assumed_ms, is_assumed=True) if as_of_ms is None else Rules(as_of_ms)
     elsewhere = () if alone else _remote_metadata(files, found)
-    rules = with_remote_logs(with_given(rules, settings), settings, [*found, *elsewhere])
+    in_scope = partitions if alone else found
+    rules = with_remote_logs(with_given(rules, settings), settings, [*in_scope, *elsewhere])
     if partitions:
         copy_times = ((partition.place.log_dir, partition.taken_ms) for partition in partitions)
         for sentence in as_of_notes(copy_times, rules, newest):
@@ -148,7 +149,7 @@ def investigate(  # noqa: PLR0913  # what a user can say
 
     def showing() -> Iterator[Partition]:
         """Yield the partitions that may show settings."""
-        yield from partitions if alone else found
+        yield from in_scope
         if not alone:
             log_dirs = {partition.place.log_dir for partition in found}
             yield from partitions_around(log_dirs, {partition.folder for partition in found})
@@ -164,7 +165,12 @@ def _remote_metadata(files: Sequence[FoundFile], found: Sequence[Partition]) -> 
     """
     starts = ((partition.checkpoint(LOG_START), partition.first_offset) for partition in found)
     if any(checkpoint is not None and checkpoint < first for checkpoint, first in starts):
-        yield from (other for other in neighbours_of(files) if other.place.topic == REMOTE_LOG_METADATA)
+        yield from (other for other in _context_around(files) if other.place.topic == REMOTE_LOG_METADATA)
+
+
+def _context_around(files: Sequence[FoundFile]) -> list[Partition]:
+    """Return the logs of coordinators and of metadata around some files."""
+    return neighbours_of({file.log_dir for file in files}, {folder_of(file) for file in files})
 
 
 def as_of_notes(

@@ -29,6 +29,7 @@ __all__ = [
     "Evaluation",
     "KnownSettings",
     "given_settings",
+    "may_show_settings",
     "parameters_of",
     "rules_for",
     "with_given",
@@ -38,7 +39,7 @@ __all__ = [
 EXAMPLE = "producer.id.expiration.ms=86400000"
 
 
-def _may_show_settings(partition: Partition) -> bool:
+def may_show_settings(partition: Partition) -> bool:
     """Return whether the files of a partition may show settings: two snapshots, or logs that name them.
 
     The metadata of remote storage is no setting, but it concerns other partitions, too.
@@ -150,7 +151,7 @@ def rules_for(rules: Rules, given: Sequence[Setting], partitions: Sequence[Parti
         given: the settings that the user gives, those that count first.
         partitions: the partitions, those of the metadata and of the coordinators included.
     """
-    return _rules_of(rules, given, partitions, [one for one in partitions if _may_show_settings(one)])
+    return _rules_of(rules, given, partitions, [one for one in partitions if may_show_settings(one)])
 
 
 def with_remote_logs(rules: Rules, given: Sequence[Setting], partitions: Sequence[Partition]) -> Rules:

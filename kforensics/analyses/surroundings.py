@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import NamedTuple
 
 from kforensics.errors import InputError
@@ -38,6 +39,8 @@ __all__ = [
 # Topics whose logs show what happened to transactions and groups in other partitions, and how a cluster is configured,
 # and what is in remote storage.
 CONTEXT_TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS, METADATA_TOPIC, REMOTE_LOG_METADATA)
+# Those that show it to other brokers, too.
+SETTING_TOPICS = (METADATA_TOPIC, TRANSACTION_STATE, REMOTE_LOG_METADATA)
 
 
 class FileTime(NamedTuple):
@@ -76,37 +79,38 @@ def newest_around(log_dirs: Iterable[str | None], paths: Sequence[str]) -> FileT
     return max((time for log_dir in partly for time in _file_times(log_dir)), default=None)
 
 
-def neighbours_of(files: Sequence[FoundFile]) -> list[Partition]:
-    """Return the partitions of CONTEXT_TOPICS in the log directories of some files, and in those of the same cluster.
-
-    Args:
-        files: all files under the paths of a user; what is among them is not returned.
-    """
-    known = {file.path for file in files}
-    log_dirs = {file.log_dir for file in files if file.log_dir is not None}
-    around = log_dirs.union(*(_same_cluster(log_dir) for log_dir in log_dirs))
-    folders = sorted(folder for log_dir in around for folder in _live_folders(log_dir, CONTEXT_TOPICS))
-    found = (row for row in discover(folders) if isinstance(row, FoundFile) and row.path not in known)
-    return partitions_of(found)
-
-
-def partitions_around(log_dirs: Iterable[str | None], folders: Collection[str]) -> Iterator[Partition]:
-    """Yield the partitions around some others that may show the settings of their brokers.
-
-    They are all other partitions in the same log directories, and in others of the same cluster the metadata log and
-    the logs of transaction coordinators.
+def neighbours_of(log_dirs: Iterable[str | None], folders: Collection[str]) -> list[Partition]:
+    """Return the partitions of CONTEXT_TOPICS in some log directories, and in others of the same cluster.
 
     Args:
         log_dirs: the log directories; None is ignored.
         folders: the folders of the partitions that are known already.
     """
     own = {log_dir for log_dir in log_dirs if log_dir is not None}
-    known = {folder.rstrip("/") for folder in folders}
-    others = set().union(*map(_same_cluster, own)) - own
+    around = (folder for log_dir in (*own, *_same_clusters(own)) for folder in _live_folders(log_dir, CONTEXT_TOPICS))
+    return partitions_of(_files_in(around, folders))
+
+
+def partitions_around(log_dirs: Iterable[str | None], folders: Collection[str]) -> Iterator[Partition]:
+    """Yield the partitions around some others that may show the settings of their brokers.
+
+    They are all other partitions in the same log directories, and in others of the same cluster the metadata log, the
+    logs of transaction coordinators, and the metadata of remote storage.
+
+    Args:
+        log_dirs: the log directories; None is ignored.
+        folders: the folders of the partitions that are known already.
+    """
+    own = {log_dir for log_dir in log_dirs if log_dir is not None}
     around = {folder for log_dir in own for folder in _live_folders(log_dir)}
-    around |= {folder for log_dir in others for folder in _live_folders(log_dir, (METADATA_TOPIC, TRANSACTION_STATE))}
-    found = (row for row in discover(sorted(around - known)) if isinstance(row, FoundFile))
-    yield from partitions_of(found)
+    around |= {folder for other in _same_clusters(own) for folder in _live_folders(other, SETTING_TOPICS)}
+    yield from partitions_of(_files_in(around, folders))
+
+
+def _files_in(around: Iterable[str], known: Collection[str]) -> Iterator[FoundFile]:
+    """Yield the files in partition folders, except in those that are known already."""
+    paths = sorted(set(around) - {folder.rstrip("/") for folder in known})
+    return (row for row in discover(paths) if isinstance(row, FoundFile))
 
 
 def _is_under(path: str, parents: Iterable[str]) -> bool:
@@ -145,32 +149,37 @@ def _live_folders(log_dir: str, topics: Sequence[str] = ()) -> Iterator[str]:
             yield child.path
 
 
-def _same_cluster(log_dir: str) -> Iterator[str]:
-    """Yield the other log directories of the same cluster in the folder above a log directory.
+def _same_clusters(log_dirs: Iterable[str]) -> set[str]:
+    """Return the other log directories of the same clusters in the folders above some log directories.
 
     A folder that has a partition of the same broker again is another copy of it, from another time.
     """
-    folders = folders_of(log_dir)
-    properties = _properties(folders, log_dir)
-    if properties is None or properties.cluster_id is None:
-        return
-    partitions = _partition_names(folders, log_dir)
-    for child in _children(folders, folders.parent(log_dir)):
-        if not child.is_folder or folders.identity(child.path) == folders.identity(log_dir):
+    # The brokers of a cluster are each other's neighbours: their files are read once.
+    properties_of, partitions_in = cache(_properties), cache(_partition_names)
+    log_dirs, found = set(log_dirs), set[str]()
+    own = {folders_of(log_dir).identity(log_dir) for log_dir in log_dirs}  # however they are spelled
+    for log_dir in log_dirs:
+        folders, properties = folders_of(log_dir), properties_of(log_dir)
+        if properties is None or properties.cluster_id is None:
             continue
-        other = _properties(folders, child.path)
-        if other is None or other.cluster_id != properties.cluster_id:
-            continue
-        if other.node_id != properties.node_id or partitions.isdisjoint(_partition_names(folders, child.path)):
-            yield child.path
+        for child in _children(folders, folders.parent(log_dir)):
+            if not child.is_folder or child.path in log_dirs or folders.identity(child.path) in own:
+                continue
+            other = properties_of(child.path)
+            if other is None or other.cluster_id != properties.cluster_id:
+                continue
+            if other.node_id != properties.node_id or partitions_in(log_dir).isdisjoint(partitions_in(child.path)):
+                found.add(child.path)
+    return found
 
 
-def _partition_names(folders: Folders, log_dir: str) -> set[str]:
-    children = _children(folders, log_dir)
-    return {child.name for child in children if child.is_folder and parse_folder_name(child.name)}
+def _partition_names(log_dir: str) -> frozenset[str]:
+    children = _children(folders_of(log_dir), log_dir)
+    return frozenset(child.name for child in children if child.is_folder and parse_folder_name(child.name))
 
 
-def _properties(folders: Folders, log_dir: str) -> MetaProperties | None:
-    with suppress(InputError), open_source(folders.join(log_dir, "meta.properties")) as source:
+def _properties(log_dir: str) -> MetaProperties | None:
+    path = folders_of(log_dir).join(log_dir, "meta.properties")
+    with suppress(InputError), open_source(path) as source:
         return meta_properties(read_meta_properties(source))
     return None

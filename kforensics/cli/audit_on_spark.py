@@ -20,7 +20,7 @@ from kforensics.render.audit_report import AuditReport
 from kforensics.render.formats import Format
 from kforensics.render.output import check_output, open_output
 from kforensics.render.staged_store import check_unused
-from kforensics.spark.audit.audit_job import Plan
+from kforensics.spark.audit.plan import Plan
 from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned, rules_of
 from kforensics.spark.session import session
 

@@ -16,18 +16,23 @@ from functools import partial, reduce
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from kforensics.analyses.surroundings import FileTime
 from kforensics.forensics.audit.audit_scope import AuditScope
-from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
+from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.log_places import moved_away
-from kforensics.parsers.files.discover import Unreadable
 from kforensics.parsers.files.log_names import METADATA_TOPIC
-from kforensics.spark.audit.cross_partition import copy_of, described_of, elected_of, keys_in, member_of
-from kforensics.spark.audit.listing import FILES, PARTITION, PLANNED, UNREADABLE, items_of, list_item, newest_listed
+from kforensics.spark.audit.cross_partition import (
+    contributed,
+    copy_of,
+    described_of,
+    elected_of,
+    keys_in,
+    member_of,
+)
+from kforensics.spark.audit.listing import (
+    CONTEXT,
+    PARTITION,
+)
+from kforensics.spark.audit.plan import ITEMS, Plan, Step, by_slot, mapped
 from kforensics.spark.audit.scheduling import Schedule, scheduled
 from kforensics.spark.audit.segment_contents import hashes_of, records_of, repeated_of
 from kforensics.spark.audit.serialization import (
@@ -36,11 +41,8 @@ from kforensics.spark.audit.serialization import (
     IN_TASK,
     SCHEMA,
     Row,
-    batches_of,
     deserialize,
     rows_of,
-    schema_text,
-    serialize,
     to_frames,
     values,
 )
@@ -57,95 +59,11 @@ from kforensics.spark.audit.topic_contents import (
     paired_in,
     shared_in,
 )
-from kforensics.spark.session import parallelism
-from kforensics.spark.worker import settle
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-__all__ = ["NUMBERED", "SIZES", "Plan", "mapped", "merge_answers", "plan_of", "run_audit_job"]
-
-NUMBERED = pa.schema([("number", pa.int64()), ("payload", pa.binary())])
-ITEMS = pa.schema([("slot", pa.int32()), ("payload", pa.binary())])
-# Columns of the plan that the driver reads for each partition.
-SIZES = ("number", "size", "segments", "largest", "mtime_ms", "taken_ms", "member")
-# Maximum number of unreadable paths that the driver lists by name.
-NAMED = 100
-ITEMS_PER_TASK = 4
-
-Step = Callable[[Iterator[Row]], Iterable[Row]]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The partitions to evaluate.
-
-    Attributes:
-        frame: the rows of the plan, which stay on the cluster.
-        sizes: ``number``, ``size``, ``segments``, ``largest``, ``mtime_ms``, ``taken_ms`` and the serialized ``member``
-            of each partition.
-        unreadable: number of paths that could not be listed.
-        named: some of these paths.
-        newest_file: the newest file of the log directories, None if no time is known.
-    """
-
-    frame: DataFrame
-    sizes: pa.Table
-    unreadable: int
-    named: tuple[Unreadable, ...]
-    newest_file: FileTime | None = None
-
-    @property
-    def taken(self) -> Iterator[tuple[str | None, int | None]]:
-        """Log directory of each partition, and the time when it was copied from a running broker, if it was."""
-        return zip((member.log_dir for member in self.members), self.sizes["taken_ms"].to_pylist(), strict=True)
-
-    @property
-    def size(self) -> int:
-        """Bytes of all logs."""
-        return int(sum(self.sizes["size"].to_pylist()))
-
-    @property
-    def members(self) -> Iterator[PartitionMembership]:
-        """Cluster memberships of the partitions."""
-        return (deserialize(member.as_py()) for member in self.sizes["member"] if member.is_valid)
-
-
-def plan_of(spark: SparkSession, paths: Sequence[str], topics: Sequence[str] = ()) -> Plan:
-    """Return the partitions under paths; many tasks list the folders.
-
-    Args:
-        spark: the session.
-        paths: as for ``discover``.
-        topics: only partitions of these topics; all if empty.
-    """
-    items = [(slot, serialize(item)) for slot, item in enumerate(items_of(paths))]
-    rows = spark.createDataFrame(pa.Table.from_batches(batches_of(ITEMS, items), ITEMS))
-    tasks = ITEMS_PER_TASK * parallelism(spark)
-    spread = _by_slot(rows, tasks, "slot") if len(items) > tasks else rows
-    frame = mapped(spread, [partial(_listed, topics=tuple(topics))], PLANNED).persist()
-    listed = frame.select("kind", *SIZES).toArrow()
-    sizes = listed.filter(pc.equal(listed["kind"], PARTITION)).drop_columns(["kind"])
-    unreadable = pc.sum(pc.equal(listed["kind"], UNREADABLE)).as_py() or 0
-    of_files = listed.filter(pc.equal(listed["kind"], FILES))
-    moved = _moved_numbers(sizes)
-    if moved:
-        frame = frame.where((frame.kind != PARTITION) | ~frame.number.isin(moved))
-        sizes = sizes.filter(pc.invert(pc.is_in(sizes["number"], pa.array(moved, pa.int64()))))
-    rows_named = frame.where(frame.kind == UNREADABLE).select("payload").limit(NAMED).collect() if unreadable else []
-    named = sorted((deserialize(row.payload) for row in rows_named), key=lambda path: path.path)
-    plan = Plan(frame, sizes, unreadable, tuple(named))
-    newest = newest_listed(of_files["member"].drop_null().to_pylist(), plan.members, paths)
-    return replace(plan, newest_file=newest)
-
-
-def _moved_numbers(sizes: pa.Table) -> list[int]:
-    """Return the numbers of partitions that were moved to a log directory that other tasks have listed."""
-    if not pc.any(pc.equal(sizes["segments"], 0)).as_py():
-        return []
-    places = [deserialize(member).log_place for member in sizes["member"].to_pylist()]
-    numbers = sizes["number"].to_pylist()
-    return [numbers[index] for index in sorted(moved_away(places))]
+__all__ = ["merge_answers", "run_audit_job"]
 
 
 def run_audit_job(plan: Plan, scope: AuditScope, sink: Sink, sharing: TaskSizing) -> bytes:
@@ -157,8 +75,9 @@ def run_audit_job(plan: Plan, scope: AuditScope, sink: Sink, sharing: TaskSizing
         sink: takes the partition results.
         sharing: parameters of task sizing.
     """
-    job = _Job(plan.frame, scope, sink, plan_tasks(plan.sizes, sharing), sharing.split_size)
     clusters, tasks = scope.clusters, TASKS * sharing.parallelism
+    around = min(len(plan.context), tasks) if plan.context else 0
+    job = _Job(plan.frame, scope, sink, plan_tasks(plan.sizes, sharing), sharing.split_size, around)
     outcomes: list[bytes] = []
     if clusters and clusters.has_copies(plan.members):
         # The verdict of each replica includes what the comparison found, so this has to be known first.
@@ -179,13 +98,17 @@ def _collected(answers: DataFrame) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """The stages of the job, as data frames of what their tasks return."""
+    """The stages of the job, as data frames of what their tasks return.
+
+    ``around`` is the number of tasks that read logs of coordinators and of metadata that are not to be evaluated.
+    """
 
     frame: DataFrame
     scope: AuditScope
     sink: Sink
     shares: TaskPlan
     split_size: int
+    around: int = 0
 
     def answers(self) -> DataFrame:
         """Return the answers for partitions, and for clusters of them."""
@@ -195,7 +118,10 @@ class _Job:
         clusters = len(self.scope.clusters.checked) if self.scope.clusters else 0
         if not clusters:
             return answers
-        by_cluster = _by_slot(answers, clusters, "final_slot").sortWithinPartitions(*IN_PARTITION)
+        if self.around:
+            context = by_slot(self.frame.where(self.frame.kind == CONTEXT), self.around, "hash(number)")
+            answers = _union([answers, mapped(context, [partial(_contributed, scope=self.scope)], SCHEMA)])
+        by_cluster = by_slot(answers, clusters, "final_slot").sortWithinPartitions(*IN_PARTITION)
         return mapped(by_cluster, [partial(_resolved, scope=self.scope, sink=self.sink)], SCHEMA)
 
     def meetings(self, kind: str, clusters: Clusters, tasks: int) -> DataFrame:
@@ -207,12 +133,12 @@ class _Job:
             tasks: number of tasks that evaluate them.
         """
         partitions, rules = self.frame.where(self.frame.kind == PARTITION), self.scope.rules
-        spread = _by_slot(partitions, tasks, "number") if kind == "keys" else partitions
+        spread = by_slot(partitions, tasks, "hash(number)") if kind == "keys" else partitions
         send = partial(_sent, kind=kind, tasks=tasks, rules=rules)
-        metadata = _by_slot(mapped(partitions, [_metadata], ITEMS), 1, "slot")
+        metadata = by_slot(mapped(partitions, [_metadata], ITEMS), 1, "slot")
         send_metadata = partial(_sent_metadata, kind=kind, clusters=clusters, tasks=tasks)
         arriving = _union([mapped(spread, [send], SCHEMA), mapped(metadata, [send_metadata], SCHEMA)])
-        meeting = _by_slot(arriving, tasks, "split_slot").sortWithinPartitions(*IN_PARTITION)
+        meeting = by_slot(arriving, tasks, "split_slot").sortWithinPartitions(*IN_PARTITION)
         return mapped(meeting, [partial(_met, kind=kind, clusters=clusters, rules=rules, sink=self.sink)], SCHEMA)
 
     def duplicates(self, clusters: Clusters, tasks: int) -> DataFrame:
@@ -229,7 +155,7 @@ class _Job:
         shared = _next_stage(hashed, tasks, IN_BUCKET, shared_in)
         to_search = _union([members.where(members.ordinal != HASHING), shared])
         entries = _next_stage(to_search, tasks, IN_PARTITION, partial(entries_in, rules=rules))
-        pairs = _by_slot(_next_stage(entries, tasks, IN_BUCKET, paired_in), tasks, "split_slot")
+        pairs = by_slot(_next_stage(entries, tasks, IN_BUCKET, paired_in), tasks, "split_slot")
         evaluate = partial(_met, kind="duplicates", clusters=clusters, rules=rules, sink=self.sink)
         return mapped(pairs.sortWithinPartitions(*IN_PARTITION), [evaluate], SCHEMA)
 
@@ -245,7 +171,7 @@ class _Job:
     def _splits(self) -> DataFrame:
         shares, cuts = self.shares, partial(_cut, size=self.split_size)
         if shares.cuts:
-            return mapped(_by_slot(self._segments(), shares.cuts, "split_slot"), [cuts], SCHEMA)
+            return mapped(by_slot(self._segments(), shares.cuts, "split_slot"), [cuts], SCHEMA)
         return self._segments(cuts) if shares.reads else self._segments()
 
     def _segments(self, *steps: Step) -> DataFrame:
@@ -255,9 +181,9 @@ class _Job:
         """Return the evidence of the records of large partitions, which needs nothing of what merges runs."""
         readers, segments = self.shares.reads, self._segments()
         segments = segments.where(segments.ordinal >= 0)
-        hashes = _by_slot(mapped(segments, [_hashed], SCHEMA), readers, "split_slot")
+        hashes = by_slot(mapped(segments, [_hashed], SCHEMA), readers, "split_slot")
         repeated = mapped(hashes.sortWithinPartitions(*IN_BUCKET), [partial(_repeated, readers=readers)], SCHEMA)
-        to_read = _by_slot(_union([segments, repeated]), readers, "split_slot")
+        to_read = by_slot(_union([segments, repeated]), readers, "split_slot")
         return mapped(to_read.sortWithinPartitions(*IN_PARTITION), [_recorded], SCHEMA)
 
 
@@ -273,11 +199,11 @@ def merge_answers(frames: Sequence[DataFrame], shares: TaskPlan, scope: AuditSco
     """
     parts, *of_records = frames
     if shares.runs:
-        ready = _by_slot(parts, shares.runs, "run_slot").sortWithinPartitions("run_slot", *IN_PARTITION)
+        ready = by_slot(parts, shares.runs, "run_slot").sortWithinPartitions("run_slot", *IN_PARTITION)
         parts = mapped(ready, [partial(_runs, scope=scope)], SCHEMA)
     if not shares.finals:
         return parts
-    last = _by_slot(_union([parts, *of_records]), shares.finals, "final_slot").sortWithinPartitions(*IN_PARTITION)
+    last = by_slot(_union([parts, *of_records]), shares.finals, "final_slot").sortWithinPartitions(*IN_PARTITION)
     return mapped(last, [partial(_ended, scope=scope, sink=sink)], SCHEMA)
 
 
@@ -293,39 +219,8 @@ def _next_stage(
     step: Callable[[Iterable[AddressedValue]], Iterable[AddressedValue]],
 ) -> DataFrame:
     """Return the result of a function of the values that arrive at each task, sorted by some columns."""
-    ordered = _by_slot(frame, tasks, "split_slot").sortWithinPartitions(*order)
+    ordered = by_slot(frame, tasks, "split_slot").sortWithinPartitions(*order)
     return mapped(ordered, [partial(_passed, step=step)], SCHEMA)
-
-
-def _by_slot(frame: DataFrame, tasks: int, slot: str) -> DataFrame:
-    """Return a frame whose rows are at the task of their slot."""
-    from pyspark.sql.functions import expr  # only jobs on Spark import it
-
-    return frame.repartitionById(tasks, expr(f"int(pmod({slot}, {tasks}))"))
-
-
-def mapped(frame: DataFrame, steps: Sequence[Step], schema: pa.Schema) -> DataFrame:
-    """Return the result of functions that are applied one after the other to the rows of each task.
-
-    Args:
-        frame: the rows.
-        steps: the functions.
-        schema: schema of the rows that the last function yields.
-    """
-    return frame.mapInArrow(partial(_batches, steps=tuple(steps), schema=schema), schema_text(schema))
-
-
-def _batches(batches: Iterable[pa.RecordBatch], steps: tuple[Step, ...], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    settle()
-    rows = rows_of(batches)
-    for step in steps:
-        rows = iter(step(rows))
-    return batches_of(schema, rows)
-
-
-def _listed(rows: Iterator[Row], topics: tuple[str, ...]) -> Iterator[Row]:
-    for number, payload in rows:
-        yield from list_item(number, deserialize(payload), topics)
 
 
 def _scheduled(rows: Iterator[Row], deal: Schedule) -> Iterator[Row]:
@@ -361,6 +256,11 @@ def _runs(rows: Iterator[Row], scope: AuditScope) -> Iterator[Row]:
 
 def _ended(rows: Iterator[Row], scope: AuditScope, sink: Sink) -> Iterator[Row]:
     return _framed(ended(values(rows), scope, sink))
+
+
+def _contributed(rows: Iterator[Row], scope: AuditScope) -> Iterator[Row]:
+    for _, number, *_, payload in rows:
+        yield from _framed(contributed(number, deserialize(payload), scope))
 
 
 def _resolved(rows: Iterator[Row], scope: AuditScope, sink: Sink) -> Iterator[Row]:

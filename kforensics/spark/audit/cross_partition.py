@@ -11,6 +11,7 @@ from itertools import chain, groupby
 from typing import Any
 from zlib import crc32
 
+from kforensics.forensics.audit.audit_scope import AuditScope, evaluate_partition
 from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.audit.copies import PartitionElections, copies_of, evaluate_copies, partition_elections
 from kforensics.forensics.audit.deferred_verdicts import resolve_deferred
@@ -34,6 +35,7 @@ from kforensics.spark.audit.splitting import AddressedValue
 __all__ = [
     "Contributed",
     "compared",
+    "contributed",
     "copy_of",
     "described_of",
     "elected_of",
@@ -47,6 +49,8 @@ __all__ = [
 FIRST_CLUSTER = -2
 # Ordinal of cluster metadata, which a task processes before partitions.
 METADATA = -1
+# Origin of the cluster inputs of partitions that are not to be evaluated themselves.
+AROUND = 0
 
 
 @dataclass(slots=True)
@@ -71,10 +75,27 @@ class Contributed:
         """
         for number, result in numbered:
             if result.cluster_input and self.clusters:
-                cluster = self.clusters.number(result.cluster_input.cluster)
-                address = Address(FIRST_CLUSTER - cluster, cluster, cluster, cluster, number, self.origin)
+                address = _of_cluster(self.clusters, result.cluster_input.cluster, number, self.origin)
                 self.kept.append((address, result.cluster_input))
             yield replace(result, cluster_input=None)
+
+
+def _of_cluster(clusters: Clusters, name: str, number: int, origin: int) -> Address:
+    cluster = clusters.number(name)
+    return Address(FIRST_CLUSTER - cluster, cluster, cluster, cluster, number, origin)
+
+
+def contributed(number: int, partition: Partition, scope: AuditScope) -> Iterator[AddressedValue]:
+    """Yield what a partition that is not to be evaluated itself contributes to its cluster.
+
+    Args:
+        number: number of the partition, unique among those of its kind.
+        partition: its files.
+        scope: the audit scope.
+    """
+    result = evaluate_partition(partition, replace(scope, records=False), workers=0)
+    if result.cluster_input and scope.clusters:
+        yield _of_cluster(scope.clusters, result.cluster_input.cluster, number, AROUND), result.cluster_input
 
 
 def of_clusters(arriving: Iterable[AddressedValue], rules: Rules) -> Iterator[tuple[int, Iterator[PartitionResult]]]:
@@ -85,7 +106,10 @@ def of_clusters(arriving: Iterable[AddressedValue], rules: Rules) -> Iterator[tu
         rules: limits and the time of evaluation.
     """
     for partition, group in groupby(arriving, lambda pair: pair[0].partition):
-        yield FIRST_CLUSTER - partition, resolve_deferred((value for _, value in group), rules)
+        inputs = list(group)
+        around = {value.result.folder for address, value in inputs if address.sequence == AROUND}
+        resolved = resolve_deferred((value for _, value in inputs), rules)
+        yield FIRST_CLUSTER - partition, (result for result in resolved if result.folder not in around)
 
 
 def copy_of(number: int, partition: Partition, tasks: int) -> Iterator[AddressedValue]:

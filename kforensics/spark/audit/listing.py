@@ -9,7 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from kforensics.analyses.surroundings import FileTime, newest_among, newest_around
+from kforensics.analyses.settings import may_show_settings
+from kforensics.analyses.surroundings import (
+    CONTEXT_TOPICS,
+    FileTime,
+    neighbours_of,
+    newest_among,
+    newest_around,
+    partitions_around,
+)
 from kforensics.forensics.audit.cluster_membership import PartitionMembership
 from kforensics.forensics.partition.partition_files import Partition, folder_of, partitions_of
 from kforensics.parsers.files.discover import (
@@ -24,10 +32,27 @@ from kforensics.parsers.files.log_names import FolderName, parse_folder_name
 from kforensics.parsers.files.source import file_name
 from kforensics.spark.audit.serialization import deserialize, serialize
 
-__all__ = ["FILES", "IN_ITEM", "PARTITION", "PLANNED", "UNREADABLE", "PlanRow", "items_of", "list_item", "topics_under"]
+__all__ = [
+    "CONTEXT",
+    "FILES",
+    "IN_ITEM",
+    "PARTITION",
+    "PLANNED",
+    "UNREADABLE",
+    "UNSELECTED",
+    "PlanRow",
+    "items_of",
+    "list_item",
+    "newest_listed",
+    "rows_around",
+    "topics_under",
+]
 
 FILES, FOLDER, PARTITION, UNREADABLE = "files", "folder", "partition", "unreadable"
-# A row of a plan: kind, number, cost, and pickled: its cluster member (of files, the newest one) and the object.
+# Partitions that are not to be audited: logs of coordinators and of metadata, and all that may show settings.
+CONTEXT, UNSELECTED = "context", "unselected"
+# A row of a plan: kind, number, cost, whether its files may show settings, and pickled: its cluster member (of files,
+# the newest one) and the object.
 PLANNED = pa.schema(
     [
         ("kind", pa.string()),
@@ -37,6 +62,7 @@ PLANNED = pa.schema(
         ("largest", pa.int64()),
         ("mtime_ms", pa.int64()),
         ("taken_ms", pa.int64()),
+        ("shows_settings", pa.bool_()),
         ("member", pa.binary()),
         ("payload", pa.binary()),
     ]
@@ -90,7 +116,7 @@ def list_item(number: int, item: Sequence[Found], topics: Sequence[str]) -> Iter
     Args:
         number: number of the item; the numbers of its rows follow from it and are the same whenever this runs.
         item: what to list.
-        topics: only partitions of these topics; all if empty.
+        topics: audit only partitions of these topics; all if empty.
     """
     files: list[FoundFile] = []
     origin: dict[str, int] = {}
@@ -103,14 +129,35 @@ def list_item(number: int, item: Sequence[Found], topics: Sequence[str]) -> Iter
                 yield _row(UNREADABLE, number << IN_ITEM, row)
     if files:
         newest = newest_among(files)
-        times = (newest.mtime_ms, None, serialize(newest)) if newest else (None, None, None)
+        times = (newest.mtime_ms, None, None, serialize(newest)) if newest else (None, None, None, None)
         yield FILES, number << IN_ITEM, 0, 0, 0, *times, serialize(files)
     taken: Counter[int] = Counter()
     for partition in partitions_of(files):
         index = origin[partition.folder]
+        own_number = number << IN_ITEM | index << IN_FOLDER | taken[index]
         if not topics or partition.place.topic in topics:
-            yield _partition_row(number << IN_ITEM | index << IN_FOLDER | taken[index], _slim(partition))
+            yield _partition_row(PARTITION, own_number, partition)
+        else:
+            yield _unselected_row(own_number, partition)
+            if partition.place.topic in CONTEXT_TOPICS:
+                yield _partition_row(CONTEXT, own_number, partition)
         taken[index] += 1
+
+
+def rows_around(number: int, members: Iterable[PartitionMembership]) -> Iterator[PlanRow]:
+    """Yield the rows of a plan for partitions around those that were listed.
+
+    Args:
+        number: as for :func:`list_item`, after those of all work items.
+        members: cluster memberships of the partitions that were listed.
+    """
+    places = {(member.log_dir, member.topic, member.partition) for member in members if member.log_dir is not None}
+    log_dirs = {log_dir for log_dir, *_ in places}
+    folders = {f"{(log_dir or '').rstrip('/')}/{topic}-{partition}" for log_dir, topic, partition in places}
+    for index, partition in enumerate(neighbours_of(log_dirs, folders), number << IN_ITEM):
+        yield _partition_row(CONTEXT, index, partition)
+    for index, partition in enumerate(partitions_around(log_dirs, folders), number << IN_ITEM):
+        yield _unselected_row(index, partition)
 
 
 def newest_listed(
@@ -128,13 +175,20 @@ def newest_listed(
 
 
 def _row(kind: str, number: int, value: Any) -> PlanRow:
-    return kind, number, 0, 0, 0, None, None, None, serialize(value)
+    return kind, number, 0, 0, 0, None, None, None, None, serialize(value)
 
 
-def _partition_row(number: int, partition: Partition) -> PlanRow:
+def _partition_row(kind: str, number: int, partition: Partition) -> PlanRow:
     sizes = [segment.size for segment in partition.segments]
     costs = sum(sizes), len(sizes), max(sizes, default=0), partition.newest_mtime_ms, partition.taken_ms
-    return PARTITION, number, *costs, serialize(PartitionMembership.of(partition)), serialize(partition)
+    shown = may_show_settings(partition)
+    return kind, number, *costs, shown, serialize(PartitionMembership.of(partition)), serialize(_slim(partition))
+
+
+def _unselected_row(number: int, partition: Partition) -> PlanRow:
+    """Return the row of a partition that matters for the settings alone, with its files only if they may show some."""
+    row = _partition_row(UNSELECTED, number, partition)
+    return row if may_show_settings(partition) else (*row[:-1], b"")
 
 
 def _slim(partition: Partition) -> Partition:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kforensics.analyses.audit import STORED, Stages, sha256_of
-from kforensics.analyses.surroundings import partitions_around
 from kforensics.analyses.topics import check_topics
 from kforensics.errors import UsageError
 from kforensics.forensics.audit.audit_scope import AuditScope
-from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
+from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.audit.replica_verdicts import (
     ReplicaVerdict,
@@ -24,20 +23,19 @@ from kforensics.forensics.audit.replica_verdicts import (
     replica_verdicts,
     with_replica_verdict,
 )
-from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_evidence, setting_rows
+from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_rows
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import Setting
-from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import is_uri
 from kforensics.parsers.tables.schemas import Table, parse_columns
 from kforensics.render.audit_report import AuditReport
 from kforensics.render.staged_store import StagedStore, StorePart, TaskWriter
-from kforensics.spark.audit.audit_job import Plan, plan_of, run_audit_job
+from kforensics.spark.audit.audit_job import run_audit_job
 from kforensics.spark.audit.listing import topics_under
+from kforensics.spark.audit.plan import Plan, plan_of, setting_evidence_of
 from kforensics.spark.audit.serialization import deserialize, serialize
-from kforensics.spark.audit.shown_settings import setting_evidence_of
 from kforensics.spark.audit.task_sizing import FEW, TaskSizing
 from kforensics.spark.session import answering, parallelism
 from kforensics.version import __version__
@@ -73,7 +71,8 @@ class SparkRequest:
         few: as for ``TaskSizing``.
         command: the command line, for the manifest.
         settings: settings that the user gives, those that count first.
-        alone: whether to ignore the settings that files around the paths show.
+        alone: whether to ignore the logs of coordinators and of the cluster's metadata that are around the paths, or of
+            another topic.
     """
 
     paths: tuple[str, ...]
@@ -155,7 +154,7 @@ def planned(spark: SparkSession, request: SparkRequest) -> Plan:
         EngineError: Spark fails.
     """
     with answering("the folders were not looked into"):
-        plan = plan_of(spark, _as_workers_know(spark, request.paths), request.topics)
+        plan = plan_of(spark, _as_workers_know(spark, request.paths), request.topics, alone=request.alone)
     if request.topics and not plan.unreadable:
         _check_topics(plan, request)
     if not len(plan.sizes) and not plan.unreadable:
@@ -185,22 +184,11 @@ def rules_of(plan: Plan, request: SparkRequest) -> Rules:
     return Rules(request.as_of_ms)
 
 
-def _known_rules(plan: Plan, request: SparkRequest, clusters: Clusters) -> Rules:
+def _known_rules(plan: Plan, request: SparkRequest) -> Rules:
     """Return the limits and the time of evaluation."""
     rules = rules_of(plan, request)
-    evidence, members = setting_evidence_of(plan, rules.as_of_ms), list(plan.members)
-    for partition in () if request.alone else _around(members):
-        if (shown := setting_evidence(partition, rules.as_of_ms)) is not None:
-            evidence.append(shown)
-            members.append(shown.member)
-    return rules_by_evidence(rules, request.settings, evidence, members, clusters)
-
-
-def _around(members: Iterable[PartitionMembership]) -> Iterator[Partition]:
-    """Yield the partitions around those of a plan that may show settings."""
-    places = {(member.log_dir, member.topic, member.partition) for member in members if member.log_dir is not None}
-    folders = {f"{(log_dir or '').rstrip('/')}/{topic}-{number}" for log_dir, topic, number in places}
-    yield from partitions_around({log_dir for log_dir, *_ in places}, folders)
+    evidence, members = setting_evidence_of(plan, rules.as_of_ms), (*plan.members, *plan.unselected_members)
+    return rules_by_evidence(rules, request.settings, evidence, members, Clusters.of_members(members))
 
 
 def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> AuditReport:
@@ -211,14 +199,13 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
         EngineError: Spark fails; no store is written then.
     """
     stages = Stages()
-    clusters = Clusters.of_members(plan.members)
     with answering("the settings were not looked up"):
-        rules = _known_rules(plan, request, clusters)
+        rules = _known_rules(plan, request)
     sharing = TaskSizing(parallelism(spark), request.split_size, request.whole, request.few)
     with StagedStore(request.output) if request.output else nullcontext() as store:
         sink = _Sink(store.staging if store else None, rules.as_of_ms, request.checksums)
         with stages.stage("examine"), answering("the audit broke off"):
-            scope = AuditScope(rules, records=request.records, clusters=clusters)
+            scope = AuditScope(rules, records=request.records, clusters=plan.clusters)
             outcome: _Outcome = deserialize(run_audit_job(plan, scope, sink, sharing))
         if store:
             outcome.parts += _stored_settings(store.staging, rules)

@@ -79,7 +79,7 @@ SCHEMA = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-NAMES = {"int64": "long", "int32": "int", "binary": "binary", "string": "string"}
+NAMES = {"int64": "long", "int32": "int", "binary": "binary", "string": "string", "bool": "boolean"}
 
 
 def schema_text(schema: pa.Schema) -> str:
