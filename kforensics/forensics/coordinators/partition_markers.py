@@ -13,6 +13,7 @@ from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, Tr
 from kforensics.forensics.partition.blocking_transactions import hanging_evidence, idle_times
 from kforensics.forensics.partition.damaged_markers import is_damaged, precedes_damage
 from kforensics.forensics.partition.epoch_starts import EpochStarts, epoch_starts
+from kforensics.forensics.partition.log_summary import goes_back
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 from kforensics.parsers.log.log_rows import Place
@@ -215,8 +216,11 @@ def _coverage_start(state: PartitionState, markers: TransactionMarkerArray) -> i
 
     That is the time of the first marker from which on no record can be missing. An offset gap that no cleaner made does
     not count: its markers are lost in this copy. In a log fetched from a leader that had compacted it, they may be
-    missing anywhere.
+    missing anywhere. While a topic has message format 0 or 1, brokers append no markers, and coordinators take that for
+    done. Rule: ``KafkaApis.handleWriteTxnMarkersRequest``, ``TransactionMarkerRequestCompletionHandler`` up to 3.9.
     """
+    if state.log.ends_in_old_format or goes_back(state.log):
+        return NEVER
     if state.is_known_uncleaned and state.log.offset_gaps and compacted_elsewhere(state):
         return NEVER
     if state.is_complete and state.first_uncompacted_offset == 0:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from kforensics.forensics.core.record_types import ProducerArray, TransactionArray
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.log_chunk import ChunkMerger, LogChunk, ReadTask, log_chunks
-from kforensics.forensics.partition.log_summary import Collector
+from kforensics.forensics.partition.log_summary import Collector, goes_back
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.snapshot_records import latest_entries, snapshot_records
@@ -57,6 +59,9 @@ class PartitionStateBuilder:
 
     If the start of the log is missing, the part before the first available snapshot is replayed without knowing which
     transactions were open; from the snapshot on, everything is known.
+
+    If the topic went back to message format 0 or 1, snapshots decide: a broker that loads such a log up to 3.2 forgets
+    all producers and writes empty snapshots. Rule: ``Log.rebuildProducerState``, ``UnifiedLog.rebuildProducerState``.
     """
 
     def __init__(self, task: ReadTask) -> None:
@@ -67,6 +72,7 @@ class PartitionStateBuilder:
         self._closed = sort_by_marker()
         self._passed: set[int] = set()
         self._producers_at: dict[int, ProducerArray] = {}
+        self._has_epochs = self._went_back = self._is_inexact = False
 
     def add(self, chunks: Iterable[LogChunk]) -> None:
         """Add the next chunks of the log."""
@@ -77,6 +83,8 @@ class PartitionStateBuilder:
                 if offset not in self._passed and self._boundary is not None:
                     self._passed.add(offset)
                     self._at_snapshot(offset, self._boundary)
+            self._went_back |= goes_back(log_chunk.log, has_epochs=self._has_epochs)
+            self._has_epochs |= len(log_chunk.log.epochs) > 0
             self._merger.add(log_chunk)
             self._take_closed()
 
@@ -90,7 +98,7 @@ class PartitionStateBuilder:
         partition, log = self._task.partition, self._merger.log()
         end = int(log.last.last_offset[0]) + 1 if log.batches else partition.first_offset
         boundary = self._boundary or boundary_of(partition, None)
-        if boundary.kind is BoundaryKind.UNKNOWN and end in partition.snapshots:
+        if (boundary.kind is BoundaryKind.UNKNOWN or self._went_back) and end in partition.snapshots:
             self._at_snapshot(end, boundary)
             boundary = self._boundary or boundary
         final = self._final_without_closed(boundary, consume=True)
@@ -110,7 +118,7 @@ class PartitionStateBuilder:
             empty_markers=others.empty_markers,
             producers=final.producers,
             anomalies=others.anomalies,
-            exact_from=None if boundary.kind is BoundaryKind.UNKNOWN else boundary.offset,
+            exact_from=None if boundary.kind is BoundaryKind.UNKNOWN or self._is_inexact else boundary.offset,
             producers_at=self._producers_at,
             index_faults=index_faults,
         )
@@ -139,12 +147,32 @@ class PartitionStateBuilder:
             return
         if boundary.kind is BoundaryKind.UNKNOWN and (known := _snapshot_boundary(self._task.partition, offset)):
             final = self._final_without_closed(boundary)
-            self._producers_at[offset] = final.producers
-            self._before += [self._merger.producers.rows(), final.rows]
-            self._merger.producers = IncrementalReplay(sequences=self._task.checks_sequences)
-            self._boundary = known
+            self._restart(offset, final, known, final.producers)
             return
-        self._producers_at[offset] = self._final(boundary).producers
+        final = self._final(boundary)
+        if (loaded := self._loaded(offset, final)) is None:
+            self._producers_at[offset] = final.producers
+            return
+        # A broker rejects a snapshot with the rest of an older one after its entries, and replays the log.
+        is_rejected = snapshot_records(self._task.partition.snapshots[offset].path) is None
+        self._is_inexact = is_rejected and (self._is_inexact or len(final.open_transactions) > 0)
+        self._restart(offset, self._final_without_closed(boundary), loaded, loaded.producers)
+
+    def _restart(self, offset: int, final: FinalReplay, known: Boundary, producers: ProducerArray) -> None:
+        """Keep what the replay gives so far, and replay the rest of the log from a snapshot."""
+        self._producers_at[offset] = producers
+        self._before += [self._merger.producers.rows(), final.rows]
+        self._merger.producers = IncrementalReplay(sequences=self._task.checks_sequences)
+        self._boundary = known
+
+    def _loaded(self, offset: int, final: FinalReplay) -> Boundary | None:
+        """Return the boundary at which a broker had forgotten producers of the replay, None if it had not."""
+        known = _snapshot_boundary(self._task.partition, offset) if self._went_back else None
+        if known is None or not len(final.producers):
+            return None
+        ongoing = known.producers["producer_id"][known.producers["current_txn_first_offset"] >= 0]
+        forgotten = ~np.isin(final.open_transactions["producer_id"], ongoing)
+        return known if forgotten.any() or not len(known.producers) else None
 
 
 def boundary_of(partition: Partition, first_offset: int | None) -> Boundary:

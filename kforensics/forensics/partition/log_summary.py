@@ -20,7 +20,7 @@ from kforensics.parsers.columns.batch_columns import EMPTY_CONTROL_BATCH, NO_CON
 from kforensics.parsers.format.array_types import BoolArray, StructArray
 from kforensics.parsers.format.rows import DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, Damage
 
-__all__ = ["Collector", "LogSummary", "log_summary", "merged_logs"]
+__all__ = ["Collector", "LogSummary", "goes_back", "log_summary", "merged_logs"]
 
 SEGMENT_SUMMARY = np.dtype(
     [
@@ -238,6 +238,18 @@ def _ends_in_old_format(batches: BatchColumns) -> bool:
 
 def _last_index(mask: BoolArray) -> int:
     return int(np.flatnonzero(mask).max(initial=-1))
+
+
+def goes_back(log: LogSummary, *, has_epochs: bool = False) -> bool:
+    """Return whether batches of message format 0 or 1 follow others.
+
+    Args:
+        log: summary of a part.
+        has_epochs: whether there are batches of format 2 before that part.
+    """
+    after_old = log.epochs["after_old_format"]
+    ends_in_old = log.ends_in_old_format and (has_epochs or len(log.epochs) > 0)
+    return bool(ends_in_old or after_old[1:].any() or (has_epochs and after_old[:1].any()))
 
 
 def merged_logs(left: LogSummary, right: LogSummary, rules: Rules, collectors: Sequence[Collector]) -> LogSummary:
