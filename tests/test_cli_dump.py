@@ -283,11 +283,11 @@ def test_max_bytes_is_not_damage_in_text_or_rows() -> None:
         (["--style", "4.3", "--limit", "1"], "leave out --limit"),
         (["--style", "4.3", "--records", "--redact"], "leave out --redact, --records"),
         (["--style", "4.3", "--key-format", "hex"], "leave out --key-format"),
-        (["--format", "xml"], "--format 'xml' is not one of text, table, json, ndjson, csv, parquet, arrow"),
+        (["--format", "xml"], "--format 'xml' is not one of text, table, json, ndjson, csv, csv-safe, parquet, arrow"),
         (["--key-format", "ebcdic"], "--key-format 'ebcdic' is not one of utf8, hex, base64, int, long, json"),
         (["--value-format", ""], ""),
         (["--fail-on", "info"], "--fail-on 'info' is not one of warning, error, never"),
-        (["--records"], "--records writes rows; add --format table|json|ndjson|csv|parquet|arrow"),
+        (["--records"], "--records writes rows; add --format table|json|ndjson|csv|csv-safe|parquet|arrow"),
         (["--batches"], "--batches writes rows"),
         (["--damage"], "--damage writes rows"),
         (["--format", "json", "--records", "--batches"], "choose one of --batches, --records"),
@@ -337,7 +337,7 @@ def test_every_table_in_every_format(table: str, wanted: Format, tmp_path: Path)
             assert len(json.loads(content)["tables"][table]) == expected
         case Format.NDJSON:
             assert sum(json.loads(line)["table"] == table for line in content.splitlines()) == expected
-        case Format.CSV:
+        case Format.CSV | Format.CSV_SAFE:
             header, *rows = csv.reader(io.StringIO(content.decode(), newline=""))
             assert (tuple(header), len(rows)) == (TABLES[table].names, expected)
         case Format.PARQUET:

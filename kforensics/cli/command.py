@@ -28,7 +28,7 @@ FormatOption = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
-        help="text, or rows as table, json, ndjson, csv, parquet or arrow.",
+        help="text, or rows as table, json, ndjson, csv, csv-safe, parquet or arrow.",
         rich_help_panel=OUTPUT,
     ),
 ]

@@ -13,12 +13,13 @@ class Format(StrEnum):
     JSON = "json"
     NDJSON = "ndjson"
     CSV = "csv"
+    CSV_SAFE = "csv-safe"
     PARQUET = "parquet"
     ARROW = "arrow"
 
 
 # Formats whose files hold one table.
-ONE_TABLE = (Format.CSV, Format.PARQUET, Format.ARROW)
+ONE_TABLE = (Format.CSV, Format.CSV_SAFE, Format.PARQUET, Format.ARROW)
 
 
 class BytesFormat(StrEnum):

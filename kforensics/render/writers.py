@@ -1,4 +1,4 @@
-"""Writes rows of tables in every output format: table, json, ndjson, csv, parquet and arrow.
+"""Writes rows of tables in every output format: table, json, ndjson, csv, csv-safe, parquet and arrow.
 
 Rows are streamed; memory holds one chunk of them. A writer takes one table after the other, and each table once.
 """
@@ -48,6 +48,10 @@ Row = Sequence[Any]
 Item = TypeVar("Item")
 
 
+# What a spreadsheet begins a formula with; it removes tabs and line ends in front of one, as it does spaces.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
 class Writer(Protocol):
     """Writes tables to one stream."""
 
@@ -81,6 +85,7 @@ def open_writer(output_format: Format, out: IO[bytes]) -> Writer:
         Format.JSON: _JsonWriter,
         Format.NDJSON: _NdjsonWriter,
         Format.CSV: _CsvWriter,
+        Format.CSV_SAFE: _SafeCsvWriter,
         Format.PARQUET: _ParquetWriter,
         Format.ARROW: _ArrowWriter,
     }
@@ -170,7 +175,20 @@ class _CsvWriter(_OneTableWriter):
     def _write(self, table: Table, rows: Iterable[Row]) -> None:
         self._out.write((",".join(table.names) + "\r\n").encode())
         for row in rows:
-            self._out.write((",".join(map(_csv_field, row)) + "\r\n").encode(errors="backslashreplace"))
+            self._out.write((",".join(map(self._field, row)) + "\r\n").encode(errors="backslashreplace"))
+
+    def _field(self, value: Any) -> str:
+        return _csv_field(value)
+
+
+class _SafeCsvWriter(_CsvWriter):
+    """Writes CSV in which no text begins like a formula: spreadsheets take text after an apostrophe for text."""
+
+    def _field(self, value: Any) -> str:
+        field = _csv_field(value)
+        if isinstance(value, bool | int | float) or not field.lstrip('" ').startswith(FORMULA_STARTS):
+            return field
+        return f"\"'{field[1:]}" if field.startswith('"') else f"'{field}"
 
 
 def _csv_field(value: Any) -> str:

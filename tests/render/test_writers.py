@@ -56,6 +56,22 @@ def csv_text(value: Any) -> str:
             return str(value)
 
 
+FORMULAS = ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", " =1", '"=1', "\uff1d1"]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_safe_csv_has_no_cell_that_a_spreadsheet_runs(text: str) -> None:
+    """Text keeps its characters after an apostrophe; other text and numbers are as in plain CSV."""
+    table = TABLES["properties"]
+    row = (-1, None, None, None, "path", text, text.encode())
+    (plain,), (safe,) = (
+        list(csv.reader(io.StringIO(written(format_, (table, [row])).decode(), newline=""), strict=True))[1:]
+        for format_ in (Format.CSV, Format.CSV_SAFE)
+    )
+    assert plain == ["-1", "", "", "", "path", text, text]
+    assert safe == ["-1", "", "", "", "path", f"'{text}", f"'{text}"]
+
+
 def test_csv_distinguishes_null_from_empty() -> None:
     table = TABLES["properties"]
     row = (None, None, None, None, "path", "name", "")
@@ -104,7 +120,7 @@ def test_a_table_without_rows_is_valid(output_format: Format, table: Table) -> N
             assert json.loads(content)["tables"] == {table.name: []}
         case Format.NDJSON:
             assert content == b""
-        case Format.CSV:
+        case Format.CSV | Format.CSV_SAFE:
             assert content.decode() == ",".join(table.names) + "\r\n"
         case Format.PARQUET:
             assert pq.read_table(io.BytesIO(content)).schema.remove_metadata() == arrow_schema(table.name)
@@ -178,7 +194,7 @@ def test_rows_are_streamed() -> None:
 
 
 def test_text_is_not_a_format_for_rows() -> None:
-    with pytest.raises(UsageError, match="choose one of table, json, ndjson, csv, parquet, arrow"):
+    with pytest.raises(UsageError, match="choose one of table, json, ndjson, csv, csv-safe, parquet, arrow"):
         open_writer(Format.TEXT, io.BytesIO())
 
 
