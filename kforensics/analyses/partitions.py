@@ -23,7 +23,7 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.log_summary import Collector
-from kforensics.forensics.partition.partition_files import LOG_START, Partition, folder_of, partitions_of
+from kforensics.forensics.partition.partition_files import LOG_START, Partition, forbidden_sidecars, partitions_of
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA
@@ -131,6 +131,7 @@ def investigate(  # noqa: PLR0913  # what a user can say
     if topics and found and not unreadable:
         check_topics(topics, [partition.place.topic for partition in found])
     partitions = [partition for partition in found if not topics or partition.place.topic in topics]
+    unreadable += _name_forbidden([file for file in files if not topics or file.topic in {None, *topics}], found, warn)
     if not partitions and not unreadable:
         where = ", ".join(paths)
         raise UsageError(f"there is no log under {where}; name partition folders, log directories or .log files")
@@ -156,6 +157,19 @@ def investigate(  # noqa: PLR0913  # what a user can say
 
     known = KnownSettings(rules, tuple(settings), showing)
     return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone, known)
+
+
+def _name_forbidden(files: Sequence[FoundFile], found: Sequence[Partition], warn: Notify) -> int:
+    """Name the indexes, snapshots and checkpoints that this user may not read; return how many there are.
+
+    The checkpoints of a log directory are read even if only the folder of a partition is named.
+    """
+    denied = {error.path: error.why for error in forbidden_sidecars(files)}
+    for log_dir in (partition.log_dir for partition in found):
+        denied |= {f"{log_dir.path}/{name}": why for name, why in log_dir.forbidden.items()}
+    for path, why in denied.items():
+        warn(f"cannot read {path}: {why}")
+    return len(denied)
 
 
 def _remote_metadata(files: Sequence[FoundFile], found: Sequence[Partition]) -> Iterator[Partition]:

@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from kforensics.errors import InputError, InputMissingError
+from kforensics.errors import InputError, InputForbiddenError, InputMissingError
 from kforensics.forensics.partition.log_places import LogPlace, moved_away
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.log_names import CONSUMER_OFFSETS, parse_file_name, parse_folder_name
 from kforensics.parsers.files.meta_properties import MetaProperties, meta_properties, read_meta_properties
-from kforensics.parsers.files.source import file_name, open_source
+from kforensics.parsers.files.source import file_name, forbidden, open_source
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.state.text_checkpoint import (
@@ -33,6 +33,7 @@ __all__ = [
     "Partition",
     "checkpointed_epochs",
     "folder_of",
+    "forbidden_sidecars",
     "partition_sort_key",
     "partitions_of",
 ]
@@ -42,6 +43,7 @@ RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
 CLEANER = "cleaner-offset-checkpoint"
+SIDECAR_KINDS = ("index", "timeindex", "txnindex", "snapshot", "leader-epoch-checkpoint", "offset-checkpoint")
 # States of files and folders.
 LIVE, DELETED = "live", "deleted"
 ROOT_FILES = {
@@ -60,6 +62,7 @@ class LogDir:
         checkpoints: offsets by topic and partition, by the name of the checkpoint file; a file that is missing, or that
             Kafka would reject, has no entry.
         damaged: checkpoint files that cannot be read, or that Kafka would reject, and why.
+        forbidden: checkpoint files that this user may not read, and why; they show nothing about the broker.
         clean_shutdown: whether the broker left the marker file of a clean shutdown.
         cluster_id: from ``meta.properties``; None without that file, or if it has no cluster id.
         written_ms: when the newest checkpoint was written; None without one. A running broker writes the checkpoint of
@@ -74,6 +77,7 @@ class LogDir:
     cluster_id: str | None = None
     written_ms: int | None = None
     directory_id: str | None = None
+    forbidden: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +206,16 @@ def partitions_of(files: Iterable[FoundFile]) -> list[Partition]:
     )
 
 
+def forbidden_sidecars(files: Iterable[FoundFile]) -> Iterator[InputForbiddenError]:
+    """Yield the error of each index, snapshot and checkpoint that this user may not read.
+
+    A log that may not be read is an error of its partition, and metadata files are errors of the discovery.
+    """
+    for file in files:
+        if file.kind in SIDECAR_KINDS and (error := forbidden(file.path)):
+            yield error
+
+
 def _without_log(partitions: Iterable[Partition]) -> Iterator[Partition]:
     """Yield the partitions that once had data and whose live folder has no ``.log`` file any more.
 
@@ -300,19 +314,21 @@ def _partition(folder: str, files: list[FoundFile], log_dirs: Mapping[str | None
 
 def _log_dir(path: str | None, files: list[FoundFile]) -> LogDir:
     checkpoints: dict[str, dict[tuple[str, int], int]] = {}
-    damaged: dict[str, str] = {}
+    damaged, denied = dict[str, str](), dict[str, str]()
     for file in files:
         if file.kind != "offset-checkpoint" or file.state != "live":
             continue
         name = file_name(file.path)
         try:
             checkpoints[name] = _offsets(file)
+        except InputForbiddenError as error:
+            denied[name] = error.why
         except (ValueError, InputError) as error:
             damaged[name] = str(error)
     clean = any(file.kind == "clean-shutdown" for file in files)
     meta = _meta_properties(files)
     cluster_id, directory_id = (meta.cluster_id, meta.directory_id) if meta else (None, None)
-    return LogDir(path, checkpoints, damaged, clean, cluster_id, _written(files), directory_id)
+    return LogDir(path, checkpoints, damaged, clean, cluster_id, _written(files), directory_id, denied)
 
 
 def _written(files: Iterable[FoundFile]) -> int | None:

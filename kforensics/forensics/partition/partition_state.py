@@ -25,6 +25,7 @@ from kforensics.forensics.partition.partition_files import (
 )
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
+from kforensics.parsers.files.source import file_name
 from kforensics.parsers.format.array_types import StructArray
 
 if TYPE_CHECKING:
@@ -231,6 +232,23 @@ class PartitionState:
             exactness=exactness,
             benign=benign,
             cause=cause,
+        )
+
+    def forbidden(self, code: Code, path: str, why: str) -> Finding:
+        """Return the finding for a file that this user may not read, which shows nothing about the broker.
+
+        Args:
+            code: the code for what is wrong with such a file.
+            path: path of the file.
+            why: the reason.
+        """
+        return Finding(
+            code=code,
+            message=f"{file_name(path)} was not checked: {why}.",
+            severity=Severity.INFO,
+            path=path,
+            exactness=Exactness.UNVERIFIABLE,
+            remedy="Audit again as a user with read access.",
         )
 
 

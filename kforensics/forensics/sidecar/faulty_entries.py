@@ -14,7 +14,7 @@ from kforensics.forensics.partition.index_entries import IndexFault, IndexFaultA
 from kforensics.forensics.partition.partition_files import RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.discover import FoundFile
-from kforensics.parsers.files.source import file_name
+from kforensics.parsers.files.source import file_name, forbidden
 from kforensics.parsers.format.array_types import BoolArray
 
 __all__ = ["FaultyIndex", "faulty_indexes", "index_finding"]
@@ -119,6 +119,8 @@ def index_finding(state: PartitionState, code: Code, faulty: FaultyIndex, messag
         message: a sentence about the first of them.
         severity: severity if there is no benign cause.
     """
+    if faulty.fault is IndexFault.UNREADABLE and (error := forbidden(faulty.file.path)):
+        return state.forbidden(code, error.path, error.why)
     is_rebuilt = _is_rebuilt(state, faulty.segment)
     evidence: dict[str, object] = {"entries": faulty.count}
     first = faulty["offset"]

@@ -74,7 +74,7 @@ def partition_transactions(partition: Partition) -> PartitionTransactions:
     Args:
         partition: its files; segments and snapshots are read.
     """
-    rejected = partition.log_dir.damaged.get(LOG_START)
+    rejected = partition.log_dir.damaged.get(LOG_START) or partition.log_dir.forbidden.get(LOG_START)
     notes = [f"{LOG_START} is ignored: {rejected}"] if rejected else []
     task = ReadTask(partition, Rules(0), [Collector(batches=_unreadable_control_batches)])
     builder = PartitionStateBuilder(task)

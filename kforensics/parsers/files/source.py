@@ -89,8 +89,7 @@ class LocalSource(_Input):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         try:
-            # O_NONBLOCK: opening a named pipe without a writer must not hang.
-            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._descriptor = _open_read_only(self.path)
         except OSError as error:
             raise _input_error(self.path, error) from error
         except ValueError as error:
@@ -218,6 +217,35 @@ def open_source(path: str | os.PathLike[str]) -> LocalSource | RemoteSource:
     """
     name = os.fspath(path)
     return RemoteSource(name) if is_uri(name) else LocalSource(name)
+
+
+def _open_read_only(path: str) -> int:
+    """Return a descriptor of a file, whose access time does not change where the system allows that.
+
+    It allows it to the owner of the file and to root; others get EPERM. Only Linux has the flag.
+    """
+    # O_NONBLOCK: opening a named pipe without a writer must not hang.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    keeps_access_time = getattr(os, "O_NOATIME", 0)
+    try:
+        return os.open(path, flags | keeps_access_time)
+    except PermissionError as error:
+        if not keeps_access_time or error.errno != errno.EPERM:
+            raise
+    return os.open(path, flags)
+
+
+def forbidden(path: str) -> InputForbiddenError | None:
+    """Return the error if this user may not read a local file, None otherwise and for a URI; nothing is read."""
+    if is_uri(path) or os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+        return None
+    try:
+        LocalSource(path).close()
+    except InputForbiddenError as error:
+        return error
+    except InputError:  # it is gone, or no file
+        return None
+    return None
 
 
 def _input_error(path: str, error: OSError) -> InputError:

@@ -19,7 +19,7 @@ from kforensics.analyses.surroundings import (
     partitions_around,
 )
 from kforensics.forensics.audit.cluster_membership import PartitionMembership
-from kforensics.forensics.partition.partition_files import Partition, folder_of, partitions_of
+from kforensics.forensics.partition.partition_files import Partition, folder_of, forbidden_sidecars, partitions_of
 from kforensics.parsers.files.discover import (
     DeferredFolder,
     FoundFile,
@@ -127,6 +127,8 @@ def list_item(number: int, item: Sequence[Found], topics: Sequence[str]) -> Iter
                 origin[folder_of(row)] = index if isinstance(entry, DeferredFolder) else 0
             else:
                 yield _row(UNREADABLE, number << IN_ITEM, row)
+    for error in forbidden_sidecars(file for file in files if not topics or file.topic in {None, *topics}):
+        yield _row(UNREADABLE, number << IN_ITEM, Unreadable.of(error))
     if files:
         newest = newest_among(files)
         times = (newest.mtime_ms, None, None, serialize(newest)) if newest else (None, None, None, None)

@@ -242,6 +242,40 @@ def test_a_refusal_is_a_permission_error_that_can_be_pickled(tmp_path: Path) -> 
     assert (copied.path, copied.why) == (str(tmp_path), "why")
 
 
+@pytest.mark.skipif(not hasattr(os, "O_NOATIME"), reason="only Linux opens files without a new access time")
+def test_reading_does_not_change_the_access_time(tmp_path: Path) -> None:
+    """Access times are evidence too; a time older than the modification is updated on all mounts but ``noatime``."""
+    path = tmp_path / "0.log"
+    path.write_bytes(b"abc")
+    os.utime(path, (1_000_000_000, 1_700_000_000))
+    with open_source(path) as source:
+        assert source.read(0, 3) == b"abc"
+    assert path.stat().st_atime == 1_000_000_000
+
+
+FOREIGN = """
+import os, sys
+from kforensics.parsers.files.source import open_source
+os.setegid(65534)
+os.seteuid(65534)
+print(open_source(sys.argv[1]).read(0, 3))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_file_of_another_user_is_read_all_the_same() -> None:
+    """The system refuses to keep the access time of a file that belongs to another user."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder, "0.log")
+        path.write_bytes(b"abc")
+        path.chmod(0o644)
+        ran = subprocess.run(
+            [sys.executable, "-c", FOREIGN, str(path)], capture_output=True, text=True, check=True, timeout=60
+        )
+    assert ran.stdout == "b'abc'\n"
+
+
 # A file that changes -------------------------------------------------------------------------------------------------
 
 

@@ -94,11 +94,12 @@ def findings(state: PartitionState) -> Iterator[Finding]:
 def _rejected_files(state: PartitionState) -> Iterator[Finding]:
     """Yield the checkpoint files that a broker rejects; the same for every partition of the log directory."""
     log_dir = state.partition.log_dir
-    for name, why in log_dir.damaged.items():
-        if name in REJECTED_FILES:
-            code, severity, consequence = REJECTED_FILES[name]
-            message = f"Brokers reject {name}: {why}. {consequence}"
-            path = f"{log_dir.path}/{name}" if log_dir.path else name
+    for name, (code, severity, consequence) in REJECTED_FILES.items():
+        path = f"{log_dir.path}/{name}" if log_dir.path else name
+        if name in log_dir.forbidden:
+            yield state.forbidden(CODES[code], path, log_dir.forbidden[name])
+        elif name in log_dir.damaged:
+            message = f"Brokers reject {name}: {log_dir.damaged[name]}. {consequence}"
             yield replace(state.finding(CODES[code], message, severity=severity), path=path)
 
 

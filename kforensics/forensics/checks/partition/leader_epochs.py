@@ -22,7 +22,7 @@ from kforensics.forensics.partition.log_summary import EpochRunArray, LogSummary
 from kforensics.forensics.partition.partition_files import LOG_START
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.log_names import METADATA_TOPIC
-from kforensics.parsers.files.source import open_source
+from kforensics.parsers.files.source import forbidden, open_source
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.state.text_checkpoint import LeaderEpochEntry, read_leader_epochs
@@ -102,6 +102,10 @@ class _Checkpoint:
 def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield what is wrong with the leader epochs of the batches and of the checkpoint."""
     yield from _regressed(state)
+    file = state.partition.leader_epochs
+    if file is not None and (error := forbidden(file.path)):
+        yield state.forbidden(CODES["leader-epoch-checkpoint-mismatch"], error.path, error.why)
+        return
     checkpoint = _read(state)
     if checkpoint is None:
         yield from _without_file(state)

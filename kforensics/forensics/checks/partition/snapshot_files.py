@@ -21,7 +21,7 @@ from kforensics.forensics.core.reporting import Row, first_n
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.snapshot_records import snapshot_records
 from kforensics.parsers.files.discover import FoundFile
-from kforensics.parsers.files.source import open_source
+from kforensics.parsers.files.source import forbidden, open_source
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.state.producer_snapshot import read_producer_snapshot
 
@@ -79,7 +79,11 @@ CODES = by_name(
 def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield what is wrong with the snapshot files of a partition, without comparing them with the log."""
     readable: dict[int, ProducerArray] = {}
+    denied = [error for file in state.partition.snapshots.values() if (error := forbidden(file.path))]
+    yield from (state.forbidden(CODES["snapshot-corrupt"], error.path, error.why) for error in denied)
     for offset, file in sorted(state.partition.snapshots.items()):
+        if file.path in {error.path for error in denied}:
+            continue
         stored = snapshot_records(file.path)
         if stored is None:
             yield _corrupt(state, offset, file)
@@ -88,7 +92,7 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     offsets = np.repeat([*readable], [len(rows) for rows in readable.values()]) if readable else np.empty(0, "i8")
     rows = np.concatenate([np.empty(0, PRODUCER), *readable.values()])
     yield from first_n(rows, partial(_reaches_beyond, state), snapshot=offsets)
-    if not readable:
+    if not readable and not denied:
         yield from _absent(state)
     yield from _strays(state)
 

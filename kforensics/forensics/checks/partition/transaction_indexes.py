@@ -28,6 +28,7 @@ from kforensics.forensics.sidecar.aborted_entries import (
     with_entry,
     with_index_location,
 )
+from kforensics.parsers.files.source import forbidden
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.format.rows import Damage
 
@@ -85,6 +86,10 @@ def findings(state: PartitionState) -> Iterator[Finding]:
 
 def _corrupt(state: PartitionState, index: AbortedEntries) -> Iterator[Finding]:
     for segment, why in index.unreadable.items():
+        file = state.partition.transaction_indexes[state.partition.segments[segment].base_offset or 0]
+        if forbidden(file.path):
+            yield state.forbidden(CODES["txnindex-corrupt"], file.path, why)
+            continue
         finding = state.finding(
             CODES["txnindex-corrupt"], f"The transaction index cannot be read: {why}.", exactness=Exactness.UNVERIFIABLE
         )
