@@ -224,7 +224,7 @@ def test_records_are_decoded_on_request(tmp_path: Path) -> None:
     found = [kforensics.audit(samples, as_of_ms=AS_OF_MS, records=True, processes=number) for number in (None, 2)]
     assert found[0].findings.to_pylist() == found[1].findings.to_pylist()
     assert "content-duplicate-retry" in found[0].findings["code"].to_pylist()
-    duplicates = kforensics.duplicates(samples, internal=True, as_of_ms=AS_OF_MS)
+    duplicates = kforensics.duplicates(samples, as_of_ms=AS_OF_MS)
     assert found[0].tables["duplicates"].to_pylist() == duplicates.to_pylist()
     ended = run("audit", "--quiet", "--records", "--as-of", AS_OF, "--output", tmp_path / "store", samples)
     assert ended.code == 1

@@ -16,8 +16,9 @@ from typing import Any, TypeAlias
 from kforensics.analyses.partitions import Investigation
 from kforensics.analyses.pool import Advance, copy_results, partition_results
 from kforensics.forensics.audit.audit_scope import AuditScope
+from kforensics.forensics.audit.cluster_membership import PartitionMembership
 from kforensics.forensics.audit.copies import copies_among
-from kforensics.forensics.audit.cross_partition_duplicates import evaluate_topic_duplicates
+from kforensics.forensics.audit.cross_partition_duplicates import SearchedReplicas, evaluate_topic_duplicates
 from kforensics.forensics.audit.deferred_verdicts import ClusterInput, resolve_deferred
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.audit.replica_verdicts import replica_verdicts, with_replica_verdict
@@ -131,7 +132,8 @@ def _partitions(investigation: Investigation, request: AuditRequest, advance: Ad
     """Yield the results of the partitions, and those that their clusters resolve."""
     partitions, rules = investigation.partitions, investigation.known_rules
     clusters = investigation.clusters if request.checks == "all" else None
-    scope = AuditScope(rules, request.checks, records=request.records, clusters=clusters)
+    replicas = SearchedReplicas.of(map(PartitionMembership.of, partitions), investigation.clusters)
+    scope = AuditScope(rules, request.checks, records=request.records, clusters=clusters, replicas=replicas)
     processes = _processes(investigation, request)
     cluster_inputs: list[ClusterInput] = []
     if clusters:

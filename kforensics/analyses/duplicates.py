@@ -12,14 +12,13 @@ from kforensics.analyses.context import Context
 from kforensics.analyses.partitions import Investigation, OnUnreadable
 from kforensics.analyses.questions import Answer, Question
 from kforensics.errors import UsageError
-from kforensics.forensics.audit.cluster_membership import Clusters
+from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
 from kforensics.forensics.audit.cross_partition_duplicates import (
+    SearchedReplicas,
     cross_partition_states,
     evaluate_cross_partition,
     topics_to_search,
-    without_other_copies,
 )
-from kforensics.forensics.audit.topic_result import INTERNAL
 from kforensics.forensics.checks.check import findings_of
 from kforensics.forensics.checks.duplicate_checks import DUPLICATE_CHECKS
 from kforensics.forensics.checks.partition import missing_logs
@@ -37,6 +36,8 @@ from kforensics.parsers.format.array_types import StructArray
 
 LEVELS = ("sequence", "content-retry", "content")
 VIEWS = ("raw", "committed")
+# A partition that is asked about by itself is searched, also if it is internal.
+ASKED = SearchedReplicas(internal=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,7 @@ class DuplicatesQuestion(Question[DuplicatesAnswer]):
         committed: only what a read_committed consumer receives twice.
         memory: bytes of memory before the search uses temporary files.
         internal: search internal topics, too; brokers repeat what they write there.
+        replicas: which partitions are searched; by default those that are asked about.
 
     Raises:
         UsageError: there is no such level.
@@ -87,6 +89,7 @@ class DuplicatesQuestion(Question[DuplicatesAnswer]):
     memory: int = DEFAULT_MEMORY
     internal: bool = False
     table: str = field(default="duplicates", init=False)
+    replicas: SearchedReplicas = ASKED
 
     def __post_init__(self) -> None:
         for level in self.levels:
@@ -95,28 +98,33 @@ class DuplicatesQuestion(Question[DuplicatesAnswer]):
 
     def answer(self, state: PartitionState, context: Context) -> PartitionDuplicates:  # noqa: ARG002  # needs none
         """Return the duplicates inside a partition."""
-        parts = [*find_duplicates(state, memory=self.memory)]
-        duplicates = self._selected(np.concatenate(parts) if parts else np.empty(0, DUPLICATE))
+        found = find_duplicates(state, memory=self.memory) if self.replicas.searches(state) else ()
+        duplicates = self.replicas.reported(state.partition, np.concatenate([np.empty(0, DUPLICATE), *found]))
+        duplicates = self._selected(duplicates)
         findings = findings_of(replace(state, duplicates=duplicates), (missing_logs.CHECK, *DUPLICATE_CHECKS))
         return PartitionDuplicates(rows=partition_duplicate_rows(state, duplicates), findings=findings, state=state)
 
     def answers(self, investigation: Investigation, on_unreadable: OnUnreadable) -> Iterator[DuplicatesAnswer]:
         """Yield the duplicates inside each partition, then those across the partitions of each topic.
 
-        Of several replicas of a partition, the longest one is searched.
+        Of several replicas of a partition, the longest one is searched, and the others where they differ from it.
 
         Args:
             investigation: the partitions.
             on_unreadable: takes the error of a partition that cannot be read; the next partition follows.
         """
         searched: list[tuple[Partition, SearchedPartition]] = []
-        partitions = without_other_copies(investigation.partitions, investigation.clusters)
-        if not self.internal:
-            partitions = [partition for partition in partitions if partition.place.topic not in INTERNAL]
-        for answer in Question.answers(self, investigation.of(partitions), on_unreadable):
-            yield answer
-            if isinstance(answer, PartitionDuplicates):
+        members = map(PartitionMembership.of, investigation.partitions)
+        replicas = SearchedReplicas.of(members, investigation.clusters, internal=self.internal)
+        partitions = [partition for partition in investigation.partitions if replicas.may_report(partition)]
+        for answer in Question.answers(replace(self, replicas=replicas), investigation.of(partitions), on_unreadable):
+            if not isinstance(answer, PartitionDuplicates):
+                continue
+            if replicas.is_longest(answer.state.partition):
                 searched.append((answer.state.partition, SearchedPartition.of(answer.state)))
+            elif not (len(answer.rows) or answer.findings):
+                continue
+            yield answer
         if self.levels != ("sequence",):  # producers number their batches per partition
             yield from self._across_partitions(searched, investigation.clusters)
 

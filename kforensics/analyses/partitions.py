@@ -23,7 +23,13 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.log_summary import Collector
-from kforensics.forensics.partition.partition_files import LOG_START, Partition, forbidden_sidecars, partitions_of
+from kforensics.forensics.partition.partition_files import (
+    LOG_START,
+    Partition,
+    folder_of,
+    forbidden_sidecars,
+    partitions_of,
+)
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA

@@ -29,10 +29,11 @@ from kforensics.forensics.audit.audit_scope import (
     evaluate_partition,
     finish_evaluation,
     read_task,
+    records_adder,
     summarize_split,
 )
 from kforensics.forensics.audit.copies import Copies, evaluate_copies
-from kforensics.forensics.audit.partition_result import PartitionResult, with_records
+from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import PartitionStateBuilder
 from kforensics.forensics.partition.partition_files import Partition
@@ -267,7 +268,7 @@ def _in_order(
             merging.add_closed(closed)
         advance(_size(partition, task.splits[number]))
         if number == len(task.splits) - 1 and merging:
-            yield finish_evaluation(partition, scope, merging, failed, partial(with_records, workers=None))
+            yield finish_evaluation(partition, scope, merging, failed, records_adder(scope, workers=None))
             merging = None
 
 

@@ -8,6 +8,7 @@ from functools import partial
 
 from kforensics.errors import InputError
 from kforensics.forensics.audit.cluster_membership import Clusters
+from kforensics.forensics.audit.cross_partition_duplicates import ONLY_REPLICA, SearchedReplicas
 from kforensics.forensics.audit.deferred_verdicts import with_cluster_input
 from kforensics.forensics.audit.partition_result import (
     PartitionResult,
@@ -40,6 +41,7 @@ class AuditScope:
         watches_indexes: whether to compare the offset and time indexes with the log.
         records: whether to decode the records, check them and search them for duplicates.
         clusters: the clusters to evaluate across partitions; None for no evaluation across partitions.
+        replicas: which partitions are searched for duplicates.
     """
 
     rules: Rules
@@ -47,6 +49,7 @@ class AuditScope:
     watches_indexes: bool = True
     records: bool = False
     clusters: Clusters | None = None
+    replicas: SearchedReplicas = ONLY_REPLICA
 
 
 def read_task(partition: Partition, scope: AuditScope, workers: int | None) -> ReadTask:
@@ -76,7 +79,17 @@ def evaluate_partition(partition: Partition, scope: AuditScope, workers: int | N
             builder.add(log_chunks(task, SegmentSplit(segment)))
     except InputError as error:
         return _unreadable(partition, error)
-    return finish_evaluation(partition, scope, builder, None, partial(with_records, workers=workers))
+    return finish_evaluation(partition, scope, builder, None, records_adder(scope, workers))
+
+
+def records_adder(scope: AuditScope, workers: int | None) -> Callable[[PartitionState], PartitionState]:
+    """Return how to add the evidence of the records to a partition state that was read in this process.
+
+    Args:
+        scope: what to check.
+        workers: number of reader threads: 0 to read in the calling thread, None for one per processor.
+    """
+    return partial(with_records, workers=workers, searches=scope.replicas.searches)
 
 
 def summarize_split(
@@ -142,12 +155,20 @@ def finish_evaluation(
     try:
         state = builder.state()
         has_records = scope.records and partition.has_log
-        result = evaluate_state(add_records(state) if has_records else state, CHECK_GROUPS[scope.checks])
+        whole = _with_reported(add_records(state), scope.replicas) if has_records else state
+        result = evaluate_state(whole, CHECK_GROUPS[scope.checks])
         if scope.clusters is None or not partition.has_log:
             return result
         return with_cluster_input(result, state, scope.clusters)
     except InputError as error:
         return _unreadable(partition, error)
+
+
+def _with_reported(state: PartitionState, replicas: SearchedReplicas) -> PartitionState:
+    """Return a partition state without the duplicates that another replica reports."""
+    if state.duplicates is None:
+        return state
+    return replace(state, duplicates=replicas.reported(state.partition, state.duplicates))
 
 
 def _unreadable(partition: Partition, why: object) -> PartitionResult:

@@ -32,6 +32,8 @@ class PartitionMembership(NamedTuple):
         topic_id: topic id from ``partition.metadata``.
         directory_id: directory id from ``meta.properties``.
         has_log: whether it has any segment.
+        first_offset: base offset of its first segment.
+        last_segment: base offset and size of its last segment.
     """
 
     cluster_id: str | None
@@ -42,13 +44,17 @@ class PartitionMembership(NamedTuple):
     topic_id: str | None
     directory_id: str | None = None
     has_log: bool = True
+    first_offset: int = 0
+    last_segment: tuple[int, int] = (0, 0)
 
     @classmethod
     def of(cls, partition: Partition) -> PartitionMembership:
         """Return the attributes of a partition."""
         (broker_id, path, topic, number), log_dir = partition.place, partition.log_dir
         ids = partition.topic_id, log_dir.directory_id
-        return cls(log_dir.cluster_id, path, broker_id, topic, number, *ids, partition.has_log)
+        last = next(((segment.base_offset or 0, segment.size) for segment in partition.segments[-1:]), (0, 0))
+        extent = partition.first_offset, last
+        return cls(log_dir.cluster_id, path, broker_id, topic, number, *ids, partition.has_log, *extent)
 
     @property
     def log_place(self) -> LogPlace:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -93,17 +93,21 @@ class PartitionResult:
         return max(worst, default=None)
 
 
-def with_records(state: PartitionState, workers: int | None) -> PartitionState:
+def with_records(
+    state: PartitionState, workers: int | None, searches: Callable[[PartitionState], bool] = lambda _: True
+) -> PartitionState:
     """Return a partition state with the evidence of its records; the log is read once or twice more.
 
     Args:
         state: the partition.
         workers: number of reader threads: 0 to read in the calling thread, None for one per processor.
+        searches: whether to search the partition for duplicates.
 
     Raises:
         InputError: a segment cannot be read.
     """
-    duplicates = np.concatenate([np.empty(0, DUPLICATE), *find_duplicates(state, workers=workers)])
+    found = find_duplicates(state, workers=workers) if searches(state) else ()
+    duplicates = np.concatenate([np.empty(0, DUPLICATE), *found])
     return replace(state, records=record_evidence(state.partition, workers=workers), duplicates=duplicates)
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "LogDir",
     "Partition",
     "checkpointed_epochs",
+    "epochs_in",
     "folder_of",
     "forbidden_sidecars",
     "partition_sort_key",
@@ -362,10 +363,13 @@ def _offsets(file: FoundFile) -> dict[tuple[str, int], int]:
 def checkpointed_epochs(partition: Partition) -> Mapping[int, int]:
     """Return start offsets by leader epoch; empty without a checkpoint, and if a broker would reject it."""
     checkpoint = partition.leader_epochs
-    if checkpoint is None:
-        return {}
+    return {} if checkpoint is None else epochs_in(checkpoint.path)
+
+
+def epochs_in(path: str) -> Mapping[int, int]:
+    """Return start offsets by leader epoch from a checkpoint; empty if it is missing or a broker would reject it."""
     try:
-        with open_source(checkpoint.path) as source:
+        with open_source(path) as source:
             rows = list(read_leader_epochs(source))
     except InputError:
         return {}  # the check of leader epochs reports it

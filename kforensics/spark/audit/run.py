@@ -16,6 +16,7 @@ from kforensics.analyses.topics import check_topics
 from kforensics.errors import UsageError
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.cluster_membership import Clusters
+from kforensics.forensics.audit.cross_partition_duplicates import SearchedReplicas
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.audit.replica_verdicts import (
     ReplicaVerdict,
@@ -205,7 +206,8 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
     with StagedStore(request.output) if request.output else nullcontext() as store:
         sink = _Sink(store.staging if store else None, rules.as_of_ms, request.checksums)
         with stages.stage("examine"), answering("the audit broke off"):
-            scope = AuditScope(rules, records=request.records, clusters=plan.clusters)
+            replicas = SearchedReplicas.of(plan.members if request.records else (), plan.clusters)
+            scope = AuditScope(rules, records=request.records, clusters=plan.clusters, replicas=replicas)
             outcome: _Outcome = deserialize(run_audit_job(plan, scope, sink, sharing))
         if store:
             outcome.parts += _stored_settings(store.staging, rules)

@@ -142,6 +142,25 @@ def test_splits_of_any_size_down_to_one_batch(
     _assert_same(found, expected, request)
 
 
+@pytest.mark.parametrize("whole", [0, 1 << 20])
+def test_replicas_report_the_same_duplicates(spark: SparkSession, tmp_path: Path, whole: int) -> None:
+    """One replica reports its duplicates, another one what only that one still has."""
+    shutil.copytree(SAMPLES / "replication", tmp_path / "logs")
+    for broker, base_offset in (1, 0), (2, 39), (3, 39):
+        for file in (tmp_path / "logs" / f"broker-{broker}" / "replicated-0").glob(f"{base_offset:020}.*"):
+            file.unlink()
+    expected = audit_in_process([str(tmp_path / "logs")], tmp_path / "expected", records=True)
+    request = _request(tmp_path / "store", tmp_path / "logs", split_size=1, whole=whole, records=True)
+    found = audit_here(spark, request)
+    assert {name: found[name] for name in ("duplicates", "findings")} == {
+        name: expected[name] for name in ("duplicates", "findings")
+    }
+    text = " ".join(expected["duplicates"])
+    assert "'broker_id': 1," in text
+    assert "'broker_id': 2," in text
+    assert "'broker_id': 3," not in text
+
+
 @pytest.mark.exhaustive
 def test_records_of_all_samples_in_the_smallest_splits(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
