@@ -13,15 +13,17 @@ def traces_of_lost_end(state: PartitionState) -> tuple[str, dict[str, object]]:
     """Return the traces of a log whose high watermark is beyond its end, as a sentence and as evidence.
 
     A snapshot or a leader epoch at the end of the log counts, too, because the log was longer: a segment or an epoch
-    began there. After a clean shutdown a snapshot at the end may be that of the shutdown. The sentence is empty if
-    there is no trace.
+    began there. After a clean shutdown a snapshot at the end may be that of the shutdown; one where an empty segment
+    begins was written when the broker rolled that. The sentence is empty if there is no trace.
 
     Args:
         state: a partition that is known to have been longer.
     """
     end = state.log_end_offset
     from_snapshot = end + 1 if state.partition.log_dir.clean_shutdown else end
-    snapshots = sorted(offset for offset in state.partition.snapshots if offset >= from_snapshot)
+    snapshots = sorted(
+        offset for offset in state.partition.snapshots if offset >= from_snapshot and not _has_segment(state, offset)
+    )
     epochs = {epoch: start for epoch, start in checkpointed_epochs(state.partition).items() if start >= end}
     indexes = sorted(offset for offset in state.partition.indexes if offset >= end and not _has_segment(state, offset))
     phrases = [f"a snapshot at offset {offset}" for offset in snapshots[:1]]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kforensics.forensics.checks.replicas.ends import findings
-from kforensics.forensics.core.findings import Severity
+from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.metadata.cluster_metadata import Election
 from kforensics.forensics.replicas.comparison import compare_copies
 from tests.forensics.forge import Segments
@@ -99,6 +99,42 @@ def test_a_replica_that_lost_its_last_segment_shows_it(tmp_path: Path) -> None:
         "Keep broker 1 from becoming leader until it has fetched offsets 39 to 50 "
     )
     assert "a snapshot at offset 51" in finding.message
+    assert "Not ruled out: it lags out of sync, or was copied before the others." in finding.message
+
+
+def earlier_replica(folder: Path, *, high_watermark: int, has_empty_segment: bool) -> Finding:
+    """Return what is found about broker 2 with its files of the time when it had 39 records and rolled a segment."""
+    shutil.copytree(SAMPLES / "replication", folder / "sample")
+    log_dir = folder / "sample" / "broker-2"
+    segment = log_dir / "replicated-0" / f"{39:020}.log"
+    if has_empty_segment:
+        segment.write_bytes(b"")
+    else:
+        for file in segment.parent.glob(f"{39:020}.*"):
+            file.unlink()
+    of_other = folder / "sample" / "broker-3" / "replicated-0" / f"{39:020}.snapshot"
+    shutil.copy(of_other, log_dir / "replicated-0")
+    (log_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    (log_dir / "replicated-0" / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 14\n2 27\n")
+    checkpoint = log_dir / "replication-offset-checkpoint"
+    checkpoint.write_text(checkpoint.read_text().replace("replicated 0 51", f"replicated 0 {high_watermark}"))
+    (group,) = (group for group in groups_under(folder) if group[0].name == "replicated-0")
+    (finding,) = (row for row in findings(compare_copies(group, RULES)) if row.code.name == TRUNCATED)
+    assert finding.message.startswith("broker 2 ends at offset 39, ")
+    return finding
+
+
+def test_a_follower_that_stopped_before_the_others_was_not_longer(tmp_path: Path) -> None:
+    """It has a snapshot at its end, and no high watermark of its own after it."""
+    finding = earlier_replica(tmp_path, high_watermark=39, has_empty_segment=False)
+    assert "was longer" not in finding.message
+    assert "snapshots_beyond" not in finding.evidence
+
+
+def test_a_snapshot_at_the_beginning_of_an_empty_segment_is_no_trace(tmp_path: Path) -> None:
+    """A copy of a running broker: the log was copied before the checkpoint of high watermarks."""
+    finding = earlier_replica(tmp_path, high_watermark=45, has_empty_segment=True)
+    assert "was longer" not in finding.message
     assert "Not ruled out: it lags out of sync, or was copied before the others." in finding.message
 
 
