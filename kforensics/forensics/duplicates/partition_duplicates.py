@@ -361,7 +361,10 @@ def _segment_digests(reader: RecordReader, segment: int, positions: IntArray, si
             for columns in chunks:
                 nearest = np.minimum(np.searchsorted(begins, columns.position), len(begins) - 1)
                 wanted = begins[nearest] == columns.position
-                digests[nearest[wanted]] = _content_digests(columns)[wanted]
+                parts = _content_digests(columns)[wanted]
+                for name in DIGEST.names or ():
+                    # A large batch is spread over several chunks; its sums are taken modulo 2 ** 64.
+                    digests[name][nearest[wanted]] += parts[name]
     return digests[indexes]
 
 
@@ -375,7 +378,7 @@ def _byte_ranges(begins: IntArray, ends: IntArray) -> Iterator[tuple[int, int]]:
 def _content_digests(columns: HashColumns) -> DigestArray:
     """Return the sum of the record hashes of each batch, each hash mixed with the record's index in the batch."""
     starts = np.cumsum(columns.records) - columns.records
-    index = np.arange(len(columns)) - np.repeat(starts, columns.records)
+    index = np.arange(len(columns)) - np.repeat(starts - columns.first_index, columns.records)
     digests = np.empty(len(starts), DIGEST)
     for name in ("low", "high"):
         digests[name] = np.add.reduceat(mix_bits(getattr(columns, name) + mix_bits(index.astype("u8"))), starts)

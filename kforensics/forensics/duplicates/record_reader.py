@@ -45,7 +45,7 @@ RECORD_ENTRY = np.dtype(
         ("ordinal", "i8"),  # of the record among all data records of the partition
         ("batch", "i8"),  # ordinal of its batch
         ("index", "i4"),  # of the record in its batch
-        ("count", "i4"),  # records in the batch
+        ("count", "i4"),  # records in the batch that can be read
         ("segment", "i4"),
         ("position", "i8"),
         ("offset", "i8"),
@@ -105,9 +105,9 @@ class RecordReader:
         for segment, path in enumerate(self.paths):
             with open_source(path) as source:
                 for columns in hash_chunks(source, partial(report, segment), self.kernels, workers=self.workers):
-                    yield RecordChunk(columns, segment, records, batches)
+                    yield RecordChunk(columns, segment, records, batches - columns.is_continued)
                     records += len(columns)
-                    batches += len(columns.position)
+                    batches += columns.new_batches
 
     def hides(self, batches: BatchHeaders) -> BoolArray:
         """Return which batches read_committed consumers do not receive."""
@@ -125,7 +125,7 @@ class RecordChunk:
         columns: the records.
         segment: index of the segment.
         records_before: data records of the partition before this chunk.
-        batches_before: batches with data records before this chunk.
+        batches_before: batches with data records before the first one of this chunk.
     """
 
     columns: HashColumns
@@ -198,8 +198,8 @@ def record_entries(chunk: RecordChunk, selected: BoolArray, reader: RecordReader
         entries[name] = getattr(columns, name)[batch]
     entries["ordinal"] = chunk.records_before + rows
     entries["batch"] = chunk.batches_before + batch
-    entries["count"] = columns.records[batch]
-    entries["index"] = rows - ends[batch] + entries["count"]
+    entries["count"] = columns.total[batch]
+    entries["index"] = rows - (ends - columns.records - columns.first_index)[batch]
     entries["segment"] = chunk.segment
     entries["sequence"] = _sequences(columns, rows, batch)
     has_append_time = columns.attributes[batch] & LOG_APPEND_TIME_BIT != 0

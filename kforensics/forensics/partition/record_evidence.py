@@ -224,8 +224,10 @@ def iter_hash_chunks(
     with open_source(partition.segments[split.segment].path) as source:
         broken = _BrokenBatches(source, split.segment)
         chunks = hash_chunks(source, broken.add, kernels, start=split.start, stop=split.stop, workers=workers)
+        open_batch = None
         for columns in chunks:
-            yield columns, _chunk_evidence(columns, split.segment, broken.take())
+            evidence, open_batch = _chunk_evidence(columns, split.segment, broken.take(), open_batch)
+            yield columns, evidence
     yield None, RecordEvidence(broken=broken.take())
 
 
@@ -262,15 +264,64 @@ def _location_at(source: Source, segment: int, position: int) -> BatchLocation |
     return BatchLocation(segment, position, first_offset, batch.last_offset, *producer)
 
 
-def _chunk_evidence(columns: HashColumns, segment: int, undecoded: FirstN[BrokenBatch]) -> RecordEvidence:
+@dataclass(frozen=True, slots=True)
+class _OpenBatch:
+    """What a chunk and those before it show about a batch that continues in the next chunk.
+
+    Attributes:
+        last_offset: offset of the last record so far, as an array: differences of offsets must wrap around.
+        is_unordered: whether offsets do not ascend.
+        is_before_base: whether the first record is before the first offset of the batch.
+        latest: largest timestamp of the records so far.
+    """
+
+    last_offset: IntArray
+    is_unordered: bool
+    is_before_base: bool
+    latest: int
+
+
+def _chunk_evidence(
+    columns: HashColumns, segment: int, undecoded: FirstN[BrokenBatch], before: _OpenBatch | None
+) -> tuple[RecordEvidence, _OpenBatch | None]:
+    """Return the evidence of a chunk, and the batch that continues after it; a batch is judged where it ends."""
     ends = np.cumsum(columns.records)
     starts = ends - columns.records
-    return RecordEvidence(
+    unordered, is_before_base = _unordered(columns, ends), columns.offset[starts] - columns.base_offset < 0
+    latest = np.maximum.reduceat(columns.timestamp, starts)
+    if before is not None:
+        is_unordered = before.is_unordered or bool((columns.offset[:1] - before.last_offset <= 0).any())
+        unordered[0] |= is_unordered
+        is_before_base[0] = before.is_before_base
+        latest[0] = max(int(latest[0]), before.latest)
+    ends_here = columns.first_index + columns.records == columns.total
+    outside = is_before_base | (
+        columns.offset[ends - 1] - columns.base_offset > columns.last_offset - columns.base_offset
+    )
+    evidence = RecordEvidence(
         len(columns),
-        _by_position(undecoded, _with_wrong_offsets(columns, segment, starts, ends)),
-        _mistimed(columns, segment, starts),
+        _by_position(undecoded, _with_wrong_offsets(columns, segment, unordered & ends_here, outside & ends_here)),
+        _mistimed(columns, segment, latest, ends_here),
         _keyless(columns, segment, ends),
     )
+    if ends_here[-1]:
+        return evidence, None
+    state = bool(unordered[-1]), bool(is_before_base[-1]), int(latest[-1])
+    return evidence, _OpenBatch(columns.offset[-1:].copy(), *state)
+
+
+def _unordered(columns: HashColumns, ends: IntArray) -> BoolArray:
+    """Return which batches have records in these columns whose offsets do not ascend.
+
+    Differences within a batch are correct even if offsets overflow.
+    """
+    steps = np.diff(columns.offset)
+    steps[ends[:-1] - 1] = 1
+    not_ascending = steps <= 0
+    unordered = np.zeros(len(ends), bool)
+    if not_ascending.any():
+        unordered[np.searchsorted(ends, np.flatnonzero(not_ascending), side="right")] = True
+    return unordered
 
 
 def _by_position(left: FirstN[BrokenBatch], right: FirstN[BrokenBatch]) -> FirstN[BrokenBatch]:
@@ -281,20 +332,13 @@ def _by_position(left: FirstN[BrokenBatch], right: FirstN[BrokenBatch]) -> First
     return FirstN(tuple(items[:MAX_BATCHES]), left.count + right.count)
 
 
-def _with_wrong_offsets(columns: HashColumns, segment: int, starts: IntArray, ends: IntArray) -> FirstN[BrokenBatch]:
+def _with_wrong_offsets(
+    columns: HashColumns, segment: int, unordered: BoolArray, outside: BoolArray
+) -> FirstN[BrokenBatch]:
     """Return the batches whose record offsets do not ascend or are outside the batch.
 
-    Only format 2 stores an offset for each record. Differences within a batch are correct even if offsets overflow.
+    Only format 2 stores an offset for each record.
     """
-    steps = np.diff(columns.offset)
-    steps[ends[:-1] - 1] = 1
-    not_ascending = steps <= 0
-    base = columns.base_offset
-    outside = columns.offset[starts] - base < 0
-    outside |= columns.offset[ends - 1] - base > columns.last_offset - base
-    unordered = np.zeros(len(base), bool)
-    if not_ascending.any():
-        unordered[np.searchsorted(ends, np.flatnonzero(not_ascending), side="right")] = True
     wrong = (unordered | outside) & (columns.magic >= FIRST_WITH_DELTAS)
     if not wrong.any():
         return FirstN()
@@ -311,14 +355,13 @@ def _offsets_detail(location: BatchLocation, *, is_unordered: bool) -> str:
     return f"its records have offsets that are not from {location.first_offset} to {location.last_offset}"
 
 
-def _mistimed(columns: HashColumns, segment: int, starts: IntArray) -> FirstN[MistimedBatch]:
+def _mistimed(columns: HashColumns, segment: int, latest: IntArray, ends_here: BoolArray) -> FirstN[MistimedBatch]:
     """Return the batches whose records have another largest timestamp than the header.
 
     With log append time, records have the timestamp of the header. The cleaner recomputes the header's timestamp from
     the records that remain. A wrapper of format 1 may contain messages of format 0, without timestamps (KAFKA-4298).
     """
-    latest = np.maximum.reduceat(columns.timestamp, starts)
-    wrong = latest != columns.max_timestamp
+    wrong = ends_here & (latest != columns.max_timestamp)
     if not wrong.any():
         return FirstN()
     wrong &= (columns.is_whole != 0) & (columns.attributes & LOG_APPEND_TIME_BIT == 0)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import accumulate, repeat
+from itertools import accumulate, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 from kforensics.parsers.files.discover import FoundFile
@@ -32,6 +32,7 @@ from kforensics.parsers.kernels.column_buffers import (
     RECORD_WIDTHS,
 )
 from kforensics.parsers.kernels.engine import Block, Engine, MappedMemory, read_with_fallback
+from kforensics.parsers.kernels.large_batches import LargeBatchReader
 from kforensics.parsers.kernels.library import Kernels, Request
 from kforensics.parsers.kernels.policy import KernelLoader
 from kforensics.parsers.kernels.request import SLOT
@@ -85,7 +86,7 @@ def read_arrow_columns(  # noqa: PLR0913  # a range of a file, and how to read i
         raise ValueError("columns hold whole batches; a selection needs rows")
     task = _RecordColumnsTask(file, options) if options.records else _BatchColumnsTask(file, options)
     engine = Engine(kernels, task, source, options.stop, workers)
-    place = place_of(file)
+    large_batches, place = LargeBatchReader(kernels, task, source, options.budget), place_of(file)
     for item in read_with_fallback(LogWalk(source, options.start, options.stop), engine):
         if isinstance(item, Block):
             yield task.columns(item)
@@ -93,8 +94,13 @@ def read_arrow_columns(  # noqa: PLR0913  # a range of a file, and how to read i
             if not is_cut_at_stop(item, source, options.stop):
                 report(item)
         elif options.records:
-            records = _report_damage(read_records(source, item, options.budget), report)
-            yield (record_row(place, source.path, batch, record) for batch, record in zip(repeat(item), records))
+            read = 0
+            for block, records in large_batches.parts(item) if item.crc_valid else ():
+                yield task.columns(block)
+                read += records
+            rest = _report_damage(islice(read_records(source, item, options.budget), read, None), report)
+            if not (read and large_batches.is_whole):
+                yield (record_row(place, source.path, batch, record) for batch, record in zip(repeat(item), rest))
         else:
             yield iter([batch_row(place, source, item, options.budget)])
 

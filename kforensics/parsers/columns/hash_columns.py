@@ -6,8 +6,9 @@ Kernels read the log where possible, else pure Python, with the same result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,10 +22,15 @@ from kforensics.parsers.kernels.policy import KernelLoader, KernelPolicy
 from kforensics.parsers.log.batches import LogWalk, walk
 from kforensics.parsers.log.log_rows import read_records
 
+if TYPE_CHECKING:
+    from kforensics.parsers.kernels.large_batches import LargeBatchReader
+
 __all__ = ["EMPTY_RECORD", "EMPTY_VALUE", "NON_EMPTY", "HashColumns", "hash_chunks"]
 
 # Number of records, or bytes of keys and values, that pure Python hashes at once.
 PYTHON_CHUNK_ROWS, PYTHON_CHUNK_BYTES = 1 << 14, 1 << 22
+# The least that a record takes, to see from their number how much there is to read in a compressed batch.
+MIN_RECORD_BYTES = 7
 # Values of ``emptiness``: which part of a record is null or empty. Neither matters, its value, its key and its value.
 NON_EMPTY, EMPTY_VALUE, EMPTY_RECORD = range(3)
 _UNSIGNED = ("low", "high")
@@ -34,7 +40,8 @@ _UNSIGNED = ("low", "high")
 class HashColumns:
     """The data records of some batches of a log, in log order.
 
-    The columns before ``position`` have one value per record. The others have one value per batch with records.
+    The columns before ``position`` have one value per record. The others have one value per batch with records. A large
+    batch is spread over several chunks, and each has a value for it. Other batches are in one chunk.
 
     Attributes:
         offset: of the record.
@@ -54,6 +61,8 @@ class HashColumns:
         last_offset: last offset according to the header.
         max_timestamp: largest timestamp in ms according to the header, -1 for none.
         is_whole: 1 if all records of the batch could be read, else 0.
+        first_index: index in the batch of the first of its records in the columns above, 0 unless it is continued.
+        total: records of the batch in this chunk and all others.
     """
 
     offset: IntArray
@@ -73,9 +82,21 @@ class HashColumns:
     last_offset: IntArray
     max_timestamp: IntArray
     is_whole: IntArray
+    first_index: IntArray
+    total: IntArray
 
     def __len__(self) -> int:
         return len(self.offset)
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether the first batch began in an earlier chunk."""
+        return bool(self.first_index[:1].any())
+
+    @property
+    def new_batches(self) -> int:
+        """Number of batches that begin in this chunk."""
+        return len(self.position) - self.is_continued
 
 
 def hash_chunks(  # noqa: PLR0913  # a range of a file, and how to read it
@@ -87,7 +108,7 @@ def hash_chunks(  # noqa: PLR0913  # a range of a file, and how to read it
     stop: int | None = None,
     workers: int | None = None,
 ) -> Iterator[HashColumns]:
-    """Yield the data records of a log in chunks of whole batches, in log order.
+    """Yield the data records of a log in chunks, in log order.
 
     Control batches are left out, and so are batches with an invalid checksum, because nothing in them is certain.
 
@@ -104,7 +125,7 @@ def hash_chunks(  # noqa: PLR0913  # a range of a file, and how to read it
     """
     loader = kernels((source.size if stop is None else stop) - start)
     items = _read_with_kernels(source, loader, start, stop, workers) if loader else walk(source, start, stop)
-    hasher = _PythonHasher(source, report)
+    hasher = _PythonHasher(source, report, kernels, loader)
     for item in items:
         if isinstance(item, HashColumns):
             yield from hasher.flush()
@@ -153,7 +174,41 @@ def _columns(block: Any) -> HashColumns:
         return np.frombuffer(block.output.view, "u8" if name in _UNSIGNED else "i8", rows, COLUMN_OFFSETS[name])
 
     of_records = [column(name, block.request[HASH_SLOT.rows]) for name in RECORD_COLUMNS]
-    return HashColumns(*of_records, *(column(name, block.request[HASH_SLOT.batch_rows]) for name in BATCH_COLUMNS))
+    of_batches = [column(name, block.request[HASH_SLOT.batch_rows]) for name in BATCH_COLUMNS]
+    records = of_batches[BATCH_COLUMNS.index("records")]
+    of_batches += [np.zeros(len(records), "i8"), records]
+    return HashColumns(*of_records, *of_batches)
+
+
+class _LargeBatches:
+    """Has the kernel hash the records of batches that it declined as a whole.
+
+    Args:
+        source: the log.
+        kernels: decides whether compiled kernels pay off for so many bytes.
+        loader: the kernels that read the log, None if they do not pay off for it.
+    """
+
+    def __init__(self, source: Source, kernels: KernelPolicy, loader: KernelLoader | None) -> None:
+        self._source, self._kernels, self._loader = source, kernels, loader
+        self._reader: LargeBatchReader | None = None
+
+    def columns(self, batch: Batch) -> Iterator[HashColumns]:
+        """Yield the columns of a batch; none if kernels do not pay off or cannot read the whole batch."""
+        # A small file may decompress to much.
+        size = max(batch.size, MIN_RECORD_BYTES * (batch.count or 0))
+        self._loader = self._loader or (None if batch.is_legacy else self._kernels(size))
+        if not self._loader:
+            return
+        from kforensics.parsers.kernels.large_batches import LargeBatchReader  # few logs need it
+
+        self._reader = reader = self._reader or LargeBatchReader(self._loader, _HashTask(), self._source)
+        total = sum(records for _, records in reader.parts(batch))
+        first_index = 0
+        for block, records in reader.parts(batch) if reader.is_whole else ():
+            of_batch = {"attributes": batch.attributes, "first_index": first_index, "total": total}
+            yield replace(_columns(block), **{name: np.array([value]) for name, value in of_batch.items()})
+            first_index += records
 
 
 # In pure Python ------------------------------------------------------------------------------------------------------
@@ -162,8 +217,11 @@ def _columns(block: Any) -> HashColumns:
 class _PythonHasher:
     """Hashes records that pure Python has read, many at once."""
 
-    def __init__(self, source: Source, report: Callable[[Damage], None]) -> None:
+    def __init__(
+        self, source: Source, report: Callable[[Damage], None], kernels: KernelPolicy, loader: KernelLoader | None
+    ) -> None:
         self._source, self._report = source, report
+        self._large_batches = _LargeBatches(source, kernels, loader)
         self._batches: list[tuple[int, ...]] = []
         self._records: list[Record] = []
         self._bytes = 0
@@ -172,18 +230,53 @@ class _PythonHasher:
         """Add the records of a batch, and yield columns once there are enough for a chunk."""
         if batch.is_control or not batch.crc_valid:
             return
-        first, is_whole = len(self._records), True
-        for row in read_records(self._source, batch):
-            if isinstance(row, Record):
-                self._records.append(row)
-                self._bytes += max(row.key_size, 0) + max(row.value_size, 0)
-            else:
-                self._report(row)
-                is_whole = False
-        if len(self._records) > first:
-            self._batches.append(_batch_values(batch, self._records[first:], is_whole))
+        large = self._large_batches.columns(batch)
+        if first_columns := next(large, None):
+            yield from self.flush()
+            yield from chain([first_columns], large)
+            return
+        records, damage = list[Record](), list[Damage]()
+        if not self._read(batch, records, damage):
+            yield from self.flush()
+            yield from self._spread(batch)
+            return
+        for row in damage:
+            self._report(row)
+        if records:
+            self._batches.append(_batch_values(batch, records[0].offset, len(records), not damage))
+            self._records += records
         if len(self._records) >= PYTHON_CHUNK_ROWS or self._bytes >= PYTHON_CHUNK_BYTES:
             yield from self.flush()
+
+    def _read(self, batch: Batch, records: list[Record], damage: list[Damage]) -> bool:
+        """Read the records and the damage of a batch; return False if they are too many for a chunk."""
+        size = 0
+        for row in read_records(self._source, batch):
+            if isinstance(row, Damage):
+                damage.append(row)
+            elif len(records) >= PYTHON_CHUNK_ROWS or size >= PYTHON_CHUNK_BYTES:
+                return False
+            else:
+                records.append(row)
+                size += _size(row)
+        self._bytes += size
+        return True
+
+    def _spread(self, batch: Batch) -> Iterator[HashColumns]:
+        """Yield the columns of a large batch, which is read twice: first to count its records."""
+        total, first_offset, is_whole = 0, 0, True
+        for row in read_records(self._source, batch):
+            if isinstance(row, Damage):
+                self._report(row)
+                is_whole = False
+            else:
+                first_offset = first_offset if total else row.offset
+                total += 1
+        first_index = 0
+        for records in _in_chunks(row for row in read_records(self._source, batch) if isinstance(row, Record)):
+            values = _batch_values(batch, first_offset, len(records), is_whole, first_index, total)
+            yield _hash_columns(records, [values])
+            first_index += len(records)
 
     def flush(self) -> Iterator[HashColumns]:
         """Yield the columns of all records added since the last flush."""
@@ -193,19 +286,39 @@ class _PythonHasher:
             yield columns
 
 
-def _batch_values(batch: Batch, records: Sequence[Record], is_whole: bool) -> tuple[int, ...]:
+def _in_chunks(records: Iterator[Record]) -> Iterator[list[Record]]:
+    chunk, size = list[Record](), 0
+    for record in records:
+        chunk.append(record)
+        size += _size(record)
+        if len(chunk) >= PYTHON_CHUNK_ROWS or size >= PYTHON_CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _size(record: Record) -> int:
+    return max(record.key_size, 0) + max(record.value_size, 0)
+
+
+def _batch_values(  # noqa: PLR0913, PLR0917  # what the records of a batch say about it
+    batch: Batch, first_offset: int, records: int, is_whole: bool, first_index: int = 0, total: int | None = None
+) -> tuple[int, ...]:
     """Return the values of the batch columns. The first offset of a compressed legacy entry is only inside it."""
     producer = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
     return (
         batch.position,
-        len(records),
-        records[0].offset if batch.base_offset is None else batch.base_offset,
+        records,
+        first_offset if batch.base_offset is None else batch.base_offset,
         *(-1 if number is None else number for number in producer),
         batch.attributes,
         batch.magic,
         batch.last_offset,
         batch.max_timestamp,
         is_whole,
+        first_index,
+        records if total is None else total,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -25,6 +26,8 @@ from kforensics.parsers.log.log_rows import read_records
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from kforensics.parsers.kernels.large_batches import LargeBatchReader
 
 __all__ = ["MIN_COLUMNAR_BYTES", "RECORD_CHUNK_ROWS", "RECORD_ROW", "RecordColumns", "RecordRows", "record_chunks"]
 
@@ -52,7 +55,7 @@ RecordRows: TypeAlias = "npt.NDArray[np.void]"
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """The records of whole batches, in log order.
+    """Records in log order; a large batch may be spread over several of these.
 
     Attributes:
         rows: one RECORD_ROW per record.
@@ -71,7 +74,7 @@ class RecordColumns:
 def record_chunks(
     source: Source, loader: KernelLoader | None, rows: int = RECORD_CHUNK_ROWS
 ) -> Iterator[RecordColumns]:
-    """Yield the records of a log in chunks of whole batches, in log order.
+    """Yield the records of a log in chunks, in log order.
 
     Batches with an invalid checksum and records that cannot be read are left out.
 
@@ -80,20 +83,32 @@ def record_chunks(
         loader: loads the compiled kernels; None for pure Python.
         rows: approximate records of a chunk.
     """
-    builder, chunk = _PythonBuilder(source, rows), _Chunk(rows)
-    for item in _read_with_kernels(source, loader) if loader else walk(source):
-        if isinstance(item, RecordColumns):
-            chunk.add(builder.flush())
-            chunk.add(item)
-        elif isinstance(item, Batch) and item.crc_valid:
-            builder.add(item)
-            if builder.is_full:
-                chunk.add(builder.flush())
+    chunk = _Chunk(rows)
+    for columns in _parts(source, loader, rows):
+        chunk.add(columns)
         if chunk.is_full:
             yield chunk.flush()
-    chunk.add(builder.flush())
     if len(last := chunk.flush()):
         yield last
+
+
+def _parts(source: Source, loader: KernelLoader | None, rows: int) -> Iterator[RecordColumns]:
+    """Yield the records in log order; the memory of keys and values may be reused when the next part is requested."""
+    builder = _PythonBuilder(source, rows)
+    large_batches = _large_batch_reader(source, loader) if loader else None
+    for item in _read_with_kernels(source, loader) if loader else walk(source):
+        if isinstance(item, RecordColumns):
+            yield builder.flush()
+            yield item
+        elif isinstance(item, Batch) and item.crc_valid:
+            read = 0
+            for block, records in large_batches.parts(item) if large_batches else ():
+                yield builder.flush()
+                yield _columns(block)
+                read += records
+            if not read or read < (item.count or 0):
+                yield from builder.add(item, read)
+    yield builder.flush()
 
 
 class _Chunk:
@@ -137,6 +152,12 @@ def _read_with_kernels(source: Source, loader: KernelLoader) -> Iterator[Batch |
 
     for item in read_with_fallback(LogWalk(source), Engine(loader, _RecordTask(), source, workers=0)):
         yield _columns(item) if isinstance(item, Block) else item
+
+
+def _large_batch_reader(source: Source, loader: KernelLoader) -> LargeBatchReader:
+    from kforensics.parsers.kernels.large_batches import LargeBatchReader  # a small log must not pay for it
+
+    return LargeBatchReader(loader, _RecordTask(), source)
 
 
 class _RecordTask:
@@ -223,8 +244,9 @@ class _PythonBuilder:
         """Whether there are enough records or bytes for a chunk."""
         return len(self._rows) >= self._full_rows or self._bytes >= RECORD_CHUNK_BYTES
 
-    def add(self, batch: Batch) -> None:
-        """Add the records of a batch."""
+    def add(self, batch: Batch, first: int) -> Iterator[RecordColumns]:
+        """Add the records of a batch from an index on, and yield columns once there are enough for a chunk."""
+        most = max(self._full_rows, RECORD_CHUNK_ROWS)  # only large batches are spread over several chunks
         of_batch = (
             NONE if batch.partition_leader_epoch is None else batch.partition_leader_epoch,
             NONE if batch.producer_id is None else batch.producer_id,
@@ -232,13 +254,17 @@ class _PythonBuilder:
             batch.is_transactional,
             batch.is_control,
         )
-        for row in read_records(self._source, batch):
+        for row in islice(read_records(self._source, batch), first, None):
             if isinstance(row, Record):
                 control = _control_number(row) if batch.is_control else NONE
                 self._rows.append((batch.position, row.offset, row.timestamp, *of_batch, control))
                 self._keys.append(row.key)
                 self._values.append(row.value)
                 self._bytes += max(row.key_size, 0) + max(row.value_size, 0)
+            if len(self._rows) >= most or self._bytes >= RECORD_CHUNK_BYTES:
+                yield self.flush()
+        if self.is_full:
+            yield self.flush()
 
     def flush(self) -> RecordColumns:
         """Return the columns of all records added since the last flush."""

@@ -81,6 +81,29 @@ def decompress(codec: int, data: bytes, origin: int = 0, magic: int = 2, budget:
     return Decompressed(bytes(out))
 
 
+def decompressed_chunks(codec: int, data: bytes, budget: int = DEFAULT_BUDGET) -> Iterator[bytes | Failure]:
+    """Yield the bytes of one format 2 batch that :func:`decompress` returns, chunk by chunk; a failure comes last.
+
+    Args:
+        codec: codec number from the attributes, not 0.
+        data: the compressed bytes.
+        budget: maximum number of bytes; if there are more, the failure has the reason ``limit``.
+    """
+    decoder, size = _DECODERS.get(codec), 0
+    if decoder is None:
+        yield unknown_codec(codec)
+        return
+    try:
+        for chunk in decoder(data, 0, 2, budget):
+            size += len(chunk)
+            if size > budget:
+                yield over_budget(budget)
+                return
+            yield chunk
+    except _Stop as stop:
+        yield stop.failure
+
+
 def over_budget(budget: int) -> Failure:
     """Return the failure of a batch whose decompressed bytes exceed the budget."""
     message = f"decompressed data exceed {budget} bytes; raise --max-decompressed-bytes to read on"

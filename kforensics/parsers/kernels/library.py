@@ -75,6 +75,7 @@ class Kernels:
 
     Attributes:
         whole_batches: finds where batches end, see ``batch_ends``.
+        whole_records: finds where records end, see ``batch_ends``.
         lines: writes lines of batches and records, see ``line_kernel``.
         batch_columns: writes columns of batches, see ``column_kernels``.
         record_columns: writes columns of records, see ``column_kernels``.
@@ -92,6 +93,7 @@ class Kernels:
         self._engine.finalize_object()
         _release_compiler()
         self.whole_batches = self._entry_point("whole_batches")
+        self.whole_records = self._entry_point("whole_records")
         self.lines = self._entry_point("lines")
         self.batch_columns = self._entry_point("batch_columns")
         self.record_columns = self._entry_point("record_columns")

@@ -199,9 +199,9 @@ def _records_of(address: Address, reading: Reading, repeated: IntArray) -> Itera
         for columns, chunk_evidence in iter_hash_chunks(reading.partition, reading.split, workers=0):
             evidence = evidence.merged(chunk_evidence)
             if columns:
-                chunk = RecordChunk(columns, reading.split.segment, records, batches)
+                chunk = RecordChunk(columns, reading.split.segment, records, batches - columns.is_continued)
                 suspects += _suspects(chunk, repeated, without_transactions)
-                records, batches = records + len(columns), batches + len(columns.position)
+                records, batches = records + len(columns), batches + columns.new_batches
     except InputError as error:
         yield target, Recorded(0, 0, evidence, error)
         return

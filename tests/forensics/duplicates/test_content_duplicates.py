@@ -90,6 +90,17 @@ def test_little_memory_and_pure_python_give_the_same_result(tmp_path: Path, seed
     assert in_python.tolist() == rows.tolist()
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_batches_may_be_spread_over_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    log = random_log(seed, batches=200)
+    rows = duplicates(log.save(tmp_path), log.hidden)
+    monkeypatch.setattr("kforensics.parsers.columns.hash_columns.PYTHON_CHUNK_ROWS", 1 + seed % 2)
+    spread = duplicates(log.save(tmp_path), log.hidden, kernels=no_kernels)
+    assert spread.tolist() == rows.tolist()
+    spilled = duplicates(log.save(tmp_path), log.hidden, kernels=no_kernels, memory=TINY)
+    assert sorted(spilled.tolist()) == sorted(rows.tolist())
+
+
 def test_segments_are_one_log(tmp_path: Path) -> None:
     log = random_log(3)
     whole = duplicates(log.save(tmp_path), log.hidden)

@@ -144,6 +144,21 @@ def test_random_logs_against_the_definition(tmp_path: Path, seed: int) -> None:
     assert len(rows) <= len(pairs)
 
 
+@pytest.mark.parametrize("again", [[2, 1, 3], [4, 2, 3], [1, 4, 3]])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_batches_spread_over_chunks_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: list[int], rows: int
+) -> None:
+    monkeypatch.setattr("kforensics.parsers.columns.hash_columns.PYTHON_CHUNK_ROWS", rows)
+    log = "D 1 0 0-2 @0-2 N; D 2 0 0-0 @3 N; D 1 0 0-2 @4-6 N; D 1 0 0-2 @7-9 N"
+    records = {0: contents(1, 3), 4: [contents(number, 1)[0] for number in again], 7: contents(1, 3)}
+    reasons = [DuplicateReason.SEQUENCE_NOT_CONTENT] * 2
+    assert [run[3] for run in sequence_runs(tmp_path / "other", log, records=records)] == reasons
+    records[4] = contents(1, 3)
+    reasons = [DuplicateReason.SEQUENCE_AND_CONTENT] * 2
+    assert [run[3] for run in sequence_runs(tmp_path / "same", log, records=records)] == reasons
+
+
 def test_random_logs_have_duplicate_batches() -> None:
     """Otherwise the comparison with the definition would prove nothing."""
     logs = [_random_log(seed) for seed in range(60)]

@@ -113,6 +113,30 @@ def expected_evidence(partition: Partition) -> RecordEvidence:
     return merged
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_the_evidence_is_the_same_if_batches_are_spread_over_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    forged = [
+        saved(tmp_path / str(seed), b"".join(_random_batch(random, 10 * n) for n in range(20)))
+        for seed, random in enumerate([Random(1), Random(2), Random(3)])  # noqa: S311  # reproducible tests
+    ]
+    compared = [*partitions_under(SAMPLES), *forged]
+    expected = [evidence(partition) for partition in compared]
+    monkeypatch.setattr("kforensics.parsers.columns.hash_columns.PYTHON_CHUNK_ROWS", rows)
+    for partition, whole in zip(compared, expected, strict=True):
+        assert evidence(partition) == whole, partition.folder
+
+
+def _random_batch(random: Random, base_offset: int) -> bytes:
+    """Return a batch of a few records; offsets and timestamps may be wrong."""
+    deltas = [random.choice((0, 1, 2, 3, 4, 9, -1)) for _ in range(random.randint(1, 6))]
+    deltas = deltas if random.random() < 0.3 else sorted(set(deltas))
+    rows = [record(delta, random.choice((None, b"k")), b"v", timestamp_delta=random.randint(0, 3)) for delta in deltas]
+    changed = {"last_offset_delta": random.choice((deltas[-1], 4)), "max_timestamp": NOW + random.randint(2, 3)}
+    return batch(*rows, base_offset=base_offset, codec=random.choice((0, CODECS["gzip"])), **changed)
+
+
 @both_decoders
 def test_the_evidence_of_samples_matches_their_records_one_by_one(kernels: KernelPolicy) -> None:
     total = RecordEvidence()

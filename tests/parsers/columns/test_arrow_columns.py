@@ -241,6 +241,17 @@ def test_more_records_than_a_block_of_columns_holds() -> None:
     assert table.num_rows == made[1] == 120_000
 
 
+@pytest.mark.parametrize("malformed", [None, 1, 40_000, 69_999])
+def test_a_large_batch_is_read_in_parts(malformed: int | None) -> None:
+    """Kernels decline it as a whole, because its records take more than 8 MB."""
+    rows = [record(n, b"%d" % n, b"v" * 120, [(b"h", None)]) for n in range(70_000)]
+    if malformed is not None:
+        rows[malformed] = b"\xff" * len(rows[malformed])
+    large = batch(*rows, base_offset=1000, codec=CODECS["gzip"], producer_id=7, producer_epoch=1, base_sequence=5)
+    _, table, made = compare_bytes(batches(1)[0] + large + batches(1, first=50_000)[0])
+    assert made[1] == table.num_rows == 4 + (70_000 if malformed is None else malformed)
+
+
 def test_a_budget_smaller_than_a_batch() -> None:
     """A batch above the budget is damage, with the same detail as in pure Python."""
     small, large = batches(1)[0], batch(record(0, b"k", b"v" * 2000), base_offset=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforensics.parsers.columns.content_hash import content_hashes
-from kforensics.parsers.columns.hash_columns import EMPTY_RECORD, EMPTY_VALUE, NON_EMPTY, HashColumns, hash_chunks
+from kforensics.parsers.columns.hash_columns import (
+    EMPTY_RECORD,
+    EMPTY_VALUE,
+    NON_EMPTY,
+    PYTHON_CHUNK_ROWS,
+    HashColumns,
+    hash_chunks,
+)
 from kforensics.parsers.files.source import BytesSource, Source, open_source
 from kforensics.parsers.format.rows import Batch, Damage, Record
+from kforensics.parsers.kernels.column_buffers import SOFT_ROWS
+from kforensics.parsers.kernels.hash_buffers import BATCH_COLUMNS
 from kforensics.parsers.kernels.library import load_kernels
 from kforensics.parsers.kernels.policy import no_kernels
 from kforensics.parsers.log.batches import walk
 from kforensics.parsers.log.log_rows import read_records
 from lab.places import SAMPLES
-from tests.parsers.builders import CODECS, NOW, batch, batches, legacy_segment, record
+from tests.parsers.builders import (
+    CODECS,
+    GZIP,
+    NOW,
+    batch,
+    batches,
+    legacy_segment,
+    record,
+    wrapped_set,
+)
 
 BROKEN = ("records/broker-1/headers-0", "damaged/codecs/lz4-healthy-0", "legacy-2.7/broker-0/output-1")
 MOST = 900
@@ -153,3 +172,113 @@ def test_legacy_records_have_no_producer() -> None:
     assert made["offset"] == sorted(made["offset"])
     assert set(made["producer_id"]) == {-1}
     assert np.array(made["records"]).sum() == len(made["offset"])
+
+
+LARGE = 70_000
+# Their text would make the records of the batch larger than what kernels decompress at once.
+LARGE_VALUE = b"v" * 120
+
+
+@cache
+def large_batch(codec: int = GZIP, **changed: int) -> bytes:
+    """Return a batch of 70,000 records in which every contents occurs several times."""
+    rows = (record(index, b"k%d" % (index % 1000), LARGE_VALUE, timestamp_delta=index % 7) for index in range(LARGE))
+    return batch(*rows, base_offset=2, codec=codec, last_offset_delta=LARGE - 1, producer_id=7, **changed)
+
+
+def chunks_of(data: bytes, *, by_python: bool = False) -> tuple[list[HashColumns], list[Damage]]:
+    """Return copies of all chunks, made by kernels where possible or by pure Python."""
+    damage: list[Damage] = []
+    policy = no_kernels if by_python else (lambda _size: load_kernels())
+    return [_copied(part) for part in hash_chunks(BytesSource(data), damage.append, policy, workers=0)], damage
+
+
+@pytest.mark.parametrize(("by_python", "most"), [(False, SOFT_ROWS), (True, PYTHON_CHUNK_ROWS)])
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_large_batch_is_spread_over_chunks(codec: str, by_python: bool, most: int) -> None:
+    first, last = batches(1)[0], batch(record(), base_offset=LARGE + 2)
+    data = first + large_batch(CODECS[codec]) + last
+    parts, damage = chunks_of(data, by_python=by_python)
+    assert damage == []
+    assert max(len(part) for part in parts) <= most
+    made = _joined(parts)
+    assert made["offset"] == list(range(LARGE + 3))
+    low, _ = content_hashes(
+        [row for row in read_records(BytesSource(data), heads_of(data)[1]) if isinstance(row, Record)]
+    )
+    assert made["low"][2:-1] == low.tolist()
+    large = [number for number, position in enumerate(made["position"]) if position == len(first)]
+    assert len(large) > 1
+    assert sum(part.new_batches for part in parts) == len(made["position"]) - len(large) + 1 == 3
+    index = 0
+    for number in large:
+        assert (made["first_index"][number], made["total"][number]) == (index, LARGE)
+        assert (made["attributes"][number], made["producer_id"][number]) == (CODECS[codec], 7)
+        assert made["is_whole"][number] == 1
+        index += made["records"][number]
+    assert index == LARGE
+
+
+def heads_of(data: bytes) -> list[Batch]:
+    """Return the batches of a log."""
+    return [row for row in walk(BytesSource(data)) if isinstance(row, Batch)]
+
+
+def merged(parts: list[HashColumns]) -> dict[str, Any]:
+    """Return all columns as if no batch were spread over several chunks."""
+    made = _joined(parts)
+    starts = [number for number, index in enumerate(made["first_index"]) if not index]
+    records = [made["records"][start:stop] for start, stop in zip(starts, [*starts[1:], None], strict=True)]
+    columns = {name: [made[name][start] for start in starts] for name in made if name in BATCH_COLUMNS}
+    return (
+        made | columns | {"records": [sum(counts) for counts in records], "total": [made["total"][s] for s in starts]}
+    )
+
+
+@pytest.mark.parametrize("changed", [{"count": LARGE - 1}, {"count": LARGE + 1}, {"count": 1 << 30}])
+def test_a_large_batch_with_a_wrong_count_is_read_as_far_as_possible(changed: dict[str, int]) -> None:
+    parts, damage = chunks_of(large_batch(**changed))
+    python_parts, python_damage = chunks_of(large_batch(**changed), by_python=True)
+    assert damage == python_damage
+    assert [row.inside_batch for row in damage] == [0]
+    made = merged(parts)
+    assert made == merged(python_parts)
+    assert made["is_whole"] == [0]
+    assert made["records"] == made["total"]
+    assert made["total"][0] in {LARGE - 1, LARGE}
+
+
+@pytest.mark.parametrize("malformed", [1, LARGE // 2, LARGE - 1])
+def test_a_large_batch_with_a_malformed_record_is_read_up_to_it(malformed: int) -> None:
+    rows = [record(index, None, LARGE_VALUE) for index in range(LARGE)]
+    rows[malformed] = b"\xff" * len(rows[malformed])
+    data = batch(*rows, codec=GZIP)
+    parts, damage = chunks_of(data)
+    python_parts, python_damage = chunks_of(data, by_python=True)
+    assert damage == python_damage
+    assert len(damage) == 1
+    assert merged(parts) == merged(python_parts)
+    assert merged(parts)["total"] == [malformed]
+
+
+def test_a_large_wrapper_is_spread_over_chunks() -> None:
+    count = PYTHON_CHUNK_ROWS + 1
+    parts, damage = chunks_of(wrapped_set(1, GZIP, 5, count), by_python=True)
+    assert damage == []
+    assert [len(part) for part in parts] == [PYTHON_CHUNK_ROWS, 1]
+    assert merged(parts)["base_offset"] == [5]
+    assert merged(parts)["total"] == [count]
+
+
+def test_a_small_file_that_decompresses_to_much_is_left_to_kernels() -> None:
+    """Whether kernels pay off is asked again with the size of the records."""
+    asked: list[int] = []
+    data = large_batch()
+
+    def no_kernels_for(size: int) -> None:
+        asked.append(size)
+
+    parts = list(hash_chunks(BytesSource(data), print, no_kernels_for))
+    assert sum(len(part) for part in parts) == LARGE
+    assert asked == [len(data), LARGE * 7]
+    assert len(data) < LARGE * 7

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kforensics.parsers.columns.record_columns import RECORD_ROW, record_chunks
+from kforensics.parsers.columns.record_columns import RECORD_CHUNK_ROWS, RECORD_ROW, record_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.control_records import CONTROL_TYPES, control_fields
 from kforensics.parsers.format.rows import Batch, Record
@@ -89,3 +89,29 @@ def test_chunks_end_with_batches(tmp_path: Path) -> None:
     assert [len(chunk) for chunk in in_columns(path, compiled=False, rows=4)] == [6, 6, 3]
     path.write_bytes(b"")
     assert in_columns(path, compiled=True, rows=4) == []
+
+
+@pytest.mark.parametrize("malformed", [None, 1, 40_000, 69_999])
+@pytest.mark.parametrize(("compiled", "most"), [(False, RECORD_CHUNK_ROWS), (True, 2 * RECORD_CHUNK_ROWS)])
+def test_a_large_batch_is_spread_over_chunks(tmp_path: Path, compiled: bool, most: int, malformed: int | None) -> None:
+    """Kernels decline it as a whole, because its records take more than 8 MB."""
+    rows = [record(number, b"%d" % number, b"v" * 120) for number in range(70_000)]
+    if malformed is not None:
+        rows[malformed] = b"\xff" * len(rows[malformed])
+    path = tmp_path / f"{0:020}.log"
+    large = batch(*rows, base_offset=5, codec=CODECS["gzip"], producer_id=7, partition_leader_epoch=3)
+    path.write_bytes(batch(record(), base_offset=1) + large + batch(record(), base_offset=80_000))
+    chunks = in_columns(path, compiled=compiled, rows=RECORD_CHUNK_ROWS)
+    assert [row for chunk in chunks for row in chunk] == list(expected_rows(path))
+    assert sum(len(chunk) for chunk in chunks) == (70_000 if malformed is None else malformed) + 2
+    assert all(len(chunk) <= most for chunk in chunks)
+
+
+def test_values_of_a_large_batch_are_spread_over_chunks(tmp_path: Path) -> None:
+    rows = [record(number, None, b"v" * (1 << 20)) for number in range(40)]
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(batch(*rows, codec=CODECS["gzip"]))
+    for compiled in (False, True):
+        chunks = in_columns(path, compiled=compiled, rows=RECORD_CHUNK_ROWS)
+        assert [row for chunk in chunks for row in chunk] == list(expected_rows(path))
+        assert max(len(chunk) for chunk in chunks) <= 20

@@ -75,6 +75,8 @@ class _Replay:
         self._pending = NO_PENDING
         self._issues = IssueRecorder[CommitIssueKind, CommitIssue]()
         self._records = 0
+        # Where the last batch so far is: a large one may continue in the next chunk.
+        self._segment = self._last_batch = -1
 
     def take(self, segment: int, records: RecordColumns) -> CommitColumns:
         """Replay the next chunk; return the commits in it."""
@@ -83,7 +85,7 @@ class _Replay:
         in_transaction = np.flatnonzero(commits.is_read & commits.rows["is_transactional"])
         table = CommitTable.of(commits, in_transaction)
         pending = PendingCommits(at[in_transaction], at[in_transaction], commits.keys[in_transaction], table)
-        markers = _end_markers(records, self._records)
+        markers = _end_markers(records, self._records, self._last_batch if segment == self._segment else -1)
         self._pending, effective, marker = resolve_pending(self._pending.followed_by(pending), markers)
         effective.table.rows["time"] = markers.timestamp[marker]
         is_plain = commits.is_read & ~commits.rows["is_transactional"]
@@ -98,6 +100,7 @@ class _Replay:
         )
         self._apply(effects)
         self._records += len(records)
+        self._segment, self._last_batch = segment, int(records.rows["position"][-1])
         return commits
 
     def _apply(self, chunk: ChunkEffects) -> None:
@@ -158,10 +161,16 @@ class _Replay:
         return {producer: tuple(names) for producer, names in groups.items()}
 
 
-def _end_markers(records: RecordColumns, records_before: int) -> EndMarkers:
-    """Return the transaction markers in a chunk: the first record of a control batch is the marker."""
+def _end_markers(records: RecordColumns, records_before: int, last_batch: int) -> EndMarkers:
+    """Return the transaction markers in a chunk: the first record of a control batch is the marker.
+
+    Args:
+        records: the chunk.
+        records_before: number of records before it.
+        last_batch: position of the last batch before it in its segment, -1 for none.
+    """
     rows = records.rows
-    begins_batch = np.diff(rows["position"], prepend=-1) != 0
+    begins_batch = np.diff(rows["position"], prepend=last_batch) != 0
     indexes = np.flatnonzero(begins_batch & rows["is_control"])
     is_commit = rows["control"][indexes] == COMMIT
     return EndMarkers(indexes + records_before, rows["producer_id"][indexes], is_commit, rows["timestamp"][indexes])
