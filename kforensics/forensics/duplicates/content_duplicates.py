@@ -10,7 +10,9 @@ How often content recurs distinguishes retries from what is sent periodically, s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -22,8 +24,10 @@ from kforensics.forensics.duplicates.content_pairs import (
     ContentPairArray,
     DuplicateRunArray,
     RetryWindow,
+    are_whole_batches,
     as_duplicates,
     join_runs,
+    matching_batches,
     pair_entries,
     partition_reasons,
     repeated_hashes,
@@ -56,8 +60,8 @@ __all__ = [
 # Bytes of memory for a search before it uses temporary files.
 DEFAULT_MEMORY = 256 << 20
 _HASH_BITS = 64
-# Sorting and copying rows takes a few times their size.
-MEMORY_SHARES = 4
+# Sorting, copying and pairing rows takes a few times their size.
+MEMORY_SHARES = 8
 BUCKET_BITS = 10
 MAX_PAIR_BUCKETS = 1 << 12
 # Slots of a HashFilter per record, as a power of two.
@@ -111,12 +115,12 @@ def content_duplicates(
         memory: approximate bytes of memory before temporary files are used.
         window: the limits of a retry, None for Kafka's defaults.
     """
-    repeated, batches = _repeated_filter(reader, report, memory)
+    repeated = _repeated_filter(reader, report, memory)
     if repeated.is_empty():
         return
     entries = _matching_entries(reader, repeated)
     del repeated  # freed when the entries have been read
-    yield from duplicates_of_entries(entries, lambda: batches, memory=memory, window=window)
+    yield from duplicates_of_entries(entries, memory=memory, window=window)
 
 
 def _matching_entries(reader: RecordReader, repeated: HashFilter) -> Iterator[RecordEntryArray]:
@@ -125,38 +129,102 @@ def _matching_entries(reader: RecordReader, repeated: HashFilter) -> Iterator[Re
 
 
 def duplicates_of_entries(
-    entries: Iterable[RecordEntryArray],
-    count_batches: Callable[[], int],
-    *,
-    memory: int = DEFAULT_MEMORY,
-    window: RetryWindow | None = None,
+    entries: Iterable[RecordEntryArray], *, memory: int = DEFAULT_MEMORY, window: RetryWindow | None = None
 ) -> Iterator[DuplicateArray]:
     """Yield what :func:`content_duplicates` yields, from the entries of the records that may be duplicates.
 
     Args:
         entries: in log order, including all records whose content occurs more than once.
-        count_batches: returns the number of batches with records; called after all entries have been read.
         memory: approximate bytes of memory before temporary files are used.
         window: the limits of a retry, None for Kafka's defaults.
     """
     window, limit = window or RetryWindow(), memory // MEMORY_SHARES
+    # A record has two pairs at most.
+    parts = _LogParts(max(limit // (2 * CONTENT_PAIR.itemsize), 1))
     with buckets_by_hash(RECORD_ENTRY, limit, "low") as by_hash:
         for rows in entries:
             by_hash.add(rows)
-        buckets, batches = pair_bucket_count(by_hash.rows, limit), count_batches()
-
-        def bucket_of(pairs: ContentPairArray) -> IntArray:
-            return _log_part(pairs["second"]["batch"], batches, buckets)
-
-        with HashBuckets(CONTENT_PAIR, limit, buckets, bucket_of) as by_batch:
+            parts.add(rows)
+        divided = _DividedBatches(parts)
+        to_runs = partial(
+            single_runs, window=window, find_reasons=partial(partition_reasons, find_whole=divided.are_whole)
+        )
+        with HashBuckets(CONTENT_PAIR, limit, parts.count, parts.of_pairs) as by_part:
             for bucket in by_hash.buckets():
                 for pairs in pair_entries(bucket, window):
-                    by_batch.add(pairs)
-            by_part = runs_of_buckets(by_batch.buckets(), lambda pairs: single_runs(pairs, window, partition_reasons))
+                    by_part.add(pairs)
+                    divided.add(pairs)
             # How often a content recurs is known at the end of the log.
-            runs = [*by_part]
+            runs = [*runs_of_buckets(by_part.buckets(), to_runs)]
             if runs:
                 yield as_duplicates(without_periodic_retries(concat_rows(runs)))
+
+
+class _LogParts:
+    """Divides a log into parts with about as many entries each.
+
+    Args:
+        size: entries of a part, as long as there are not too many parts.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size, self._rows = size, 0
+        self._starts: list[int] = []
+
+    def add(self, rows: RecordEntryArray) -> None:
+        """Add entries, in log order."""
+        self._starts += rows["ordinal"][-self._rows % self._size :: self._size].tolist()
+        self._rows += len(rows)
+        while len(self._starts) > MAX_PAIR_BUCKETS:
+            self._starts, self._size = self._starts[::2], 2 * self._size
+
+    @property
+    def count(self) -> int:
+        """Number of parts."""
+        return max(len(self._starts), 1)
+
+    def of(self, ordinals: IntArray) -> IntArray:
+        """Return the part that each record is in."""
+        parts: IntArray = np.maximum(np.searchsorted(self._starts, ordinals, side="right") - 1, 0)
+        return parts
+
+    def of_pairs(self, pairs: ContentPairArray) -> IntArray:
+        """Return the part that the later copy of each pair is in."""
+        return self.of(pairs["second"]["ordinal"])
+
+
+class _DividedBatches:
+    """Finds which batches repeat a whole batch among those that are in several parts of the log."""
+
+    def __init__(self, parts: _LogParts) -> None:
+        self._parts = parts
+        self._matching: Counter[tuple[int, ...]] = Counter()
+
+    def add(self, pairs: ContentPairArray) -> None:
+        """Count the records of batches that match one by one."""
+        if self._parts.count > 1:
+            candidates = take_rows(pairs, self._candidates(pairs))
+            keys, counts = np.unique(matching_batches(candidates), axis=0, return_counts=True)
+            for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
+                self._matching[tuple(key)] += count
+
+    def _candidates(self, pairs: ContentPairArray) -> BoolArray:
+        first, second = pairs["first"], pairs["second"]
+        candidates: BoolArray = (first["batch"] != second["batch"]) & (first["index"] == second["index"])
+        candidates &= first["count"] == second["count"]
+        begin = second["ordinal"] - second["index"]
+        candidates &= self._parts.of(begin) != self._parts.of(begin + second["count"] - 1)
+        return candidates
+
+    def are_whole(self, pairs: ContentPairArray) -> BoolArray:
+        """Return what :func:`are_whole_batches` returns for the pairs of all parts; here are those of one."""
+        whole = are_whole_batches(pairs)
+        if self._matching:
+            rows = np.flatnonzero(self._candidates(pairs))
+            keys, index = np.unique(matching_batches(take_rows(pairs, rows)), axis=0, return_inverse=True)
+            counts = np.array([self._matching[tuple(key)] for key in keys.tolist()], "i8")
+            whole[rows] |= counts[index.reshape(-1)] == pairs["second"]["count"][rows]
+        return whole
 
 
 def buckets_by_hash(dtype: np.dtype[np.void], memory: int, field: str) -> HashBuckets:
@@ -180,30 +248,22 @@ def pair_bucket_count(records: int, memory: int) -> int:
     return min(max(2 * records * CONTENT_PAIR.itemsize // memory, 1), MAX_PAIR_BUCKETS)
 
 
-def _repeated_filter(reader: RecordReader, report: ReportDamage, memory: int) -> tuple[HashFilter, int]:
-    """Return a filter of the hashes that occur more than once, and the number of batches read."""
-    batches = 0
+def _repeated_filter(reader: RecordReader, report: ReportDamage, memory: int) -> HashFilter:
+    """Return a filter of the hashes that occur more than once."""
     with HashBuckets("u8", memory // MEMORY_SHARES, 1 << BUCKET_BITS, _hash_bucket) as hashes:
         for chunk in reader.chunks(report):
             hashes.add(chunk.columns.low.copy())
-            batches = chunk.batches_before + len(chunk.columns.position)
         repeated = HashFilter(hashes.rows, memory)
         for bucket in hashes.buckets():
             for part in repeated_hashes(bucket):
                 repeated.add(part)
-    return repeated, batches
+    return repeated
 
 
 def _first_bits(hashes: IntArray, bits: int) -> IntArray:
     """Return the first bits of hashes as integers."""
     first: IntArray = hashes >> np.uint64(_HASH_BITS - bits)
     return first
-
-
-def _log_part(batch: IntArray, batches: int, parts: int) -> IntArray:
-    """Return which of ``parts`` equal parts of the log each batch is in; the log may have grown between the passes."""
-    part: IntArray = np.minimum((batch * (parts / max(batches, 1))).astype("i8"), parts - 1)
-    return part
 
 
 def runs_of_buckets(

@@ -36,6 +36,7 @@ __all__ = [
     "as_duplicates",
     "have_same_create_time",
     "join_runs",
+    "matching_batches",
     "pair_entries",
     "partition_reasons",
     "repeated_hashes",
@@ -57,6 +58,8 @@ DUPLICATE_RUN = np.dtype(
     ]
 )
 DuplicateRunArray: TypeAlias = "npt.NDArray[np.void]"
+# Entries to pair at once.
+PAIRED_ROWS = 1 << 17
 # Returns a DuplicateReason for each pair.
 FindReasons: TypeAlias = Callable[[ContentPairArray, "RetryWindow"], IntArray]
 
@@ -102,7 +105,8 @@ def pair_entries(parts: Iterable[RecordEntryArray], window: RetryWindow) -> Iter
         window: the limits of a retry.
     """
     rows = np.empty(0, RECORD_ENTRY)
-    for part in parts:
+    slices = (part[start : start + PAIRED_ROWS] for part in parts for start in range(0, len(part), PAIRED_ROWS))
+    for part in slices:
         carried = _carried_over(rows, window) if len(rows) else rows
         rows = concat_rows([carried, part])
         earlier = _earlier_copies(rows, window)
@@ -134,7 +138,9 @@ def _carried_over(rows: RecordEntryArray, window: RetryWindow) -> RecordEntryArr
     order, same = _sorted_by(rows, "low", "high", "is_hidden")
     kept = np.zeros(len(rows), bool)
     kept[order[np.append(~same, True)]] = True
-    kept |= (rows["producer_id"] < 0) & (rows["offset"] > rows["offset"].max() - window.offsets)
+    near = rows["offset"] > rows["offset"].max() - window.offsets
+    near &= rows["ordinal"] > rows["ordinal"][-1] - window.offsets
+    kept |= (rows["producer_id"] < 0) & near
     return take_rows(rows, kept)
 
 
@@ -165,6 +171,8 @@ def _earlier_copies(rows: RecordEntryArray, window: RetryWindow) -> IntArray:
     order, same = _sorted_by(retries, "low", "high", "timestamp", "index")
     first, second = without_producer[order[:-1][same]], without_producer[order[1:][same]]
     near = rows["offset"][second] - rows["offset"][first] < window.offsets
+    # The offsets of a malformed batch need not ascend.
+    near &= rows["ordinal"][second] - rows["ordinal"][first] < window.offsets
     near &= np.abs(rows["timestamp"][second] - rows["timestamp"][first]) < window.milliseconds
     earlier[second[near]] = first[near]
     return earlier
@@ -189,8 +197,7 @@ def single_runs(pairs: ContentPairArray, window: RetryWindow, find_reasons: Find
         window: the limits of a retry.
         find_reasons: returns the reason of each pair, for example :func:`partition_reasons`.
     """
-    is_hidden = pairs["first"]["is_hidden"] | pairs["second"]["is_hidden"]
-    view = np.where(is_hidden, DuplicateView.RAW, DuplicateView.COMMITTED)
+    view = _views(pairs)
     order = np.lexsort([pairs["second"]["ordinal"], view])
     pairs = take_rows(pairs, order)
     runs = np.empty(len(pairs), DUPLICATE_RUN)
@@ -208,6 +215,12 @@ def single_runs(pairs: ContentPairArray, window: RetryWindow, find_reasons: Find
     runs["level"] = np.where(is_retry, DuplicateLevel.CONTENT_RETRY, DuplicateLevel.CONTENT)
     runs["is_conclusive"] = _are_conclusive(pairs)
     return runs
+
+
+def _views(pairs: ContentPairArray) -> IntArray:
+    """Return the DuplicateView of each pair."""
+    is_hidden = pairs["first"]["is_hidden"] | pairs["second"]["is_hidden"]
+    return np.where(is_hidden, DuplicateView.RAW, DuplicateView.COMMITTED)
 
 
 def as_duplicates(runs: DuplicateRunArray) -> DuplicateArray:
@@ -273,7 +286,11 @@ def _are_conclusive(pairs: ContentPairArray) -> BoolArray:
     return conclusive
 
 
-def partition_reasons(pairs: ContentPairArray, window: RetryWindow) -> IntArray:
+def partition_reasons(
+    pairs: ContentPairArray,
+    window: RetryWindow,
+    find_whole: Callable[[ContentPairArray], BoolArray] | None = None,
+) -> IntArray:
     """Return a DuplicateReason for each pair of one partition.
 
     A client sends a retry as the whole batch that it has sent before, so a part of a batch is none.
@@ -281,11 +298,12 @@ def partition_reasons(pairs: ContentPairArray, window: RetryWindow) -> IntArray:
     Args:
         pairs: ordered by view, then by the later copy.
         window: the limits of a retry.
+        find_whole: returns which pairs belong to whole batches, None for :func:`are_whole_batches`.
     """
     first, second = pairs["first"], pairs["second"]
     without_producer = (first["producer_id"] < 0) & (second["producer_id"] < 0)
     has_time = (first["timestamp"] >= 0) & (second["timestamp"] >= 0)
-    retry = without_producer & has_time & (first["batch"] != second["batch"]) & are_whole_batches(pairs)
+    retry = without_producer & has_time & (first["batch"] != second["batch"]) & (find_whole or are_whole_batches)(pairs)
     retry &= second["offset"] - first["offset"] < window.offsets
     retry &= np.abs(second["timestamp"] - first["timestamp"]) < window.milliseconds
     return np.select(
@@ -324,3 +342,8 @@ def are_whole_batches(pairs: ContentPairArray) -> BoolArray:
     aligned = np.bincount(group, first["index"] == second["index"])[group] if len(pairs) else group
     whole: BoolArray = (aligned == first["count"]) & (aligned == second["count"])
     return whole
+
+
+def matching_batches(pairs: ContentPairArray) -> IntArray:
+    """Return view, earlier batch and later batch of each pair, one row per pair."""
+    return np.stack([_views(pairs), pairs["first"]["batch"], pairs["second"]["batch"]], axis=1)

@@ -28,7 +28,7 @@ from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.format.rows import ignore_damage
-from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
+from kforensics.parsers.kernels.policy import MIN_RECORD_BYTES, KernelLoader, KernelPolicy, kernels_for
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.tables.file_rows import ReadOptions
 
@@ -167,7 +167,12 @@ class _KeyReader:
         is_hidden, sizes = hidden_batches(batches, self._hidden), BatchSizes(batches)
         reading = ReadOptions(records=True, start=split.start, stop=split.stop)
         segment = self._state.partition.segments[split.segment]
-        for chunk in read_key_columns(segment, reading, self._kernels, self._workers):
+        least = MIN_RECORD_BYTES * int(batches.count.sum())  # a small file may decompress to much
+
+        def kernels(size: int) -> KernelLoader | None:
+            return self._kernels(max(size, least))
+
+        for chunk in read_key_columns(segment, reading, kernels, self._workers):
             batch, is_counted = _batch_indexes(chunk, batches)
             columns, batch = (chunk, batch) if is_counted.all() else (chunk.take(is_counted), batch[is_counted])
             if len(batch):

@@ -18,7 +18,7 @@ from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.format.decompression import DEFAULT_BUDGET
 from kforensics.parsers.format.rows import Batch, Damage, Record
 from kforensics.parsers.kernels.hash_buffers import BATCH_COLUMNS, COLUMN_OFFSETS, HASH_AREA, HASH_SLOT, RECORD_COLUMNS
-from kforensics.parsers.kernels.policy import KernelLoader, KernelPolicy
+from kforensics.parsers.kernels.policy import MIN_RECORD_BYTES, KernelLoader, KernelPolicy
 from kforensics.parsers.log.batches import LogWalk, walk
 from kforensics.parsers.log.log_rows import read_records
 
@@ -29,8 +29,6 @@ __all__ = ["EMPTY_RECORD", "EMPTY_VALUE", "NON_EMPTY", "HashColumns", "hash_chun
 
 # Number of records, or bytes of keys and values, that pure Python hashes at once.
 PYTHON_CHUNK_ROWS, PYTHON_CHUNK_BYTES = 1 << 14, 1 << 22
-# The least that a record takes, to see from their number how much there is to read in a compressed batch.
-MIN_RECORD_BYTES = 7
 # Values of ``emptiness``: which part of a record is null or empty. Neither matters, its value, its key and its value.
 NON_EMPTY, EMPTY_VALUE, EMPTY_RECORD = range(3)
 _UNSIGNED = ("low", "high")

@@ -16,6 +16,7 @@ __all__ = [
     "MAX_DECOMPRESSED_BYTES",
     "MIN_COMPILE_BYTES",
     "MIN_LOAD_BYTES",
+    "MIN_RECORD_BYTES",
     "KernelLoader",
     "KernelPolicy",
     "kernels_for",
@@ -26,6 +27,8 @@ KernelPolicy = Callable[[int], "KernelLoader | None"]
 
 # Pure Python reads fewer bytes than this in the time it takes to load the kernels, or to compile them.
 MIN_LOAD_BYTES, MIN_COMPILE_BYTES = 1 << 20, 1 << 26
+# The least that a record takes: from the number of records follows how much there is to read, compressed or not.
+MIN_RECORD_BYTES = 7
 # Kernels decompress a batch to at most this size. A smaller limit needs pure Python, which can stop at any byte.
 MAX_DECOMPRESSED_BYTES = 1 << 23
 # Set to ``always`` or ``never`` to override the sizes above.

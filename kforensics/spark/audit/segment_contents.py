@@ -232,7 +232,7 @@ def into_records(state: PartitionState, arriving: Iterator[Recorded | Suspects])
     counted = _Counted(arriving)
     reader = partition_reader(state, kernels_for, 0)
     duplicates = [np.empty(0, DUPLICATE), *find_batch_duplicates(state, reader)]
-    duplicates += duplicates_of_entries(counted.entries(reader), lambda: counted.batches)
+    duplicates += duplicates_of_entries(counted.entries(reader))
     return replace(state, records=counted.evidence, duplicates=np.concatenate(duplicates))
 
 

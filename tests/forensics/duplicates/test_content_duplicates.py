@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ from tests.forensics.duplicate_logs import (
     partition_of,
     random_log,
 )
+from tests.parsers.builders import GZIP, batch_of, compressed
+from tests.parsers.builders import record as built_record
 
 TINY = 1 << 10
 
@@ -99,6 +102,31 @@ def test_batches_may_be_spread_over_chunks(tmp_path: Path, monkeypatch: pytest.M
     assert spread.tolist() == rows.tolist()
     spilled = duplicates(log.save(tmp_path), log.hidden, kernels=no_kernels, memory=TINY)
     assert sorted(spilled.tolist()) == sorted(rows.tolist())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_entries_may_be_paired_in_small_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    log = random_log(seed, batches=200)
+    rows = duplicates(log.save(tmp_path), log.hidden)
+    monkeypatch.setattr("kforensics.forensics.duplicates.content_pairs.PAIRED_ROWS", 1 + seed)
+    in_parts = duplicates(log.save(tmp_path), log.hidden)
+    assert sorted(in_parts.tolist()) == sorted(rows.tolist())
+
+
+def test_memory_does_not_grow_with_the_number_of_equal_records(tmp_path: Path) -> None:
+    """One batch of 150,000 empty records: all of them are paired, nothing is conclusive."""
+    count, path = 150_000, tmp_path / f"{0:020}.log"
+    rows = built_record(0, None, b"") * count
+    path.write_bytes(batch_of(compressed(GZIP, rows), attributes=GZIP, count=count, last_offset_delta=count - 1))
+    duplicates([str(path)], memory=TINY)  # what is loaded once does not count
+    tracemalloc.start()
+    try:
+        found = len(duplicates([str(path)], memory=1 << 20))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == 0
+    assert peak < 100 << 20
 
 
 def test_segments_are_one_log(tmp_path: Path) -> None:
