@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from os import utime
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,42 @@ def test_both_replicas_of_a_divergence_are_critical(tmp_path: Path, processes: i
         ("unclean", 2, 1),
         ("unclean", 3, 2),
     ]
+
+
+def test_header_and_cards_count_both_replicas_of_a_divergence(tmp_path: Path) -> None:
+    """The replicas have no finding of their own that says critical."""
+    page, store = tmp_path / "report.html", tmp_path / "store"
+    run("audit", "--as-of", AS_OF, "--output", store, SAMPLES / "replication")
+    assert run("report", store, "--output", page).code == 1
+    assert "partitions by worst finding: 2 critical, " in page.read_text()
+    cards = run("scan", "--as-of", AS_OF, SAMPLES / "replication").lines
+    assert sum("critical in the comparison with other replicas" in line for line in cards) == 2
+
+
+def of_replicated(store: Path) -> list[tuple[int, str, int]]:
+    rows = [row for row in partitions_in(store) if (row["topic"], row["partition"]) == ("replicated", 0)]
+    return sorted((row["broker_id"], row["verdict"], row["findings"]) for row in rows)
+
+
+@pytest.mark.parametrize("is_older", [True, False])
+def test_a_replica_of_real_brokers_that_was_copied_first_keeps_its_verdict(tmp_path: Path, *, is_older: bool) -> None:
+    """Broker 2 lacks 12 committed records: it was running and was copied first, or it has lost them."""
+    logs, store = tmp_path / "logs", tmp_path / "store"
+    shutil.copytree(SAMPLES / "replication", logs)
+    log_dir = logs / "broker-2"
+    for file in (log_dir / "replicated-0").glob(f"{39:020}.*"):
+        file.unlink()
+    (log_dir / "replicated-0" / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 14\n2 27\n")
+    (log_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    checkpoint = log_dir / "replication-offset-checkpoint"
+    checkpoint.write_text(checkpoint.read_text().replace("replicated 0 51", "replicated 0 39"))
+    for folder in logs.glob("broker-*/replicated-0"):
+        for file in folder.iterdir():
+            utime(file, (1, 1) if is_older and folder.parent == log_dir else (2, 2))
+    run("audit", "--as-of", AS_OF, "--output", store, logs)
+    warned = 0 if is_older else 1
+    verdict = "clean" if is_older else "warning"
+    assert of_replicated(store) == [(1, verdict, warned), (2, verdict, warned), (3, "clean", 0)]
 
 
 def test_replicas_that_only_lag_are_clean(tmp_path: Path) -> None:
