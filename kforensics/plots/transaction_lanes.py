@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from kforensics.errors import UsageError
+from kforensics.forensics.core.formatting import format_count
 from kforensics.plots.chart import (
     MAX_MARKS,
     MIN_HEIGHT,
@@ -82,11 +83,19 @@ def transactions(
         raise UsageError(f"by={by!r} is not one of {', '.join(BAR_COLUMNS)}")
     partition_filter = PartitionFilter(topic, partition, log_dir)
     rows = partition_filter.select(table)
-    names, bars = _bars(rows, *BAR_COLUMNS[by])
+    placed = _with_known_times(rows) if by == "time" else rows
+    names, bars = _bars(placed, *BAR_COLUMNS[by])
     drawn = [*_drawn_bars(bars, names)]
     title = partition_filter.title("Transactions", rows)
     height = max(LANE_HEIGHT * len(names), MIN_HEIGHT)
-    return make_plot(_layers(drawn, names, by), title, [_merged_note(drawn, len(bars))], height=height)
+    notes = [_merged_note(drawn, len(bars)), _timeless_note(len(rows) - len(bars))]
+    return make_plot(_layers(drawn, names, by), title, notes, height=height)
+
+
+def _with_known_times(rows: pa.Table) -> pa.Table:
+    """Return the transactions that have a time: of the first record, the last one or the marker."""
+    times = [column_numbers(rows, name) for name in BAR_COLUMNS["time"]]
+    return rows.filter(pa.array(np.maximum.reduce(times) >= 0))
 
 
 def _layers(drawn: ChartRows, names: list[str], by: str) -> list[alt.Chart]:
@@ -112,7 +121,7 @@ def _bars(rows: pa.Table, first: str, last: str, marker: str) -> tuple[list[str]
     """Return the names of the lanes, and the bars; an open transaction ends with the newest of all."""
     starts, lasts, markers = (column_numbers(rows, name) for name in (first, last, marker))
     end = max(int(lasts.max(initial=0)), int(markers.max(initial=0))) + (first == "first_offset")
-    begin = int(np.r_[starts[starts >= 0], lasts].min(initial=end))
+    begin = int(np.r_[starts[starts >= 0], lasts[lasts >= 0]].min(initial=end))
     outcomes = np.searchsorted(OUTCOMES, np.array(rows["outcome"].to_pylist(), str))
     names, lanes = _lanes(column_numbers(rows, "producer_id"), outcomes)
     ends = np.where(markers < 0, end, markers)
@@ -168,6 +177,10 @@ def _groups(bars: _Bars) -> Iterator[NumberArray]:
     keys = (bars.lanes[rest] * len(OUTCOMES) + bars.outcomes[rest]) * bins + bin_index
     by_key = np.argsort(keys, kind="stable")
     yield from np.split(rest[by_key], np.flatnonzero(np.diff(keys[by_key])) + 1)
+
+
+def _timeless_note(count: int) -> str:
+    return f"{format_count(count, 'transaction')} without timestamps not shown" if count else ""
 
 
 def _merged_note(bars: ChartRows, count: int) -> str:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import kforensics
+import kforensics.plots
 from tests.command import SAMPLES, run
 from tests.forensics.forge import file_of, forge, patch
+from tests.plots.drawn import layers
 
 # An open transaction from offset 3, content that is there twice, and producers of every kind.
 LOG = (
@@ -68,6 +70,38 @@ def test_an_absent_time_is_null_in_tables(partition: Path) -> None:
     for table in (kforensics.lso(partition), kforensics.transactions(partition)):
         for name in {*TIMES} & {*table.column_names}:
             assert set(table[name].to_pylist()) == {None}, name
+
+
+def test_a_plot_over_time_leaves_out_transactions_without_a_time(partition: Path, tmp_path: Path) -> None:
+    """Bars at the -1 of an absent time would begin in 1969, and make those of other transactions points."""
+    plot = kforensics.plots.transactions(kforensics.transactions(partition), by="time")
+    assert layers(plot) == [[], []]
+    assert plot.to_dict()["title"]["subtitle"] == ["2 transactions without timestamps not shown"]
+    timed = forge(tmp_path / "timed", LOG)
+    patch(file_of(timed), 0, base_timestamp=-1, max_timestamp=-1)
+    bars, ticks = layers(kforensics.plots.transactions(kforensics.transactions(timed), by="time"))
+    assert (len(bars), len(ticks)) == (2, 1)
+    assert [value for bar in bars for value in (bar["start"], bar["end"]) if value < 10**12] == []
+
+
+def test_a_report_has_no_time_of_1969(partition: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Cells with the -1 of an absent time become a word in the page; charts have no such point."""
+    folder = tmp_path_factory.mktemp("report")
+    store, page = folder / "store", folder / "report.html"
+    run("audit", "--records", "--quiet", "--output", store, partition)
+    run("report", store, "--output", page)
+    text = page.read_text()
+    assert re.findall(r"\b19(?:69|70)-\d\d-\d\d", text) == []
+    assert re.findall(r"timestamp -1\b|timestamp</dt><dd>-1\b", text) == []
+    assert re.findall(r'"(?:start|end|time)":-1\b', text) == []
+
+
+def test_a_snapshot_with_times_of_a_log_without_says_so(partition: Path) -> None:
+    rows = run("audit", "--format", "ndjson", "--fail-on", "never", "--quiet", partition).objects
+    found = [row for row in rows if row.get("code") == "snapshot-minor-mismatch"]
+    assert found
+    assert all("but the log has no timestamp" in row["message"] for row in found)
+    assert {json.loads(row["evidence"])["expected_last_timestamp"] for row in found} == {None}
 
 
 def test_an_unknown_duration_is_no_long_one(partition: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
-from kforensics.forensics.core.formatting import format_duration, format_time
+from kforensics.forensics.core.formatting import UNKNOWN_TIMES, format_duration, format_time
 from kforensics.forensics.core.record_types import ProducerArray
 from kforensics.forensics.core.reporting import MOST, Row, first_n
 from kforensics.forensics.core.settings import PRODUCER_EXPIRY
@@ -252,8 +252,7 @@ class _ComparedSnapshot:
     def _fields(self, code: str, names: tuple[str, ...], row: Row) -> Finding:
         differing = [name for name in names if row[f"stored_{name}"] != row[f"expected_{name}"]]
         stored, expected = (
-            ", ".join(f"{FIELD_NAMES[name]} {row[f'{side}_{name}']}" for name in differing)
-            for side in ("stored", "expected")
+            ", ".join(_field(name, row[f"{side}_{name}"]) for name in differing) for side in ("stored", "expected")
         )
         message = f"has {stored} of producer {row['producer_id']}, but the log has {expected}"
         return self._finding(code, message, row, (CLEANED, LOADED, EXPIRED))
@@ -295,7 +294,17 @@ def _epoch(row: Row) -> int:
 
 
 def _evidence(row: Row) -> dict[str, object]:
-    return {name: value for name, value in row.items() if name not in {"producer_id", "recent", "recent_count"}}
+    shown = {name: value for name, value in row.items() if name not in {"producer_id", "recent", "recent_count"}}
+    return {name: None if _is_absent_time(name, value) else value for name, value in shown.items()}
+
+
+def _field(name: str, value: int) -> str:
+    return f"no {FIELD_NAMES[name]}" if _is_absent_time(name, value) else f"{FIELD_NAMES[name]} {value}"
+
+
+def _is_absent_time(name: str, value: object) -> bool:
+    """Return whether a value is the -1 that Kafka has for the timestamp of a batch without one."""
+    return name.endswith("last_timestamp") and value in UNKNOWN_TIMES
 
 
 def _open_transaction(row: Row, side: str) -> str:
