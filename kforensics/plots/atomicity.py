@@ -120,9 +120,12 @@ def _matching_transaction(row: Row, candidates: list[Row]) -> Row | None:
     return None
 
 
-def _is_marker_time(row: Row, timestamp: int) -> bool:
+def _is_marker_time(row: Row, timestamp: int | None) -> bool:
     first, last = row["first_marker_timestamp"], row["last_marker_timestamp"]
-    return first is not None and last is not None and first <= timestamp <= last
+    if first is None or last is None or timestamp is None:
+        return False
+    is_between: bool = first <= timestamp <= last
+    return is_between
 
 
 def _outcome_without_data(row: Row) -> str:

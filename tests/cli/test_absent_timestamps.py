@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,24 @@ def test_a_report_has_no_time_of_1969(partition: Path, tmp_path_factory: pytest.
     assert re.findall(r"\b19(?:69|70)-\d\d-\d\d", text) == []
     assert re.findall(r"timestamp -1\b|timestamp</dt><dd>-1\b", text) == []
     assert re.findall(r'"(?:start|end|time)":-1\b', text) == []
+
+
+def test_replicas_without_times_have_a_report(tmp_path: Path) -> None:
+    """A divergence, lost records and distributed transactions of real brokers, all without times."""
+    logs, store, page = tmp_path / "logs", tmp_path / "store", tmp_path / "report.html"
+    shutil.copytree(SAMPLES / "replication", logs)
+    for file in logs.glob("broker-*/[a-z]*-[0-9]/*.log"):
+        data, position = file.read_bytes(), 0
+        while position + 12 < len(data):
+            base_offset, size = struct.unpack_from(">qi", data, position)
+            patch(file, base_offset, base_timestamp=-1, max_timestamp=-1)
+            position += 12 + size
+    done = run("audit", "--records", "--quiet", "--output", store, logs)
+    assert "drops 6 records, written from an unknown time to an unknown time" in done.text
+    assert [line for line in done.lines if "an unknown time" in line and line.endswith(" later.")] == []
+    assert run("report", store, "--output", page).code == 1
+    charts = re.findall(r'"(?:start|end|time)":-1\b', page.read_text())
+    assert charts == []
 
 
 def test_a_snapshot_with_times_of_a_log_without_says_so(partition: Path) -> None:

@@ -67,6 +67,8 @@ BEYOND_THIS_TOOL = {
     "limit": "more records than this tool decompresses at once: yes, the rest was not checked",
 }
 ItemT = TypeVar("ItemT")
+# org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP
+NO_TIMESTAMP = -1
 
 
 def findings(state: PartitionState) -> Iterator[Finding]:
@@ -109,12 +111,14 @@ def _broken(state: PartitionState, broken: BrokenBatch) -> Finding:
 
 def _mistimed(state: PartitionState, mistimed: MistimedBatch) -> Finding:
     place, difference = mistimed.place, mistimed.max_timestamp - mistimed.latest
-    shift = f"{format_duration(abs(difference))} {'earlier' if difference > 0 else 'later'}"
+    shift = f", {format_duration(abs(difference))} {'earlier' if difference > 0 else 'later'}"
+    if NO_TIMESTAMP in (mistimed.max_timestamp, mistimed.latest):
+        shift = ""
     return state.finding(
         CODES["ts-max-mismatch"],
         f"The batch with {format_offsets(place.first_offset, place.last_offset)} has maximum timestamp "
         f"{format_time(mistimed.max_timestamp)} in its header, but the maximum of its records is "
-        f"{format_time(mistimed.latest)}, {shift}.",
+        f"{format_time(mistimed.latest)}{shift}.",
         **_location(place),
         evidence={"max_timestamp": mistimed.max_timestamp, "largest_of_records": mistimed.latest},
         benign=(
