@@ -17,6 +17,7 @@ __all__ = [
     "NEVER",
     "NONE",
     "NO_VERSION",
+    "TRANSACTION_LOG",
     "TRANSACTION_STATE",
     "VERSION_SIZE",
     "RecordHeader",

@@ -6,16 +6,19 @@ of the version, which end with their last byte. A message that they cannot read 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import compress
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from kforensics.parsers.format.byte_slices import ByteSlices, values_at
+from kforensics.parsers.format.byte_slices import ByteSlices, to_byte_slices, values_at
+from kforensics.parsers.format.text_encoding import java_utf8
 from kforensics.parsers.messages.codec import default_of, distinct_layouts
 from kforensics.parsers.messages.internal_records import LAYOUT_RELEASES
+from kforensics.parsers.messages.registry import record_type
 from kforensics.parsers.messages.schema import Field, MessageSchema, has_version
 
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ _ReadField: TypeAlias = Callable[["_Cursor"], _FieldColumn]
 
 _WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8}
 _UUID_SIZE = 16
+# Bytes of the record type before a key.
+_TYPE_SIZE = 2
 _MAX_STRING_SIZE = 0x7FFF
 # Shifts of the second to the fourth byte of a varint. A fifth byte overflows an int in Java; the codec handles that.
 _VARINT_SHIFTS = (7, 14, 21)
@@ -76,6 +81,39 @@ def read_columns(message: MessageSchema, version: int, values: ByteSlices, start
     columns = {name: read_field(cursor) for name, read_field in _message_fields(message, version)}
     _read_tagged_section(cursor, message, version, columns)
     return ReadColumns(cursor.fits & (cursor.positions == ends), columns)
+
+
+def read_keys(topic: str, type_ids: Iterable[int], keys: Sequence[bytes]) -> dict[bytes, Any]:
+    """Return the fields of keys as tuples, without keys that do not have the exact layout of their type.
+
+    Args:
+        topic: A topic of a coordinator.
+        type_ids: The record types to read.
+        keys: Keys of any type, distinct.
+    """
+    fields: dict[bytes, Any] = {}
+    for type_id in type_ids:
+        prefix, kind = type_id.to_bytes(_TYPE_SIZE), record_type(topic, type_id)
+        of_type = [key for key in keys if key.startswith(prefix)]
+        if kind is not None and of_type:
+            slices = to_byte_slices(of_type)
+            columns, data = read_columns(kind.key, 0, slices, _TYPE_SIZE), slices.data.tobytes()
+            values = zip(*(_values(columns.columns[field.name], data) for field in kind.key.fields), strict=True)
+            fitting = compress(zip(of_type, values, strict=True), columns.fits.tolist())
+            fields.update(fitting)
+    return fields
+
+
+def _values(column: _FieldColumn, data: bytes) -> list[Any]:
+    """Return the integers or texts of a column as Python values."""
+    if isinstance(column, np.ndarray):
+        numbers: list[Any] = column.tolist()
+        return numbers
+    ends = (column.starts + column.sizes).tolist()
+    encoded = [data[start:end] for start, end in zip(column.starts.tolist(), ends, strict=True)]
+    # Groups and topics repeat; each text is kept once.
+    texts = {text: java_utf8(text) for text in set(encoded)}
+    return [texts[text] for text in encoded]
 
 
 class _Cursor:

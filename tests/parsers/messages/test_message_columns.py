@@ -13,10 +13,11 @@ from kforensics.parsers.format.byte_slices import ByteSlices, to_byte_slices
 from kforensics.parsers.format.text_encoding import java_utf8
 from kforensics.parsers.messages.codec import decode, decode_exact
 from kforensics.parsers.messages.group import GROUP_METADATA_VALUE, LEGACY_OFFSET_COMMIT_VALUE, OFFSET_COMMIT_VALUE
-from kforensics.parsers.messages.internal_records import LAYOUT_RELEASES
-from kforensics.parsers.messages.message_columns import ReadColumns, read_columns
+from kforensics.parsers.messages.internal_records import LAYOUT_RELEASES, decode_record
+from kforensics.parsers.messages.message_columns import ReadColumns, read_columns, read_keys
 from kforensics.parsers.messages.metadata import FEATURE_LEVEL_RECORD
 from kforensics.parsers.messages.reader import MessageError
+from kforensics.parsers.messages.registry import COORDINATOR_TYPES
 from kforensics.parsers.messages.schema import Field, MessageSchema
 from kforensics.parsers.messages.transaction_log import TRANSACTION_LOG_VALUE
 from tests.parsers.messages.encoder import encode, random_value
@@ -116,3 +117,27 @@ def test_other_messages_of_integers_and_strings() -> None:
 def test_a_message_with_a_field_of_another_type_is_rejected() -> None:
     with pytest.raises(TypeError, match="of type bytes is not read in columns"):
         read_columns(GROUP_METADATA_VALUE, 3, to_byte_slices([b"x"]))
+
+
+@pytest.mark.parametrize(("topic", "types"), [("__consumer_offsets", (0, 1)), ("__transaction_state", (0,))])
+def test_keys_are_those_that_the_codec_reads(topic: str, types: tuple[int, ...]) -> None:
+    """Also cut, extended, and with a byte changed; what does not have the exact layout is left to the codec."""
+    dice = Random(7)  # noqa: S311  # dice for a test
+    keys: dict[bytes, None] = {b"": None, b"\0": None, b"\0\2\0\1g": None}
+    for number in types:
+        for text in ("", "a", "group-\u00e9", "t" * 300):
+            strings = len(text.encode()).to_bytes(2) + text.encode()
+            key = number.to_bytes(2) + (strings if topic == "__transaction_state" else 2 * strings + b"\0\0\1\7")
+            for _ in range(20):
+                changed = bytearray(key)
+                changed[dice.randrange(2, len(key))] ^= dice.randrange(1, 256)
+                keys |= dict.fromkeys([key, key[: dice.randrange(len(key))], key + b"\0", bytes(changed)])
+    fields, exact = read_keys(topic, types, list(keys)), 0
+    for key in keys:
+        number = int.from_bytes(key[:2])
+        kind = COORDINATOR_TYPES[topic][number] if len(key) >= 2 and number in types else None
+        expected = kind and decoded_exactly(kind.key, 0, key)
+        exact += expected is not None
+        assert fields.get(key) == (tuple(expected.values()) if expected else None), key
+        assert expected is None or decode_record(topic, key, None).key == expected
+    assert 40 < exact * 2 < len(keys) * 2 - 80

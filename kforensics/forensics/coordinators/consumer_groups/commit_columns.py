@@ -7,7 +7,7 @@ a value that does not have the exact layout of its version is decoded on its own
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +22,7 @@ from kforensics.parsers.format.array_types import BoolArray, Column, IntArray
 from kforensics.parsers.format.byte_slices import ByteSlices, distinct_slices
 from kforensics.parsers.format.text_encoding import ZERO_UUID, java_utf8
 from kforensics.parsers.messages.internal_records import decode_record
-from kforensics.parsers.messages.message_columns import ReadColumns, read_columns
+from kforensics.parsers.messages.message_columns import ReadColumns, read_columns, read_keys
 from kforensics.parsers.messages.registry import COORDINATOR_TYPES, record_type
 
 # The type of all records without a committed offset.
@@ -126,22 +126,32 @@ class KeyCache:
         self.groups: dict[str, RecordPosition] = {}
         self._decoded_keys: dict[bytes, DecodedKey] = {}
 
-    def decoded(self, keys: Iterable[bytes]) -> list[DecodedKey]:
-        """Return some keys, decoded."""
-        return [self._decoded_keys.get(key) or self._decode(key) for key in keys]
+    def decoded(self, keys: Sequence[bytes]) -> list[DecodedKey]:
+        """Return some distinct keys, decoded; committed offsets in columns, the others one by one."""
+        new = [key for key in keys if key not in self._decoded_keys]
+        commits: dict[bytes, GroupPartition] = read_keys(CONSUMER_OFFSETS, OFFSET_COMMITS, new)
+        for key in new:
+            if (fields := commits.get(key)) is None:
+                self._decode(key)
+            else:
+                self._decoded_keys[key] = self._commit(int.from_bytes(key[:VERSION_SIZE]), fields)
+        return [self._decoded_keys.get(key, OTHER_KEY) for key in keys]
 
-    def _decode(self, data: bytes) -> DecodedKey:
+    def _commit(self, kind: int, key: GroupPartition) -> DecodedKey:
+        return DecodedKey(kind, self.keys.setdefault(key, len(self.keys)), key, key[0])
+
+    def _decode(self, data: bytes) -> None:
+        """Decode a single key with the codec; keys of other records are not kept."""
         if len(data) < VERSION_SIZE or int.from_bytes(data[:VERSION_SIZE]) not in GROUP_TYPES:
-            return OTHER_KEY
+            return
         message = decode_record(CONSUMER_OFFSETS, data, None)
         decoded = OTHER_KEY
         if message.key is not None:
             decoded = OTHER_KEY._replace(group=message.key["group"])
             if message.type_id in OFFSET_COMMITS:
                 key = (message.key["group"], message.key["topic"], message.key["partition"])
-                decoded = DecodedKey(message.type_id or 0, self.keys.setdefault(key, len(self.keys)), key, key[0])
+                decoded = self._commit(message.type_id or 0, key)
         self._decoded_keys[data] = decoded
-        return decoded
 
 
 def commit_columns(segment: int, records: RecordColumns, cache: KeyCache) -> CommitColumns:

@@ -7,7 +7,7 @@ columns, version by version; a value that does not have the exact layout of its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -16,6 +16,8 @@ import numpy as np
 from kforensics.forensics.coordinators.coordinator_records import (
     NO_VERSION,
     NONE,
+    TRANSACTION_LOG,
+    TRANSACTION_STATE,
     VERSION_SIZE,
     RecordHeader,
     State,
@@ -30,9 +32,12 @@ from kforensics.parsers.columns.record_columns import RecordColumns
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 from kforensics.parsers.format.byte_slices import ByteSlices, distinct_slices
 from kforensics.parsers.messages.codec import decode
-from kforensics.parsers.messages.message_columns import read_columns
+from kforensics.parsers.messages.message_columns import read_columns, read_keys
+from kforensics.parsers.messages.registry import COORDINATOR_TYPES
 from kforensics.parsers.messages.transaction_log import TRANSACTION_LOG_VALUE
 
+# The types of the records with the state of a transactional id.
+STATE_TYPES = [number for number, kind in COORDINATOR_TYPES[TRANSACTION_STATE].items() if kind.name == TRANSACTION_LOG]
 # A status where there is none; statuses have 8 bits.
 NO_STATUS = -(1 << 8)
 # A missing transactional id, and a null list.
@@ -153,15 +158,18 @@ class StateCache:
         self._ids: dict[bytes, str | None] = {}
         self._lists: dict[tuple[int, bytes], tuple[TopicPartition, ...] | None] = {}
 
-    def ids(self, keys: Iterable[bytes]) -> list[str | None]:
-        """Return the transactional ids in some keys, None for a key that cannot be read."""
-        return [self._ids[key] if key in self._ids else self._decoded(key) for key in keys]
+    def ids(self, keys: Sequence[bytes]) -> list[str | None]:
+        """Return the transactional ids in some distinct keys, None for a key that cannot be read."""
+        new = [key for key in keys if key not in self._ids]
+        fields = read_keys(TRANSACTION_STATE, STATE_TYPES, new)
+        for key in new:
+            name = self._ids[key] = fields[key][0] if key in fields else self._decoded(key)
+            if name is not None:
+                self.names.setdefault(name, len(self.names))
+        return [self._ids[key] for key in keys]
 
     def _decoded(self, key: bytes) -> str | None:
-        name = self._ids[key] = state_record(RecordHeader(0, 0, 0, 0, 0), key, None).transactional_id
-        if name is not None:
-            self.names.setdefault(name, len(self.names))
-        return name
+        return state_record(RecordHeader(0, 0, 0, 0, 0), key, None).transactional_id
 
     def partitions(self, version: int, data: bytes) -> tuple[TopicPartition, ...] | None:
         """Return an encoded list of partitions in a message of a version."""
