@@ -86,8 +86,7 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
     )
     traces, evidence = _traces(replica)
     is_early = _ended_earlier(replica, knowing)
-    first = STOPPED_FIRST if replica.partition.log_dir.clean_shutdown else COPIED_FIRST
-    benign: tuple[str, ...] = (OUT_OF_SYNC, first if is_early else COPIED_EARLIER)
+    benign: tuple[str, ...] = (OUT_OF_SYNC, _why_early(replica) if is_early else COPIED_EARLIER)
     begin = None if elected is not None else _overruled_from(comparison, replica, knowing)
     remedy = _rescue(replica, knowing, replica.end) if elected is not None else _catch_up(replica, knowing, committed)
     if elected is not None:
@@ -124,6 +123,10 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
 def _traces(replica: Replica) -> tuple[str, dict[str, object]]:
     """Return the traces of a longer log, if the replica's own high watermark shows that it was longer."""
     return traces_of_lost_end(replica.state) if _was_longer(replica) else ("", {})
+
+
+def _why_early(replica: Replica) -> str:
+    return STOPPED_FIRST if replica.partition.log_dir.clean_shutdown else COPIED_FIRST
 
 
 def _was_longer(replica: Replica) -> bool:
