@@ -21,6 +21,7 @@ __all__ = ["FaultyIndex", "faulty_indexes", "index_finding"]
 
 UNCLEAN = "broker crashed, or was running while the files were copied: "
 REBUILT = UNCLEAN + "not ruled out; the broker rebuilds this index at its next start"
+AHEAD = "index copied after the log, while the broker was running: possible; the broker rebuilds it at its next start"
 # Observations of log offsets that explain why index entries do not match the log, and the codes of their findings.
 OFFSET_CAUSES = {Observed.OFFSET_NOT_MONOTONIC: "offset-not-monotonic", Observed.OFFSET_OVERLAP: "offset-overlap"}
 # Damage at the end of a log that nothing was ever written to, or was no longer written to.
@@ -122,16 +123,18 @@ def index_finding(state: PartitionState, code: Code, faulty: FaultyIndex, messag
     if faulty.fault is IndexFault.UNREADABLE and (error := forbidden(faulty.file.path)):
         return state.forbidden(code, error.path, error.why)
     is_rebuilt = _is_rebuilt(state, faulty.segment)
+    is_ahead = is_rebuilt and _is_ahead(state, faulty)
+    less = severity if not is_rebuilt else Severity.INFO if is_ahead else Severity(max(severity - 1, Severity.INFO))
     evidence: dict[str, object] = {"entries": faulty.count}
     first = faulty["offset"]
     finding = state.finding(
         code,
         message + faulty.others,
-        severity=Severity(max(severity - 1, Severity.INFO)) if is_rebuilt else severity,
+        severity=less,
         offsets=(first, faulty.last_offset) if first >= 0 else None,
         evidence=evidence | ({"left_out": faulty.more} if faulty.more else {}),
         exactness=Exactness.UNVERIFIABLE if faulty.fault is IndexFault.UNREADABLE else Exactness.EXACT,
-        benign=(REBUILT if is_rebuilt else UNCLEAN + _why_not_rebuilt(state),),
+        benign=(AHEAD if is_ahead else REBUILT if is_rebuilt else UNCLEAN + _why_not_rebuilt(state),),
         cause=_cause(state, faulty),
     )
     return replace(finding, path=faulty.file.path, position=faulty["position"])
@@ -155,6 +158,12 @@ def _is_rebuilt(state: PartitionState, segment: int) -> bool:
     segments = state.partition.segments
     recovery_point = state.partition.checkpoint(RECOVERY_POINT) or 0
     return segment == len(segments) - 1 or (segments[segment + 1].base_offset or 0) > recovery_point
+
+
+def _is_ahead(state: PartitionState, faulty: FaultyIndex) -> bool:
+    """Return whether entries of the active segment's index refer to what follows the end of the log, as copied."""
+    is_later = faulty.fault is IndexFault.OFFSET_NOT_IN_LOG and faulty["offset"] >= state.log_end_offset
+    return faulty.segment == len(state.partition.segments) - 1 and (faulty.fault is IndexFault.BEYOND_LOG or is_later)
 
 
 def _why_not_rebuilt(state: PartitionState) -> str:

@@ -151,7 +151,10 @@ def _segments(state: PartitionState, offsets: IntArray) -> IntArray:
 
 
 def _missing_entry(state: PartitionState, damaged: set[int], row: Row) -> Finding:
-    is_recent = state.rules.as_of_ms - row["marker_timestamp"] <= COPY_MS
+    # The copy is as old as its files, however much later it is evaluated.
+    taken = state.partition.taken_ms
+    taken = state.rules.as_of_ms if taken is None else min(taken, state.rules.as_of_ms)
+    is_recent = taken - row["marker_timestamp"] <= COPY_MS
     may_be_newer = row["begins"] == NEVER and row["newer"] and is_recent and may_be_live(state, row["index"])
     entry = "has no entry for it" if row["begins"] == NEVER else f"covers it only from offset {row['begins']}"
     severity = None if row["records"] else Severity.INFO
@@ -161,7 +164,7 @@ def _missing_entry(state: PartitionState, damaged: set[int], row: Row) -> Findin
         f"{format_offsets(row['first_offset'], row['last_offset'])} was aborted at offset {row['marker_offset']}, "
         f"but the transaction index {entry}: "
         f"{format_count(row['records'], 'record')} of it on disk.",
-        severity=Severity.WARNING if may_be_newer else severity,
+        severity=Severity.INFO if may_be_newer else severity,
         offsets=(row["first_offset"], row["marker_offset"]),
         producer=(row["producer_id"], row["marker_epoch"]),
         at=(row["marker_segment"], row["marker_position"]),

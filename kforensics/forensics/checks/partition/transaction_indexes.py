@@ -108,7 +108,7 @@ def _damaged(state: PartitionState, segment: int, damage: list[Damage]) -> Findi
     finding = state.finding(
         CODES["txnindex-corrupt"],
         f"Bytes {first.start} to {first.end} of the transaction index are not a valid entry: {first.detail}{others}.",
-        severity=Severity.WARNING if is_torn else None,
+        severity=Severity.INFO if is_torn else None,
         evidence={"reason": first.reason, "ranges": len(damage), "bytes": size},
         benign=(f"copied while the broker was writing to it: {'possible' if is_torn else 'no'}",),
     )
@@ -120,8 +120,8 @@ def _faulty_entry(state: PartitionState, phrase: str, row: Row) -> Finding:
     finding = state.finding(
         CODES["txnindex-corrupt"],
         f"{_entry(row)} {phrase}.",
-        severity=Severity.WARNING if is_ahead else None,
-        benign=(f"log copied before its index: {'possible' if is_ahead else 'no'}",),
+        severity=Severity.INFO if is_ahead else None,
+        benign=(f"log copied before its index while the broker was running: {'possible' if is_ahead else 'no'}",),
     )
     return with_entry(state, row, finding)
 

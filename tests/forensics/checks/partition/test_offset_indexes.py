@@ -219,6 +219,24 @@ def test_what_the_next_start_rebuilds_is_less_severe(
     assert ("not ruled out" in finding.benign[0]) == (severity is Severity.WARNING)
 
 
+AHEAD = {
+    "of a running broker": (False, 20, Severity.INFO),
+    "of a stopped broker": (True, 20, Severity.ERROR),
+    "of a closed segment": (False, 0, Severity.ERROR),
+}
+
+
+@pytest.mark.parametrize(("clean", "base_offset", "severity"), AHEAD.values(), ids=AHEAD)
+def test_an_index_may_be_ahead_of_the_log_in_a_copy(
+    tmp_path: Path, clean: bool, base_offset: int, severity: Severity
+) -> None:
+    """The log was copied first, and the broker went on writing."""
+    end = positions(forge(tmp_path, LOG, clean_shutdown=clean), base_offset)[-1]
+    (finding,) = with_index(tmp_path, [(9, end)], base_offset)
+    assert key_facts([finding]) == [(MISMATCH, severity)]
+    assert ("while the broker was running" in finding.benign[0]) == (severity is Severity.INFO)
+
+
 def test_an_entry_that_points_to_where_nothing_was_written_is_found(tmp_path: Path) -> None:
     """Preallocated space is not damage that could explain it."""
     folder = forge(tmp_path, LOG)

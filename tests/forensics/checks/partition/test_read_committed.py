@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from operator import itemgetter
+from os import utime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -166,7 +167,7 @@ def test_22_an_empty_batch_without_an_entry_shows_nothing(tmp_path: Path) -> Non
 
 
 LIVE: dict[str, tuple[bool, int, Severity, Exactness]] = {
-    "copied while it was written": (False, NOW + HOUR // 2, Severity.WARNING, Exactness.UNVERIFIABLE),
+    "copied while it was written": (False, NOW + HOUR // 2, Severity.INFO, Exactness.UNVERIFIABLE),
     "the broker had stopped": (True, NOW + HOUR // 2, Severity.CRITICAL, Exactness.EXACT),
     "written long before": (False, NOW + 2 * HOUR, Severity.CRITICAL, Exactness.EXACT),
 }
@@ -180,6 +181,15 @@ def test_a_marker_may_be_younger_than_the_copy_of_its_index(
     findings = found_in(tmp_path, as_of_ms)
     assert key_facts(findings) == [(MISSING, severity), (MISMATCH, severity)]
     assert {finding.exactness for finding in findings} == {exactness}
+
+
+@pytest.mark.parametrize(("written_ms", "severity"), [(HOUR // 2, Severity.INFO), (2 * HOUR, Severity.CRITICAL)])
+def test_a_copy_does_not_age_when_it_is_evaluated_later(written_ms: int, severity: Severity, tmp_path: Path) -> None:
+    """Its files show when it was made, whatever ``--as-of`` says."""
+    forge(tmp_path, NESTED, clean_shutdown=False, txnindex={0: [(2, 1, 2, 0)]})
+    for file in tmp_path.rglob("*"):
+        utime(file, ns=((NOW + written_ms) * 1_000_000,) * 2)
+    assert key_facts(found_in(tmp_path, NOW + 48 * HOUR)) == [(MISSING, severity), (MISMATCH, severity)]
 
 
 def test_an_entry_missing_before_others_is_no_matter_of_time(tmp_path: Path) -> None:

@@ -118,6 +118,18 @@ def test_an_entry_that_does_not_fit_the_log_is_found(
     assert says in findings[0].message
 
 
+@pytest.mark.parametrize(("clean", "severity"), [(True, Severity.WARNING), (False, Severity.INFO)])
+def test_the_active_index_of_a_running_broker_may_be_ahead_of_the_log(
+    tmp_path: Path, clean: bool, severity: Severity
+) -> None:
+    folder = forge(tmp_path, LOG, clean_shutdown=clean)
+    base = max(int(file.stem) for file in folder.glob("*.log"))
+    path = file_of(folder, base, "timeindex")
+    path.write_bytes(path.read_bytes() + built([(900, 500)]))
+    (finding,) = (one for one in findings(state_of(tmp_path)) if one.path == str(path))
+    assert key_facts([finding]) == [(MISMATCH, severity)]
+
+
 @pytest.mark.parametrize(
     ("tail", "says"), [(b"\0\0", "not a whole number of entries"), (bytes(240), "240 zero bytes although its segment")]
 )
