@@ -1,6 +1,7 @@
 """The door to the real Java clients: one process, one JSON line per request."""
 
 import json
+import select
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ CLIENT_VERSION = "4.3.1"
 EARLY_CLIENT_VERSION = "3.9.1"
 _SOURCES = SOURCES / "java" / "lab"
 _QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+# Longer than any operation of a scenario; a client has been seen to wait forever for an answer to a record.
+_ANSWER_SECONDS = 300
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", _QUIET)
 
 Bytes = bytes | str | None
@@ -107,6 +110,8 @@ class Driver:
             raise LabError("The driver has no pipes.")
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
+        if not select.select([self._process.stdout], [], [], _ANSWER_SECONDS)[0]:
+            raise LabError(f"The Java driver has not answered {request['operation']} for {_ANSWER_SECONDS} s.")
         line = self._process.stdout.readline()
         if not line:
             raise LabError("The Java driver ended unexpectedly; see its log in .lab/run.")

@@ -41,7 +41,11 @@ def broker_jars(version: str) -> Path:
     """The folder with every jar of a broker of this Kafka version."""
     # Kafka was built with Scala 2.13 from 2.4 on, and the releases before with 2.12.
     scala = "2.13" if tuple(map(int, version.split(".")[:2])) >= (2, 4) else "2.12"
-    return fetch(f"kafka-{version}", [Artefact(f"org.apache.kafka:kafka_{scala}:{version}")])
+    kafka = Artefact(f"org.apache.kafka:kafka_{scala}:{version}")
+    # 0.11 makes ids with a class that Java had up to 10; without it, it ends while it starts.
+    if version.startswith("0."):
+        return fetch(f"kafka-{version}-jaxb", [kafka, Artefact("javax.xml.bind:jaxb-api:2.3.1")])
+    return fetch(f"kafka-{version}", [kafka])
 
 
 def fetch(name: str, artefacts: Sequence[Artefact]) -> Path:

@@ -33,7 +33,7 @@ class ZooKeeperNode(Node):
         """Wait until the broker serves requests."""
         if self.version.startswith(("0.", "1.")):
             # Their log goes to log4j 1, which has no configuration here.
-            _wait_for_port(self.java, self.port)
+            _wait_for_port(self.java, self.port, f"Kafka {self.version}")
         else:
             self.java.wait_for(f"[KafkaServer id={self.node_id}] started", times=self._starts)
 
@@ -94,17 +94,18 @@ def zookeeper(folder: Path, jars: Path) -> Iterator[int]:
     java = JavaProcess(jars, folder / "zookeeper.out")
     java.start("org.apache.zookeeper.server.ZooKeeperServerMain", str(settings), jvm=[*Node.logging(), _WITHOUT_LOG4J])
     try:
-        _wait_for_port(java, port)
+        _wait_for_port(java, port, "ZooKeeper")
         yield port
     finally:
         java.end()
 
 
-def _wait_for_port(java: JavaProcess, port: int) -> None:
+def _wait_for_port(java: JavaProcess, port: int, name: str) -> None:
     deadline = time.monotonic() + _ZOOKEEPER_SECONDS
     while time.monotonic() < deadline and java.running:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.1)
-    raise LabError(f"ZooKeeper did not answer in {_ZOOKEEPER_SECONDS} s; see {java.log}.")
+    why = f"did not answer in {_ZOOKEEPER_SECONDS} s" if java.running else "ended before it answered"
+    raise LabError(f"{name} {why}; see {java.log}.")

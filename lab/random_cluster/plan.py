@@ -9,6 +9,7 @@ from lab.scenarios.steps import small_segments
 
 EARLY = re.compile(r"(0|1|2\.0)\.")
 _WITHOUT_KRAFT = re.compile(r"[0-2]\.")
+_SEGMENT_BYTES = ("log.segment.bytes", "offsets.topic.segment.bytes", "transaction.state.log.segment.bytes")
 _CODECS = ("none", "none", "gzip", "lz4", "snappy")
 
 
@@ -104,6 +105,9 @@ def _config(kafka: str, brokers: int, chance: Random) -> dict[str, str]:
         "replication.quota.window.num": "5",
     }
     config.update((name, odd[name]) for name in odd if chance.random() < 0.3)
+    if "log.preallocate" in config:
+        # Otherwise each copy has a gigabyte of zeros per partition.
+        config.update(dict.fromkeys(_SEGMENT_BYTES, "1048576"))
     if re.match(r"(3\.[6-9]|4)\.", kafka) and chance.random() < 0.5:
         config["transaction.partition.verification.enable"] = "false"
     return config
