@@ -121,10 +121,21 @@ def _split(cluster: Cluster, row: Row) -> PlacedFinding:
         },
         exactness=Exactness.EXACT if row["is_exact"] else Exactness.APPROXIMATE,
         benign=(
-            f"abort by an operator: {'possible' if outcome is TransactionOutcome.ABORTED else 'no, it is a COMMIT'}",
+            f"abort by an operator: {_by_operator(cluster, row['marker'])}",
             f"another transaction of the same epoch: {'no' if row['is_exact'] else 'possible'}",
         ),
     )
+
+
+def _by_operator(cluster: Cluster, number: int) -> str:
+    """Return whether an operator may have written a contrary marker, as ``marker-admin-abort`` reports it."""
+    marker = cluster.marker_join.markers[number]
+    if marker["outcome"] != TransactionOutcome.ABORTED:
+        return "no, it is a COMMIT"
+    if cluster.marker_join.roles[number] == MarkerRole.BY_OPERATOR:
+        return "likely, see marker-admin-abort"
+    has_other_epoch = marker["first_offset"] != NONE and marker["data_epoch"] != marker["marker_epoch"]
+    return "no, not the epoch of its data" if has_other_epoch else "possible"
 
 
 def _half(marker: Row) -> str:
