@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kforensics.analyses.audit import AuditRequest, audit_results
+from kforensics.analyses.explain import Subject, explain_subject, story_rows
 from kforensics.analyses.lso import LsoQuestion
 from kforensics.analyses.partitions import Investigation, investigate
 from kforensics.analyses.producers import ProducersQuestion
@@ -28,6 +29,8 @@ from kforensics.forensics.checks.partition_checks import CHECK_GROUPS
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.core.tables import RESULTS
+from kforensics.forensics.explain.offset_story import OffsetStory
+from kforensics.forensics.partition.partition_files import Partition
 from kforensics.parsers.log.log_rows import Place
 from tests.command import SAMPLES, run
 
@@ -119,6 +122,11 @@ class Audited:
         """The findings of each partition, in their order."""
         return {result.folder: [*result.findings] for result in self.results if result.is_counted and result.findings}
 
+    @property
+    def tables(self) -> set[str]:
+        """The tables that have rows."""
+        return {name for result in self.results for name in result.rows}
+
 
 def answered(question: Question[Any], investigation: Investigation) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of a question by folder, sorted."""
@@ -143,6 +151,15 @@ def test_every_command_shows_the_rows_of_an_audit(scenario: str) -> None:
         assert answered(question, investigation) == audited_here.rows(question.table), question.table
 
 
+def test_a_pool_of_processes_shows_the_rows_of_an_audit() -> None:
+    paths = [SAMPLES / scenario for scenario in EVERY_SAMPLE]
+    investigation = investigated(*paths, as_of_ms=WITHOUT_TIME_MS)
+    audited_here, in_pool = Audited.of(investigation), Audited.of(investigation, processes=2, split_size=1 << 14)
+    assert in_pool.tables == audited_here.tables
+    for table in audited_here.tables:
+        assert in_pool.rows(table) == audited_here.rows(table), table
+
+
 @pytest.mark.parametrize("scenario", EVERY_SAMPLE)
 def test_scan_and_verify_say_and_exit_as_audit_does(scenario: str) -> None:
     paths = "--quiet", "--as-of", taken_ms(scenario) + HOUR_MS, SAMPLES / scenario
@@ -165,6 +182,56 @@ def test_scan_and_verify_say_and_exit_as_audit_does(scenario: str) -> None:
         fails = any(one.severity >= Severity.ERROR for one in findings)
         assert ended.code == (3 if unread else int(fails))
     assert run("audit", *paths).code == scanned.code
+
+
+@pytest.mark.parametrize("scenario", EVERY_SAMPLE)
+def test_explain_says_of_offsets_and_producers_what_an_audit_says(scenario: str) -> None:
+    investigation = an_hour_later(scenario)
+    shown = {name: Audited.of(investigation).rows(name) for name in ("lso", "transactions", "producers")}
+    for partition in investigation.partitions:
+        (lso,), folder = shown["lso"][partition.folder], partition.folder
+        transactions = shown["transactions"].get(folder, [])[-20:]
+        for offset in {lso["log_start_offset"], *(row["first_offset"] for row in transactions)} - {-1}:
+            _same_offset(investigation, partition, offset, lso, transactions)
+        topics = () if partition.place.topic is None else (partition.place.topic,)
+        for producer in shown["producers"].get(folder, [])[:20]:
+            subject = Subject(producer_id=producer["producer_id"], topics=topics, partition=partition.place.partition)
+            rows = [row for row in explained(investigation, subject) if row["log_dir"] == partition.place.log_dir]
+            of_producer = [row for row in transactions if row["producer_id"] == producer["producer_id"]]
+            for row in rows:
+                assert {name: row[name] for name in row.keys() & producer.keys() - {"aborted", "records"}} == {
+                    name: producer[name] for name in row.keys() & producer.keys() - {"aborted", "records"}
+                }
+                assert row["open"] >= sum(one["outcome"] == "open" for one in of_producer)
+                assert row["aborted"] == producer["aborted"]
+
+
+def _same_offset(
+    investigation: Investigation,
+    partition: Partition,
+    offset: int,
+    lso: dict[str, Any],
+    transactions: list[dict[str, Any]],
+) -> None:
+    """Check that an offset is explained by the same bounds and the same transaction."""
+    only = investigation.of([partition])
+    (story,) = explain_subject(only, Subject(offset=offset), _raise)
+    (row,) = explained(only, Subject(offset=offset))
+    assert isinstance(story, OffsetStory)
+    if partition.has_log:
+        for name in ("log_start_offset", "last_stable_offset", "log_end_offset"):
+            assert row[name] == lso[name], (partition.folder, offset, name)
+        assert story.bounds.exact == lso["exact"], (partition.folder, offset)
+        assert (row["holder_producer_id"], row["holder_first_offset"]) == (lso["producer_id"], lso["first_offset"])
+    for one in transactions:
+        if (one["producer_id"], one["first_offset"]) == (row["producer_id"], row["base_offset"]) and row["outcome"]:
+            assert (row["outcome"], row["marker_offset"]) == (one["outcome"], one["marker_offset"])
+
+
+def explained(investigation: Investigation, subject: Subject) -> list[dict[str, Any]]:
+    """Return the rows of a subject."""
+    stories = explain_subject(investigation, subject, _raise)
+    return [dict(zip(subject.table.names, row, strict=True)) for story in stories for row in story_rows(story)]
 
 
 def test_the_limits_of_a_cluster_are_those_of_all_its_log_directories(tmp_path: Path) -> None:
