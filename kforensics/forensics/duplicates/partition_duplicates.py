@@ -36,6 +36,7 @@ from kforensics.parsers.columns.batch_columns import NO_CONTROL, BatchColumns
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.columns.content_hash import mix_bits
 from kforensics.parsers.columns.hash_columns import HashColumns, hash_chunks
+from kforensics.parsers.files.discover import open_found
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 from kforensics.parsers.format.rows import ignore_damage
@@ -115,7 +116,7 @@ def find_batch_duplicates(state: PartitionState, reader: RecordReader) -> Iterat
 
 def _batches(state: PartitionState, kernels: KernelPolicy, workers: int | None) -> Iterator[BatchColumns]:
     for number, segment in enumerate(state.partition.segments):
-        with open_source(segment.path) as source:
+        with open_found(segment) as source:
             yield from batch_chunks(source, number, ignore_damage, kernels, workers=workers)
 
 

@@ -23,7 +23,7 @@ from kforensics.forensics.replay.summarising import summarise
 from kforensics.forensics.replay.summary import ReplaySummary
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.columns.batch_reader import batch_chunks
-from kforensics.parsers.files.source import open_source
+from kforensics.parsers.files.discover import open_found, shrunk
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 from kforensics.parsers.log.batches import DamageContext
@@ -96,15 +96,18 @@ def log_chunks(task: ReadTask, split: SegmentSplit) -> Iterator[LogChunk]:
     """Yield the chunks of a split.
 
     Raises:
-        InputError: the segment cannot be read.
+        InputError: the segment cannot be read, or shrinks.
     """
     damage: list[Damage] = []
     watch = IndexWatch(task.partition) if task.watches_indexes else None
     cuts = task.offsets
-    with open_source(task.partition.segments[split.segment].path) as source:
+    file = task.partition.segments[split.segment]
+    with open_found(file) as source:
         context = DamageContext(source)
 
         def report(damaged: Damage) -> None:
+            if damaged.reason == "shrunk":
+                raise shrunk(file.path)
             damage.append(context.damage(damaged, split.stop))
 
         chunks = batch_chunks(

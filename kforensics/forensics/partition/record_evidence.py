@@ -15,7 +15,8 @@ import numpy as np
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.splits import SegmentSplit
 from kforensics.parsers.columns.hash_columns import HashColumns, hash_chunks
-from kforensics.parsers.files.source import Source, open_source
+from kforensics.parsers.files.discover import open_found
+from kforensics.parsers.files.source import Source
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT, Batch, Damage
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
@@ -221,7 +222,7 @@ def iter_hash_chunks(
     Raises:
         InputError: the segment cannot be read.
     """
-    with open_source(partition.segments[split.segment].path) as source:
+    with open_found(partition.segments[split.segment]) as source:
         broken = _BrokenBatches(source, split.segment)
         chunks = hash_chunks(source, broken.add, kernels, start=split.start, stop=split.stop, workers=workers)
         open_batch = None

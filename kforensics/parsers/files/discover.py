@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from kforensics.errors import InputError, InputMissingError
 from kforensics.parsers.files.folders import Entry, Folders, folders_of
 from kforensics.parsers.files.log_names import FolderName, parse_file_name, parse_folder_name
-from kforensics.parsers.files.source import open_source
+from kforensics.parsers.files.source import LocalSource, RemoteSource, open_source
 
 __all__ = [
     "DeferredFolder",
@@ -125,6 +125,24 @@ def classified_by_suffix(file: FoundFile) -> FoundFile:
     """
     suffix = file.path.rpartition(".")[2]
     return replace(file, kind=suffix) if file.kind == UNKNOWN and suffix in SEGMENT_SUFFIXES else file
+
+
+def open_found(file: FoundFile) -> LocalSource | RemoteSource:
+    """Open a file of a log, which only grows while it is read.
+
+    Raises:
+        InputError: it cannot be read, or has shrunk since it was listed: what was read of it does not fit the rest.
+    """
+    source = open_source(file.path)
+    if source.size < file.size:
+        source.close()
+        raise shrunk(file.path)
+    return source
+
+
+def shrunk(path: str) -> InputError:
+    """Return the error of a log that shrank while it was read."""
+    return InputError(path, "it shrank while it was being read; run the command again, or on a copy")
 
 
 def _under(path: str, *, defers: bool) -> Iterator[DiscoveryRow | DeferredFolder]:
