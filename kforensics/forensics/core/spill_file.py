@@ -82,8 +82,9 @@ def _opened() -> IO[bytes]:
 
 
 def _unusable(error: OSError) -> UsageError:
+    folder = tempfile.tempdir or "the folder for temporary files"  # None if there is no usable one
     return UsageError(
-        f"cannot write a temporary file for data that exceeds the memory limit: {error.strerror}; "
+        f"cannot write a temporary file in {folder} for data that exceeds the memory limit: {error.strerror}; "
         "set the environment variable TMPDIR to a folder with enough space"
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import zlib
 from typing import Any
 
 # All functions are optimised together at the end, so numba need not optimise each of them.
@@ -67,4 +68,7 @@ def _module(entry_point: Any) -> Any:
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(object_file())
+    compiled = object_file()
+    # A full disk may pass unnoticed here, so the reader verifies the checksum.
+    sys.stdout.buffer.write(zlib.crc32(compiled).to_bytes(4) + compiled)
+    sys.stdout.buffer.flush()

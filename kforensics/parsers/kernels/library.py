@@ -259,6 +259,11 @@ def _trusted_code(path: Path) -> bytes | None:
             os.close(descriptor)
     finally:
         os.close(folder)
+    return _verified(data)
+
+
+def _verified(data: bytes) -> bytes | None:
+    """Return the code after its checksum, None if it is incomplete or damaged."""
     code = data[CHECKSUM_SIZE:]
     return code if zlib.crc32(code).to_bytes(CHECKSUM_SIZE) == data[:CHECKSUM_SIZE] else None
 
@@ -323,10 +328,12 @@ class Compilation:
             RuntimeError: the compiler fails.
         """
         failed = self._process.wait()
-        code, errors = _content(self._code), _content(self._errors)
+        code, errors = _verified(_content(self._code)), _content(self._errors)
         if failed:
             lines = errors.decode(errors="replace").splitlines() or ["the compiler printed no error"]
             raise RuntimeError(f"compiling failed: {lines[-1]}")
+        if code is None:
+            raise RuntimeError("the compiled code is incomplete; is the folder for temporary files full? See TMPDIR")
         is_cached = any(_write_cache(path, code) for path in _cache_files())
         if self._notify and not is_cached:
             self._notify(f"the compiled kernels cannot be cached; set {FOLDER} to a folder that only you may write")

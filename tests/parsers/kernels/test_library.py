@@ -261,6 +261,15 @@ def test_a_compiler_that_dies_silently_is_reported(tmp_path: Path) -> None:
     assert last == "[False, False, False] False"
 
 
+def test_code_that_the_compiler_could_not_write_completely_is_not_loaded(tmp_path: Path) -> None:
+    """On a full disk the compiler may end with 0 all the same, and a part of its code would end this process."""
+    path = broken(tmp_path, "numba", "import os\nos.write(1, b'\\x7fELF' + bytes(60))\nos._exit(0)\n")
+    (first, second, last) = run(LOAD, tmp_path / "cache", PYTHONPATH=path)
+    assert first == COMPILING
+    assert "incomplete; is the folder for temporary files full? See TMPDIR" in second
+    assert last == "[False, False, False] False"
+
+
 def test_portable_kernels_print_the_same_without_the_instruction(cold: tuple[Path, list[str]], tmp_path: Path) -> None:
     """They are cached under another name."""
     native, _ = cold
