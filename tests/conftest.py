@@ -23,13 +23,15 @@ settings.load_profile("kforensics")
 def pytest_configure(config: pytest.Config) -> None:
     """Try fewer examples for ``--quick``, and let the commands under test know Ctrl-C.
 
-    A test keeps the settings that hold when it is imported. What a shell runs in the background ignores Ctrl-C, and so
-    does all that it starts.
+    A test keeps the settings that hold when it is imported. What a shell runs in the background ignores Ctrl-C, what
+    nohup runs the end of the terminal, and so does all that they start.
     """
     if config.getoption("--quick"):
         settings.load_profile("quick")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -16,6 +16,7 @@ from kforensics.errors import (
     InputMissingError,
     KforensicsError,
     MissingExtraError,
+    OutputClosedError,
     UsageError,
 )
 
@@ -28,6 +29,7 @@ EXAMPLES: list[tuple[KforensicsError, type[Exception], str]] = [
         "pyspark is not installed. Install it with: pip install 'kforensics[spark]'",
     ),
     (EngineError("Spark does not start"), RuntimeError, "Spark does not start"),
+    (OutputClosedError("closed"), BrokenPipeError, "closed"),
     (InputError("a.log", "why"), OSError, "cannot read a.log: why"),
     (InputMissingError("a.log", "why"), FileNotFoundError, "cannot read a.log: why"),
     (InputForbiddenError("a.log", "why"), PermissionError, "cannot read a.log: why"),

@@ -166,7 +166,7 @@ def test_a_command_is_copied(browser: Browser, report: Path) -> None:
         shown.page.keyboard.press("Enter")
         shown.page.locator("button.copy", has_text="copied").wait_for()
         assert shown.page.evaluate("navigator.clipboard.readText()") == command
-        assert command.startswith("kafka-transactions.sh --bootstrap-server <host:port> ")
+        assert command.startswith('kafka-transactions.sh --bootstrap-server "$BOOTSTRAP" ')
 
 
 def test_printing_shows_charts_and_no_controls(browser: Browser, report: Path) -> None:
