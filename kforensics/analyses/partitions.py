@@ -142,11 +142,10 @@ def investigate(  # noqa: PLR0913  # what a user can say
         where = ", ".join(paths)
         raise UsageError(f"there is no log under {where}; name partition folders, log directories or .log files")
     newest = newest_file(files, paths) if as_of_ms is None else None
-    assumed_ms = newest.mtime_ms if newest else 0
-    rules = Rules(assumed_ms, is_assumed=True) if as_of_ms is None else Rules(as_of_ms)
     elsewhere = () if alone else _remote_metadata(files, found)
     in_scope = partitions if alone else found
-    rules = with_remote_logs(with_given(rules, settings), settings, [*in_scope, *elsewhere])
+    rules = with_given(_rules(as_of_ms, newest), settings)
+    rules = with_remote_logs(rules, settings, [*in_scope, *elsewhere])
     if partitions:
         copy_times = ((partition.place.log_dir, partition.taken_ms) for partition in partitions)
         for sentence in as_of_notes(copy_times, rules, newest):
@@ -163,6 +162,12 @@ def investigate(  # noqa: PLR0913  # what a user can say
 
     known = KnownSettings(rules, tuple(settings), showing)
     return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone, known)
+
+
+def _rules(as_of_ms: int | None, newest: FileTime | None) -> Rules:
+    if as_of_ms is not None:
+        return Rules(as_of_ms)
+    return Rules(newest.mtime_ms if newest else 0, is_assumed=True)
 
 
 def _name_forbidden(files: Sequence[FoundFile], found: Sequence[Partition], warn: Notify) -> int:

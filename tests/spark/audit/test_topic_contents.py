@@ -127,7 +127,7 @@ def test_an_audit_in_process_has_what_the_command_has(tmp_path: Path) -> None:
     """In this process alone and with a pool."""
     save_topic(tmp_path, {number: random_log(number) for number in range(3)})
     paths = [tmp_path, SAMPLES / "transactions-v2"]
-    duplicates = kforensics.duplicates(paths, internal=True, as_of_ms=AS_OF_MS).to_pylist()
+    duplicates = kforensics.duplicates(paths, as_of_ms=AS_OF_MS).to_pylist()
     assert any(row["first_partition"] is not None for row in duplicates)
     for processes in (None, 1, 2):
         found = kforensics.audit(paths, as_of_ms=AS_OF_MS, records=True, processes=processes)
