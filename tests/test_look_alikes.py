@@ -225,3 +225,19 @@ def test_all_findings_of_a_code_are_counted() -> None:
     few = [json.loads(row["evidence"] or "{}") for row in found(BROKER, as_of_ms=taken("transactions-v2") + MINUTE)]
     assert few
     assert not [evidence for evidence in few if "left_out" in evidence]
+
+
+PARTLY_COMPACTED = ("compact", "compact-append-time", "compact-transactional", "compact-transactional-kept")
+
+
+@pytest.mark.parametrize("topic", PARTLY_COMPACTED)
+def test_a_log_that_was_cleaned_after_the_cleaners_checkpoint_was_copied(topic: str, tmp_path: Path) -> None:
+    """Its batches with fewer records than offsets show that, unless the broker has ended in order."""
+    broker = Path(shutil.copytree(SAMPLES / "compaction" / "broker-1", tmp_path / "broker-1"))
+    (broker / "cleaner-offset-checkpoint").write_text("0\n0\n")
+    as_of_ms = taken("compaction") + MINUTE
+    ended_in_order = alarming(found(broker, as_of_ms=as_of_ms), topic)
+    (broker / ".kafka_cleanshutdown").unlink()
+    running = alarming(found(broker, as_of_ms=as_of_ms), topic)
+    assert running == alarming(found(SAMPLES / "compaction", as_of_ms=as_of_ms), topic)
+    assert ended_in_order > running

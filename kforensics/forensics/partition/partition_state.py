@@ -137,7 +137,8 @@ class PartitionState:
         """
         if self.is_known_uncleaned:
             return 0
-        dirty = self.first_dirty_offset
+        # A partition that was cleaned but is not listed was cleaned after the checkpoint was copied.
+        dirty = 0 if self._is_unlisted else self.first_dirty_offset
         bases = [segment.base_offset or 0 for segment in self.partition.segments]
         if dirty is not None and not self.partition.log_dir.clean_shutdown:
             dirty = max([dirty, *bases[-1:]])
@@ -146,7 +147,14 @@ class PartitionState:
 
     @property
     def is_known_uncleaned(self) -> bool:
-        """Whether the cleaner's checkpoint exists and does not list the partition."""
+        """Whether the cleaner's checkpoint exists and does not list the partition, and the log does not show otherwise.
+
+        In a copy of a running broker, or after a kill, the checkpoint may be older than the first cleaning of the log.
+        """
+        return self._is_unlisted and (self.partition.log_dir.clean_shutdown or _partly_compacted(self) is None)
+
+    @property
+    def _is_unlisted(self) -> bool:
         return CLEANER in self.partition.log_dir.checkpoints and self.first_dirty_offset is None
 
     @cached_property
@@ -257,9 +265,12 @@ def compacted_elsewhere(state: PartitionState) -> str | None:
 
     A replica fetches the leader's log, compacted or not, and its own cleaner checkpoint does not record that.
     """
+    return "the topic is compacted" if state.partition.place.topic in COMPACTED else _partly_compacted(state)
+
+
+def _partly_compacted(state: PartitionState) -> str | None:
+    """Return how the log shows that it was compacted, as half a sentence; None if it does not."""
     partially_compacted = sum_observations(state.log.observations, Observed.SEQ_COUNT_MISMATCH)
-    if state.partition.place.topic in COMPACTED:
-        return "the topic is compacted"
     if state.log.offset_gaps and partially_compacted and partially_compacted.amount < 0:
         batches = partially_compacted.that("holds", "hold")
         return f"{state.log.offset_gaps} offsets are missing, and {batches} fewer records than offsets"
