@@ -145,7 +145,7 @@ class PartitionState:
         clean = 0 if dirty is None else min((base for base in bases if base >= dirty), default=self.log_end_offset)
         return max(clean, self.log.cleaned_to + 1)
 
-    @property
+    @cached_property
     def is_known_uncleaned(self) -> bool:
         """Whether the cleaner's checkpoint exists and does not list the partition, and the log does not show otherwise.
 

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA
 from kforensics.parsers.files.meta_properties import Property, read_meta_properties
 from kforensics.parsers.files.partition_metadata import PartitionMetadata, read_partition_metadata
 from kforensics.parsers.files.source import Source, file_name
@@ -25,7 +26,6 @@ from kforensics.parsers.state.text_checkpoint import (
 from kforensics.parsers.tables.schemas import TABLES
 
 Row = tuple[Any, ...]
-REMOTE_LOG_METADATA = "__remote_log_metadata"
 JSON_KINDS = ("quorum-state", "clean-shutdown")
 
 
