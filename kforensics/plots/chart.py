@@ -21,6 +21,16 @@ WIDTH, MIN_HEIGHT = 720, 60
 # Characters of a text in a chart, cut at the end or at the start.
 MAX_TEXT_CHARACTERS, MAX_TAIL_CHARACTERS = 100, 60
 
+SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1000, 60_000, 3_600_000, 86_400_000
+MIN_TICKS = 4
+# Round distances of ticks in ms: parts of a second, a minute, an hour and a day, then days.
+TICK_STEPS = (
+    *(part * power for power in (1, 10, 100) for part in (1, 2, 5)),
+    *(part * unit for unit in (SECOND_MS, MINUTE_MS) for part in (1, 2, 5, 10, 15, 30)),
+    *(part * HOUR_MS for part in (1, 2, 3, 6, 12)),
+    *(part * power * DAY_MS for power in (1, 10, 100, 1000) for part in (1, 2, 5)),
+)
+
 # Anything with the Arrow PyCapsule interface: tables of pyarrow and of kforensics.open.
 Tabular = Any
 ChartRows = list[dict[str, Any]]
@@ -99,10 +109,32 @@ def offset_axis(title: str, **scale: Any) -> dict[str, Any]:
     return {"title": title, "axis": alt.Axis(format="d", tickMinStep=1), "scale": alt.Scale(zero=False, **scale)}
 
 
-def time_axis(title: str) -> dict[str, Any]:
-    """Return the options of an axis of UTC times with milliseconds."""
-    axis = alt.Axis(format="%Y-%m-%d %H:%M:%S.%L", tickCount=4)
-    return {"title": f"{title} (UTC)", "axis": axis, "scale": alt.Scale(type="utc")}
+def time_axis(title: str, times: Iterable[int]) -> dict[str, Any]:
+    """Return the options of an axis of UTC times, with at least four ticks of time and date.
+
+    Args:
+        title: what the times are.
+        times: the times of the chart in ms.
+    """
+    known = [int(time) for time in times if time >= 0]
+    low, high = (min(known), max(known)) if known else (0, 0)
+    step = tick_step(high - low)
+    first = low // step * step
+    ticks = [*range(first, max(high, first + MIN_TICKS * step - 1) + step, step)]
+    clock = "%H:%M:%S.%L" if step < SECOND_MS else "%H:%M:%S" if step < MINUTE_MS else "%H:%M"
+    label = f"[utcFormat(datum.value, '{clock}'), utcFormat(datum.value, '%Y-%m-%d')]"
+    # As an expression: Vega-Lite would turn numbers into calls that vl-convert takes for other times.
+    axis = alt.Axis(values=alt.ExprRef(str(ticks)), labelExpr=label, labelOverlap="greedy", labelFlush=True)
+    return {"title": f"{title} (UTC)", "axis": axis, "scale": alt.Scale(type="utc", domain=[ticks[0], ticks[-1]])}
+
+
+def tick_step(duration_ms: int) -> int:
+    """Return the distance in ms of at least four and few more ticks in a duration.
+
+    >>> tick_step(3_600_000)
+    900000
+    """
+    return max((step for step in TICK_STEPS if step * (MIN_TICKS - 1) <= duration_ms), default=1)
 
 
 def to_table(tabular: Tabular) -> pa.Table:

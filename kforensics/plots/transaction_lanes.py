@@ -100,7 +100,8 @@ def _with_known_times(rows: pa.Table) -> pa.Table:
 
 def _layers(drawn: ChartRows, names: list[str], by: str) -> list[alt.Chart]:
     """Return the bars and, for transactions that have ended, the markers."""
-    axis, kind = (offset_axis("offset"), "Q") if by == "offset" else (time_axis("timestamp"), "T")
+    edges = (bar[edge] for bar in drawn for edge in ("start", "end"))
+    axis, kind = (offset_axis("offset"), "Q") if by == "offset" else (time_axis("timestamp", edges), "T")
     lane = alt.Y("producer:O", sort=names, title="producer id")
     scale = alt.Scale(domain=[*TRANSACTION_COLORS], range=[*TRANSACTION_COLORS.values()])
     color = alt.Color("outcome:N", scale=scale)

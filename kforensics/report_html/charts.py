@@ -38,6 +38,7 @@ LSO_HISTORY_COLUMNS = (
     *PLACE_NAMES,
     *("from_high_watermark", "to_high_watermark", "last_stable_offset", "producer_id"),
 )
+TRANSACTIONAL_IDS, NAME_COLUMNS = "transactional_ids", ("producer_id", "transactional_id")
 PRODUCER_CHART_COLUMNS = (*PLACE_NAMES, "producer_id", "producer_epoch", "recent_batches")
 RECENT_BATCH_COLUMNS = (
     *PLACE_NAMES,
@@ -106,12 +107,14 @@ def _figure(index: int, section: str, plot: Plot, notes: Sequence[str]) -> Figur
 def _transaction_charts(store: StoreReader, plots: Any) -> Iterator[SectionChart]:
     """Yield charts of LSO and transactions, for the longest blocked partitions and those with most aborts."""
     blocked = _top_places(store, "lso")
+    names = _table(TRANSACTIONAL_IDS, NAME_COLUMNS, _limit(store.batches(TRANSACTIONAL_IDS, NAME_COLUMNS))[0])
     for place in blocked:
         history, notes = _partition_rows(store, "lso_history", LSO_HISTORY_COLUMNS, place)
         if history.num_rows:
-            yield "lso", plots.lso(history), notes
+            yield "lso", plots.lso(history, transactional_ids=names), notes
             rows, row_notes = _partition_rows(store, "transactions", TRANSACTION_CHART_COLUMNS, place)
-            yield "lso", plots.lso_over_time(history, known_times(rows)), (LSO_TIMES_NOTE, *row_notes)
+            chart = plots.lso_over_time(history, known_times(rows), transactional_ids=names)
+            yield "lso", chart, (LSO_TIMES_NOTE, *row_notes)
     others = [place for place in _top_places(store, "transactions") if place not in blocked]
     for index, place in enumerate((blocked + others)[:MAX_CHART_PARTITIONS]):
         rows, notes = _partition_rows(store, "transactions", TRANSACTION_CHART_COLUMNS, place)

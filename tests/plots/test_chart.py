@@ -1,6 +1,8 @@
 """The shared parts of charts."""
 
 import doctest
+import json
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -13,6 +15,7 @@ from kforensics.plots.chart import (
     column_numbers,
     safe_tail,
     safe_text,
+    time_axis,
     to_table,
 )
 from tests.api.views.page import HOSTILE
@@ -47,3 +50,17 @@ def test_a_partition_filter_applies_every_field() -> None:
 
 def test_doctests() -> None:
     assert doctest.testmod(chart).failed == 0
+
+
+@pytest.mark.parametrize("duration", [0, 1, 7, 130, 999, 4_000, 59_999, 3_600_000, 86_400_000 * 3, 86_400_000 * 4000])
+def test_a_time_axis_has_at_least_four_ticks_around_all_times(duration: int) -> None:
+    """One tick, or none, was drawn for short times."""
+    start = 1_795_262_719_100
+    axis = time_axis("written", [start + duration, start])
+    spec = axis["axis"].to_dict()
+    ticks = json.loads(spec["values"]["expr"])
+    assert 4 <= len(ticks) <= 12
+    assert len({after - before for before, after in pairwise(ticks)}) == 1
+    assert ticks[0] <= start
+    assert start + duration <= ticks[-1]
+    assert "%Y-%m-%d" in spec["labelExpr"]
