@@ -50,17 +50,26 @@ def test_bars_are_sorted_by_size() -> None:
 def test_keys_and_values_have_the_size_that_consumers_received(topic: str) -> None:
     folders = sorted(RECORDS.glob(f"broker-1/{topic}-*"))
     log = kforensics.open(folders)
-    (bars,) = layers(compression(log.batches, log.records))
+    bars, _ = layers(compression(log.batches, log.records))
     truth = json.loads((RECORDS / "truth.json").read_text())["topics"][topic]
     seen = [record for partition in truth.values() for record in partition["read_uncommitted"]]
     assert sum(bar["records"] for bar in bars) == len(seen)
     sizes = (len(record[name] or "") // 2 for record in seen for name in ("key", "value"))
     assert sum(bar["keys and values"] for bar in bars) == sum(sizes)
     stored = sum(path.stat().st_size for folder in folders for path in Path(folder).glob("*.log"))
-    assert sum(bar["stored"] for bar in bars) == stored
+    assert sum(bar["stored"] + 61 * bar["batches"] for bar in bars) == stored
+
+
+def test_the_ratio_of_uncompressed_batches_is_one(log: kforensics.Opened) -> None:
+    """The sizes of records, headers included, follow from the columns; brokers wrote them."""
+    bars, no_gain = layers(compression(log.batches, log.records))
+    ratios = {bar["compression"]: bar["compression ratio"] for bar in bars}
+    assert ratios["none"] == 1
+    assert all(ratio > 1 for codec, ratio in ratios.items() if codec != "none")
+    assert no_gain == [{"compression ratio": 1}]
 
 
 def test_no_batches_are_an_empty_chart(log: kforensics.Opened) -> None:
     none = log.batches.to_arrow().slice(0, 0)
     assert layers(batch_sizes(none)) == [[]]
-    assert layers(compression(none, log.records)) == [[]]
+    assert layers(compression(none, log.records)) == [[], []]
