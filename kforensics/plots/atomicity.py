@@ -24,7 +24,8 @@ from kforensics.plots.chart import (
 OUTCOME_COLORS = {
     "committed": "#009e73",
     "aborted": "#e69f00",
-    "open": "#a50f2d",
+    "open": "#f0c541",
+    "hanging": "#a50f2d",
     "marker without data": "#a6dcc9",
     "no marker": "#332288",
     "no data available": "#ddd",
@@ -33,20 +34,23 @@ MAX_TRANSACTIONS, MAX_PARTITIONS = 30, 40
 SQUARE_HEIGHT = 20
 # By the column atomic. None: the transaction is still open.
 URGENCY = {"no": 0, "pending": 1, None: 1, "unverifiable": 2, "yes": 3}
+NOT_AT_COORDINATOR = "not at the coordinator"
 Row = dict[str, Any]
 
 
 def atomicity(distributed: Tabular, transactions: Tabular) -> Plot:
     """Return a matrix of transactions and partitions, coloured by the outcome in each partition.
 
-    It shows thirty transactions: those that are not atomic, or possibly not, first, then the latest.
+    It shows thirty transactions: those that are not atomic, or possibly not, first, then the latest. A transaction is
+    hanging in a partition if it is open there and its coordinator has ended it, or has no such transaction.
 
     Args:
         distributed: the table ``distributed_transactions``.
         transactions: the table ``transactions`` of the partitions in it.
     """
-    rows = sorted(to_table(distributed).to_pylist(), key=_sort_key)
+    decided = to_table(distributed).to_pylist()
     by_partition = _by_partition_and_producer(to_table(transactions))
+    rows = sorted([*_without_coordinator(decided, by_partition), *decided], key=_sort_key)
     shown = rows[:MAX_TRANSACTIONS]
     all_squares = [square for name, row in _named(shown) for square in _squares(name, row, by_partition)]
     partitions = sorted({square["partition"] for square in all_squares})[:MAX_PARTITIONS]
@@ -63,7 +67,9 @@ def atomicity(distributed: Tabular, transactions: Tabular) -> Plot:
         )
     )
     subtitle = [
-        f"{len(shown)} of {len(rows)} transactions" if len(rows) > len(shown) else "",
+        f"{len(shown)} of {len(rows)} transactions: those that are not atomic first, then the latest"
+        if len(rows) > len(shown)
+        else "",
         f"only {len(partitions)} partitions are shown" if len(squares) < len(all_squares) else "",
     ]
     return make_plot([rects], "Atomicity", subtitle, height=max(SQUARE_HEIGHT * len(order), MIN_HEIGHT))
@@ -78,6 +84,34 @@ def _by_partition_and_producer(table: pa.Table) -> dict[tuple[str, int], list[Ro
     for row in table.to_pylist():
         transactions.setdefault((f"{row['topic']}-{row['partition']}", row["producer_id"]), []).append(row)
     return transactions
+
+
+def _without_coordinator(decided: list[Row], by_partition: dict[tuple[str, int], list[Row]]) -> Iterator[Row]:
+    """Yield open transactions of partitions that are not those of a coordinator."""
+    known = {
+        (partition, row["producer_id"])
+        for row in decided
+        if row["outcome"] == "open" or row["missing_markers"]
+        for partition in (row["partitions"] or "").split(",")
+    }
+    names = {row["producer_id"]: row["transactional_id"] for row in decided}
+    for (partition, producer_id), candidates in by_partition.items():
+        for row in candidates if (partition, producer_id) not in known else ():
+            if row["outcome"] == "open":
+                yield {
+                    "transactional_id": names.get(producer_id, f"producer {producer_id}"),
+                    "producer_id": producer_id,
+                    "outcome": NOT_AT_COORDINATOR,
+                    "atomic": "no",
+                    "partitions": partition,
+                    "missing_markers": 1,
+                    "empty_markers": 0,
+                    **dict.fromkeys(("marker_epoch", "first_marker_timestamp", "last_marker_timestamp")),
+                    "start_timestamp": row["first_timestamp"],
+                    "decided_timestamp": None,
+                    "offset": row["first_offset"],
+                    "partition": partition,
+                }
 
 
 def _named(rows: list[Row]) -> Iterator[tuple[str, Row]]:
@@ -101,7 +135,7 @@ def _squares(name: str, row: Row, by_partition: dict[tuple[str, int], list[Row]]
         yield {
             "transaction": name,
             "partition": safe_tail(partition),
-            "outcome": match["outcome"] if match else _outcome_without_data(row),
+            "outcome": _outcome(row, match) if match else _outcome_without_data(row),
             "decided": row["outcome"],
             "atomic": row["atomic"],
             "marker time": None if marker_time is None else format_time_ms(marker_time),
@@ -126,6 +160,11 @@ def _is_marker_time(row: Row, timestamp: int | None) -> bool:
         return False
     is_between: bool = first <= timestamp <= last
     return is_between
+
+
+def _outcome(row: Row, match: Row) -> str:
+    is_hanging = match["outcome"] == "open" and row["outcome"] != "open"
+    return "hanging" if is_hanging else str(match["outcome"])
 
 
 def _outcome_without_data(row: Row) -> str:
