@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kforensics import plots
+    from kforensics.api.drawing import plot
     from kforensics.api.dump_result import Dump, dump
     from kforensics.api.opened import Opened, open  # noqa: A004  # it opens, as gzip.open does
     from kforensics.api.verdicts import (
@@ -37,6 +38,7 @@ __all__ = [
     "keys",
     "lso",
     "open",
+    "plot",
     "plots",
     "producers",
     "register",
@@ -54,6 +56,7 @@ _MODULES = {
     "dump": "api.dump_result",
     "Opened": "api.opened",
     "open": "api.opened",
+    "plot": "api.drawing",
     "plots": "plots",
     "register": "spark",
 }

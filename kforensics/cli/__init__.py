@@ -34,6 +34,7 @@ COMMANDS = (
     "verify",
     "audit",
     "report",
+    "plot",
 )
 
 

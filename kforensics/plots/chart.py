@@ -167,17 +167,21 @@ class PartitionFilter:
     partition: int | None = None
     log_dir: str | None = None
 
+    def rows(self, tabular: Tabular) -> pa.Table:
+        """Return the rows of all partitions that have the given names."""
+        table = to_table(tabular)
+        for name in PARTITION_NAMES:
+            if (value := getattr(self, name)) is not None:
+                table = table.filter(pc.equal(table[name], value))
+        return table
+
     def select(self, tabular: Tabular) -> pa.Table:
         """Return the rows of the partition; if rows have a path, only those of segments that the broker serves.
 
         Raises:
             UsageError: several partitions, or several copies of the partition, have rows.
         """
-        table = to_table(tabular)
-        for name in PARTITION_NAMES:
-            if (value := getattr(self, name)) is not None:
-                table = table.filter(pc.equal(table[name], value))
-        table, folders = _served_segments(table)
+        table, folders = _served_segments(self.rows(tabular))
         partitions = _partitions(table)
         if len(partitions) > 1:
             names = ", ".join(f"{topic}-{partition} in {log_dir}" for log_dir, topic, partition in partitions[:3])

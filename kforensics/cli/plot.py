@@ -1,0 +1,74 @@
+"""The command ``kforensics plot``: a chart of a partition or of a log directory as a picture."""
+
+# No postponed annotations, see ``command``.
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kforensics.cli.command import FINDINGS, OUTPUT, SELECTION, AsOf, Command, Quiet, epilog, notify
+from kforensics.errors import UsageError
+
+app = typer.Typer(add_completion=False)
+
+NAMES = "lso, lso-time, transactions, transactions-time, atomicity, sequences, batch-sizes, compression, damage"
+
+
+@app.command(
+    cls=Command,
+    epilog=epilog(
+        "plot lso --output /tmp/lso.svg /var/lib/kafka/data/orders-0",
+        "plot transactions-time --topic orders --partition 3 --output /tmp/orders.html /var/lib/kafka/data",
+        failure="no data",
+    ),
+)
+def plot(  # long: one parameter per option
+    chart: Annotated[str | None, typer.Argument(metavar="CHART", help=f"One of {NAMES}.")] = None,
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PATH", help="Log directories, partition folders, files, globs or URIs."),
+    ] = None,
+    *,
+    topic: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="The topic to show.", rich_help_panel=SELECTION)
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="The partition of the topic.", rich_help_panel=SELECTION)
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The file: .svg, .png, or .html, which needs no network.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    as_of: AsOf = None,
+    quiet: Quiet = False,
+) -> None:
+    """Draw a chart of the last stable offset, transactions, sequences, batches or damage as a picture."""
+    from kforensics.analyses.times import time_ms
+    from kforensics.api.drawing import check_chart
+    from kforensics.api.drawing import plot as draw
+    from kforensics.plots.image import check_suffix, image
+    from kforensics.render.output import check_output, open_output
+
+    check_chart(chart)
+    if chart is None or not paths:
+        raise UsageError("there is nothing to draw; name log directories, partition folders or files after the chart")
+    if output is None:
+        raise UsageError(f"the chart needs a file; name one with --output, such as {chart}.svg")
+    check_suffix(output)
+    check_output(output, paths)
+    as_of_ms = None if as_of is None else time_ms(as_of, "--as-of")
+    drawn = draw(chart, paths, topic=topic, partition=partition, as_of_ms=as_of_ms)
+    with open_output(output) as out:
+        out.write(image(drawn, output))
+    spec = drawn.to_dict()
+    if not quiet:
+        notify(f"{spec['title']['text']}; the chart is in {output}")
+    if not any(spec["datasets"].values()):
+        raise typer.Exit(FINDINGS)
