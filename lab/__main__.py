@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     clusters.add_argument("--brokers", type=int, default=1, choices=(1, 3), help="how many")
     clusters.add_argument("--seed", type=int, default=1, help="decides settings and choices, not the timing")
     clusters.add_argument("--seconds", type=int, default=90, help="how long the load lasts")
+    clusters.add_argument("--upgrade", metavar="RELEASE", help="release that the first rolling restart brings")
     clusters.set_defaults(run=_random)
     return parser
 
@@ -47,7 +48,8 @@ def _samples(options: argparse.Namespace) -> None:
 
 
 def _random(options: argparse.Namespace) -> None:
-    play(options.folder.absolute(), options.kafka, options.brokers, options.seed, options.seconds)
+    folder = options.folder.absolute()
+    play(folder, options.kafka, options.brokers, options.seed, options.seconds, upgrade=options.upgrade)
 
 
 def _chosen(names: list[str]) -> list[Scenario]:

@@ -179,6 +179,11 @@ class Node:
             self._java = JavaProcess(broker_jars(self.version), self.log)
         return self._java
 
+    def use(self, version: str) -> None:
+        """Start with another release from the next start on, which must be of a node that does not run."""
+        self.version = version
+        self.java.jars = broker_jars(version)
+
     def format(self, *options: str) -> None:
         """Write a fresh configuration and format the log dirs with the release's own tool."""
         self.write_config()

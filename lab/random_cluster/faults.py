@@ -1,4 +1,4 @@
-"""What happens to brokers: kills, stops, rolling restarts, elections, other settings, and late writes."""
+"""What happens to brokers: kills, stops, rolling restarts and upgrades, elections, moved replicas, other settings."""
 
 import time
 from collections.abc import Callable
@@ -6,14 +6,17 @@ from random import Random
 from typing import Any
 
 from lab.broker import Cluster, Node
-from lab.driver import Driver, record
-from lab.errors import DriverError, LabError
+from lab.driver import Driver
+from lab.errors import DriverError
+from lab.random_cluster.late_writes import LateWrites
 from lab.random_cluster.load import Log
 from lab.random_cluster.plan import Plan
 
 _ELECTION_SECONDS = 25
 # ZooKeeper forgets a broker that was killed after its session has timed out.
 _SESSION_SECONDS = 8
+# Levels of 4.0 (4.0-IV3) and 4.2; a broker refuses those that it does not know.
+_METADATA_VERSIONS = (25, 29)
 _SETTINGS: list[tuple[str, str | None]] = [
     ("message.timestamp.type", "LogAppendTime"), ("message.timestamp.type", "CreateTime"), ("compression.type", "gzip"),
     ("compression.type", "producer"), ("retention.ms", "5000"), ("retention.ms", None), ("cleanup.policy", "compact"),
@@ -37,14 +40,21 @@ class Faults:
         self._driver = driver
         self._log = log
         self._chance = Random(plan.seed * 100 + 99)
+        self._late_writes = LateWrites(cluster, self._ask, self._chance)
+        self._is_upgraded = False
 
     def one(self) -> None:
         """Provoke something."""
         kinds: list[tuple[Callable[[], None], int]] = [
-            (self._kill, 3), (self._stop, 2), (self._change_setting, 3), (self._late_write, 2), (self._feature, 1),
+            (self._kill, 3), (self._stop, 2), (self._change_setting, 3), (self._feature, 1),
         ]  # fmt: skip
+        if not self._plan.early:
+            late = self._late_writes
+            kinds += [(late.write, 3), (late.commit_offsets, 1), (late.abort, 3), (late.terminate, 2)]
         if self._plan.brokers > 1:
-            kinds += [(self._roll, 2), (self._prefer, 2), (self._unclean, 2)]
+            kinds += [(self._roll, 2), (self._prefer, 2), (self._unclean, 2), (self._reassign, 1)]
+        if self._plan.upgrade is not None and not self._is_upgraded:
+            kinds = [*kinds, (self._roll, 12)]
         self._chance.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]()
 
     def start(self, node: Node) -> None:
@@ -78,11 +88,26 @@ class Faults:
         self.start(node)
 
     def _roll(self) -> None:
+        """Restart one broker after the other; the first time, with the release to upgrade to if there is one."""
+        upgrade = None if self._is_upgraded else self._plan.upgrade
         for node in self._cluster.nodes:
-            self._log.note(f"FAULT roll broker {node.node_id}")
+            self._log.note(f"FAULT roll broker {node.node_id}" + (f" to {upgrade}" if upgrade else ""))
             node.stop()
+            if upgrade:
+                node.use(upgrade)
             self.start(node)
             self._wait(lambda topics: all(len(each["isr"]) == len(each["replicas"]) for each in _partitions(topics)))
+        if upgrade:
+            self._is_upgraded = True
+            for level in _METADATA_VERSIONS:
+                self._ask("update_feature", name="metadata.version", level=level, type="UPGRADE")
+            self._ask("update_feature", name="transaction.version", level=2, type="UPGRADE")
+
+    def _reassign(self) -> None:
+        """Move a partition of two replicas to other brokers."""
+        partition = self._chance.randrange(2)
+        replicas = self._chance.sample([node.node_id for node in self._cluster.nodes], 2)
+        self._ask("reassign", topic="unclean", partition=partition, replicas=replicas)
 
     def _prefer(self) -> None:
         for name, topic in (self._driver_topics() or {}).items():
@@ -134,41 +159,9 @@ class Faults:
             self._ask("alter_config", type="TOPIC", name="settings", configs={name: value})
 
     def _feature(self) -> None:
-        if self._plan.transaction_version is not None:
+        if self._plan.transaction_version is not None or self._is_upgraded:
             kind, level = self._chance.choice((("UPGRADE", 1), ("UPGRADE", 2), ("SAFE_DOWNGRADE", 1)))
             self._ask("update_feature", name="transaction.version", level=level, type=kind)
-
-    def _late_write(self) -> None:
-        """A batch after the end of its transaction; sometimes an administrator aborts it later."""
-        if self._plan.early:
-            return
-        transactional_id, partition = "tx-late", 0
-        self._ask("producer", name="late", config={"transactional.id": transactional_id, "max.block.ms": "8000"})
-        self._ask("init_transactions", name="late")
-        self._ask("begin", name="late")
-        written = self._ask(
-            "send", name="late", topic="plain", partition=partition, records=[record("late", "in time")]
-        )
-        ended = self._ask(self._chance.choice(("commit", "abort")), name="late")
-        self._ask("close_producer", name="late", seconds=1)
-        known = (
-            self._ask("describe_transaction", id=transactional_id) if written is not None and ended is None else None
-        )
-        topics = self._driver_topics()
-        if known is None or topics is None or topics["plain"]["partitions"][partition]["leader"] < 0:
-            return
-        try:
-            server = self._cluster.node(topics["plain"]["partitions"][partition]["leader"]).listener
-            place = {"topic": "plain", "partition": partition, "server": server}
-            producer = {"producer_id": known["producer_id"], "producer_epoch": known["producer_epoch"]}
-            batch = [record("late", "too late")]
-            sequence = self._chance.choice((0, 1))
-            self._ask(
-                "raw_produce", **place, **producer, transactional_id=transactional_id, sequence=sequence,
-                records=batch, version=7,
-            )  # fmt: skip
-        except LabError as error:
-            self._log.note(f"FAULT late write -> {error}")
 
 
 def _partitions(topics: dict[str, Any]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from lab.random_cluster.plan import Plan
 
 _IMPATIENT = {"request.timeout.ms": "4000", "delivery.timeout.ms": "12000", "max.block.ms": "12000", "linger.ms": "100"}
 _TIMEOUTS = ("3000", "6000", "15000", "900000")
-_GROUPS = ("readers", "movers")
+_GROUPS = ("readers", "movers", "static")
 
 
 class Log:
@@ -79,6 +79,7 @@ class Load:
         common: list[tuple[Callable[[], Any], float]] = [
             (self._send, 120), (self._commit, 30), (self._abort, 12), (self._open_transactional, 6),
             (self._open_plain, 2), (self._vanish, 3), (self._zombie, 2), (self._move, 6), (self._consume, 1),
+            (self._manage_group, 0.5),
         ]  # fmt: skip
         if self._number:
             return common
@@ -205,17 +206,35 @@ class Load:
             self._ask("send_offsets", name=client.name, group=f"movers-{self._number}", **place)
 
     def _consume(self) -> None:
-        """A group that reads for a moment, commits, and leaves."""
+        """A group that reads for a moment, commits, and leaves; a static member stays in its group."""
         self._readers += 1
         name = f"reader-{self._number}-{self._readers}"
         topics = self._chance.sample(sorted(self._partitions), 2)
-        self._ask(
-            "consumer", name=name, config={"group.id": f"readers-{self._number}", "isolation.level": "read_committed"}
-        )
+        config = {"group.id": f"readers-{self._number}", "isolation.level": "read_committed"}
+        is_static = not self._plan.early and self._chance.random() < 0.4
+        if is_static:
+            config |= {"group.id": f"static-{self._number}", "group.instance.id": f"member-{self._chance.randrange(2)}"}
+        if self._plan.has_consumer_protocol and self._chance.random() < 0.3:
+            config |= {"group.id": f"{config['group.id']}-new", "group.protocol": "consumer"}
+        self._ask("consumer", name=name, config=config)
         self._ask("subscribe", name=name, topics=topics)
         self._ask("poll", names=[name], milliseconds=800)
         self._ask("commit_offset", name=name)
-        self._ask("close_consumer", name=name)
+        self._ask("close_consumer", name=name, **({"membership": "remain"} if is_static else {}))
+
+    def _manage_group(self) -> None:
+        """Delete a group, forget one of its offsets, or set one, whether it has members or an open transaction."""
+        if self._plan.early:
+            return
+        kind = self._chance.choice(_GROUPS)
+        place = {"group": f"{kind}-{self._number}", "topic": "plain", "partition": self._chance.randrange(3)}
+        operation = self._chance.choice(("delete_group", "delete_group_offset", "alter_group_offset"))
+        if operation == "delete_group":
+            self._ask(operation, group=place["group"])
+        elif operation == "delete_group_offset":
+            self._ask(operation, **place)
+        else:
+            self._ask(operation, **place, offset=self._chance.randrange(50), metadata="set")
 
     def _delete_records(self) -> None:
         topic = self._chance.choice(("plain", "small", "appended", "unclean"))

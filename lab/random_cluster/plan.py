@@ -42,6 +42,7 @@ class Plan:
         config: settings of the brokers.
         topics: the topics.
         transaction_version: ``transaction.version`` to format with, from 4.0 on.
+        upgrade: release to which the first rolling restart takes the brokers, or None.
     """
 
     kafka: str
@@ -51,6 +52,7 @@ class Plan:
     config: dict[str, str]
     topics: list[Topic]
     transaction_version: int | None
+    upgrade: str | None = None
 
     @property
     def early(self) -> bool:
@@ -63,6 +65,11 @@ class Plan:
         return _WITHOUT_KRAFT.match(self.kafka) is None
 
     @property
+    def has_consumer_protocol(self) -> bool:
+        """Whether groups may use the consumer protocol of KIP-848 without further settings."""
+        return re.match(r"[4-9]\.", self.kafka) is not None
+
+    @property
     def replicas(self) -> int:
         """Brokers of a partition."""
         return min(self.brokers, 3)
@@ -72,13 +79,14 @@ class Plan:
         return chance.choice(_CODECS if self.early else (*_CODECS, "zstd"))
 
 
-def make_plan(kafka: str, brokers: int, seed: int, seconds: int) -> Plan:
+def make_plan(kafka: str, brokers: int, seed: int, seconds: int, upgrade: str | None = None) -> Plan:
     """The cluster that belongs to a seed."""
     chance = Random(seed)
     version = chance.choice((0, 1, 2)) if re.match(r"[4-9]\.", kafka) else None
-    return Plan(
-        kafka, brokers, seed, seconds, _config(kafka, brokers, chance), _topics(kafka, brokers, chance), version
-    )
+    config = _config(kafka, brokers, chance)
+    # Of small segments only what the later release accepts too.
+    topics = _topics(upgrade or kafka, brokers, chance)
+    return Plan(kafka, brokers, seed, seconds, config, topics, version, upgrade)
 
 
 def _config(kafka: str, brokers: int, chance: Random) -> dict[str, str]:

@@ -30,7 +30,7 @@ _SESSION = {"zookeeper.session.timeout.ms": "6000"}
 _SETTLE_SECONDS = 19
 
 
-def play(folder: Path, kafka: str, brokers: int, seed: int, seconds: int) -> None:
+def play(folder: Path, kafka: str, brokers: int, seed: int, seconds: int, *, upgrade: str | None = None) -> None:
     """Write ``run/`` (the brokers), ``copies/``, ``events.log``, ``plan.json`` and ``truth.json`` into a folder.
 
     Args:
@@ -39,6 +39,7 @@ def play(folder: Path, kafka: str, brokers: int, seed: int, seconds: int) -> Non
         brokers: one or three.
         seed: decides settings and choices.
         seconds: how long the load lasts.
+        upgrade: release to which the first rolling restart takes the brokers.
 
     Raises:
         LabError: the folder exists, or the brokers did not start.
@@ -46,7 +47,7 @@ def play(folder: Path, kafka: str, brokers: int, seed: int, seconds: int) -> Non
     if folder.exists():
         raise LabError(f"{folder} exists already: name a new folder.")
     (folder / "copies").mkdir(parents=True)
-    plan = make_plan(kafka, brokers, seed, seconds)
+    plan = make_plan(kafka, brokers, seed, seconds, upgrade)
     log = Log(folder / "events.log")
     write_json(folder / "plan.json", asdict(plan))
     with _brokers(plan, folder / "run") as cluster, ExitStack() as clients:
