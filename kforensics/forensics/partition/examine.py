@@ -11,8 +11,8 @@ from kforensics.forensics.core.record_types import ProducerArray, TransactionArr
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.log_chunk import ChunkMerger, LogChunk, ReadTask, log_chunks
-from kforensics.forensics.partition.log_summary import Collector, goes_back
-from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.partition.log_summary import Collector, LogSummary, goes_back
+from kforensics.forensics.partition.partition_files import CLEANER, Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.snapshot_records import latest_entries, snapshot_records
 from kforensics.forensics.partition.splits import SegmentSplit
@@ -98,6 +98,7 @@ class PartitionStateBuilder:
         partition, log = self._task.partition, self._merger.log()
         end = int(log.last.last_offset[0]) + 1 if log.batches else partition.first_offset
         boundary = self._boundary or boundary_of(partition, None)
+        boundary = boundary.without_transactions_before(_cleaned_to(partition, log))
         if (boundary.kind is BoundaryKind.UNKNOWN or self._went_back) and end in partition.snapshots:
             self._at_snapshot(end, boundary)
             boundary = self._boundary or boundary
@@ -173,6 +174,18 @@ class PartitionStateBuilder:
         ongoing = known.producers["producer_id"][known.producers["current_txn_first_offset"] >= 0]
         forgotten = ~np.isin(final.open_transactions["producer_id"], ongoing)
         return known if forgotten.any() or not len(known.producers) else None
+
+
+def _cleaned_to(partition: Partition, log: LogSummary) -> int:
+    """Return the offset up to which a cleaner has certainly been, 0 if it may never have been in this log.
+
+    In a copy of a running broker the checkpoint of the cleaner may be older than the log.
+    """
+    is_lossy = bool(log.damage or log.gaps_between_segments)
+    dirty = partition.checkpoint(CLEANER)
+    if dirty is None and (is_lossy or CLEANER in partition.log_dir.checkpoints):
+        return 0
+    return max(dirty or 0, 0 if is_lossy else log.cleaned_to + 1)
 
 
 def boundary_of(partition: Partition, first_offset: int | None) -> Boundary:

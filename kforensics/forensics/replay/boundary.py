@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import numpy as np
@@ -31,6 +31,20 @@ class Boundary:
     kind: BoundaryKind
     offset: int = 0
     producers: ProducerArray = field(default_factory=lambda: np.zeros(0, PRODUCER), compare=False, repr=False)
+
+    def without_transactions_before(self, cleaned_to: int) -> Boundary:
+        """Return the boundary without the open transactions that begin below an offset up to which a cleaner has been.
+
+        A cleaner stops at the last stable offset, so they ended before it came, and it may have removed their markers:
+        their data is not in the log. Rule: ``LogCleanerManager.cleanableOffsets``, ``Cleaner.buildOffsetMap``.
+        """
+        firsts = self.producers["current_txn_first_offset"]
+        has_ended = (firsts >= 0) & (firsts < cleaned_to)
+        if not has_ended.any():
+            return self
+        producers = self.producers.copy()
+        producers["current_txn_first_offset"][has_ended] = -1
+        return replace(self, producers=producers)
 
 
 EMPTY, UNKNOWN = Boundary(BoundaryKind.EMPTY), Boundary(BoundaryKind.UNKNOWN)
