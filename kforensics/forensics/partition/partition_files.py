@@ -26,6 +26,7 @@ from kforensics.parsers.state.text_checkpoint import (
 __all__ = [
     "CLEANER",
     "CONSUMER_OFFSETS",
+    "DELETED",
     "HIGH_WATERMARK",
     "LOG_START",
     "RECOVERY_POINT",
@@ -35,6 +36,7 @@ __all__ = [
     "epochs_in",
     "folder_of",
     "forbidden_sidecars",
+    "is_recreated",
     "partition_sort_key",
     "partitions_of",
 ]
@@ -244,6 +246,15 @@ def _deleted_in(log_dir: str | None) -> set[tuple[str, int]]:
     except InputError:
         return set()
     return {(name.topic, name.partition) for name in names if name is not None and name.state == DELETED}
+
+
+def is_recreated(partition: Partition) -> bool:
+    """Return whether a folder beside a partition shows that a log of the same name was deleted shortly before.
+
+    A broker keeps such a folder for ``file.delete.delay.ms``, a minute by default.
+    """
+    name = partition.place.topic, partition.place.partition
+    return name in _deleted_in(partition.log_dir.path) if None not in name else False
 
 
 def _lists_log(folder: str) -> bool:

@@ -22,6 +22,7 @@ from kforensics.forensics.partition.partition_files import (
     LOG_START,
     Partition,
     checkpointed_epochs,
+    is_recreated,
 )
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
@@ -117,10 +118,27 @@ class PartitionState:
             return max(self.local_log_start_offset, last or 0)
         return int(self.log.last.last_offset[0]) + 1
 
-    @property
+    @cached_property
     def high_watermark(self) -> int | None:
-        """High watermark from the checkpoint, which may be some seconds old."""
-        return self.partition.checkpoint(HIGH_WATERMARK)
+        """High watermark from the checkpoint, which may be some seconds old.
+
+        After a topic has been deleted and created again, the checkpoint has that of the deleted log for some seconds:
+        only the other checkpoints are written at once. Rule: ``LogManager.asyncDelete``.
+        """
+        high_watermark = self.partition.checkpoint(HIGH_WATERMARK)
+        is_beyond = high_watermark is not None and high_watermark > self.log_end_offset
+        return (
+            None
+            if is_beyond and (self._is_younger_than_checkpoints or is_recreated(self.partition))
+            else high_watermark
+        )
+
+    @property
+    def _is_younger_than_checkpoints(self) -> bool:
+        """Whether a whole log begins with a batch from after the newest checkpoint was written."""
+        written, first = self.partition.log_dir.written_ms, self.log.first
+        is_whole = bool(self.log.batches) and self.partition.first_offset == 0
+        return is_whole and written is not None and int(first.max_timestamp[0]) > written + self.rules.clock_skew_ms
 
     @property
     def first_dirty_offset(self) -> int | None:

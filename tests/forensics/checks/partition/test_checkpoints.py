@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from os import utime
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, Partition
+from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import Segments, file_of, forge
 from tests.forensics.partition_states import SAMPLES, each_sample, partitions_under, state_under
 
@@ -176,3 +178,30 @@ def test_two_partitions_have_their_own_offsets(tmp_path: Path) -> None:
     results = [row for partition in partitions_under(tmp_path) for row in findings(examine(partition, Rules(0)))]
     assert key_facts(results) == [(BEYOND, Severity.WARNING)]
     assert file_of(invalid).exists()
+
+
+DELETED = "9ae9408f1cdb4dd396f0da23d2bbf622-delete"
+
+
+@pytest.mark.parametrize(("folder", "expected"), [(f"t-0.{DELETED}", []), (f"t-1.{DELETED}", [BEYOND])])
+def test_a_high_watermark_of_the_log_that_was_deleted_before(tmp_path: Path, folder: str, expected: list[str]) -> None:
+    """Brokers of 4.0.0 that were killed after a topic had been deleted and created again left such checkpoints."""
+    forge(tmp_path, "plain @0-8", high_watermark=41, clean_shutdown=False)
+    (tmp_path / folder).mkdir()
+    assert [finding.code.name for finding in found_in(tmp_path)] == expected
+
+
+@pytest.mark.parametrize(("written", "expected"), [(NOW - 60_000, []), (NOW + 60_000, [BEYOND])])
+def test_a_high_watermark_from_before_the_first_batch(tmp_path: Path, written: int, expected: list[str]) -> None:
+    """A copy of a running broker may lack the deleted folder; a copy without file times has younger checkpoints."""
+    forge(tmp_path, "plain @0-8", high_watermark=41, clean_shutdown=False)
+    for file in tmp_path.glob("*-checkpoint"):
+        utime(file, (written / 1000, written / 1000))
+    assert [finding.code.name for finding in found_in(tmp_path)] == expected
+
+
+def test_a_log_without_its_start_is_older_than_its_checkpoint(tmp_path: Path) -> None:
+    forge(tmp_path, HEADLESS, high_watermark=41, clean_shutdown=False)
+    for file in tmp_path.glob("*-checkpoint"):
+        utime(file, (1, 1))
+    assert [finding.code.name for finding in found_in(tmp_path)] == [BEYOND]
