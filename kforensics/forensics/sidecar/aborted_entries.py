@@ -16,7 +16,7 @@ from kforensics.errors import InputError
 from kforensics.forensics.core.external_sort import PAGE_SIZE, ExternalSort, SortedRows
 from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.core.reporting import Row
-from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.partition.partition_files import DELETED, Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import last_before
 from kforensics.parsers.files.source import Source, open_source
@@ -34,6 +34,7 @@ __all__ = [
     "index_records",
     "matching_rows",
     "may_be_live",
+    "vanished_indexes",
     "with_entry",
     "with_index_location",
 ]
@@ -212,6 +213,20 @@ def index_records(partition: Partition) -> SortedRows | None:
 def may_be_live(state: PartitionState, segment: int) -> bool:
     """Return whether the broker may have written to a segment while it was copied."""
     return segment == len(state.partition.segments) - 1 and not state.partition.log_dir.clean_shutdown
+
+
+def vanished_indexes(state: PartitionState) -> range:
+    """Return the numbers of the segments whose index may have been renamed between their copy and its own.
+
+    A running broker deletes segments from the start of the log and renames their files one by one. So these are the
+    first segments, as long as none has an index, if files beside them show that segments were being deleted. The active
+    segment is not deleted.
+    """
+    partition = state.partition
+    if partition.log_dir.clean_shutdown or all(file.state != DELETED for file in partition.others):
+        return range(0)
+    has_index = [segment.base_offset in partition.transaction_indexes for segment in partition.segments[:-1]]
+    return range(has_index.index(True) if True in has_index else len(has_index))
 
 
 def with_index_location(state: PartitionState, segment: int, position: int | None, finding: Finding) -> Finding:

@@ -26,6 +26,7 @@ from kforensics.forensics.sidecar.aborted_entries import (
     first_available_offset,
     matching_rows,
     may_be_live,
+    vanished_indexes,
     with_entry,
     with_index_location,
 )
@@ -156,6 +157,7 @@ def _missing_entry(state: PartitionState, damaged: set[int], row: Row) -> Findin
     taken = state.rules.as_of_ms if taken is None else min(taken, state.rules.as_of_ms)
     is_recent = taken - row["marker_timestamp"] <= COPY_MS
     may_be_newer = row["begins"] == NEVER and row["newer"] and is_recent and may_be_live(state, row["index"])
+    may_be_renamed = row["index"] in vanished_indexes(state)
     entry = "has no entry for it" if row["begins"] == NEVER else f"covers it only from offset {row['begins']}"
     severity = None if row["records"] else Severity.INFO
     finding = state.finding(
@@ -164,14 +166,15 @@ def _missing_entry(state: PartitionState, damaged: set[int], row: Row) -> Findin
         f"{format_offsets(row['first_offset'], row['last_offset'])} was aborted at offset {row['marker_offset']}, "
         f"but the transaction index {entry}: "
         f"{format_count(row['records'], 'record')} of it on disk.",
-        severity=Severity.INFO if may_be_newer else severity,
+        severity=Severity.INFO if may_be_newer or may_be_renamed else severity,
         offsets=(row["first_offset"], row["marker_offset"]),
         producer=(row["producer_id"], row["marker_epoch"]),
         at=(row["marker_segment"], row["marker_position"]),
         evidence={"batches": row["batches"], "records": row["records"], "marker_offset": row["marker_offset"]},
-        exactness=Exactness.UNVERIFIABLE if may_be_newer else Exactness.EXACT,
+        exactness=Exactness.UNVERIFIABLE if may_be_newer or may_be_renamed else Exactness.EXACT,
         benign=(
             f"marker written after the index was copied: {'possible' if may_be_newer else 'no'}",
+            f"index deleted with its segment while they were copied: {'possible' if may_be_renamed else 'no'}",
             f"no record left to hide: {'no' if row['records'] else 'yes, the cleaner emptied its batches'}",
         ),
         cause="txnindex-corrupt" if row["index"] in damaged else None,

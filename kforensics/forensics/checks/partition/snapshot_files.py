@@ -64,7 +64,11 @@ CODES = by_name(
             "starts without any producer: open transactions are forgotten and their data becomes visible, and "
             "retries are not recognised."
         ),
-        benign="The log has only one segment, and the broker was running. The snapshots were left out of the copy.",
+        benign=(
+            "The broker was not shut down cleanly, so it replays the log: then this is only information. Running "
+            "brokers have no snapshot in the first segment, and for a while after a truncation. Or the snapshots were "
+            "left out of the copy."
+        ),
     ),
     Code(
         "snapshot-stray",
@@ -153,11 +157,11 @@ def _absent(state: PartitionState) -> Iterator[Finding]:
     consequence = "a broker that starts on these files replays the log"
     if clean:
         consequence = "after the clean shutdown the broker will start without their state"
-    yield state.finding(
+    finding = state.finding(
         CODES["snapshot-absent"],
         f"The log has {format_count(producers, 'producer')} and {format_count(opened, 'open transaction')}, but no "
         f"usable snapshot: {consequence}.",
-        severity=Severity.CRITICAL if clean and opened else None,
+        severity=Severity.INFO if not clean else Severity.CRITICAL if opened else None,
         evidence={"producers": producers, "open_transactions": opened, "clean_shutdown": clean},
         benign=(
             f"single segment of a running broker: {'yes' if is_young else 'no'}",
@@ -165,6 +169,8 @@ def _absent(state: PartitionState) -> Iterator[Finding]:
         ),
         cause="snapshot-corrupt" if partition.snapshots else None,
     )
+    # Running brokers are without a snapshot after a truncation or DeleteRecords, until the next segment begins.
+    yield finding if clean else replace(finding, remedy="No action: a broker that was not shut down replays the log.")
 
 
 def _loaded(state: PartitionState) -> ProducerArray:

@@ -304,3 +304,34 @@ def test_in_random_logs_what_differs_is_what_a_consumer_meets(tmp_path: Path) ->
         assert not visibility_errors or findings[-1].cause in {MISSING, EXTRA}, (log, index)
         mismatches += bool(visibility_errors)
     assert mismatches > 5
+
+
+HEAD_BEING_DELETED = {
+    100: "D 1 0 0-0 @100 T; M 1 0 A 1 @101",
+    102: "D 1 0 1-1 @102 T; M 1 0 A 1 @103",
+    104: "D 1 0 2-2 @104 T; M 1 0 A 1 @105",
+    106: "plain @106",
+}
+RENAMED = {"t-0/00000000000000000050.log.deleted": b"", "t-0/00000000000000000100.txnindex.deleted": b""}
+
+
+@pytest.mark.parametrize(
+    ("without", "deleted", "clean", "expected"),
+    [
+        ((100,), RENAMED, False, {100: Severity.INFO}),
+        ((100, 102), RENAMED, False, {100: Severity.INFO, 102: Severity.INFO}),
+        ((102,), RENAMED, False, {102: Severity.CRITICAL}),
+        ((100,), RENAMED, True, {100: Severity.CRITICAL}),
+        ((100,), {}, False, {100: Severity.CRITICAL}),
+    ],
+)
+def test_an_index_that_was_renamed_while_it_was_copied(
+    without: tuple[int, ...], deleted: dict[str, bytes], clean: bool, expected: dict[int, Severity], tmp_path: Path
+) -> None:
+    """A running broker of 4.0.0 renamed the index of its first segment after the segment had been copied."""
+    none = dict.fromkeys(without)
+    forge(tmp_path, HEAD_BEING_DELETED, clean_shutdown=clean, txnindex=none, replaced=deleted)
+    findings = found_in(tmp_path)
+    assert {row.first_offset: row.severity for row in findings if row.code.name == MISSING} == expected
+    (mismatch,) = [row for row in findings if row.code.name == MISMATCH]
+    assert mismatch.severity == max(expected.values())

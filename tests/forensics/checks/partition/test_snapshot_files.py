@@ -126,7 +126,7 @@ def test_offsets_right_below_the_snapshot_are_not(tmp_path: Path) -> None:
 NONE: Snapshots = {3: None, 4: None, 5: None}
 WITHOUT: dict[str, tuple[Segments, Snapshots, bool, list[tuple[str, Severity]]]] = {
     "stopped with an open transaction": (TIMED_OUT, NONE, True, [(ABSENT, Severity.CRITICAL)]),
-    "killed with an open transaction": (TIMED_OUT, NONE, False, [(ABSENT, Severity.WARNING)]),
+    "killed with an open transaction": (TIMED_OUT, NONE, False, [(ABSENT, Severity.INFO)]),
     "stopped": (ENDED, NONE, True, [(ABSENT, Severity.WARNING)]),
     "a single segment, stopped": ("D 1 0 0-2 @0-2 N", NONE, True, [(ABSENT, Severity.WARNING)]),
     "all refused": (
