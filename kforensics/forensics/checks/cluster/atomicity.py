@@ -251,7 +251,10 @@ def _copied_before(*, is_covered: bool, is_old: bool) -> str:
 
 
 def _offset_mismatches(cluster: Cluster, split: TransactionPartitionArray) -> Iterator[PlacedFinding]:
-    """Yield transactions with two outcomes whose consumer offsets have another outcome than their output."""
+    """Yield transactions with two outcomes whose consumer offsets have another outcome than their output.
+
+    An operator can only have written the marker that contradicts the coordinator.
+    """
     partitions, markers = cluster.marker_join.transaction_partitions, cluster.marker_join.markers
     has_offsets = np.array([topic == CONSUMER_OFFSETS for topic, _ in cluster.marker_join.partitions], bool)
     is_split = np.isin(partitions["transaction"], split["transaction"]) & (partitions["marker"] != NONE)
@@ -259,13 +262,19 @@ def _offset_mismatches(cluster: Cluster, split: TransactionPartitionArray) -> It
     outcomes = markers["outcome"][rows["marker"]] if len(rows) else rows["marker_status"]
     is_offsets = has_offsets[rows["partition"]] if len(rows) else np.empty(0, bool)
     mismatches: list[int] = []
+    contrary: list[int] = []
     for index in np.flatnonzero(is_offsets).tolist():
         output = (rows["transaction"] == rows["transaction"][index]) & ~is_offsets
         if (outcomes[output] != outcomes[index]).any():
             mismatches.append(index)
+            contrary.append(int(split["marker"][split["transaction"] == rows["transaction"][index]][0]))
     more = _decisions(cluster.coordinators.transactions, rows[mismatches])
     yield from first_n_placed(
-        rows[mismatches], partial(_offset_mismatch, cluster), outcome=outcomes[mismatches], **more
+        rows[mismatches],
+        partial(_offset_mismatch, cluster),
+        outcome=outcomes[mismatches],
+        contrary=np.array(contrary, "i8"),
+        **more,
     )
 
 
@@ -282,7 +291,7 @@ def _offset_mismatch(cluster: Cluster, row: Row) -> PlacedFinding:
         severity=None if row["is_exact"] else Severity.WARNING,
         evidence={"transactional_id": cluster.id_name(row)},
         exactness=Exactness.EXACT if row["is_exact"] else Exactness.APPROXIMATE,
-        benign=("abort by an operator: possible",),
+        benign=(f"abort by an operator: {_by_operator(cluster, row['contrary'])}",),
         cause="atomicity-split-outcome",
     )
 

@@ -78,6 +78,18 @@ def test_a_marker_against_the_decision(version: int, marker: int, tmp_path: Path
     assert finding.evidence["transactional_id"] == "a"
     by_operator = "possible" if marker == 0 else "no, not the epoch of its data"
     assert f"abort by an operator: {by_operator}" in finding.benign
+    assert findings["eos-offset-outcome-mismatch"].finding.benign == (f"abort by an operator: {by_operator}",)
+
+
+def test_a_commit_against_the_decision_is_not_by_an_operator(tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 0, state="Abort"))
+    forge_data(tmp_path, everything(0, "A") | {"p-1": data(0, "C")})
+    (mismatch,) = [
+        placed.finding
+        for placed in found_in(cluster_under(tmp_path))
+        if placed.finding.code.name == "eos-offset-outcome-mismatch"
+    ]
+    assert mismatch.benign == ("abort by an operator: no, it is a COMMIT",)
 
 
 def test_a_decision_of_which_the_cleaner_left_the_last_record(tmp_path: Path) -> None:
