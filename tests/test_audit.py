@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import kforensics
-from kforensics.analyses.audit import AuditRequest, audit_results, audit_size
+from kforensics.analyses.audit import AuditRequest, Stages, audit_size, run_audit
 from kforensics.analyses.partitions import Investigation
 from kforensics.analyses.pool import partition_results
 from kforensics.analyses.settings import rules_for
@@ -39,19 +40,58 @@ def _tables(folder: Path) -> dict[str, pa.Table]:
     return {name: ds.dataset(folder / name).to_table() for name in STORED}
 
 
-def test_a_report_has_the_worst_findings_first_and_the_blocking_transactions() -> None:
+def _incident_parts(lines: list[str]) -> list[list[str]]:
+    """Return the lines of each incident of a report: the parts between empty lines that begin with a severity."""
+    parts = [list(part) for is_empty, part in groupby(lines, key=lambda line: not line) if not is_empty]
+    return [part for part in parts[1:] if part[0].split()[0] in ("CRITICAL", "ERROR", "WARNING", "INFO")]
+
+
+def test_a_report_has_the_incidents_worst_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     ended = run("audit", "--as-of", AS_OF, SAMPLES / "transactions-v2")
     assert ended.code == 1
-    assert ended.lines[0].startswith("CRITICAL: 18 partitions, ")
+    assert ended.lines[0].startswith("CRITICAL, 4 incidents: 18 partitions, ")
     assert "evaluated as of 2026-11-21 12:30:00 UTC" in ended.lines[0]
-    # Findings begin with the severity; their messages are indented further.
-    severities = [line.split()[0] for line in ended.lines if line.startswith("  ") and line[2:10].strip().isupper()]
-    ranks = ["CRITICAL", "ERROR", "WARNING"]
-    assert [ranks.index(word) for word in severities] == sorted(ranks.index(word) for word in severities)
-    at = ended.lines.index("Partitions with a stuck LSO, longest idle first")
-    assert "LSO stuck at 3 (log end 9, 4 records hidden)" in ended.lines[at + 1]
-    assert "open transaction of producer 12, epoch 1" in ended.lines[at + 2]
-    assert "--start-offset 3" in ended.text
+    incidents = _incident_parts(ended.lines)
+    ranks = [["CRITICAL", "ERROR", "WARNING", "INFO"].index(part[0].split()[0]) for part in incidents]
+    assert len(ranks) == 4
+    assert ranks == sorted(ranks)
+    assert max(map(len, incidents)) <= 8
+    hanging = next(part for part in incidents if "'hanging'" in part[1])
+    assert "producer 12, epoch 1" in " ".join(hanging)
+    assert any(line.startswith("  check   $ kafka-transactions.sh ") for line in hanging)
+    assert any(line.startswith("  do      $ ") and line.endswith("--start-offset 3") for line in hanging)
+    assert ended.lines[-1] == "14 partitions: nothing found"
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+@pytest.mark.parametrize("options", [(), ("--verbose",)])
+def test_lines_fit_and_commands_stay_whole(
+    width: int, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    ended = run("audit", "--as-of", AS_OF, *options, SAMPLES / "transactions-v2", SAMPLES / "unclean-election")
+    long = [line for line in ended.lines[2:] if len(line) > width]
+    assert all("$ " in line or "`" in line or " " not in line.strip() for line in long)
+    commands = [
+        line.partition("$ ")[2] for line in ended.lines if "  $ " in line or line.startswith(("  check", "  do"))
+    ]
+    assert commands
+    rest = (
+        f"  $ kforensics audit --as-of={AS_OF} {SAMPLES / 'transactions-v2'} {SAMPLES / 'unclean-election'} --verbose"
+    )
+    assert (rest in ended.lines) == any(line.endswith("…") for line in ended.lines)
+
+
+def test_verbose_has_the_findings_of_each_incident_and_all_the_partitions_without_any() -> None:
+    plain = run("audit", "--as-of", AS_OF, SAMPLES / "transactions-v2")
+    ended = run("audit", "--as-of", AS_OF, "-v", "--all", SAMPLES / "transactions-v2")
+    findings = kforensics.audit(SAMPLES / "transactions-v2", as_of_ms=AS_OF_MS).findings.to_pylist()
+    assert sum(line.startswith("  - ") for line in ended.lines) == len(findings)
+    assert not any(line.startswith("  - ") for line in plain.lines)
+    at = ended.lines.index("14 partitions: nothing found:")
+    assert len(ended.lines[at + 1 :]) == 14
+    assert "  committed-0 on broker 1" in ended.lines[at + 1 :]
 
 
 def test_a_healthy_broker_is_clean(tmp_path: Path) -> None:
@@ -59,7 +99,7 @@ def test_a_healthy_broker_is_clean(tmp_path: Path) -> None:
     ended = run("audit", "--quiet", "--as-of", "2023-11-14T22:14", tmp_path)
     assert (ended.code, ended.err) == (0, "")
     assert ended.lines[0].startswith("CLEAN: 1 partition, ")
-    assert len(ended.lines) == 2
+    assert ended.lines[2:] == ["", "1 partition: nothing found"]
 
 
 def test_a_store_has_every_table_and_a_manifest(tmp_path: Path) -> None:
@@ -93,7 +133,7 @@ def test_processes_and_splits_change_nothing(processes: int | None, split_size: 
     rules = rules_for(Rules(AS_OF_MS), (), partitions)
     investigation, done = Investigation(tuple(files), tuple(partitions), rules), list[int]()
     request = AuditRequest(None, processes, copies=True, split_size=split_size)
-    found = list(audit_results(investigation, request, done.append))
+    found = list(run_audit(investigation, request, done.append, Stages()))
     counted = [one.folder for one in found if one.is_counted]
     assert sorted(counted) == sorted(partition.folder for partition in partitions)
     assert sum(done) == audit_size(investigation, request)

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -20,6 +20,7 @@ from kforensics.forensics.audit.cluster_membership import PartitionMembership
 from kforensics.forensics.audit.copies import copies_among
 from kforensics.forensics.audit.cross_partition_duplicates import SearchedReplicas, evaluate_topic_duplicates
 from kforensics.forensics.audit.deferred_verdicts import ClusterInput, resolve_deferred
+from kforensics.forensics.audit.incidents import IncidentSummary
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.audit.replica_verdicts import replica_verdicts, with_replica_verdict
 from kforensics.forensics.audit.setting_evidence import setting_rows
@@ -170,14 +171,14 @@ def run_audit(investigation: Investigation, request: AuditRequest, advance: Adva
         UsageError: the store cannot be written.
     """
     if request.output is None:
-        yield from audit_results(investigation, request, advance)
+        yield from _with_incidents(investigation, audit_results(investigation, request, advance))
         return
     from kforensics.render.evidence_store import EvidenceStore  # without a store there is no need for Parquet
 
     with EvidenceStore(request.output) as store:
         start = time.perf_counter()
         store.add_values(STORED["files"], map(attrgetter(*STORED["files"].names), investigation.files))
-        for result in audit_results(investigation, request, advance):
+        for result in _with_incidents(investigation, audit_results(investigation, request, advance)):
             stages.seconds["examine"] = time.perf_counter() - start
             with stages.stage("write"):
                 for rows in result.rows.values():
@@ -187,6 +188,18 @@ def run_audit(investigation: Investigation, request: AuditRequest, advance: Adva
         with stages.stage("checksums"):
             inputs = [_input(file, with_checksum=request.checksums) for file in investigation.files]
         store.finish(STORED, _manifest(investigation, request, inputs, stages))
+
+
+def _with_incidents(investigation: Investigation, results: Results) -> Results:
+    """Yield results, then the incidents of their findings."""
+    clusters, partitions = investigation.clusters, investigation.partitions
+    names = {partition.place.log_dir: clusters.name_of(partition) for partition in partitions}
+    incidents = IncidentSummary(names, investigation.rules.as_of_ms)
+    with closing(results):
+        for result in results:
+            incidents.add(result)
+            yield result
+    yield PartitionResult(NO_PLACE, "", 0, {"incidents": incidents.rows()}, is_counted=False)
 
 
 def _manifest(

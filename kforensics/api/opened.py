@@ -111,6 +111,11 @@ class Opened:
         return self.table("findings")
 
     @cached_property
+    def incidents(self) -> TableView:
+        """One row per incident of an audit of all partitions, worst first: the findings of one cause."""
+        return self.table("incidents")
+
+    @cached_property
     def partitions(self) -> TableView:
         """One row per partition, with its worst finding."""
         return self.table("partitions")

@@ -22,7 +22,6 @@ from kforensics.api.explanation import Explanation
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.audit.topic_result import TopicKeyResult
-from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.duplicates.partition_duplicates import DEFAULT_MEMORY
 from kforensics.forensics.partition.splits import SPLIT_SIZE
@@ -316,6 +315,11 @@ class Audit:
         return self.tables["findings"]
 
     @property
+    def incidents(self) -> pa.Table:
+        """A row per incident, worst first: the findings of one cause, with its impact and one remedy."""
+        return self.tables["incidents"]
+
+    @property
     def partitions(self) -> pa.Table:
         """A row per partition."""
         return self.tables["partitions"]
@@ -349,28 +353,24 @@ def _audit_in_memory(results: Iterable[PartitionResult]) -> Audit:
     for result in results:
         for name, rows in result.rows.items():
             batches[name] += rows.record_batches()
-    return Audit({name: _table(name, parts) for name, parts in batches.items()})
+    return Audit({name: table_of_parts(STORED[name], parts) for name, parts in batches.items()})
 
 
 def _answers(paths: Paths, question: Question[Any], evaluation: Evaluation) -> pa.Table:
     answers = question.answers(_investigation(paths, evaluation), _raise)
-    return _table(question.table, (batch for answer in answers for batch in answer.rows.record_batches()))
+    return table_of_parts(STORED[question.table], (batch for each in answers for batch in each.rows.record_batches()))
 
 
 def _evaluate(paths: Paths, table: str, request: AuditRequest, evaluation: Evaluation) -> pa.Table:
     results = audit_results(_investigation(paths, evaluation), request, _ignore)
     parts = (_rows_of(result, table).record_batches() for result in results if result.is_counted)
-    return _table(table, (batch for part in parts for batch in part))
+    return table_of_parts(STORED[table], (batch for part in parts for batch in part))
 
 
-def _rows_of(result: PartitionResult, table: str) -> Rows | RowStream:
+def _rows_of(result: PartitionResult, table: str) -> Any:
     if table not in result.rows:
         raise InputError(result.folder, result.why or "")
     return result.rows[table]
-
-
-def _table(name: str, batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    return table_of_parts(STORED[name], batches)
 
 
 def _investigation(paths: Paths, evaluation: Evaluation) -> Investigation:

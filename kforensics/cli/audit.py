@@ -98,13 +98,22 @@ def audit(  # long: one parameter per option
             rich_help_panel=EXECUTION,
         ),
     ] = None,
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="Show all incidents, and name the partitions without any finding."),
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Show the findings of each incident, and its whole remedy."),
+    ] = False,
     progress: Progress = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run all checks on all partitions, keep the evidence, and report the worst findings first, with remedies."""
+    """Run all checks on all partitions, keep the evidence, and report the incidents, worst first, with remedies."""
     from kforensics.analyses.audit import AuditRequest, without_secrets
-    from kforensics.cli.audit_in_process import audit_in_process, store_folder
+    from kforensics.cli.audit_in_process import audit_in_process, repeated_command, store_folder
     from kforensics.cli.common_options import CommonOptions
+    from kforensics.render.incident_lines import IncidentView, terminal_width
 
     spark_options = {"--master": master, "--conf": conf, "--split-size": split_size}
     options = CommonOptions(
@@ -121,6 +130,7 @@ def audit(  # long: one parameter per option
         bootstrap_server=bootstrap_server,
     )
     command = without_secrets(sys.argv[1:])
+    view = IncidentView(terminal_width(), every, verbose, repeated_command(options))
     if _is_on_spark(engine, [name for name, value in spark_options.items() if value is not None]):
         from kforensics.cli.audit_on_spark import SparkOptions, audit_on_spark, spark_request
 
@@ -128,11 +138,11 @@ def audit(  # long: one parameter per option
             raise UsageError("--processes is for --engine process; on Spark, use --master and --conf instead")
         request = spark_request(options, output, split_size, records=records, checksums=checksums, command=command)
         spark = SparkOptions(master, tuple(conf or ()), progress)
-        raise typer.Exit(audit_on_spark(options, request, spark))
+        raise typer.Exit(audit_on_spark(options, request, spark, view))
     audit_request = AuditRequest(
         store_folder(output), processes, records=records, copies=True, checksums=checksums, command=command
     )
-    raise typer.Exit(audit_in_process(options, audit_request, progress=progress))
+    raise typer.Exit(audit_in_process(options, audit_request, view, progress=progress))
 
 
 def _is_on_spark(engine: str | None, spark_options: list[str]) -> bool:

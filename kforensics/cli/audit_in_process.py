@@ -13,21 +13,26 @@ from kforensics.cli.evaluating import ignore, watch_partitions
 from kforensics.cli.writing import write_lines, write_tables
 from kforensics.errors import UsageError
 from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.files.source import is_uri
 from kforensics.render.audit_report import AuditReport
 from kforensics.render.formats import ONE_TABLE, Format
+from kforensics.render.incident_lines import IncidentView
 from kforensics.render.output import open_output
 from kforensics.render.streams import progress_meter
 
 
-def audit_in_process(options: CommonOptions, request: AuditRequest, *, progress: bool | None) -> int:
+def audit_in_process(
+    options: CommonOptions, request: AuditRequest, view: IncidentView, *, progress: bool | None
+) -> int:
     """Audit all partitions, write the evidence store, print the report, and return the exit code.
 
     Args:
         options: the options of the command.
         request: what to audit, and how.
+        view: how to show the incidents.
         progress: whether to show progress, None for only on a terminal.
 
     Raises:
@@ -40,6 +45,7 @@ def audit_in_process(options: CommonOptions, request: AuditRequest, *, progress:
         )
     investigation = replace(options, output=request.output).investigation()
     report = AuditReport(investigation.rules.as_of_ms, unreadable_paths=investigation.unreadable)
+    report.names_clean = view.has_all
     status, kept = ExitStatus(investigation.unreadable), list[PartitionResult]()
     is_shown = False if options.quiet else progress
     with progress_meter(audit_size(investigation, request), show=is_shown) as meter:
@@ -52,12 +58,20 @@ def audit_in_process(options: CommonOptions, request: AuditRequest, *, progress:
                     kept.append(result.for_brokers(brokers))
     with open_output(None) as out:
         if output_format is Format.TEXT:
-            write_lines(report.lines(brokers), out)
+            write_lines(report.lines(brokers, view), out)
         else:
             write_tables(RESULTS, kept, output_format, out)
     if request.output and not options.quiet:
         notify(f"the evidence of {format_count(report.partitions, 'partition')} is in {request.output}")
     return status.code(severity)
+
+
+def repeated_command(options: CommonOptions) -> str:
+    """Return the command that makes the same report, for a shell, without a store."""
+    words = ["kforensics", "audit"]
+    words += [f"--topic={shell_word(topic)}" for topic in options.topics or ()]
+    words += [] if options.as_of is None else [f"--as-of={shell_word(options.as_of)}"]
+    return " ".join((*words, *map(shell_word, options.paths or ())))
 
 
 def store_folder(output: str | None) -> Path | None:

@@ -18,6 +18,7 @@ from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.files.source import is_uri
 from kforensics.render.audit_report import AuditReport
 from kforensics.render.formats import Format
+from kforensics.render.incident_lines import IncidentView
 from kforensics.render.output import check_output, open_output
 from kforensics.render.staged_store import check_unused
 from kforensics.spark.audit.plan import Plan
@@ -40,13 +41,16 @@ class SparkOptions:
     progress: bool | None
 
 
-def audit_on_spark(options: CommonOptions, request: SparkRequest, spark_options: SparkOptions) -> int:
+def audit_on_spark(
+    options: CommonOptions, request: SparkRequest, spark_options: SparkOptions, view: IncidentView
+) -> int:
     """Audit all partitions on Spark, write the evidence store, print the report, and return the exit code.
 
     Args:
         options: the options of the command.
         request: what to audit, and how.
         spark_options: the options of the Spark session.
+        view: how to show the incidents; partitions without any finding are counted, not named.
 
     Raises:
         UsageError: the options do not go together, there is no log, or the store cannot be written.
@@ -61,7 +65,7 @@ def audit_on_spark(options: CommonOptions, request: SparkRequest, spark_options:
     if report.partitions and not options.quiet:
         for sentence in as_of_notes(plan.taken, rules_of(plan, request), plan.newest_file):
             notify(sentence)
-    _write_report(report, brokers)
+    _write_report(report, brokers, view)
     if request.output and not options.quiet:
         notify(f"the evidence of {format_count(report.partitions, 'partition')} is in {request.output}")
     return ExitStatus(report.unreadable_paths + report.unread_count, report.worst).code(severity)
@@ -135,8 +139,8 @@ def _notify_unreadable(plan: Plan) -> None:
         notify(f"… and {more:,} more that cannot be read")
 
 
-def _write_report(report: AuditReport, bootstrap_server: str | None) -> None:
+def _write_report(report: AuditReport, bootstrap_server: str | None, view: IncidentView) -> None:
     with open_output(None) as out:
         for partition in report.unread:
             notify(f"{partition.why}; the other partitions are analyzed anyway")
-        write_lines(report.lines(bootstrap_server), out)
+        write_lines(report.lines(bootstrap_server, view), out)

@@ -81,9 +81,6 @@ def test_findings_that_were_left_out_are_counted() -> None:
     last = replace(finding, evidence={"left_out": 826})
     report = AuditReport(AS_OF_MS)
     report.add(replace(found, findings=(*[finding] * 999, last)))
-    lines = list(report.lines())
     assert report.findings_by_code == {(Severity.WARNING, finding.code.name): 1_826}
-    assert "  … and 1,823 more findings" in lines
-    assert any(line.endswith("1,826") and finding.code.name in line for line in lines)
     summary = list(partition_summaries([replace(found, findings=(*[finding] * 999, last))]))
     assert any(f"{finding.code.name} 1826" in line for line in summary)

@@ -79,12 +79,14 @@ class PartitionResult:
 
     def for_brokers(self, bootstrap_server: str | None) -> PartitionResult:
         """Return the result with the addresses of brokers in the remedies of its rows; unchanged for None."""
-        rows = self.rows.get("findings")
-        if bootstrap_server is None or not isinstance(rows, Rows):
+        if bootstrap_server is None:
             return self
-        remedies = [text and for_brokers(text, bootstrap_server) for text in rows.columns["remedy"]]
-        findings = replace(rows, columns={**rows.columns, "remedy": remedies})
-        return replace(self, rows={**self.rows, "findings": findings})
+        changed: dict[str, Rows] = {}
+        for name in ("findings", "incidents"):
+            if isinstance(rows := self.rows.get(name), Rows):
+                remedies = [text and for_brokers(text, bootstrap_server) for text in rows.columns["remedy"]]
+                changed[name] = replace(rows, columns={**rows.columns, "remedy": remedies})
+        return replace(self, rows={**self.rows, **changed})
 
     @property
     def worst(self) -> Severity | None:

@@ -140,6 +140,28 @@ benign string benign explanations that were tested
 cause string code of the finding it follows from
 remedy string what to do
 """)
+INCIDENTS = parse_columns("""
+incident string id, the same in every audit of the same cause
+kind string kind of incident; the place columns are null unless all its findings share them
+severity string worst severity of its findings
+since int64 earliest time that its findings state, in ms; null if they state none
+what string what happened, in one sentence
+impact string what consumers do not receive, or receive twice; null if nothing is known
+hidden_records int64 records hidden from read_committed consumers; null if none are known, like the next two columns
+lost_records int64 records that are lost, cannot be read, or will be truncated
+repeated_records int64 records that were written twice
+partition_count int64 number of partitions
+partitions string the first partitions, neighbouring ones as ranges
+brokers string the first broker ids as a JSON list; null if none are known, like the next four columns
+transactional_ids string the first transactional ids as a JSON list
+producer_ids string the first producer ids as a JSON list
+producer_epochs string lowest and highest epoch of each of these producers as a JSON list of pairs
+groups string the first consumer groups as a JSON list
+findings int64 number of its findings
+codes string number of its findings by code, as JSON
+evidence string its first findings as a JSON list, with the columns that identify them in the table of findings
+remedy string what to check, then what to do
+""")
 SETTINGS = parse_columns("""
 name string setting, by the name that topics use if they have it
 value string its value
@@ -159,6 +181,7 @@ OF_PARTITIONS: dict[str, Table] = {
         placed_table("duplicates", "duplicate run of records, or duplicate batch", DUPLICATES),
         placed_table("findings", "finding", FINDINGS),
         placed_table("partitions", "partition", PARTITIONS),
+        placed_table("incidents", "incident: the findings of one cause", INCIDENTS),
         placed_table("settings", "setting", SETTINGS),
     )
 }

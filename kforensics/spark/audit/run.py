@@ -11,12 +11,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kforensics.analyses.audit import STORED, Stages, sha256_of
+from kforensics.analyses.audit import NO_PLACE, STORED, Stages, sha256_of
 from kforensics.analyses.topics import check_topics
 from kforensics.errors import UsageError
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.audit.cross_partition_duplicates import SearchedReplicas
+from kforensics.forensics.audit.incidents import IncidentSummary
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.audit.replica_verdicts import (
     ReplicaVerdict,
@@ -25,6 +26,7 @@ from kforensics.forensics.audit.replica_verdicts import (
     with_replica_verdict,
 )
 from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_rows
+from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.splits import SPLIT_SIZE
@@ -95,11 +97,13 @@ class _Outcome:
     """The combined results of tasks: a report, and the parts of the evidence store that they have written."""
 
     report: AuditReport
+    incidents: IncidentSummary
     parts: list[StorePart] = field(default_factory=list)
     replicas: dict[str, ReplicaVerdict] = field(default_factory=dict)
 
     def with_other(self, other: _Outcome) -> _Outcome:
         self.report.merge(other.report)
+        self.incidents.merge(other.incidents)
         self.parts += other.parts
         self.replicas |= other.replicas
         return self
@@ -112,27 +116,34 @@ class _Sink:
     staging: str | None
     as_of_ms: int
     checksums: bool
+    clusters: Mapping[str | None, str]
     replicas: Mapping[str, ReplicaVerdict] = field(default_factory=dict)
+
+    def _outcome(self) -> _Outcome:
+        return _Outcome(AuditReport(self.as_of_ms), IncidentSummary({}, self.as_of_ms))
 
     def informed(self, compared: bytes) -> _Sink:
         return replace(self, replicas=deserialize(compared).replicas)
 
     def evaluated(self, task: str, results: Iterable[PartitionResult]) -> bytes:
-        outcome = _Outcome(AuditReport(self.as_of_ms))
+        outcome = self._outcome()
+        incidents = IncidentSummary(self.clusters, self.as_of_ms)
         parts = None if self.staging is None else TaskWriter(self.staging, task)
         for evaluated in results:
             result = with_replica_verdict(evaluated, self.replicas)
             outcome.replicas |= replica_verdicts([result] if is_comparison(result) else [])
             outcome.report.add(result)
+            incidents.add(result)
             if parts:
                 for rows in result.rows.values():
                     parts.add(rows)
                 parts.add_values(STORED["damage"], result.damage)
         outcome.parts += parts.finish() if parts else ()
+        outcome.incidents.merge(incidents)
         return serialize(outcome)
 
     def listed(self, task: str, files: Iterable[FoundFile]) -> bytes:
-        outcome = _Outcome(AuditReport(self.as_of_ms))
+        outcome = self._outcome()
         if self.staging is None:
             return serialize(outcome)
         parts = TaskWriter(self.staging, task)
@@ -144,7 +155,7 @@ class _Sink:
         return serialize(outcome)
 
     def merged(self, outcomes: Iterable[bytes]) -> bytes:
-        return serialize(reduce(_Outcome.with_other, map(deserialize, outcomes), _Outcome(AuditReport(self.as_of_ms))))
+        return serialize(reduce(_Outcome.with_other, map(deserialize, outcomes), self._outcome()))
 
 
 def planned(spark: SparkSession, request: SparkRequest) -> Plan:
@@ -204,22 +215,26 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
         rules = _known_rules(plan, request)
     sharing = TaskSizing(parallelism(spark), request.split_size, request.whole, request.few)
     with StagedStore(request.output) if request.output else nullcontext() as store:
-        sink = _Sink(store.staging if store else None, rules.as_of_ms, request.checksums)
+        names = {member.log_dir: plan.clusters.name_of_member(member) for member in plan.members}
+        sink = _Sink(store.staging if store else None, rules.as_of_ms, request.checksums, names)
         with stages.stage("examine"), answering("the audit broke off"):
             replicas = SearchedReplicas.of(plan.members if request.records else (), plan.clusters)
             scope = AuditScope(rules, records=request.records, clusters=plan.clusters, replicas=replicas)
             outcome: _Outcome = deserialize(run_audit_job(plan, scope, sink, sharing))
+        incidents = outcome.incidents.rows()
+        outcome.report.add(PartitionResult(NO_PLACE, "", 0, {incidents.table.name: incidents}, is_counted=False))
         if store:
-            outcome.parts += _stored_settings(store.staging, rules)
+            outcome.parts += _stored_rows(store.staging, setting_rows(rules), incidents)
             tables = {**STORED, CHECKSUMS.name: CHECKSUMS} if request.checksums else STORED
             store.finish(outcome.parts, tables, _manifest(spark, plan, request, rules.as_of_ms, stages))
     outcome.report.unreadable_paths = plan.unreadable
     return outcome.report
 
 
-def _stored_settings(staging: str, rules: Rules) -> tuple[StorePart, ...]:
-    parts = TaskWriter(staging, "settings")
-    parts.add(setting_rows(rules))
+def _stored_rows(staging: str, *tables: Rows) -> tuple[StorePart, ...]:
+    parts = TaskWriter(staging, "driver")
+    for rows in tables:
+        parts.add(rows)
     return parts.finish()
 
 

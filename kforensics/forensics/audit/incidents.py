@@ -1,0 +1,394 @@
+"""Groups the findings of an audit by cause into incidents: the table ``incidents``.
+
+An :class:`IncidentSummary` takes the results of partitions in any order and merges with others, so that any engine can
+combine what its tasks have seen. Memory grows with the number of causes and of the partitions they are in, not with the
+number of findings. ``incident_kinds`` states what is one incident.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from heapq import nsmallest
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+from kforensics.forensics.audit.incident_kinds import (
+    CASCADES,
+    KIND_RANKS,
+    KINDS,
+    IncidentKey,
+    PlacedEvidence,
+    key_of,
+    kind_of,
+    links,
+    same_batch,
+)
+from kforensics.forensics.audit.incident_text import epochs_of, incident_text, listed, partition_list
+from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.core.result_rows import Rows
+from kforensics.forensics.core.tables import RESULTS
+from kforensics.forensics.partition.partition_files import partition_sort_key
+from kforensics.forensics.partition.partition_rows import remedy_text
+from kforensics.parsers.log.log_rows import Place
+
+__all__ = ["IncidentSummary"]
+
+# What an incident lists of its ids, groups and brokers, and of its findings.
+MAX_NAMED, MAX_EXAMPLES = 20, 20
+# Elections of one leader within this time are one failover.
+FAILOVER_MS = 30_000
+ID_BYTES = 5
+CODE_RANKS = {code: rank for rank, code in enumerate(dict.fromkeys(code for kind in KINDS for code in kind.codes))}
+# Kinds whose findings are of one incident if they are about the same batch of a producer.
+SAME_BATCH_KINDS = ("stuck-transaction", "split-transaction", "late-writes")
+Edges: TypeAlias = set[tuple[IncidentKey, IncidentKey]]
+# How many records are hidden, lost, and there twice.
+Effect: TypeAlias = tuple[int, int, int]
+NO_EFFECT: Effect = (0, 0, 0)
+REPEATED = ("seq-duplicate-batch", "content-duplicate-retry")
+EVIDENCE = (
+    *("code", "severity", "broker_id", "log_dir", "topic", "partition", "first_offset", "last_offset", "producer_id"),
+    *("path", "position", "message"),
+)
+LOST_RANGES = ("unclean-election-loss", "segment-missing", "batch-crc-mismatch", "batch-length-invalid")
+
+
+@dataclass(slots=True)
+class Incident:
+    """What is known of an incident, or of a part of it.
+
+    Attributes:
+        severity: the worst of its findings.
+        since: earliest time that its findings state in ms, None if they state none.
+        codes: number of findings by code.
+        partitions: records hidden, lost and repeated, by topic and partition; the most that any replica shows.
+        brokers: ids of brokers, like the next three up to a limit.
+        transactional_ids: transactional ids.
+        producers: lowest and highest epoch by producer id; the epochs are None if unknown.
+        groups: consumer groups.
+        examples: the worst findings, each with its rank.
+    """
+
+    severity: Severity = Severity.INFO
+    since: int | None = None
+    codes: Counter[str] = field(default_factory=Counter)
+    partitions: dict[str, dict[int, Effect]] = field(default_factory=dict)
+    brokers: set[int] = field(default_factory=set)
+    transactional_ids: set[str] = field(default_factory=set)
+    producers: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
+    groups: set[str] = field(default_factory=set)
+    examples: list[tuple[tuple[Any, ...], PlacedEvidence]] = field(default_factory=list)
+
+    def merge(self, other: Incident) -> None:
+        """Add what is known of another part."""
+        self.severity = max(self.severity, other.severity)
+        self.since = min((time for time in (self.since, other.since) if time is not None), default=None)
+        self.codes.update(other.codes)
+        for topic, numbers in other.partitions.items():
+            known = self.partitions.setdefault(topic, {})
+            for number, effect in numbers.items():
+                known[number] = tuple(map(max, known.get(number, NO_EFFECT), effect))  # type: ignore[assignment]  # three
+        self.brokers = _first(self.brokers | other.brokers)
+        self.transactional_ids = _first(self.transactional_ids | other.transactional_ids)
+        self.groups = _first(self.groups | other.groups)
+        for producer_id, (low, high) in other.producers.items():
+            epochs = [epoch for epoch in (*self.producers.get(producer_id, ()), low, high) if epoch is not None]
+            self.producers[producer_id] = (min(epochs, default=None), max(epochs, default=None))
+        self.producers = {producer_id: self.producers[producer_id] for producer_id in _first(set(self.producers))}
+        self.examples = nsmallest(MAX_EXAMPLES, [*self.examples, *other.examples], key=itemgetter(0))
+
+
+def _first(values: set[Any]) -> set[Any]:
+    """Return the first values in order: the first of all are the first of the first of each part."""
+    return values if len(values) <= MAX_NAMED else set(nsmallest(MAX_NAMED, values))
+
+
+@dataclass(slots=True)
+class IncidentSummary:
+    """The incidents of some results; merging is associative and commutative.
+
+    Attributes:
+        clusters: name of the cluster by log directory; those that are missing belong to one without a name.
+        as_of_ms: time of evaluation.
+        incidents: the incidents by key.
+        edges: pairs of keys of the same incident.
+    """
+
+    clusters: Mapping[str | None, str]
+    as_of_ms: int
+    incidents: dict[IncidentKey, Incident] = field(default_factory=dict)
+    edges: Edges = field(default_factory=set)
+
+    def add(self, result: PartitionResult) -> None:
+        """Add the findings of one partition, or of several partitions together."""
+        placed = [
+            PlacedEvidence(self._cluster(result.place, finding), result.place, result.folder, finding)
+            for finding in result.findings
+        ]
+        keys = _keys(placed)
+        parts: dict[IncidentKey, Incident] = {}
+        for index, (evidence, key) in enumerate(zip(placed, keys, strict=True)):
+            self._add(parts.setdefault(key, Incident()), evidence, index, result)
+            self.edges.update((key, other) for other in links(evidence, key))
+        self.edges |= _same_batches(placed, keys)
+        for key, part in parts.items():
+            self.incidents.setdefault(key, Incident()).merge(part)
+
+    def merge(self, other: IncidentSummary) -> None:
+        """Add the incidents of other results."""
+        for key, incident in other.incidents.items():
+            self.incidents.setdefault(key, Incident()).merge(incident)
+        self.edges |= other.edges
+
+    def rows(self) -> Rows:
+        """Return the table of incidents, worst first."""
+        joined = [_row(keys, incident) for keys, incident in self._joined()]
+        joined.sort(key=lambda row: (-Severity[row["severity"].upper()], -row["partition_count"], row["incident"]))
+        table = RESULTS["incidents"]
+        return Rows(table, len(joined), {name: [row[name] for row in joined] for name in table.names})
+
+    def _cluster(self, place: Place, finding: Finding) -> str:
+        log_dir = PlacedEvidence("", place, "", finding).log_dir
+        return self.clusters.get(log_dir, self.clusters.get(f"{log_dir}/", ""))
+
+    def _add(self, part: Incident, placed: PlacedEvidence, index: int, result: PartitionResult) -> None:
+        """Add a finding to the incident of its key in its partition."""
+        finding, evidence = placed.finding, placed.finding.evidence
+        part.severity = max(part.severity, finding.severity)
+        times = [*_times(finding, result, self.as_of_ms), *([] if part.since is None else [part.since])]
+        part.since = min(times, default=None)
+        part.codes[finding.code.name] += finding.occurrences
+        topic, number = placed.topic_partition
+        known = part.partitions.setdefault(topic, {})
+        effect = _effect(finding, result)
+        hidden, lost, repeated = known.get(number, NO_EFFECT)
+        known[number] = max(hidden, effect[0]), lost + effect[1], repeated + effect[2]
+        if placed.place.broker_id is not None:
+            part.brokers.add(placed.place.broker_id)
+        if isinstance(name := evidence.get("transactional_id"), str) and name not in part.transactional_ids:
+            part.transactional_ids = _first(part.transactional_ids | {name})
+        if finding.producer_id is not None:
+            epoch = finding.producer_epoch
+            low, high = part.producers.get(finding.producer_id, (epoch, epoch))
+            epochs = [value for value in (low, high, epoch) if value is not None]
+            part.producers[finding.producer_id] = (min(epochs, default=None), max(epochs, default=None))
+        if groups := set(_groups(evidence)) - part.groups:
+            part.groups = _first(part.groups | groups)
+        rank = (
+            -finding.severity,
+            CODE_RANKS[finding.code.name],
+            partition_sort_key(placed.place, placed.folder),
+            index,
+        )
+        if len(part.examples) < MAX_EXAMPLES or rank < part.examples[-1][0]:
+            part.examples = sorted([*part.examples, (rank, placed)], key=itemgetter(0))[:MAX_EXAMPLES]
+
+    def _joined(self) -> Iterator[tuple[list[IncidentKey], Incident]]:
+        """Yield the incidents, those that evidence links as one, each with its keys; the first key decides its kind."""
+        roots = _roots(self.incidents, self.edges | _failovers(self.incidents))
+        members: dict[IncidentKey, list[IncidentKey]] = {}
+        for key in self.incidents:
+            members.setdefault(roots[key], []).append(key)
+        for keys in members.values():
+            keys.sort(key=lambda key: (KIND_RANKS[key[0]], repr(key)))
+            whole = Incident()
+            for key in keys:
+                whole.merge(self.incidents[key])
+            yield keys, whole
+
+
+def _keys(placed: Sequence[PlacedEvidence]) -> list[IncidentKey]:
+    """Return the keys of the findings of a result: of what they follow from, or their own."""
+    first: dict[object, int] = {}
+    for index, evidence in enumerate(placed):
+        finding = evidence.finding
+        code, producer_id = finding.code.name, finding.producer_id
+        for known in ((code,), (code, producer_id), (code, producer_id, finding.first_offset)):
+            first.setdefault(known, index)
+        kind = kind_of(finding).name
+        for common in {cascade.common for cascade in CASCADES if kind in cascade.kinds}:
+            first.setdefault((kind, common, common(finding)), index)
+    causes = [_cause(index, evidence.finding, first) for index, evidence in enumerate(placed)]
+    return [key_of(placed[_origin(index, causes)]) for index in range(len(placed))]
+
+
+def _cause(index: int, finding: Finding, first: Mapping[object, int]) -> int | None:
+    """Return the index of the finding that a finding follows from, None if there is none.
+
+    Args:
+        index: the index of the finding.
+        finding: the finding.
+        first: index of the first finding by what it has in common with its effects.
+    """
+    code, producer_id = finding.cause, finding.producer_id
+    wanted: list[object] = []
+    if code is not None:
+        wanted += [(code, producer_id, finding.first_offset), (code, producer_id), (code, None)]
+        wanted += [(code,)] if producer_id is None else []
+    for cascade in CASCADES:
+        if finding.code.name in cascade.effects and (common := cascade.common(finding)) is not None:
+            wanted += [(kind, cascade.common, common) for kind in cascade.kinds]
+    causes = (first[known] for known in wanted if known in first)
+    return next((cause for cause in causes if cause != index), None)
+
+
+def _origin(index: int, causes: Sequence[int | None]) -> int:
+    """Return the index of the finding at the beginning of a chain of causes."""
+    seen = {index}
+    while (cause := causes[index]) is not None and cause not in seen:
+        seen.add(cause)
+        index = cause
+    return index
+
+
+def _same_batches(placed: Sequence[PlacedEvidence], keys: Sequence[IncidentKey]) -> Edges:
+    """Return pairs of the keys of findings of a partition about the same batches of a producer."""
+    batches: dict[object, IncidentKey] = {}
+    edges: Edges = set()
+    for evidence, key in zip(placed, keys, strict=True):
+        common = same_batch(evidence.finding)
+        if common is not None and key[0] in SAME_BATCH_KINDS:
+            edges.add((batches.setdefault(common, key), key))
+    return {(first, second) for first, second in edges if first != second}
+
+
+def _failovers(incidents: Iterable[IncidentKey]) -> Edges:
+    """Return pairs of elections of the same leader within a short time."""
+    elections = sorted(key for key in incidents if key[0] == "unclean-election" and isinstance(key[2], int))
+    return {
+        (first, second)
+        for first, second in pairwise(elections)
+        if first[:3] == second[:3] and second[3] - first[3] <= FAILOVER_MS
+    }
+
+
+def _roots(keys: Iterable[IncidentKey], edges: Edges) -> dict[IncidentKey, IncidentKey]:
+    """Return for each key the representative of all keys that edges join with it."""
+    parents: dict[IncidentKey, IncidentKey] = {}
+
+    def root(key: IncidentKey) -> IncidentKey:
+        while (parent := parents.setdefault(key, key)) != key:
+            parents[key] = parents[parent]
+            key = parents[key]
+        return key
+
+    for first, second in edges:
+        parents[root(first)] = root(second)
+    return {key: root(key) for key in keys}
+
+
+def _times(finding: Finding, result: PartitionResult, as_of_ms: int) -> Iterator[int]:
+    """Yield the times that a finding states: when what it reports began, or the last sign of it before."""
+    evidence = finding.evidence
+    for name in ("elected_at", "aborted_ms"):
+        if isinstance(evidence.get(name), int):
+            yield evidence[name]
+    for name in ("silent_ms", "lasts_ms"):
+        if isinstance(evidence.get(name), int):
+            yield as_of_ms - evidence[name]
+    blocking = None if result.stable is None else result.stable.blocking_transaction
+    if finding.code.name == "lso-stuck" and blocking is not None:
+        first = int(blocking["first_timestamp"])
+        if first not in (NO_TIME, -1):
+            yield first
+
+
+def _effect(finding: Finding, result: PartitionResult) -> Effect:
+    """Return how many records a finding shows as hidden, lost or unreadable, and repeated."""
+    code, evidence = finding.code.name, finding.evidence
+    if code == "lso-stuck":
+        hidden = evidence["log_end_offset"] - evidence["last_stable_offset"]
+        return (hidden if result.stable is None else result.stable.hidden_records), 0, 0
+    if code in REPEATED:
+        return 0, 0, int(evidence.get("records", 0))
+    if code == "replica-divergence" and "truncates_to" in evidence:
+        return 0, int(evidence["records"]) - int(evidence["written_again"]), 0
+    if code in LOST_RANGES and finding.first_offset is not None and finding.last_offset is not None:
+        return 0, max(finding.last_offset - finding.first_offset + 1, 0), 0
+    return NO_EFFECT
+
+
+def _groups(evidence: Mapping[str, Any]) -> Iterator[str]:
+    if "group" in evidence:
+        yield str(evidence["group"])
+    yield from map(str, evidence.get("groups", ()))
+
+
+def _example(placed: PlacedEvidence) -> dict[str, Any]:
+    """Return what an incident keeps of a finding; it is found in the table ``findings`` by the same columns."""
+    finding, place = placed.finding, placed.place
+    return {
+        "code": finding.code.name,
+        "severity": str(finding.severity),
+        "broker_id": place.broker_id,
+        "log_dir": place.log_dir,
+        "topic": place.topic,
+        "partition": place.partition,
+        "first_offset": finding.first_offset,
+        "last_offset": finding.last_offset,
+        "producer_id": finding.producer_id,
+        "path": finding.path,
+        "position": finding.position,
+        "message": finding.message,
+        "remedy": remedy_text(place, finding),
+        "log_dirs": _log_dirs(placed),
+        "folder": placed.folder,
+    }
+
+
+def _log_dirs(placed: PlacedEvidence) -> list[str]:
+    """Return the log directories with what a finding is about: of a comparison, those of the replicas."""
+    if placed.place.log_dir is not None:
+        return [placed.place.log_dir]
+    evidence = placed.finding.evidence
+    folders = [evidence.get("replica"), evidence.get("other"), *evidence.get("others", ())[:2]]
+    return [folder.rpartition("/")[0] or "." for folder in folders if isinstance(folder, str)]
+
+
+def _row(keys: Sequence[IncidentKey], incident: Incident) -> dict[str, Any]:
+    """Return the values of the columns of ``incidents``."""
+    kind = KINDS[KIND_RANKS[keys[0][0]]]
+    examples = [_example(placed) for _, placed in incident.examples]
+    affected = {name: numbers for name, numbers in incident.partitions.items() if name != TRANSACTION_STATE}
+    # The coordinator's log shows what happens to a transaction, but it is not what its consumers read.
+    incident.partitions = affected or incident.partitions
+    effects = [effect for numbers in incident.partitions.values() for effect in numbers.values()]
+    hidden, lost, repeated = map(sum, zip(*effects, strict=True))
+    counts = {"hidden_records": hidden or None, "lost_records": lost or None, "repeated_records": repeated or None}
+    shared = {name: _shared(example[name] for example in examples) for name in ("broker_id", "log_dir")}
+    topics = list(incident.partitions)
+    numbers = list(incident.partitions[topics[0]]) if len(topics) == 1 else []
+    values = {
+        **shared,
+        "topic": topics[0] if len(topics) == 1 and examples[0]["topic"] is not None else None,
+        "partition": numbers[0] if len(numbers) == 1 and numbers[0] >= 0 else None,
+        "incident": blake2b(repr(keys[0]).encode(errors="backslashreplace"), digest_size=ID_BYTES).hexdigest(),
+        "kind": kind.name,
+        "severity": str(incident.severity),
+        "since": incident.since,
+        **counts,
+        "partition_count": len(effects),
+        "partitions": partition_list(incident.partitions),
+        "brokers": listed(incident.brokers),
+        "transactional_ids": listed(incident.transactional_ids),
+        "producer_ids": listed(incident.producers),
+        "producer_epochs": epochs_of(incident.producers),
+        "groups": listed(incident.groups),
+        "findings": incident.codes.total(),
+        "codes": json.dumps(dict(sorted(incident.codes.items()))),
+        "evidence": json.dumps([{name: example[name] for name in EVIDENCE} for example in examples]),
+    }
+    return values | incident_text(kind, values, examples)
+
+
+def _shared(values: Iterable[Any]) -> Any:
+    different = set(values)
+    return different.pop() if len(different) == 1 else None

@@ -1,0 +1,175 @@
+"""Incidents as lines of text: each what, where, impact and who, and the commands that check and repair it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kforensics.forensics.audit.incident_text import is_check
+from kforensics.forensics.core.commands import for_brokers
+from kforensics.forensics.core.formatting import format_count, format_time
+from kforensics.parsers.format.text_encoding import printable
+
+__all__ = ["IncidentView", "incident_lines", "terminal_width"]
+
+DEFAULT_WIDTH = 100
+# A narrower terminal breaks the lines itself.
+MIN_WIDTH = 40
+MAX_INCIDENTS, MAX_FINDINGS = 20, 20
+WHAT_LINES = 2
+COMMAND = re.compile(r"`([^`]+)`")
+INDENT = "  "
+LABEL_WIDTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentView:
+    """How incidents are shown.
+
+    Attributes:
+        width: columns that a line may have; only a command or a single word may be longer.
+        has_all: whether to show all incidents, and name the partitions without any finding.
+        has_findings: whether to show the first findings of each incident, and its whole remedy.
+        command: the command that made the report, to which an option is added to show the rest.
+    """
+
+    width: int = DEFAULT_WIDTH
+    has_all: bool = False
+    has_findings: bool = False
+    command: str = "kforensics audit"
+
+
+def terminal_width() -> int:
+    """Return the columns of the terminal on standard output, or of ``COLUMNS``; 100 if there is neither."""
+    if not (sys.stdout.isatty() or "COLUMNS" in os.environ):
+        return DEFAULT_WIDTH
+    return max(shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns, MIN_WIDTH)
+
+
+def incident_lines(
+    rows: Sequence[Mapping[str, Any]], view: IncidentView, bootstrap_server: str | None
+) -> Iterator[str]:
+    """Yield the lines of incidents: at most eight for each, unless the view has findings.
+
+    Args:
+        rows: rows of the table ``incidents``, worst first.
+        view: how to show them.
+        bootstrap_server: addresses of brokers for commands, None if they are unknown.
+    """
+    shown = rows if view.has_all else rows[:MAX_INCIDENTS]
+    is_cut = False
+    for row in shown:
+        yield ""
+        for line in _incident(row, view, for_brokers(row["remedy"] or "", bootstrap_server)):
+            is_cut |= line.endswith("…")
+            yield line
+    if is_cut and not view.has_findings:
+        yield ""
+        yield "Lines that end in … in full, with the findings:"
+        yield f"{INDENT}$ {view.command} --verbose"
+    if more := len(rows) - len(shown):
+        yield ""
+        yield f"… and {format_count(more, 'more incident')}:"
+        yield f"{INDENT}$ {view.command} --all"
+
+
+def _incident(row: Mapping[str, Any], view: IncidentView, remedy: str) -> Iterator[str]:
+    since = "" if row["since"] is None else f", since {format_time(row['since'])}"
+    headline = f"{row['severity'].upper():<{LABEL_WIDTH}} {row['kind']} {row['incident']}"
+    yield headline + since if len(headline + since) <= view.width else headline
+    yield from _wrapped(printable(row["what"]), view.width, None if view.has_findings else WHAT_LINES)
+    counts = f"{format_count(row['partition_count'], 'partition')}{_brokers(row)}"
+    where = f"{counts}, {format_count(row['findings'], 'finding')}: {row['partitions']}"
+    labelled = {"where": where, "impact": row["impact"] or "", "who": ", ".join(_who(row))}
+    for label, text in labelled.items():
+        if text and view.has_findings:
+            yield from _wrapped(printable(f"{label:<{LABEL_WIDTH}}{text}"), view.width, None)
+        elif text:
+            yield _cut(label, text, view.width)
+    yield from _remedy(printable(remedy), view)
+    if view.has_findings:
+        yield from _findings(row, view)
+
+
+def _brokers(row: Mapping[str, Any]) -> str:
+    brokers = json.loads(row["brokers"] or "[]")
+    if not brokers:
+        return ""
+    return f", {'broker' if len(brokers) == 1 else 'brokers'} {', '.join(map(str, brokers))}"
+
+
+def _who(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield who is involved: transactional ids and producers, the first ones of each."""
+    ids, producers = json.loads(row["transactional_ids"] or "[]"), json.loads(row["producer_ids"] or "[]")
+    if ids:
+        yield f"{'transactional id' if len(ids) == 1 else 'transactional ids'} {', '.join(map(repr, ids))}"
+    if producers:
+        yield f"{'producer' if len(producers) == 1 else 'producers'} {', '.join(map(str, producers))}"
+
+
+def _remedy(remedy: str, view: IncidentView) -> Iterator[str]:
+    """Yield the first command that checks and the first one that repairs, each on its own line and never broken."""
+    if view.has_findings and remedy:
+        yield from _wrapped(remedy, view.width, None)
+    commands = COMMAND.findall(remedy)
+    if check := next(filter(is_check, commands), None):
+        yield f"{INDENT}{'check':<{LABEL_WIDTH}}$ {check}"
+    if repair := next((command for command in commands if not is_check(command)), None):
+        yield f"{INDENT}{'do':<{LABEL_WIDTH}}$ {repair}"
+    elif not view.has_findings and (sentences := _without_check(remedy)):
+        yield _cut("do", sentences, view.width)
+
+
+def _without_check(remedy: str) -> str:
+    """Return the sentences of a remedy after those with its commands."""
+    last = [match.end() for match in COMMAND.finditer(remedy)]
+    return remedy[last[-1] :].lstrip(".,; ") if last else remedy
+
+
+def _findings(row: Mapping[str, Any], view: IncidentView) -> Iterator[str]:
+    """Yield the first findings of an incident, and the command that shows all of them."""
+    evidence = json.loads(row["evidence"])
+    for finding in evidence[:MAX_FINDINGS]:
+        place = "" if finding["topic"] is None else f" in {finding['topic']}-{finding['partition']}"
+        broker = "" if finding["broker_id"] is None else f" on broker {finding['broker_id']}"
+        text = f"{finding['severity']} {finding['code']}{place}{broker}: {finding['message']}"
+        yield from _wrapped(printable(f"- {text}"), view.width, None)
+    if more := row["findings"] - len(evidence[:MAX_FINDINGS]):
+        yield f"{INDENT}… and {format_count(more, 'more finding')}, all in the table findings:"
+        yield f"{INDENT}$ {view.command} --format ndjson"
+
+
+def _cut(label: str, text: str, width: int) -> str:
+    """Return one line with a label; what does not fit is left out, at a word."""
+    room = max(width - len(INDENT) - LABEL_WIDTH, 1)
+    return f"{INDENT}{label:<{LABEL_WIDTH}}{_shortened(printable(text), room)}"
+
+
+def _shortened(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    words: list[str] = []
+    length = 0
+    for word in text.split(" "):
+        length += len(word) + 1
+        if length > room - 1 and words:
+            break
+        words.append(word)
+    return f"{' '.join(words)} …"
+
+
+def _wrapped(text: str, width: int, most: int | None) -> Iterator[str]:
+    """Yield the lines of a paragraph, wrapped between words and never inside a command; the first ones of many."""
+    unbreakable = COMMAND.sub(lambda match: match[0].replace(" ", "\xa0"), text)
+    lines = textwrap.wrap(unbreakable, max(width - len(INDENT), 1), break_long_words=False, break_on_hyphens=False)
+    if most is not None and len(lines) > most:
+        lines[most - 1] = f"{_shortened(lines[most - 1], width - len(INDENT) - 2).removesuffix(' …')} …"
+        del lines[most:]
+    yield from (f"{INDENT}{line}".replace("\xa0", " ") for line in lines)

@@ -1,0 +1,205 @@
+"""Findings of one cause are one incident: on samples, merged in any order, and in bounded memory."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+import kforensics
+from kforensics.analyses.audit import AuditRequest, audit_results
+from kforensics.analyses.partitions import investigate
+from kforensics.forensics.audit.incident_kinds import KINDS, KINDS_BY_CODE
+from kforensics.forensics.audit.incidents import MAX_EXAMPLES, IncidentSummary
+from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.checks.all_checks import ALL_CHECKS
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.parsers.log.log_rows import Place
+from tests.command import SAMPLES
+
+AS_OF_MS = 1_795_392_000_000
+CODES = {name: code for check in ALL_CHECKS for name, code in check.codes.items()}
+Expected = tuple[str, str, int, str]
+
+
+@cache
+def _incidents(sample: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = kforensics.audit(SAMPLES / sample, as_of_ms=AS_OF_MS).incidents.to_pylist()
+    return rows
+
+
+# What each scenario did, by its row in sample_logs/README.md, and so what its incidents are: kind, severity, findings
+# and partitions. Harmless traces and unusual use are of severity info.
+SCENARIOS: dict[str, list[Expected]] = {
+    # One record, committed.
+    "classic-transaction": [],
+    # Two topics lost acknowledged records when broker 3 was elected uncleanly, once, and the group that had read them
+    # is beyond the end of one. The topics lossless and clean lost nothing.
+    "unclean-election": [("unclean-election", "critical", 3, "__consumer_offsets-0, lossy-0, lossy-unread-0")],
+    # Broker 2 never came back from its unclean election: its replica differs, and so the other one is shorter.
+    "replication": [("replica-divergence", "critical", 2, "unclean-0")],
+    # Markers that no coordinator sent split two transactions; a late write hangs, and a transaction was left open.
+    "forged-markers-v1": [
+        ("stuck-transaction", "critical", 5, "late-0"),
+        ("stuck-transaction", "critical", 4, "patient-0"),
+        ("split-transaction", "critical", 2, "aborted-0"),
+        ("split-transaction", "critical", 1, "committed-0"),
+    ],
+    # late-app wrote output and offsets after the end, and pending-app was open: each id is one incident, wherever it
+    # is, on three brokers.
+    "consume-transform-produce": [
+        ("stuck-transaction", "critical", 29, "__consumer_offsets-1, output-0 to output-1"),
+        ("stuck-transaction", "critical", 31, "__consumer_offsets-0, output-2"),
+    ],
+    # open-first and open-second are in the same partition, but independent.
+    "transactions-v2": [
+        ("stuck-transaction", "critical", 5, "hanging-0"),
+        ("stuck-transaction", "critical", 4, "open-0"),
+        ("stuck-transaction", "error", 3, "open-0"),
+    ],
+    # Killed in mid-write: the torn batch is one, the open transaction in two partitions another.
+    "crash-before-recovery": [
+        ("stuck-transaction", "critical", 7, "open-0, preallocated-0"),
+        ("torn-log-end", "warning", 1, "torn-0"),
+    ],
+    # Without its snapshots the broker took a retry, a gap and a fenced producer's write, which hangs: one for each
+    # producer; the snapshots themselves are one.
+    "state-lost-after-stop": [
+        ("producer-state", "critical", 7, "ended-late-0, open-0"),
+        ("stuck-transaction", "critical", 4, "open-0"),
+        ("stuck-transaction", "critical", 6, "zombie-0"),
+        ("producer-duplicates", "critical", 1, "retried-0"),
+        ("sequence-gap", "error", 1, "gap-0"),
+    ],
+    # Three brokers restarted one after the other.
+    "rolling-restart": [],
+}
+
+
+@pytest.mark.parametrize("sample", SCENARIOS)
+def test_what_a_scenario_did_is_what_its_incidents_are(sample: str) -> None:
+    found = [
+        (row["kind"], row["severity"], row["findings"], row["partitions"])
+        for row in _incidents(sample)
+        if row["severity"] != "info"
+    ]
+    assert sorted(found) == sorted(SCENARIOS[sample])
+
+
+def test_harmless_traces_of_a_rolling_restart_are_one_incident() -> None:
+    (row,) = _incidents("rolling-restart")
+    assert (row["kind"], row["severity"], row["remedy"]) == ("harmless-traces", "info", None)
+    assert row["findings"] == 24
+
+
+@pytest.mark.parametrize("sample", SCENARIOS)
+def test_every_finding_is_of_one_incident(sample: str) -> None:
+    audit = kforensics.audit(SAMPLES / sample, as_of_ms=AS_OF_MS)
+    assert sum(row["findings"] for row in audit.incidents.to_pylist()) == audit.findings.num_rows
+    assert len({row["incident"] for row in audit.incidents.to_pylist()}) == audit.incidents.num_rows
+
+
+def test_every_code_belongs_to_a_kind() -> None:
+    assert KINDS_BY_CODE.keys() == CODES.keys()
+    assert len({kind.name for kind in KINDS}) == len(KINDS)
+
+
+def test_an_incident_says_who_where_since_and_what_to_do() -> None:
+    row = next(row for row in _incidents("consume-transform-produce") if "late-app" in row["what"])
+    assert row["transactional_ids"] == '["late-app"]'
+    assert (row["producer_ids"], row["producer_epochs"]) == ("[2]", "[[1, 1]]")
+    assert (row["brokers"], row["groups"]) == ("[1, 2, 3]", '["late"]')
+    assert row["hidden_records"] == 16
+    assert row["since"] == 1_795_305_715_581
+    check, do = row["remedy"].index("find-hanging"), row["remedy"].index(" abort ")
+    assert check < do
+
+
+def _results(sample: str) -> list[PartitionResult]:
+    investigation = investigate([str(SAMPLES / sample)], AS_OF_MS, lambda _: None, lambda _: None)
+    return list(audit_results(investigation, AuditRequest(copies=True, processes=1), lambda _: None))
+
+
+@pytest.mark.parametrize("sample", ["unclean-election", "consume-transform-produce", "state-lost-after-stop"])
+def test_merging_parts_in_any_order_changes_nothing(sample: str) -> None:
+    results, dice = _results(sample), random.Random(7)  # noqa: S311  # a random order
+    whole = IncidentSummary({}, AS_OF_MS)
+    for result in results:
+        whole.add(result)
+    for _ in range(4):
+        parts = [IncidentSummary({}, AS_OF_MS) for _ in range(5)]
+        for result in dice.sample(results, len(results)):
+            dice.choice(parts).add(result)
+        first, second, third, *rest = dice.sample(parts, 5)
+        second.merge(third)
+        for part in (second, *rest):
+            first.merge(part)
+        assert list(first.rows()) == list(whole.rows())
+    assert len(whole.rows()) > 1
+
+
+def _finding(code: str, producer_id: int | None, offset: int) -> Finding:
+    severity = Severity.CRITICAL
+    return Finding(CODES[code], f"message {offset}", severity, offset, offset, producer_id, 0)
+
+
+def test_a_hundred_thousand_findings_of_ten_causes_are_ten_incidents() -> None:
+    """Ten producers hang in a thousand partitions, with ten findings for each in every partition."""
+    found = next(iter(_results("classic-transaction")))
+    place = Place(1, "/logs", "orders", 0)
+    summary = IncidentSummary({}, AS_OF_MS)
+    for number in range(1_000):
+        findings = tuple(_finding("txn-hanging", producer, number) for producer in range(10) for _ in range(10))
+        summary.add(replace(found, place=replace_partition(place, number), findings=findings))
+    rows = summary.rows()
+    assert len(rows) == 10
+    values = [dict(zip(rows.table.names, row, strict=True)) for row in rows]
+    assert {(row["findings"], row["partition_count"]) for row in values} == {(10_000, 1_000)}
+    assert {row["partitions"] for row in values} == {"orders-0 to orders-999"}
+    assert all(len(incident.examples) == MAX_EXAMPLES for incident in summary.incidents.values())
+    assert len(pickle.dumps(summary)) < 1 << 20
+
+
+def replace_partition(place: Place, number: int) -> Place:
+    """Return the place of another partition of the topic."""
+    return place._replace(partition=number)
+
+
+def test_independent_transactions_of_one_partition_stay_apart() -> None:
+    found = next(iter(_results("classic-transaction")))
+    first = replace(_finding("txn-hanging", 1, 5), evidence={"transactional_id": "a"})
+    second = replace(_finding("txn-hanging", 2, 5), evidence={"transactional_id": "b"})
+    again = replace(_finding("txn-hanging", 3, 9), evidence={"transactional_id": "a"})
+    summary = IncidentSummary({}, AS_OF_MS)
+    summary.add(replace(found, findings=(first, second, again)))
+    ids = [
+        dict(zip(rows.table.names, row, strict=True))["transactional_ids"] for rows in [summary.rows()] for row in rows
+    ]
+    assert sorted(ids) == ['["a"]', '["b"]']
+
+
+def test_producers_of_two_clusters_stay_apart() -> None:
+    found = next(iter(_results("classic-transaction")))
+    summary = IncidentSummary({"/one": "1", "/two": "2"}, AS_OF_MS)
+    for log_dir in ("/one", "/two"):
+        place = Place(1, log_dir, "orders", 0)
+        summary.add(replace(found, place=place, findings=(_finding("txn-hanging", 1, 5),)))
+    assert len(summary.rows()) == 2
+
+
+def test_what_belongs_to_a_torn_tail_is_one_incident_with_it() -> None:
+    found = next(iter(_results("classic-transaction")))
+    torn = Finding(CODES["batch-truncated"], "torn", Severity.WARNING, path="/d/t-0/00.log", position=9)
+    index = Finding(CODES["index-mismatch"], "index", Severity.ERROR, path="/d/t-0/00.index")
+    snapshot = Finding(CODES["snapshot-beyond-offset"], "snapshot", Severity.ERROR, path="/d/t-0/05.snapshot")
+    other = Finding(CODES["index-mismatch"], "index", Severity.ERROR, path="/d/t-0/77.index")
+    summary = IncidentSummary({}, AS_OF_MS)
+    summary.add(replace(found, findings=(index, snapshot, other, torn)))
+    rows = summary.rows()
+    kinds = {dict(zip(rows.table.names, row, strict=True))["kind"]: row for row in rows}
+    assert kinds.keys() == {"torn-log-end", "index-damage"}
+    assert dict(zip(rows.table.names, kinds["torn-log-end"], strict=True))["findings"] == 3
