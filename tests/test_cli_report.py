@@ -32,7 +32,7 @@ def test_the_command_reports_the_verdict_and_the_file(store: Path, tmp_path: Pat
     output = tmp_path / "report.html"
     ended = run("report", store, "--output", output)
     assert (ended.code, ended.out) == (1, b"")
-    assert ended.err.startswith("CRITICAL: 1 partition, ")
+    assert ended.err.startswith("CRITICAL, 1 incident: 1 partition, ")
     assert ended.err.endswith(f"; the report is in {output}\n")
     assert output.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]

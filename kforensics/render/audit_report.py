@@ -49,7 +49,8 @@ class AuditReport:
         unreadable_paths: number of paths and folders that could not be listed.
         partitions_by_severity: number of readable partitions by their worst severity; None means no finding.
         findings_by_code: number of findings by severity and code.
-        incidents: rows of the table ``incidents``, worst first; None until they are added.
+        incident_count: number of incidents.
+        incidents: rows of the table ``incidents``, worst first; empty until they are added.
         names_clean: whether to keep the names of partitions without any finding.
         clean: names of partitions without any finding, if they are kept.
     """
@@ -62,7 +63,8 @@ class AuditReport:
     unreadable_paths: int = 0
     partitions_by_severity: Counter[Severity | None] = field(default_factory=Counter)
     findings_by_code: Counter[tuple[Severity, str]] = field(default_factory=Counter)
-    incidents: list[dict[str, Any]] | None = None
+    incident_count: int = 0
+    incidents: list[dict[str, Any]] = field(default_factory=list)
     names_clean: bool = False
     clean: list[tuple[Place, str]] = field(default_factory=list)
 
@@ -72,6 +74,7 @@ class AuditReport:
             self.findings_by_code[finding.severity, finding.code.name] += finding.occurrences
         if incidents := result.rows.get("incidents"):
             self.incidents = [dict(zip(incidents.table.names, row, strict=True)) for row in incidents]
+            self.incident_count = len(self.incidents)
         if not result.is_counted:
             return
         self.partitions += 1
@@ -118,7 +121,7 @@ class AuditReport:
         view = view or IncidentView()
         yield from self._verdict_lines()
         if self.partitions > self.unread_count:
-            yield from incident_lines(self.incidents or (), view, bootstrap_server)
+            yield from incident_lines(self.incidents, view, bootstrap_server)
             yield from self._clean_lines(view)
 
     def _clean_lines(self, view: IncidentView) -> Iterator[str]:
@@ -148,7 +151,7 @@ class AuditReport:
         return verdict if is_complete else f"{verdict}, AND NOT ALL COULD BE READ"
 
     def _incident_count(self) -> str:
-        return "" if not self.incidents else f", {format_count(len(self.incidents), 'incident')}"
+        return f", {format_count(self.incident_count, 'incident')}" if self.incident_count else ""
 
     def _severity_counts(self) -> list[str]:
         counts = [(self.partitions_by_severity[severity], str(severity)) for severity in sorted(Severity, reverse=True)]

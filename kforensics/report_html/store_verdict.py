@@ -74,6 +74,7 @@ def _audit_report(
         unreadable_paths=store.manifest.get("unreadable", 0),
         partitions_by_severity=Counter(by_severity),
         findings_by_code=Counter(codes),
+        incident_count=store.count("incidents"),
     )
 
 

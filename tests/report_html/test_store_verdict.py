@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def test_it_equals_the_head_of_the_text_report(sample: str, tmp_path: Path) -> N
     verdict = store_verdict(open_store(str(store)))
     head = ended.lines[: ended.lines.index("")] if "" in ended.lines else ended.lines
     assert [verdict.sentence, *verdict.details] == head
-    assert verdict.name == ended.lines[0].partition(":")[0].lower()
+    assert verdict.name == re.split("[,:]", ended.lines[0])[0].lower()
     assert verdict.is_complete
 
 
@@ -52,7 +53,7 @@ def test_it_reports_an_unreadable_path(tmp_path: Path) -> None:
 
 def test_it_names_unread_partitions(tmp_path: Path) -> None:
     verdict = store_verdict(open_store(str(forged(tmp_path, {"partitions": 4}))))
-    assert verdict.sentence.startswith("CRITICAL, AND NOT ALL COULD BE READ: 4 partitions")
+    assert verdict.sentence.startswith("CRITICAL, AND NOT ALL COULD BE READ, 3 incidents: 4 partitions")
     assert verdict.details[0].endswith("2 critical, 1 clean, 1 unread")
     assert verdict.details[1] == "  not read: topic 2-3 on broker 3: read 2"
     assert verdict.worst is Severity.CRITICAL
@@ -66,6 +67,6 @@ def test_findings_that_were_left_out_are_counted(tmp_path: Path) -> None:
     ended = run("audit", "--as-of", "2023-11-14T22:14", "--output", store, tmp_path / "logs")
     verdict = store_verdict(open_store(str(store)))
     assert verdict.findings_by_code[Severity.ERROR, "seq-gap"] == 1_500
-    assert any(line.split() == ["error", "seq-gap", "1,500"] for line in ended.lines)
+    assert any("1,500 findings" in line for line in ended.lines)
     (summary,) = open_store(str(store)).batches("partitions", ["findings"])
     assert summary["findings"].to_pylist() == [sum(verdict.findings_by_code.values())]
