@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import Source
 from kforensics.parsers.format.control_records import CONTROL_TYPES
-from kforensics.parsers.format.rows import CODECS, CREATE_TIME, LOG_APPEND_TIME, Damage, Record
+from kforensics.parsers.format.rows import CODECS, Damage, Record
 from kforensics.parsers.kernels.column_buffers import (
     BATCH_AREA,
     BATCH_LAYOUT,
@@ -35,7 +35,7 @@ from kforensics.parsers.kernels.engine import Block, Engine, MappedMemory, read_
 from kforensics.parsers.kernels.large_batches import LargeBatchReader
 from kforensics.parsers.kernels.library import Kernels, Request
 from kforensics.parsers.kernels.policy import KernelLoader
-from kforensics.parsers.kernels.request import SLOT
+from kforensics.parsers.kernels.request import SLOT, TIMESTAMP_TYPES
 from kforensics.parsers.log.batches import LogWalk
 from kforensics.parsers.log.log_rows import batch_row, read_records, record_row
 from kforensics.parsers.log.selection import Selection, is_cut_at_stop
@@ -49,7 +49,7 @@ __all__ = ["read_arrow_columns"]
 
 Row = tuple[Any, ...]
 LABELS = {
-    "timestamp_type": (CREATE_TIME, LOG_APPEND_TIME),
+    "timestamp_type": TIMESTAMP_TYPES,
     "compression_type": CODECS,
     "control_type": CONTROL_TYPES,
 }
@@ -197,6 +197,7 @@ class _RecordColumnsTask(_ColumnsTask):
     def prepare(self, request: Request) -> _ColumnMemory:
         """Set up memory for the columns of a block, and choose what to copy there."""
         request[COLUMN_SLOT.copied_fields] = self._copied_fields
+        request[COLUMN_SLOT.takes_legacy] = 1
         return super().prepare(request)
 
     def kernel(self, kernels: Kernels) -> Callable[[int], int]:
@@ -217,7 +218,7 @@ class _BatchColumnsTask(_ColumnsTask):
         return kernels.batch_columns
 
     def _constants(self) -> dict[str, Any]:
-        # Kernels decline all other batches.
+        # The kernel declines all other batches unless it is asked to take them.
         return {"magic": FORMAT, "crc_valid": True}
 
     def _builder(self, name: str) -> Callable[[str, pa.DataType, _BlockColumns], pa.Array]:

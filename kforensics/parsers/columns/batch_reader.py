@@ -22,7 +22,7 @@ from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.format.control_records import CONTROL_TYPES, KEY, MARKER, control_fields
 from kforensics.parsers.format.decompression import DEFAULT_BUDGET
 from kforensics.parsers.format.derived import FixedLayout
-from kforensics.parsers.format.rows import Batch, Damage, Record
+from kforensics.parsers.format.rows import CODEC_MASK, Batch, Damage, Record
 from kforensics.parsers.kernels.policy import KernelLoader, KernelPolicy
 from kforensics.parsers.log.batches import LogWalk, walk
 from kforensics.parsers.log.log_rows import read_records
@@ -126,6 +126,7 @@ class _BatchTask:
 
         memory = MappedMemory(BATCH_AREA)
         request[COLUMN_SLOT.output], request[COLUMN_SLOT.budget] = memory.address, DEFAULT_BUDGET
+        request[COLUMN_SLOT.takes_legacy] = 1
         return memory
 
     def kernel(self, kernels: Any) -> Any:
@@ -147,6 +148,7 @@ _FROM_KERNEL = {
     "producer_epoch": ("producer_epoch", "i2"),
     "base_sequence": ("base_sequence", "i4"),
     "last_sequence": ("last_sequence", "i4"),
+    "magic": ("magic", "i1"),
     "coordinator_epoch": ("coordinator_epoch", "i4"),
 }
 
@@ -167,7 +169,8 @@ def _columns(block: Any) -> BatchColumns:
     columns["coordinator_epoch"][~has_epoch] = -1
     types, is_control = column("control_type", "i4"), column("is_control", "?")
     columns["control"] = _control_column(types, is_control, has_epoch, columns["count"])
-    constants = {"segment": 0, "magic": FORMAT, "crc_valid": True, "exact": True}
+    columns["exact"] = (columns["magic"] >= FORMAT) | (columns["attributes"] & CODEC_MASK == 0)
+    constants = {"segment": 0, "crc_valid": True}
     columns |= {name: np.full(rows, value, column_dtype(name)) for name, value in constants.items()}
     return BatchColumns(**columns)
 

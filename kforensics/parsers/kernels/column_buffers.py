@@ -38,6 +38,8 @@ class ColumnSlots(NamedTuple):
     record_bytes: int
     # In: the sum of the flags below: what to copy at all.
     copied_fields: int
+    # In: 0 to decline entries of formats 0 and 1.
+    takes_legacy: int
 
 
 COLUMN_SLOT = ColumnSlots(*range(FIRST_KERNEL_SLOT, FIRST_KERNEL_SLOT + len(ColumnSlots._fields)))
@@ -92,6 +94,7 @@ BATCH_WIDTHS = {
     "producer_epoch": 2,
     "base_sequence": 4,
     "last_sequence": 4,
+    "magic": 1,
     "control_type": 4,
     "coordinator_epoch": 4,
     "has_epoch": 1,

@@ -46,6 +46,14 @@ from kforensics.parsers.kernels.intrinsics import (
     store32,
     store64,
 )
+from kforensics.parsers.kernels.legacy_entries import (
+    has_legacy_magic,
+    set_batch_fields_of_entry,
+    set_message_fields,
+    signed_attributes,
+    unwrap,
+    valid_entry_size,
+)
 from kforensics.parsers.kernels.record_parser import NO_ADDRESS, parse_header, parse_record
 from kforensics.parsers.kernels.request import (
     DECLINED,
@@ -224,11 +232,42 @@ def _put_records(request: int, address: int, size: int, position: int) -> int:
 
 
 @compiled
-def _put_all_records(request: int, address: int, size: int, position: int) -> int:
+def _put_messages(request: int, address: int, size: int, position: int) -> int:
+    """Append the messages of an entry of format 0 or 1; return like :func:`_put_records`."""
+    fields, columns = request + 8 * FIRST_FIELD_SLOT, get_slot(request, COLUMN_SLOT.output)
+    message, end, base = address, address + size, 0
+    set_batch_fields_of_entry(fields, address, size, position)
+    if get_field(fields, FIELD.codec):
+        status, message, end, base = unwrap(request, fields, address, end)
+        if status != DONE:
+            return status
+    if max(size, end - message) > get_slot(request, COLUMN_SLOT.budget):
+        return DECLINED
+    if _add(request, COLUMN_SLOT.record_bytes, end - message) > MAX_DATA_BYTES:
+        return OUTPUT_FULL
+    row = get_slot(request, COLUMN_SLOT.rows)
+    while message < end:
+        if row == MAX_ROWS:
+            return OUTPUT_FULL
+        message = set_message_fields(fields, message, end, base)
+        if message == NO_ADDRESS or get_field(fields, FIELD.offset) < 0:
+            return DECLINED
+        if not _put_record(request, columns, fields, row):
+            return DECLINED
+        row += 1
+    set_slot(request, COLUMN_SLOT.rows, row)
+    return DONE
+
+
+@compiled
+def _put_all_records(request: int, address: int, size: int, position: int, is_legacy: bool) -> int:
     """Append the records of a batch, or restore the counters if not all of them can be appended."""
     for counter in COUNTERS:
         set_slot(request, counter + SAVED, get_slot(request, counter))
-    status = _put_records(request, address, size, position)
+    if is_legacy:
+        status = _put_messages(request, address, size, position)
+    else:
+        status = _put_records(request, address, size, position)
     if status != DONE:
         for counter in COUNTERS:
             set_slot(request, counter, get_slot(request, counter + SAVED))
@@ -277,14 +316,18 @@ def _put_numbers(columns: int, fields: int, row: int) -> None:
     store16(columns + BATCH_LAYOUT.producer_epoch + 2 * row, get_field(fields, FIELD.producer_epoch))
     store32(columns + BATCH_LAYOUT.base_sequence + 4 * row, get_field(fields, FIELD.base_sequence))
     store32(columns + BATCH_LAYOUT.last_sequence + 4 * row, get_field(fields, FIELD.last_sequence))
+    store8(columns + BATCH_LAYOUT.magic + row, get_field(fields, FIELD.magic))
 
 
 @compiled
-def _put_batch(request: int, address: int, size: int, position: int) -> int:
+def _put_batch(request: int, address: int, size: int, position: int, is_legacy: bool) -> int:
     """Append a batch; return DONE or DECLINED."""
     fields, columns = request + 8 * FIRST_FIELD_SLOT, get_slot(request, COLUMN_SLOT.output)
     row, budget = get_slot(request, COLUMN_SLOT.rows), get_slot(request, COLUMN_SLOT.budget)
-    set_batch_fields(fields, address, position)
+    if is_legacy:
+        set_batch_fields_of_entry(fields, address, size, position)
+    else:
+        set_batch_fields(fields, address, position)
     if get_field(fields, FIELD.is_control) and not _set_first_record_fields(fields, address, size, budget):
         return DECLINED
     codes = columns + BATCH_LAYOUT.control_type + 4 * row
@@ -292,7 +335,8 @@ def _put_batch(request: int, address: int, size: int, position: int) -> int:
     if not _put_control(request, codes, epochs, columns + BATCH_LAYOUT.has_epoch + row, fields):
         return DECLINED
     _put_numbers(columns, fields, row)
-    store16(columns + BATCH_LAYOUT.attributes + 2 * row, big16(address + HEADER_FIELD.attributes))
+    attributes = signed_attributes(address) if is_legacy else big16(address + HEADER_FIELD.attributes)
+    store16(columns + BATCH_LAYOUT.attributes + 2 * row, attributes)
     _add(request, COLUMN_SLOT.horizon_rows, get_field(fields, FIELD.has_delete_horizon))
     _add(request, COLUMN_SLOT.rows, 1)
     return DONE
@@ -304,20 +348,25 @@ def _put_batches(request: int, wants_records: bool) -> None:  # wants_records is
     data = get_slot(request, SLOT.data)
     address, end = data + get_slot(request, SLOT.start), data + get_slot(request, SLOT.end)
     position, status = get_slot(request, SLOT.position) - data, DONE
+    takes_legacy = get_slot(request, COLUMN_SLOT.takes_legacy) != 0
     _begin(request)
     while address < end:
         is_full = get_slot(request, COLUMN_SLOT.rows) >= SOFT_ROWS
         if is_full or get_slot(request, COLUMN_SLOT.record_bytes) >= SOFT_BYTES:
             status = OUTPUT_FULL
             break
-        size = valid_batch_size(address, end, get_slot(request, SLOT.refused_sizes))
+        is_legacy, refused_sizes = takes_legacy and has_legacy_magic(address), get_slot(request, SLOT.refused_sizes)
+        if is_legacy:
+            size = valid_entry_size(address, end, refused_sizes)
+        else:
+            size = valid_batch_size(address, end, refused_sizes)
         if size < 0:
             status = -size
             break
         if wants_records:
-            status = _put_all_records(request, address, size, position + address)
+            status = _put_all_records(request, address, size, position + address, is_legacy)
         else:
-            status = _put_batch(request, address, size, position + address)
+            status = _put_batch(request, address, size, position + address, is_legacy)
         if status != DONE:
             break
         address += size

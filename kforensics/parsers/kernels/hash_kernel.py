@@ -12,6 +12,7 @@ from kforensics.parsers.kernels.batch_checks import FORMAT, HEADER_FIELD, HEADER
 from kforensics.parsers.kernels.batch_payload import batch_payload
 from kforensics.parsers.kernels.column_buffers import MAX_ROWS, SOFT_ROWS
 from kforensics.parsers.kernels.compiler import compiled, inlined
+from kforensics.parsers.kernels.decoded_fields import get_field
 from kforensics.parsers.kernels.hash_buffers import (
     COLUMN_OFFSETS,
     FIRST_MULTIPLIER,
@@ -34,8 +35,24 @@ from kforensics.parsers.kernels.intrinsics import (
     wrapping_add,
     wrapping_multiply,
 )
-from kforensics.parsers.kernels.record_parser import NO_ADDRESS, ParsedRecord, parse_header, parse_record
-from kforensics.parsers.kernels.request import DECLINED, DONE, NEEDS_HOST_CODEC, OUTPUT_FULL, SLOT
+from kforensics.parsers.kernels.legacy_entries import (
+    has_legacy_magic,
+    set_entry_fields,
+    set_message_fields,
+    signed_attributes,
+    unwrap,
+    valid_entry_size,
+)
+from kforensics.parsers.kernels.record_parser import NO_ADDRESS, parse_header, parse_record
+from kforensics.parsers.kernels.request import (
+    DECLINED,
+    DONE,
+    FIELD,
+    FIRST_FIELD_SLOT,
+    NEEDS_HOST_CODEC,
+    OUTPUT_FULL,
+    SLOT,
+)
 
 
 class _ColumnOffsets(NamedTuple):
@@ -103,8 +120,17 @@ def _add_headers(low: int, high: int, place: int, address: int, count: int) -> t
 
 
 @inlined
-def _put_record(columns: int, row: int, parsed: ParsedRecord) -> None:
-    _, _, key_address, key_size, value_address, value_size, headers_address, header_count, _ = parsed
+def _put_contents(  # noqa: PLR0913, PLR0917  # kernels have no objects to pass around
+    columns: int,
+    row: int,
+    key_address: int,
+    key_size: int,
+    value_address: int,
+    value_size: int,
+    headers_address: int,
+    header_count: int,
+) -> None:
+    """Write the columns that follow from the contents of a record; a size of -1 is null."""
     low, high, place = _add_bytes(0, 0, 0, key_address, key_size)
     low, high, place = _add_bytes(low, high, place, value_address, value_size)
     if header_count > 0:
@@ -158,20 +184,81 @@ def _put_records(request: int, address: int, size: int, position: int) -> int:
     )
     for _ in range(count):
         parsed = parse_record(body, end)
-        body = parsed[8]
+        timestamp_delta, offset_delta, key_address, key_size, value_address, value_size, headers, header_count, body = (
+            parsed
+        )
         if body == NO_ADDRESS:
             return DECLINED
-        store64(columns + HASH_LAYOUT.offset + 8 * row, wrapping_add(base_offset, parsed[1]))
+        store64(columns + HASH_LAYOUT.offset + 8 * row, wrapping_add(base_offset, offset_delta))
         store64(
-            columns + HASH_LAYOUT.timestamp + 8 * row, wrapping_add(timestamp, wrapping_multiply(factor, parsed[0]))
+            columns + HASH_LAYOUT.timestamp + 8 * row,
+            wrapping_add(timestamp, wrapping_multiply(factor, timestamp_delta)),
         )
-        _put_record(columns, row, parsed)
+        _put_contents(columns, row, key_address, key_size, value_address, value_size, headers, header_count)
         row += 1
     if body != end:
         return DECLINED
     _put_batch(columns, get_slot(request, HASH_SLOT.batch_rows), address, position)
     set_slot(request, HASH_SLOT.rows, row)
     set_slot(request, HASH_SLOT.batch_rows, get_slot(request, HASH_SLOT.batch_rows) + 1)
+    return DONE
+
+
+@inlined
+def _put_message(columns: int, row: int, fields: int) -> None:
+    """Append a message of format 0 or 1. Any negative size means null there, and the hash knows -1 only."""
+    store64(columns + HASH_LAYOUT.offset + 8 * row, get_field(fields, FIELD.offset))
+    store64(columns + HASH_LAYOUT.timestamp + 8 * row, get_field(fields, FIELD.timestamp))
+    key_size, value_size = max(-1, get_field(fields, FIELD.key_size)), max(-1, get_field(fields, FIELD.value_size))
+    key_address, value_address = get_field(fields, FIELD.key_address), get_field(fields, FIELD.value_address)
+    _put_contents(columns, row, key_address, key_size, value_address, value_size, 0, 0)
+
+
+@inlined
+def _put_entry(request: int, address: int, records: int, base_offset: int) -> None:
+    """Append an entry of format 0 or 1, which has no producer."""
+    fields, columns = request + 8 * FIRST_FIELD_SLOT, get_slot(request, HASH_SLOT.output)
+    row = get_slot(request, HASH_SLOT.batch_rows)
+    store64(columns + HASH_LAYOUT.position + 8 * row, get_field(fields, FIELD.position))
+    store64(columns + HASH_LAYOUT.records + 8 * row, records)
+    store64(columns + HASH_LAYOUT.base_offset + 8 * row, base_offset)
+    store64(columns + HASH_LAYOUT.producer_id + 8 * row, -1)
+    store64(columns + HASH_LAYOUT.producer_epoch + 8 * row, -1)
+    store64(columns + HASH_LAYOUT.base_sequence + 8 * row, -1)
+    store64(columns + HASH_LAYOUT.attributes + 8 * row, signed_attributes(address))
+    store64(columns + HASH_LAYOUT.magic + 8 * row, get_field(fields, FIELD.magic))
+    store64(columns + HASH_LAYOUT.last_offset + 8 * row, get_field(fields, FIELD.last_offset))
+    store64(columns + HASH_LAYOUT.max_timestamp + 8 * row, get_field(fields, FIELD.max_timestamp))
+    store64(columns + HASH_LAYOUT.is_whole + 8 * row, 1)
+    set_slot(request, HASH_SLOT.batch_rows, row + 1)
+
+
+@compiled
+def _put_messages(request: int, address: int, size: int, position: int) -> int:
+    """Append the messages of an entry of format 0 or 1; return DONE, OUTPUT_FULL, NEEDS_HOST_CODEC or DECLINED."""
+    fields, columns = request + 8 * FIRST_FIELD_SLOT, get_slot(request, HASH_SLOT.output)
+    message, end, base = address, address + size, 0
+    set_entry_fields(fields, address, size, position)
+    if get_field(fields, FIELD.codec):
+        status, message, end, base = unwrap(request, fields, address, end)
+        if status != DONE:
+            return status
+    if max(size, end - message) > get_slot(request, HASH_SLOT.budget):
+        return DECLINED
+    first_row = row = get_slot(request, HASH_SLOT.rows)
+    first_offset = -1
+    while message < end:
+        if row == MAX_ROWS:
+            return OUTPUT_FULL
+        message = set_message_fields(fields, message, end, base)
+        offset = get_field(fields, FIELD.offset)
+        if message == NO_ADDRESS or offset < 0:
+            return DECLINED
+        first_offset = offset if row == first_row else first_offset
+        _put_message(columns, row, fields)
+        row += 1
+    _put_entry(request, address, row - first_row, first_offset)
+    set_slot(request, HASH_SLOT.rows, row)
     return DONE
 
 
@@ -187,11 +274,18 @@ def record_hashes(request: int) -> int:
         if get_slot(request, HASH_SLOT.rows) >= SOFT_ROWS:
             status = OUTPUT_FULL
             break
-        size = valid_batch_size(address, end, get_slot(request, SLOT.refused_sizes))
+        is_legacy, refused_sizes = has_legacy_magic(address), get_slot(request, SLOT.refused_sizes)
+        if is_legacy:
+            size = valid_entry_size(address, end, refused_sizes)
+        else:
+            size = valid_batch_size(address, end, refused_sizes)
         if size < 0:
             status = -size
             break
-        status = _put_records(request, address, size, position + address)
+        if is_legacy:
+            status = _put_messages(request, address, size, position + address)
+        else:
+            status = _put_records(request, address, size, position + address)
         if status != DONE:
             break
         address += size

@@ -114,6 +114,31 @@ def set_entry_fields(fields: int, address: int, size: int, position: int) -> Non
 
 
 @inlined
+def set_batch_fields_of_entry(fields: int, address: int, size: int, position: int) -> None:
+    """Set the fields of an entry of format 0 or 1 that columns need, those it lacks as for a batch without them.
+
+    The first offset and the number of messages of a wrapper are only inside it; both are as for a single message.
+    """
+    set_entry_fields(fields, address, size, position)
+    set_field(fields, FIELD.base_offset, get_field(fields, FIELD.last_offset))
+    set_field(fields, FIELD.record_count, 1)
+    set_field(fields, FIELD.producer_id, -1)
+    set_field(fields, FIELD.sequence, -1)
+    set_field(fields, FIELD.base_timestamp, -1)
+    set_field(fields, FIELD.is_transactional, 0)
+    set_field(fields, FIELD.is_control, 0)
+    set_field(fields, FIELD.has_delete_horizon, 0)
+    set_field(fields, FIELD.header_count, 0)
+
+
+@inlined
+def signed_attributes(address: int) -> int:
+    """Return the attributes of the entry at an address, which its layout declares as a signed byte."""
+    attributes = load8(address + MESSAGE_FIELD.attributes)
+    return attributes - 256 if attributes >= 128 else attributes
+
+
+@inlined
 def set_message_fields(fields: int, address: int, end: int, base: int) -> int:
     """Set the fields of a message except its checksum; return the address after it, or ``NO_ADDRESS``.
 

@@ -92,7 +92,7 @@ def test_columns_of_all_samples_equal_their_rows(scenario: str, records: bool) -
                 table, by_kernels = compare(file, source, ReadOptions(records=records))
             rows += table.num_rows
             made += by_kernels
-    # Message formats 0 and 1 and deliberately damaged logs are left to pure Python.
+    # Batches of message formats 0 and 1 and deliberately damaged logs are left to pure Python.
     if not scenario.startswith(
         ("legacy", "format-downgrade", "damaged", "crash", "compaction", "coordinators", "deletion")
     ):
