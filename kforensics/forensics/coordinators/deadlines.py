@@ -72,7 +72,7 @@ def transaction_deadlines(cluster: Cluster) -> IntArray:
     ids, rules = cluster.coordinators.ids, cluster.rules
     has_deadline = (ids["timeout_ms"] != NO_TIMEOUT) & (ids["start"] != NO_TIME)
     deadlines: IntArray = np.where(
-        has_deadline, ids["start"] + ids["timeout_ms"] + rules.abort_scan_ms + rules.clock_skew_ms, NEVER
+        has_deadline, ids["start"] + ids["timeout_ms"] + rules.certain_abort_scan_ms + rules.clock_skew_ms, NEVER
     )
     return deadlines
 

@@ -79,7 +79,7 @@ def _was_timed(cluster: Cluster, partition: int, finding: Finding) -> bool:
     rows = cluster.marker_join.transaction_partitions
     decided = cluster.coordinators.transactions[rows["transaction"][np.isin(rows["marker"], markers)]]
     is_timed = (decided["start"] != NO_TIME) & (decided["decided"] != NO_TIME)
-    allowed = cluster.coordinators.ids["timeout_ms"][number].astype("i8") + cluster.rules.abort_scan_ms
+    allowed = cluster.coordinators.ids["timeout_ms"][number].astype("i8") + cluster.rules.certain_abort_scan_ms
     lasted = finding.evidence["lasted_ms"]
     return bool(is_timed.all()) or (isinstance(lasted, int) and lasted <= int(allowed) + cluster.rules.clock_skew_ms)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kforensics.forensics.core.settings import (
+    ABORT_SCAN,
     DEFAULT,
     EARLIER,
     GIVEN,
@@ -27,7 +28,7 @@ DAY_MS = 86_400_000
 LIMITS = {
     MAX_TIMEOUT: "max_txn_timeout_ms",
     PRODUCER_EXPIRY: "pid_expiry_ms",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "abort_scan_ms",
+    ABORT_SCAN: "abort_scan_ms",
 }
 
 
@@ -136,6 +137,12 @@ class Rules:
         """The time after which a broker of any release has forgotten an idle producer."""
         is_known = self._setting(PRODUCER_EXPIRY, None, any_log_dir=True) is not None
         return self.pid_expiry_ms if is_known else max(self.pid_expiry_ms, int(EARLIER[PRODUCER_EXPIRY].value))
+
+    @property
+    def certain_abort_scan_ms(self) -> int:
+        """The time within which a coordinator of any release aborts a transaction after its timeout."""
+        is_known = self._setting(ABORT_SCAN, None, any_log_dir=True) is not None
+        return self.abort_scan_ms if is_known else max(self.abort_scan_ms, int(EARLIER[ABORT_SCAN].value))
 
     @property
     def late_ms(self) -> int:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kforensics.errors import UsageError
 
 __all__ = [
+    "ABORT_SCAN",
     "BROKER_NAMES",
     "CHECK_INTERVAL",
     "DEFAULT",
@@ -29,6 +30,7 @@ __all__ = [
     "validated",
 ]
 
+ABORT_SCAN = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 MAX_TIMEOUT = "transaction.max.timeout.ms"
 PRODUCER_EXPIRY = "producer.id.expiration.ms"
 CHECK_INTERVAL = "producer.id.expiration.check.interval.ms"
@@ -65,7 +67,7 @@ KNOWN: Mapping[str, KnownSetting] = {
     PRODUCER_EXPIRY: KnownSetting("86400000"),
     CHECK_INTERVAL: KnownSetting("600000"),
     "transactional.id.expiration.ms": KnownSetting("604800000"),
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": KnownSetting("10000"),
+    ABORT_SCAN: KnownSetting("10000"),
     STATE_PARTITIONS: KnownSetting("50"),
     OFFSETS_PARTITIONS: KnownSetting("50"),
     "offsets.retention.minutes": KnownSetting("10080"),
@@ -105,7 +107,7 @@ class EarlierDefault(NamedTuple):
 # ``transactional.id.expiration.ms``.
 EARLIER: Mapping[str, EarlierDefault] = {
     PRODUCER_EXPIRY: EarlierDefault((3, 4), "604800000"),
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": EarlierDefault((2, 5), "60000"),
+    ABORT_SCAN: EarlierDefault((2, 5), "60000"),
     "offsets.retention.minutes": EarlierDefault((2, 0), "1440"),
     "max.message.bytes": EarlierDefault((2, 5), "1000012"),
     "message.timestamp.after.max.ms": EarlierDefault((4, 0), str(LONG_MAX)),

@@ -83,9 +83,9 @@ def test_the_application_ends_a_two_phase_commit(tmp_path: Path) -> None:
     assert finding.severity is Severity.INFO
 
 
-@pytest.mark.parametrize(("as_of", "is_overdue"), [(7_215_004, False), (7_215_005, True)])
+@pytest.mark.parametrize(("as_of", "is_overdue"), [(7_265_004, False), (7_265_005, True)])
 def test_beyond_its_timeout_an_abort_here_is_the_last_resort(as_of: int, is_overdue: bool, tmp_path: Path) -> None:
-    """A coordinator checks every ten seconds, and clocks differ by at most five."""
+    """Coordinators before 2.5 look for such transactions every minute, and clocks differ by at most five seconds."""
     text, finding = stuck(tmp_path, ONGOING, as_of_ms=NOW + as_of)
     assert commands_in(text) == [DESCRIBE, TERMINATE, *([ABORT] if is_overdue else [])]
     assert ("leader of __transaction_state-0" in text) is is_overdue

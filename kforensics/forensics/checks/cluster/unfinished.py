@@ -18,6 +18,7 @@ from kforensics.forensics.core.findings import Code, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import Row
+from kforensics.forensics.core.settings import ABORT_SCAN
 from kforensics.parsers.format.array_types import IntArray
 
 CODES = by_name(
@@ -128,7 +129,12 @@ def _overdue(cluster: Cluster, row: Row) -> PlacedFinding:
         f"{format_duration(row['timeout_ms'])}.",
         producer=(row["producer_id"], row["producer_epoch"]),
         severity=None if row["was_alive"] else Severity.WARNING,
-        evidence={"transactional_id": cluster.id_name(row), "lasts_ms": duration, "timeout_ms": row["timeout_ms"]},
+        evidence={
+            "transactional_id": cluster.id_name(row),
+            "lasts_ms": duration,
+            "timeout_ms": row["timeout_ms"],
+            **cluster.rules.evidence(ABORT_SCAN),
+        },
         benign=(
             "producer of a two-phase commit: no",
             "coordinator down, or its log copied before the other files: not visible in a log",
@@ -143,7 +149,7 @@ def _excessive(cluster: Cluster) -> Iterator[PlacedFinding]:
     has_times = (decided["decided"] != NO_TIME) & (decided["start"] != NO_TIME)
     decided = decided[has_times & (decided["timeout_ms"] != NO_TIMEOUT) & ~decided["is_superseded"]]
     durations = decided["decided"] - decided["start"]
-    allowed = decided["timeout_ms"] + np.int64(rules.abort_scan_ms + rules.clock_skew_ms)
+    allowed = decided["timeout_ms"] + np.int64(rules.certain_abort_scan_ms + rules.clock_skew_ms)
     is_long = durations > allowed
     more = {"duration": durations[is_long], "allowed": allowed[is_long]}
     yield from first_n_placed(decided[is_long], partial(_duration, cluster), **more)
@@ -157,7 +163,7 @@ def _duration(cluster: Cluster, row: Row) -> PlacedFinding:
         f"lasted {format_duration(row['duration'])}, from {format_time(row['start'])} to its decision "
         f"{State(row['status'])}; the limit is {format_duration(row['allowed'])}.",
         producer=(row["producer_id"], row["marker_epoch"]),
-        evidence={"lasted_ms": row["duration"], "allowed_ms": row["allowed"]},
+        evidence={"lasted_ms": row["duration"], "allowed_ms": row["allowed"], **cluster.rules.evidence(ABORT_SCAN)},
         benign=(
             "timestamps set by the client: no, these are the coordinator's",
             "producer of a two-phase commit: no",

@@ -135,7 +135,7 @@ def findings(state: PartitionState) -> Iterator[Finding]:
 
 def _excessive(state: PartitionState) -> Iterator[Finding]:
     rules = state.rules
-    allowed = rules.max_txn_timeout_ms + rules.abort_scan_ms + rules.clock_skew_ms
+    allowed = rules.max_txn_timeout_ms + rules.certain_abort_scan_ms + rules.clock_skew_ms
     yield from first_n_of_parts(_too_long(state, allowed), partial(_duration, state, allowed), by="marker_offset")
 
 

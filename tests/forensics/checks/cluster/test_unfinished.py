@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import utime
 from pathlib import Path
 
 import pytest
 
+from kforensics.forensics.core.settings import ABORT_SCAN, GIVEN, Setting
 from kforensics.forensics.partition.partition_rows import remedy_text
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
@@ -52,8 +54,8 @@ def overdue(folder: Path, after: int, timeout: int = 60_000) -> dict[str, str]:
 
 
 def test_a_transaction_beyond_its_timeout(tmp_path: Path) -> None:
-    """A coordinator checks every ten seconds, and clocks differ by at most five."""
-    assert overdue(tmp_path, 75_001) == {"txnlog-ongoing-overdue": "error"}
+    """Coordinators before 2.5 look for such transactions every minute, and clocks differ by at most five seconds."""
+    assert overdue(tmp_path, 125_001) == {"txnlog-ongoing-overdue": "error"}
 
 
 def copied(folder: Path, milliseconds: int) -> None:
@@ -63,21 +65,21 @@ def copied(folder: Path, milliseconds: int) -> None:
         utime(file, ns=((NOW + milliseconds) * 1_000_000,) * 2)
 
 
-@pytest.mark.parametrize(("taken", "code"), [(75_100, None), (75_101, "txnlog-ongoing-overdue")])
+@pytest.mark.parametrize(("taken", "code"), [(125_100, None), (125_101, "txnlog-ongoing-overdue")])
 def test_a_transaction_within_its_timeout_when_its_coordinator_was_copied(
     taken: int, code: str | None, tmp_path: Path
 ) -> None:
     """Other brokers were copied later; this one may have ended it meanwhile."""
-    overdue(tmp_path, 75_001)
+    overdue(tmp_path, 125_001)
     copied(tmp_path, taken)
     findings = codes_in(cluster_under(tmp_path, as_of_ms=NOW + MAX)).keys()
     assert findings & {"txnlog-ongoing-overdue"} == {code} - {None}
 
 
-@pytest.mark.parametrize(("later", "severity"), [(75_100, "warning"), (75_101, "error")])
+@pytest.mark.parametrize(("later", "severity"), [(125_100, "warning"), (125_101, "error")])
 def test_a_broker_that_crashed_knows_less_than_its_copy_is_old(later: int, severity: str, tmp_path: Path) -> None:
     """Unless a later marker shows that it was running and had caught up."""
-    overdue(tmp_path, 75_001)
+    overdue(tmp_path, 125_001)
     forge(tmp_path, f"M 2 0 C 0 @0 {at(later)}", partition=1)
     copied(tmp_path, MAX)
     findings = codes_in(cluster_under(tmp_path, as_of_ms=NOW + MAX))
@@ -93,13 +95,13 @@ def test_an_end_that_was_on_its_way_when_its_coordinator_was_copied(taken: int, 
     assert ("txnlog-prepare-stuck" in codes_in(cluster_under(tmp_path, as_of_ms=NOW + 9 * MAX))) == is_stuck
 
 
-@pytest.mark.parametrize(("after", "timeout"), [(75_000, 60_000), (30 * 86_400_000, 2_147_483_647)])
+@pytest.mark.parametrize(("after", "timeout"), [(125_000, 60_000), (30 * 86_400_000, 2_147_483_647)])
 def test_a_transaction_within_its_timeout(after: int, timeout: int, tmp_path: Path) -> None:
     """A two-phase commit has no timeout."""
     assert "txnlog-ongoing-overdue" not in overdue(tmp_path, after, timeout)
 
 
-@pytest.mark.parametrize(("time", "codes"), [(75_100, {}), (75_101, {"txn-duration-excessive": "warning"})])
+@pytest.mark.parametrize(("time", "codes"), [(125_100, {}), (125_101, {"txn-duration-excessive": "warning"})])
 def test_a_transaction_that_was_decided_late(time: int, codes: dict[str, str], tmp_path: Path) -> None:
     ends = f"a PrepareAbort 1 0 {{t-0}} t {time}; a CompleteAbort 1 0 t {time + 2}"
     forge_coordinator(tmp_path, f"a Empty 1 0 t 0; a Ongoing 1 0 {{t-0}} t 100; {ends}")
@@ -123,3 +125,16 @@ def test_a_remedy_quotes_the_id_for_a_shell(tmp_path: Path) -> None:
         placed_finding for placed_finding in placed if placed_finding.finding.code.name == "txnlog-ongoing-overdue"
     )
     assert "--transactional-id '$(reboot)'`;" in str(remedy_text(*finding))
+
+
+@pytest.mark.parametrize(("settings", "codes"), [((), set()), (("10000",), {"txn-duration-excessive"})])
+def test_an_abort_by_a_coordinator_before_2_5(settings: tuple[str, ...], codes: set[str], tmp_path: Path) -> None:
+    """The times are those of a broker of Kafka 1.1.1 with Kafka's defaults. Newer ones look every ten seconds."""
+    ongoing = "a Empty 0 0 timeout 2000 t 0; a Ongoing 0 0 timeout 2000 {t-0} t 100"
+    decided = "a PrepareAbort 0 1 timeout 2000 {t-0} t 39900; a CompleteAbort 0 1 timeout 2000 t 40000"
+    forge_coordinator(tmp_path, f"{ongoing}; {decided}")
+    forge(tmp_path, f"D 0 0 0-1 @0-1 T {at(101)}; M 0 1 A 0 @2 {at(39_950)}")
+    cluster = cluster_under(tmp_path, as_of_ms=NOW + MAX)
+    known = tuple(Setting(ABORT_SCAN, value, GIVEN) for value in settings)
+    found = found_in(replace(cluster, rules=replace(cluster.rules, settings=known)))
+    assert {placed.code.name for _, placed in found} == codes
