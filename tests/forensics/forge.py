@@ -24,6 +24,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os import utime
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,6 +72,7 @@ __all__ = [
     "drop",
     "file_of",
     "forge",
+    "keep_times",
     "log_end_offset",
     "patch",
     "snapshot_bytes",
@@ -217,6 +219,14 @@ def swap(log: Path, base_offset: int, other: int) -> None:
     data = log.read_bytes()
     (start, end), (later, last) = sorted((_find(data, base_offset), _find(data, other)))
     log.write_bytes(data[:start] + data[later:last] + data[end:later] + data[start:end] + data[last:])
+
+
+def keep_times(log_dir: Path, written_ms: int, until_ms: int) -> None:
+    """Give the files the times of a broker that wrote its logs last, and its checkpoints until another time."""
+    for file in log_dir.rglob("*.*"):
+        utime(file, ns=(written_ms * 1_000_000,) * 2)
+    for file in log_dir.glob("*-checkpoint"):
+        utime(file, ns=(until_ms * 1_000_000,) * 2)
 
 
 def cut(file: Path, size: int) -> None:

@@ -15,10 +15,12 @@ from kforensics.parsers.format.array_types import BoolArray, IntArray
 
 __all__ = [
     "NO_TIMEOUT",
+    "coordinators_seen_until",
     "has_unreadable_state",
     "is_awaited",
     "is_overdue",
     "is_stuck",
+    "seen_until",
     "transaction_deadlines",
 ]
 
@@ -65,6 +67,29 @@ def coordinator_log_ends(cluster: Cluster) -> IntArray:
     times = [copied_at.get(history.place.log_dir, NEVER) for history in cluster.coordinators.histories]
     ends: IntArray = np.minimum(np.array(times, "i8"), cluster.rules.as_of_ms)
     return ends
+
+
+def seen_until(cluster: Cluster) -> dict[str | None, int]:
+    """Return until when the files of each log directory show what brokers did, whatever the time of evaluation is.
+
+    That is the newest time in them, or that of the files themselves if their copy has kept it. What was open then may
+    have ended since, or its brokers were stopped and could not end it.
+    """
+    seen: dict[str | None, int] = {}
+    for history in cluster.coordinators.histories:
+        log_dir = history.place.log_dir
+        seen[log_dir] = max(history.last_record_time, seen.get(log_dir, NO_TIME))
+    for markers in cluster.marker_join.by_partition.values():
+        log_dir = markers.place.log_dir
+        seen[log_dir] = max(markers.last_marker_time, markers.kept_until, seen.get(log_dir, NO_TIME))
+    return seen
+
+
+def coordinators_seen_until(cluster: Cluster) -> IntArray:
+    """Return until when each coordinator was seen, by the number of its log."""
+    seen = seen_until(cluster)
+    times: IntArray = np.array([seen[history.place.log_dir] for history in cluster.coordinators.histories], "i8")
+    return times
 
 
 def transaction_deadlines(cluster: Cluster) -> IntArray:

@@ -16,7 +16,7 @@ import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE
-from kforensics.forensics.coordinators.deadlines import NO_TIMEOUT, has_unreadable_state, is_awaited
+from kforensics.forensics.coordinators.deadlines import NO_TIMEOUT, has_unreadable_state, is_awaited, seen_until
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray
 from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
@@ -53,8 +53,20 @@ def hanging_transactions(
     may_hang &= ~open_transactions["precedes_damage"]
     is_certain = may_hang & _is_in_coordinator_log(cluster, partition, open_transactions, ids)
     is_certain &= _has_all_markers(cluster, partition, open_transactions, ids)
-    is_old = open_transactions["idle_ms"] > longest_timeouts(cluster, ids)
+    is_old = _seen_idle(cluster, partition, open_transactions) > longest_timeouts(cluster, ids)
     return Hanging(is_certain | (may_hang & is_old), is_certain)
+
+
+def _seen_idle(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray) -> IntArray:
+    """Return how long the transactions had been idle when the log directory was last seen at work.
+
+    What was open in a copy of a running broker may have ended since, however late the copy is evaluated.
+    """
+    markers = cluster.marker_join.by_partition[partition]
+    last_times = cluster.rules.as_of_ms - open_transactions["idle_ms"]
+    until = NEVER if markers.copied_at == NEVER else seen_until(cluster)[markers.place.log_dir]
+    idle: IntArray = np.minimum(open_transactions["idle_ms"], np.maximum(until - last_times, 0))
+    return idle
 
 
 def longest_timeouts(cluster: Cluster, ids: IntArray) -> IntArray:

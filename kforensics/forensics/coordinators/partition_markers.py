@@ -89,6 +89,8 @@ class PartitionMarkers:
             taken; NEVER if the broker was stopped.
         last_marker_time: time of the last marker of any producer.
         copied_at: when it was copied, judging by its files; NEVER if the broker was stopped.
+        kept_until: newest modification time of its files and of the checkpoints beside it, if the copy has kept the
+            times of its log: that of its last segment is not much later than its newest timestamp. Otherwise NO_TIME.
         log_start_offset: its log start offset.
         log_end_offset: its log end offset.
         has_append_times: whether all its timestamps are append times.
@@ -107,6 +109,7 @@ class PartitionMarkers:
     first_time: int = ALWAYS
     coverage_end: int = NEVER
     copied_at: int = NEVER
+    kept_until: int = NO_TIME
     log_start_offset: int = 0
     log_end_offset: int = 0
     has_append_times: bool = False
@@ -132,6 +135,7 @@ class PartitionMarkers:
             last_marker_time=int(times.max()) if len(times) else NO_TIME,
             coverage_end=_coverage_end(state, markers),
             copied_at=_copied_at(state),
+            kept_until=_kept_until(state, markers),
             log_start_offset=state.local_log_start_offset,
             log_end_offset=state.log_end_offset,
             has_append_times=state.log.timestamp_types == 2,
@@ -251,6 +255,15 @@ def _copied_at(state: PartitionState) -> int:
     return as_of_ms if newest is None else min(newest, as_of_ms)
 
 
+def _kept_until(state: PartitionState, markers: TransactionMarkerArray) -> int:
+    """Return the newest time of the files if the copy has kept it, else NO_TIME: a checkout makes all files new."""
+    written = state.partition.segments[-1].mtime_ms if state.partition.segments else None
+    newest = max(state.log.newest_timestamp, int(markers["marker_timestamp"].max(initial=NO_TIME)))
+    if written is None or written > newest + state.rules.late_buffer_ms:
+        return NO_TIME
+    return state.partition.copied_ms or NO_TIME
+
+
 def _coverage_end(state: PartitionState, markers: TransactionMarkerArray) -> int:
     """Return the time from which markers may have been written after the copy was taken, NEVER if none can.
 
@@ -259,7 +272,11 @@ def _coverage_end(state: PartitionState, markers: TransactionMarkerArray) -> int
     """
     rules, copied_at = state.rules, _copied_at(state)
     newest = int(markers["marker_timestamp"].max(initial=NO_TIME))
-    return NEVER if copied_at == NEVER else max(newest - rules.clock_skew_ms, copied_at - rules.max_txn_timeout_ms)
+    if copied_at == NEVER:
+        return NEVER
+    # Files without their times show nothing but the markers.
+    is_kept = _kept_until(state, markers) != NO_TIME
+    return max(newest - rules.clock_skew_ms, copied_at - rules.max_txn_timeout_ms if is_kept else NO_TIME)
 
 
 def _open_transactions(state: PartitionState, markers: TransactionMarkerArray) -> OpenTransactionArray:

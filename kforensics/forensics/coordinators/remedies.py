@@ -16,10 +16,12 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, TRANSACTION_STATE, State
 from kforensics.forensics.coordinators.deadlines import (
     NO_TIMEOUT,
+    coordinators_seen_until,
     has_unreadable_state,
     is_awaited,
     is_overdue,
     is_stuck,
+    transaction_deadlines,
 )
 from kforensics.forensics.coordinators.hanging_transactions import hanging_transactions, longest_timeouts
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, TransactionMarkerArray
@@ -27,7 +29,7 @@ from kforensics.forensics.core.commands import ABORT, DESCRIBE, FIND_HANGING, TE
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
-from kforensics.parsers.format.array_types import BoolArray
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.log.log_rows import Place
 
 __all__ = ["REMEDIES", "CoordinatorRemedies"]
@@ -55,6 +57,11 @@ REMEDIES = {
         "Wait until its timeout of {timeout} has passed: its coordinator's log was copied before it began, or ends too "
         f"early to show its state. Ask for it with {DESCRIBE}."
     ),
+    "unseen": (
+        f"The files do not show what followed. Ask for the state of the transaction with {DESCRIBE}. Where it lists "
+        f"this partition, its coordinator ends it; otherwise confirm with {FIND_HANGING}, and if it is listed, end it "
+        f"with {ABORT}."
+    ),
     "prepared": (
         "Do not abort it: its coordinator has it as {state} and will send the marker. If no marker arrives, check its "
         f"state with {DESCRIBE}, and move the leadership of {{coordinator}}: the new coordinator sends all markers "
@@ -63,6 +70,10 @@ REMEDIES = {
     "ended": (
         "Do not abort it: a replica with more of the log has its {state} marker at offset {offset}. Let this replica "
         "catch up."
+    ),
+    "passed": (
+        "Do not abort it: it has ended in a replica with more of the log, stable up to offset {offset}. Let this "
+        "replica catch up."
     ),
     "hanging": (
         f"No coordinator waits for it, so it will never end. Confirm with {FIND_HANGING}; if it is listed, end it with "
@@ -145,9 +156,16 @@ class CoordinatorRemedies:
         if len(ended):
             values = {"state": _outcome(ended[0]), "offset": str(int(ended[0]["marker_offset"]))}
             return _Situation("ended", "another replica has its marker", values, limit=Severity.WARNING)
-        transactions = self.cluster.marker_join.by_partition[partition].open_transactions
+        replica = self.cluster.marker_join.by_partition[partition]
+        transactions = replica.open_transactions
         transactions = transactions[transactions["first_offset"] == finding.first_offset]
-        return self._situation_of(partition, transactions) if len(transactions) == 1 else None
+        if len(transactions) == 1:
+            return self._situation_of(partition, transactions)
+        if finding.first_offset is None or replica.last_stable_offset <= finding.first_offset or replica.is_broken:
+            return None
+        # A cleaner has removed it there, which stops at the last stable offset.
+        values = {"offset": str(replica.last_stable_offset)}
+        return _Situation("passed", "it has ended in another replica", values, limit=Severity.WARNING)
 
     def _situation_of(self, partition: int, transaction: OpenTransactionArray) -> _Situation | None:
         """Return the situation of one open transaction."""
@@ -163,8 +181,12 @@ class CoordinatorRemedies:
         if hanging_transactions(cluster, partition, transaction, ids).hangs[0]:
             return _Situation("hanging", "no, its coordinator does not wait for this partition", {}, name)
         longest = int(longest_timeouts(cluster, ids)[0])
-        if has_unreadable_state(cluster, ids)[0] or idle_ms > longest + cluster.rules.late_buffer_ms:
+        if has_unreadable_state(cluster, ids)[0]:
             return None
+        if idle_ms > longest + cluster.rules.late_buffer_ms:
+            is_stopped = cluster.marker_join.by_partition[partition].copied_at == NEVER
+            phrase = "unknown, the files do not show what followed"
+            return None if is_stopped else _Situation("unseen", phrase, {}, name, limit=Severity.WARNING)
         timeout = "none" if longest == NEVER else format_duration(longest)
         phrase = f"unknown, but its timeout is {timeout}"
         return _Situation("within timeout", phrase, {"timeout": timeout}, name, limit=Severity.INFO)
@@ -179,12 +201,25 @@ class CoordinatorRemedies:
         if state is not State.ONGOING:
             stuck = bool(self._stuck[number])
             phrase = f"no, {state} for too long" if stuck else f"{state}, its marker is being sent"
-            return _Situation("prepared", phrase, values, name, Severity.CRITICAL if stuck else Severity.INFO)
+            was_seen = int(last["last_time"]) < self._seen_until(number) - self.cluster.rules.max_txn_timeout_ms
+            worst = Severity.CRITICAL if was_seen else Severity.WARNING
+            return _Situation("prepared", phrase, values, name, worst if stuck else Severity.INFO)
         if last["timeout_ms"] == NO_TIMEOUT or last["start"] == NO_TIME:
             return _Situation("no timeout", "Ongoing, without a timeout", values, name, Severity.INFO)
         if self._overdue[number]:
-            return _Situation("overdue", f"no, Ongoing beyond its timeout at {until}", values, name)
+            if self._seen_until(number) > transaction_deadlines(self.cluster)[number]:
+                return _Situation("overdue", f"no, Ongoing beyond its timeout at {until}", values, name)
+            phrase = f"Ongoing until its timeout at {until}; the files do not show what followed"
+            return _Situation("overdue", phrase, values, name, Severity.WARNING)
         return _Situation("ongoing", f"Ongoing, times out at {until}", values, name, Severity.INFO)
+
+    def _seen_until(self, number: int) -> int:
+        """Return until when the coordinator of an id was seen at work."""
+        return int(self._coordinators_seen_until[self.cluster.coordinators.ids["coordinator"][number]])
+
+    @cached_property
+    def _coordinators_seen_until(self) -> IntArray:
+        return coordinators_seen_until(self.cluster)
 
     @cached_property
     def _overdue(self) -> BoolArray:

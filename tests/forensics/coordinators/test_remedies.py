@@ -20,7 +20,7 @@ from kforensics.forensics.partition.partition_rows import remedy_text
 from kforensics.report_html.sections import split_commands
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, forge_coordinator, forge_offsets
-from tests.forensics.forge import forge
+from tests.forensics.forge import Segments, forge, keep_times
 from tests.forensics.partition_states import SAMPLES, partitions_under
 
 MINUTE = 60_000
@@ -53,9 +53,11 @@ def commands_in(text: str) -> list[str]:
     return [piece for piece, is_command in split_commands(text, "t") if is_command]
 
 
-def stuck(folder: Path, coordinator: str, **options: int) -> tuple[str, Finding]:
+def stuck(folder: Path, coordinator: str, *, kept_until: int | None = None, **options: int) -> tuple[str, Finding]:
     forge(folder, OPEN)
     forge_coordinator(folder, coordinator)
+    if kept_until is not None:
+        keep_times(folder, NOW + 1000, kept_until)
     return findings_with_remedies(folder, **options)["lso-stuck"]
 
 
@@ -86,7 +88,7 @@ def test_the_application_ends_a_two_phase_commit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("as_of", "is_overdue"), [(7_265_004, False), (7_265_005, True)])
 def test_beyond_its_timeout_an_abort_here_is_the_last_resort(as_of: int, is_overdue: bool, tmp_path: Path) -> None:
     """Coordinators before 2.5 look for such transactions every minute, and clocks differ by at most five seconds."""
-    text, finding = stuck(tmp_path, ONGOING, as_of_ms=NOW + as_of)
+    text, finding = stuck(tmp_path, ONGOING, kept_until=NOW + as_of, as_of_ms=NOW + as_of)
     assert commands_in(text) == [DESCRIBE, TERMINATE, *([ABORT] if is_overdue else [])]
     assert ("leader of __transaction_state-0" in text) is is_overdue
     assert finding.severity is (Severity.CRITICAL if is_overdue else Severity.INFO)
@@ -97,11 +99,21 @@ def test_beyond_its_timeout_an_abort_here_is_the_last_resort(as_of: int, is_over
 def test_a_decided_transaction_must_not_be_aborted(state: str, after: int, severity: Severity, tmp_path: Path) -> None:
     """An abort would undo a commit; after a long time the leadership of the coordinator's partition has to move."""
     decided = f"{ONGOING}; a {state} 7 0 timeout 7200000 {{t-0}} t 3000000"
-    text, finding = stuck(tmp_path, decided, as_of_ms=NOW + 3_000_000 + 15 * MINUTE + after)
+    as_of_ms = NOW + 3_000_000 + 15 * MINUTE + after
+    text, finding = stuck(tmp_path, decided, kept_until=as_of_ms, as_of_ms=as_of_ms)
     assert text.startswith(f"Do not abort it: its coordinator has it as {state}")
     assert commands_in(text) == [DESCRIBE]
     assert "move the leadership of __transaction_state-0" in text
     assert finding.severity is severity
+
+
+@pytest.mark.parametrize("kept_until", [None, NOW + 3_100_000])
+@pytest.mark.parametrize("decided", ["", "; a PrepareCommit 7 0 timeout 7200000 {t-0} t 3000000"])
+def test_nothing_shows_what_became_of_it_after_the_copy(decided: str, kept_until: int | None, tmp_path: Path) -> None:
+    """The copy is evaluated days later, or has lost the times of its files: brokers may have ended it since."""
+    text, finding = stuck(tmp_path, ONGOING + decided, kept_until=kept_until, as_of_ms=NOW + 100 * HOUR)
+    assert commands_in(text)[0] == DESCRIBE
+    assert finding.severity is Severity.WARNING
 
 
 @pytest.mark.parametrize("coordinator", ["a Empty 7 0 t 1", "a Empty 7 0 t 1; a Ongoing 7 0 {t-1} t 2"])
@@ -160,10 +172,21 @@ def test_the_deleted_head_of_a_young_transaction(tmp_path: Path) -> None:
     assert finding.severity is Severity.WARNING
 
 
-def test_a_lagging_replica_is_to_catch_up(tmp_path: Path) -> None:
-    """The broker was stopped while the other one went on."""
-    for broker, log in ((1, OPEN), (2, f"{OPEN}; M 7 0 C 0 @2 {at(20)}")):
-        forge(tmp_path / f"broker-{broker}", log)
+ENDED = f"{OPEN}; M 7 0 C 0 @2 {at(20)}"
+CLEANED = {0: ENDED.replace("D 7", "gone D 7").replace("M 7", "gone M 7"), 3: "plain @3"}
+
+
+@pytest.mark.parametrize(
+    ("log", "begins"),
+    [
+        (ENDED, "Do not abort it: a replica with more of the log has its COMMIT marker at offset 2."),
+        (CLEANED, "Do not abort it: it has ended in a replica with more of the log, stable up to offset 4."),
+    ],
+)
+def test_a_lagging_replica_is_to_catch_up(log: Segments, begins: str, tmp_path: Path) -> None:
+    """The broker was stopped while the other one went on, and perhaps cleaned its log."""
+    forge(tmp_path / "broker-1", OPEN)
+    forge(tmp_path / "broker-2", log, compacted=log == CLEANED)
     forge_coordinator(tmp_path / "broker-2", f"{ONGOING}; a PrepareCommit 7 0 {{t-0}} t 9; a CompleteCommit 7 0 t 30")
     partitions = partitions_under(tmp_path)
     scope = AuditScope(Rules(NOW + HOUR), clusters=Clusters.of(partitions))
@@ -175,7 +198,7 @@ def test_a_lagging_replica_is_to_catch_up(tmp_path: Path) -> None:
     )
     assert "lso-stuck" not in ahead
     text = str(lagging["lso-stuck"].remedy)
-    assert text.startswith("Do not abort it: a replica with more of the log has its COMMIT marker at offset 2.")
+    assert text.startswith(begins)
     assert (commands_in(text), lagging["lso-stuck"].severity) == ([], Severity.WARNING)
 
 

@@ -10,8 +10,14 @@ import numpy as np
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.partition import transactions
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
-from kforensics.forensics.coordinators.coordinator_records import NEVER, State
-from kforensics.forensics.coordinators.deadlines import NO_TIMEOUT, is_overdue, is_stuck, transaction_deadlines
+from kforensics.forensics.coordinators.coordinator_records import State
+from kforensics.forensics.coordinators.deadlines import (
+    NO_TIMEOUT,
+    coordinators_seen_until,
+    is_overdue,
+    is_stuck,
+    transaction_deadlines,
+)
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.commands import DESCRIBE
 from kforensics.forensics.core.findings import Code, Severity, by_name
@@ -19,7 +25,6 @@ from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import Row
 from kforensics.forensics.core.settings import ABORT_SCAN
-from kforensics.parsers.format.array_types import IntArray
 
 CODES = by_name(
     Code(
@@ -61,27 +66,13 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     """Yield transactions that are not over in time."""
     ids = cluster.coordinators.ids
     stuck = np.flatnonzero(is_stuck(cluster))
-    yield from first_n_placed(ids[stuck], partial(_stuck, cluster), id=stuck)
+    seen_until = coordinators_seen_until(cluster)[ids["coordinator"]]
+    was_seen = (seen_until - cluster.rules.max_txn_timeout_ms > ids["last_time"])[stuck]
+    yield from first_n_placed(ids[stuck], partial(_stuck, cluster), id=stuck, was_seen=was_seen)
     overdue = np.flatnonzero(is_overdue(cluster))
-    was_alive = (_alive_until(cluster)[ids["coordinator"]] > transaction_deadlines(cluster))[overdue]
+    was_alive = (seen_until > transaction_deadlines(cluster))[overdue]
     yield from first_n_placed(ids[overdue], partial(_overdue, cluster), id=overdue, was_alive=was_alive)
     yield from _excessive(cluster)
-
-
-def _alive_until(cluster: Cluster) -> IntArray:
-    """Return for each coordinator's log the time of the last coordinator record in its log directory.
-
-    A broker that crashed and was copied before it had caught up does not know what was ended meanwhile. A broker that
-    was shut down cleanly needs no such proof.
-    """
-    newest: dict[str | None, int] = {}
-    for markers in cluster.marker_join.by_partition.values():
-        log_dir = markers.place.log_dir
-        last_time = NEVER if markers.copied_at == NEVER else markers.last_marker_time
-        newest[log_dir] = max(last_time, newest.get(log_dir, NO_TIME))
-    histories = cluster.coordinators.histories
-    times = [max(history.last_record_time, newest.get(history.place.log_dir, NEVER)) for history in histories]
-    return np.array(times, "i8")
 
 
 def _stuck(cluster: Cluster, row: Row) -> PlacedFinding:
@@ -94,13 +85,17 @@ def _stuck(cluster: Cluster, row: Row) -> PlacedFinding:
         f"been in state {State(row['status'])} for {format_duration(since)}, since {format_time(row['last_time'])}. "
         f"{_named(lacking)}",
         producer=(row["producer_id"], row["producer_epoch"]),
+        severity=None if row["was_seen"] else Severity.WARNING,
         evidence={
             "transactional_id": cluster.id_name(row),
             "since_ms": since,
             "without_marker": lacking[:NAMED],
             "partitions_without_marker": len(lacking),
         },
-        benign=("partitions without a leader, coordinator down: not visible in a log",),
+        benign=(
+            "partitions without a leader, coordinator down: not visible in a log",
+            f"markers sent after the copy was taken: {'no' if row['was_seen'] else 'possible'}",
+        ),
     )
 
 
@@ -138,7 +133,7 @@ def _overdue(cluster: Cluster, row: Row) -> PlacedFinding:
         benign=(
             "producer of a two-phase commit: no",
             "coordinator down, or its log copied before the other files: not visible in a log",
-            f"broker crashed, and copied before it had caught up: {'no' if row['was_alive'] else 'possible'}",
+            f"brokers stopped, or copied, before its timeout: {'no' if row['was_alive'] else 'possible'}",
         ),
     )
 

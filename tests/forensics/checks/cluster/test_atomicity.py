@@ -204,8 +204,17 @@ def test_a_marker_that_may_have_come_after_its_partition_was_copied(
     forge_data(tmp_path, everything(marker) | {"p-1": f"plain @0-0 {at(11)}{more}"})
     (tmp_path / ".kafka_cleanshutdown").unlink()
     for file in (tmp_path / "p-1").iterdir():
-        utime(file, ns=((NOW + taken) * 1_000_000,) * 2)
+        utime(file, ns=((NOW + (11 if file.suffix == ".log" else taken)) * 1_000_000,) * 2)
     assert code in codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR))
+
+
+def test_files_without_their_times_do_not_show_when_a_partition_was_copied(tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 0))
+    forge_data(tmp_path, everything(0) | {"p-1": f"plain @0-0 {at(11)}"})
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    for file in (tmp_path / "p-1").iterdir():
+        utime(file, ns=((NOW + HOUR) * 1_000_000,) * 2)
+    assert codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR)) == {"atomicity-unverifiable": "info"}
 
 
 def test_a_partition_without_its_marker_and_without_data(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from kforensics.forensics.core.findings import Exactness
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
-from tests.forensics.forge import file_of, forge, patch
+from tests.forensics.forge import file_of, forge, keep_times, patch
 
 FIRES = {"txn-hanging-unknown-id": "test_a_producer_that_no_coordinator_knows"}
 SILENT = {"txn-hanging-unknown-id": "test_a_transaction_in_flight"}
@@ -142,6 +142,9 @@ def test_its_own_timeout_counts_before_its_coordinator_is_known_to_be_as_new(tmp
         forge(folder, LATE, clean_shutdown=False)
         forge_coordinator(folder, ENDED.replace(" 0 {", f" 0 timeout {timeout} {{").replace(
             "CompleteCommit 7 0", f"CompleteCommit 7 0 timeout {timeout}"), clean_shutdown=False)  # fmt: skip
+        # Without the times of the files the partition may have been copied half an hour ago, too.
+        assert "txn-hanging" not in codes_in(cluster_under(folder, as_of_ms=NOW + 1_800_000))
+        keep_times(folder, NOW + 30_000, NOW + 1_800_000)
         codes = codes_in(cluster_under(folder, as_of_ms=NOW + 1_800_000))
         assert ("txn-hanging" in codes) is expected
 

@@ -12,7 +12,7 @@ from kforensics.forensics.core.settings import ABORT_SCAN, GIVEN, Setting
 from kforensics.forensics.partition.partition_rows import remedy_text
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
-from tests.forensics.forge import forge
+from tests.forensics.forge import forge, keep_times
 
 FIRES = {
     "txnlog-prepare-stuck": "test_an_end_that_is_not_everywhere",
@@ -35,6 +35,7 @@ def prepared(folder: Path) -> None:
 def test_an_end_that_is_not_everywhere(tmp_path: Path) -> None:
     """The third partition is not available, so its marker is unknown."""
     prepared(tmp_path)
+    keep_times(tmp_path, NOW + 101, NOW + 100 + MAX + 1)
     placed = found_in(cluster_under(tmp_path, as_of_ms=NOW + 100 + MAX + 1))
     (finding,) = (result for _, result in placed if result.code.name == "txnlog-prepare-stuck")
     assert str(finding.severity) == "critical"
@@ -47,15 +48,25 @@ def test_an_end_that_is_on_its_way(tmp_path: Path) -> None:
     assert codes_in(cluster_under(tmp_path, as_of_ms=NOW + 100 + MAX)) == {"atomicity-unverifiable": "info"}
 
 
-def overdue(folder: Path, after: int, timeout: int = 60_000) -> dict[str, str]:
+def overdue(folder: Path, after: int, timeout: int = 60_000, *, kept: bool = False) -> dict[str, str]:
     forge_coordinator(folder, f"a Empty 1 0 t 0; a Ongoing 1 0 timeout {timeout} {{t-0}} t 100")
     forge(folder, f"D 1 0 0-0 @0-0 T {at(101)}")
+    if kept:
+        keep_times(folder, NOW + 101, NOW + 100 + after)
     return codes_in(cluster_under(folder, as_of_ms=NOW + 100 + after))
 
 
 def test_a_transaction_beyond_its_timeout(tmp_path: Path) -> None:
     """Coordinators before 2.5 look for such transactions every minute, and clocks differ by at most five seconds."""
-    assert overdue(tmp_path, 125_001) == {"txnlog-ongoing-overdue": "error"}
+    assert overdue(tmp_path, 125_001, kept=True) == {"txnlog-ongoing-overdue": "error"}
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_no_broker_was_seen_after_the_timeout(tmp_path: Path, kept: bool) -> None:
+    """It was stopped, or copied without the times of its files, and the copy is evaluated later."""
+    overdue(tmp_path, 1_000, kept=kept)
+    codes = codes_in(cluster_under(tmp_path, as_of_ms=NOW + 100 * MAX))
+    assert codes == {"txnlog-ongoing-overdue": "warning"}
 
 
 def copied(folder: Path, milliseconds: int) -> None:
