@@ -138,7 +138,7 @@ class PartitionState:
         """Whether a whole log begins with a batch from after the newest checkpoint was written."""
         written, first = self.partition.log_dir.written_ms, self.log.first
         is_whole = bool(self.log.batches) and self.partition.first_offset == 0
-        return is_whole and written is not None and int(first.max_timestamp[0]) > written + self.rules.clock_skew_ms
+        return is_whole and written is not None and int(first.max_timestamp[0]) > written
 
     @property
     def first_dirty_offset(self) -> int | None:
