@@ -18,7 +18,7 @@ from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import ProducerMarkerArray, have_marker_since, markers_before
 from kforensics.forensics.replay.boundary import BoundaryKind
 from kforensics.forensics.sidecar.aborted_entries import first_available_offset
-from kforensics.parsers.format.array_types import BoolArray, StructArray
+from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 
 __all__ = [
     "PRODUCER_PAIR",
@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 NOTHING = -1
+NEVER = np.iinfo("i8").max
 STATE_FIELDS = ("producer_epoch", "last_sequence", "last_offset", "offset_delta")
 PRODUCER_FIELDS = (*STATE_FIELDS, "last_timestamp", "coordinator_epoch", "current_txn_first_offset")
 # Values for a producer that a replica does not know.
@@ -149,7 +150,7 @@ def snapshot_differences(
     if not len(pairs):
         return SnapshotDifferences(pairs, pairs, pairs, pairs, pairs)
     below = cleaned_below(state)
-    causes = _BenignCauses(state, offset, pairs, below, np.full(len(pairs), below > 0))
+    causes = _BenignCauses(state, offset, pairs, below, np.full(len(pairs), below > 0), stored)
     may_be_cleaned = causes.may_be_cleaned & ~_changed_without_events(link, causes, stored, replayed)
     return replace(causes, may_be_cleaned=may_be_cleaned).differences(now_ms)
 
@@ -184,6 +185,7 @@ class _BenignCauses:
         pairs: PRODUCER_PAIR records.
         cleaned_below: offset from which the log is as it was written.
         may_be_cleaned: producers whose differences the cleaner may explain.
+        stored: PRODUCER records in the snapshot.
     """
 
     state: PartitionState
@@ -191,6 +193,7 @@ class _BenignCauses:
     pairs: ProducerPairArray
     cleaned_below: int
     may_be_cleaned: Any
+    stored: ProducerArray
 
     def differences(self, now_ms: int) -> SnapshotDifferences:
         """Return the differences that no benign cause explains."""
@@ -256,7 +259,22 @@ class _BenignCauses:
         forgotten = (
             (epoch == known_epoch) & (last < 0) & (known_last >= 0) & (known_last < self.state.local_log_start_offset)
         )
-        return cleaned | forgotten | self._counts_marker()
+        return cleaned | forgotten | self._counts_marker() | self._expired_before_marker()
+
+    def _expired_before_marker(self) -> Any:
+        """Return the producers that may have expired before their last marker: the broker then only knows that.
+
+        A coordinator sends a marker again if it was stopped before all brokers had confirmed it.
+        """
+        pairs, marker = self.pairs, self._last_markers()
+        offsets, last = marker["marker_offset"], pairs["stored_last_offset"]
+        only_marker = (pairs["stored_last_sequence"] == NOTHING) & (pairs["stored_offset_delta"] == 0)
+        only_marker &= (offsets != NOTHING) & ((last == NOTHING) | (last == offsets))  # the latter in 0.11
+        only_marker &= pairs["stored_producer_epoch"] == pairs["expected_producer_epoch"]
+        earlier = markers_before(self.state, pairs["producer_id"], offsets)["marker_timestamp"]
+        idle = marker["marker_timestamp"] - np.maximum(earlier, self._data_timestamps())
+        is_last = pairs["expected_last_offset"] < offsets
+        return only_marker & is_last & (idle >= self.state.rules.possible_pid_expiry_ms)
 
     def _counts_marker(self) -> Any:
         """Return the producers that differ only because 0.11 treated a marker as a batch of one record.
@@ -280,14 +298,18 @@ class _BenignCauses:
 
         Rule: ``ProducerStateEntry.lastTimestamp`` of 1.0 to 2.3, which is that of its newest batch, -1 without one.
         """
+        is_marker = self._last_markers()["marker_timestamp"] == self.pairs["expected_last_timestamp"]
+        return self.pairs["is_expected"] & is_marker & (stored == self._data_timestamps())
+
+    def _data_timestamps(self) -> IntArray:
+        """Return the timestamp of the newest data of each producer, NOTHING without any in its epoch."""
         replayed = self.state.producers_at[self.offset]
         known = np.zeros(len(self.pairs), PRODUCER)
         is_known = self.pairs["is_expected"]
         known[is_known] = replayed[replayed["producer_id"].searchsorted(self.pairs["producer_id"][is_known])]
         newest = known["recent"]["timestamp"][np.arange(len(known)), np.maximum(known["recent_count"], 1) - 1]
-        data = np.where(known["recent_count"] > 0, newest, NOTHING)
-        marker = self._last_markers()
-        return is_known & (marker["marker_timestamp"] == self.pairs["expected_last_timestamp"]) & (stored == data)
+        timestamps: IntArray = np.where(known["recent_count"] > 0, newest, NOTHING)
+        return timestamps
 
     def _coordinator_explained(self) -> Any:
         pairs = self.pairs
@@ -301,13 +323,31 @@ class _BenignCauses:
         return elapsed >= self.state.rules.possible_pid_expiry_ms
 
     def _missing_explained(self, now_ms: int) -> Any:
-        expired = now_ms - self.pairs["expected_last_timestamp"] >= self.state.rules.possible_pid_expiry_ms
-        start = self.state.local_log_start_offset
+        rules, times = self.state.rules, self.pairs["expected_last_timestamp"]
+        expired = now_ms - times >= rules.possible_pid_expiry_ms
+        if rules.least_pid_expiry_ms is not None:
+            # The files alone show the expiry, perhaps too long. It takes the producers that wrote least recently.
+            idle = self.stored[(self.stored["current_txn_first_offset"] < 0) & (self.stored["last_timestamp"] > 0)]
+            oldest = idle["last_timestamp"].min(initial=NEVER)
+            expired |= (times < oldest) & (2 * (now_ms - times) >= rules.pid_expiry_ms)
+        start, last = self.state.local_log_start_offset, self.pairs["expected_last_offset"]
         # The position of a producer that has only markers is unknown. Up to 2.3 a broker also forgot each producer
         # whose data was all below the log start offset as soon as that moved (ProducerStateManager.truncateHead).
-        last = self.pairs["expected_last_offset"]
         forgotten = (last < start) & ((start > self.state.partition.first_offset) | (last >= 0))
-        return expired | forgotten
+        return expired | forgotten | self._forgotten_by_old_releases()
+
+    def _forgotten_by_old_releases(self) -> Any:
+        """Return the producers that 1.0 to 2.3 may have forgotten; topics of these releases have no id.
+
+        The time of a producer was that of its newest data, -1 without any in its epoch: then it expired at once. The
+        log start offset may have moved since its checkpoint was written, once a minute.
+        Rules: ``ProducerStateEntry.lastTimestamp``, ``ProducerStateManager.truncateHead``.
+        """
+        last, log_dir = self.pairs["expected_last_offset"], self.state.partition.log_dir
+        if self.state.partition.topic_id is not None:
+            return np.zeros(len(last), bool)
+        below = self.stored["last_offset"].min(initial=NEVER) if len(self.stored) else NOTHING
+        return (last == NOTHING) | ((last < below) & (not log_dir.clean_shutdown))
 
     def _extra_explained(self) -> Any:
         return (self.pairs["stored_last_offset"] < self.cleaned_below) & self.may_be_cleaned

@@ -197,6 +197,76 @@ def test_up_to_2_3_a_producer_goes_with_the_head_of_the_log(tmp_path: Path) -> N
     assert found_in(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("entry", "idle_ms", "expected"),
+    [
+        (SnapshotEntry(1, 0, -1, 4, 0, NOW, 1), DAY_MS, []),  # 0.11
+        (SnapshotEntry(1, 0, -1, -1, 0, NOW, 1), DAY_MS, []),
+        (SnapshotEntry(1, 0, -1, 4, 0, NOW, 1), DAY_MS - 2, [(STATE, Severity.ERROR)]),
+        (SnapshotEntry(1, 0, 0, 4, 0, NOW, 1), DAY_MS, [(STATE, Severity.ERROR)]),
+        (SnapshotEntry(1, 0, -1, 3, 0, NOW, 1), DAY_MS, [(STATE, Severity.ERROR)]),
+        (SnapshotEntry(1, 1, -1, 4, 0, NOW, 1), DAY_MS, [(STATE, Severity.ERROR)]),
+    ],
+)
+def test_a_broker_that_had_forgotten_a_producer_knows_its_next_marker_only(
+    tmp_path: Path, entry: SnapshotEntry, idle_ms: int, expected: KeyFacts
+) -> None:
+    """Other values are not those of a marker, or the producer cannot have expired before it."""
+    log = {0: f"D 1 0 0-2 @0-2 T; M 1 0 C 1 @3; M 1 0 C 1 @4 ts {NOW + 3 + idle_ms}", 5: "plain @5"}
+    forge(tmp_path, log, snapshots={5: [entry._replace(timestamp=NOW + 3 + idle_ms)]})
+    assert key_facts(found_in(tmp_path)) == expected
+
+
+@pytest.mark.parametrize(("topic_id", "expected"), [(None, []), ("AAAAAAAAAAAAAAAAAAAAAQ", [MISSING])])
+def test_up_to_2_3_a_producer_without_data_in_its_epoch_expires_at_once(
+    tmp_path: Path, topic_id: str | None, expected: list[str]
+) -> None:
+    """A marker of a new epoch has no time there; topics of releases that count it have an id."""
+    folder = forge(tmp_path, TIMED_OUT, snapshots={4: []})
+    taken_at(folder, 4, NOW + 9)
+    state = state_under(tmp_path)
+    compared = replace(state, partition=replace(state.partition, topic_id=topic_id))
+    assert [finding.code.name for finding in findings(compared)] == expected
+
+
+@pytest.mark.parametrize(
+    ("is_stopped", "kept", "expected"),
+    [(False, {7}, set()), (True, {7}, {5, 6}), (False, {6, 7}, {5}), (False, {}, {5, 6, 7})],
+)
+def test_up_to_2_3_the_log_start_may_have_moved_since_its_checkpoint(
+    tmp_path: Path, is_stopped: bool, kept: set[int], expected: set[int]
+) -> None:
+    """A stopped broker has checkpointed it, and a producer whose data is older would have been forgotten, too."""
+    log = {0: "D 6 0 0-0 @0 N; D 5 0 0-0 @1 N; D 7 0 0-0 @2 N", 3: "plain @3"}
+    folder = forge(
+        tmp_path, log, snapshots={3: [entry for entry in snapshot_entries(log) if entry.producer_id in kept]}
+    )
+    taken_at(folder, 3, NOW + 9)
+    state = state_under(tmp_path)
+    log_dir = replace(state.partition.log_dir, clean_shutdown=is_stopped)
+    compared = replace(state, partition=replace(state.partition, log_dir=log_dir, topic_id=None))
+    assert {finding.producer_id for finding in findings(compared)} == expected
+
+
+@pytest.mark.parametrize(
+    ("least_ms", "idle_ms", "others", "expected"),
+    [(9_000, 8_000, 0, []), (9_000, 4_999, 0, [MISSING]), (None, 8_000, 0, [MISSING]), (9_000, 8_000, -1, [MISSING])],
+)
+def test_an_expiry_that_only_files_show_may_be_shorter(
+    tmp_path: Path, least_ms: int | None, idle_ms: int, others: int, expected: list[str]
+) -> None:
+    """It takes the producers that wrote least recently, and none of which the file shows that it is younger by half."""
+    log = {0: f"D 6 0 0-0 @0 N ts {NOW + others}; D 5 0 0-0 @1 N ts {NOW}; D 7 0 0-0 @2 N ts {NOW + 1}", 3: "plain @3"}
+    kept = {7} if not others else {6, 7}
+    folder = forge(tmp_path, log, snapshots={3: [one for one in snapshot_entries(log) if one.producer_id in kept]})
+    taken_at(folder, 3, NOW + idle_ms)
+    state = state_under(tmp_path)
+    partition = replace(state.partition, topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
+    rules = replace(state.rules, pid_expiry_ms=10_000, least_pid_expiry_ms=least_ms)
+    found = {finding.code.name for finding in findings(replace(state, partition=partition, rules=rules))}
+    assert found == set(expected)
+
+
 @pytest.mark.parametrize("entry", [WRITTEN._replace(timestamp=NOW + 1), WRITTEN._replace(coordinator_epoch=2)])
 def test_another_timestamp_or_coordinator_epoch_is_found(tmp_path: Path, entry: SnapshotEntry) -> None:
     forge(tmp_path, IDEMPOTENT, snapshots={3: [entry]})
