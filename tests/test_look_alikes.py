@@ -227,7 +227,11 @@ def test_all_findings_of_a_code_are_counted() -> None:
     assert not [evidence for evidence in few if "left_out" in evidence]
 
 
-PARTLY_COMPACTED = ("compact", "compact-append-time", "compact-transactional", "compact-transactional-kept")
+PARTLY_COMPACTED = (
+    "compact", "compact-append-time", "compact-transactional", "compact-transactional-kept",
+    # Only their first segments are empty; no offset is missing between two batches.
+    "compact-gzip", "compact-lz4", "compact-snappy", "compact-zstd", "horizon-passed",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("topic", PARTLY_COMPACTED)

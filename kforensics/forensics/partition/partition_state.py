@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
-from kforensics.forensics.core.observations import Observed, sum_observations
+from kforensics.forensics.core.observations import Observed, observations_of, sum_observations
 from kforensics.forensics.core.record_types import AnomalyArray, EmptyMarkerArray, ProducerArray, TransactionArray
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.index_evidence import IndexFaults
@@ -37,6 +37,8 @@ __all__ = ["COMPACTED", "CONSUMER_OFFSETS", "PartitionState", "compacted_elsewhe
 
 # Internal topics that brokers always compact.
 COMPACTED = (CONSUMER_OFFSETS, "__transaction_state")
+# Gaps inside segments from which on a cleaner is more likely than a loss.
+LEAST_GAPS = 3
 
 
 @dataclass(frozen=True)  # no slots: cached properties
@@ -169,7 +171,9 @@ class PartitionState:
 
         In a copy of a running broker, or after a kill, the checkpoint may be older than the first cleaning of the log.
         """
-        return self._is_unlisted and (self.partition.log_dir.clean_shutdown or _partly_compacted(self) is None)
+        if self._is_unlisted and not self.partition.log_dir.clean_shutdown:
+            return _partly_compacted(self) is None and not _has_gaps_of_a_cleaner(self)
+        return self._is_unlisted
 
     @property
     def _is_unlisted(self) -> bool:
@@ -289,7 +293,22 @@ def compacted_elsewhere(state: PartitionState) -> str | None:
 def _partly_compacted(state: PartitionState) -> str | None:
     """Return how the log shows that it was compacted, as half a sentence; None if it does not."""
     partially_compacted = sum_observations(state.log.observations, Observed.SEQ_COUNT_MISMATCH)
-    if state.log.offset_gaps and partially_compacted and partially_compacted.amount < 0:
+    missing = state.log.offset_gaps
+    if state.log.batches:  # the cleaner also leaves empty segments at the start
+        missing += max(0, int(state.log.first.base_offset[0]) - state.partition.first_offset)
+    if missing and partially_compacted and partially_compacted.amount < 0:
         batches = partially_compacted.that("holds", "hold")
-        return f"{state.log.offset_gaps} offsets are missing, and {batches} fewer records than offsets"
+        return f"{missing} offsets are missing, and {batches} fewer records than offsets"
     return None
+
+
+def _has_gaps_of_a_cleaner(state: PartitionState) -> bool:
+    """Whether batches are missing inside segments in several places, but not in the active one, as no cleaner reads it.
+
+    A lost segment leaves a gap between two others, and lost bytes leave damage.
+    """
+    gaps = observations_of(state.log.observations, Observed.OFFSET_GAP)
+    bases = np.array([segment.base_offset or 0 for segment in state.partition.segments], "i8")
+    inside = gaps["previous"] + 1 > bases[gaps["segment"]]
+    is_active = gaps["segment"][inside] == len(bases) - 1
+    return len(is_active) >= LEAST_GAPS and not is_active.any() and not state.log.damage

@@ -152,6 +152,29 @@ def test_cleaner_of_a_running_broker_may_have_gone_on_up_to_the_active_segment(
     assert code_names(found_in(tmp_path, CHECK_MODULES)) == expected
 
 
+CLEANED_BATCHES = {0: "plain @1; plain @3; plain @5; plain @7", 10: "plain @12", 20: "plain @20", 30: "plain @30"}
+
+
+@pytest.mark.parametrize(
+    ("segments", "clean_shutdown", "expected"),
+    [
+        (CLEANED_BATCHES, False, set()),
+        (CLEANED_BATCHES, True, {"offset-gap", "segment-missing"}),
+        (CLEANED_BATCHES | {30: "plain @30; plain @32"}, False, {"offset-gap", "segment-missing"}),
+        (CLEANED_BATCHES | {0: "plain @0-3; plain @5; plain @7"}, False, {"offset-gap", "segment-missing"}),
+        ({0: "plain @0-9", 20: "plain @20-29", 40: "plain @40-49", 60: "plain @60"}, False, {"segment-missing"}),
+    ],
+    ids=["cleaned", "stopped", "missing in the active segment", "once or twice", "between segments only"],
+)
+def test_whole_batches_were_cleaned_after_the_cleaners_checkpoint_was_copied(
+    tmp_path: Path, segments: dict[int, str], clean_shutdown: bool, expected: set[str]
+) -> None:
+    """Unless they are missing where no cleaner has been, or where a segment is."""
+    forge(tmp_path, segments, clean_shutdown=clean_shutdown)
+    found = (found_in(tmp_path, modules) for modules in (CHECK_MODULES, (structure, damage)))
+    assert {name for findings in found for name in code_names(findings)} == expected
+
+
 def test_replica_of_a_cleaned_log_names_segments_after_batches(tmp_path: Path) -> None:
     """A follower names a segment after the first batch it fetches, even if offsets before it are missing."""
     forge(tmp_path, {0: "plain @0-9", 20: "plain @20-29"}, topic="__consumer_offsets")
