@@ -122,28 +122,37 @@ def _reaches_beyond(state: PartitionState, row: Row) -> Finding:
 
 
 def _corrupt(state: PartitionState, offset: int, file: FoundFile) -> Finding:
-    fault, unread = _fault(file.path)
+    fault, unread, is_overwritten = _fault(file.path)
     is_newest = offset == max(state.partition.snapshots) and not state.partition.log_dir.clean_shutdown
+    outcome = "yes, and the broker has an older one or the log" if is_overwritten else "no"
     finding = state.finding(
         CODES["snapshot-corrupt"],
         f"The snapshot at offset {offset} cannot be read: {fault}."
         if unread
         else f"Brokers reject the snapshot at offset {offset}: {fault}.",
+        # Brokers write such files without a crash: when a topic goes back to an old message format, they write empty
+        # snapshots over those that are there. Rule: ProducerStateManager.writeSnapshot up to 2.8.
+        severity=Severity.INFO if is_overwritten else None,
         offsets=(offset, offset),
         exactness=Exactness.UNVERIFIABLE if unread else Exactness.EXACT,
-        benign=(f"copied while the broker was writing it: {'possible, it is the newest' if is_newest else 'no'}",),
+        benign=(
+            f"copied while the broker was writing it: {'possible, it is the newest' if is_newest else 'no'}",
+            f"written over an older, longer one: {outcome}",
+        ),
     )
     return replace(finding, path=file.path)
 
 
-def _fault(path: str) -> tuple[str, bool]:
-    """Return what is wrong with a snapshot, and whether it could not be read at all."""
+def _fault(path: str) -> tuple[str, bool, bool]:
+    """Return what is wrong with a snapshot, whether it could not be read at all, and whether only its end is wrong."""
     try:
         with open_source(path) as source:
-            faults = [row.detail for row in read_producer_snapshot(source) if isinstance(row, Damage)]
+            faults = [row for row in read_producer_snapshot(source) if isinstance(row, Damage)]
     except InputError as error:
-        return error.why, True
-    return (faults[0], False) if faults else ("its length does not match its entries", False)
+        return error.why, True, False
+    if not faults:
+        return "its length does not match its entries", False, False
+    return faults[0].detail, False, [row.reason for row in faults] == ["stale-tail"]
 
 
 def _absent(state: PartitionState) -> Iterator[Finding]:

@@ -81,7 +81,7 @@ SPOILT = {
     "version": b"\x00\x02" + SOUND[2:],
     "checksum": SOUND[:-1] + b"\x00",
     "cut": SOUND[:-1],
-    "longer": SOUND + bytes(46),
+    "longer, and changed": SOUND[:-1] + b"\x00" + bytes(46),
     "empty": b"",
 }
 
@@ -92,6 +92,15 @@ def test_what_a_broker_refuses_is_found(tmp_path: Path, content: bytes) -> None:
     (finding,) = found_in(tmp_path)
     assert key_facts([finding]) == [(CORRUPT, Severity.WARNING)]
     assert finding.path == str(file_of(folder, 4, "snapshot"))
+
+
+@pytest.mark.parametrize("entries", [[], [SnapshotEntry(1, 1, coordinator_epoch=4)]], ids=["none", "one"])
+def test_a_snapshot_over_an_older_longer_one_is_refused_but_harmless(
+    tmp_path: Path, entries: list[SnapshotEntry]
+) -> None:
+    """Brokers write such files when a topic goes back to an old message format."""
+    forge(tmp_path, TIMED_OUT, snapshots={4: snapshot_bytes(entries) + SOUND[-46:]})
+    assert key_facts(found_in(tmp_path)) == [(CORRUPT, Severity.INFO)]
 
 
 def test_the_newest_may_have_been_copied_while_it_was_written(tmp_path: Path) -> None:
