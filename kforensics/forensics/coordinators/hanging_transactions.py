@@ -23,7 +23,7 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["Hanging", "hanging_transactions", "longest_timeouts"]
+__all__ = ["Hanging", "hanging_transactions", "longest_timeouts", "seen_idle_times"]
 
 
 class Hanging(NamedTuple):
@@ -53,12 +53,12 @@ def hanging_transactions(
     may_hang &= ~open_transactions["precedes_damage"]
     is_certain = may_hang & _is_in_coordinator_log(cluster, partition, open_transactions, ids)
     is_certain &= _has_all_markers(cluster, partition, open_transactions, ids)
-    is_old = _seen_idle(cluster, partition, open_transactions) > longest_timeouts(cluster, ids)
+    is_old = seen_idle_times(cluster, partition, open_transactions) > longest_timeouts(cluster, ids)
     return Hanging(is_certain | (may_hang & is_old), is_certain)
 
 
-def _seen_idle(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray) -> IntArray:
-    """Return how long the transactions had been idle when the log directory was last seen at work.
+def seen_idle_times(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray) -> IntArray:
+    """Return how long in ms open transactions of a partition had been idle when its log directory was last seen at work.
 
     What was open in a copy of a running broker may have ended since, however late the copy is evaluated.
     """

@@ -23,7 +23,11 @@ from kforensics.forensics.coordinators.deadlines import (
     is_stuck,
     transaction_deadlines,
 )
-from kforensics.forensics.coordinators.hanging_transactions import hanging_transactions, longest_timeouts
+from kforensics.forensics.coordinators.hanging_transactions import (
+    hanging_transactions,
+    longest_timeouts,
+    seen_idle_times,
+)
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, TransactionMarkerArray
 from kforensics.forensics.core.commands import ABORT, DESCRIBE, FIND_HANGING, TERMINATE
 from kforensics.forensics.core.findings import Finding, Severity
@@ -173,7 +177,8 @@ class CoordinatorRemedies:
         ids = cluster.coordinators.id_of(transaction["producer_id"])
         idle_ms = int(transaction["idle_ms"][0])
         if ids[0] == NONE:
-            hangs = cluster.has_all_coordinators and idle_ms > cluster.rules.late_ms
+            is_late = seen_idle_times(cluster, partition, transaction)[0] > cluster.rules.late_ms
+            hangs = cluster.has_all_coordinators and is_late
             return _Situation("hanging", "no, no coordinator knows its producer", {}) if hangs else None
         if is_awaited(cluster, partition, transaction, ids)[0]:
             return self._awaited(int(ids[0]))

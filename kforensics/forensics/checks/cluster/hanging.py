@@ -15,7 +15,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.partition import open_transactions, transactions
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
 from kforensics.forensics.coordinators.coordinator_records import NONE, State
-from kforensics.forensics.coordinators.hanging_transactions import hanging_transactions
+from kforensics.forensics.coordinators.hanging_transactions import hanging_transactions, seen_idle_times
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.core.commands import ABORT, FIND_HANGING
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
@@ -59,7 +59,7 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
 def _still_open(cluster: Cluster, partition: int, markers: PartitionMarkers) -> Iterator[PlacedFinding]:
     rows, rules = markers.open_transactions, cluster.rules
     ids = cluster.coordinators.id_of(rows["producer_id"])
-    is_unknown = (ids == NONE) & (rows["idle_ms"] > rules.late_ms)
+    is_unknown = (ids == NONE) & (seen_idle_times(cluster, partition, rows) > rules.late_ms)
     yield from first_n_placed(rows[is_unknown], partial(_unknown_id, cluster, partition))
     rows, ids = rows[ids != NONE], ids[ids != NONE]
     hangs, is_certain = hanging_transactions(cluster, partition, rows, ids)

@@ -14,6 +14,7 @@ from tests.forensics.forge import file_of, forge, keep_times, patch
 FIRES = {"txn-hanging-unknown-id": "test_a_producer_that_no_coordinator_knows"}
 SILENT = {"txn-hanging-unknown-id": "test_a_transaction_in_flight"}
 DAY = 86_400_000
+UNKNOWN = "txn-hanging-unknown-id"
 OPEN = f"D 7 0 0-0 @0-0 T {at(5)}"
 
 
@@ -40,6 +41,20 @@ def test_a_transaction_in_flight(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, "a Empty 1 0 t 0")
     forge(tmp_path, OPEN)
     assert codes_in(cluster_under(tmp_path)) == {}
+
+
+@pytest.mark.parametrize(("coordinator", "code"), [("a Empty 7 0 t 1", "txn-hanging"), ("b Empty 1 0 t 0", UNKNOWN)])
+@pytest.mark.parametrize("minutes", [1, 30])
+def test_an_evaluation_hours_after_the_copy_of_a_running_broker(
+    tmp_path: Path, coordinator: str, code: str, minutes: int
+) -> None:
+    """Its coordinator's log may have been copied before the transaction began, or after it ended, as long ago."""
+    forge_coordinator(tmp_path, coordinator, clean_shutdown=False)
+    forge(tmp_path, OPEN, clean_shutdown=False)
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    keep_times(tmp_path, NOW, NOW + 60_000 * minutes)
+    codes = codes_in(cluster_under(tmp_path, as_of_ms=NOW + DAY))
+    assert (code in codes) == (minutes == 30)
 
 
 def test_no_coordinator_available(tmp_path: Path) -> None:
