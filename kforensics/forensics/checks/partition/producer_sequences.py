@@ -107,6 +107,8 @@ EXPIRED_REMEDY = (
     "producers of {topic}-{partition} are often idle for so long, increase producer.id.expiration.ms."
 )
 
+DELETED = "producer forgotten with its deleted data, and begun again at sequence 0, up to 2.3: likely"
+
 
 def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield what is wrong with the sequences in the part of the log that was never compacted."""
@@ -190,6 +192,15 @@ def _severity(state: PartitionState, row: Row) -> Severity | None:
     return Severity.WARNING if state.rules.is_default(PRODUCER_EXPIRY) else Severity.INFO
 
 
+def _was_deleted(state: PartitionState, row: Row) -> bool:
+    """Return whether a leader up to 2.3 may have forgotten the producer because its data was deleted.
+
+    It did so when the log start offset moved beyond that, and the client began again at sequence 0. Topics of these
+    releases have no id. Rules: ``ProducerStateManager.truncateHead``, ``TransactionManager.canRetry``.
+    """
+    return state.partition.topic_id is None and bool(row["previous_offset"] < state.local_log_start_offset)
+
+
 def _settings(state: PartitionState, row: Row) -> dict[str, object]:
     """Return the setting that a finding leans on, for its evidence."""
     return state.rules.evidence(PRODUCER_EXPIRY) if row["expired"] else {}
@@ -215,11 +226,13 @@ def _duplicate(state: PartitionState, row: Row) -> Finding:
         f"{format_count(row['amount'], 'record')} of producer {row['producer_id']}, epoch {row['producer_epoch']}, "
         f"written twice: the sequences at {format_offsets(row['first_offset'], row['last_offset'])} repeat those of "
         f"the batch that ends at offset {row['previous_offset']}.",
+        severity=Severity.INFO if _was_deleted(state, row) else None,
         **place(row),
         evidence={"records": row["amount"], "first_copy_ends_at": row["previous_offset"]},
         benign=(
             "sequences wrapped around: no, the first copy is among the last five batches",
             "different contents: records were not compared",
+            *([DELETED] if _was_deleted(state, row) else []),
         ),
     )
 
@@ -229,10 +242,10 @@ def _overlap(state: PartitionState, row: Row) -> Finding:
         CODES["seq-overlap"],
         f"The batch of producer {row['producer_id']}, epoch {row['producer_epoch']}, at offset {row['first_offset']} "
         f"starts {row['amount']} sequences before the next expected one, and matches none of the last five batches.",
-        severity=_severity(state, row),
+        severity=Severity.INFO if _was_deleted(state, row) else _severity(state, row),
         **place(row),
         evidence={"behind": row["amount"], "previous_offset": row["previous_offset"], **_settings(state, row)},
-        benign=_explanations(row),
+        benign=(*_explanations(row), *([DELETED] if _was_deleted(state, row) else [])),
     )
 
 

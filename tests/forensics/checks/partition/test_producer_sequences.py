@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.forensics.checks.partition.producer_states import (
     SOON,
     codes_of,
     forged_findings,
+    forged_state,
     only,
     sample_id,
     sample_state,
@@ -230,3 +232,24 @@ def test_of_very_many_the_first_are_reported(tmp_path: Path) -> None:
     assert len(findings) == 1000
     assert [finding.first_offset for finding in findings[:2]] == [1, 2]
     assert findings[-1].evidence["left_out"] == 2
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "log_start", "overlap", "duplicate"),
+    [
+        (None, 5, Severity.INFO, Severity.INFO),
+        (None, 3, Severity.INFO, Severity.CRITICAL),
+        (None, 2, Severity.ERROR, Severity.CRITICAL),
+        ("AAAAAAAAAAAAAAAAAAAAAQ", 5, Severity.ERROR, Severity.CRITICAL),
+    ],
+    ids=["deleted", "that of one is there", "the newest of both is there", "2.8 or later"],
+)
+def test_up_to_2_3_a_producer_begins_again_after_its_data_was_deleted(
+    tmp_path: Path, topic_id: str | None, log_start: int, overlap: Severity, duplicate: Severity
+) -> None:
+    """Its leader forgets it, and the client resets its sequences in the same epoch."""
+    log = "D 1 0 0-2 @0-2 N; D 2 0 0-1 @3-4 N; plain @5; D 1 0 0-0 @6 N; D 2 0 0-1 @7-8 N"
+    state = forged_state(tmp_path, log, log_start=log_start)
+    state = replace(state, partition=replace(state.partition, topic_id=topic_id))
+    severities = {finding.code.name: finding.severity for finding in producer_sequences.findings(state)}
+    assert severities == {"seq-overlap": overlap, "seq-duplicate-batch": duplicate}
