@@ -5,6 +5,7 @@ The default partitioner puts a key into partition ``murmur2(key) mod count``, wi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,7 +16,7 @@ import numpy as np
 from kforensics.forensics.keys.key_summary import SAMPLE, KeySummary
 from kforensics.forensics.metadata.cluster_metadata import PartitionCount, TopicMetadata
 from kforensics.parsers.columns.content_hash import mix_bits
-from kforensics.parsers.format.array_types import BoolArray, IntArray
+from kforensics.parsers.format.array_types import BoolArray, Column, IntArray
 
 __all__ = ["CountSource", "KeySample", "PartitionerFit", "fit_partitioner", "sample_keys"]
 
@@ -28,6 +29,8 @@ EXPLAINED, EXPLAINED_BEFORE, LEAST_KEYS = 0.9, 0.7, 8
 NEEDED = 0.2
 # With a smaller share of matching keys, corrected for chance, the partitioner is another one.
 MATCHING = 0.5
+# Counts found by the keys must match so often that this would be the probability by chance.
+BY_CHANCE = 0.001
 # Random hashes from which the matches by chance are counted.
 RANDOM_HASHES = 1 << 12
 # If one earlier count is not enough, pairs of counts up to this one are tried, with this number of keys.
@@ -137,7 +140,10 @@ def fit_partitioner(
         larger = _larger_count(sample, counts[-1].count)
         counts, source = ((PartitionCount(larger),), CountSource.KEYS) if larger else (counts, source)
     if len(counts) == 1 and source is not CountSource.METADATA:
-        counts = (*_earlier_counts(sample, available, counts[0].count), *counts)
+        earlier = _earlier_counts(sample, available, counts[0].count)
+        counts = (
+            (*earlier, *counts) if _are_proven(sample, [*(one.count for one in earlier), counts[0].count]) else counts
+        )
     matches = np.logical_or.reduce([sample.fits(count.count) for count in counts])
     share = float(matches.mean()) if len(matches) else 0.0
     by_chance = _share_by_chance(available, [count.count for count in counts])
@@ -183,6 +189,34 @@ def _earlier_counts(sample: KeySample, available: Sequence[int], count: int) -> 
     return [PartitionCount(older) for older in sorted(earlier)]
 
 
+def _are_proven(sample: KeySample, counts: Sequence[int]) -> bool:
+    """Whether keys match some counts more often than chance would have it, over all counts that could have been tried.
+
+    With one partition all keys match, so its keys prove nothing: those of the others must match. The bound is that of
+    Chernoff for the sum of independent events.
+    """
+    chance = _chances(counts, sample.partition)
+    is_open = chance < 1
+    if not is_open.any():
+        return False
+    expected = float(chance[is_open].mean())
+    share = float(np.logical_or.reduce([sample.fits(count) for count in counts])[is_open].mean())
+    if share <= expected:
+        return False
+    tried = (len(counts) - 1) * math.log(max(counts))
+    missed = (1 - share) * math.log((1 - share) / (1 - expected)) if share < 1 else 0.0
+    divergence = share * math.log(share / expected) + missed
+    return bool(int(is_open.sum()) * divergence - tried >= -math.log(BY_CHANCE))
+
+
+def _chances(counts: Sequence[int], partitions: IntArray) -> Column:
+    """Return for each partition the share of random hashes that match one of some counts there."""
+    hashes = (mix_bits(np.arange(RANDOM_HASHES, dtype="u8")) >> np.uint64(33)).astype("i8")
+    distinct, indexes = np.unique(partitions, return_inverse=True)
+    shares = [np.logical_or.reduce([hashes % count == number for count in counts]).mean() for number in distinct]
+    return np.array(shares, "f8")[indexes]
+
+
 def _explaining_counts(left: KeySample, available: Sequence[int], count: int) -> tuple[int, ...]:
     """Return the largest count below ``count`` that explains most of the keys; else two counts that do; else none."""
     below = range(min(count, MAX_PARTITIONS) - 1, 0, -1)
@@ -206,6 +240,4 @@ def _explain(available: Sequence[int], fits: Mapping[int, BoolArray], *counts: i
 
 def _share_by_chance(available: Sequence[int], counts: Sequence[int]) -> float:
     """Return the share of keys that would match if each were in a random partition."""
-    hashes = (mix_bits(np.arange(RANDOM_HASHES, dtype="u8")) >> np.uint64(33)).astype("i8")
-    shares = [np.logical_or.reduce([hashes % count == number for count in counts]).mean() for number in set(available)]
-    return float(np.mean(shares))
+    return float(_chances(counts, np.array(sorted(set(available)), "i8")).mean())

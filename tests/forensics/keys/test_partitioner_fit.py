@@ -117,3 +117,17 @@ def test_a_few_misplaced_keys_prove_nothing(misplaced: int, uses_default: bool |
 
 def test_with_one_partition_the_partitioner_is_unknown() -> None:
     assert _fit(_sample((1, 50))).uses_default is None
+
+
+@pytest.mark.parametrize(("keys", "placed_by_key", "proven"), [(8, False, 0), (14, True, 40)])
+def test_few_keys_in_a_new_partition_prove_growth_only_if_they_belong_there(
+    keys: int, placed_by_key: bool, proven: int
+) -> None:
+    """With one partition every key matched, so the 25 keys that are in the first one show nothing."""
+    fits = []
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        first, second = random.integers(0, 1 << 31, 25), random.integers(0, 1 << 31, keys)
+        second = second | 1 if placed_by_key else second
+        fits.append(_fit(KeySample(np.concatenate([first, second]), np.repeat([0, 1], [25, keys]))))
+    assert sum(fit.has_grown for fit in fits) == proven
