@@ -346,7 +346,8 @@ class _BenignCauses:
         last, log_dir = self.pairs["expected_last_offset"], self.state.partition.log_dir
         if self.state.partition.topic_id is not None:
             return np.zeros(len(last), bool)
-        below = self.stored["last_offset"].min(initial=NEVER) if len(self.stored) else NOTHING
+        known = self.stored["last_offset"][self.stored["last_offset"] >= 0]  # those of markers only show no offset
+        below = known.min() if len(known) else NOTHING
         return (last == NOTHING) | ((last < below) & (not log_dir.clean_shutdown))
 
     def _extra_explained(self) -> Any:

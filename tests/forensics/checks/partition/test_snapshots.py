@@ -237,11 +237,11 @@ def test_up_to_2_3_the_log_start_may_have_moved_since_its_checkpoint(
     tmp_path: Path, is_stopped: bool, kept: set[int], expected: set[int]
 ) -> None:
     """A stopped broker has checkpointed it, and a producer whose data is older would have been forgotten, too."""
-    log = {0: "D 6 0 0-0 @0 N; D 5 0 0-0 @1 N; D 7 0 0-0 @2 N", 3: "plain @3"}
+    log = {0: "D 6 0 0-0 @0 N; D 5 0 0-0 @1 N; D 7 0 0-0 @2 N; M 8 1 A 1 @3", 4: "plain @4"}
     folder = forge(
-        tmp_path, log, snapshots={3: [entry for entry in snapshot_entries(log) if entry.producer_id in kept]}
+        tmp_path, log, snapshots={4: [entry for entry in snapshot_entries(log) if entry.producer_id in {8, *kept}]}
     )
-    taken_at(folder, 3, NOW + 9)
+    taken_at(folder, 4, NOW + 9)
     state = state_under(tmp_path)
     log_dir = replace(state.partition.log_dir, clean_shutdown=is_stopped)
     compared = replace(state, partition=replace(state.partition, log_dir=log_dir, topic_id=None))
