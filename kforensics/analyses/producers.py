@@ -9,9 +9,8 @@ from kforensics.analyses.questions import Answer, Question
 from kforensics.forensics.checks.partition import missing_logs
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.partition.examine import producers_below
-from kforensics.forensics.partition.partition_rows import producer_rows
+from kforensics.forensics.partition.partition_rows import ProducerTable
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.forensics.partition.snapshot_records import snapshot_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,5 +43,5 @@ class ProducersQuestion(Question[ProducersAnswer]):
         """Return the producers of a partition, compared with the snapshot at the same offset if there is one."""
         offset = state.log_end_offset if self.at is None else self.at
         producers = state.producers if self.at is None else producers_below(state, self.at)
-        rows = producer_rows(state, producers, snapshot_at(state.partition, offset))
+        rows = ProducerTable.of(state, producers, offset).rows()
         return ProducersAnswer(rows=rows, findings=tuple(missing_logs.findings(state)), state=state, context=context)

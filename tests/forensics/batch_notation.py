@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.record_types import (
     ANOMALY,
     EMPTY_MARKER,
@@ -193,7 +194,7 @@ def snapshot_boundary(offset: int, entries: Iterable[ProducerSnapshotEntry]) -> 
         offset: the number in its name.
         entries: its entries; each contains only the newest batch of a producer.
     """
-    return Boundary(BoundaryKind.SNAPSHOT, offset, producer_records(_producer_of(entry) for entry in entries))
+    return Boundary(BoundaryKind.SNAPSHOT, offset, ProducerStates(producer_records(map(_producer_of, entries))))
 
 
 def _producer_of(entry: ProducerSnapshotEntry) -> Producer:

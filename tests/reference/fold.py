@@ -125,7 +125,7 @@ class _State:
     """The state of all producers of a partition, and the rows so far."""
 
     def __init__(self, boundary: Boundary, *, sequences: bool) -> None:
-        producers = producers_of(boundary.producers)
+        producers = producers_of(boundary.producers[:])
         # By producer id alone: with transaction version 2 the epoch of the marker is one higher than that of the data,
         # and a marker ends the open transaction whatever its epoch.
         self.open = {

@@ -17,15 +17,14 @@ from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE
 from kforensics.forensics.duplicates.partition_duplicates import find_duplicates, partition_duplicate_rows
 from kforensics.forensics.partition.partition_rows import (
+    ProducerTable,
     TransactionTables,
     finding_rows,
     lso_rows,
-    producer_rows,
     worst_severity,
 )
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.record_evidence import record_evidence
-from kforensics.forensics.partition.snapshot_records import snapshot_at
 from kforensics.forensics.partition.stable_offset import StableOffset, stable_offset
 from kforensics.forensics.partition.transaction_store import TransactionStore
 from kforensics.forensics.sidecar.aborted_entries import index_records
@@ -138,7 +137,7 @@ def evaluate_state(state: PartitionState, checks: Sequence[Check[PartitionState,
             "lso": lso_rows(state, stable),
             "lso_history": tables.history(),
             "transactions": tables.transactions(),
-            "producers": producer_rows(state, snapshot=snapshot_at(state.partition, state.log_end_offset)),
+            "producers": ProducerTable.of(state, state.producers, state.log_end_offset).stream(),
             "aborted_transactions": tables.aborted(index_records(state.partition)),
             "findings": finding_rows(place, findings),
             **({} if state.duplicates is None else {"duplicates": partition_duplicate_rows(state, state.duplicates)}),

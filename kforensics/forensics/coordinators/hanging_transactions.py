@@ -58,7 +58,7 @@ def hanging_transactions(
 
 
 def seen_idle_times(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray) -> IntArray:
-    """Return how long in ms open transactions of a partition had been idle when its log directory was last seen at work.
+    """Return how long in ms open transactions had been idle when the log directory was last seen at work.
 
     What was open in a copy of a running broker may have ended since, however late the copy is evaluated.
     """

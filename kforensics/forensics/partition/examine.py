@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from kforensics.forensics.core.record_types import ProducerArray, TransactionArray
+from kforensics.forensics.core.producer_states import ProducerStates
+from kforensics.forensics.core.record_types import TransactionArray
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.log_chunk import ChunkMerger, LogChunk, ReadTask, log_chunks
 from kforensics.forensics.partition.log_summary import Collector, LogSummary, goes_back
 from kforensics.forensics.partition.partition_files import CLEANER, Partition
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.forensics.partition.snapshot_records import latest_entries, snapshot_records
+from kforensics.forensics.partition.snapshot_records import boundary_states, snapshot_entries
 from kforensics.forensics.partition.splits import SegmentSplit
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore, sort_by_marker
 from kforensics.forensics.replay.boundary import EMPTY, UNKNOWN, Boundary, BoundaryKind
@@ -71,7 +72,7 @@ class PartitionStateBuilder:
         self._before: list[ReplayRows] = []
         self._closed = sort_by_marker()
         self._passed: set[int] = set()
-        self._producers_at: dict[int, ProducerArray] = {}
+        self._producers_at: dict[int, ProducerStates] = {}
         self._has_epochs = self._went_back = self._is_inexact = False
 
     def add(self, chunks: Iterable[LogChunk]) -> None:
@@ -155,11 +156,11 @@ class PartitionStateBuilder:
             self._producers_at[offset] = final.producers
             return
         # A broker rejects a snapshot with the rest of an older one after its entries, and replays the log.
-        is_rejected = snapshot_records(self._task.partition.snapshots[offset].path) is None
+        is_rejected = snapshot_entries(self._task.partition.snapshots[offset].path) is None
         self._is_inexact = is_rejected and (self._is_inexact or len(final.open_transactions) > 0)
         self._restart(offset, self._final_without_closed(boundary), loaded, loaded.producers)
 
-    def _restart(self, offset: int, final: FinalReplay, known: Boundary, producers: ProducerArray) -> None:
+    def _restart(self, offset: int, final: FinalReplay, known: Boundary, producers: ProducerStates) -> None:
         """Keep what the replay gives so far, and replay the rest of the log from a snapshot."""
         self._producers_at[offset] = producers
         self._before += [self._merger.producers.rows(), final.rows]
@@ -211,11 +212,11 @@ def boundary_of(partition: Partition, first_offset: int | None) -> Boundary:
 
 def _snapshot_boundary(partition: Partition, offset: int) -> Boundary | None:
     """Return the boundary that a snapshot describes, None if its entries cannot be trusted."""
-    producers = snapshot_records(partition.snapshots[offset].path, ignores_tail=True)
-    return None if producers is None else Boundary(BoundaryKind.SNAPSHOT, offset, latest_entries(producers))
+    producers = boundary_states(partition.snapshots[offset].path)
+    return None if producers is None else Boundary(BoundaryKind.SNAPSHOT, offset, producers)
 
 
-def producers_below(state: PartitionState, offset: int, kernels: KernelPolicy = kernels_for) -> ProducerArray:
+def producers_below(state: PartitionState, offset: int, kernels: KernelPolicy = kernels_for) -> ProducerStates:
     """Return the producers after all batches that begin below an offset, as PRODUCER records; the log is read again.
 
     Raises:

@@ -17,11 +17,18 @@ from kforensics.forensics.core.commands import filled_in, for_brokers
 from kforensics.forensics.core.external_sort import SortedRows
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import UNKNOWN_TIMES
-from kforensics.forensics.core.record_types import ProducerArray, TransactionArray, TransactionOutcome
+from kforensics.forensics.core.producer_states import ProducerStates
+from kforensics.forensics.core.record_types import TransactionArray, TransactionOutcome
 from kforensics.forensics.core.result_rows import Lists, Rows, RowStream, Words, nullable
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.snapshot_records import (
+    SnapshotEntries,
+    latest_entries,
+    paired_blocks,
+    snapshot_entries,
+)
 from kforensics.forensics.partition.stable_offset import StableOffset
 from kforensics.forensics.partition.timeline import ExpectedAbortedEntryArray, expected_aborted_entries, lso_steps
 from kforensics.forensics.partition.transaction_store import TransactionStore
@@ -29,12 +36,12 @@ from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArr
 from kforensics.parsers.log.log_rows import Place
 
 __all__ = [
+    "ProducerTable",
     "TransactionTables",
     "durations",
     "finding_rows",
     "has_duration",
     "lso_rows",
-    "producer_rows",
     "remedy_text",
     "worst_severity",
 ]
@@ -49,6 +56,8 @@ SNAPSHOT_FIELDS = (
     *("producer_epoch", "last_sequence", "last_offset", "offset_delta", "last_timestamp", "coordinator_epoch"),
     "current_txn_first_offset",
 )
+# Producers whose rows are made at once.
+PRODUCER_PART = 1 << 17
 PRODUCER_TOTALS = ("transactions", "aborted", "records", "bytes", "transaction_ms")
 TRANSACTION_COLUMNS = (
     *("producer_id", "producer_epoch", "first_offset", "last_offset", "batches", "records", "bytes", "last_timestamp"),
@@ -72,47 +81,84 @@ def _columns(rows: StructArray, names: Iterable[str]) -> dict[str, Any]:
     return {name: rows[name] for name in names}
 
 
-def producer_rows(
-    state: PartitionState, producers: ProducerArray | None = None, snapshot: ProducerArray | None = None
-) -> Rows:
-    """Return the producers at the end of the log, or at an earlier offset.
+@dataclass(frozen=True, slots=True, eq=False)
+class ProducerTable:
+    """Makes the rows of the producers of a partition.
 
-    Args:
-        state: the partition.
-        producers: PRODUCER records at the earlier offset, None for those at the end of the log.
-        snapshot: PRODUCER records in the snapshot at the same offset, None if there is none.
+    Attributes:
+        place: the partition.
+        rules: limits and the time of evaluation.
+        producers: the producers at the end of the log, or at an earlier offset.
+        in_snapshot: for each of them whether the snapshot at the same offset contains it with the same state; None
+            without a snapshot.
+        is_exact: whether all are known exactly.
+        transaction_store: the transactions.
     """
-    rows = state.producers if producers is None else producers
-    columns = _columns(rows, PRODUCER_COLUMNS)
-    columns |= {
-        "recent_batches": Lists(rows["recent"], rows["recent_count"]),
-        # After its first available marker a producer is known exactly.
-        "exact": (rows["coordinator_epoch"] >= 0) | (state.exact_from is not None and not state.is_broken),
-        "expired": (rows["current_txn_first_offset"] < 0)
-        & (state.rules.as_of_ms - rows["last_timestamp"] >= state.rules.pid_expiry_ms),
-        "in_snapshot": None if snapshot is None else _agrees(rows, snapshot),
-        **_totals(state, rows["producer_id"]),
-    }
-    return _rows(state.partition.place, "producers", len(rows), columns)
+
+    place: Place
+    rules: Rules
+    producers: ProducerStates
+    in_snapshot: BoolArray | None
+    is_exact: bool
+    transaction_store: TransactionStore
+
+    @classmethod
+    def of(cls, state: PartitionState, producers: ProducerStates, offset: int) -> ProducerTable:
+        """Return the table for producers of a partition after all batches below an offset.
+
+        Raises:
+            InputError: the snapshot at the offset cannot be read.
+        """
+        file = state.partition.snapshots.get(offset)
+        snapshot = None if file is None else snapshot_entries(file.path)
+        in_snapshot = None if snapshot is None else _agrees(producers, snapshot)
+        is_exact = state.exact_from is not None and not state.is_broken
+        return cls(state.partition.place, state.rules, producers, in_snapshot, is_exact, state.transaction_store)
+
+    def rows(self, selected: slice = slice(None)) -> Rows:
+        """Return the rows, or some of them."""
+        rows = self.producers[selected]
+        columns: dict[str, Any] = {name: rows[name] for name in PRODUCER_COLUMNS}
+        columns |= {
+            "recent_batches": Lists(rows["recent"], rows["recent_count"]),
+            # After its first available marker a producer is known exactly.
+            "exact": (rows["coordinator_epoch"] >= 0) | self.is_exact,
+            "expired": (rows["current_txn_first_offset"] < 0)
+            & (self.rules.as_of_ms - rows["last_timestamp"] >= self.rules.pid_expiry_ms),
+            "in_snapshot": None if self.in_snapshot is None else self.in_snapshot[selected],
+            **_totals(self, rows["producer_id"]),
+        }
+        return _rows(self.place, "producers", len(rows), columns)
+
+    def stream(self) -> RowStream:
+        """Return the rows, made part by part."""
+        return RowStream(RESULTS["producers"], self._parts)
+
+    def _parts(self) -> Iterator[Rows]:
+        for start in range(0, len(self.producers), PRODUCER_PART):
+            yield self.rows(slice(start, start + PRODUCER_PART))
 
 
-def _agrees(producers: ProducerArray, snapshot: ProducerArray) -> BoolArray:
+def _agrees(producers: ProducerStates, snapshot: SnapshotEntries) -> BoolArray:
     """Return for each producer whether a snapshot contains it with the same state."""
-    if not len(snapshot):
-        return np.zeros(len(producers), bool)
-    order = np.argsort(snapshot["producer_id"], kind="stable")
-    ranks = np.searchsorted(snapshot["producer_id"], producers["producer_id"], sorter=order)
-    stored = snapshot[order[np.minimum(ranks, len(snapshot) - 1)]]
-    same: BoolArray = stored["producer_id"] == producers["producer_id"]
-    for name in SNAPSHOT_FIELDS:
-        same &= stored[name] == producers[name]
+    same, end = np.zeros(len(producers), bool), 0
+    for block, replayed in paired_blocks(snapshot, producers):
+        start, end = end, end + len(replayed)
+        entries = latest_entries(block)
+        if not len(entries):
+            continue
+        ranks = np.minimum(entries["producer_id"].searchsorted(replayed["producer_id"]), len(entries) - 1)
+        equal = entries["producer_id"][ranks] == replayed["producer_id"]
+        for name in SNAPSHOT_FIELDS:
+            equal &= entries[name][ranks] == replayed[name]
+        same[start:end] = equal
     return same
 
 
-def _totals(state: PartitionState, producer_ids: IntArray) -> dict[str, Any]:
+def _totals(table: ProducerTable, producer_ids: IntArray) -> dict[str, Any]:
     """Return the totals of the transactions of each producer."""
     sums = {name: np.zeros(len(producer_ids), "i8") for name in PRODUCER_TOTALS}
-    for page in state.transaction_store if len(producer_ids) else ():
+    for page in table.transaction_store if len(producer_ids) else ():
         indexes = np.searchsorted(producer_ids, page["producer_id"])
         indexes[indexes >= len(producer_ids)] = 0
         known = producer_ids[indexes] == page["producer_id"]
@@ -123,7 +169,7 @@ def _totals(state: PartitionState, producer_ids: IntArray) -> dict[str, Any]:
             "aborted": (transactions["outcome"] == TransactionOutcome.ABORTED).astype("i8"),
             "records": transactions["records"],
             "bytes": transactions["bytes"],
-            "transaction_ms": np.where(closed, durations(state.rules, transactions), 0),
+            "transaction_ms": np.where(closed, durations(table.rules, transactions), 0),
         }
         for name in PRODUCER_TOTALS:
             np.add.at(sums[name], indexes, weights[name])

@@ -11,7 +11,8 @@ import numpy as np
 
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.observations import Observed, observations_of, sum_observations
-from kforensics.forensics.core.record_types import AnomalyArray, EmptyMarkerArray, ProducerArray, TransactionArray
+from kforensics.forensics.core.producer_states import ProducerStates
+from kforensics.forensics.core.record_types import AnomalyArray, EmptyMarkerArray, TransactionArray
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.log_summary import LogSummary
@@ -67,10 +68,10 @@ class PartitionState:
     boundary: Boundary
     transaction_store: TransactionStore
     empty_markers: EmptyMarkerArray
-    producers: ProducerArray
+    producers: ProducerStates
     anomalies: AnomalyArray
     exact_from: int | None = 0
-    producers_at: Mapping[int, ProducerArray] = field(default_factory=dict)
+    producers_at: Mapping[int, ProducerStates] = field(default_factory=dict)
     index_faults: IndexFaults | None = None
     records: RecordEvidence | None = None
     duplicates: StructArray | None = None

@@ -7,7 +7,10 @@ from enum import Enum
 
 import numpy as np
 
-from kforensics.forensics.core.record_types import PRODUCER, ProducerArray
+from kforensics.forensics.core.producer_states import ProducerStates
+from kforensics.forensics.core.record_types import PRODUCER
+
+NO_PRODUCERS = ProducerStates(np.zeros(0, PRODUCER))
 
 
 class BoundaryKind(Enum):
@@ -30,7 +33,7 @@ class Boundary:
 
     kind: BoundaryKind
     offset: int = 0
-    producers: ProducerArray = field(default_factory=lambda: np.zeros(0, PRODUCER), compare=False, repr=False)
+    producers: ProducerStates = field(default=NO_PRODUCERS, compare=False, repr=False)
 
     def without_transactions_before(self, cleaned_to: int) -> Boundary:
         """Return the boundary without the open transactions that begin below an offset up to which a cleaner has been.
@@ -38,13 +41,7 @@ class Boundary:
         A cleaner stops at the last stable offset, so they ended before it came, and it may have removed their markers:
         their data is not in the log. Rule: ``LogCleanerManager.cleanableOffsets``, ``Cleaner.buildOffsetMap``.
         """
-        firsts = self.producers["current_txn_first_offset"]
-        has_ended = (firsts >= 0) & (firsts < cleaned_to)
-        if not has_ended.any():
-            return self
-        producers = self.producers.copy()
-        producers["current_txn_first_offset"][has_ended] = -1
-        return replace(self, producers=producers)
+        return replace(self, producers=self.producers.without_transactions_before(cleaned_to))
 
 
 EMPTY, UNKNOWN = Boundary(BoundaryKind.EMPTY), Boundary(BoundaryKind.UNKNOWN)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.record_arrays import concat_rows, free_unused, put_rows, take_rows
 from kforensics.forensics.core.record_types import (
     NO_TIME,
@@ -55,7 +56,7 @@ class FinalReplay:
 
     rows: ReplayRows
     open_transactions: TransactionArray
-    producers: ProducerArray
+    producers: ProducerStates
 
 
 def finalise(summary: ReplaySummary, boundary: Boundary) -> FinalReplay:
@@ -76,11 +77,12 @@ def finalise_blocks(blocks: list[ReplaySummary], boundary: Boundary, size: int =
         boundary: what is known about the log before them.
         size: approximate number of producers to process at once.
     """
+    known = _concerned(boundary, blocks)
     # Producers that are in both are counted twice, but pages that are never written to take no memory.
-    count = len(boundary.producers) + sum(len(block.producers) for block in blocks)
+    count = len(known) + sum(len(block.producers) for block in blocks)
     producers = np.empty(count, PRODUCER)
     parts, end = [], 0
-    for before, block in aligned_blocks(_boundary_blocks(boundary, size), consume_blocks(blocks, size)):
+    for before, block in aligned_blocks(_boundary_blocks(boundary, known, size), consume_blocks(blocks, size)):
         merged, boundary_rows = merge(before, block)
         start, end = end, end + len(merged.producers)
         if len(merged.producers):
@@ -92,7 +94,24 @@ def finalise_blocks(blocks: list[ReplaySummary], boundary: Boundary, size: int =
     if len(parts) > 1:
         parts.clear()
         free_unused()
-    return FinalReplay(rows, _sorted_by(open_transactions, "first_offset"), producers[:end])
+    states = ProducerStates(producers[:end], boundary.producers.entries)
+    return FinalReplay(rows, _sorted_by(open_transactions, "first_offset"), states)
+
+
+def _concerned(boundary: Boundary, blocks: list[ReplaySummary]) -> ProducerArray:
+    """Return the producers of a boundary that wrote after it, or have an open transaction.
+
+    The entries of the others stay as they are. They may be millions, and as summaries they take ten times the memory.
+    """
+    states = boundary.producers
+    if not len(states.entries):
+        return states.records
+    is_concerned = states["current_txn_first_offset"] >= 0
+    ids = states["producer_id"]
+    for block in blocks:
+        ranks = np.minimum(ids.searchsorted(block.producers["producer_id"]), len(ids) - 1)
+        is_concerned[ranks[ids[ranks] == block.producers["producer_id"]]] = True
+    return states[is_concerned]
 
 
 def _final_rows(
@@ -122,13 +141,13 @@ def _close_first_spans(producers: ProducerSummaryArray, is_new: BoolArray, *, is
     return closed_rows(producers["producer_id"][indexes], spans, markers, exact=is_exact)
 
 
-def _boundary_blocks(boundary: Boundary, size: int) -> Iterator[ReplaySummary]:
-    """Yield a boundary as the summary of the log before it, in blocks."""
+def _boundary_blocks(boundary: Boundary, known: ProducerArray, size: int) -> Iterator[ReplaySummary]:
+    """Yield a boundary, with some of its producers, as the summary of the log before it, in blocks."""
     if boundary.kind is not BoundaryKind.SNAPSHOT:
         yield ReplaySummary.empty()
         return
-    for first in range(0, max(1, len(boundary.producers)), size):
-        yield _snapshot_summary(boundary.offset, boundary.producers[first : first + size])
+    for first in range(0, max(1, len(known)), size):
+        yield _snapshot_summary(boundary.offset, known[first : first + size])
 
 
 def _snapshot_summary(offset: int, snapshot: ProducerArray) -> ReplaySummary:

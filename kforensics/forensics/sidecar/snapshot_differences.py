@@ -13,9 +13,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from kforensics.forensics.core.producer_states import ProducerEntryArray, ProducerStates
 from kforensics.forensics.core.record_types import PRODUCER, ProducerArray
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import ProducerMarkerArray, have_marker_since, markers_before
+from kforensics.forensics.partition.snapshot_records import SnapshotEntries
 from kforensics.forensics.replay.boundary import BoundaryKind
 from kforensics.forensics.sidecar.aborted_entries import first_available_offset
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
@@ -49,12 +51,12 @@ PRODUCER_PAIR = np.dtype(
 ProducerPairArray: TypeAlias = StructArray
 
 
-def paired_producers(stored: ProducerArray, expected: ProducerArray) -> ProducerPairArray:
+def paired_producers(stored: StructArray, expected: StructArray) -> ProducerPairArray:
     """Return PRODUCER_PAIR records of all producers of two states, sorted by producer id.
 
     Args:
-        stored: PRODUCER records, one per producer, sorted by producer id.
-        expected: PRODUCER records in the same form.
+        stored: PRODUCER or PRODUCER_ENTRY records, one per producer, sorted by producer id.
+        expected: records in the same form.
     """
     # np.union1d would hash a million ids that are already sorted.
     ids = np.sort(np.concatenate([stored["producer_id"], expected["producer_id"]]), kind="stable")
@@ -85,13 +87,13 @@ class AgreeingSnapshot:
 
     Attributes:
         offset: offset of the snapshot.
-        stored: PRODUCER records in it.
-        replayed: PRODUCER records of the replay at that offset.
+        stored: its entries, one per producer.
+        replayed: the producers of the replay at that offset.
     """
 
     offset: int
-    stored: ProducerArray
-    replayed: ProducerArray
+    stored: SnapshotEntries
+    replayed: ProducerStates
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,30 +135,34 @@ def cleaned_below(state: PartitionState) -> int:
 
 
 def snapshot_differences(
-    state: PartitionState, offset: int, stored: ProducerArray, now_ms: int, link: AgreeingSnapshot | None = None
+    state: PartitionState,
+    offset: int,
+    block: tuple[ProducerEntryArray, ProducerArray],
+    now_ms: int,
+    link: AgreeingSnapshot | None = None,
 ) -> SnapshotDifferences:
-    """Return where a snapshot differs from the replay.
+    """Return where a snapshot differs from the replay, in a range of producer ids.
 
     Args:
         state: the partition, with the replay up to the snapshot.
         offset: offset of the snapshot.
-        stored: PRODUCER records in the snapshot, one per producer, sorted by producer id.
+        block: the entries of the snapshot, one per producer, and the producers of the replay, both by producer id.
         now_ms: when the snapshot was taken, for the expiry of producers.
         link: an earlier snapshot that agreed.
     """
-    replayed = state.producers_at[offset]
+    stored, replayed = block
     pairs = paired_producers(stored, replayed)
     pairs = pairs[_differ(pairs, PRODUCER_FIELDS) | (pairs["is_stored"] != pairs["is_expected"])]
     if not len(pairs):
         return SnapshotDifferences(pairs, pairs, pairs, pairs, pairs)
     below = cleaned_below(state)
-    causes = _BenignCauses(state, offset, pairs, below, np.full(len(pairs), below > 0), stored)
+    causes = _BenignCauses(state, offset, pairs, replayed, below, np.full(len(pairs), below > 0), stored)
     may_be_cleaned = causes.may_be_cleaned & ~_changed_without_events(link, causes, stored, replayed)
     return replace(causes, may_be_cleaned=may_be_cleaned).differences(now_ms)
 
 
 def _changed_without_events(
-    link: AgreeingSnapshot | None, causes: _BenignCauses, stored: ProducerArray, replayed: ProducerArray
+    link: AgreeingSnapshot | None, causes: _BenignCauses, stored: ProducerEntryArray, replayed: ProducerArray
 ) -> BoolArray:
     """Return the producers that changed from one snapshot to the next without a cause in the log.
 
@@ -165,10 +171,11 @@ def _changed_without_events(
     ids = causes.pairs["producer_id"]
     if link is None or not len(ids) or not 0 < causes.cleaned_below <= link.offset:
         return np.zeros(len(ids), bool)
-    replays = paired_producers(replayed, link.replayed)
+    stored, replayed = (rows[np.isin(rows["producer_id"], ids)] for rows in (stored, replayed))
+    replays = paired_producers(replayed, link.replayed[np.isin(link.replayed["producer_id"], ids)])
     unchanged = ~(_differ(replays, PRODUCER_FIELDS) | (replays["is_stored"] != replays["is_expected"]))
     without_events, known = replays[unchanged]["producer_id"], replays["producer_id"]
-    snapshots = paired_producers(stored, link.stored)
+    snapshots = paired_producers(stored, link.stored.of(ids))
     is_changed = snapshots["is_stored"] & (_differ(snapshots, PRODUCER_FIELDS) | ~snapshots["is_expected"])
     changed = snapshots[is_changed]["producer_id"]
     result: BoolArray = np.isin(ids, changed) & (np.isin(ids, without_events) | ~np.isin(ids, known))
@@ -183,6 +190,7 @@ class _BenignCauses:
         state: the partition.
         offset: offset of the snapshot.
         pairs: PRODUCER_PAIR records.
+        replayed: PRODUCER records that include those of the pairs.
         cleaned_below: offset from which the log is as it was written.
         may_be_cleaned: producers whose differences the cleaner may explain.
         stored: PRODUCER records in the snapshot.
@@ -191,6 +199,7 @@ class _BenignCauses:
     state: PartitionState
     offset: int
     pairs: ProducerPairArray
+    replayed: ProducerArray
     cleaned_below: int
     may_be_cleaned: Any
     stored: ProducerArray
@@ -303,7 +312,7 @@ class _BenignCauses:
 
     def _data_timestamps(self) -> IntArray:
         """Return the timestamp of the newest data of each producer, NOTHING without any in its epoch."""
-        replayed = self.state.producers_at[self.offset]
+        replayed = self.replayed
         known = np.zeros(len(self.pairs), PRODUCER)
         is_known = self.pairs["is_expected"]
         known[is_known] = replayed[replayed["producer_id"].searchsorted(self.pairs["producer_id"][is_known])]

@@ -13,13 +13,19 @@ from itertools import pairwise
 
 import numpy as np
 
-from kforensics.forensics.core.record_types import ProducerArray
+from kforensics.errors import InputError
+from kforensics.forensics.core.producer_states import ProducerEntryArray
 from kforensics.forensics.partition.partition_files import LOG_START, Partition
-from kforensics.forensics.partition.snapshot_records import latest_entries, snapshot_records
+from kforensics.forensics.partition.snapshot_records import SnapshotEntries, latest_entries, snapshot_entries
 from kforensics.parsers.files.discover import FoundFile
-from kforensics.parsers.format.array_types import BoolArray
+from kforensics.parsers.format.array_types import BoolArray, StructArray
 
 __all__ = ["Expired", "SnapshotExpiry", "snapshot_expiry"]
+
+FAR_FUTURE = int(np.iinfo("i8").max)
+# The newest batch or marker of a producer; entries of snapshots would take twice the memory.
+LAST_EVENT = np.dtype([("producer_id", "i8"), ("last_offset", "i8"), ("last_timestamp", "i8"), ("is_idle", "?")])
+LAST_EVENT_FIELDS = ("producer_id", "last_offset", "last_timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +77,27 @@ class _Snapshot:
     """A snapshot.
 
     Attributes:
-        offset: its offset.
-        path: the file.
+        entries: its entries.
         taken_ms: when it was taken.
-        producers: PRODUCER records in it, one per producer, sorted by id.
+        idle_ms: how long a producer without an open transaction had then been idle, at most.
+        newest_ms: the newest timestamp in it.
     """
 
-    offset: int
-    path: str
+    entries: SnapshotEntries
     taken_ms: int
-    producers: ProducerArray
+    idle_ms: int
+    newest_ms: int
 
-    @property
-    def idle(self) -> ProducerArray:
-        """The producers without an open transaction, which may expire."""
-        return self.producers[(self.producers["current_txn_first_offset"] < 0) & (self.producers["last_timestamp"] > 0)]
+    def producers(self) -> StructArray:
+        """Return LAST_EVENT records of its producers, one per producer, sorted by id."""
+        rows, end = np.empty(len(self.entries), LAST_EVENT), 0
+        for block in self.entries.blocks():
+            latest = latest_entries(block)
+            start, end = end, end + len(latest)
+            for name in ("producer_id", "last_offset", "last_timestamp"):
+                rows[name][start:end] = latest[name]
+            rows["is_idle"][start:end] = _are_idle(latest)
+        return rows[:end]
 
 
 def snapshot_expiry(partition: Partition, as_of_ms: int) -> SnapshotExpiry | None:
@@ -97,55 +109,68 @@ def snapshot_expiry(partition: Partition, as_of_ms: int) -> SnapshotExpiry | Non
     """
     if len(partition.snapshots) < 2:  # two are compared
         return None
-    read = (_snapshot(offset, file, as_of_ms) for offset, file in sorted(partition.snapshots.items()))
-    snapshots = [snapshot for snapshot in read if snapshot is not None]
-    start = max(partition.checkpoint(LOG_START) or 0, partition.first_offset)
-    idle = tuple((one.taken_ms, int((one.taken_ms - one.idle["last_timestamp"]).max(initial=0))) for one in snapshots)
-    newest = max((int(one.producers["last_timestamp"].max(initial=0)) for one in snapshots), default=0)
-    return SnapshotExpiry(tuple(_expired(snapshots, start)), idle, newest)
-
-
-def _snapshot(offset: int, file: FoundFile, as_of_ms: int) -> _Snapshot | None:
-    stored = snapshot_records(file.path)
-    if stored is None:
+    try:
+        read = (_snapshot(file, as_of_ms) for _, file in sorted(partition.snapshots.items()))
+        snapshots = [snapshot for snapshot in read if snapshot is not None]
+        start = max(partition.checkpoint(LOG_START) or 0, partition.first_offset)
+        idle = tuple((snapshot.taken_ms, snapshot.idle_ms) for snapshot in snapshots)
+        newest = max((snapshot.newest_ms for snapshot in snapshots), default=0)
+        return SnapshotExpiry(tuple(_expired(snapshots, start)), idle, newest)
+    except InputError:  # one that is gone shows nothing
         return None
-    newest = int(stored["last_timestamp"].max(initial=0))
+
+
+def _snapshot(file: FoundFile, as_of_ms: int) -> _Snapshot | None:
+    entries = snapshot_entries(file.path)
+    if entries is None:
+        return None
+    newest, oldest = 0, FAR_FUTURE
+    for part in entries.chunks():
+        newest = max(newest, int(part["last_timestamp"].max(initial=0)))
+        oldest = min(oldest, int(part["last_timestamp"][_are_idle(part)].min(initial=FAR_FUTURE)))
     taken = newest if file.mtime_ms is None else min(file.mtime_ms, as_of_ms)
-    return _Snapshot(offset, file.path, taken, latest_entries(stored))
+    return _Snapshot(entries, taken, max(0, taken - oldest), newest)
+
+
+def _are_idle(entries: ProducerEntryArray) -> BoolArray:
+    """Return which producers have no open transaction, and may expire."""
+    are_idle: BoolArray = (entries["current_txn_first_offset"] < 0) & (entries["last_timestamp"] > 0)
+    return are_idle
 
 
 def _expired(snapshots: list[_Snapshot], log_start: int) -> Iterator[Expired]:
     """Yield what is missing in a snapshot and was in the one before, and has no cause but expiry."""
-    for number, (before, after) in enumerate(pairwise(snapshots)):
-        known = before.idle
+    loaded = (snapshot.producers() for snapshot in snapshots)
+    for number, (before, after) in enumerate(pairwise(loaded)):
         # Deleting the start of a log made brokers up to 2.3 forget producers.
-        known = known[known["last_offset"] >= log_start]
-        missing = known[~np.isin(known["producer_id"], after.producers["producer_id"])]
+        is_known = before["is_idle"] & (before["last_offset"] >= log_start)
+        missing = before[is_known & ~_are_in(before, after, ("producer_id",))]
         if len(missing):
-            retained = known[_are_unchanged(known, after.producers)]
-            missing = missing[~_have_older(missing, retained)]
+            missing = missing[~_have_older(missing, before[is_known & _are_in(before, after)])]
         for later in snapshots[number + 2 :]:
-            missing = missing[~_are_unchanged(missing, later.producers)] if len(missing) else missing
+            missing = missing[~_are_in(missing, later.producers())] if len(missing) else missing
         if len(missing):
-            last = missing[missing["last_timestamp"].argmax()]
-            idle_ms = after.taken_ms - int(last["last_timestamp"])
-            yield Expired(idle_ms, after.taken_ms, int(last["producer_id"]), len(missing), after.path)
+            last, snapshot = missing[missing["last_timestamp"].argmax()], snapshots[number + 1]
+            idle_ms = snapshot.taken_ms - int(last["last_timestamp"])
+            yield Expired(idle_ms, snapshot.taken_ms, int(last["producer_id"]), len(missing), snapshot.entries.path)
 
 
-def _are_unchanged(producers: ProducerArray, later: ProducerArray) -> BoolArray:
-    """Return which producers a later snapshot has, with the same newest batch."""
+def _are_in(producers: StructArray, later: StructArray, names: tuple[str, ...] = LAST_EVENT_FIELDS) -> BoolArray:
+    """Return which producers a later snapshot has, by default with the same newest batch."""
     if not len(later):
         return np.zeros(len(producers), bool)
     ranks = np.minimum(later["producer_id"].searchsorted(producers["producer_id"]), len(later) - 1)
     same: BoolArray = np.ones(len(producers), bool)
-    for name in ("producer_id", "last_offset", "last_timestamp"):
+    for name in names:
         same &= later[name][ranks] == producers[name]
     return same
 
 
-def _have_older(missing: ProducerArray, retained: ProducerArray) -> BoolArray:
+def _have_older(missing: StructArray, retained: StructArray) -> BoolArray:
     """Return which producers wrote later than one that is still known, so that they have not expired."""
-    times, offsets = missing["last_timestamp"][:, None], missing["last_offset"][:, None]
-    is_older = (retained["last_timestamp"] < times) & (retained["last_offset"] < offsets)
-    have_older: BoolArray = np.any(is_older, axis=1)
+    order = np.argsort(retained["last_timestamp"], kind="stable")
+    times = retained["last_timestamp"][order]
+    # The lowest offset of those with the lowest times; none for no time.
+    lowest = np.append(FAR_FUTURE, np.minimum.accumulate(retained["last_offset"][order]))
+    have_older: BoolArray = lowest[times.searchsorted(missing["last_timestamp"])] < missing["last_offset"]
     return have_older

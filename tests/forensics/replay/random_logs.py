@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.replay.boundary import EMPTY, UNKNOWN, Boundary, BoundaryKind
 from tests.forensics.batch_notation import NOW
@@ -57,7 +58,8 @@ class RandomLog:
         known = fold(self.batches).producers.values()
         kept = [producer for producer in known if self.dice.random() < 0.8]
         newest = [replace(producer, recent=producer.recent[-1:]) for producer in kept]
-        return Boundary(BoundaryKind.SNAPSHOT, self._end, producer_records(self.dice.choice((kept, newest))))
+        states = ProducerStates(producer_records(self.dice.choice((kept, newest))))
+        return Boundary(BoundaryKind.SNAPSHOT, self._end, states)
 
     def _writer(self, producer_id: int) -> _Writer:
         dice = self.dice

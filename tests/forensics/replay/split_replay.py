@@ -56,5 +56,5 @@ def final_values(rows: ReplayRows, final: FinalReplay) -> dict[str, list[tuple[A
         "open_transactions": values_of(final.open_transactions),
         "empty_markers": values_of(all_rows.empty_markers),
         "anomalies": values_of(all_rows.anomalies),
-        "producers": values_of(final.producers),
+        "producers": values_of(final.producers[:]),
     }

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.record_arrays import own_rows
 from kforensics.forensics.core.record_types import ANOMALY, Anomaly, TransactionOutcome
 from kforensics.forensics.replay.boundary import EMPTY, UNKNOWN, Boundary
@@ -193,7 +194,7 @@ def test_producers_in_blocks_have_the_same_result(block_size: int, kind: str) ->
     dice = Random(block_size)  # noqa: S311  # not for cryptography
     log = _log_of_many(dice, 600)
     producers = fold(_log_of_many(dice, 60)).producers.values()
-    known = replace(snapshot(0), producers=producer_records(producers))
+    known = replace(snapshot(0), producers=ProducerStates(producer_records(producers)))
     boundary = {"empty": EMPTY, "unknown": UNKNOWN, "snapshot": known}[kind]
     replay, first = IncrementalReplay(block_size=block_size), 0
     while first < len(log):
@@ -277,8 +278,8 @@ def test_merged_blocks_are_freed_along_the_way() -> None:
     after, finalising = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (before > 32 * size, merging < before + 8 * size) == (True, True)
-    assert finalising < before + final.producers.nbytes + 8 * size
-    assert after < final.producers.nbytes + final.open_transactions.nbytes + size
+    assert finalising < before + final.producers[:].nbytes + 8 * size
+    assert after < final.producers[:].nbytes + final.open_transactions.nbytes + size
 
 
 def test_incremental_replay_without_sequences_finds_no_sequence_anomalies() -> None:

@@ -51,7 +51,7 @@ def test_the_state_of_a_sample_is_available_at_every_snapshot(partition: Partiti
         rows = joined_rows([rows, certain, boundary_rows])
         expected = rows_of(fold(log[:read], partition.boundary))
         final = finalise(summary, partition.boundary)
-        assert values_of(final.producers) == expected["producers"], offset
+        assert values_of(final.producers[:]) == expected["producers"], offset
         assert values_of(final.open_transactions) == expected["open_transactions"], offset
 
 

@@ -16,10 +16,10 @@ from kforensics.errors import InputError
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
-from kforensics.forensics.core.record_types import PRODUCER, ProducerArray
+from kforensics.forensics.core.producer_states import PRODUCER_ENTRY, ProducerEntryArray
 from kforensics.forensics.core.reporting import Row, first_n
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.forensics.partition.snapshot_records import snapshot_records
+from kforensics.forensics.partition.snapshot_records import SnapshotEntries, snapshot_entries
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import forbidden, open_source
 from kforensics.parsers.format.rows import Damage
@@ -82,28 +82,32 @@ CODES = by_name(
 
 def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield what is wrong with the snapshot files of a partition, without comparing them with the log."""
-    readable: dict[int, ProducerArray] = {}
+    readable: dict[int, ProducerEntryArray] = {}
     denied = [error for file in state.partition.snapshots.values() if (error := forbidden(file.path))]
     yield from (state.forbidden(CODES["snapshot-corrupt"], error.path, error.why) for error in denied)
     for offset, file in sorted(state.partition.snapshots.items()):
         if file.path in {error.path for error in denied}:
             continue
-        stored = snapshot_records(file.path)
+        stored = snapshot_entries(file.path)
         if stored is None:
             yield _corrupt(state, offset, file)
         else:
             readable[offset] = _beyond(stored, offset)
     offsets = np.repeat([*readable], [len(rows) for rows in readable.values()]) if readable else np.empty(0, "i8")
-    rows = np.concatenate([np.empty(0, PRODUCER), *readable.values()])
+    rows = np.concatenate([np.empty(0, PRODUCER_ENTRY), *readable.values()])
     yield from first_n(rows, partial(_reaches_beyond, state), snapshot=offsets)
     if not readable and not denied:
         yield from _absent(state)
     yield from _strays(state)
 
 
-def _beyond(stored: ProducerArray, offset: int) -> ProducerArray:
-    """Return the producers with an offset at or above that of the snapshot."""
-    return stored[(stored["last_offset"] >= offset) | (stored["current_txn_first_offset"] >= offset)]
+def _beyond(stored: SnapshotEntries, offset: int) -> ProducerEntryArray:
+    """Return the entries with an offset at or above that of the snapshot, by producer id."""
+    parts = (
+        part[(part["last_offset"] >= offset) | (part["current_txn_first_offset"] >= offset)] for part in stored.chunks()
+    )
+    entries = np.concatenate([np.empty(0, PRODUCER_ENTRY), *parts])
+    return entries[np.argsort(entries["producer_id"], kind="stable")]
 
 
 def _reaches_beyond(state: PartitionState, row: Row) -> Finding:
@@ -160,7 +164,7 @@ def _absent(state: PartitionState) -> Iterator[Finding]:
     clean = partition.log_dir.clean_shutdown
     is_young = len(partition.segments) == 1 and not partition.first_offset and not clean
     only_logs = not (partition.indexes or partition.time_indexes or partition.snapshots)
-    producers, opened = len(_loaded(state)), len(state.open_transactions)
+    producers, opened = _loaded(state), len(state.open_transactions)
     if only_logs or not producers or (is_young and not partition.snapshots):
         return
     consequence = "a broker that starts on these files replays the log"
@@ -182,12 +186,12 @@ def _absent(state: PartitionState) -> Iterator[Finding]:
     yield finding if clean else replace(finding, remedy="No action: a broker that was not shut down replays the log.")
 
 
-def _loaded(state: PartitionState) -> ProducerArray:
-    """Return the producers that a broker finds when it replays the log from its start offset."""
+def _loaded(state: PartitionState) -> int:
+    """Return how many producers a broker finds when it replays the log from its start offset."""
     start = state.local_log_start_offset
     if start <= state.partition.first_offset:
-        return state.producers
-    return state.producers[state.producers["last_offset"] >= start]
+        return len(state.producers)
+    return int((state.producers["last_offset"] >= start).sum())
 
 
 def _strays(state: PartitionState) -> Iterator[Finding]:

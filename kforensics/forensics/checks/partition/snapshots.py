@@ -16,11 +16,10 @@ import numpy as np
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import UNKNOWN_TIMES, format_duration, format_time
-from kforensics.forensics.core.record_types import ProducerArray
 from kforensics.forensics.core.reporting import MOST, Row, first_n
 from kforensics.forensics.core.settings import PRODUCER_EXPIRY
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.forensics.partition.snapshot_records import snapshot_records
+from kforensics.forensics.partition.snapshot_records import SnapshotEntries, is_latest, paired_blocks, snapshot_entries
 from kforensics.forensics.sidecar.snapshot_differences import (
     STATE_FIELDS,
     AgreeingSnapshot,
@@ -130,7 +129,7 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     for offset, file in sorted(state.partition.snapshots.items()):
         # The log does not cover what is before the boundary or after its end.
         if offset in state.producers_at and state.boundary.offset <= offset <= state.log_end_offset:
-            stored = snapshot_records(file.path)
+            stored = snapshot_entries(file.path)
             agreeing = agreeing if stored is None else _compare(state, report, offset, stored, agreeing)
     yield from report.findings
 
@@ -160,23 +159,22 @@ class _Report:
 
 
 def _compare(
-    state: PartitionState, report: _Report, offset: int, stored: ProducerArray, agreeing: AgreeingSnapshot | None
+    state: PartitionState, report: _Report, offset: int, stored: SnapshotEntries, agreeing: AgreeingSnapshot | None
 ) -> AgreeingSnapshot | None:
     """Report where a snapshot disagrees with the log; return the last snapshot that agrees with it."""
-    compared = _ComparedSnapshot(state, offset)
-    # If there are several entries for one producer, a broker keeps the last one.
-    is_last = np.ones(len(stored), bool)
-    is_last[:-1] = stored["producer_id"][1:] != stored["producer_id"][:-1]
-    report.add("snapshot-state-mismatch", stored[~is_last], compared.repeated)
-    stored = stored[is_last]
-    beyond = stored[(stored["last_offset"] >= offset) | (stored["current_txn_first_offset"] >= offset)]
-    differences = snapshot_differences(state, offset, stored, compared.now_ms, agreeing)
-    for code, rows, finding in compared.kinds(differences):
-        # Entries that reach beyond the snapshot are reported as snapshot-beyond-offset.
-        report.add(code, rows[~np.isin(rows["producer_id"], beyond["producer_id"])], finding)
-    if is_last.all() and not differences:
-        return AgreeingSnapshot(offset, stored, state.producers_at[offset])
-    return agreeing
+    compared, is_agreeing = _ComparedSnapshot(state, offset), True
+    for entries, replayed in paired_blocks(stored, state.producers_at[offset]):
+        # If there are several entries for one producer, a broker keeps the last one.
+        is_last = is_latest(entries)
+        report.add("snapshot-state-mismatch", entries[~is_last], compared.repeated)
+        latest = entries[is_last]
+        beyond = latest[(latest["last_offset"] >= offset) | (latest["current_txn_first_offset"] >= offset)]
+        differences = snapshot_differences(state, offset, (latest, replayed), compared.now_ms, agreeing)
+        for code, rows, finding in compared.kinds(differences):
+            # Entries that reach beyond the snapshot are reported as snapshot-beyond-offset.
+            report.add(code, rows[~np.isin(rows["producer_id"], beyond["producer_id"])], finding)
+        is_agreeing &= bool(is_last.all()) and not differences
+    return AgreeingSnapshot(offset, stored, state.producers_at[offset]) if is_agreeing else agreeing
 
 
 class _ComparedSnapshot:
