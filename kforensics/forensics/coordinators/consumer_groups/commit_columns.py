@@ -27,6 +27,8 @@ from kforensics.parsers.messages.registry import COORDINATOR_TYPES, record_type
 
 # The type of all records without a committed offset.
 OTHER_TYPE = -1
+# Decoded keys that are cached. To decode a key again in columns takes a microsecond, to keep it 250 bytes.
+MOST_CACHED = 1 << 17
 # The types of the records whose keys name a group.
 GROUP_TYPES: Final = {
     number
@@ -128,6 +130,8 @@ class KeyCache:
 
     def decoded(self, keys: Sequence[bytes]) -> list[DecodedKey]:
         """Return some distinct keys, decoded; committed offsets in columns, the others one by one."""
+        if len(self._decoded_keys) > MOST_CACHED:
+            self._decoded_keys.clear()
         new = [key for key in keys if key not in self._decoded_keys]
         commits: dict[bytes, GroupPartition] = read_keys(CONSUMER_OFFSETS, OFFSET_COMMITS, new)
         for key in new:

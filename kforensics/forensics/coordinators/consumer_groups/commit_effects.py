@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from kforensics.forensics.coordinators.consumer_groups.commit_tables import CommitTable, CommittedOffsetArray
-from kforensics.forensics.core.record_arrays import take_rows
+from kforensics.forensics.core.record_arrays import put_rows, take_rows
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
 # No row, and the order of what was known before the chunk.
@@ -209,11 +209,14 @@ class KeyStates:
     def reserve(self, count: int) -> None:
         """Make room for a number of keys."""
         if count > len(self._rows):
-            more = max(count, 2 * len(self._rows), MIN_KEY_CAPACITY) - len(self._rows)
-            self._rows = np.append(self._rows, np.zeros(more, KEY_STATE))
-            self._tables = {
-                kind: CommitTable.joined([table, CommitTable.empty(more)]) for kind, table in self._tables.items()
-            }
+            # Pages that are never written to take no memory.
+            rows = np.zeros(max(count, 2 * len(self._rows), MIN_KEY_CAPACITY), KEY_STATE)
+            put_rows(rows, slice(len(self._rows)), self._rows)
+            self._rows = rows
+            for kind, table in self._tables.items():
+                # Without transactions there are no other commits than the known ones.
+                if kind == EffectKind.KNOWN or len(table):
+                    self._tables[kind] = table.extended(len(rows))
 
     def sort_by_key(self, chunk: ChunkEffects) -> tuple[SortedEffects, IntArray, IntArray]:
         """Return the effects of a chunk sorted by key after what is known, and ``at`` and ``first`` of the rows."""
@@ -262,8 +265,10 @@ class KeyStates:
         }
         for kind, indexes in remembered.items():
             has_commit = indexes != NO_INDEX
-            commits = effects.table.select(effects.source[indexes[has_commit]])
-            self._tables[kind].put(keys[has_commit], commits)
+            if has_commit.any():
+                commits = effects.table.select(effects.source[indexes[has_commit]])
+                self._tables[kind] = self._tables[kind].extended(len(self._rows))
+                self._tables[kind].put(keys[has_commit], commits)
 
     def _ranks(self, entered: IntArray, is_new: BoolArray, at: IntArray, first: IntArray) -> IntArray:
         """Return the ranks of keys; new ones follow all others, in the order of their commits."""

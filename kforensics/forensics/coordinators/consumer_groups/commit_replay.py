@@ -19,6 +19,7 @@ from kforensics.forensics.coordinators.consumer_groups.commit_effects import (
 )
 from kforensics.forensics.coordinators.consumer_groups.commit_tables import (
     NO_PENDING,
+    CommitsInForce,
     CommitTable,
     EndMarkers,
     PendingCommits,
@@ -142,7 +143,7 @@ class _Replay:
         return Commits(
             place=state.partition.place,
             paths=tuple(segment.path for segment in state.partition.segments),
-            last={keys[key]: table.commit(row) for row, key in enumerate(in_force.tolist())},
+            last=CommitsInForce([keys[key] for key in in_force.tolist()], table),
             groups=self._cache.groups,
             pending=self._pending_groups(keys),
             waiting=frozenset(keys[key] for key in self._pending.keys.tolist()),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from kforensics.forensics.coordinators.consumer_groups.commit_columns import CommitColumns, TextColumn
-from kforensics.forensics.coordinators.consumer_groups.commits import Commit
+from kforensics.forensics.coordinators.consumer_groups.commits import Commit, GroupPartition
 from kforensics.forensics.core.record_arrays import concat_rows, put_rows, take_rows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray, TextArray
@@ -50,7 +50,7 @@ class CommitTable:
     @classmethod
     def empty(cls, count: int = 0) -> CommitTable:
         """Return a table of empty rows."""
-        return cls(np.zeros(count, COMMITTED_OFFSET), np.full(count, None, "O"))
+        return cls(np.zeros(count, COMMITTED_OFFSET), np.empty(count, "O"))
 
     @classmethod
     def joined(cls, tables: Sequence[CommitTable]) -> CommitTable:
@@ -72,6 +72,15 @@ class CommitTable:
         metadata = np.fromiter(_with_null(commits.metadata), "O")
         return cls(rows, metadata[commits.metadata.codes[indexes]])
 
+    def extended(self, count: int) -> CommitTable:
+        """Return the rows of the table followed by empty ones, so that there are ``count``."""
+        if len(self) == count:
+            return self
+        extended = CommitTable.empty(count)
+        put_rows(extended.rows, slice(len(self)), self.rows)
+        extended.metadata[: len(self)] = self.metadata
+        return extended
+
     def select(self, indexes: IntArray) -> CommitTable:
         """Return some of the rows, by index."""
         return CommitTable(take_rows(self.rows, indexes), self.metadata[indexes])
@@ -85,6 +94,28 @@ class CommitTable:
         """Return a row as a value."""
         *numbers, topic_id = self.rows[row].item()
         return Commit._make((*numbers, self.metadata[row], topic_id.decode("ascii") or None))
+
+
+class CommitsInForce(Mapping[GroupPartition, Commit]):
+    """Commits by group, topic and partition. Each is made when it is looked up: a million of them would take 600 MB.
+
+    Args:
+        keys: group, topic and partition of each row.
+        table: the commits.
+    """
+
+    def __init__(self, keys: Sequence[GroupPartition], table: CommitTable) -> None:
+        self._rows = {key: row for row, key in enumerate(keys)}
+        self._table = table
+
+    def __getitem__(self, key: GroupPartition) -> Commit:
+        return self._table.commit(self._rows[key])
+
+    def __iter__(self) -> Iterator[GroupPartition]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
 
 def _with_null(texts: TextColumn) -> list[str | None]:

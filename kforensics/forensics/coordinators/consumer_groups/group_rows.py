@@ -36,6 +36,8 @@ def committed_rows(cluster: Cluster) -> Iterator[Rows]:
         chunks = RowChunks(COMMITTED_OFFSETS, commits.place, rows.append)
         for key in sorted(commits.last):
             chunks.add(_row(key, commits.last[key], commits, by_name.get(key[1:])))
+            if rows:
+                yield rows.pop()
         chunks.finish()
         yield from rows
 

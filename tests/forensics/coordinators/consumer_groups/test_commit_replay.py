@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -30,11 +31,15 @@ from kforensics.parsers.messages.group import (
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import SOON
 from tests.forensics.forge import Content, forge
+from tests.forensics.large_logs import write_group_offsets
 from tests.forensics.partition_states import SAMPLES, partitions_under
 from tests.parsers.messages.encoder import encode, random_value
 from tests.reference.group_commits import commits_by_record
 
 Result = tuple[Commits, list[tuple[str, ...]], list[tuple[Any, ...]], list[dict[str, Any]]]
+
+
+GROUPS, MOST_BYTES = 9000, 460
 
 
 def with_kernels(_size: int) -> Any:
@@ -165,3 +170,25 @@ def test_logs_of_all_sizes_are_read_in_columns(tmp_path: Path) -> None:
         chunks: list[object] = []
         assert commits_of(state, chunks.append, no_kernels) == commits_by_record(state)
         assert {type(chunk) for chunk in chunks} == {CommitColumns}
+
+
+def test_commits_in_force_take_no_object_each(tmp_path: Path) -> None:
+    """What remains of a commit is a row, its key and where its group is first."""
+    traced_commits(tmp_path / "first", 1)  # what is loaded once
+    (few, _), (many, commits) = (traced_commits(tmp_path / str(count), count) for count in (1000, GROUPS))
+    assert len(commits.last) == GROUPS
+    assert commits.last["group-0000007", "orders", 3].committed == 7
+    assert ("group-0000007", "orders", 4) not in commits.last
+    assert many - few < (GROUPS - 1000) * MOST_BYTES
+
+
+def traced_commits(folder: Path, count: int) -> tuple[int, Commits]:
+    """Return the committed offsets of many groups, and the bytes of memory that they take."""
+    write_group_offsets(folder, count)
+    (partition,) = partitions_under(folder)
+    state = examine(partition, Rules(NOW))
+    tracemalloc.start()
+    commits = commits_of(state)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return size, commits
