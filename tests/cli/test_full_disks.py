@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.command import CLASSIC, SAMPLES, run
+from tests.forensics.large_logs import write_equal_records
 
 BROKER = CLASSIC.parent.parent
+EQUAL_RECORDS = 600_000
 ROWS = ["table", "json", "ndjson", "csv", "csv-safe", "parquet", "arrow"]
 COMMANDS = [
     ["dump", BROKER],
@@ -61,3 +63,18 @@ def test_a_full_disk_leaves_no_page(tmp_path: Path) -> None:
     assert ended.returncode == 2, ended
     assert f"cannot write {results / 'page.html'}" in ended.stderr
     assert list(results.iterdir()) == []
+
+
+def test_a_full_temporary_folder_ends_the_search_for_duplicates(tmp_path: Path) -> None:
+    """The hashes of many equal records exceed the memory limit, and do not fit on the disk."""
+    write_equal_records(tmp_path / "data", EQUAL_RECORDS)
+    (temporary := tmp_path / "tmp").mkdir()
+    words = ["duplicates", "--memory", "16", "--output", tmp_path / "result", tmp_path / "data"]
+    assert limited(1 << 30, *words, temporary=temporary).returncode in {0, 1}
+    (tmp_path / "result").unlink()
+    ended = limited(1 << 16, *words, temporary=temporary)
+    assert ended.returncode == 2, ended
+    assert f"cannot write a temporary file in {temporary} " in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert list(temporary.iterdir()) == []
+    assert not (tmp_path / "result").exists()
