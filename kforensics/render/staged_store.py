@@ -75,7 +75,12 @@ def _unwritable(output: str, error: OSError) -> UsageError:
 
 
 class TaskWriter:
-    """Writes the files of one attempt of a task; the files of failed attempts are deleted when the store is finished.
+    """Writes the files of one attempt of a task.
+
+    The names of its files follow from the task, because Spark compares what a task that runs again returns with what it
+    returned before. Each attempt writes under names of its own, and a file gets its name when it is complete, so
+    attempts that run at the same time replace each other's files by equal ones. Unfinished files begin with a dot,
+    which readers of Parquet datasets ignore, and are deleted when the store is finished.
 
     Args:
         staging: the staging folder, a path or a URI.
@@ -88,17 +93,27 @@ class TaskWriter:
 
     def __init__(self, staging: str, task: str) -> None:
         self._system, self._root = locate_store(staging)
-        self._name = f"part-{task}-{uuid4().hex[:8]}.parquet"
+        self._name = f"part-{task}.parquet"
+        self._attempt = f".part-{task}-{uuid4().hex}"
         self._files = TableFiles(self._create_file)
         self.add, self.add_values = self._files.add, self._files.add_values
 
     def finish(self) -> tuple[StorePart, ...]:
         """Write the remaining rows and return the files."""
-        return tuple(StorePart(name, self._path(name), rows) for name, rows in self._files.close().items())
+        counts = self._files.close()
+        for name in counts:
+            self._publish(f"{self._root}/{name}/{self._attempt}", f"{self._root}/{self._path(name)}")
+        return tuple(StorePart(name, self._path(name), rows) for name, rows in counts.items())
+
+    def _publish(self, attempt: str, path: str) -> None:
+        if not isinstance(self._system, fs.LocalFileSystem | fs.S3FileSystem):
+            with suppress(FileNotFoundError):  # HDFS does not replace files
+                self._system.delete_file(path)
+        self._system.move(attempt, path)
 
     def _create_file(self, table: Table) -> TableFile:
         _create_folder(self._system, f"{self._root}/{table.name}")
-        return TableFile(f"{self._root}/{self._path(table.name)}", arrow_schema_of(table), self._system)
+        return TableFile(f"{self._root}/{table.name}/{self._attempt}", arrow_schema_of(table), self._system)
 
     def _path(self, table: str) -> str:
         return f"{table}/{self._name}"

@@ -87,6 +87,12 @@ class Incident:
     groups: set[str] = field(default_factory=set)
     examples: list[tuple[tuple[Any, ...], PlacedEvidence]] = field(default_factory=list)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        partitions = {topic: dict(sorted(self.partitions[topic].items())) for topic in sorted(self.partitions)}
+        names = (sorted(values) for values in (self.brokers, self.transactional_ids, self.groups))
+        codes, producers = dict(sorted(self.codes.items())), dict(sorted(self.producers.items()))
+        return _incident, (self.severity, self.since, codes, partitions, producers, *names, self.examples)
+
     def merge(self, other: Incident) -> None:
         """Add what is known of another part."""
         self.severity = max(self.severity, other.severity)
@@ -104,6 +110,22 @@ class Incident:
             self.producers[producer_id] = (min(epochs, default=None), max(epochs, default=None))
         self.producers = {producer_id: self.producers[producer_id] for producer_id in _first(set(self.producers))}
         self.examples = nsmallest(MAX_EXAMPLES, [*self.examples, *other.examples], key=itemgetter(0))
+
+
+def _incident(  # noqa: PLR0913, PLR0917  # what pickle keeps of an incident
+    severity: Severity,
+    since: int | None,
+    codes: dict[str, int],
+    partitions: dict[str, dict[int, Effect]],
+    producers: dict[int, tuple[int | None, int | None]],
+    brokers: list[int],
+    transactional_ids: list[str],
+    groups: list[str],
+    examples: list[tuple[tuple[Any, ...], PlacedEvidence]],
+) -> Incident:
+    """Return a pickled incident. Sets have another order in every process, and Spark compares the bytes of tasks."""
+    names = ({*brokers}, {*transactional_ids}, producers, {*groups})
+    return Incident(severity, since, Counter(codes), partitions, *names, examples)
 
 
 def _first(values: set[Any]) -> set[Any]:
@@ -126,6 +148,10 @@ class IncidentSummary:
     as_of_ms: int
     incidents: dict[IncidentKey, Incident] = field(default_factory=dict)
     edges: Edges = field(default_factory=set)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        edges, incidents = sorted(self.edges, key=repr), sorted(self.incidents.items(), key=lambda item: repr(item[0]))
+        return _summary, (self.clusters, self.as_of_ms, incidents, edges)
 
     def add(self, result: PartitionResult) -> None:
         """Add the findings of one partition, or of several partitions together."""
@@ -203,6 +229,15 @@ class IncidentSummary:
             for key in keys:
                 whole.merge(self.incidents[key])
             yield keys, whole
+
+
+def _summary(
+    clusters: Mapping[str | None, str],
+    as_of_ms: int,
+    incidents: list[tuple[IncidentKey, Incident]],
+    edges: list[tuple[IncidentKey, IncidentKey]],
+) -> IncidentSummary:
+    return IncidentSummary(clusters, as_of_ms, dict(incidents), {*edges})
 
 
 def _keys(placed: Sequence[PlacedEvidence]) -> list[IncidentKey]:

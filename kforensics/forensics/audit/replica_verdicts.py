@@ -42,7 +42,7 @@ def replica_verdicts(results: Iterable[PartitionResult]) -> dict[str, ReplicaVer
     for result in results:
         for finding in result.findings:
             if finding.severity >= Severity.WARNING:
-                for folder in set(_folders(finding)):
+                for folder in dict.fromkeys(_folders(finding)):  # a set has another order in each process
                     worst, count = verdicts.get(folder, (finding.severity, 0))
                     verdicts[folder] = ReplicaVerdict(max(worst, finding.severity), count + 1)
     return verdicts

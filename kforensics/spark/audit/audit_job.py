@@ -32,7 +32,7 @@ from kforensics.spark.audit.listing import (
     CONTEXT,
     PARTITION,
 )
-from kforensics.spark.audit.plan import ITEMS, Plan, Step, by_slot, mapped
+from kforensics.spark.audit.plan import NUMBERED, Plan, Step, by_slot, mapped
 from kforensics.spark.audit.scheduling import Schedule, scheduled
 from kforensics.spark.audit.segment_contents import hashes_of, records_of, repeated_of
 from kforensics.spark.audit.serialization import (
@@ -135,7 +135,7 @@ class _Job:
         partitions, rules = self.frame.where(self.frame.kind == PARTITION), self.scope.rules
         spread = by_slot(partitions, tasks, "hash(number)") if kind == "keys" else partitions
         send = partial(_sent, kind=kind, tasks=tasks, rules=rules)
-        metadata = by_slot(mapped(partitions, [_metadata], ITEMS), 1, "slot")
+        metadata = by_slot(mapped(partitions, [_metadata], NUMBERED), 1, "number").sortWithinPartitions("number")
         send_metadata = partial(_sent_metadata, kind=kind, clusters=clusters, tasks=tasks)
         arriving = _union([mapped(spread, [send], SCHEMA), mapped(metadata, [send_metadata], SCHEMA)])
         meeting = by_slot(arriving, tasks, "split_slot").sortWithinPartitions(*IN_PARTITION)
@@ -282,7 +282,7 @@ def _passed(rows: Iterator[Row], step: Callable[[Iterable[AddressedValue]], Iter
 
 
 def _metadata(rows: Iterator[Row]) -> Iterator[Row]:
-    return ((0, payload) for *_, member, payload in rows if deserialize(member).topic == METADATA_TOPIC)
+    return ((number, payload) for _, number, *_, member, payload in rows if deserialize(member).topic == METADATA_TOPIC)
 
 
 def _sent_metadata(rows: Iterator[Row], kind: str, clusters: Clusters, tasks: int) -> Iterator[Row]:

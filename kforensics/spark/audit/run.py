@@ -155,7 +155,9 @@ class _Sink:
         return serialize(outcome)
 
     def merged(self, outcomes: Iterable[bytes]) -> bytes:
-        return serialize(reduce(_Outcome.with_other, map(deserialize, outcomes), self._outcome()))
+        # In an order of their own: a task that runs again must send on the same bytes, however outcomes arrive.
+        ordered = map(deserialize, sorted(outcomes))
+        return serialize(reduce(_Outcome.with_other, ordered, self._outcome()))
 
 
 def planned(spark: SparkSession, request: SparkRequest) -> Plan:

@@ -1,0 +1,45 @@
+"""A task that runs again sends on the same bytes: Spark aborts a job whose lost rows come back as others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command import ROOT, SAMPLES
+from tests.spark.audits import AS_OF_MS
+
+NAMES = ("transactions-v2", "replication", "unclean-election", "duplicates")
+IN_SPLITS = {"whole": 0, "split_size": 1, "few": 0, "records": True}
+
+
+def _started(seed: int, store: Path, options: Mapping[str, Any]) -> subprocess.Popen[str]:
+    """Begin an audit in a process of its own, which hashes text as no other does."""
+    paths = [str(SAMPLES / name) for name in NAMES]
+    request = json.dumps({"paths": paths, "output": str(store), "as_of_ms": AS_OF_MS, **options})
+    variables = {**os.environ, "PYTHONHASHSEED": str(seed)}
+    command = [sys.executable, "-m", "tests.spark.stage_bytes", str(seed), request]
+    return subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, IN_SPLITS], ids=["whole", "in-splits-with-records"])
+def test_a_task_that_runs_again_sends_on_the_same_bytes(tmp_path: Path, options: Mapping[str, Any]) -> None:
+    """In another process, after other tasks, and whatever the order in which its input arrives."""
+    outputs = []
+    for seed in (1, 2):
+        process = _started(seed, tmp_path / f"store-{seed}", options)
+        outputs.append(json.loads(process.communicate(timeout=300)[0]))
+        assert process.returncode == 0
+    first, second = outputs
+    assert first.keys() == second.keys()
+    assert [stage for stage, digests in first.items() if digests != second[stage]] == []
+    # The stages of the test are those of a job: its tasks evaluate partitions and their replicas.
+    assert sum(map(len, first.values())) > 100
+    assert any(stage.split("-")[1] == "met.copies" for stage in first)
