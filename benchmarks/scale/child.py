@@ -173,7 +173,7 @@ def planning(given: _Given) -> Iterator[Metrics]:
             with _taking(metrics):
                 plan = synthetic.plan_of(spark, made)
                 sizing = TaskSizing(given.cores, split_size=made.segment_bytes, whole=0)
-                outcome = run_audit_job(plan, SCOPE, Counting(), sizing)
+                outcome = run_audit_job(spark, plan, SCOPE, Counting(), sizing)
             plan.frame.unpersist()
             yield {
                 **metrics,

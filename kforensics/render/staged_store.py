@@ -7,7 +7,7 @@ folder: there the files are written in place and the manifest comes last. A fold
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,8 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 
 from kforensics.errors import UsageError
@@ -30,6 +32,9 @@ from kforensics.render.evidence_store import (
     manifest_text,
     store_path,
 )
+
+# Folder of the plan in the staging folder.
+PLAN = "_plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +122,39 @@ class TaskWriter:
 
     def _path(self, table: str) -> str:
         return f"{table}/{self._name}"
+
+
+def write_plan(staging: str, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str:
+    """Write rows of the plan of an audit to a file of the staging folder and return its name.
+
+    Args:
+        staging: the staging folder, a path or a URI.
+        number: of the first row; the names of files have the order of their numbers.
+        schema: schema of the rows.
+        batches: the rows.
+    """
+    system, root = locate_store(staging)
+    _create_folder(system, f"{root}/{PLAN}")
+    name = f"{number:020}-{uuid4().hex}.parquet"
+    with pq.ParquetWriter(f"{root}/{PLAN}/{name}", schema, filesystem=system) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return name
+
+
+def read_plan(staging: str, name: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file of the plan.
+
+    Args:
+        staging: the staging folder, a path or a URI.
+        name: name of the file.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    system, root = locate_store(staging)
+    with system.open_input_file(f"{root}/{PLAN}/{name}") as file:
+        yield from pq.ParquetFile(file).iter_batches()
 
 
 def _create_folder(system: fs.FileSystem, folder: str) -> None:
@@ -213,6 +251,8 @@ class StagedStore:
             raise FileNotFoundError(min(missing))
         for path in existing - kept:
             self._system.delete_file(path)
+        if f"{self._staging_path}/{PLAN}" in {info.path for info in infos}:
+            self._system.delete_dir(f"{self._staging_path}/{PLAN}")
         if not paths and isinstance(self._system, fs.LocalFileSystem):
             self._system.delete_dir(self._staging_path)
 

@@ -23,7 +23,16 @@ from kforensics.errors import EngineError, MissingExtraError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["OPTIONS", "QUICK_COMPILE", "StartupOutput", "answering", "options_first", "parallelism", "session"]
+__all__ = [
+    "OPTIONS",
+    "QUICK_COMPILE",
+    "StartupOutput",
+    "answering",
+    "described",
+    "options_first",
+    "parallelism",
+    "session",
+]
 
 
 # The launcher of Spark adds this variable to the options for Java, before those of its properties.
@@ -123,6 +132,7 @@ def _has_settings() -> bool:
 
 # Spark's property for the Python of workers.
 PYTHON = "spark.pyspark.python"
+DESCRIPTION = "spark.job.description"
 NO_GATEWAY = "JAVA_GATEWAY_EXITED"
 # The innermost error of a line with nested errors.
 RAISED = re.compile(r"^.*\b((?:\w+[.$])*\w*(?:Error|Exception): .+)$", re.MULTILINE)
@@ -220,6 +230,29 @@ def _reason(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip() and ELSEWHERE not in line]
     raised: list[str] = RAISED.findall("\n".join(lines))
     return [*raised, *lines, "no reason is given"][0].rstrip(".")
+
+
+@contextmanager
+def described(spark: SparkSession, work: str) -> Iterator[None]:
+    """Give the jobs of the context a description, which Spark's UI shows instead of a line of code.
+
+    Args:
+        spark: the session.
+        work: what the jobs do.
+    """
+    from pyspark.errors import PySparkAttributeError  # imported only where Spark is used
+
+    try:
+        context = spark.sparkContext
+    except PySparkAttributeError:  # a client of Spark Connect does not see the cluster
+        yield
+        return
+    before = context.getLocalProperty(DESCRIPTION)
+    context.setLocalProperty(DESCRIPTION, f"kforensics: {work}")
+    try:
+        yield
+    finally:
+        context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
 
 
 def parallelism(spark: SparkSession) -> int:

@@ -184,6 +184,12 @@ class LocalSpark:
         self.conf, self.sparkContext = {"spark.master": "local"}, self
         self.defaultParallelism = 2
 
+    def getLocalProperty(self, _name: str) -> None:  # noqa: N802  # the name in Spark's interface
+        """Return no property."""
+
+    def setLocalProperty(self, _name: str, _value: str | None) -> None:  # noqa: N802  # the name in Spark's interface
+        """Show nothing."""
+
     def createDataFrame(self, table: pa.Table) -> LocalFrame:  # noqa: N802  # the name in Spark's interface
         """Return the rows of a table, one task for each."""
         return LocalFrame(self._stages, table.schema, [[row] for row in rows_of(table.to_batches())])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ import pytest
 
 import kforensics
 from kforensics.analyses.audit import without_secrets
-from kforensics.errors import InputError, UsageError
+from kforensics.errors import EngineError, InputError, UsageError
 from kforensics.render.staged_store import StagedStore
 from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned
 from tests.command import DAMAGED, SAMPLES, Ended, run, sentence
@@ -149,6 +150,54 @@ def test_a_segment_that_vanishes_before_it_is_read_is_reported(
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("with_store", [True, False], ids=["store", "no-store"])
+def test_a_folder_that_vanishes_with_the_memory_of_the_executors_is_not_forgotten(
+    spark: SparkSession, tmp_path: Path, *, with_store: bool
+) -> None:
+    """The plan is in the store; without one, the audit breaks off rather than lose a partition."""
+    logs = Path(shutil.copytree(SAMPLES / "transactions-v2", tmp_path / "logs"))
+    output = str(tmp_path / "store") if with_store else None
+    request = SparkRequest((str(logs),), output=output, as_of_ms=AS_OF_MS)
+    plan = planned(spark, request)
+    shutil.rmtree(logs / "broker-1" / "hanging-0")
+    spark.catalog.clearCache()  # as when all executors are lost
+    if not with_store:
+        with pytest.raises(
+            EngineError, match=r"of 18 planned partitions, 17 have a result .* hanging-0 in .*/broker-1"
+        ):
+            audited_on_spark(spark, plan, request)
+        return
+    report = audited_on_spark(spark, plan, request)
+    assert (report.partitions, report.unread_count) == (len(plan.sizes), 1)
+    tables, manifest = stored(tmp_path / "store"), json.loads((tmp_path / "store" / "manifest.json").read_text("utf-8"))
+    counts = {name: sum(rows.values()) for name, rows in tables.items()}
+    assert counts == manifest["rows"]
+    assert counts["partitions"] == manifest["partitions"] == len(plan.sizes)
+    (unread,) = (row for row in tables["partitions"] if "'verdict': 'unread'" in row)
+    assert "'topic': 'hanging'" in unread
+    assert not (tmp_path / "store" / "_plan").exists()
+
+
+@pytest.mark.spark
+def test_an_audit_names_its_jobs_and_leaves_nothing_in_memory(spark: SparkSession, tmp_path: Path) -> None:
+    context = spark.sparkContext
+    context.setJobDescription("mine")
+    first = context._jsc.sc().statusStore().jobsList(None).size()
+    request = SparkRequest((str(SAMPLES / "replication"),), output=str(tmp_path / "store"), as_of_ms=AS_OF_MS)
+    audited_on_spark(spark, planned(spark, request), request)
+    jobs = context._jsc.sc().statusStore().jobsList(None)
+    texts = {jobs.apply(index).description().getOrElse(None) for index in range(jobs.size() - first)}
+    assert texts == {
+        "kforensics: list the folders",
+        "kforensics: compare copies of partitions",
+        "kforensics: read and evaluate the partitions",
+        "kforensics: look up the settings",
+    }
+    assert context.getLocalProperty("spark.job.description") == "mine"
+    assert context._jsc.getPersistentRDDs().isEmpty()
+
+
+@pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_copies_taken_one_after_the_other_are_evaluated_as_in_process(tmp_path: Path) -> None:
     """Each as of the time when it was taken, unless the user gives a time."""
@@ -209,7 +258,7 @@ def test_a_store_that_workers_cannot_write_is_a_sentence_and_leaves_nothing(
     ended = run(*ON_SPARK, "--output", tmp_path / "store", LOGS)
     assert (ended.code, ended.out) == (3, b"")
     (line,) = ended.err.splitlines()
-    assert line.startswith("kforensics: the audit broke off: ")
+    assert line.startswith("kforensics: the folders were not looked into: ")
     assert "/proc/nowhere" in line
     assert not list(tmp_path.iterdir())
 

@@ -59,17 +59,19 @@ from kforensics.spark.audit.topic_contents import (
     paired_in,
     shared_in,
 )
+from kforensics.spark.session import described
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["merge_answers", "run_audit_job"]
 
 
-def run_audit_job(plan: Plan, scope: AuditScope, sink: Sink, sharing: TaskSizing) -> bytes:
+def run_audit_job(spark: SparkSession, plan: Plan, scope: AuditScope, sink: Sink, sharing: TaskSizing) -> bytes:
     """Return the combined return values of the sink for the whole plan.
 
     Args:
+        spark: the session of the plan.
         plan: the partitions to evaluate.
         scope: the audit scope.
         sink: takes the partition results.
@@ -81,14 +83,16 @@ def run_audit_job(plan: Plan, scope: AuditScope, sink: Sink, sharing: TaskSizing
     outcomes: list[bytes] = []
     if clusters and clusters.has_copies(plan.members):
         # The verdict of each replica includes what the comparison found, so this has to be known first.
-        outcomes.append(sink.merged(_collected(job.meetings("copies", clusters, tasks))))
+        with described(spark, "compare copies of partitions"):
+            outcomes.append(sink.merged(_collected(job.meetings("copies", clusters, tasks))))
         job = replace(job, sink=sink.informed(outcomes[0]))
     frames = [job.answers()]
     if scope.records:
         frames.append(job.meetings("keys", clusters or Clusters(), tasks))
     if scope.records and have_topics(plan.members):
         frames.append(job.duplicates(clusters or Clusters(), max(tasks, plan.size // WORTH_A_TASK)))
-    return sink.merged([*outcomes, *_collected(_union(frames))])
+    with described(spark, "read and evaluate the partitions"):
+        return sink.merged([*outcomes, *_collected(_union(frames))])
 
 
 def _collected(answers: DataFrame) -> list[bytes]:

@@ -18,6 +18,7 @@ from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMem
 from kforensics.forensics.audit.setting_evidence import SettingEvidence, setting_evidence
 from kforensics.forensics.partition.log_places import moved_away
 from kforensics.parsers.files.discover import Unreadable
+from kforensics.render.staged_store import StagedStore, read_plan, write_plan
 from kforensics.spark.audit.listing import (
     CONTEXT,
     FILES,
@@ -43,6 +44,8 @@ NUMBERED = pa.schema([("number", pa.int64()), ("payload", pa.binary())])
 ITEMS = pa.schema([("slot", pa.int32()), ("payload", pa.binary())])
 # Columns of the plan that the driver reads for each partition.
 SIZES = ("number", "size", "segments", "largest", "mtime_ms", "taken_ms", "shows_settings", "member")
+# What a task that has listed folders returns: the columns for the driver, and the file with all of its rows.
+LISTED = pa.schema([*(PLANNED.field(name) for name in ("kind", *SIZES)), ("path", pa.binary())])
 # Maximum number of unreadable paths that the driver lists by name.
 NAMED = 100
 ITEMS_PER_TASK = 4
@@ -55,7 +58,7 @@ class Plan:
     """The partitions to evaluate.
 
     Attributes:
-        frame: the rows of the plan, which stay on the cluster.
+        frame: the rows of the plan, which stay on the cluster and, if there is a store, in its staging folder.
         sizes: ``number``, ``size``, ``segments``, ``largest``, ``mtime_ms``, ``taken_ms``, ``shows_settings`` and the
             serialized ``member`` of each partition.
         unreadable: number of paths that could not be listed.
@@ -63,6 +66,8 @@ class Plan:
         newest_file: the newest file of the log directories, None if no time is known.
         context: the columns of sizes for the logs of coordinators and of metadata that are not to be evaluated.
         unselected: the columns of sizes for all partitions that are not to be evaluated and matter for the settings.
+        store: the store that the audit is to write, None for none.
+        kept: the frame whose rows the executors keep in memory until the plan is closed.
     """
 
     frame: DataFrame
@@ -72,6 +77,13 @@ class Plan:
     newest_file: FileTime | None = None
     context: pa.Table | None = None
     unselected: pa.Table | None = None
+    store: StagedStore | None = None
+    kept: DataFrame | None = None
+
+    def close(self) -> None:
+        """Release what the executors keep."""
+        if self.kept is not None:
+            self.kept.unpersist()
 
     @property
     def taken(self) -> Iterator[tuple[str | None, int | None]]:
@@ -109,7 +121,14 @@ def _members_in(table: pa.Table | None) -> Iterator[PartitionMembership]:
     return (deserialize(member) for member in table["member"].drop_null().to_pylist()) if table else iter(())
 
 
-def plan_of(spark: SparkSession, paths: Sequence[str], topics: Sequence[str] = (), *, alone: bool = False) -> Plan:
+def plan_of(
+    spark: SparkSession,
+    paths: Sequence[str],
+    topics: Sequence[str] = (),
+    *,
+    alone: bool = False,
+    store: StagedStore | None = None,
+) -> Plan:
     """Return the partitions under paths; many tasks list the folders.
 
     Args:
@@ -117,21 +136,22 @@ def plan_of(spark: SparkSession, paths: Sequence[str], topics: Sequence[str] = (
         paths: as for ``discover``.
         topics: only partitions of these topics; all if empty.
         alone: whether to ignore every partition that is not to be evaluated.
+        store: the store that the audit is to write; its staging folder keeps the rows of the plan. Without a store only
+            the cluster keeps them, and lists the folders again if executors are lost.
     """
     items = [(slot, serialize(item)) for slot, item in enumerate(items_of(paths))]
     rows = spark.createDataFrame(pa.Table.from_batches(batches_of(ITEMS, items), ITEMS))
     tasks = ITEMS_PER_TASK * parallelism(spark)
     spread = by_slot(rows, tasks, "slot") if len(items) > tasks else rows
-    frame = mapped(spread, [partial(_listed, topics=tuple(topics))], PLANNED).persist()
-    listed = frame.select("kind", *SIZES).toArrow()
+    kept, listed = _kept(spark, spread, partial(_listed, topics=tuple(topics)), store)
     unreadable = pc.sum(pc.equal(listed["kind"], UNREADABLE)).as_py() or 0
-    rows_named = frame.where(frame.kind == UNREADABLE).select("payload").limit(NAMED).collect() if unreadable else []
+    rows_named = kept.where(kept.kind == UNREADABLE).select("payload").limit(NAMED).collect() if unreadable else []
     named = sorted((deserialize(row.payload) for row in rows_named), key=lambda path: path.path)
-    frame, listed = _without_moved(frame, listed)
+    frame, listed = _without_moved(kept, listed)
     sizes = _of_kind(listed, PARTITION)
     members = [*_members_in(sizes), *_members_in(_of_kind(listed, UNSELECTED))]
     newest = newest_listed(_of_kind(listed, FILES)["member"].drop_null().to_pylist(), members, paths)
-    plan = Plan(frame, sizes, unreadable, tuple(named), newest)
+    plan = Plan(frame, sizes, unreadable, tuple(named), newest, store=store, kept=kept)
     if alone:
         return plan
     around = pa.Table.from_batches(batches_of(PLANNED, rows_around(len(items), members)), PLANNED)
@@ -139,6 +159,38 @@ def plan_of(spark: SparkSession, paths: Sequence[str], topics: Sequence[str] = (
         frame = frame.unionAll(spark.createDataFrame(around))
         listed = pa.concat_tables([listed, around.select(listed.column_names)])
     return replace(plan, frame=frame, context=_of_kind(listed, CONTEXT), unselected=_of_kind(listed, UNSELECTED))
+
+
+def _kept(
+    spark: SparkSession, items: DataFrame, listing: Step, store: StagedStore | None
+) -> tuple[DataFrame, pa.Table]:
+    """Return the rows of the plan, and their columns for the driver.
+
+    Folders are listed once: whatever executors are lost afterwards, the rows are those that tasks have written.
+    """
+    if store is None:
+        frame = mapped(items, [listing], PLANNED).persist()
+        return frame, frame.select("kind", *SIZES).toArrow()
+    listed = mapped(items, [listing, partial(_written, staging=store.staging)], LISTED).toArrow()
+    paths = [(0, path) for path in sorted(set(listed["path"].to_pylist()))]
+    files = spark.createDataFrame(pa.Table.from_batches(batches_of(ITEMS, paths), ITEMS))
+    frame = mapped(files, [partial(_read, staging=store.staging)], PLANNED).persist()
+    return frame, listed.drop_columns(["path"])
+
+
+def _written(rows: Iterator[Row], staging: str) -> Iterator[Row]:
+    """Write the rows of a plan to a file; yield their columns for the driver, and its name."""
+    waiting = list(rows)
+    if waiting:
+        wanted = [PLANNED.get_field_index(name) for name in ("kind", *SIZES)]
+        number = waiting[0][PLANNED.get_field_index("number")]
+        path = write_plan(staging, number, PLANNED, batches_of(PLANNED, waiting)).encode()
+        yield from ((*(row[index] for index in wanted), path) for row in waiting)
+
+
+def _read(files: Iterator[Row], staging: str) -> Iterator[Row]:
+    for _, path in files:
+        yield from rows_of(read_plan(staging, path.decode()))
 
 
 def _of_kind(rows: pa.Table, kind: str) -> pa.Table:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import attrgetter
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kforensics.analyses.audit import NO_PLACE, STORED, Stages, sha256_of
 from kforensics.analyses.topics import check_topics
-from kforensics.errors import UsageError
+from kforensics.errors import EngineError, UsageError
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.audit.cross_partition_duplicates import SearchedReplicas
@@ -26,6 +27,7 @@ from kforensics.forensics.audit.replica_verdicts import (
     with_replica_verdict,
 )
 from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_rows
+from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import Setting
@@ -40,7 +42,7 @@ from kforensics.spark.audit.listing import topics_under
 from kforensics.spark.audit.plan import Plan, plan_of, setting_evidence_of
 from kforensics.spark.audit.serialization import deserialize, serialize
 from kforensics.spark.audit.task_sizing import FEW, TaskSizing
-from kforensics.spark.session import answering, parallelism
+from kforensics.spark.session import answering, described, parallelism
 from kforensics.version import __version__
 
 if TYPE_CHECKING:
@@ -94,18 +96,27 @@ class SparkRequest:
 
 @dataclass(slots=True)
 class _Outcome:
-    """The combined results of tasks: a report, and the parts of the evidence store that they have written."""
+    """The combined results of tasks.
+
+    Attributes:
+        report: the report.
+        parts: the parts of the evidence store that they have written.
+        replicas: verdicts of replicas by their folder.
+        places: log directory, topic and partition number of each partition with a result.
+    """
 
     report: AuditReport
     incidents: IncidentSummary
     parts: list[StorePart] = field(default_factory=list)
     replicas: dict[str, ReplicaVerdict] = field(default_factory=dict)
+    places: Counter[tuple[str | None, str | None, int | None]] = field(default_factory=Counter)
 
     def with_other(self, other: _Outcome) -> _Outcome:
         self.report.merge(other.report)
         self.incidents.merge(other.incidents)
         self.parts += other.parts
         self.replicas |= other.replicas
+        self.places.update(other.places)
         return self
 
 
@@ -134,6 +145,8 @@ class _Sink:
             outcome.replicas |= replica_verdicts([result] if is_comparison(result) else [])
             outcome.report.add(result)
             incidents.add(result)
+            if result.is_counted:
+                outcome.places[result.place.log_dir, result.place.topic, result.place.partition] += 1
             if parts:
                 for rows in result.rows.values():
                     parts.add(rows)
@@ -161,19 +174,23 @@ class _Sink:
 
 
 def planned(spark: SparkSession, request: SparkRequest) -> Plan:
-    """Return the partitions to evaluate.
+    """Return the partitions to evaluate, and begin the store: :func:`audited_on_spark` finishes or deletes it.
 
     Raises:
-        UsageError: there is no log under the paths, or no such topic.
+        UsageError: there is no log under the paths, or no such topic, or the store cannot be written.
         EngineError: Spark fails.
     """
-    with answering("the folders were not looked into"):
-        plan = plan_of(spark, _as_workers_know(spark, request.paths), request.topics, alone=request.alone)
-    if request.topics and not plan.unreadable:
-        _check_topics(plan, request)
-    if not len(plan.sizes) and not plan.unreadable:
-        where = ", ".join(request.paths)
-        raise UsageError(f"there is no log under {where}; name partition folders, log directories or .log files")
+    with ExitStack() as unfinished:
+        store = unfinished.enter_context(StagedStore(request.output)) if request.output else None
+        with answering("the folders were not looked into"), described(spark, "list the folders"):
+            paths = _as_workers_know(spark, request.paths)
+            plan = plan_of(spark, paths, request.topics, alone=request.alone, store=store)
+        if request.topics and not plan.unreadable:
+            _check_topics(plan, request)
+        if not len(plan.sizes) and not plan.unreadable:
+            where = ", ".join(request.paths)
+            raise UsageError(f"there is no log under {where}; name partition folders, log directories or .log files")
+        unfinished.pop_all()
     return plan
 
 
@@ -213,16 +230,17 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
         EngineError: Spark fails; no store is written then.
     """
     stages = Stages()
-    with answering("the settings were not looked up"):
-        rules = _known_rules(plan, request)
-    sharing = TaskSizing(parallelism(spark), request.split_size, request.whole, request.few)
-    with StagedStore(request.output) if request.output else nullcontext() as store:
+    with closing(plan), plan.store or nullcontext() as store:
+        with answering("the settings were not looked up"), described(spark, "look up the settings"):
+            rules = _known_rules(plan, request)
+        sharing = TaskSizing(parallelism(spark), request.split_size, request.whole, request.few)
         names = {member.log_dir: plan.clusters.name_of_member(member) for member in plan.members}
         sink = _Sink(store.staging if store else None, rules.as_of_ms, request.checksums, names)
         with stages.stage("examine"), answering("the audit broke off"):
             replicas = SearchedReplicas.of(plan.members if request.records else (), plan.clusters)
             scope = AuditScope(rules, records=request.records, clusters=plan.clusters, replicas=replicas)
-            outcome: _Outcome = deserialize(run_audit_job(plan, scope, sink, sharing))
+            outcome: _Outcome = deserialize(run_audit_job(spark, plan, scope, sink, sharing))
+        _check_complete(plan, outcome)
         incidents = outcome.incidents.rows()
         outcome.report.add(PartitionResult(NO_PLACE, "", 0, {incidents.table.name: incidents}, is_counted=False))
         if store:
@@ -231,6 +249,25 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
             store.finish(outcome.parts, tables, _manifest(spark, plan, request, rules.as_of_ms, stages))
     outcome.report.unreadable_paths = plan.unreadable
     return outcome.report
+
+
+def _check_complete(plan: Plan, outcome: _Outcome) -> None:
+    """Check that every planned partition has exactly one row among the results, evaluated or unread.
+
+    Raises:
+        EngineError: one has none, or several.
+    """
+    planned_places = Counter((member.log_dir, member.topic, member.partition) for member in plan.members)
+    stored = sum(part.rows for part in outcome.parts if part.table == "partitions")
+    if outcome.places == planned_places and (plan.store is None or stored == len(plan.sizes)):
+        return
+    different = (planned_places - outcome.places) + (outcome.places - planned_places)
+    names = [f"{topic}-{number} in {log_dir}" for log_dir, topic, number in sorted(different, key=str)[:1]]
+    raise EngineError(
+        f"the audit broke off: of {format_count(len(plan.sizes), 'planned partition')}, {outcome.places.total():,}"
+        f" have a result and {stored:,} a row in the store{'; the first that differs is '.join(['', *names])};"
+        " run the audit again"
+    )
 
 
 def _stored_rows(staging: str, *tables: Rows) -> tuple[StorePart, ...]:
