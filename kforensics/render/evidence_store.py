@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,7 +24,7 @@ from kforensics.parsers.files.file_systems import remote_system
 from kforensics.parsers.files.source import is_uri
 from kforensics.parsers.tables.arrow import CHUNK, GROUP_BYTES, Row, arrow_batches, arrow_schema_of
 from kforensics.parsers.tables.schemas import Table
-from kforensics.render.output import lock_part, part_path, remove_abandoned
+from kforensics.render.output import claimed, lock_part, part_path, remove_abandoned
 
 MANIFEST = "manifest.json"
 DATASET_FILE = "part-0.parquet"
@@ -46,11 +46,17 @@ class EvidenceStore:
         self._name, self._folder = folder, store_path(folder)
         self._files = TableFiles(self._create_file)
         try:
-            if self._folder.exists() and (not self._folder.is_dir() or any(self._folder.iterdir())):
-                raise UsageError(f"{folder} exists already; choose another folder for --output, or move it away")
-            self._temporary, self._lock = create_part(self._folder)
+            self._check_unused()
+            with ExitStack() as unfinished:
+                self._temporary = unfinished.enter_context(created_part(self._folder))
+                self._check_unused()  # another process may have finished it in the meantime
+                self._held = unfinished.pop_all()
         except OSError as error:
             raise UsageError(f"cannot write {folder}: {error.strerror}; choose another path for --output") from error
+
+    def _check_unused(self) -> None:
+        if self._folder.exists() and (not self._folder.is_dir() or any(self._folder.iterdir())):
+            raise UsageError(f"{self._name} exists already; choose another folder for --output, or move it away")
 
     def __enter__(self) -> Self:
         return self
@@ -60,8 +66,7 @@ class EvidenceStore:
     ) -> None:
         with suppress(OSError):
             self._files.close()
-        shutil.rmtree(self._temporary, ignore_errors=True)
-        os.close(self._lock)
+        self._held.close()
 
     def add(self, rows: Rows | RowStream) -> None:
         """Add rows to their table.
@@ -126,27 +131,34 @@ def store_path(folder: Path) -> Path:
     return target
 
 
-def create_part(folder: Path) -> tuple[Path, int]:
-    """Create the folder that is renamed to a store when it is complete, and remove abandoned ones.
+@contextmanager
+def created_part(folder: Path) -> Iterator[Path]:
+    """Create the folder that is renamed to a store when it is complete, and delete it if it was not.
+
+    Abandoned ones of this host are removed. Until the context ends, no other process can write the store.
 
     Args:
         folder: the folder of the store.
 
-    Returns:
-        The folder, and a descriptor that locks it until it is closed.
-
     Raises:
+        UsageError: another process is writing the store.
         OSError: the folder cannot be created.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    remove_abandoned(folder)
-    while True:
-        part = part_path(folder)
-        part.mkdir()
-        descriptor = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        if lock_part(descriptor, part):
-            return part, descriptor
-        os.close(descriptor)
+    with claimed(folder):
+        remove_abandoned(folder)
+        while True:
+            part = part_path(folder)
+            part.mkdir()
+            descriptor = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            if lock_part(descriptor, part):
+                break
+            os.close(descriptor)
+        try:
+            yield part
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+            os.close(descriptor)
 
 
 def manifest_text(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> bytes:

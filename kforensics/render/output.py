@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import re
 import select
 import stat
@@ -13,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO, cast
 from urllib.parse import unquote
+from zlib import crc32
 
 from kforensics.errors import EngineError, InputError, KforensicsError, OutputClosedError, UsageError
 from kforensics.parsers.files.folders import folders_of
@@ -195,7 +197,12 @@ def _created_file(target: Path) -> tuple[Path, IO[bytes]]:
 
 def part_path(target: Path) -> Path:
     """Return a new name for a file or folder that is renamed to its target when it is complete."""
-    return target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(4).hex()}.part")
+    return target.with_name(f".{target.name}.{_host()}-{os.getpid()}-{os.urandom(4).hex()}.part")
+
+
+def _host() -> str:
+    """Return a short name of this machine or container: process ids and locks of another one mean nothing here."""
+    return f"{crc32(platform.node().encode()):08x}"
 
 
 def lock_part(descriptor: int, path: Path) -> bool:
@@ -216,12 +223,47 @@ def lock_part(descriptor: int, path: Path) -> bool:
         return False
 
 
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing a folder of results until the context ends, however the process ends.
+
+    Args:
+        folder: the folder; its parent exists.
+
+    Raises:
+        UsageError: another process is writing the folder.
+        OSError: the lock cannot be created.
+    """
+    lock = folder.with_name(f".{folder.name}.lock")
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise UsageError(
+                f"another process is writing {folder}; wait until it has ended, or choose another folder for --output"
+            ) from error
+        except OSError:  # a file system without locks: the first to rename its folder wins
+            break
+        if lock_part(descriptor, lock):
+            break
+        os.close(descriptor)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            lock.unlink()
+        os.close(descriptor)
+
+
 def remove_abandoned(target: Path) -> None:
     """Remove unfinished files and folders of a target that processes of this user left when they were killed.
 
-    A process holds a lock as long as it lives, so what can be locked is abandoned.
+    A process holds a lock as long as it lives, so what can be locked is abandoned. Other hosts may not see the lock, so
+    each removes only what it has created.
     """
-    name = re.compile(rf"\.{re.escape(target.name)}\.\d+-[0-9a-f]{{8}}\.part")
+    name = re.compile(rf"\.{re.escape(target.name)}\.{_host()}-\d+-[0-9a-f]{{8}}\.part")
     for path in target.parent.iterdir():
         if name.fullmatch(path.name):
             with suppress(OSError):

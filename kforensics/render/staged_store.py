@@ -6,11 +6,16 @@ folder: there the files are written in place and the manifest comes last. A fold
 
 from __future__ import annotations
 
+import errno
 import os
+import platform
+import re
+import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from random import uniform
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
@@ -27,14 +32,18 @@ from kforensics.render.evidence_store import (
     MANIFEST,
     TableFile,
     TableFiles,
-    create_part,
+    created_part,
     locate_store,
     manifest_text,
     store_path,
 )
 
-# Folder of the plan in the staging folder.
-PLAN = "_plan"
+# Folders of the plan in the staging folder, and of the claims of those who want to write a store of objects.
+PLAN, CLAIMS = "_plan", "_claims"
+# Files that tasks write, by their paths in the staging folder.
+OF_TASKS = re.compile(r"[a-z_]+/(part-[^/]+\.parquet|\.part-[^/]+)|_plan/[^/]+")
+# Attempts to claim a store, and seconds before the first repetition; the time doubles.
+ATTEMPTS, FIRST_WAIT, LONGEST_WAIT = 10, 0.1, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +76,8 @@ def check_unused(output: str) -> None:
         store_path(Path(output))
     try:
         is_file = system.get_file_info(root).type == fs.FileType.File
-        is_used = is_file or system.get_file_info(fs.FileSelector(root, allow_not_found=True))
+        infos = system.get_file_info(fs.FileSelector(root, allow_not_found=True)) if not is_file else []
+        is_used = is_file or any(info.base_name != CLAIMS for info in infos)
     except OSError as error:
         raise _unwritable(output, error) from error
     if is_used:
@@ -77,6 +87,50 @@ def check_unused(output: str) -> None:
 def _unwritable(output: str, error: OSError) -> UsageError:
     why = os.strerror(error.errno) if error.errno else str(error)
     return UsageError(f"cannot write {output}: {why}; choose another path for --output")
+
+
+@contextmanager
+def claimed_objects(system: fs.FileSystem, root: str, output: str) -> Iterator[None]:
+    """Keep other processes, on any host, from writing a store of objects until the context ends.
+
+    pyarrow cannot create an object on condition that there is none. But listings show every object that was completed
+    before: each process writes a claim of its own and lists all. At most one process sees no other claim, and it may
+    write; the others delete their claims and try again after a random time. No process deletes the claim of another.
+
+    Args:
+        system: the file system.
+        root: folder of the store in it.
+        output: the folder as the user has given it.
+
+    Raises:
+        UsageError: another process is writing the store, or it exists.
+        OSError: the claim cannot be written.
+    """
+    folder = f"{root}/{CLAIMS}"
+    name = f"{platform.node() or 'host'}-{os.getpid()}-{uuid4().hex}"
+    for attempt in range(ATTEMPTS):
+        _create_folder(system, folder)
+        with system.open_output_stream(f"{folder}/{name}") as stream:
+            stream.write(name.encode())
+        infos = system.get_file_info(fs.FileSelector(root, recursive=True))
+        files = {info.path for info in infos if info.type == fs.FileType.File}
+        others = files - {f"{folder}/{name}"}
+        if files and not others:
+            break
+        system.delete_file(f"{folder}/{name}")
+        holders = sorted(path.removeprefix(f"{folder}/") for path in others if path.startswith(f"{folder}/"))
+        if len(holders) < len(others):
+            raise UsageError(f"{output} exists already; choose another folder for --output, or move it away")
+        time.sleep(uniform(0, min(FIRST_WAIT * 2**attempt, LONGEST_WAIT)))  # noqa: S311  # a time, no secret
+    else:
+        raise UsageError(
+            f"another process is writing {output} ({holders[0]}); wait until it has ended, or choose another folder for"
+            f" --output; if it was killed, delete {output}/{CLAIMS} first"
+        )
+    try:
+        yield
+    finally:
+        system.delete_file(f"{folder}/{name}")
 
 
 class TaskWriter:
@@ -179,16 +233,18 @@ class StagedStore:
     def __init__(self, output: str) -> None:
         self._output = output
         self._system, self._root = locate_store(output)
-        self._lock: int | None = None
         check_unused(output)
         try:
-            if is_uri(output):
-                self.staging, self._staging_path = output, self._root
-                _create_folder(self._system, self._staging_path)
-            else:
-                self._root = str(store_path(Path(output)))
-                part, self._lock = create_part(Path(self._root))
-                self.staging = self._staging_path = str(part)
+            with ExitStack() as unfinished:
+                if is_uri(output):
+                    self.staging, self._staging_path = output, self._root
+                    unfinished.enter_context(claimed_objects(self._system, self._root, output))
+                else:
+                    self._root = str(store_path(Path(output)))
+                    part = unfinished.enter_context(created_part(Path(self._root)))
+                    self.staging = self._staging_path = str(part)
+                    check_unused(output)  # another process may have finished it in the meantime
+                self._held = unfinished.pop_all()
         except OSError as error:
             raise _unwritable(output, error) from error
 
@@ -199,11 +255,11 @@ class StagedStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Delete an unfinished store."""
-        if not self._exists(f"{self._root}/{MANIFEST}"):
+        if is_uri(self._output) and not self._exists(f"{self._root}/{MANIFEST}"):
             with suppress(OSError):
                 self._delete_others(set())
-        if self._lock is not None:
-            os.close(self._lock)
+        with suppress(OSError):
+            self._held.close()
 
     def finish(self, parts: Iterable[StorePart], tables: Mapping[str, Table], manifest: Mapping[str, Any]) -> None:
         """Delete the files of failed attempts, write the manifest, and rename the store to its folder.
@@ -239,7 +295,7 @@ class StagedStore:
             raise _unwritable(self._output, error) from error
 
     def _delete_others(self, paths: set[str]) -> None:
-        """Delete all files but those named; without names, the folder as well.
+        """Delete the files of tasks but those named; what others have written stays.
 
         Raises:
             FileNotFoundError: a named file does not exist.
@@ -250,15 +306,27 @@ class StagedStore:
         if missing := kept - existing:
             raise FileNotFoundError(min(missing))
         for path in existing - kept:
-            self._system.delete_file(path)
+            if OF_TASKS.fullmatch(path.removeprefix(f"{self._staging_path}/")):
+                self._system.delete_file(path)
         if f"{self._staging_path}/{PLAN}" in {info.path for info in infos}:
             self._system.delete_dir(f"{self._staging_path}/{PLAN}")
-        if not paths and isinstance(self._system, fs.LocalFileSystem):
-            self._system.delete_dir(self._staging_path)
 
     def _rename(self) -> None:
-        if self._staging_path != self._root:
+        """Rename the staging folder to the store.
+
+        Raises:
+            UsageError: the store exists: another host, whose locks are not known here, was faster.
+        """
+        if self._staging_path == self._root:
+            return
+        try:
             Path(self._staging_path).replace(self._root)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                raise UsageError(
+                    f"{self._output} was written by another process in the meantime; choose another folder for --output"
+                ) from error
+            raise
 
     def _exists(self, path: str) -> bool:
         try:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,9 @@ from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.tables.arrow import arrow_schema_of
 from kforensics.parsers.tables.schemas import Table
 from kforensics.render.evidence_store import MIN_ARROW_ROWS, EvidenceStore, TableFile, TableFiles
-from kforensics.render.staged_store import StagedStore
+from kforensics.render.output import part_path
+from kforensics.render.staged_store import StagedStore, TaskWriter
+from tests.spark.object_store import object_store
 
 PRODUCERS, FINDINGS = RESULTS["producers"], RESULTS["findings"]
 
@@ -98,17 +103,75 @@ def test_a_folder_that_cannot_become_a_store_stays(
 
 
 def test_an_abandoned_folder_is_removed_by_the_next_store(tmp_path: Path) -> None:
-    """That of a store that is still being written, and those of other stores, stay."""
-    abandoned, other = tmp_path / ".store.1-0123abcd.part", tmp_path / ".other.1-0123abcd.part"
+    """That of a store that is still being written, and those of other stores and hosts, stay."""
+    start, _, number = part_path(tmp_path / "store").name.partition("-")
+    assert number.startswith(f"{os.getpid()}-")
+    abandoned, other = tmp_path / f"{start}-1-0123abcd.part", tmp_path / ".store.00000000-1-0123abcd.part"
     (abandoned / "files").mkdir(parents=True)
     other.mkdir()
-    for store in (EvidenceStore(tmp_path / "store"), StagedStore(str(tmp_path / "store"))):
-        with store:
+    creates: list[Callable[[Path], Any]] = [EvidenceStore, lambda folder: StagedStore(str(folder))]
+    for create in creates:
+        with create(tmp_path / "store"):
             assert not abandoned.exists()
-            part = next(path for path in tmp_path.iterdir() if path != other)
-            with EvidenceStore(tmp_path / "store"):
-                assert part.is_dir()
+            (part,) = (path for path in tmp_path.glob("*.part") if path != other)
+            for another in creates:
+                with pytest.raises(UsageError, match=r"^another process is writing .*/store; wait until it has ended"):
+                    another(tmp_path / "store")
+            assert part.is_dir()
     assert list(tmp_path.iterdir()) == [other]
+
+
+STARTS = 100
+
+
+@pytest.mark.parametrize("create", [lambda name: EvidenceStore(Path(name)), StagedStore], ids=["one process", "Spark"])
+def test_of_many_simultaneous_starts_one_wins(create: Callable[[str], object], tmp_path: Path) -> None:
+    """The others are told while it writes, and it does not notice."""
+    winner, sentences = _one_of_many(create, str(tmp_path / "store"))
+    assert len(sentences) == STARTS - 1
+    assert all(text.startswith(f"another process is writing {tmp_path / 'store'}; wait until") for text in sentences)
+    with winner:
+        winner.finish(*([[]] if isinstance(winner, StagedStore) else []), {"producers": PRODUCERS}, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    with pytest.raises(UsageError, match="exists already"):
+        create(str(tmp_path / "store"))
+
+
+def _one_of_many(create: Callable[[str], Any], name: str) -> tuple[Any, list[str]]:
+    """Return the store that one of many threads has begun, and what the others are told."""
+    ready = Barrier(STARTS)
+
+    def start() -> Any:
+        ready.wait()
+        try:
+            return create(name)
+        except UsageError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(STARTS) as threads:
+        results = [future.result() for future in [threads.submit(start) for _ in range(STARTS)]]
+    (winner,) = (result for result in results if not isinstance(result, str))
+    return winner, [result for result in results if isinstance(result, str)]
+
+
+@pytest.mark.slow
+def test_of_many_simultaneous_starts_in_a_bucket_one_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but the winner's own files is deleted when it ends."""
+    with object_store(tmp_path) as bucket:
+        bucket.use(monkeypatch)
+        winner, sentences = _one_of_many(StagedStore, "s3://logs/evidence")
+        assert len(sentences) == STARTS - 1
+        assert all("another process is writing s3://logs/evidence (" in text for text in sentences)
+        with winner:
+            parts = TaskWriter(winner.staging, "small-00000")
+            parts.add_values(PRODUCERS, _producers(0, 2))
+            bucket.put(Path(__file__), "evidence/notes.txt")
+            table = RESULTS["producers"]
+            winner.finish(parts.finish(), {"producers": table}, {})
+        files = sorted(path.name for path in (bucket.folder / "logs" / "evidence").rglob("*") if path.is_file())
+        assert files == ["manifest.json", "notes.txt", "part-small-00000.parquet"]
+        with pytest.raises(UsageError, match="exists already"):
+            StagedStore("s3://logs/evidence")
 
 
 def test_a_full_disk_while_rows_are_added_is_one_sentence(tmp_path: Path) -> None:
