@@ -105,8 +105,15 @@ def to_frames(address: Address, value: Any) -> Iterator[Row]:
 
 
 def values(rows: Iterable[Row]) -> Iterator[tuple[Address, Any]]:
-    """Yield the values of rows; the frames of one value are consecutive."""
-    for key, frames in groupby(rows, lambda row: row[:-2]):
+    """Yield the values of rows; the frames of one value are consecutive.
+
+    Raises:
+        ValueError: several values have the same address, so all but one would be lost.
+    """
+    for key, group in groupby(rows, lambda row: row[:-2]):
+        frames = list(group)
+        if any(frame[-2] != piece for piece, frame in enumerate(frames)):
+            raise ValueError(f"several values have the address {Address(*key)}")
         yield Address(*key), deserialize(b"".join(frame[-1] for frame in frames))
 
 

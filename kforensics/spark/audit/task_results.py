@@ -104,7 +104,10 @@ def ended(arriving: Iterable[AddressedValue], scope: AuditScope, sink: Sink) -> 
     slot = 0
     for kind, group in groupby(arriving, _kind):
         if kind is Answer:
-            outcomes += (answer.outcome for _, answer in group)
+            for address, answer in group:
+                # That of any answer: no other task gets answers of the same slot, so no other has this address.
+                slot = address.final_slot
+                outcomes.append(answer.outcome)
         elif kind is ClusterInput:
             yield from group
         else:
@@ -135,7 +138,9 @@ def resolve_deferred(arriving: Iterable[AddressedValue], scope: AuditScope, sink
     slot = 0
     for kind, group in groupby(arriving, _kind):
         if kind is Answer:
-            outcomes += (answer.outcome for _, answer in group)
+            for address, answer in group:
+                slot = address.final_slot
+                outcomes.append(answer.outcome)
         else:
             for slot, results in of_clusters(group, scope.rules):
                 outcomes.append(sink.evaluated(f"cluster-{slot:05}", results))

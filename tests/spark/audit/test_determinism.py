@@ -12,8 +12,12 @@ from typing import Any
 
 import pytest
 
+from kforensics.spark.audit import task_sizing
+from kforensics.spark.audit.run import SparkRequest
+from kforensics.spark.audit.serialization import Address, to_frames, values
 from tests.command import ROOT, SAMPLES
-from tests.spark.audits import AS_OF_MS
+from tests.spark.audits import AS_OF_MS, audit_in_process, stored
+from tests.spark.stage_bytes import stage_digests
 
 NAMES = ("transactions-v2", "replication", "unclean-election", "duplicates")
 IN_SPLITS = {"whole": 0, "split_size": 1, "few": 0, "records": True}
@@ -43,3 +47,25 @@ def test_a_task_that_runs_again_sends_on_the_same_bytes(tmp_path: Path, options:
     # The stages of the test are those of a job: its tasks evaluate partitions and their replicas.
     assert sum(map(len, first.values())) > 100
     assert any(stage.split("-")[1] == "met.copies" for stage in first)
+
+
+@pytest.mark.slow
+def test_answers_of_many_small_tasks_are_all_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More small tasks than one task combines, and no partition that is split: a few gigabytes of small partitions."""
+    monkeypatch.setattr(task_sizing, "LEAST_TOGETHER", 1)
+    monkeypatch.setattr(task_sizing, "TASKS", 10)
+    paths = [str(SAMPLES / name) for name in ("transactions-v2", "duplicates")]
+    request = SparkRequest((*paths,), output=str(tmp_path / "store"), as_of_ms=AS_OF_MS, few=0)
+    ended = [stage for stage in stage_digests(1, request) if ".ended" in stage or "-ended" in stage]
+    assert len(ended) > 5
+    expected = audit_in_process(paths, tmp_path / "expected")
+    found = stored(tmp_path / "store")
+    for name, rows in expected.items():
+        assert found[name] == rows, name
+
+
+def test_values_with_the_same_address_are_refused() -> None:
+    """One of them would be lost."""
+    rows = [*to_frames(Address(1, 2, 3, 4), "one"), *to_frames(Address(1, 2, 3, 4), "other")]
+    with pytest.raises(ValueError, match="several values have the address"):
+        list(values(rows))
