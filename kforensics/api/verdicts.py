@@ -332,14 +332,14 @@ def _audit_on_spark(
 
     if output is None:
         raise UsageError("on Spark an audit writes its tables to an evidence store; name a folder as output")
-    store = os.fspath(output)
-    request = SparkRequest(_names(paths), output=store, command=without_secrets(sys.argv), **options)
+    request = SparkRequest(_names(paths), output=os.fspath(output), command=without_secrets(sys.argv), **options)
     plan = planned(spark, request)
     if plan.unreadable:
+        plan.close()
         reasons = "; ".join(f"cannot read {path.path}: {path.why}" for path in plan.named)
         raise InputError(", ".join(request.paths), reasons)
     audited_on_spark(spark, plan, request)
-    return _stored_audit(store)
+    return _stored_audit(os.fspath(output))
 
 
 def _stored_audit(store: str | Path) -> Audit:

@@ -244,7 +244,7 @@ class StagedStore:
                     part = unfinished.enter_context(created_part(Path(self._root)))
                     self.staging = self._staging_path = str(part)
                     check_unused(output)  # another process may have finished it in the meantime
-                self._held = unfinished.pop_all()
+                self._held: ExitStack | None = unfinished.pop_all()
         except OSError as error:
             raise _unwritable(output, error) from error
 
@@ -254,12 +254,18 @@ class StagedStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Delete an unfinished store."""
+        self.close()
+
+    def close(self) -> None:
+        """Delete an unfinished store, and let other processes write it; a second call does nothing."""
+        if self._held is None:
+            return
+        held, self._held = self._held, None
         if is_uri(self._output) and not self._exists(f"{self._root}/{MANIFEST}"):
             with suppress(OSError):
                 self._delete_others(set())
         with suppress(OSError):
-            self._held.close()
+            held.close()
 
     def finish(self, parts: Iterable[StorePart], tables: Mapping[str, Table], manifest: Mapping[str, Any]) -> None:
         """Delete the files of failed attempts, write the manifest, and rename the store to its folder.

@@ -20,8 +20,12 @@ def register(spark: SparkSession) -> None:
 
     Raises:
         MissingExtraError: pyspark is not installed.
+        EngineError: Spark is too old, or the Python workers of a local session do not have this package.
     """
+    from kforensics.spark.session import check_version, check_workers  # importing the package needs no session
+
     try:
+        check_version()
         from kforensics.spark.source.data_source import (
             KforensicsSource,  # this package is imported without pyspark, too
         )
@@ -29,4 +33,5 @@ def register(spark: SparkSession) -> None:
         if (error.name or "").partition(".")[0] != "pyspark":
             raise
         raise MissingExtraError("spark", "pyspark") from error
+    check_workers(spark)
     spark.dataSource.register(KforensicsSource)

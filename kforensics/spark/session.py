@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,8 @@ __all__ = [
     "QUICK_COMPILE",
     "StartupOutput",
     "answering",
+    "check_version",
+    "check_workers",
     "described",
     "options_first",
     "parallelism",
@@ -134,6 +137,10 @@ def _has_settings() -> bool:
 PYTHON = "spark.pyspark.python"
 DESCRIPTION = "spark.job.description"
 NO_GATEWAY = "JAVA_GATEWAY_EXITED"
+# What Java 11 says to the classes of Spark, which are for Java 17.
+OLD_JAVA = "UnsupportedClassVersionError"
+# Version of Spark with direct partition ids and pushed filters.
+OLDEST = (4, 1)
 # The innermost error of a line with nested errors.
 RAISED = re.compile(r"^.*\b((?:\w+[.$])*\w*(?:Error|Exception): .+)$", re.MULTILINE)
 # A thread reports this for an error in another thread, which follows.
@@ -151,9 +158,10 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
 
     Raises:
         MissingExtraError: pyspark is not installed.
-        EngineError: Spark does not start.
+        EngineError: Spark does not start, or is too old.
     """
     try:
+        check_version()
         from pyspark.sql import SparkSession  # imported only where Spark is used
     except ImportError as error:
         raise MissingExtraError("spark", "pyspark") from error
@@ -171,10 +179,55 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
     java = options_first(QUICK_COMPILE) if given.get("spark.master", "local").startswith("local") else nullcontext()
     with answering("Spark does not start", remarks.text), java, remarks.held(), _interruptible():
         started = builder.getOrCreate()
+    if _is_submitted_without_settings(given):
+        started.sparkContext.setLogLevel("ERROR")
     try:
         yield started
     finally:
         started.stop()
+
+
+def _is_submitted_without_settings(given: Mapping[str, str]) -> bool:
+    """Return whether ``spark-submit`` has started Java and no setting says what Spark logs."""
+    folder = os.environ.get("SPARK_CONF_DIR")
+    is_configured = "log4j" in os.environ.get(OPTIONS, "") or (folder and any(Path(folder).glob("log4j2*")))
+    return "PYSPARK_GATEWAY_PORT" in os.environ and "spark.log.level" not in given and not is_configured
+
+
+def check_version() -> None:
+    """Check that the installed Spark has what the audit and the data source need.
+
+    Raises:
+        EngineError: it is too old.
+    """
+    import pyspark  # only where Spark is used
+
+    if tuple(map(int, re.findall(r"\d+", pyspark.__version__)[:2])) < OLDEST:
+        raise EngineError(
+            f"kforensics needs Spark {'.'.join(map(str, OLDEST))} or later, and this is Spark {pyspark.__version__};"
+            " install it with: pip install 'kforensics[spark]'"
+        )
+
+
+def check_workers(spark: SparkSession) -> None:
+    """Check that the Python workers of a session on this machine have this package; of other machines nothing is known.
+
+    Raises:
+        EngineError: they do not have it.
+    """
+    context = getattr(spark, "sparkContext", None)  # a client of Spark Connect does not see it
+    if context is None or not re.fullmatch(r"local(\[.*\])?", context.master):
+        return
+    python = shutil.which(context.pythonExec)
+    # The Python of a virtual environment is a link to one that has other packages, so files are not compared.
+    if python is None or Path(python).parent == Path(sys.executable).parent:
+        return
+    imports = [python, "-c", "import kforensics.spark.source.data_source"]
+    if subprocess.run(imports, capture_output=True, check=False).returncode:  # noqa: S603  # Spark will run it as well
+        raise EngineError(
+            f"the Python workers of this session are {python}, which cannot import kforensics; set"
+            f" PYSPARK_PYTHON={sys.executable} before the session starts"
+        )
 
 
 @contextmanager
@@ -227,9 +280,14 @@ def answering(failure: str, output: Callable[[], str] = str) -> Iterator[None]:
 
 def _reason(text: str) -> str:
     """Return the reason: the error that a worker raised, otherwise the first line."""
+    if OLD_JAVA in text:
+        return f"Spark needs Java 17 or later, and {os.environ.get('JAVA_HOME') or shutil.which('java')} is older"
     lines = [line.strip() for line in text.splitlines() if line.strip() and ELSEWHERE not in line]
     raised: list[str] = RAISED.findall("\n".join(lines))
-    return [*raised, *lines, "no reason is given"][0].rstrip(".")
+    reason = [*raised, *lines, "no reason is given"][0].rstrip(".")
+    if "No module named 'kforensics'" in reason:
+        return f"{reason}; set PYSPARK_PYTHON to a Python of the workers that has it"
+    return reason
 
 
 @contextmanager

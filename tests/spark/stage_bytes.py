@@ -177,7 +177,7 @@ class LocalSpark:
         stages: take what tasks yield.
     """
 
-    version = "local"
+    version, master = "local", "none"
 
     def __init__(self, stages: RecordedStages) -> None:
         self._stages = stages

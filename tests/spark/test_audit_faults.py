@@ -222,7 +222,7 @@ def test_the_library_raises_what_the_command_says(spark: SparkSession, tmp_path:
         kforensics.audit(tmp_path / "nowhere", spark=spark, output=tmp_path / "store")
     with pytest.raises(UsageError, match="there is no log under"):
         kforensics.audit(tmp_path, spark=spark, output=tmp_path / "store")
-    assert not (tmp_path / "store").exists()
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_output_that_is_there_stays_as_it_is(tmp_path: Path) -> None:

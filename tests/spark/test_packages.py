@@ -94,6 +94,9 @@ def test_spark_submit_runs_a_checkout(tmp_path: Path, expected: Stored) -> None:
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("CRITICAL: 18 partitions, ")
     assert stored(store) == expected
+    # What Spark says before the session is there; it logs hundreds of lines about tasks otherwise.
+    assert " INFO DAGScheduler: " not in ended.stderr
+    assert len(ended.stderr.splitlines()) < 150
 
 
 @pytest.mark.spark

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from kforensics.spark.session import OPTIONS, StartupOutput, options_first
+from kforensics.spark.session import OPTIONS, StartupOutput, check_workers, options_first
+from tests.command import ROOT, SAMPLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SAYS = "echo 'WARNING: Using incubator modules: jdk.incubator.vector' >&2; echo before >&2"
 STARTS, FAILS = f"{SAYS}; read line; echo after >&2", f"{SAYS}; exit 1"
@@ -91,3 +97,76 @@ def test_options_for_java_come_before_those_of_the_user_and_go_again(monkeypatch
     with options_first("-XX:TieredStopAtLevel=1"):
         assert os.environ[OPTIONS] == "-XX:TieredStopAtLevel=1 -XX:TieredStopAtLevel=4"
     assert os.environ[OPTIONS] == "-XX:TieredStopAtLevel=4"
+
+
+REGISTERS_NOTHING = """
+import kforensics.errors
+try:
+    kforensics.register(None)
+except kforensics.errors.KforensicsError as error:
+    print(error)
+"""
+REGISTERS = """
+from pyspark.sql import SparkSession
+import kforensics.errors
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+try:
+    kforensics.register(spark)
+except kforensics.errors.KforensicsError as error:
+    print(error)
+"""
+
+
+def _run(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
+    variables = {**kept, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT), **environment}
+    command = [sys.executable, *words]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_workers_of_another_python_are_told_before_they_fail(tmp_path: Path) -> None:
+    """A virtual environment that is not activated: Spark takes the first python3 on the PATH."""
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    python.chmod(0o755)
+    ended = _run({"PATH": f"{tmp_path}:{os.environ['PATH']}"}, "-c", REGISTERS)
+    assert ended.stdout == (
+        f"the Python workers of this session are {python}, which cannot import kforensics; set"
+        f" PYSPARK_PYTHON={sys.executable} before the session starts\n"
+    ), ended.stderr
+
+
+def test_workers_of_this_python_are_not_in_doubt(spark: SparkSession) -> None:
+    check_workers(spark)
+
+
+@pytest.mark.parametrize("version", ["3.5.6", "4.0.1"])
+def test_a_spark_that_is_too_old_is_one_sentence(tmp_path: Path, version: str) -> None:
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").write_text(f"__version__ = {version!r}\n")
+    path = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    says = (
+        f"kforensics needs Spark 4.1 or later, and this is Spark {version};"
+        " install it with: pip install 'kforensics[spark]'\n"
+    )
+    audit = _run(path, "-m", "kforensics", "audit", "--engine", "spark", str(SAMPLES / "transactions-v2"))
+    assert (audit.returncode, audit.stdout, audit.stderr) == (3, "", f"kforensics: {says}")
+    register = _run(path, "-c", REGISTERS_NOTHING)
+    assert register.stdout == says, register.stderr
+
+
+def test_a_java_that_is_too_old_is_one_sentence(tmp_path: Path) -> None:
+    """Java 11 ends with this error before Spark has started."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(
+        "#!/bin/sh\necho 'java.lang.UnsupportedClassVersionError: org/apache/spark/launcher/Main has been compiled by a"
+        " more recent version of the Java Runtime (class file version 61.0)' >&2; exit 1\n"
+    )
+    java.chmod(0o755)
+    words = ("-m", "kforensics", "audit", "--engine", "spark", str(SAMPLES / "transactions-v2"))
+    ended = _run({"JAVA_HOME": str(tmp_path)}, *words)
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert ended.stderr == (
+        f"kforensics: Spark does not start: Spark needs Java 17 or later, and {tmp_path} is older; see Spark's logs\n"
+    )

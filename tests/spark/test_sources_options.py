@@ -74,6 +74,11 @@ def test_every_option_is_taken() -> None:
         ({"colums": "offset"}, "there is no option 'colums'; choose of table, path"),
         ({"columns": "offset,colour"}, "the table records has no column 'colour'; choose of broker_id"),
         ({"columns": "offset,offset"}, "a column is named twice: offset, offset"),
+        (
+            {"start_offset": "6", "end_offset": "5"},
+            "start_offset is 6 and end_offset is 5",
+        ),
+        ({"start_time": "2", "end_time": "1"}, "start_time is 2 and end_time is 1"),
         ({"start_offset": "1.5"}, "the option start_offset takes a whole number, not '1.5'"),
         ({"partition": "1,x"}, "the option partition takes a whole number, not 'x'"),
         ({"split_size": "0"}, "the option split_size takes a number above 0, not 0"),

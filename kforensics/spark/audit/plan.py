@@ -81,9 +81,11 @@ class Plan:
     kept: DataFrame | None = None
 
     def close(self) -> None:
-        """Release what the executors keep."""
+        """Release what the executors keep, and delete an unfinished store."""
         if self.kept is not None:
             self.kept.unpersist()
+        if self.store is not None:
+            self.store.close()
 
     @property
     def taken(self) -> Iterator[tuple[str | None, int | None]]:

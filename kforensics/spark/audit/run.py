@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import attrgetter
@@ -42,7 +42,7 @@ from kforensics.spark.audit.listing import topics_under
 from kforensics.spark.audit.plan import Plan, plan_of, setting_evidence_of
 from kforensics.spark.audit.serialization import deserialize, serialize
 from kforensics.spark.audit.task_sizing import FEW, TaskSizing
-from kforensics.spark.session import answering, described, parallelism
+from kforensics.spark.session import answering, check_workers, described, parallelism
 from kforensics.version import __version__
 
 if TYPE_CHECKING:
@@ -174,12 +174,13 @@ class _Sink:
 
 
 def planned(spark: SparkSession, request: SparkRequest) -> Plan:
-    """Return the partitions to evaluate, and begin the store: :func:`audited_on_spark` finishes or deletes it.
+    """Return the partitions to evaluate, and begin the store; close the plan if it is not to be evaluated.
 
     Raises:
         UsageError: there is no log under the paths, or no such topic, or the store cannot be written.
-        EngineError: Spark fails.
+        EngineError: Spark fails, or its Python workers on this machine do not have this package.
     """
+    check_workers(spark)
     with ExitStack() as unfinished:
         store = unfinished.enter_context(StagedStore(request.output)) if request.output else None
         with answering("the folders were not looked into"), described(spark, "list the folders"):
@@ -230,7 +231,8 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
         EngineError: Spark fails; no store is written then.
     """
     stages = Stages()
-    with closing(plan), plan.store or nullcontext() as store:
+    store = plan.store
+    with closing(plan):
         with answering("the settings were not looked up"), described(spark, "look up the settings"):
             rules = _known_rules(plan, request)
         sharing = TaskSizing(parallelism(spark), request.split_size, request.whole, request.few)

@@ -134,6 +134,8 @@ def _selection(given: Mapping[str, str]) -> Selection:
 
 def _range(given: Mapping[str, str], unit: str) -> HalfOpenRange | None:
     first, end = (_integer(name, given[name]) if name in given else None for name in (f"start_{unit}", f"end_{unit}"))
+    if first is not None and end is not None and first > end:
+        raise UsageError(f"start_{unit} is {first} and end_{unit} is {end}; exchange them, nothing is in this range")
     return None if first is None and end is None else HalfOpenRange(first, end)
 
 
