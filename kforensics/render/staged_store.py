@@ -183,7 +183,7 @@ def write_plan(staging: str, number: int, schema: pa.Schema, batches: Iterable[p
 
     Args:
         staging: the staging folder, a path or a URI.
-        number: of the first row; the names of files have the order of their numbers.
+        number: the lowest number of a row; the names of files have the order of their numbers.
         schema: schema of the rows.
         batches: the rows.
     """

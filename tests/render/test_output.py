@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kforensics.errors import EngineError, InputError, OutputClosedError, UsageError
-from kforensics.render.output import check_output, open_output
+from kforensics.render.output import check_output, open_output, part_path
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
@@ -135,7 +135,8 @@ def test_a_loop_of_links_is_refused(tmp_path: Path) -> None:
 
 def test_only_what_was_abandoned_is_removed(tmp_path: Path) -> None:
     """A process that was killed leaves its file; one that still writes, another user and another target keep theirs."""
-    abandoned, others = tmp_path / ".out.1-0123abcd.part", tmp_path / ".other.1-0123abcd.part"
+    host = part_path(tmp_path / "out").name.split(".")[2].partition("-")[0]
+    abandoned, others = tmp_path / f".out.{host}-1-0123abcd.part", tmp_path / f".other.{host}-1-0123abcd.part"
     for path in (abandoned, others, tmp_path / ".out.part"):
         path.touch()
     with open_output(tmp_path / "out") as first, open_output(tmp_path / "out") as second:

@@ -185,7 +185,7 @@ def _written(rows: Iterator[Row], staging: str) -> Iterator[Row]:
     waiting = list(rows)
     if waiting:
         wanted = [PLANNED.get_field_index(name) for name in ("kind", *SIZES)]
-        number = waiting[0][PLANNED.get_field_index("number")]
+        number = min(row[PLANNED.get_field_index("number")] for row in waiting)
         path = write_plan(staging, number, PLANNED, batches_of(PLANNED, waiting)).encode()
         yield from ((*(row[index] for index in wanted), path) for row in waiting)
 

@@ -43,7 +43,9 @@ def test_a_task_that_runs_again_sends_on_the_same_bytes(tmp_path: Path, options:
         assert process.returncode == 0
     first, second = outputs
     assert first.keys() == second.keys()
-    assert [stage for stage, digests in first.items() if digests != second[stage]] == []
+    # What the tasks that list folders return goes to the driver alone, with the names of the files of their attempts.
+    sent = {stage: digests for stage, digests in first.items() if "listed" not in stage}
+    assert [stage for stage, digests in sent.items() if digests != second[stage]] == []
     # The stages of the test are those of a job: its tasks evaluate partitions and their replicas.
     assert sum(map(len, first.values())) > 100
     assert any(stage.split("-")[1] == "met.copies" for stage in first)
