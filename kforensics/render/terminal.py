@@ -9,10 +9,10 @@ from kforensics.parsers.format.text_encoding import escaped
 
 # As UTF-8: control characters except newline, tab and CRLF, C1 controls, and bidirectional formatting characters.
 ACTIVE_BYTES = re.compile(
-    rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]"
+    rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]"
 )
 # The same characters, as far as json.dumps leaves them unescaped, and lone surrogates, which UTF-8 cannot encode.
-ACTIVE_JSON_CHARACTERS = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+ACTIVE_JSON_CHARACTERS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def json_printable(text: str) -> str:

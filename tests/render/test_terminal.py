@@ -35,9 +35,10 @@ def test_printable_text_is_one_line(text: str) -> None:
         (b"\x1b[2J\x07\x00\x7f", b"\\x1b[2J\\x07\\x00\\x7f"),
         ("\x9b31m\x85".encode(), b"\\x9b31m\\x85"),
         ("\u202edrow\u2066".encode(), b"\\x202edrow\\x2066"),
+        ("\u061c1".encode(), b"\\x61c1"),
         ("größe 値 😀 \u00a0".encode(), "größe 値 😀 \u00a0".encode()),
     ],
-    ids=["tab", "csv", "overwrite", "escape", "c1", "direction", "letters"],
+    ids=["tab", "csv", "overwrite", "escape", "c1", "direction", "Arabic letter mark", "letters"],
 )
 def test_control_characters_are_escaped(data: bytes, shown: bytes) -> None:
     out = io.BytesIO()
