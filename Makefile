@@ -7,6 +7,8 @@ PYTEST_FLAGS ?= --numprocesses auto --durations 25
 SCENARIOS ?=
 # Options of `make bench`, for example BENCH_FLAGS="--size 1000".
 BENCH_FLAGS ?=
+# Options of `make fuzz`, for example FUZZ_FLAGS="--minutes 60 --seed 2".
+FUZZ_FLAGS ?=
 # Options of `make scale`, for example SCALE_FLAGS="--parts growth --rounds 1".
 SCALE_FLAGS ?=
 
@@ -23,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test quick check fix docs site samples bench scale notebooks jupyter build pack constraints clean
+.PHONY: help demo demo-spark test quick fuzz check fix docs site samples bench scale notebooks jupyter build pack constraints clean
 
 help: ## print this list
 	@echo "make TARGET, where TARGET is one of"
@@ -45,6 +47,10 @@ test: $(VENV)/test.stamp ## install the test dependencies, Java included, and ru
 
 quick: $(VENV)/test.stamp ## run one case of each test that needs neither Java, Spark nor a browser, in a minute
 	$(RUN) pytest --quick --numprocesses auto --quiet
+
+fuzz: $(VENV)/test.stamp ## attack with damaged and hostile input for ten minutes, then kill audits at system calls; needs Linux
+	$(RUN) lab.fuzz $(FUZZ_FLAGS)
+	$(RUN) lab.fuzz.kills
 
 check: $(VENV)/dev.stamp ## check format, lint, types, import contract, notebooks and documents
 	$(RUN) ruff format --check .
