@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test quick fuzz check fix docs site samples bench scale notebooks jupyter build pack constraints clean
+.PHONY: help demo demo-spark test quick fuzz check audit-deps fix docs site samples bench scale notebooks jupyter build pack constraints clean
 
 help: ## print this list
 	@echo "make TARGET, where TARGET is one of"
@@ -52,15 +52,19 @@ fuzz: $(VENV)/test.stamp ## attack with damaged and hostile input for ten minute
 	$(RUN) lab.fuzz $(FUZZ_FLAGS)
 	$(RUN) lab.fuzz.kills
 
-check: $(VENV)/dev.stamp ## check format, lint, types, import contract, notebooks and documents
+check: $(VENV)/dev.stamp ## check format, lint, types, import contract, security, notebooks and documents
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
 	$(BIN)/lint-imports --no-logo
+	$(RUN) bandit --quiet --recursive kforensics cli.py
 	$(if $(NOTEBOOKS),$(RUN) nbstripout --verify $(NOTEBOOKS))
 	$(BIN)/python scripts/check_docs.py
 	$(BIN)/python scripts/check_prose.py
 	$(if $(COGGED),$(RUN) cogapp --check --diff $(COGGED))
+
+audit-deps: $(VENV)/audit.stamp ## look up all pinned versions in the database of known vulnerabilities; needs a network
+	$(RUN) pip_audit --strict --no-deps --disable-pip --requirement constraints.txt
 
 fix: $(VENV)/dev.stamp ## format the code and apply the linter's fixes
 	$(RUN) ruff check --fix-only .
@@ -119,7 +123,7 @@ $(VENV)/core.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
 	@$(RUN) kforensics.parsers.kernels
 	@touch $@
 
-$(VENV)/test.stamp $(VENV)/dev.stamp $(VENV)/docs.stamp $(VENV)/notebook.stamp $(VENV)/spark.stamp: $(VENV)/%.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
+$(VENV)/test.stamp $(VENV)/dev.stamp $(VENV)/audit.stamp $(VENV)/docs.stamp $(VENV)/notebook.stamp $(VENV)/spark.stamp: $(VENV)/%.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
 	$(PIP_INSTALL) '.[$*]'
 	@$(RUN) kforensics.parsers.kernels
 	@touch $@ $(VENV)/core.stamp

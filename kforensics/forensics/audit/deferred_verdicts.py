@@ -7,7 +7,7 @@ metadata how leaders were elected. So each partition of a cluster with one of th
 
 from __future__ import annotations
 
-import pickle
+import pickle  # nosec B403  # for unnamed files of this process
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -160,7 +160,7 @@ def _read(file: SpillFile | None, chunks: tuple[tuple[int, int], ...]) -> Iterat
     if file is None:
         return
     for first, size in chunks:
-        rows: Rows = pickle.loads(file.read(first, size).data)  # noqa: S301  # this process wrote it
+        rows: Rows = pickle.loads(file.read(first, size).data)  # noqa: S301  # nosec B301  # this process wrote it
         yield rows
 
 

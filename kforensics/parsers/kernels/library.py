@@ -24,7 +24,7 @@ from weakref import finalize
 from kforensics.parsers.kernels.request import SLOT_COUNT
 
 if TYPE_CHECKING:
-    from subprocess import Popen
+    from subprocess import Popen  # nosec B404  # for its type
 
 __all__ = ["Kernels", "Notify", "Request", "load_kernels"]
 
@@ -296,7 +296,7 @@ class Compilation:
     """
 
     def __init__(self, notify: Notify | None) -> None:
-        import subprocess  # only needed here
+        import subprocess  # nosec B404  # only needed here, without a shell
         import tempfile
 
         self._notify, self._failed = notify, False
@@ -308,7 +308,9 @@ class Compilation:
         # -P: the working directory may hold evidence; no Python module may be imported from there.
         command = [sys.executable, "-P", "-m", f"{__package__}.build"]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        self._process = subprocess.Popen(command, env=environment, stdout=self._code, stderr=self._errors)  # noqa: S603  # our own module
+        self._process = subprocess.Popen(  # noqa: S603  # nosec B603  # our own module
+            command, env=environment, stdout=self._code, stderr=self._errors
+        )
         finalize(self, _stop, self._process)
 
     def poll(self) -> Kernels | None:
