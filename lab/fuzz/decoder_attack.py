@@ -134,13 +134,17 @@ def check_ranges(rows: list[Batch | Damage], size: int) -> None:
 def _check_untouched(mutant: Mutant, places: list[Place], rows: list[Batch | Damage]) -> None:
     """Require that each batch whose bytes are all there is a batch.
 
-    Bytes can have two readings: where another batch with a valid checksum covers a part of the range, as after a copy
-    into the middle of a value, either is right.
+    Bytes can have two readings, and either is right: where another batch with a valid checksum covers a part of the
+    range, as after a copy into the middle of a value; and where a batch with a wrong checksum covers it and its offsets
+    do not end before: then it is a value of that batch, unless a chain of batches reaches its end.
     """
-    found = {(row.position, row.size) for row in rows if isinstance(row, Batch) and row.crc_valid}
+    batches = [row for row in rows if isinstance(row, Batch)]
+    found = {(row.position, row.size) for row in batches if row.crc_valid}
     for start, size in places:
         for position in mutant.untouched(start, size):
-            has_other = any(at < position + size and position < at + length for at, length in found)
+            end, offset = position + size, int.from_bytes(mutant.data[position : position + 8], "big")
+            overlapping = [row for row in batches if row.position < end and position < row.position + row.size]
+            has_other = any(row.crc_valid or row.last_offset >= offset for row in overlapping)
             require(has_other or (position, size) in found, "an untouched batch is lost:", position, size, rows)
 
 
