@@ -4,29 +4,15 @@
 
 import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kforensics.cli.command import (
-    EXECUTION,
-    OUTPUT,
-    Alone,
-    AsOf,
-    BootstrapServer,
-    Command,
-    FailOn,
-    FormatOption,
-    Paths,
-    Processes,
-    Progress,
-    Quiet,
-    ServerProperties,
-    Settings,
-    Topic,
-    epilog,
-)
+from kforensics.cli.command import EXECUTION, OUTPUT, Command, Processes, epilog, with_shared_options
 from kforensics.errors import UsageError
+
+if TYPE_CHECKING:
+    from kforensics.cli.common_options import CommonOptions
 
 app = typer.Typer(add_completion=False)
 
@@ -39,8 +25,9 @@ app = typer.Typer(add_completion=False)
         "audit --engine spark --master spark://host:7077 --output s3://bucket/evidence s3://bucket/brokers",
     ),
 )
+@with_shared_options("output")
 def audit(  # long: one parameter per option
-    paths: Paths = None,
+    options: "CommonOptions",
     *,
     output: Annotated[
         str | None,
@@ -60,14 +47,6 @@ def audit(  # long: one parameter per option
         bool,
         typer.Option("--checksums", help="Add the SHA-256 of every input to the manifest.", rich_help_panel=OUTPUT),
     ] = False,
-    topic: Topic = None,
-    output_format: FormatOption = "text",
-    as_of: AsOf = None,
-    alone: Alone = False,
-    settings: Settings = None,
-    server_properties: ServerProperties = None,
-    bootstrap_server: BootstrapServer = None,
-    fail_on: FailOn = "error",
     processes: Processes = None,
     engine: Annotated[
         str | None,
@@ -106,29 +85,13 @@ def audit(  # long: one parameter per option
         bool,
         typer.Option("--verbose", "-v", help="Show the findings of each incident, and its whole remedy."),
     ] = False,
-    progress: Progress = None,
-    quiet: Quiet = False,
 ) -> None:
     """Run all checks on all partitions, keep the evidence, and report the incidents, worst first, with remedies."""
     from kforensics.analyses.audit import AuditRequest, without_secrets
     from kforensics.cli.audit_in_process import audit_in_process, repeated_command, store_folder
-    from kforensics.cli.common_options import CommonOptions
     from kforensics.render.incident_lines import IncidentView, terminal_width
 
     spark_options = {"--master": master, "--conf": conf, "--split-size": split_size}
-    options = CommonOptions(
-        paths,
-        topic,
-        as_of,
-        output_format,
-        None,
-        fail_on,
-        quiet,
-        alone=alone,
-        settings=settings,
-        server_properties=server_properties,
-        bootstrap_server=bootstrap_server,
-    )
     command = without_secrets(sys.argv[1:])
     view = IncidentView(terminal_width(), every, verbose, repeated_command(options))
     if _is_on_spark(engine, [name for name, value in spark_options.items() if value is not None]):
@@ -137,12 +100,12 @@ def audit(  # long: one parameter per option
         if processes is not None:
             raise UsageError("--processes is for --engine process; on Spark, use --master and --conf instead")
         request = spark_request(options, output, split_size, records=records, checksums=checksums, command=command)
-        spark = SparkOptions(master, tuple(conf or ()), progress)
+        spark = SparkOptions(master, tuple(conf or ()), options.progress)
         raise typer.Exit(audit_on_spark(options, request, spark, view))
     audit_request = AuditRequest(
         store_folder(output), processes, records=records, copies=True, checksums=checksums, command=command
     )
-    raise typer.Exit(audit_in_process(options, audit_request, view, progress=progress))
+    raise typer.Exit(audit_in_process(options, audit_request, view, progress=options.progress))
 
 
 def _is_on_spark(engine: str | None, spark_options: list[str]) -> bool:

@@ -104,7 +104,7 @@ def spark_request(
         check_unused(output)
     return SparkRequest(
         paths,
-        tuple(options.topics or ()),
+        tuple(options.topic or ()),
         output,
         None if options.as_of is None else time_ms(options.as_of, "--as-of"),
         records=records,

@@ -7,10 +7,12 @@ them is not plain, such as a negative number or a file that cannot be read, type
 
 # No postponed annotations: typer and this module need the objects.
 
+import inspect
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -95,11 +97,63 @@ Processes = Annotated[
     ),
 ]
 
+
 CLEAN, FINDINGS, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
 # Every integer with so many digits fits 64 bits.
 MAX_DIGITS = 18
 # What a plain value may not be.
 NOT_PLAIN = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedOptions:
+    """The options of every command on partitions, as the user gives them; each is stated here and nowhere else."""
+
+    paths: Paths = None
+    topic: Topic = None
+    output_format: FormatOption = "text"
+    output: Output = None
+    as_of: AsOf = None
+    alone: Alone = False
+    settings: Settings = None
+    server_properties: ServerProperties = None
+    bootstrap_server: BootstrapServer = None
+    fail_on: FailOn = "error"
+    progress: Progress = None
+    quiet: Quiet = False
+
+
+def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command all shared options.
+
+    The command is declared with ``options: CommonOptions`` as its first parameter. typer sees the fields of
+    :class:`SharedOptions` in its place, the paths first and the other fields last.
+
+    Args:
+        left_out: names of fields that the command declares itself or does not have.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        shared = {field.name: field for field in fields(SharedOptions) if field.name not in left_out}
+        _, *own = inspect.signature(command).parameters.values()
+        paths, *merged = (
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+            for name, field in shared.items()
+        )
+
+        def decorated(**given: Any) -> None:
+            from kforensics.cli.common_options import CommonOptions  # help has no use for it
+
+            options = {name: given.pop(name) for name in shared if name in given}
+            command(CommonOptions(**options), **given)
+
+        decorated.__name__, decorated.__doc__ = command.__name__, command.__doc__
+        parameters = [paths, *own, *merged]
+        decorated.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # as inspect documents
+        decorated.__annotations__ = {each.name: each.annotation for each in parameters}
+        return decorated
+
+    return decorate
 
 
 class Command(TyperCommand):

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 from kforensics.analyses.partitions import Investigation, investigate
 from kforensics.analyses.settings import given_settings
 from kforensics.analyses.times import time_ms
 from kforensics.analyses.topics import check_topics
-from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE, notify
+from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE, SharedOptions, notify
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.settings import Setting
@@ -40,21 +39,9 @@ class HasFindings(Protocol):
         """The findings."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommonOptions:
-    """The options of a command on partitions, as the user gives them."""
-
-    paths: Sequence[str] | None
-    topics: Sequence[str] | None = None
-    as_of: str | None = None
-    output_format: str = Format.TEXT
-    output: Path | None = None
-    fail_on: str = NEVER
-    quiet: bool = False
-    alone: bool = False
-    settings: Sequence[str] | None = None
-    server_properties: str | None = None
-    bootstrap_server: str | None = None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonOptions(SharedOptions):
+    """The options of a command on partitions, and what they mean."""
 
     def given_settings(self) -> tuple[Setting, ...]:
         """Return the settings that the user gives, those that count first.
@@ -106,12 +93,12 @@ class CommonOptions:
             raise UsageError("there is no input; name partition folders or log directories, as in /var/lib/kafka/data")
         check_output(self.output, paths)
         as_of_ms = None if self.as_of is None else time_ms(self.as_of, "--as-of")
-        topics = () if all_topics else tuple(self.topics or ())
+        topics = () if all_topics else tuple(self.topic or ())
         notes: list[str] = []
         settings = self.given_settings()
         found = investigate(paths, as_of_ms, notify, notes.append, topics=topics, alone=self.alone, settings=settings)
         if all_topics and not found.unreadable:
-            check_topics(self.topics or (), [partition.place.topic for partition in found.partitions])
+            check_topics(self.topic or (), [partition.place.topic for partition in found.partitions])
         for sentence in () if self.quiet else notes:
             notify(sentence)
         return found

@@ -7,24 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kforensics.cli.command import (
-    EXECUTION,
-    SELECTION,
-    AsOf,
-    Command,
-    FailOn,
-    FormatOption,
-    Output,
-    Paths,
-    Quiet,
-    ServerProperties,
-    Settings,
-    Topic,
-    epilog,
-)
+from kforensics.cli.command import EXECUTION, SELECTION, Command, epilog, with_shared_options
 
 if TYPE_CHECKING:
     from kforensics.analyses.duplicates import DuplicatesAnswer
+    from kforensics.cli.common_options import CommonOptions
 
 app = typer.Typer(add_completion=False)
 
@@ -36,8 +23,9 @@ app = typer.Typer(add_completion=False)
         "duplicates --committed --format csv --output /tmp/twice.csv /var/lib/kafka/data",
     ),
 )
+@with_shared_options()
 def duplicates(  # long: one parameter per option
-    paths: Paths = None,
+    options: "CommonOptions",
     *,
     level: Annotated[
         list[str] | None,
@@ -62,32 +50,12 @@ def duplicates(  # long: one parameter per option
             min=1, metavar="MB", help="Memory to use before temporary files are used.", rich_help_panel=EXECUTION
         ),
     ] = 256,
-    topic: Topic = None,
-    output_format: FormatOption = "text",
-    output: Output = None,
-    as_of: AsOf = None,
-    settings: Settings = None,
-    server_properties: ServerProperties = None,
-    fail_on: FailOn = "error",
-    quiet: Quiet = False,
 ) -> None:
     """Find records that were written twice, by the sequences of batches and by key, value and headers."""
     from kforensics.analyses.duplicates import DuplicatesQuestion
     from kforensics.cli.asking import ask
-    from kforensics.cli.common_options import CommonOptions
 
     question = DuplicatesQuestion(tuple(level or ()), committed, memory << 20, internal)
-    options = CommonOptions(
-        paths,
-        topic,
-        as_of,
-        output_format,
-        output,
-        fail_on,
-        quiet,
-        settings=settings,
-        server_properties=server_properties,
-    )
     raise typer.Exit(ask(options, question, _answer_lines))
 
 

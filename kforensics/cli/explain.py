@@ -2,25 +2,14 @@
 
 # No postponed annotations, see ``command``.
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kforensics.cli.command import (
-    SELECTION,
-    Alone,
-    AsOf,
-    Command,
-    FailOn,
-    FormatOption,
-    Output,
-    Paths,
-    Quiet,
-    ServerProperties,
-    Settings,
-    Topic,
-    epilog,
-)
+from kforensics.cli.command import SELECTION, Command, epilog, with_shared_options
+
+if TYPE_CHECKING:
+    from kforensics.cli.common_options import CommonOptions
 
 app = typer.Typer(add_completion=False)
 
@@ -34,8 +23,9 @@ app = typer.Typer(add_completion=False)
         "explain --transactional-id payments-1 /var/lib/kafka/data",
     ),
 )
+@with_shared_options()
 def explain(  # long: one parameter per option
-    paths: Paths = None,
+    options: "CommonOptions",
     *,
     offset: Annotated[
         int | None, typer.Option(min=0, metavar="OFFSET", help="Explain this offset.", rich_help_panel=SELECTION)
@@ -51,7 +41,6 @@ def explain(  # long: one parameter per option
             rich_help_panel=SELECTION,
         ),
     ] = None,
-    topic: Topic = None,
     partition: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="Only partitions with this number.", rich_help_panel=SELECTION),
@@ -60,38 +49,18 @@ def explain(  # long: one parameter per option
         int | None,
         typer.Option(min=0, metavar="OFFSET", help="With --offset: at this high watermark.", rich_help_panel=SELECTION),
     ] = None,
-    output_format: FormatOption = "text",
-    output: Output = None,
-    as_of: AsOf = None,
-    alone: Alone = False,
-    settings: Settings = None,
-    server_properties: ServerProperties = None,
-    fail_on: FailOn = "error",
-    quiet: Quiet = False,
 ) -> None:
     """Explain one offset, one producer or one transactional id, with the evidence."""
     from kforensics.analyses.explain import Subject, explain_subject, story_rows, story_severities
     from kforensics.api.explanation import story_lines
-    from kforensics.cli.common_options import CommonOptions, ExitStatus
+    from kforensics.cli.common_options import ExitStatus
     from kforensics.cli.writing import write_results
 
-    subject = Subject(offset, producer_id, transactional_id, at, tuple(topic or ()), partition)
-    options = CommonOptions(
-        paths,
-        topic,
-        as_of,
-        output_format,
-        output,
-        fail_on,
-        quiet,
-        alone=alone,
-        settings=settings,
-        server_properties=server_properties,
-    )
+    subject = Subject(offset, producer_id, transactional_id, at, tuple(options.topic or ()), partition)
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)  # only the coordinator's log has transactional ids
     status = ExitStatus(investigation.unreadable)
     stories = explain_subject(investigation, subject, status.add_unreadable)
     watched = status.watch(stories, story_severities)
-    write_results(watched, to_format, output, text=story_lines, table=subject.table, rows=story_rows)
+    write_results(watched, to_format, options.output, text=story_lines, table=subject.table, rows=story_rows)
     raise typer.Exit(status.code(severity))

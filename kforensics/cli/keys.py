@@ -2,26 +2,14 @@
 
 # No postponed annotations, see ``command``.
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kforensics.cli.command import (
-    EXECUTION,
-    OUTPUT,
-    Alone,
-    AsOf,
-    Command,
-    FailOn,
-    FormatOption,
-    Output,
-    Paths,
-    Quiet,
-    ServerProperties,
-    Settings,
-    Topic,
-    epilog,
-)
+from kforensics.cli.command import EXECUTION, OUTPUT, Command, epilog, with_shared_options
+
+if TYPE_CHECKING:
+    from kforensics.cli.common_options import CommonOptions
 
 app = typer.Typer(add_completion=False)
 
@@ -33,8 +21,9 @@ app = typer.Typer(add_completion=False)
         "keys --topic orders --partition-count 12 --list keys --format csv --output /tmp/keys.csv orders-*",
     ),
 )
+@with_shared_options()
 def keys(  # long: one parameter per option
-    paths: Paths = None,
+    options: "CommonOptions",
     *,
     partition_count: Annotated[
         int | None,
@@ -54,41 +43,20 @@ def keys(  # long: one parameter per option
             rich_help_panel=OUTPUT,
         ),
     ] = "partitions",
-    topic: Topic = None,
-    output_format: FormatOption = "text",
-    output: Output = None,
-    as_of: AsOf = None,
-    alone: Alone = False,
-    settings: Settings = None,
-    server_properties: ServerProperties = None,
-    fail_on: FailOn = "error",
-    quiet: Quiet = False,
 ) -> None:
     """Find keys that are not where their partitioner puts them, or are in several partitions."""
     from kforensics.analyses.keys import KeysQuestion, evaluate_topic_keys
-    from kforensics.cli.common_options import CommonOptions, ExitStatus, severities_of
+    from kforensics.cli.common_options import ExitStatus, severities_of
     from kforensics.cli.writing import write_results
     from kforensics.render.key_text import key_lines
 
-    question = KeysQuestion(tuple(topic or ()), partition_count, listed)
-    options = CommonOptions(
-        paths,
-        topic,
-        as_of,
-        output_format,
-        output,
-        fail_on,
-        quiet,
-        alone=alone,
-        settings=settings,
-        server_properties=server_properties,
-    )
+    question = KeysQuestion(tuple(options.topic or ()), partition_count, listed)
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)  # the metadata topic has the partition counts
     status = ExitStatus(investigation.unreadable)
     results = status.watch(evaluate_topic_keys(investigation, question, status.add_unreadable), severities_of)
     table = question.table
     write_results(
-        results, to_format, output, text=key_lines, table=table, rows=lambda keys: keys.rows.get(table.name, ())
+        results, to_format, options.output, text=key_lines, table=table, rows=lambda keys: keys.rows.get(table.name, ())
     )
     raise typer.Exit(status.code(severity))

@@ -8,25 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kforensics.cli.command import (
-    SELECTION,
-    Alone,
-    AsOf,
-    BootstrapServer,
-    Command,
-    FailOn,
-    FormatOption,
-    Output,
-    Paths,
-    Quiet,
-    ServerProperties,
-    Settings,
-    Topic,
-    epilog,
-)
+from kforensics.cli.command import SELECTION, Command, epilog, with_shared_options
 
 if TYPE_CHECKING:
     from kforensics.analyses.lso import LsoAnswer
+    from kforensics.cli.common_options import CommonOptions
 
 app = typer.Typer(add_completion=False)
 
@@ -35,8 +21,9 @@ app = typer.Typer(add_completion=False)
     cls=Command,
     epilog=epilog("lso /var/lib/kafka/data", "lso --history orders-0", "lso --at 1200 orders-0"),
 )
+@with_shared_options()
 def lso(  # long: one parameter per option
-    paths: Paths = None,
+    options: "CommonOptions",
     *,
     at: Annotated[
         int | None,
@@ -46,35 +33,11 @@ def lso(  # long: one parameter per option
         bool,
         typer.Option("--history", help="Every value, as the high watermark advances.", rich_help_panel=SELECTION),
     ] = False,
-    topic: Topic = None,
-    output_format: FormatOption = "text",
-    output: Output = None,
-    as_of: AsOf = None,
-    alone: Alone = False,
-    settings: Settings = None,
-    server_properties: ServerProperties = None,
-    bootstrap_server: BootstrapServer = None,
-    fail_on: FailOn = "error",
-    quiet: Quiet = False,
 ) -> None:
     """Show where the last stable offset is, which transaction blocks it, since when, and which records it hides."""
     from kforensics.analyses.lso import LsoQuestion
     from kforensics.cli.asking import ask
-    from kforensics.cli.common_options import CommonOptions
 
-    options = CommonOptions(
-        paths,
-        topic,
-        as_of,
-        output_format,
-        output,
-        fail_on,
-        quiet,
-        alone=alone,
-        settings=settings,
-        server_properties=server_properties,
-        bootstrap_server=bootstrap_server,
-    )
     lines = partial(_answer_lines, bootstrap_server=options.brokers())
     raise typer.Exit(ask(options, LsoQuestion(at, history), lines))
 

@@ -7,25 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kforensics.cli.command import (
-    OUTPUT,
-    SELECTION,
-    Alone,
-    AsOf,
-    Command,
-    FailOn,
-    FormatOption,
-    Output,
-    Paths,
-    Quiet,
-    ServerProperties,
-    Settings,
-    Topic,
-    epilog,
-)
+from kforensics.cli.command import OUTPUT, SELECTION, Command, epilog, with_shared_options
 
 if TYPE_CHECKING:
     from kforensics.analyses.transactions import TransactionsAnswer
+    from kforensics.cli.common_options import CommonOptions
 
 app = typer.Typer(add_completion=False)
 
@@ -37,8 +23,9 @@ app = typer.Typer(add_completion=False)
         "transactions --min-duration 15m --sort duration orders-0",
     ),
 )
+@with_shared_options()
 def transactions(  # long: one parameter per option
-    paths: Paths = None,
+    options: "CommonOptions",
     *,
     state: Annotated[
         list[str] | None,
@@ -61,36 +48,14 @@ def transactions(  # long: one parameter per option
             rich_help_panel=OUTPUT,
         ),
     ] = "offset",
-    topic: Topic = None,
-    output_format: FormatOption = "text",
-    output: Output = None,
-    as_of: AsOf = None,
-    alone: Alone = False,
-    settings: Settings = None,
-    server_properties: ServerProperties = None,
-    fail_on: FailOn = "error",
-    quiet: Quiet = False,
 ) -> None:
     """List transactions: their outcome, producer, offsets and duration."""
     from kforensics.analyses.times import duration_ms
     from kforensics.analyses.transactions import TransactionsQuestion
     from kforensics.cli.asking import ask
-    from kforensics.cli.common_options import CommonOptions
 
     min_duration_ms = None if min_duration is None else duration_ms(min_duration, "--min-duration")
     question = TransactionsQuestion(tuple(state or ()), producer_id, min_duration_ms, sort)
-    options = CommonOptions(
-        paths,
-        topic,
-        as_of,
-        output_format,
-        output,
-        fail_on,
-        quiet,
-        alone=alone,
-        settings=settings,
-        server_properties=server_properties,
-    )
     raise typer.Exit(ask(options, question, _answer_lines))
 
 

@@ -8,68 +8,31 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kforensics.cli.command import (
-    Alone,
-    AsOf,
-    BootstrapServer,
-    Command,
-    FailOn,
-    FormatOption,
-    Output,
-    Paths,
-    Processes,
-    Progress,
-    Quiet,
-    ServerProperties,
-    Settings,
-    Topic,
-    epilog,
-)
+from kforensics.cli.command import Command, Processes, epilog, with_shared_options
 
 if TYPE_CHECKING:
+    from kforensics.cli.common_options import CommonOptions
     from kforensics.forensics.audit.partition_result import PartitionResult
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command(cls=Command, epilog=epilog("verify /var/lib/kafka/data", "verify --fail-on warning orders-0"))
+@with_shared_options()
 def verify(
-    paths: Paths = None,
+    options: "CommonOptions",
     *,
-    topic: Topic = None,
-    output_format: FormatOption = "text",
-    output: Output = None,
-    as_of: AsOf = None,
-    alone: Alone = False,
-    settings: Settings = None,
-    server_properties: ServerProperties = None,
-    bootstrap_server: BootstrapServer = None,
-    fail_on: FailOn = "error",
     processes: Processes = None,
-    progress: Progress = None,
-    quiet: Quiet = False,
 ) -> None:
     """Compare indexes, producer snapshots, transaction indexes and checkpoints with the log."""
     from kforensics.analyses.audit import AuditRequest
-    from kforensics.cli.common_options import CommonOptions
     from kforensics.cli.evaluating import evaluate
 
-    options = CommonOptions(
-        paths,
-        topic,
-        as_of,
-        output_format,
-        output,
-        fail_on,
-        quiet,
-        alone=alone,
-        settings=settings,
-        server_properties=server_properties,
-        bootstrap_server=bootstrap_server,
-    )
     request = AuditRequest(processes=processes, checks="evidence")
     raise typer.Exit(
-        evaluate(options, request, "findings", partial(_lines, bootstrap_server=options.brokers()), progress=progress)
+        evaluate(
+            options, request, "findings", partial(_lines, bootstrap_server=options.brokers()), progress=options.progress
+        )
     )
 
 

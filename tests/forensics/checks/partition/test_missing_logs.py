@@ -208,4 +208,4 @@ def test_files_named_without_the_log_beside_them_are_no_finding() -> None:
     rows = [row for row in discover(files) if isinstance(row, FoundFile)]
     assert len(rows) == len(files)
     with pytest.raises(Exception, match="there is no log under"):
-        CommonOptions(files).investigation()
+        CommonOptions(paths=files).investigation()
