@@ -28,6 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if config.getoption("--quick"):
         settings.load_profile("quick")
+    os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and text would be wrapped
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

@@ -24,11 +24,13 @@ class LsoAnswer(Answer):
         state: the partition.
         stable: the last stable offset; None if the rows are its history.
         transactional_id: of the transaction that blocks it, None if unknown.
+        cluster: name of its cluster, if a transaction blocks it.
     """
 
     state: PartitionState
     stable: StableOffset | None
     transactional_id: str | None = None
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +69,5 @@ class LsoQuestion(Question[LsoAnswer]):
             state=state,
             stable=stable,
             transactional_id=transactional_id,
+            cluster="" if blocking is None else context.investigation.clusters.name_of(state.partition),
         )

@@ -45,11 +45,13 @@ class TransactionsAnswer(Answer):
     Attributes:
         rows: rows of the table.
         state: the partition.
+        still_open: the rows of open transactions.
         count: how many transactions the rows are.
         context: what the coordinators of its cluster know.
     """
 
     rows: RowStream
+    still_open: RowStream
     state: PartitionState
     count: int
     context: Context
@@ -85,13 +87,22 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
 
     def answer(self, state: PartitionState, context: Context) -> TransactionsAnswer:
         """Return the selected transactions of a partition."""
-        selected = ExternalSort(TRANSACTION, partial(SORTS[self.sort], state.rules))
+        key = partial(SORTS[self.sort], state.rules)
+        selected = ExternalSort(TRANSACTION, key)
         for page in state.transaction_store:
             selected.add(page[self._is_selected(state.rules, page)])
         transactions = selected.finish()
-        rows = TransactionTables.of(state).transactions(transactions)
-        missing = tuple(missing_logs.findings(state))
-        return TransactionsAnswer(rows=rows, findings=missing, state=state, count=len(transactions), context=context)
+        opened = state.open_transactions[self._is_selected(state.rules, state.open_transactions)]
+        opened = opened[np.argsort(key(opened), kind="stable")]
+        tables = TransactionTables.of(state)
+        return TransactionsAnswer(
+            rows=tables.transactions(transactions),
+            still_open=tables.transactions([opened]),
+            findings=tuple(missing_logs.findings(state)),
+            state=state,
+            count=len(transactions),
+            context=context,
+        )
 
     def _is_selected(self, rules: Rules, page: TransactionArray) -> BoolArray:
         selected: BoolArray = np.ones(len(page), bool)

@@ -38,6 +38,25 @@ Output = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write to this file; it appears when it is complete.", rich_help_panel=OUTPUT),
 ]
+ShowAll = Annotated[
+    bool,
+    typer.Option(
+        "--all",
+        help="In text, also the partitions with nothing to show, and every entry of each list.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Wide = Annotated[
+    bool, typer.Option("--wide", help="In text, all columns of tables, however wide.", rich_help_panel=OUTPUT)
+]
+Color = Annotated[
+    str,
+    typer.Option(
+        metavar="WHEN",
+        help="Colours in text: auto (on a terminal, without NO_COLOR), always or never.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Topic = Annotated[
     list[str] | None, typer.Option(metavar="TOPIC", help="Only this topic. Repeatable.", rich_help_panel=SELECTION)
 ]
@@ -113,6 +132,9 @@ class SharedOptions:
     topic: Topic = None
     output_format: FormatOption = "text"
     output: Output = None
+    show_all: ShowAll = False
+    wide: Wide = False
+    color: Color = "auto"
     as_of: AsOf = None
     alone: Alone = False
     settings: Settings = None

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol, TypeVar
 
@@ -20,6 +20,7 @@ from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.settings import Setting
 from kforensics.render.formats import Format
 from kforensics.render.output import check_output
+from kforensics.render.screen import Screen
 
 T = TypeVar("T")
 NEVER = "never"
@@ -61,6 +62,15 @@ class CommonOptions(SharedOptions):
         if output_format in BINARY and self.output is None and sys.stdout.isatty():
             raise UsageError(f"{output_format} is not for a terminal; name a file with --output")
         return output_format
+
+    def screen(self) -> Screen:
+        """Return where text is shown.
+
+        Raises:
+            UsageError: there is no such choice of colours.
+        """
+        screen = Screen.of(is_file=self.output is not None, color=self.color)
+        return replace(screen, shows_all=self.show_all, is_wide=self.wide, command=tuple(sys.argv[1:]))
 
     def brokers(self) -> str | None:
         """Return the addresses of brokers for the commands in remedies, None if they are unknown.

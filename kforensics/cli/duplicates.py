@@ -2,7 +2,6 @@
 
 # No postponed annotations, see ``command``.
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +11,7 @@ from kforensics.cli.command import EXECUTION, SELECTION, Command, epilog, with_s
 if TYPE_CHECKING:
     from kforensics.analyses.duplicates import DuplicatesAnswer
     from kforensics.cli.common_options import CommonOptions
+    from kforensics.render.ranked_text import RankedText
 
 app = typer.Typer(add_completion=False)
 
@@ -54,15 +54,21 @@ def duplicates(  # long: one parameter per option
     """Find records that were written twice, by the sequences of batches and by key, value and headers."""
     from kforensics.analyses.duplicates import DuplicatesQuestion
     from kforensics.cli.asking import ask
+    from kforensics.render.ranked_text import RankedText
 
     question = DuplicatesQuestion(tuple(level or ()), committed, memory << 20, internal)
-    raise typer.Exit(ask(options, question, _answer_lines))
+    raise typer.Exit(ask(options, question, RankedText(options.screen(), "no duplicates"), _add))
 
 
-def _answer_lines(answer: "DuplicatesAnswer") -> Iterator[str]:
+def _add(text: "RankedText", answer: "DuplicatesAnswer") -> None:
     from kforensics.analyses.duplicates import PartitionDuplicates
     from kforensics.render.partition_text import cross_partition_duplicate_lines, duplicate_lines
 
-    if isinstance(answer, PartitionDuplicates):
-        return duplicate_lines(answer.state, answer.rows)
-    return cross_partition_duplicate_lines(answer.copies.place, answer.copies.folder, answer.rows)
+    worst = -max((finding.severity for finding in answer.findings), default=0)
+    if not isinstance(answer, PartitionDuplicates):
+        place, folder = answer.copies.place, answer.copies.folder
+        text.add((worst,), cross_partition_duplicate_lines(place, folder, answer.rows, shown=text))
+    elif len(answer.rows) or not answer.state.partition.has_log:
+        text.add((worst,), duplicate_lines(answer.state, answer.rows, shown=text))
+    else:
+        text.add_quiet(duplicate_lines(answer.state, answer.rows, shown=text))

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 from kforensics.analyses.audit import AuditRequest, audit_results, audit_size
 from kforensics.cli.common_options import CommonOptions, ExitStatus, severities_of
-from kforensics.cli.writing import write_lines, write_tables
+from kforensics.cli.writing import write_parts, write_tables
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.render.formats import Format
 from kforensics.render.output import open_output
+from kforensics.render.screen import Screen
 from kforensics.render.streams import progress_meter
 
 
@@ -17,7 +18,7 @@ def evaluate(
     options: CommonOptions,
     request: AuditRequest,
     table: str,
-    text: Callable[[list[PartitionResult]], Iterable[str]],
+    text: Callable[[list[PartitionResult], Screen], Iterable[bytes]],
     *,
     progress: bool | None,
 ) -> int:
@@ -27,7 +28,7 @@ def evaluate(
         options: the options of the command.
         request: what to evaluate, and how.
         table: the name of the table.
-        text: returns the lines of all results.
+        text: returns the text of all results for a screen.
         progress: whether to show progress, None for only on a terminal.
 
     Raises:
@@ -42,7 +43,7 @@ def evaluate(
         kept = [result.only(table).for_brokers(brokers) for result in results if result.is_counted]
     with open_output(options.output) as out:
         if output_format is Format.TEXT:
-            write_lines(text(kept), out)
+            write_parts(text(kept, options.screen()), out)
         else:
             write_tables([table], kept, output_format, out)
     return status.code(severity)

@@ -62,5 +62,5 @@ def explain(  # long: one parameter per option
     status = ExitStatus(investigation.unreadable)
     stories = explain_subject(investigation, subject, status.add_unreadable)
     watched = status.watch(stories, story_severities)
-    write_results(watched, to_format, options.output, text=story_lines, table=subject.table, rows=story_rows)
+    write_results(watched, to_format, options, text=story_lines, table=subject.table, rows=story_rows)
     raise typer.Exit(status.code(severity))

@@ -2,6 +2,7 @@
 
 # No postponed annotations, see ``command``.
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,6 +58,11 @@ def keys(  # long: one parameter per option
     results = status.watch(evaluate_topic_keys(investigation, question, status.add_unreadable), severities_of)
     table = question.table
     write_results(
-        results, to_format, options.output, text=key_lines, table=table, rows=lambda keys: keys.rows.get(table.name, ())
+        results,
+        to_format,
+        options,
+        text=partial(key_lines, screen=options.screen()),
+        table=table,
+        rows=lambda keys: keys.rows.get(table.name, ()),
     )
     raise typer.Exit(status.code(severity))

@@ -2,8 +2,6 @@
 
 # No postponed annotations, see ``command``.
 
-from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +11,8 @@ from kforensics.cli.command import SELECTION, Command, epilog, with_shared_optio
 if TYPE_CHECKING:
     from kforensics.analyses.lso import LsoAnswer
     from kforensics.cli.common_options import CommonOptions
+    from kforensics.render.lso_text import LsoText
+    from kforensics.render.ranked_text import RankedText
 
 app = typer.Typer(add_completion=False)
 
@@ -37,14 +37,28 @@ def lso(  # long: one parameter per option
     """Show where the last stable offset is, which transaction blocks it, since when, and which records it hides."""
     from kforensics.analyses.lso import LsoQuestion
     from kforensics.cli.asking import ask
+    from kforensics.render.lso_text import LsoText
+    from kforensics.render.ranked_text import RankedText
 
-    lines = partial(_answer_lines, bootstrap_server=options.brokers())
-    raise typer.Exit(ask(options, LsoQuestion(at, history), lines))
+    question, screen = LsoQuestion(at, history), options.screen()
+    if history:
+        code = ask(options, question, RankedText(screen, "nothing ever blocked the LSO"), _add_history)
+    else:
+        code = ask(options, question, LsoText(screen, options.brokers()), _add)
+    raise typer.Exit(code)
 
 
-def _answer_lines(answer: "LsoAnswer", *, bootstrap_server: str | None = None) -> Iterator[str]:
-    from kforensics.render.partition_text import history_lines, lso_lines
+def _add(text: "LsoText", answer: "LsoAnswer") -> None:
+    if answer.stable is not None:
+        text.add(answer.state, answer.stable, answer.findings, answer.transactional_id, answer.cluster)
 
-    if answer.stable is None:
-        return history_lines(answer.state, answer.rows)
-    return lso_lines(answer.state, answer.stable, answer.findings, answer.transactional_id, bootstrap_server)
+
+def _add_history(text: "RankedText", answer: "LsoAnswer") -> None:
+    from kforensics.render.lso_text import history_lines
+
+    is_empty = answer.state.partition.has_log and not len(answer.state.transaction_store)
+    if is_empty:
+        text.add_quiet(history_lines(answer.state, answer.rows))
+    else:
+        is_blocked = len(answer.state.open_transactions) > 0
+        text.add((answer.state.partition.has_log, not is_blocked), history_lines(answer.state, answer.rows))

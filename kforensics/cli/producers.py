@@ -2,7 +2,6 @@
 
 # No postponed annotations, see ``command``.
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +11,7 @@ from kforensics.cli.command import SELECTION, Command, epilog, with_shared_optio
 if TYPE_CHECKING:
     from kforensics.analyses.producers import ProducersAnswer
     from kforensics.cli.common_options import CommonOptions
+    from kforensics.render.ranked_text import RankedText
 
 app = typer.Typer(add_completion=False)
 
@@ -32,11 +32,20 @@ def producers(
     """Rebuild the state of every producer as the broker does, and compare it with the producer snapshot."""
     from kforensics.analyses.producers import ProducersQuestion
     from kforensics.cli.asking import ask
+    from kforensics.render.ranked_text import RankedText
 
-    raise typer.Exit(ask(options, ProducersQuestion(at), _answer_lines))
+    raise typer.Exit(ask(options, ProducersQuestion(at), RankedText(options.screen(), "no producers"), _add))
 
 
-def _answer_lines(answer: "ProducersAnswer") -> Iterator[str]:
+def _add(text: "RankedText", answer: "ProducersAnswer") -> None:
     from kforensics.render.partition_text import producer_lines
 
-    return producer_lines(answer.state, answer.rows, answer.context.producer_names(answer.state))
+    state, rows = answer.state, answer.rows
+    names = answer.context.producer_names(state) if len(rows) else {}
+    lines = producer_lines(state, rows, names, shown=text)
+    if not len(rows) and state.partition.has_log:
+        text.add_quiet(lines)
+        return
+    differs = any(in_snapshot is False for (in_snapshot,) in rows.only("in_snapshot"))
+    is_open = any(first >= 0 for (first,) in rows.only("current_txn_first_offset"))
+    text.add((state.partition.has_log, not differs, not is_open), lines)

@@ -27,7 +27,7 @@ def scan(
     """Summarize each partition: what it contains, what it costs and its worst finding, the worst partitions first."""
     from kforensics.analyses.audit import AuditRequest
     from kforensics.cli.evaluating import evaluate
-    from kforensics.render.audit_report import partition_summaries
+    from kforensics.render.scan_text import partition_summaries
 
     request = AuditRequest(processes=processes, copies=True)
     raise typer.Exit(evaluate(options, request, "partitions", partition_summaries, progress=options.progress))

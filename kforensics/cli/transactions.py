@@ -2,7 +2,6 @@
 
 # No postponed annotations, see ``command``.
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +11,7 @@ from kforensics.cli.command import OUTPUT, SELECTION, Command, epilog, with_shar
 if TYPE_CHECKING:
     from kforensics.analyses.transactions import TransactionsAnswer
     from kforensics.cli.common_options import CommonOptions
+    from kforensics.render.ranked_text import RankedText
 
 app = typer.Typer(add_completion=False)
 
@@ -53,14 +53,20 @@ def transactions(  # long: one parameter per option
     from kforensics.analyses.times import duration_ms
     from kforensics.analyses.transactions import TransactionsQuestion
     from kforensics.cli.asking import ask
+    from kforensics.render.ranked_text import RankedText
 
     min_duration_ms = None if min_duration is None else duration_ms(min_duration, "--min-duration")
     question = TransactionsQuestion(tuple(state or ()), producer_id, min_duration_ms, sort)
-    raise typer.Exit(ask(options, question, _answer_lines))
+    raise typer.Exit(ask(options, question, RankedText(options.screen(), "no transactions"), _add))
 
 
-def _answer_lines(answer: "TransactionsAnswer") -> Iterator[str]:
+def _add(text: "RankedText", answer: "TransactionsAnswer") -> None:
     from kforensics.render.partition_text import transaction_lines
 
-    names = answer.context.producer_names(answer.state)
-    return transaction_lines(answer.state, answer.rows, answer.count, names)
+    state, names = answer.state, answer.context.producer_names(answer.state) if answer.count else {}
+    lines = transaction_lines(state, answer.rows, answer.count, names, still_open=answer.still_open, shown=text)
+    if not answer.count and state.partition.has_log:
+        text.add_quiet(lines)
+    else:
+        oldest = min((time or 0 for (time,) in answer.still_open.only("first_timestamp")), default=None)
+        text.add((state.partition.has_log, oldest is None, oldest or 0), lines)

@@ -3,6 +3,7 @@
 # No postponed annotations, see ``command``.
 
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from kforensics.cli.command import Command, Processes, epilog, with_shared_optio
 if TYPE_CHECKING:
     from kforensics.cli.common_options import CommonOptions
     from kforensics.forensics.audit.partition_result import PartitionResult
+    from kforensics.render.screen import Screen
 
 app = typer.Typer(add_completion=False)
 
@@ -31,23 +33,24 @@ def verify(
     request = AuditRequest(processes=processes, checks="evidence")
     raise typer.Exit(
         evaluate(
-            options, request, "findings", partial(_lines, bootstrap_server=options.brokers()), progress=options.progress
+            options, request, "findings", partial(_text, bootstrap_server=options.brokers()), progress=options.progress
         )
     )
 
 
-def _lines(results: "list[PartitionResult]", *, bootstrap_server: str | None) -> Iterator[str]:
-    """Yield the findings by partition, and how many partitions have none."""
-    from kforensics.forensics.core.formatting import format_count
-    from kforensics.render.partition_text import finding_lines
+def _text(results: "list[PartitionResult]", screen: "Screen", *, bootstrap_server: str | None) -> Iterator[bytes]:
+    """Yield the findings by partition, worst first, and how many partitions have none."""
+    from kforensics.render.partition_text import finding_lines, partition_label
+    from kforensics.render.ranked_text import RankedText
 
-    without_findings = 0
-    for result in results:
-        if result.why is not None:
-            yield f"not read: {result.why}"
-        elif result.findings:
-            yield from finding_lines(result.place, result.folder, result.findings, bootstrap_server)
-        else:
-            without_findings += 1
-    partitions = format_count(without_findings, "partition")
-    yield f"{partitions} of {len(results)}: indexes, snapshots and checkpoints agree with the log"
+    with closing(RankedText(screen, "indexes, snapshots and checkpoints agree with the log")) as text:
+        for result in results:
+            name = partition_label(result.place, result.folder)
+            if result.why is not None:
+                text.add((-9,), [f"not read: {result.why}"])
+            elif result.findings:
+                lines = finding_lines(result.place, result.folder, result.findings, bootstrap_server)
+                text.add((-(result.worst or 0),), lines)
+            else:
+                text.add_quiet([f"{name}: indexes, snapshots and checkpoints agree with the log"])
+        yield from text.parts()

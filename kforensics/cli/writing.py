@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import chain, islice
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from kforensics.parsers.tables.schemas import Table
 from kforensics.render.formats import Format
-from kforensics.render.output import open_output
+from kforensics.render.output import open_output, unguarded
 from kforensics.render.streams import TextSink
 
 if TYPE_CHECKING:
+    from kforensics.cli.common_options import CommonOptions
     from kforensics.forensics.audit.partition_result import PartitionResult
+    from kforensics.render.screen import Screen
 
 T = TypeVar("T")
 # Lines that are written at once.
@@ -23,7 +24,7 @@ BATCH = 1 << 10
 def write_results(
     results: Iterable[T],
     output_format: Format,
-    output: Path | None,
+    options: CommonOptions,
     *,
     text: Callable[[T], Iterable[str]],
     table: Table,
@@ -34,7 +35,7 @@ def write_results(
     Args:
         results: the results.
         output_format: text, or a format of rows.
-        output: the file, None for standard output.
+        options: the options of the command, with the output and how text is shown.
         text: returns the lines of a result.
         table: the table of the rows.
         rows: returns the rows of a result; as ``Rows`` or ``RowStream`` if they are columns.
@@ -42,19 +43,35 @@ def write_results(
     Raises:
         UsageError: the output cannot be written.
     """
-    with open_output(output) as out:
+    with open_output(options.output) as out:
         if output_format is Format.TEXT:
-            write_lines(chain.from_iterable(map(text, results)), out)
+            write_lines(chain.from_iterable(map(text, results)), out, options.screen())
         else:
             _write_table(map(rows, results), output_format, table, out)
 
 
-def write_lines(lines: Iterable[str], out: IO[bytes]) -> None:
-    """Write lines of text."""
-    sink, remaining = TextSink(out), iter(lines)
-    while batch := list(islice(remaining, BATCH)):
+def write_lines(lines: Iterable[str], out: IO[bytes], screen: Screen | None = None) -> None:
+    """Write lines of text.
+
+    Args:
+        lines: the lines.
+        out: binary stream to write to.
+        screen: where they are shown; None leaves them as they are.
+    """
+    shown = iter(lines if screen is None else screen.lines(lines))
+    sink = TextSink(out if screen is None or not screen.is_coloured else unguarded(out))
+    while batch := list(islice(shown, BATCH)):
         sink.write("\n".join((*batch, "")))
     sink.flush()
+
+
+def write_parts(parts: Iterable[bytes], out: IO[bytes]) -> None:
+    """Write text that fits the screen already, its control characters escaped."""
+    out.flush()
+    out = unguarded(out)
+    for part in parts:
+        out.write(part)
+    out.flush()
 
 
 def _write_table(parts: Iterable[Any], output_format: Format, table: Table, out: IO[bytes]) -> None:

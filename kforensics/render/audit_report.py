@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import Any
 
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.findings import Severity
-from kforensics.forensics.core.formatting import format_count, format_share, format_size, format_time
+from kforensics.forensics.core.formatting import format_count, format_size, format_time
 from kforensics.forensics.partition.partition_files import partition_sort_key
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.log.log_rows import Place
@@ -157,57 +157,3 @@ class AuditReport:
         counts = [(self.partitions_by_severity[severity], str(severity)) for severity in sorted(Severity, reverse=True)]
         counts += [(self.partitions_by_severity[None], "clean"), (self.unread_count, "unread")]
         return [f"{count:,} {verdict}" for count, verdict in counts if count]
-
-
-def partition_summaries(results: Sequence[PartitionResult]) -> Iterator[str]:
-    """Yield a few lines for each partition, worst first."""
-    for result in sorted(results, key=_summary_rank):
-        yield from _summary(result)
-
-
-def _summary_rank(result: PartitionResult) -> int:
-    if result.why is not None:
-        return -len(Severity) - 1
-    return 0 if result.worst is None else -result.worst - 1
-
-
-def _summary(result: PartitionResult) -> Iterator[str]:
-    name = partition_label(result.place, result.folder)
-    if result.why is not None:
-        yield f"UNREAD    {name}: {printable(result.why)}"
-        return
-    (values,) = result.rows["partitions"]
-    row = dict(zip(result.rows["partitions"].table.names, values, strict=True))
-    yield f"{row['verdict'].upper():<8}  {name}"
-    yield f"          {_log_summary(row)}"
-    if row["producers"]:
-        yield f"          {_transaction_summary(row)}"
-    codes = Counter[str]()
-    for finding in result.findings:
-        codes[finding.code.name] += finding.occurrences
-    if codes:
-        yield f"          {', '.join(f'{code} {count}' if count > 1 else code for code, count in codes.items())}"
-    if result.replica_worst is not None:
-        yield f"          {result.replica_worst} in the comparison with other replicas: see kforensics audit"
-
-
-def _log_summary(row: dict[str, Any]) -> str:
-    if row["log_end_offset"] is None:
-        return "LSO unknown, the log is missing"
-    batches = format_count(row["batches"], "batch", "batches")
-    return (
-        f"{format_size(row['bytes'])} in {format_count(row['segments'], 'segment')},"
-        f" {format_count(row['records'], 'record')} in {batches},"
-        f" offsets {row['first_offset'] if row['first_offset'] is not None else '-'} to {row['log_end_offset']},"
-        f" LSO {row['last_stable_offset']}"
-    )
-
-
-def _transaction_summary(row: dict[str, Any]) -> str:
-    parts = [format_count(row["producers"], "producer")]
-    parts += [f"{row[outcome]:,} {outcome}" for outcome in ("committed", "aborted") if row[outcome]]
-    parts += [f"{row['open_transactions']:,} open"] if row["open_transactions"] else []
-    if row["control_batches"]:
-        of_records, of_bytes = format_share(row["control_records_share"]), format_share(row["control_bytes_share"])
-        parts.append(f"markers are {of_records} of records and {of_bytes} of bytes")
-    return ", ".join(parts)

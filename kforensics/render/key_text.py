@@ -13,7 +13,9 @@ from kforensics.forensics.keys.key_locations import SplitKeyCause
 from kforensics.forensics.keys.partitioner_fit import CountSource, PartitionerFit
 from kforensics.forensics.keys.topic_keys import SplitKey, TopicKeys
 from kforensics.parsers.format.text_encoding import printable
+from kforensics.render.fitted_table import FittedTable, TableColumn
 from kforensics.render.partition_text import finding_lines, missing_log_lines
+from kforensics.render.screen import Screen
 
 COUNT_SOURCES = {
     CountSource.GIVEN: "as given",
@@ -28,53 +30,59 @@ SPLIT_CAUSES = {
     SplitKeyCause.TOMBSTONE: "the tombstone is not in the partition of the value",
 }
 PARTITION_HEADINGS = (
-    "partition",
-    "records",
-    "no key",
-    "keys",
-    "misplaced",
-    "old count",
-    "split",
-    "last by old count",
-    "first by new count",
+    TableColumn("partition"),
+    TableColumn("records"),
+    TableColumn("no key", 5),
+    TableColumn("keys", 1),
+    TableColumn("misplaced"),
+    TableColumn("old count", 2),
+    TableColumn("split"),
+    TableColumn("last by old count", 3),
+    TableColumn("first by new count", 4),
 )
-PARTITION_FORMAT = "  {:>9}  {:>10}  {:>10}  {:>10}  {:>9}  {:>9}  {:>8}  {:>17}  {:>18}"
 KEY_PARTITION_COLUMNS = (
     *("partition", "records", "keyless_records", "keys", "astray_keys", "late_keys", "keys_apart"),
     *("last_old_offset", "first_new_offset"),
 )
 PRODUCER_BATCH_HEADINGS = (
-    "producer",
-    "style",
-    "batches",
-    "records",
-    "per batch",
-    "largest",
-    "fill",
-    "compression ratio",
+    TableColumn("producer"),
+    TableColumn("style", 1, is_text=True),
+    TableColumn("batches", 4),
+    TableColumn("records", 5),
+    TableColumn("per batch"),
+    TableColumn("largest", 6),
+    TableColumn("fill", 3),
+    TableColumn("compression ratio", 2, is_text=True),
 )
-PRODUCER_BATCH_FORMAT = "  {:>12}  {:<11}  {:>9}  {:>10}  {:>9}  {:>9}  {:>7}  {}"
 # Split keys and producers listed; the tables have all of them.
 MAX_LISTED = 10
 MAX_KEY_CHARACTERS = 60
 LATEST_TIMESTAMP = 1 << 62
 
 
-def key_lines(result: TopicKeyResult | MissingLog) -> Iterator[str]:
-    """Yield the key placement of a topic by partition, its split keys, its producers and its findings."""
+def key_lines(result: TopicKeyResult | MissingLog, screen: Screen) -> Iterator[str]:
+    """Yield the key placement of a topic by partition, its split keys, its producers and its findings.
+
+    Args:
+        result: the topic, or a partition whose log is missing.
+        screen: where the lines are shown.
+    """
     if isinstance(result, MissingLog):
         yield from missing_log_lines(result)
         return
     topic = result.topic
     yield f"{printable(topic.name)}: {_counts(topic)}"
     yield f"  {_partitioner(topic.fit)}"
-    yield PARTITION_FORMAT.format(*PARTITION_HEADINGS).rstrip()
-    for row in result.rows["key_partitions"].only(*KEY_PARTITION_COLUMNS):
-        yield PARTITION_FORMAT.format(*("" if value is None else value for value in row)).rstrip()
+    rows = result.rows["key_partitions"].only(*KEY_PARTITION_COLUMNS)
+    partitions, producers = FittedTable(PARTITION_HEADINGS, screen), FittedTable(PRODUCER_BATCH_HEADINGS, screen)
+    yield from partitions.lines(["" if value is None else str(value) for value in row] for row in rows)
     yield from _split_keys(topic)
-    yield from _producers(result)
+    yield from _producers(result, producers)
     for place, placed in groupby(result.placed, lambda finding: finding.place):
         yield from finding_lines(place, "", [finding.finding for finding in placed])
+    if dropped := {**partitions.dropped, **producers.dropped}:
+        yield f"columns left out to fit the width: {', '.join(dropped)}"
+        yield from screen.rest("--wide")
 
 
 def _counts(topic: TopicKeys) -> str:
@@ -132,7 +140,7 @@ def _time(timestamp: int) -> str:
     return format_time(timestamp) if 0 <= timestamp < LATEST_TIMESTAMP else "no timestamp"
 
 
-def _producers(result: TopicKeyResult) -> Iterator[str]:
+def _producers(result: TopicKeyResult, table: FittedTable) -> Iterator[str]:
     by_producer: dict[int, list[dict[str, Any]]] = {}
     rows = result.rows["producer_batches"]
     for values in rows:
@@ -140,28 +148,27 @@ def _producers(result: TopicKeyResult) -> Iterator[str]:
         by_producer.setdefault(row["producer_id"], []).append(row)
     if not by_producer:
         return
-    yield PRODUCER_BATCH_FORMAT.format(*PRODUCER_BATCH_HEADINGS).rstrip()
     largest_first = sorted(by_producer.items(), key=lambda item: -sum(row["bytes"] for row in item[1]))
-    yield from (_producer(producer_id, rows) for producer_id, rows in largest_first[:MAX_LISTED])
+    yield from table.lines(_producer(producer_id, rows) for producer_id, rows in largest_first[:MAX_LISTED])
     if len(largest_first) > MAX_LISTED:
         more = format_count(len(largest_first) - MAX_LISTED, "more producer")
         yield f"  … and {more}; list all with --list producers and a --format of rows"
 
 
-def _producer(producer_id: int, rows: list[dict[str, Any]]) -> str:
+def _producer(producer_id: int, rows: list[dict[str, Any]]) -> tuple[str, ...]:
     batches, records = (sum(row[name] for row in rows) for name in ("batches", "records"))
     size, largest = sum(row["bytes"] for row in rows), max(row["most_bytes"] for row in rows)
     ratios = [row["compression_ratio"] for row in rows if row["compression_ratio"] is not None]
     ratio = f"{min(ratios):.2f}" if ratios else ""
     if ratios and f"{max(ratios):.2f}" != ratio:
         ratio += f" to {max(ratios):.2f}"
-    return PRODUCER_BATCH_FORMAT.format(
-        "no id" if producer_id < 0 else producer_id,
+    return (
+        "no id" if producer_id < 0 else str(producer_id),
         rows[0]["style"] or "",
-        batches,
-        records,
+        str(batches),
+        str(records),
         f"{records / batches:.1f}",
-        max(row["most_records"] for row in rows),
+        str(max(row["most_records"] for row in rows)),
         format_share(size / batches / largest),
         ratio,
-    ).rstrip()
+    )

@@ -77,6 +77,11 @@ def _guarded(out: IO[bytes]) -> IO[bytes]:
     return cast("IO[bytes]", TerminalGuard(out))
 
 
+def unguarded(out: IO[bytes]) -> IO[bytes]:
+    """Return a stream without the guard of a terminal, for text whose escape sequences are this package's own."""
+    return cast("IO[bytes]", getattr(out, "terminal", out))
+
+
 @contextmanager
 def open_output(output: Path | None) -> Iterator[IO[bytes]]:
     """Open the output for writing.

@@ -1,8 +1,9 @@
-"""Formats what a partition's log shows as lines of text: LSO, transactions, producers, duplicates and findings."""
+"""Formats what a partition's log shows as lines of text: transactions, producers, duplicates and findings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any
 
 from kforensics.forensics.checks.partition.missing_logs import MissingLog
@@ -11,22 +12,46 @@ from kforensics.forensics.core.formatting import format_count, format_duration, 
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.partition.partition_rows import remedy_text
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.forensics.partition.stable_offset import StableOffset
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.log.log_rows import Place
+from kforensics.render.fitted_table import FittedTable, TableColumn
+from kforensics.render.ranked_text import RankedText
+from kforensics.render.screen import Line, advice_lines
 
-TRANSACTION_HEADINGS = ("outcome", "producer", "epoch", "offsets", "marker", "records", "size", "start", "duration")
-TRANSACTION_FORMAT = "  {:<9}  {:>12}  {:>6}  {:>25}  {:>12}  {:>9}  {:>10}  {:<23}  {}"
+TRANSACTION_COLUMNS = (
+    TableColumn("outcome", is_text=True),
+    TableColumn("producer"),
+    TableColumn("epoch", 5),
+    TableColumn("offsets"),
+    TableColumn("marker", 6),
+    TableColumn("records", 3),
+    TableColumn("size", 4),
+    TableColumn("start", 2, is_text=True),
+    TableColumn("duration", 1, is_text=True),
+    TableColumn("transactional id", 1, is_text=True),
+)
 LISTED_TRANSACTION_COLUMNS = (
     *("outcome", "producer_id", "producer_epoch", "first_offset", "last_offset", "marker_offset", "records", "bytes"),
     *("first_timestamp", "duration_ms", "first_offset_exact"),
 )
-PRODUCER_HEADINGS = ("producer", "epoch", "last sequence", "last offset", "coordinator", "open from", "last write")
-PRODUCER_FORMAT = "  {:>12}  {:>6}  {:>13}  {:>12}  {:>11}  {:>12}  {}"
+PRODUCER_COLUMNS = (
+    TableColumn("producer"),
+    TableColumn("epoch", 3),
+    TableColumn("last sequence", 4),
+    TableColumn("last offset"),
+    TableColumn("coordinator", 5),
+    TableColumn("open from"),
+    TableColumn("last write", 2, is_text=True),
+    TableColumn("notes", is_text=True),
+    TableColumn("transactional id", 1, is_text=True),
+)
 NO_IDS: Mapping[int, str] = {}
-ID_HEADING = "      transactional id"
-DURATION_WIDTH = 12
-HISTORY_FORMAT = "  {:>12}  {:>12}  {:>12}  {}"
+# Transactions, producers and runs of duplicates of a partition that are listed.
+LISTED = 20
+# Where the text of a run of duplicates begins, after its level.
+RUN_HANG = 17
+# Where the details of a finding begin, after its severity.
+DETAIL_INDENT = 11
 
 
 def partition_label(place: Place, folder: str) -> str:
@@ -43,198 +68,158 @@ def _name(state: PartitionState) -> str:
 def missing_log_lines(missing: MissingLog, bootstrap_server: str | None = None) -> Iterator[str]:
     """Yield that the log of a partition is missing, and what is known of it."""
     yield f"{partition_label(missing.place, missing.folder)}: {missing.unknown} unknown, the log is missing"
-    yield from _finding_details(missing.place, missing.findings, bootstrap_server)
+    yield from finding_details(missing.place, missing.findings, bootstrap_server)
 
 
-def lso_lines(
-    state: PartitionState,
-    stable: StableOffset,
-    findings: Sequence[Finding] = (),
-    transactional_id: str | None = None,
-    bootstrap_server: str | None = None,
-) -> Iterator[str]:
-    """Yield the last stable offset, the transaction that blocks it, and the findings above warnings.
-
-    Args:
-        state: the partition.
-        stable: the last stable offset.
-        findings: its findings.
-        transactional_id: of the transaction that blocks it, None if unknown.
-        bootstrap_server: addresses of brokers for the commands in remedies, None if unknown.
-    """
-    if not state.partition.has_log:
-        yield from missing_log_lines(MissingLog.of(state, "LSO"), bootstrap_server)
-        return
-    yield f"{_name(state)}: {_lso(state, stable)}"
-    if stable.blocking_transaction is not None:
-        yield f"  {_blocking_transaction(state, stable, transactional_id)}"
-    if stable.at_checkpoint not in (None, stable.last_stable_offset):
-        yield f"  at the checkpointed high watermark {state.high_watermark}: LSO {stable.at_checkpoint}"
-    severe = [finding for finding in findings if finding.severity > Severity.WARNING]
-    yield from _finding_details(state.partition.place, severe, bootstrap_server)
-
-
-def _lso(state: PartitionState, stable: StableOffset) -> str:
-    limit = "log end" if stable.high_watermark == state.log_end_offset else "high watermark"
-    hidden = ""
-    if stable.hidden_records or stable.hidden_bytes:
-        hidden = f"{format_count(stable.hidden_records, 'record')} hidden, {format_size(stable.hidden_bytes)}"
-    offset = stable.last_stable_offset
-    if not stable.exact:
-        why = "batches are missing" if state.is_broken else "log start missing, no earlier producer snapshot"
-        return f"LSO between {stable.lowest} and {offset} ({why}{'; ' if hidden else ''}{hidden})"
-    if stable.blocking_transaction is None:
-        return f"LSO {offset}, at the {limit}{f' ({hidden})' if hidden else ''}"
-    return f"LSO stuck at {offset} ({limit} {stable.high_watermark}{', ' if hidden else ''}{hidden})"
-
-
-def _blocking_transaction(state: PartitionState, stable: StableOffset, transactional_id: str | None) -> str:
-    transaction = stable.blocking_transaction
-    marker = int(transaction["marker_offset"])
-    outcome = "open" if marker < 0 else f"ends at offset {marker}"
-    last_write = format_time(int(transaction["last_timestamp"]))
-    others = len(state.open_transactions) - 1
-    also_open = f"; {format_count(others, 'other transaction')} open" if others > 0 else ""
-    named = "" if transactional_id is None else f" ({printable(repr(transactional_id))})"
-    return (
-        f"blocked by producer {transaction['producer_id']}{named}, epoch {transaction['producer_epoch']}: transaction"
-        f" from offset {transaction['first_offset']}, {outcome}, last write {last_write},"
-        f" {_idle(stable.idle_ms)}{also_open}"
-    )
-
-
-def _idle(milliseconds: int | None) -> str:
-    if milliseconds is None:
-        return "idle for an unknown time"
-    if milliseconds < 0:
-        return f"{format_duration(-milliseconds)} after the time of evaluation"
-    return f"idle for {format_duration(milliseconds)}"
-
-
-def history_lines(state: PartitionState, rows: Rows | RowStream) -> Iterator[str]:
-    """Yield the steps of the last stable offset, one per line."""
-    if not state.partition.has_log:
-        yield from missing_log_lines(MissingLog.of(state, "LSO"))
-        return
-    yield f"{_name(state)}: LSO by high watermark"
-    yield HISTORY_FORMAT.format("from", "to", "LSO", "blocked by").rstrip()
-    for row in rows:
-        first, last, offset, producer_id, _ = row[-5:]
-        blocked_by = "" if producer_id is None else f"producer {producer_id}"
-        yield HISTORY_FORMAT.format(first, last, offset, blocked_by).rstrip()
-
-
-def transaction_lines(
+def transaction_lines(  # noqa: PLR0913  # the rows, and how they are shown
     state: PartitionState,
     rows: RowStream,
     count: int,
     transactional_ids: Mapping[int, str] = NO_IDS,
+    *,
+    still_open: RowStream,
+    shown: RankedText,
 ) -> Iterator[str]:
-    """Yield transactions, one per line.
+    """Yield transactions, one per line: those that are open first, then the others in their order.
 
     Args:
         state: the partition.
         rows: its table ``transactions``.
         count: number of rows.
         transactional_ids: of the producers, as far as they are known.
+        still_open: the rows of open transactions.
+        shown: the text that the lines are for.
     """
     if not state.partition.has_log:
         yield from missing_log_lines(MissingLog.of(state, "transactions"))
         return
-    yield f"{_name(state)}: {format_count(count, 'transaction')}"
-    if not count:
-        return
-    yield f"{TRANSACTION_FORMAT.format(*TRANSACTION_HEADINGS)}{ID_HEADING if transactional_ids else ''}"
-    # A partition may have millions of transactions: one expression per line, and only the columns shown are read.
-    for row in rows.only(*LISTED_TRANSACTION_COLUMNS):
-        outcome, producer, epoch, first, last, marker, records, size, start, duration, is_exact = row
-        offsets = f"{first}-{last}" if is_exact else f"<={first}-{last}"
-        yield (
-            f"  {outcome:<9}  {producer:>12}  {epoch:>6}  {offsets:>25}  {'' if marker is None else marker:>12}"
-            f"  {records:>9}  {format_size(size):>10}  {'' if start is None else format_time(start):<23}"
-            f"  {_duration(duration, transactional_ids.get(producer))}"
-        )
+    open_count = sum(1 for _ in still_open.only("outcome"))
+    yield f"{_name(state)}: {format_count(count, 'transaction')}{f', {open_count:,} open' if open_count else ''}"
+    if count:
+        # A partition may have millions of transactions: only the columns shown are read.
+        opened, others = (each.only(*LISTED_TRANSACTION_COLUMNS) for each in (still_open, rows))
+        ordered = chain(opened, (row for row in others if row[0] != "open"))
+        cells = (_transaction_cells(row, transactional_ids) for row in ordered)
+        yield from _listed(TRANSACTION_COLUMNS, cells, count, "transaction", shown)
 
 
-def _duration(milliseconds: int | None, transactional_id: str | None) -> str:
-    """Return the duration of a transaction, and the transactional id of its producer if that is known."""
+def _listed(
+    columns: Sequence[TableColumn], rows: Iterable[Sequence[str]], count: int, noun: str, shown: RankedText
+) -> Iterator[str]:
+    """Yield the first rows of a list, and how many there are more."""
+    limit = shown.screen.shown(LISTED)
+    table = FittedTable(columns, shown.screen, shown.dropped)
+    yield from table.lines(islice(rows, limit))
+    if limit is not None and count > limit:
+        shown.is_cut = True
+        yield f"  … and {format_count(count - limit, f'more {noun}')}"
+
+
+def _transaction_cells(row: Sequence[Any], transactional_ids: Mapping[int, str]) -> tuple[str, ...]:
+    outcome, producer, epoch, first, last, marker, records, size, start, duration, is_exact = row
+    return (
+        outcome,
+        str(producer),
+        str(epoch),
+        f"{first}-{last}" if is_exact else f"<={first}-{last}",
+        "" if marker is None else str(marker),
+        str(records),
+        format_size(size),
+        "" if start is None else format_time(start),
+        _duration(duration),
+        printable(transactional_ids.get(producer, "")),
+    )
+
+
+def _duration(milliseconds: int | None) -> str:
+    """Return the duration of a transaction."""
     if milliseconds is None:
-        text = ""
-    elif milliseconds < 0:
-        text = "not begun"  # at the time of evaluation
-    else:
-        text = format_duration(milliseconds)
-    return text if transactional_id is None else f"{text:<{DURATION_WIDTH}}  {printable(transactional_id)}"
+        return ""
+    return "not begun" if milliseconds < 0 else format_duration(milliseconds)  # at the time of evaluation
 
 
 def producer_lines(
     state: PartitionState,
     rows: Rows,
     transactional_ids: Mapping[int, str] = NO_IDS,
+    *,
+    shown: RankedText,
 ) -> Iterator[str]:
     """Yield the producer state at the end of the log, one producer per line.
+
+    Those that differ from the snapshot are first, then those with an open transaction.
 
     Args:
         state: the partition.
         rows: its table ``producers``.
         transactional_ids: of the producers, as far as they are known.
+        shown: the text that the lines are for.
     """
     if not state.partition.has_log:
         yield from missing_log_lines(MissingLog.of(state, "producers"))
         return
     yield f"{_name(state)}: {format_count(len(rows), 'producer')}"
-    if not len(rows):
-        return
-    yield PRODUCER_FORMAT.format(*PRODUCER_HEADINGS)
-    for values in rows:
-        producer = dict(zip(rows.table.names, values, strict=True))
-        yield PRODUCER_FORMAT.format(
-            producer["producer_id"],
-            producer["producer_epoch"],
-            *(
-                "" if producer[name] < 0 else producer[name]
-                for name in ("last_sequence", "last_offset", "coordinator_epoch", "current_txn_first_offset")
-            ),
-            f"{format_time(producer['last_timestamp'])}{_producer_notes(producer, transactional_ids)}",
-        )
+    if len(rows):
+        producers = [dict(zip(rows.table.names, values, strict=True)) for values in rows]
+        producers.sort(key=lambda each: (each["in_snapshot"] is not False, each["current_txn_first_offset"] < 0))
+        cells = (_producer_cells(producer, transactional_ids) for producer in producers)
+        yield from _listed(PRODUCER_COLUMNS, cells, len(rows), "producer", shown)
 
 
-def _producer_notes(producer: dict[str, Any], transactional_ids: Mapping[int, str]) -> str:
-    transactional_id = transactional_ids.get(producer["producer_id"])
-    notes = [] if transactional_id is None else [f"transactional id {printable(transactional_id)}"]
-    notes += ["expired"] if producer["expired"] else []
+def _producer_cells(producer: dict[str, Any], transactional_ids: Mapping[int, str]) -> tuple[str, ...]:
+    sequence, last, coordinator, first = (
+        "" if producer[name] < 0 else str(producer[name])
+        for name in ("last_sequence", "last_offset", "coordinator_epoch", "current_txn_first_offset")
+    )
+    notes = ["expired"] if producer["expired"] else []
     notes += ["differs from the snapshot"] if producer["in_snapshot"] is False else []
-    return f"  ({', '.join(notes)})" if notes else ""
+    return (
+        str(producer["producer_id"]),
+        str(producer["producer_epoch"]),
+        sequence,
+        last,
+        coordinator,
+        first,
+        format_time(producer["last_timestamp"]),
+        ", ".join(notes),
+        printable(transactional_ids.get(producer["producer_id"], "")),
+    )
 
 
-def duplicate_lines(state: PartitionState, rows: Rows) -> Iterator[str]:
-    """Yield the duplicates within a partition, one run of records per line."""
+def duplicate_lines(state: PartitionState, rows: Rows, *, shown: RankedText) -> Iterator[str]:
+    """Yield the duplicates within a partition, one run of records per line; those of read_committed consumers first."""
     if not state.partition.has_log:
         yield from missing_log_lines(MissingLog.of(state, "duplicates"))
         return
-    yield f"{_name(state)}: {_duplicates_count(rows)} in {format_count(len(rows), 'run')}"
-    yield from _run_lines(rows)
+    runs = f" in {format_count(len(rows), 'run')}" if len(rows) else ""
+    yield f"{_name(state)}: {_duplicates_count(rows)}{runs}"
+    yield from _run_lines(rows, shown)
 
 
-def cross_partition_duplicate_lines(place: Place, folder: str, rows: Rows) -> Iterator[str]:
+def cross_partition_duplicate_lines(place: Place, folder: str, rows: Rows, *, shown: RankedText) -> Iterator[str]:
     """Yield the duplicates of records in other partitions of the topic, one run of records per line."""
     runs = format_count(len(rows), "run")
     yield f"{partition_label(place, folder)}: {_duplicates_count(rows)} of other partitions in {runs}"
-    yield from _run_lines(rows)
+    yield from _run_lines(rows, shown)
 
 
 def _duplicates_count(rows: Rows) -> str:
     return format_count(sum(count for (count,) in rows.only("records")), "duplicate record")
 
 
-def _run_lines(rows: Rows) -> Iterator[str]:
-    for values in rows:
-        run = dict(zip(rows.table.names, values, strict=True))
+def _run_lines(rows: Rows, shown: RankedText) -> Iterator[str]:
+    runs = sorted((dict(zip(rows.table.names, values, strict=True)) for values in rows), key=lambda run: run["view"])
+    limit = shown.screen.shown(LISTED)
+    for run in runs[:limit]:
         verb = "duplicates" if run["records"] == 1 else "duplicate"
         why = f"{run['why']}{_run_distance(run)}"
-        yield f"  {run['level']:<13}  {_run_side(run, 'second')} {verb} {_run_side(run, 'first')}: {why}"
+        line = f"  {run['level']:<13}  {_run_side(run, 'second')} {verb} {_run_side(run, 'first')}: {why}"
+        yield Line(line, hang=RUN_HANG)
         if run["view"] == "raw":
-            yield "                 read_committed consumers do not receive both"
+            yield f"{' ' * RUN_HANG}read_committed consumers do not receive both"
+    if limit is not None and len(runs) > limit:
+        shown.is_cut = True
+        yield f"  … and {format_count(len(runs) - limit, 'more run')}"
 
 
 def _run_distance(run: dict[str, Any]) -> str:
@@ -268,14 +253,25 @@ def finding_lines(
     if not findings:
         return
     yield f"{partition_label(place, folder)}:"
-    yield from _finding_details(place, findings, bootstrap_server)
+    yield from finding_details(place, findings, bootstrap_server)
 
 
-def _finding_details(place: Place, findings: Sequence[Finding], bootstrap_server: str | None) -> Iterator[str]:
+def finding_details(
+    place: Place, findings: Sequence[Finding], bootstrap_server: str | None, of: str = ""
+) -> Iterator[str]:
+    """Yield what was found, where it is and what to do.
+
+    Args:
+        place: the partition.
+        findings: its findings.
+        bootstrap_server: addresses of brokers for the commands in remedies, None if unknown.
+        of: name of the partition, if the lines stand for several.
+    """
     for finding in findings:
-        yield f"  {finding.severity!s:<8} {finding.code.name}: {printable(finding.message)}"
+        code = f"{finding.code.name}{f' in {of}' if of else ''}"
+        yield Line(f"  {finding.severity!s:<8} {code}: {printable(finding.message)}", finding.severity, DETAIL_INDENT)
         if finding.path is not None:
             position = "" if finding.position is None else f" byte {finding.position:#x}"
-            yield f"           at {printable(f'{finding.path}{position}')}"
+            yield f"{' ' * DETAIL_INDENT}at {printable(f'{finding.path}{position}')}"
         if finding.severity >= Severity.WARNING and (advice := remedy_text(place, finding, bootstrap_server)):
-            yield f"           do: {printable(advice)}"
+            yield from advice_lines("do", printable(advice), DETAIL_INDENT)

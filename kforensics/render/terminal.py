@@ -27,15 +27,18 @@ class TerminalGuard:
 
     Args:
         out: stream of the terminal.
+
+    Attributes:
+        terminal: the same.
     """
 
     def __init__(self, out: IO[bytes]) -> None:
-        self._out = out
+        self.terminal = out
 
     def write(self, data: bytes) -> int:
         """Write text with control characters escaped."""
-        return self._out.write(ACTIVE_BYTES.sub(lambda match: escaped(match[0].decode()).encode(), data))
+        return self.terminal.write(ACTIVE_BYTES.sub(lambda match: escaped(match[0].decode()).encode(), data))
 
     def flush(self) -> None:
         """Flush the terminal."""
-        self._out.flush()
+        self.terminal.flush()

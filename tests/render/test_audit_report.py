@@ -17,7 +17,9 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_files import partitions_of
 from kforensics.parsers.files.discover import FoundFile, discover
 from kforensics.parsers.log.log_rows import Place
-from kforensics.render.audit_report import AuditReport, partition_summaries
+from kforensics.render.audit_report import AuditReport
+from kforensics.render.scan_text import partition_summaries
+from kforensics.render.screen import Screen
 from tests.command import SAMPLES
 
 AS_OF_MS = 1_795_264_200_000
@@ -82,5 +84,5 @@ def test_findings_that_were_left_out_are_counted() -> None:
     report = AuditReport(AS_OF_MS)
     report.add(replace(found, findings=(*[finding] * 999, last)))
     assert report.findings_by_code == {(Severity.WARNING, finding.code.name): 1_826}
-    summary = list(partition_summaries([replace(found, findings=(*[finding] * 999, last))]))
-    assert any(f"{finding.code.name} 1826" in line for line in summary)
+    summary = b"".join(partition_summaries([replace(found, findings=(*[finding] * 999, last))], Screen()))
+    assert f"{finding.code.name} 1826" in summary.decode()

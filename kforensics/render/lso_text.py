@@ -1,0 +1,227 @@
+"""Formats where the last stable offset is: stuck partitions first, what blocks several of them once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TypeAlias
+
+from kforensics.forensics.checks.partition.missing_logs import MissingLog
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.core.formatting import format_count, format_duration, format_size, format_time
+from kforensics.forensics.core.result_rows import Rows, RowStream
+from kforensics.forensics.partition.partition_rows import worst_severity
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.stable_offset import StableOffset
+from kforensics.parsers.format.text_encoding import printable
+from kforensics.parsers.log.log_rows import Place
+from kforensics.render.partition_text import finding_details, missing_log_lines, partition_label
+from kforensics.render.ranked_text import Rank, RankedText
+from kforensics.render.screen import Line, Screen
+
+HISTORY_FORMAT = "  {:>12}  {:>12}  {:>12}  {}"
+# Partitions listed that one transaction blocks.
+LISTED = 8
+# The order of partitions: without a log, blocked, with findings, not exact, at the log end.
+NO_LOG, BLOCKED, WITH_FINDINGS, NOT_EXACT, STABLE = range(5)
+# Cluster, producer id, producer epoch and transactional id.
+Blocker: TypeAlias = tuple[str, int, int, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _BlockedPartition:
+    """A partition whose last stable offset is blocked.
+
+    Attributes:
+        name: its name.
+        place: where it is.
+        offset: where its last stable offset is, as text.
+        transaction: the transaction that blocks it, as text, without its producer.
+        findings: the findings above warnings.
+        rank: its place among others that the same producer blocks.
+        checkpoint: the last stable offset at the checkpointed high watermark, as lines.
+    """
+
+    name: str
+    place: Place
+    offset: str
+    transaction: str
+    findings: tuple[Finding, ...]
+    rank: Rank
+    checkpoint: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class LsoText:
+    """The last stable offsets of many partitions as text.
+
+    Attributes:
+        screen: where it is shown.
+        bootstrap_server: addresses of brokers for the commands in remedies, None if unknown.
+    """
+
+    screen: Screen
+    bootstrap_server: str | None = None
+    _ranked: RankedText = field(init=False)
+    _blocked: dict[Blocker, list[_BlockedPartition]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._ranked = RankedText(self.screen, "no transaction blocks the LSO")
+
+    def add(
+        self,
+        state: PartitionState,
+        stable: StableOffset,
+        findings: Sequence[Finding],
+        transactional_id: str | None = None,
+        cluster: str = "",
+    ) -> None:
+        """Add a partition.
+
+        Args:
+            state: the partition.
+            stable: its last stable offset.
+            findings: its findings.
+            transactional_id: of the transaction that blocks it, None if unknown.
+            cluster: name of its cluster, if a transaction blocks it.
+        """
+        severe = tuple(finding for finding in findings if finding.severity > Severity.WARNING)
+        if not state.partition.has_log:
+            missing = missing_log_lines(MissingLog.of(state, "LSO"), self.bootstrap_server)
+            self._ranked.add((NO_LOG,), missing)
+        elif stable.blocking_transaction is not None:
+            transaction = stable.blocking_transaction
+            producer = int(transaction["producer_id"]), int(transaction["producer_epoch"])
+            blocked = _blocked_partition(state, stable, severe)
+            self._blocked.setdefault((cluster, *producer, transactional_id), []).append(blocked)
+        elif severe or not stable.exact:
+            details = finding_details(state.partition.place, severe, self.bootstrap_server)
+            rank = (WITH_FINDINGS, -max(each.severity for each in severe)) if severe else (NOT_EXACT,)
+            self._ranked.add(rank, [*_offset_lines(state, stable), *details])
+        else:
+            self._ranked.add_quiet(_offset_lines(state, stable))
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield the text."""
+        for (_, producer_id, epoch, transactional_id), partitions in self._blocked.items():
+            partitions.sort(key=attrgetter("rank"))
+            named = "" if transactional_id is None else f" ({printable(repr(transactional_id))})"
+            producer = f"producer {producer_id}{named}, epoch {epoch}"
+            lines = self._blocked_lines(producer, partitions)
+            self._ranked.add((BLOCKED, *partitions[0].rank), lines)
+        return self._ranked.parts()
+
+    def close(self) -> None:
+        """Forget the text."""
+        self._ranked.close()
+
+    def _blocked_lines(self, producer: str, partitions: Sequence[_BlockedPartition]) -> Iterator[str]:
+        """Yield what a producer blocks: its transaction and its findings once, and the partitions."""
+        first = partitions[0]
+        if len(partitions) == 1:
+            yield Line(f"{first.name}: LSO {first.offset}", hang=2)
+            yield f"  blocked by {producer}: {first.transaction}"
+            yield from first.checkpoint
+        else:
+            yield Line(f"{format_count(len(partitions), 'partition')}: LSO stuck, blocked by {producer}", hang=2)
+            for partition in partitions[: self.screen.shown(LISTED)]:
+                yield Line(f"  {partition.name}: {partition.offset}", hang=4)
+                if partition is first:
+                    yield f"    {partition.transaction}"
+                yield from partition.checkpoint
+            more = len(partitions) - LISTED
+            if more > 0 and not self.screen.shows_all:
+                self._ranked.is_cut = True
+                yield f"  … and {format_count(more, 'more partition')}"
+        for partition, finding in _once(partitions):
+            of = "" if len(partitions) == 1 else partition.name
+            yield from finding_details(partition.place, [finding], self.bootstrap_server, of)
+
+
+def _once(partitions: Sequence[_BlockedPartition]) -> Iterator[tuple[_BlockedPartition, Finding]]:
+    """Yield the findings of the first partition that has their code, worst first."""
+    by_code: dict[str, tuple[_BlockedPartition, list[Finding]]] = {}
+    for partition in partitions:
+        for finding in partition.findings:
+            holder, findings = by_code.setdefault(finding.code.name, (partition, []))
+            if holder is partition:
+                findings.append(finding)
+    found = [(partition, finding) for partition, findings in by_code.values() for finding in findings]
+    yield from sorted(found, key=lambda pair: -pair[1].severity)
+
+
+def _blocked_partition(state: PartitionState, stable: StableOffset, findings: tuple[Finding, ...]) -> _BlockedPartition:
+    transaction = stable.blocking_transaction
+    rank = -(worst_severity(findings) or 0), -(stable.idle_ms or 0), int(transaction["last_timestamp"])
+    return _BlockedPartition(
+        _name(state),
+        state.partition.place,
+        _lso(state, stable).removeprefix("LSO "),
+        _blocking_transaction(state, stable),
+        findings,
+        rank,
+        tuple(_checkpoint_lines(state, stable)),
+    )
+
+
+def _offset_lines(state: PartitionState, stable: StableOffset) -> Iterator[str]:
+    yield Line(f"{_name(state)}: {_lso(state, stable)}", hang=2)
+    yield from _checkpoint_lines(state, stable)
+
+
+def _checkpoint_lines(state: PartitionState, stable: StableOffset) -> Iterator[str]:
+    if stable.at_checkpoint not in (None, stable.last_stable_offset):
+        yield f"  at the checkpointed high watermark {state.high_watermark}: LSO {stable.at_checkpoint}"
+
+
+def _name(state: PartitionState) -> str:
+    return partition_label(state.partition.place, state.partition.folder)
+
+
+def _lso(state: PartitionState, stable: StableOffset) -> str:
+    limit = "log end" if stable.high_watermark == state.log_end_offset else "high watermark"
+    hidden = ""
+    if stable.hidden_records or stable.hidden_bytes:
+        hidden = f"{format_count(stable.hidden_records, 'record')} hidden, {format_size(stable.hidden_bytes)}"
+    offset = stable.last_stable_offset
+    if not stable.exact:
+        why = "batches are missing" if state.is_broken else "log start missing, no earlier producer snapshot"
+        return f"LSO between {stable.lowest} and {offset} ({why}{'; ' if hidden else ''}{hidden})"
+    if stable.blocking_transaction is None:
+        return f"LSO {offset}, at the {limit}{f' ({hidden})' if hidden else ''}"
+    return f"LSO stuck at {offset} ({limit} {stable.high_watermark}{', ' if hidden else ''}{hidden})"
+
+
+def _blocking_transaction(state: PartitionState, stable: StableOffset) -> str:
+    transaction = stable.blocking_transaction
+    marker = int(transaction["marker_offset"])
+    outcome = "open" if marker < 0 else f"ends at offset {marker}"
+    last_write = format_time(int(transaction["last_timestamp"]))
+    others = len(state.open_transactions) - 1
+    also_open = f"; {format_count(others, 'other transaction')} open" if others > 0 else ""
+    return (
+        f"transaction from offset {transaction['first_offset']}, {outcome}, last write {last_write},"
+        f" {_idle(stable.idle_ms)}{also_open}"
+    )
+
+
+def _idle(milliseconds: int | None) -> str:
+    if milliseconds is None:
+        return "idle for an unknown time"
+    if milliseconds < 0:
+        return f"{format_duration(-milliseconds)} after the time of evaluation"
+    return f"idle for {format_duration(milliseconds)}"
+
+
+def history_lines(state: PartitionState, rows: Rows | RowStream) -> Iterator[str]:
+    """Yield the steps of the last stable offset, one per line."""
+    if not state.partition.has_log:
+        yield from missing_log_lines(MissingLog.of(state, "LSO"))
+        return
+    yield f"{_name(state)}: LSO by high watermark"
+    yield HISTORY_FORMAT.format("from", "to", "LSO", "blocked by").rstrip()
+    for row in rows:
+        first, last, offset, producer_id, _ = row[-5:]
+        blocked_by = "" if producer_id is None else f"producer {producer_id}"
+        yield HISTORY_FORMAT.format(first, last, offset, blocked_by).rstrip()
