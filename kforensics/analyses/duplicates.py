@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -88,6 +88,7 @@ class DuplicatesQuestion(Question[DuplicatesAnswer]):
     committed: bool = False
     memory: int = DEFAULT_MEMORY
     internal: bool = False
+    has_findings: ClassVar[bool] = True
     table: str = field(default="duplicates", init=False)
     replicas: SearchedReplicas = ASKED
 

@@ -9,7 +9,8 @@ from itertools import chain
 from typing import TypeAlias
 
 from kforensics.analyses.context import Context
-from kforensics.analyses.partitions import Investigation, OnUnreadable
+from kforensics.analyses.partitions import Investigation, OnUnreadable, is_numbered
+from kforensics.analyses.topics import is_selected, similar
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.cluster_result import best_histories, coordinator_history, evaluate_cluster
 from kforensics.forensics.checks.partition.missing_logs import MissingLog
@@ -57,6 +58,7 @@ class Subject:
         at: the high watermark at which to evaluate an offset; None for the log end offset.
         topics: only partitions of these topics; all if it is empty.
         partition: only partitions with this number; None for all.
+        numbers: only partitions with these numbers; all if it is empty.
 
     Raises:
         UsageError: it is not exactly one of the three, or another value does not go with it.
@@ -68,6 +70,7 @@ class Subject:
     at: int | None = None
     topics: tuple[str, ...] = ()
     partition: int | None = None
+    numbers: tuple[range, ...] = ()
 
     def __post_init__(self) -> None:
         subjects = (self.offset, self.producer_id, self.transactional_id)
@@ -75,7 +78,7 @@ class Subject:
             raise UsageError("say what to explain: one of --offset N, --producer-id N and --transactional-id ID")
         if self.at is not None and self.offset is None:
             raise UsageError("--at is for --offset; leave it out")
-        if self.transactional_id is not None and (self.topics or self.partition is not None):
+        if self.transactional_id is not None and (self.topics or self.partition is not None or self.numbers):
             raise UsageError(
                 "--transactional-id covers all partitions of the transactions; leave out --topic and --partition"
             )
@@ -180,8 +183,9 @@ def _selected(partitions: Sequence[Partition], subject: Subject) -> tuple[Partit
     selected = tuple(
         partition
         for partition in partitions
-        if (not subject.topics or partition.place.topic in subject.topics)
+        if is_selected(partition.place.topic, subject.topics)
         and subject.partition in (None, partition.place.partition)
+        and is_numbered(partition.place.partition, subject.numbers)
     )
     if partitions and not selected:
         raise UsageError(f"no such partition is under the paths; name one of {_names(partitions)}")
@@ -238,12 +242,14 @@ def _explain_producer(
 
 
 def _explain_id(reader: _Reader, transactional_id: str) -> Iterator[TransactionalIdStory | MissingLog]:
+    known_histories = reader.histories()
     by_cluster = {
         cluster: [history for history in best_histories(histories) if transactional_id in history.names]
-        for cluster, histories in reader.histories().items()
+        for cluster, histories in known_histories.items()
     }
     if not any(by_cluster.values()) and reader.is_complete:
-        raise UsageError(_unknown_id(reader.investigation, transactional_id))
+        known = [name for histories in known_histories.values() for history in histories for name in history.names]
+        raise UsageError(_unknown_id(reader.investigation, transactional_id, known))
     for cluster, histories in by_cluster.items():
         if histories:
             yield from _explain_id_in(reader, transactional_id, cluster, histories)
@@ -266,8 +272,8 @@ def _explain_id_in(
         yield MissingLog.of(state, f"transactions of {transactional_id!r}")
 
 
-def _unknown_id(investigation: Investigation, transactional_id: str) -> str:
-    """Return the error for a transactional id that no coordinator's log has."""
+def _unknown_id(investigation: Investigation, transactional_id: str, known: Sequence[str]) -> str:
+    """Return the error for a transactional id that no coordinator's log has; it suggests one of the known ids."""
     coordinators = _coordinators(investigation)
     given = investigation.rules.given(STATE_PARTITIONS)
     expected = f"{TRANSACTION_STATE}-{coordinator_partition(transactional_id, given or DEFAULT_PARTITIONS)}"
@@ -275,4 +281,5 @@ def _unknown_id(investigation: Investigation, transactional_id: str) -> str:
     where = f"with {count} partitions its coordinator's log is {expected}"
     if not coordinators:
         return f"no partition of {TRANSACTION_STATE} is under the paths; add its log directory: {where}"
-    return f"there is no record of the id {transactional_id!r} in {_names(coordinators)}; {where}"
+    hint = similar(transactional_id, known) or where
+    return f"there is no record of the id {transactional_id!r} in {_names(coordinators)}; {hint}"

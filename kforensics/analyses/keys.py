@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kforensics.analyses.partitions import Investigation, OnUnreadable
+from kforensics.analyses.topics import is_selected
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.topic_result import TopicKeyResult, evaluate_keys, has_keys
 from kforensics.forensics.checks.partition.missing_logs import MissingLog
@@ -83,7 +84,7 @@ def _by_topic(partitions: Sequence[Partition], topics: Sequence[str]) -> dict[To
     selected = [
         partition
         for partition in partitions
-        if has_keys(partition.place) and (not topics or partition.place.topic in topics)
+        if has_keys(partition.place) and is_selected(partition.place.topic, topics)
     ]
     if not selected:
         where = f"of {' or '.join(topics)}" if topics else "except of Kafka's internal topics"

@@ -44,6 +44,7 @@ class LsoQuestion(Question[LsoAnswer]):
 
     at: int | None = None
     history: bool = False
+    has_findings: ClassVar[bool] = True
     # An empty marker batch may be the reason why a transaction stays open.
     collectors: ClassVar[tuple[Collector, ...]] = (marker_batches.COLLECTOR,)
     needs_settings: ClassVar[bool] = False  # only if a transaction is open

@@ -16,7 +16,7 @@ from kforensics.analyses.surroundings import (
     newest_file,
     partitions_around,
 )
-from kforensics.analyses.topics import check_topics
+from kforensics.analyses.topics import check_topics, is_selected
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.formatting import format_count, format_duration, format_time
 from kforensics.forensics.core.rules import Rules
@@ -114,6 +114,7 @@ def investigate(  # noqa: PLR0913  # what a user can say
     note: Notify,
     *,
     topics: Sequence[str] = (),
+    numbers: Sequence[range] = (),
     alone: bool = False,
     settings: Sequence[Setting] = (),
 ) -> Investigation:
@@ -124,7 +125,9 @@ def investigate(  # noqa: PLR0913  # what a user can say
         as_of_ms: time of evaluation; None for the modification time of the newest file of the log directories.
         warn: takes a sentence for each path that cannot be read.
         note: takes a sentence on the time of evaluation if it is assumed, and on copies that are older.
-        topics: only partitions of these topics; all topics if it is empty.
+        topics: only partitions of topics with these names or globs, without those that begin with ``!``; all topics
+            if it is empty.
+        numbers: only partitions with these numbers; all if it is empty.
         alone: whether to ignore the logs of coordinators and of the cluster's metadata that are not under the paths, or
             of another topic.
         settings: settings that the user gives, those that count first.
@@ -136,8 +139,15 @@ def investigate(  # noqa: PLR0913  # what a user can say
     found = partitions_of(files)
     if topics and found and not unreadable:
         check_topics(topics, [partition.place.topic for partition in found])
-    partitions = [partition for partition in found if not topics or partition.place.topic in topics]
-    unreadable += _name_forbidden([file for file in files if not topics or file.topic in {None, *topics}], found, warn)
+    partitions = [
+        partition
+        for partition in found
+        if is_selected(partition.place.topic, topics) and is_numbered(partition.place.partition, numbers)
+    ]
+    if found and not partitions and not unreadable:
+        raise UsageError("no partition is left by --topic and --partition; give others")
+    related = [file for file in files if file.topic is None or is_selected(file.topic, topics)]
+    unreadable += _name_forbidden(related, found, warn)
     if not partitions and not unreadable:
         where = ", ".join(paths)
         raise UsageError(f"there is no log under {where}; name partition folders, log directories or .log files")
@@ -150,8 +160,12 @@ def investigate(  # noqa: PLR0913  # what a user can say
         copy_times = ((partition.place.log_dir, partition.taken_ms) for partition in partitions)
         for sentence in as_of_notes(copy_times, rules, newest):
             note(sentence)
-    in_context = (partition for partition in found if topics and partition.place.topic in CONTEXT_TOPICS)
-    context = tuple(partition for partition in in_context if partition.place.topic not in topics)
+    asked = {partition.folder for partition in partitions}
+    context = tuple(
+        partition
+        for partition in found
+        if (topics or numbers) and partition.place.topic in CONTEXT_TOPICS and partition.folder not in asked
+    )
 
     def showing() -> Iterator[Partition]:
         """Yield the partitions that may show settings."""
@@ -162,6 +176,11 @@ def investigate(  # noqa: PLR0913  # what a user can say
 
     known = KnownSettings(rules, tuple(settings), showing)
     return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone, known)
+
+
+def is_numbered(partition: int | None, numbers: Sequence[range]) -> bool:
+    """Return whether the number of a partition is in one of some ranges; any number is if there are none."""
+    return not numbers or any(partition in each for each in numbers)
 
 
 def _rules(as_of_ms: int | None, newest: FileTime | None) -> Rules:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 from kforensics.analyses.context import Context
 from kforensics.analyses.questions import Answer, Question
+from kforensics.analyses.times import Since
 from kforensics.forensics.checks.partition import missing_logs
+from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.partition.examine import producers_below
 from kforensics.forensics.partition.partition_rows import ProducerTable
@@ -34,14 +36,19 @@ class ProducersQuestion(Question[ProducersAnswer]):
 
     Attributes:
         at: after all batches below this offset; None for the end of the log.
+        since: only producers that wrote since then; None for all.
     """
 
     at: int | None = None
+    since: Since | None = None
     table: str = field(default="producers", init=False)
 
     def answer(self, state: PartitionState, context: Context) -> ProducersAnswer:
         """Return the producers of a partition, compared with the snapshot at the same offset if there is one."""
         offset = state.log_end_offset if self.at is None else self.at
         producers = state.producers if self.at is None else producers_below(state, self.at)
+        if self.since is not None:
+            is_recent = producers["last_timestamp"] >= self.since.ms(state.rules.as_of_ms)
+            producers = ProducerStates(producers[is_recent])
         rows = ProducerTable.of(state, producers, offset).rows()
         return ProducersAnswer(rows=rows, findings=tuple(missing_logs.findings(state)), state=state, context=context)

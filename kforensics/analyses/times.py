@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
 from kforensics.errors import UsageError
 
+MINUTES_OF_DAY = 24 * 60
 UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-def parse_time(text: str) -> int | None:
+@dataclass(frozen=True, slots=True)
+class Since:
+    """When a period begins.
+
+    Attributes:
+        time_ms: in milliseconds since 1970, None if it is relative.
+        duration_ms: how long before the time of evaluation.
+    """
+
+    time_ms: int | None = None
+    duration_ms: int = 0
+
+    def ms(self, as_of_ms: int) -> int:
+        """Return it in milliseconds since 1970, given the time of evaluation."""
+        return as_of_ms - self.duration_ms if self.time_ms is None else self.time_ms
+
+
+def parse_time(text: str, zone: tzinfo = UTC) -> int | None:
     """Return a time in milliseconds since 1970, None if the text is no time.
 
     Args:
-        text: milliseconds since 1970, or ISO 8601, which is UTC if it names no zone.
+        text: milliseconds since 1970, or ISO 8601.
+        zone: the time zone if the text names none.
     """
     if re.fullmatch("-?[0-9]+", text):
         return int(text)
@@ -23,21 +43,22 @@ def parse_time(text: str) -> int | None:
     except ValueError:
         return None
     if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
+        time = time.replace(tzinfo=zone)
     return round(time.timestamp() * 1000)
 
 
-def time_ms(text: str, option: str) -> int:
+def time_ms(text: str, option: str, zone: tzinfo = UTC) -> int:
     """Return a time in milliseconds since 1970.
 
     Args:
-        text: milliseconds since 1970, or ISO 8601, which is UTC if it names no zone.
+        text: milliseconds since 1970, or ISO 8601.
         option: the option that the text is the value of.
+        zone: the time zone if the text names none.
 
     Raises:
         UsageError: the text is no time.
     """
-    time = parse_time(text)
+    time = parse_time(text, zone)
     if time is None:
         raise UsageError(f"{option} {text!r} is not a time; write {option} 2026-11-01T10:00 or {option} 1700000000000")
     return time
@@ -57,3 +78,42 @@ def duration_ms(text: str, option: str) -> int:
     if match is None:
         raise UsageError(f"{option} {text!r} is not a duration; write {option} 90s, {option} 15m or {option} 2h")
     return int(match[1]) * UNIT_MS[match[2] or "ms"]
+
+
+def since_time(text: str, zone: tzinfo = UTC) -> Since:
+    """Return when a period begins.
+
+    Args:
+        text: a duration before the time of evaluation, with a unit, or a time.
+        zone: the time zone if the text names none.
+
+    Raises:
+        UsageError: the text is neither.
+    """
+    if re.fullmatch(r"[0-9]+(ms|s|m|h|d)", text):
+        return Since(duration_ms=duration_ms(text, "--since"))
+    time = parse_time(text, zone)
+    if time is None:
+        raise UsageError(f"--since {text!r} is neither a duration nor a time; write --since 2h or 2026-11-01T10:00")
+    return Since(time)
+
+
+def time_zone(name: str) -> tzinfo:
+    """Return a time zone by its name or its distance from UTC.
+
+    Raises:
+        UsageError: there is no such zone.
+    """
+    if match := re.fullmatch(r"([+-])([0-9]{2}):?([0-9]{2})", name):
+        minutes = int(match[2]) * 60 + int(match[3])
+        if minutes < MINUTES_OF_DAY:
+            return timezone(timedelta(minutes=minutes if match[1] == "+" else -minutes))
+    from zoneinfo import ZoneInfo, available_timezones
+
+    from kforensics.analyses.topics import similar
+
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        hint = similar(name, available_timezones()) or "write --tz Europe/Berlin or --tz +02:00"
+        raise UsageError(f"no time zone {name!r}; {hint}") from None

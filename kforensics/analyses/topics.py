@@ -1,22 +1,49 @@
-"""Refuses topics that no partition has, and names similar ones."""
+"""Selects topics by name or pattern, and refuses names of nothing: topics, codes and ids. It suggests similar ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 
 from kforensics.errors import UsageError
 from kforensics.forensics.core.formatting import format_count
 
 # How many topics are named.
 SIMILAR, NAMED = 3, 10
+NOT = "!"
+
+
+def is_selected(topic: str | None, patterns: Sequence[str]) -> bool:
+    """Return whether a topic is among those that the user wants.
+
+    >>> [is_selected(topic, ["pay*", "!pay-test"]) for topic in ("payments", "pay-test", "orders")]
+    [True, False, False]
+
+    Args:
+        topic: the topic, None if it is unknown.
+        patterns: names or globs; one that begins with ``!`` excludes. All topics if it is empty.
+    """
+    wanted = [pattern for pattern in patterns if not pattern.startswith(NOT)]
+    unwanted = [pattern.removeprefix(NOT) for pattern in patterns if pattern.startswith(NOT)]
+    if topic is None:
+        return not wanted
+    is_wanted = not wanted or any(fnmatchcase(topic, pattern) for pattern in wanted)
+    return is_wanted and not any(fnmatchcase(topic, pattern) for pattern in unwanted)
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """Return a question that suggests names like a name, ``""`` if there are none."""
+    by_lower = {other.lower(): other for other in known if other != name}
+    close = [by_lower[other] for other in get_close_matches(name.lower(), by_lower, SIMILAR)]
+    return f"did you mean {' or '.join(close)}?" if close else ""
 
 
 def check_topics(topics: Iterable[str], known: Iterable[str | None], suggested: Iterable[str] = ()) -> None:
     """Check that topics exist.
 
     Args:
-        topics: the topics that the user wants.
+        topics: names or globs of topics that the user wants, or does not want if they begin with ``!``.
         known: the topics of the partitions.
         suggested: more topics to suggest.
 
@@ -24,16 +51,15 @@ def check_topics(topics: Iterable[str], known: Iterable[str | None], suggested: 
         UsageError: no partition has one of the topics.
     """
     there = {topic for topic in known if topic is not None}
-    for topic in topics:
-        if topic not in there:
+    for pattern in topics:
+        topic = pattern.removeprefix(NOT)
+        if not any(fnmatchcase(name, topic) for name in there):
             raise UsageError(f"no topic {topic!r}; {_hint(topic, sorted(there | set(suggested)))}")
 
 
 def _hint(topic: str, known: list[str]) -> str:
-    by_lower = {name.lower(): name for name in known if name != topic}
-    similar = [by_lower[name] for name in get_close_matches(topic.lower(), by_lower, SIMILAR)]
-    if similar:
-        return f"did you mean {' or '.join(similar)}?"
+    if question := similar(topic, known):
+        return question
     if not known:
         return "no partition under the paths has a topic"
     named, more = ", ".join(known[:NAMED]), len(known) - NAMED

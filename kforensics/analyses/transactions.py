@@ -11,6 +11,7 @@ import numpy as np
 
 from kforensics.analyses.context import Context
 from kforensics.analyses.questions import Answer, Question
+from kforensics.analyses.times import Since
 from kforensics.errors import UsageError
 from kforensics.forensics.checks.partition import missing_logs
 from kforensics.forensics.core.external_sort import ExternalSort
@@ -66,6 +67,7 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
         producer_id: only transactions of this producer.
         min_duration_ms: only transactions that lasted at least this long.
         sort: a key of SORTS.
+        since: only open transactions, and those that ended since then; None for all.
 
     Raises:
         UsageError: there is no such state or sort key.
@@ -75,6 +77,7 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
     producer_id: int | None = None
     min_duration_ms: int | None = None
     sort: str = "offset"
+    since: Since | None = None
     table: str = field(default="transactions", init=False)
     needs_settings: ClassVar[bool] = False
 
@@ -108,6 +111,9 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
         selected: BoolArray = np.ones(len(page), bool)
         if self.states:
             selected &= np.isin(page["outcome"], [STATES[state] for state in self.states])
+        if self.since is not None:
+            is_open = page["outcome"] == TransactionOutcome.OPEN
+            selected &= is_open | (page["marker_timestamp"] >= self.since.ms(rules.as_of_ms))
         if self.producer_id is not None:
             selected &= page["producer_id"] == self.producer_id
         if self.min_duration_ms is not None:

@@ -9,14 +9,25 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
 
-from kforensics.cli.command import CLEAN, FINDINGS, INTERRUPTED, UNREADABLE, USAGE, CommandGroup, discard_output, notify
+from kforensics.cli.command import (
+    CLEAN,
+    FINDINGS,
+    INTERRUPTED,
+    LOG_FORMAT,
+    OUTPUT_SCHEMA,
+    UNREADABLE,
+    USAGE,
+    CommandGroup,
+    discard_output,
+    notify,
+)
 from kforensics.errors import EngineError, InputError, KforensicsError, OutputClosedError, UsageError
 
 __all__ = ["app", "main"]
@@ -99,6 +110,7 @@ def main() -> None:
     gc.disable()
     atexit.register(gc.freeze)
     _reopen_closed_streams()
+    LOG_FORMAT[:] = ["text"]
     try:
         with _ended_by_signals():
             app()
@@ -161,5 +173,21 @@ def _reopen_closed_streams() -> None:
 
 def _fail(error: KforensicsError, code: int) -> None:
     discard_output()
-    notify(f"kforensics: {error}")
+    if _wants_json(sys.argv):
+        import json  # most errors are sentences
+
+        kind = {USAGE: "usage", UNREADABLE: "unreadable"}.get(code, "other")
+        document = {"schema": OUTPUT_SCHEMA, "error": {"kind": kind, "message": str(error), "exit_code": code}}
+        with suppress(OSError):
+            sys.stderr.write(f"{json.dumps(document)}\n")
+    else:
+        notify(f"kforensics: {error}")
     sys.exit(code)
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    """Return whether results are JSON, as far as arguments show that may be wrong."""
+    following = zip(arguments, [*arguments, ""][1:], strict=False)
+    given = [value for name, value in following if name == "--format"]
+    given += [name.removeprefix("--format=") for name in arguments if name.startswith("--format=")]
+    return bool(given) and given[-1].lower() in ("json", "ndjson")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from operator import attrgetter
 from typing import Protocol, TypeVar
 
 from kforensics.analyses.questions import AnswerT, Question
-from kforensics.cli.common_options import CommonOptions, ExitStatus, severities_of
+from kforensics.cli.common_options import CommonOptions, ExitStatus, FindingSelection, severities_of
 from kforensics.cli.writing import write_parts, write_results
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.render.formats import Format
@@ -40,9 +41,15 @@ def ask(options: CommonOptions, question: Question[AnswerT], text: TextT, add: C
     Raises:
         UsageError: the options do not go together, or there is no log.
     """
+    if not question.has_findings:
+        options.refuse("this command shows none", "min_severity", "codes")
+    if not hasattr(question, "since"):
+        options.refuse("this command shows nothing that has", "since")
+    selection = options.selected_findings()
     output_format, fail_on, investigation = options.format(), options.severity(), options.investigation()
     status = ExitStatus(investigation.unreadable)
-    answers = status.watch(question.answers(investigation, status.add_unreadable), severities_of)
+    every = question.answers(investigation, status.add_unreadable)
+    answers = status.watch(every if selection.minimum is None else _selected(every, selection), severities_of)
     if output_format is Format.TEXT:
         with open_output(options.output) as out, closing(text):
             for answer in answers:
@@ -52,3 +59,11 @@ def ask(options: CommonOptions, question: Question[AnswerT], text: TextT, add: C
         table = RESULTS[question.table]
         write_results(answers, output_format, options, text=str, table=table, rows=attrgetter("rows"))
     return status.code(fail_on)
+
+
+def _selected(answers: Iterable[AnswerT], selection: FindingSelection) -> Iterator[AnswerT]:
+    """Yield the answers that have selected findings, with these findings only."""
+    for answer in answers:
+        findings = selection.of(answer.findings)
+        if findings:
+            yield replace(answer, findings=findings)

@@ -9,7 +9,7 @@ from pathlib import Path
 from kforensics.analyses.audit import AuditRequest, Stages, audit_size, run_audit
 from kforensics.cli.command import notify
 from kforensics.cli.common_options import CommonOptions, ExitStatus, format_of
-from kforensics.cli.evaluating import ignore, watch_partitions
+from kforensics.cli.evaluating import ignore, selected_results, watch_partitions
 from kforensics.cli.writing import write_lines, write_tables
 from kforensics.errors import UsageError
 from kforensics.forensics.audit.partition_result import PartitionResult
@@ -38,6 +38,8 @@ def audit_in_process(
     Raises:
         UsageError: the options do not go together, or the store cannot be written.
     """
+    options.refuse("an audit shows nothing that has", "since")
+    selection = options.selected_findings()
     severity, output_format, brokers = options.severity(), format_of(options.output_format), options.brokers()
     if output_format in ONE_TABLE:
         raise UsageError(
@@ -52,7 +54,7 @@ def audit_in_process(
         advance = meter.advance if meter else ignore
         # An interrupt between two results must close the generator, so that no part of the store is left.
         with closing(run_audit(investigation, request, advance, Stages())) as results:
-            for result in watch_partitions(results, status):
+            for result in watch_partitions(selected_results(results, selection), status):
                 report.add(result)
                 if output_format is not Format.TEXT:
                     kept.append(result.for_brokers(brokers))

@@ -10,6 +10,7 @@ them is not plain, such as a negative number or a file that cannot be read, type
 import inspect
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -36,7 +37,13 @@ FormatOption = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write to this file; it appears when it is complete.", rich_help_panel=OUTPUT),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write to this file; it appears when it is complete.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 ShowAll = Annotated[
     bool,
@@ -58,13 +65,60 @@ Color = Annotated[
     ),
 ]
 Topic = Annotated[
-    list[str] | None, typer.Option(metavar="TOPIC", help="Only this topic. Repeatable.", rich_help_panel=SELECTION)
+    list[str] | None,
+    typer.Option(
+        metavar="GLOB", help="Only topics that match; '!GLOB' excludes. Repeatable.", rich_help_panel=SELECTION
+    ),
+]
+Partitions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--partition",
+        metavar="N",
+        help="Only partitions with this number, or in a range such as 0-9. Repeatable.",
+        rich_help_panel=SELECTION,
+    ),
+]
+MinSeverity = Annotated[
+    str | None,
+    typer.Option(
+        "--severity",
+        metavar="SEVERITY",
+        help="Only findings at this severity or above, and partitions with such.",
+        rich_help_panel=SELECTION,
+    ),
+]
+Codes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--code",
+        metavar="CODE",
+        help="Only findings with this code, and partitions with such. Repeatable.",
+        rich_help_panel=SELECTION,
+    ),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Only what happened since this time, or in the last 90s, 15m, 2h, … before the time of evaluation.",
+        rich_help_panel=SELECTION,
+    ),
+]
+TimeZone = Annotated[
+    str | None,
+    typer.Option(
+        "--tz",
+        metavar="ZONE",
+        help="Time zone of times in text, such as Europe/Berlin or +02:00. Default: UTC.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 AsOf = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Evaluate as of this time, in ms or ISO 8601 (UTC). Default: that of the newest file of a log directory.",
+        help="Evaluate as of this time, now, in ms or ISO 8601. Default: that of the newest file of a log directory.",
         rich_help_panel=EXECUTION,
     ),
 ]
@@ -105,7 +159,27 @@ FailOn = Annotated[
         rich_help_panel=EXECUTION,
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Write only errors to standard error.", rich_help_panel=EXECUTION)]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Write only errors to standard error.", rich_help_panel=EXECUTION)
+]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "--verbose",
+        "-v",
+        count=True,
+        help="Write what is used as evidence to standard error.",
+        rich_help_panel=EXECUTION,
+    ),
+]
+LogFormat = Annotated[
+    str,
+    typer.Option(
+        metavar="FORMAT",
+        help="Sentences on standard error as text, or as json: one object a line.",
+        rich_help_panel=EXECUTION,
+    ),
+]
 Progress = Annotated[
     bool | None, typer.Option(help="Show progress. Default: only on a terminal.", rich_help_panel=EXECUTION)
 ]
@@ -117,6 +191,10 @@ Processes = Annotated[
 ]
 
 
+# The version of what programs read: rows, sentences and errors as JSON.
+OUTPUT_SCHEMA = "kforensics/1"
+# How sentences are written; the last one counts.
+LOG_FORMAT = ["text"]
 CLEAN, FINDINGS, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
 # Every integer with so many digits fits 64 bits.
 MAX_DIGITS = 18
@@ -130,11 +208,16 @@ class SharedOptions:
 
     paths: Paths = None
     topic: Topic = None
+    partitions: Partitions = None
+    min_severity: MinSeverity = None
+    codes: Codes = None
+    since: Since = None
     output_format: FormatOption = "text"
     output: Output = None
     show_all: ShowAll = False
     wide: Wide = False
     color: Color = "auto"
+    tz: TimeZone = None
     as_of: AsOf = None
     alone: Alone = False
     settings: Settings = None
@@ -143,6 +226,8 @@ class SharedOptions:
     fail_on: FailOn = "error"
     progress: Progress = None
     quiet: Quiet = False
+    verbose: Verbose = 0
+    log_format: LogFormat = "text"
 
 
 def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -166,6 +251,7 @@ def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Calla
         def decorated(**given: Any) -> None:
             from kforensics.cli.common_options import CommonOptions  # help has no use for it
 
+            LOG_FORMAT[:] = [given.get("log_format", "text")]
             options = {name: given.pop(name) for name in shared if name in given}
             command(CommonOptions(**options), **given)
 
@@ -224,8 +310,14 @@ def notify(sentence: str) -> None:
     """Write a sentence to standard error. If nothing can be written there, results are written all the same."""
     from kforensics.parsers.format.text_encoding import printable  # help has no sentences
 
+    line = printable(sentence)
+    if LOG_FORMAT[-1] == "json":
+        import json  # text does not need it
+
+        now = time.time_ns() // 1_000_000
+        line = json.dumps({"schema": OUTPUT_SCHEMA, "time_ms": now, "message": sentence})
     with suppress(OSError):
-        sys.stderr.write(f"{printable(sentence)}\n")
+        sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
 
@@ -267,6 +359,8 @@ def _plain_value(kinds: tuple[Any, ...], declared: Any, value: Any) -> Any:
     """
     if list[str] in kinds:
         return list(value) if isinstance(value, list | tuple) else NOT_PLAIN
+    if getattr(declared, "count", False):
+        return value if isinstance(value, int) else NOT_PLAIN
     if bool in kinds:
         return value if isinstance(value, bool) else NOT_PLAIN
     if not isinstance(value, str):

@@ -5,25 +5,37 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 from itertools import chain
 from typing import Protocol, TypeVar
 
 from kforensics.analyses.partitions import Investigation, investigate
 from kforensics.analyses.settings import given_settings
-from kforensics.analyses.times import time_ms
-from kforensics.analyses.topics import check_topics
+from kforensics.analyses.times import Since, since_time, time_ms, time_zone
+from kforensics.analyses.topics import check_topics, similar
 from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE, SharedOptions, notify
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.core.formatting import format_count, format_size, format_time
 from kforensics.forensics.core.settings import Setting
 from kforensics.render.formats import Format
 from kforensics.render.output import check_output
 from kforensics.render.screen import Screen
 
 T = TypeVar("T")
-NEVER = "never"
+NEVER, NOW = "never", "now"
+LOG_FORMATS = ("text", "json")
+# The options that select what is shown, and what they select, by field.
+OPTION_OF = {"min_severity": "--severity", "codes": "--code", "since": "--since", "partitions": "--partition"}
+SELECTS = {
+    "min_severity": "findings",
+    "codes": "findings",
+    "since": "what has a time of its own",
+    "partitions": "partitions",
+}
 # Brokers as in bootstrap.servers; an IPv6 address is in brackets.
 BROKERS = re.compile(
     r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}(?:,(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5})*"
@@ -63,6 +75,65 @@ class CommonOptions(SharedOptions):
             raise UsageError(f"{output_format} is not for a terminal; name a file with --output")
         return output_format
 
+    def zone(self) -> tzinfo | None:
+        """Return the time zone of times, None for UTC.
+
+        Raises:
+            UsageError: there is no such zone.
+        """
+        return None if self.tz is None else time_zone(self.tz)
+
+    def as_of_ms(self) -> int | None:
+        """Return the time of evaluation, None for that of the newest file.
+
+        Raises:
+            UsageError: it is no time.
+        """
+        if self.as_of is None or self.as_of.lower() == NOW:
+            return None if self.as_of is None else time.time_ns() // 1_000_000
+        return time_ms(self.as_of, "--as-of", self.zone() or UTC)
+
+    def since_time(self) -> Since | None:
+        """Return since when something must have happened to be shown, None for any time.
+
+        Raises:
+            UsageError: it is neither a duration nor a time.
+        """
+        return None if self.since is None else since_time(self.since, self.zone() or UTC)
+
+    def numbers(self) -> tuple[range, ...]:
+        """Return the ranges of the numbers of partitions, none for all.
+
+        Raises:
+            UsageError: one is neither a number nor a range.
+        """
+        return tuple(_range(given) for given in self.partitions or ())
+
+    def selected_findings(self) -> FindingSelection:
+        """Return which findings to show.
+
+        Raises:
+            UsageError: there is no such severity or code.
+        """
+        if self.min_severity is None and not self.codes:
+            return FindingSelection()
+        minimum = severity_of(self.min_severity or str(Severity.INFO), "--severity") or Severity.INFO
+        return FindingSelection(minimum, frozenset(map(_known_code, self.codes or ())))
+
+    def refuse(self, command: str, *names: str) -> None:
+        """Refuse options that a command has no use for.
+
+        Args:
+            command: what the command shows, as a phrase.
+            names: the options by the names of their fields.
+
+        Raises:
+            UsageError: one of them is given.
+        """
+        for name in names:
+            if getattr(self, name):
+                raise UsageError(f"{OPTION_OF[name]} selects {SELECTS[name]}, and {command}; leave it out")
+
     def screen(self) -> Screen:
         """Return where text is shown.
 
@@ -70,7 +141,9 @@ class CommonOptions(SharedOptions):
             UsageError: there is no such choice of colours.
         """
         screen = Screen.of(is_file=self.output is not None, color=self.color)
-        return replace(screen, shows_all=self.show_all, is_wide=self.wide, command=tuple(sys.argv[1:]))
+        return replace(
+            screen, zone=self.zone(), shows_all=self.show_all, is_wide=self.wide, command=tuple(sys.argv[1:])
+        )
 
     def brokers(self) -> str | None:
         """Return the addresses of brokers for the commands in remedies, None if they are unknown.
@@ -98,20 +171,56 @@ class CommonOptions(SharedOptions):
             UsageError: there is no path, no log or no such topic, a setting is invalid, or the output would be
                 among the input files.
         """
+        if self.log_format not in LOG_FORMATS:
+            raise UsageError(f"--log-format {self.log_format!r} is not one of {', '.join(LOG_FORMATS)}")
         paths = tuple(self.paths or ())
         if not paths:
             raise UsageError("there is no input; name partition folders or log directories, as in /var/lib/kafka/data")
         check_output(self.output, paths)
-        as_of_ms = None if self.as_of is None else time_ms(self.as_of, "--as-of")
         topics = () if all_topics else tuple(self.topic or ())
         notes: list[str] = []
         settings = self.given_settings()
-        found = investigate(paths, as_of_ms, notify, notes.append, topics=topics, alone=self.alone, settings=settings)
+        found = investigate(
+            paths,
+            self.as_of_ms(),
+            notify,
+            notes.append,
+            topics=topics,
+            numbers=() if all_topics else self.numbers(),
+            alone=self.alone,
+            settings=settings,
+        )
         if all_topics and not found.unreadable:
             check_topics(self.topic or (), [partition.place.topic for partition in found.partitions])
         for sentence in () if self.quiet else notes:
             notify(sentence)
+        if self.verbose:
+            for sentence in _evidence(found, settings):
+                notify(sentence)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class FindingSelection:
+    """Which findings to show.
+
+    Attributes:
+        minimum: the least severity, None for all findings.
+        codes: only these codes; all if it is empty.
+    """
+
+    minimum: Severity | None = None
+    codes: frozenset[str] = frozenset()
+
+    def of(self, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """Return those of some findings that are selected."""
+        if self.minimum is None:
+            return findings
+        return tuple(
+            finding
+            for finding in findings
+            if finding.severity >= self.minimum and (not self.codes or finding.code.name in self.codes)
+        )
 
 
 @dataclass(slots=True)
@@ -188,8 +297,41 @@ def brokers_of(given: str | None) -> str | None:
     return brokers
 
 
-def severity_of(name: str) -> Severity | None:
+def _evidence(found: Investigation, settings: Sequence[Setting]) -> Iterator[str]:
+    """Yield what is used as evidence: files, partitions, coordinators' logs, settings and the clock."""
+    size = sum(file.size or 0 for file in found.files)
+    files, partitions = format_count(len(found.files), "file"), format_count(len(found.partitions), "partition")
+    yield f"evidence: {files}, {format_size(size)}, under the paths; {partitions} to analyze"
+    logs = sorted(partition.folder for partition in found.neighbours)
+    yield f"logs of coordinators and of the metadata beside them: {', '.join(logs) or 'none'}"
+    given = ", ".join(dict.fromkeys(setting.name for setting in settings))
+    yield f"settings given: {given or 'none; others follow from the files, or are the defaults of Kafka'}"
+    clock = "assumed from the newest file" if found.rules.is_assumed else "given"
+    yield f"time of evaluation: {format_time(found.rules.as_of_ms)}, {clock}"
+
+
+def _range(given: str) -> range:
+    first, _, last = given.partition("-")
+    if not (first.isdecimal() and (not last or last.isdecimal()) and given.isascii()) or given.endswith("-"):
+        raise UsageError(f"--partition {given!r} is not a number or a range; write --partition 3 or --partition 0-9")
+    return range(int(first), int(last or first) + 1)
+
+
+def _known_code(name: str) -> str:
+    from kforensics.forensics.checks.all_checks import ALL_CHECKS  # only a selection needs all checks
+
+    known = {code for check in ALL_CHECKS for code in check.codes}
+    if name not in known:
+        raise UsageError(f"no code {name!r}; {similar(name, known) or 'docs/findings.md lists all codes'}")
+    return name
+
+
+def severity_of(name: str, option: str = "--fail-on") -> Severity | None:
     """Return the severity of a name, None for ``never``.
+
+    Args:
+        name: the name.
+        option: the option that it is the value of.
 
     Raises:
         UsageError: there is no such severity.
@@ -199,4 +341,4 @@ def severity_of(name: str) -> Severity | None:
     try:
         return Severity[name.upper()]
     except KeyError:
-        raise UsageError(f"--fail-on {name!r} is not one of {', '.join(map(str, Severity))}, {NEVER}") from None
+        raise UsageError(f"{option} {name!r} is not one of {', '.join(map(str, Severity))}, {NEVER}") from None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from kforensics.analyses.audit import AuditRequest, audit_results, audit_size
-from kforensics.cli.common_options import CommonOptions, ExitStatus, severities_of
+from kforensics.cli.common_options import CommonOptions, ExitStatus, FindingSelection, severities_of
 from kforensics.cli.writing import write_parts, write_tables
 from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.partition.partition_rows import finding_rows
 from kforensics.render.formats import Format
 from kforensics.render.output import open_output
 from kforensics.render.screen import Screen
@@ -34,13 +36,18 @@ def evaluate(
     Raises:
         UsageError: the options do not go together, or there is no log.
     """
+    options.refuse("this command shows nothing that has", "since")
+    selection = options.selected_findings()
     severity, output_format, brokers = options.severity(), options.format(), options.brokers()
     investigation = options.investigation()
     status = ExitStatus(investigation.unreadable)
     is_shown = False if options.quiet else progress
     with progress_meter(audit_size(investigation, request), show=is_shown) as meter:
-        results = watch_partitions(audit_results(investigation, request, meter.advance if meter else ignore), status)
+        every = audit_results(investigation, request, meter.advance if meter else ignore)
+        results = watch_partitions(selected_results(every, selection), status)
         kept = [result.only(table).for_brokers(brokers) for result in results if result.is_counted]
+        if selection.minimum is not None:
+            kept = [result for result in kept if result.findings or result.why is not None]
     with open_output(options.output) as out:
         if output_format is Format.TEXT:
             write_parts(text(kept, options.screen()), out)
@@ -60,3 +67,16 @@ def watch_partitions(results: Iterable[PartitionResult], status: ExitStatus) -> 
 
 def ignore(_size: int) -> None:
     """Show no progress."""
+
+
+def selected_results(results: Iterable[PartitionResult], selection: FindingSelection) -> Iterator[PartitionResult]:
+    """Yield the results with the selected findings only."""
+    for result in results:
+        findings = selection.of(result.findings)
+        if findings == result.findings:
+            yield result
+            continue
+        rows = dict(result.rows)
+        if "findings" in rows:
+            rows["findings"] = finding_rows(result.place, findings)
+        yield replace(result, findings=findings, rows=rows, replica_worst=None)

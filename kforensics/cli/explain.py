@@ -41,10 +41,6 @@ def explain(  # long: one parameter per option
             rich_help_panel=SELECTION,
         ),
     ] = None,
-    partition: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Only partitions with this number.", rich_help_panel=SELECTION),
-    ] = None,
     at: Annotated[
         int | None,
         typer.Option(min=0, metavar="OFFSET", help="With --offset: at this high watermark.", rich_help_panel=SELECTION),
@@ -56,7 +52,8 @@ def explain(  # long: one parameter per option
     from kforensics.cli.common_options import ExitStatus
     from kforensics.cli.writing import write_results
 
-    subject = Subject(offset, producer_id, transactional_id, at, tuple(options.topic or ()), partition)
+    subject = Subject(offset, producer_id, transactional_id, at, tuple(options.topic or ()), numbers=options.numbers())
+    options.refuse("this command shows no such", "min_severity", "codes", "since")
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)  # only the coordinator's log has transactional ids
     status = ExitStatus(investigation.unreadable)

@@ -52,6 +52,7 @@ def keys(  # long: one parameter per option
     from kforensics.render.key_text import key_lines
 
     question = KeysQuestion(tuple(options.topic or ()), partition_count, listed)
+    options.refuse("this command shows no such", "min_severity", "codes", "since", "partitions")
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)  # the metadata topic has the partition counts
     status = ExitStatus(investigation.unreadable)

@@ -34,7 +34,9 @@ def producers(
     from kforensics.cli.asking import ask
     from kforensics.render.ranked_text import RankedText
 
-    raise typer.Exit(ask(options, ProducersQuestion(at), RankedText(options.screen(), "no producers"), _add))
+    raise typer.Exit(
+        ask(options, ProducersQuestion(at, options.since_time()), RankedText(options.screen(), "no producers"), _add)
+    )
 
 
 def _add(text: "RankedText", answer: "ProducersAnswer") -> None:

@@ -56,7 +56,7 @@ def transactions(  # long: one parameter per option
     from kforensics.render.ranked_text import RankedText
 
     min_duration_ms = None if min_duration is None else duration_ms(min_duration, "--min-duration")
-    question = TransactionsQuestion(tuple(state or ()), producer_id, min_duration_ms, sort)
+    question = TransactionsQuestion(tuple(state or ()), producer_id, min_duration_ms, sort, options.since_time())
     raise typer.Exit(ask(options, question, RankedText(options.screen(), "no transactions"), _add))
 
 

@@ -1,0 +1,124 @@
+"""The options that every command on partitions has: what they select, and how they are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kforensics.analyses.times import Since, since_time, time_zone
+from kforensics.analyses.topics import is_selected
+from kforensics.errors import UsageError
+from tests.command import SAMPLES, run, sentence
+from tests.forensics.forge import forge
+
+BROKER = SAMPLES / "transactions-v2" / "broker-1"
+AS_OF = ("--as-of", "2026-11-21T12:30")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "selected"),
+    [
+        ([], ["orders", "pay-test", "payments"]),
+        (["pay*"], ["pay-test", "payments"]),
+        (["pay*", "!pay-test"], ["payments"]),
+        (["!pay*"], ["orders"]),
+        (["orders", "payments"], ["orders", "payments"]),
+    ],
+)
+def test_topics_are_selected_by_globs(patterns: list[str], selected: list[str]) -> None:
+    assert [topic for topic in ("orders", "pay-test", "payments") if is_selected(topic, patterns)] == selected
+
+
+def test_globs_and_numbers_select_partitions(tmp_path: Path) -> None:
+    for topic in ("orders", "payments"):
+        for number in range(3):
+            forge(tmp_path, "D 1 0 0-4 @0-4 T; M 1 0 C 3 @5", topic=topic, partition=number)
+
+    def places(*words: str) -> list[tuple[str, int]]:
+        rows = run("lso", "--quiet", "--format", "ndjson", *words, tmp_path).rows("lso")
+        return [(row["topic"], row["partition"]) for row in rows]
+
+    assert places("--topic", "pay*") == [("payments", number) for number in range(3)]
+    assert places("--topic", "!pay*", "--partition", "1-9") == [("orders", 1), ("orders", 2)]
+    assert places("--partition", "0", "--partition", "2", "--topic", "orders") == [("orders", 0), ("orders", 2)]
+    assert "no topic 'paymnts'; did you mean payments?" in sentence(run("lso", "--topic", "!paymnts", tmp_path))
+    assert "--partition '1-' is not a number or a range" in sentence(run("lso", "--partition", "1-", tmp_path))
+
+
+def test_findings_are_selected_before_they_fail_a_command() -> None:
+    critical = run("verify", "-q", *AS_OF, "--format", "ndjson", "--severity", "critical", SAMPLES / "damaged")
+    assert {row["severity"] for row in critical.objects} == {"critical"}
+    of_code = run("lso", "-q", *AS_OF, "--format", "ndjson", "--code", "lso-stuck", BROKER)
+    assert [row["topic"] for row in of_code.objects] == ["hanging", "open"]
+    assert run("verify", "-q", *AS_OF, "--code", "index-absent", SAMPLES / "damaged" / "batches").code == 0
+    assert "no code 'lso-stuk'; did you mean lso-stuck?" in sentence(run("scan", "--code", "lso-stuk", BROKER))
+
+
+@pytest.mark.parametrize("option", [("--severity", "error"), ("--code", "lso-stuck")], ids=lambda option: option[0])
+def test_rows_without_findings_are_not_selected_by_findings(option: tuple[str, str]) -> None:
+    for command in ("transactions", "producers"):
+        assert f"{option[0]} selects findings, and this command shows none" in sentence(run(command, *option, BROKER))
+
+
+def test_what_happened_since(tmp_path: Path) -> None:
+    early, late = "ts 1700000000000", "ts 1700007200000"
+    open_early = f"D 3 0 0-0 @0-0 T {early}"
+    folder = forge(tmp_path, f"{open_early}; D 1 0 0-1 @1-2 T {early}; M 1 0 C 3 @3; D 2 0 0-0 @4-4 N {late}")
+    words = ("--quiet", "--as-of", 1_700_007_260_000, "--since", "1h", "--format", "ndjson", folder)
+    assert [row["producer_id"] for row in run("transactions", *words).objects] == [3]
+    assert [row["producer_id"] for row in run("producers", *words).objects] == [2]
+    assert "--since selects what has a time of its own" in sentence(run("lso", "--since", "1h", folder))
+
+
+@pytest.mark.parametrize(
+    ("text", "since"), [("2h", Since(duration_ms=7_200_000)), ("1700000000000", Since(1_700_000_000_000))]
+)
+def test_since_is_a_duration_or_a_time(text: str, since: Since) -> None:
+    assert since_time(text) == since
+
+
+def test_since_is_nothing_else() -> None:
+    with pytest.raises(UsageError, match="neither a duration nor a time"):
+        since_time("yesterday")
+
+
+def test_times_are_in_the_time_zone_but_not_what_the_log_contains() -> None:
+    words = ("transactions", "-q", *AS_OF, "--wide", BROKER / "open-0")
+    assert "2026-11-21 12:05:24 UTC" in run(*words).text
+    assert "2026-11-21 14:05:24 UTC+02:00" in run(*words, "--tz", "+02:00").text
+    assert "2026-11-21 13:05:24 CET" in run(*words, "--tz", "Europe/Berlin").text
+    machine = ("lso", "-q", "--as-of", "2026-11-21T12:30Z", "--format", "ndjson", BROKER)
+    assert run(*machine).out == run(*machine, "--tz", "Europe/Berlin").out
+    in_zone = run("lso", "-q", "--as-of", "2026-11-21T13:30", "--tz", "Europe/Berlin", "--format", "ndjson", BROKER)
+    assert in_zone.out == run(*machine).out
+
+
+def test_there_is_no_such_time_zone() -> None:
+    with pytest.raises(UsageError, match=r"did you mean .*Europe/Berlin"):
+        time_zone("Europe/Berln")
+
+
+def test_an_error_is_json_where_results_are() -> None:
+    ended = run("lso", "--format", "json", "--topic", "opn", BROKER)
+    assert (ended.code, ended.out) == (2, b"")
+    assert json.loads(ended.err) == {
+        "schema": "kforensics/1",
+        "error": {"kind": "usage", "message": "no topic 'opn'; did you mean open?", "exit_code": 2},
+    }
+
+
+def test_sentences_are_json_lines_on_demand() -> None:
+    lines = run("lso", "-v", "--as-of", "now", "--log-format", "json", BROKER).err.splitlines()
+    messages = [json.loads(line)["message"] for line in lines]
+    assert [message.partition(":")[0] for message in messages] == [
+        "evidence",
+        "logs of coordinators and of the metadata beside them",
+        "settings given",
+        "time of evaluation",
+    ]
+
+
+def test_an_unknown_transactional_id_is_answered_with_a_similar_one() -> None:
+    assert "did you mean hanging?" in sentence(run("explain", "-q", "--transactional-id", "hangin", BROKER))
