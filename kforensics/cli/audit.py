@@ -47,6 +47,14 @@ def audit(  # long: one parameter per option
         bool,
         typer.Option("--checksums", help="Add the SHA-256 of every input to the manifest.", rich_help_panel=OUTPUT),
     ] = False,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The table in a format that has room for one, such as csv. Default: findings.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     processes: Processes = None,
     engine: Annotated[
         str | None,
@@ -97,6 +105,8 @@ def audit(  # long: one parameter per option
     if _is_on_spark(engine, [name for name, value in spark_options.items() if value is not None]):
         from kforensics.cli.audit_on_spark import SparkOptions, audit_on_spark, spark_request
 
+        if table is not None:
+            raise UsageError("--table is for --engine process; on Spark the tables go to the folder in --output")
         if processes is not None:
             raise UsageError("--processes is for --engine process; on Spark, use --master and --conf instead")
         request = spark_request(options, output, split_size, records=records, checksums=checksums, command=command)
@@ -105,7 +115,7 @@ def audit(  # long: one parameter per option
     audit_request = AuditRequest(
         store_folder(output), processes, records=records, copies=True, checksums=checksums, command=command
     )
-    raise typer.Exit(audit_in_process(options, audit_request, view, progress=options.progress))
+    raise typer.Exit(audit_in_process(options, audit_request, view, table))
 
 
 def _is_on_spark(engine: str | None, spark_options: list[str]) -> bool:

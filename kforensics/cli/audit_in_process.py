@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from kforensics.analyses.audit import AuditRequest, Stages, audit_size, run_audit
+from kforensics.analyses.topics import similar
 from kforensics.cli.command import notify
-from kforensics.cli.common_options import CommonOptions, ExitStatus, format_of
+from kforensics.cli.common_options import CommonOptions, ExitStatus
 from kforensics.cli.evaluating import ignore, selected_results, watch_partitions
 from kforensics.cli.writing import write_lines, write_tables
 from kforensics.errors import UsageError
@@ -25,7 +27,7 @@ from kforensics.render.streams import progress_meter
 
 
 def audit_in_process(
-    options: CommonOptions, request: AuditRequest, view: IncidentView, *, progress: bool | None
+    options: CommonOptions, request: AuditRequest, view: IncidentView, table: str | None = None
 ) -> int:
     """Audit all partitions, write the evidence store, print the report, and return the exit code.
 
@@ -33,23 +35,20 @@ def audit_in_process(
         options: the options of the command.
         request: what to audit, and how.
         view: how to show the incidents.
-        progress: whether to show progress, None for only on a terminal.
+        table: the only table to write, None for all; for formats that hold one table, the incidents by default.
 
     Raises:
         UsageError: the options do not go together, or the store cannot be written.
     """
     options.refuse("an audit shows nothing that has", "since")
     selection = options.selected_findings()
-    severity, output_format, brokers = options.severity(), format_of(options.output_format), options.brokers()
-    if output_format in ONE_TABLE:
-        raise UsageError(
-            f"--format {output_format} has room for one table, an audit has many; name a folder with --output instead"
-        )
+    severity, output_format, brokers = options.severity(), options.format(), options.brokers()
+    tables = _tables(output_format, table)
     investigation = replace(options, output=request.output).investigation()
     report = AuditReport(investigation.rules.as_of_ms, unreadable_paths=investigation.unreadable)
     report.names_clean = view.has_all
     status, kept = ExitStatus(investigation.unreadable), list[PartitionResult]()
-    is_shown = False if options.quiet else progress
+    is_shown = False if options.quiet else options.progress
     with progress_meter(audit_size(investigation, request), show=is_shown) as meter:
         advance = meter.advance if meter else ignore
         # An interrupt between two results must close the generator, so that no part of the store is left.
@@ -62,7 +61,7 @@ def audit_in_process(
         if output_format is Format.TEXT:
             write_lines(report.lines(brokers, view), out)
         else:
-            write_tables(RESULTS, kept, output_format, out)
+            write_tables(tables, kept, output_format, out)
     if request.output and not options.quiet:
         notify(f"the evidence of {format_count(report.partitions, 'partition')} is in {request.output}")
     return status.code(severity)
@@ -74,6 +73,22 @@ def repeated_command(options: CommonOptions) -> str:
     words += [f"--topic={shell_word(topic)}" for topic in options.topics or ()]
     words += [] if options.as_of is None else [f"--as-of={shell_word(options.as_of)}"]
     return " ".join((*words, *map(shell_word, options.paths or ())))
+
+
+def _tables(output_format: Format, table: str | None) -> Sequence[str]:
+    """Return the tables to write.
+
+    Raises:
+        UsageError: there is no such table, or text has none.
+    """
+    if table is not None and output_format is Format.TEXT:
+        raise UsageError("--table is for rows; add --format csv, parquet or another one")
+    there_are = f"there are {', '.join(RESULTS)}"
+    if table is not None and table not in RESULTS:
+        raise UsageError(f"no table {table!r}; {similar(table, RESULTS) or there_are}")
+    if table is not None:
+        return (table,)
+    return ("incidents",) if output_format in ONE_TABLE else tuple(RESULTS)
 
 
 def store_folder(output: str | None) -> Path | None:

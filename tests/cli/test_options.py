@@ -122,3 +122,18 @@ def test_sentences_are_json_lines_on_demand() -> None:
 
 def test_an_unknown_transactional_id_is_answered_with_a_similar_one() -> None:
     assert "did you mean hanging?" in sentence(run("explain", "-q", "--transactional-id", "hangin", BROKER))
+
+
+def test_an_audit_writes_one_table_where_there_is_room_for_one() -> None:
+    words = ("audit", "-q", *AS_OF, BROKER / "open-0")
+    findings = run(*words, "--format", "csv")
+    assert findings.lines[0].startswith("broker_id,log_dir,topic,partition,code,severity,")
+    every = json.loads(run(*words, "--format", "json").text)["tables"]
+    assert len(findings.lines) == 1 + len(every["findings"])
+    assert run(*words, "--format", "ndjson", "--table", "lso").rows("lso") == [
+        {"table": "lso"} | row for row in every["lso"]
+    ]
+    assert "no table 'transaction'; did you mean transactions" in sentence(
+        run(*words, "--format", "csv", "--table", "transaction")
+    )
+    assert "--table is for rows" in sentence(run(*words, "--table", "lso"))
