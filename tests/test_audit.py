@@ -269,8 +269,3 @@ def test_records_are_decoded_on_request(tmp_path: Path) -> None:
     ended = run("audit", "--quiet", "--records", "--as-of", AS_OF, "--output", tmp_path / "store", samples)
     assert ended.code == 1
     assert _tables(tmp_path / "store")["duplicates"].num_rows == duplicates.num_rows > 0
-
-
-def test_formats_of_one_table_are_refused_with_an_alternative() -> None:
-    says = sentence(run("audit", "--format", "parquet", CLUSTER[0]))
-    assert "name a folder with --output instead" in says

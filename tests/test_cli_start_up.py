@@ -182,7 +182,7 @@ def _arguments(parameter: Any, value: str) -> list[str]:
     """Return the arguments that give a parameter a value."""
     if parameter.param_type_name == "argument":
         return ["--", value]
-    if parameter.is_flag:
+    if parameter.is_flag or parameter.count:
         return [*parameter.opts, *parameter.secondary_opts]
     return [f"{parameter.opts[0]}={value}"]
 

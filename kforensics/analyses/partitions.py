@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 OnUnreadable: TypeAlias = Callable[[InputError], None]
 # How many old log directories are named.
 NAMED_LOG_DIRS = 10
+NO_LOG = "there is no log under {}; name partition folders, log directories or .log files"
 
 
 @dataclass(frozen=True)  # no slots: cached_property needs the instance dictionary
@@ -139,33 +140,21 @@ def investigate(  # noqa: PLR0913  # what a user can say
     found = partitions_of(files)
     if topics and found and not unreadable:
         check_topics(topics, [partition.place.topic for partition in found])
-    partitions = [
-        partition
-        for partition in found
-        if is_selected(partition.place.topic, topics) and is_numbered(partition.place.partition, numbers)
-    ]
+    partitions = _selected(found, topics, numbers)
     if found and not partitions and not unreadable:
         raise UsageError("no partition is left by --topic and --partition; give others")
-    related = [file for file in files if file.topic is None or is_selected(file.topic, topics)]
-    unreadable += _name_forbidden(related, found, warn)
+    unreadable += _name_forbidden(_related(files, topics), found, warn)
     if not partitions and not unreadable:
-        where = ", ".join(paths)
-        raise UsageError(f"there is no log under {where}; name partition folders, log directories or .log files")
+        raise UsageError(NO_LOG.format(", ".join(paths)))
     newest = newest_file(files, paths) if as_of_ms is None else None
     elsewhere = () if alone else _remote_metadata(files, found)
     in_scope = partitions if alone else found
     rules = with_given(_rules(as_of_ms, newest), settings)
     rules = with_remote_logs(rules, settings, [*in_scope, *elsewhere])
-    if partitions:
-        copy_times = ((partition.place.log_dir, partition.taken_ms) for partition in partitions)
-        for sentence in as_of_notes(copy_times, rules, newest):
-            note(sentence)
-    asked = {partition.folder for partition in partitions}
-    context = tuple(
-        partition
-        for partition in found
-        if (topics or numbers) and partition.place.topic in CONTEXT_TOPICS and partition.folder not in asked
-    )
+    copy_times = [(partition.place.log_dir, partition.taken_ms) for partition in partitions]
+    for sentence in as_of_notes(copy_times, rules, newest) if partitions else ():
+        note(sentence)
+    context = _unselected(found, partitions) if topics or numbers else ()
 
     def showing() -> Iterator[Partition]:
         """Yield the partitions that may show settings."""
@@ -176,6 +165,22 @@ def investigate(  # noqa: PLR0913  # what a user can say
 
     known = KnownSettings(rules, tuple(settings), showing)
     return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone, known)
+
+
+def _selected(found: Sequence[Partition], topics: Sequence[str], numbers: Sequence[range]) -> list[Partition]:
+    of_topics = (partition for partition in found if is_selected(partition.place.topic, topics))
+    return [partition for partition in of_topics if is_numbered(partition.place.partition, numbers)]
+
+
+def _related(files: Sequence[FoundFile], topics: Sequence[str]) -> list[FoundFile]:
+    return [file for file in files if file.topic is None or is_selected(file.topic, topics)]
+
+
+def _unselected(found: Sequence[Partition], partitions: Sequence[Partition]) -> tuple[Partition, ...]:
+    """Return the partitions of CONTEXT_TOPICS that are not to be analyzed."""
+    folders = {partition.folder for partition in partitions}
+    in_context = (partition for partition in found if partition.place.topic in CONTEXT_TOPICS)
+    return tuple(partition for partition in in_context if partition.folder not in folders)
 
 
 def is_numbered(partition: int | None, numbers: Sequence[range]) -> bool:
