@@ -147,8 +147,8 @@ def _once(partitions: Sequence[_BlockedPartition]) -> Iterator[tuple[_BlockedPar
             holder, findings = by_code.setdefault(finding.code.name, (partition, []))
             if holder is partition:
                 findings.append(finding)
-    found = [(partition, finding) for partition, findings in by_code.values() for finding in findings]
-    yield from sorted(found, key=lambda pair: -pair[1].severity)
+    firsts = [(partition, finding) for partition, findings in by_code.values() for finding in findings]
+    yield from sorted(firsts, key=lambda pair: -pair[1].severity)
 
 
 def _blocked_partition(state: PartitionState, stable: StableOffset, findings: tuple[Finding, ...]) -> _BlockedPartition:
