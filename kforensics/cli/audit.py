@@ -51,7 +51,7 @@ def audit(  # long: one parameter per option
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The table in a format that has room for one, such as csv. Default: findings.",
+            help="The table in a format that has room for one, such as csv. Default: incidents.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -85,14 +85,6 @@ def audit(  # long: one parameter per option
             rich_help_panel=EXECUTION,
         ),
     ] = None,
-    every: Annotated[
-        bool,
-        typer.Option("--all", help="Show all incidents, and name the partitions without any finding."),
-    ] = False,
-    verbose: Annotated[
-        bool,
-        typer.Option("--verbose", "-v", help="Show the findings of each incident, and its whole remedy."),
-    ] = False,
 ) -> None:
     """Run all checks on all partitions, keep the evidence, and report the incidents, worst first, with remedies."""
     from kforensics.analyses.audit import AuditRequest, without_secrets
@@ -101,7 +93,7 @@ def audit(  # long: one parameter per option
 
     spark_options = {"--master": master, "--conf": conf, "--split-size": split_size}
     command = without_secrets(sys.argv[1:])
-    view = IncidentView(terminal_width(), every, verbose, repeated_command(options))
+    view = IncidentView(terminal_width(), options.show_all, options.verbose > 0, repeated_command(options))
     if _is_on_spark(engine, [name for name, value in spark_options.items() if value is not None]):
         from kforensics.cli.audit_on_spark import SparkOptions, audit_on_spark, spark_request
 

@@ -70,7 +70,7 @@ def audit_in_process(
 def repeated_command(options: CommonOptions) -> str:
     """Return the command that makes the same report, for a shell, without a store."""
     words = ["kforensics", "audit"]
-    words += [f"--topic={shell_word(topic)}" for topic in options.topics or ()]
+    words += [f"--topic={shell_word(topic)}" for topic in options.topic or ()]
     words += [] if options.as_of is None else [f"--as-of={shell_word(options.as_of)}"]
     return " ".join((*words, *map(shell_word, options.paths or ())))
 

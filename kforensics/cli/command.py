@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -168,7 +169,7 @@ Verbose = Annotated[
         "--verbose",
         "-v",
         count=True,
-        help="Write what is used as evidence to standard error.",
+        help="Write what is used as evidence to standard error; the report of an audit has the findings of incidents.",
         rich_help_panel=EXECUTION,
     ),
 ]
@@ -249,11 +250,11 @@ def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Calla
         )
 
         def decorated(**given: Any) -> None:
-            from kforensics.cli.common_options import CommonOptions  # help has no use for it
-
+            # Help has no use for the class, whose module needs this one.
+            common_options = import_module("kforensics.cli.common_options").CommonOptions
             LOG_FORMAT[:] = [given.get("log_format", "text")]
             options = {name: given.pop(name) for name in shared if name in given}
-            command(CommonOptions(**options), **given)
+            command(common_options(**options), **given)
 
         decorated.__name__, decorated.__doc__ = command.__name__, command.__doc__
         parameters = [paths, *own, *merged]

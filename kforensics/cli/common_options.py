@@ -222,6 +222,12 @@ class FindingSelection:
             if finding.severity >= self.minimum and (not self.codes or finding.code.name in self.codes)
         )
 
+    def has_incident(self, severity: Severity, codes: Iterable[str]) -> bool:
+        """Return whether an incident of a severity and with findings of some codes is selected."""
+        if self.minimum is None:
+            return True
+        return severity >= self.minimum and (not self.codes or not self.codes.isdisjoint(codes))
+
 
 @dataclass(slots=True)
 class ExitStatus:

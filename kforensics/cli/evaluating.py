@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -9,6 +10,8 @@ from kforensics.analyses.audit import AuditRequest, audit_results, audit_size
 from kforensics.cli.common_options import CommonOptions, ExitStatus, FindingSelection, severities_of
 from kforensics.cli.writing import write_parts, write_tables
 from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.core.findings import Severity
+from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.partition.partition_rows import finding_rows
 from kforensics.render.formats import Format
 from kforensics.render.output import open_output
@@ -70,13 +73,22 @@ def ignore(_size: int) -> None:
 
 
 def selected_results(results: Iterable[PartitionResult], selection: FindingSelection) -> Iterator[PartitionResult]:
-    """Yield the results with the selected findings only."""
+    """Yield the results with the selected findings only, and the incidents of these."""
+    if selection.minimum is None:
+        yield from results
+        return
     for result in results:
         findings = selection.of(result.findings)
-        if findings == result.findings:
-            yield result
-            continue
         rows = dict(result.rows)
+        if "incidents" in rows:
+            rows["incidents"] = _selected_incidents(rows["incidents"], selection)
         if "findings" in rows:
             rows["findings"] = finding_rows(result.place, findings)
         yield replace(result, findings=findings, rows=rows, replica_worst=None)
+
+
+def _selected_incidents(incidents: Rows | RowStream, selection: FindingSelection) -> Rows:
+    names = incidents.table.names
+    severity, codes = names.index("severity"), names.index("codes")
+    kept = [row for row in incidents if selection.has_incident(Severity[row[severity].upper()], json.loads(row[codes]))]
+    return Rows(incidents.table, len(kept), {name: [row[at] for row in kept] for at, name in enumerate(names)})

@@ -126,10 +126,26 @@ def test_an_unknown_transactional_id_is_answered_with_a_similar_one() -> None:
 
 def test_an_audit_writes_one_table_where_there_is_room_for_one() -> None:
     words = ("audit", "-q", *AS_OF, BROKER / "open-0")
-    findings = run(*words, "--format", "csv")
-    assert findings.lines[0].startswith("broker_id,log_dir,topic,partition,code,severity,")
     every = json.loads(run(*words, "--format", "json").text)["tables"]
-    assert len(findings.lines) == 1 + len(every["findings"])
+    for table, options in (("incidents", ()), ("findings", ("--table", "findings"))):
+        written = run(*words, "--format", "csv", *options)
+        assert written.lines[0].split(",") == [*every[table][0]]
+        assert len(written.lines) == 1 + len(every[table])
+
+
+def test_an_audit_reports_the_incidents_of_the_selected_findings() -> None:
+    words = ("audit", "-q", *AS_OF, BROKER)
+    every = json.loads(run(*words, "--format", "json").text)["tables"]["incidents"]
+    some = run(*words, "--format", "ndjson", "--table", "incidents", "--code", "txn-hanging").rows("incidents")
+    assert [row["incident"] for row in some] == [
+        row["incident"] for row in every if "txn-hanging" in json.loads(row["codes"])
+    ]
+    assert 0 < len(some) < len(every)
+
+
+def test_an_audit_writes_a_chosen_table() -> None:
+    words = ("audit", "-q", *AS_OF, BROKER / "open-0")
+    every = json.loads(run(*words, "--format", "json").text)["tables"]
     assert run(*words, "--format", "ndjson", "--table", "lso").rows("lso") == [
         {"table": "lso"} | row for row in every["lso"]
     ]

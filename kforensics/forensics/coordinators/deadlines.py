@@ -9,17 +9,18 @@ import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, State
-from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray
+from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, PartitionMarkers
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
 __all__ = [
     "NO_TIMEOUT",
-    "coordinators_seen_until",
+    "copied_at",
     "has_unreadable_state",
     "is_awaited",
     "is_overdue",
     "is_stuck",
+    "of_coordinators",
     "seen_until",
     "transaction_deadlines",
 ]
@@ -81,15 +82,30 @@ def seen_until(cluster: Cluster) -> dict[str | None, int]:
         seen[log_dir] = max(history.last_record_time, seen.get(log_dir, NO_TIME))
     for markers in cluster.marker_join.by_partition.values():
         log_dir = markers.place.log_dir
-        seen[log_dir] = max(markers.last_marker_time, markers.kept_until, seen.get(log_dir, NO_TIME))
+        is_stopped = markers.copied_at == NEVER and _is_evaluated_at_its_copy(cluster, markers)
+        until = NEVER if is_stopped else max(markers.last_marker_time, markers.kept_until)
+        seen[log_dir] = max(until, seen.get(log_dir, NO_TIME))
     return seen
 
 
-def coordinators_seen_until(cluster: Cluster) -> IntArray:
-    """Return until when each coordinator was seen, by the number of its log."""
-    seen = seen_until(cluster)
-    times: IntArray = np.array([seen[history.place.log_dir] for history in cluster.coordinators.histories], "i8")
-    return times
+def copied_at(cluster: Cluster) -> dict[str | None, int]:
+    """Return when each log directory was copied: as :func:`seen_until` or, without file times, as the user says."""
+    copied = seen_until(cluster)
+    for markers in cluster.marker_join.by_partition.values():
+        if _is_evaluated_at_its_copy(cluster, markers):
+            copied[markers.place.log_dir] = max(copied[markers.place.log_dir], cluster.rules.as_of_ms)
+    return copied
+
+
+def _is_evaluated_at_its_copy(cluster: Cluster, markers: PartitionMarkers) -> bool:
+    """Return whether the time of evaluation is that of the copy: the user gives it, and the files have lost theirs."""
+    return markers.kept_until == NO_TIME and not cluster.rules.is_assumed
+
+
+def of_coordinators(cluster: Cluster, times: dict[str | None, int]) -> IntArray:
+    """Return times of log directories for each coordinator, by the number of its log."""
+    values: IntArray = np.array([times[history.place.log_dir] for history in cluster.coordinators.histories], "i8")
+    return values
 
 
 def transaction_deadlines(cluster: Cluster) -> IntArray:

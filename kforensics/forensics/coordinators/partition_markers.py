@@ -274,8 +274,8 @@ def _coverage_end(state: PartitionState, markers: TransactionMarkerArray) -> int
     newest = int(markers["marker_timestamp"].max(initial=NO_TIME))
     if copied_at == NEVER:
         return NEVER
-    # Files without their times show nothing but the markers.
-    is_kept = _kept_until(state, markers) != NO_TIME
+    # Files without their times show nothing but the markers, unless the user says when they were copied.
+    is_kept = _kept_until(state, markers) != NO_TIME or not rules.is_assumed
     return max(newest - rules.clock_skew_ms, copied_at - rules.max_txn_timeout_ms if is_kept else NO_TIME)
 
 

@@ -16,11 +16,12 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, TRANSACTION_STATE, State
 from kforensics.forensics.coordinators.deadlines import (
     NO_TIMEOUT,
-    coordinators_seen_until,
+    copied_at,
     has_unreadable_state,
     is_awaited,
     is_overdue,
     is_stuck,
+    of_coordinators,
     transaction_deadlines,
 )
 from kforensics.forensics.coordinators.hanging_transactions import (
@@ -206,25 +207,25 @@ class CoordinatorRemedies:
         if state is not State.ONGOING:
             stuck = bool(self._stuck[number])
             phrase = f"no, {state} for too long" if stuck else f"{state}, its marker is being sent"
-            was_seen = int(last["last_time"]) < self._seen_until(number) - self.cluster.rules.max_txn_timeout_ms
+            was_seen = int(last["last_time"]) < self._copied_at(number) - self.cluster.rules.max_txn_timeout_ms
             worst = Severity.CRITICAL if was_seen else Severity.WARNING
             return _Situation("prepared", phrase, values, name, worst if stuck else Severity.INFO)
         if last["timeout_ms"] == NO_TIMEOUT or last["start"] == NO_TIME:
             return _Situation("no timeout", "Ongoing, without a timeout", values, name, Severity.INFO)
         if self._overdue[number]:
-            if self._seen_until(number) > transaction_deadlines(self.cluster)[number]:
+            if self._copied_at(number) > transaction_deadlines(self.cluster)[number]:
                 return _Situation("overdue", f"no, Ongoing beyond its timeout at {until}", values, name)
             phrase = f"Ongoing until its timeout at {until}; the files do not show what followed"
             return _Situation("overdue", phrase, values, name, Severity.WARNING)
         return _Situation("ongoing", f"Ongoing, times out at {until}", values, name, Severity.INFO)
 
-    def _seen_until(self, number: int) -> int:
-        """Return until when the coordinator of an id was seen at work."""
-        return int(self._coordinators_seen_until[self.cluster.coordinators.ids["coordinator"][number]])
+    def _copied_at(self, number: int) -> int:
+        """Return when the log of the coordinator of an id was copied."""
+        return int(self._coordinators_copied_at[self.cluster.coordinators.ids["coordinator"][number]])
 
     @cached_property
-    def _coordinators_seen_until(self) -> IntArray:
-        return coordinators_seen_until(self.cluster)
+    def _coordinators_copied_at(self) -> IntArray:
+        return of_coordinators(self.cluster, copied_at(self.cluster))
 
     @cached_property
     def _overdue(self) -> BoolArray:

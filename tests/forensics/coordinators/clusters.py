@@ -196,17 +196,23 @@ def history_under(folder: Path, partition: int = 0) -> History:
 
 
 def cluster_under(
-    folder: Path, *, as_of_ms: int = SOON, without: tuple[str, ...] = (), **counts: int | None
+    folder: Path,
+    *,
+    as_of_ms: int = SOON,
+    is_assumed: bool = False,
+    without: tuple[str, ...] = (),
+    **counts: int | None,
 ) -> Cluster:
     """Return the cluster whose files are in a folder.
 
     Args:
         folder: a log directory.
         as_of_ms: time of evaluation.
+        is_assumed: whether that is the time of the newest file, not one that the user gives.
         without: names of partitions to leave out.
         counts: numbers of partitions of the internal topics, if known.
     """
-    rules = Rules(as_of_ms)
+    rules = Rules(as_of_ms, is_assumed=is_assumed)
     states = [examine(one, rules) for one in partitions_under(folder) if one.name not in without]
     return Cluster.of(
         [coordinator_history(state) for state in states if is_coordinator(state)],

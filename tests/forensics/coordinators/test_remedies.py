@@ -36,11 +36,11 @@ ONGOING = "a Empty 7 0 t 1; a Ongoing 7 0 timeout 7200000 {t-0} t 4"
 
 
 def findings_with_remedies(
-    folder: Path, as_of_ms: int = NOW + HOUR, counts: int | None = None
+    folder: Path, as_of_ms: int = NOW + HOUR, counts: int | None = None, *, is_assumed: bool = False
 ) -> dict[str, tuple[str, Finding]]:
     """Return the findings in the partition with the open transaction and their remedies, by code."""
     partitions = partitions_under(folder)
-    scope = AuditScope(Rules(as_of_ms), clusters=Clusters.of(partitions))
+    scope = AuditScope(Rules(as_of_ms, is_assumed=is_assumed), clusters=Clusters.of(partitions))
     results = [evaluate_partition(one, scope, workers=0) for one in partitions]
     found = [one.cluster_input for one in results if one.cluster_input]
     if counts is not None:
@@ -111,7 +111,10 @@ def test_a_decided_transaction_must_not_be_aborted(state: str, after: int, sever
 @pytest.mark.parametrize("decided", ["", "; a PrepareCommit 7 0 timeout 7200000 {t-0} t 3000000"])
 def test_nothing_shows_what_became_of_it_after_the_copy(decided: str, kept_until: int | None, tmp_path: Path) -> None:
     """The copy is evaluated days later, or has lost the times of its files: brokers may have ended it since."""
-    text, finding = stuck(tmp_path, ONGOING + decided, kept_until=kept_until, as_of_ms=NOW + 100 * HOUR)
+    is_assumed = kept_until is None
+    text, finding = stuck(
+        tmp_path, ONGOING + decided, kept_until=kept_until, as_of_ms=NOW + 100 * HOUR, is_assumed=is_assumed
+    )
     assert commands_in(text)[0] == DESCRIBE
     assert finding.severity is Severity.WARNING
 

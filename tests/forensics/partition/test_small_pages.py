@@ -28,6 +28,9 @@ from kforensics.forensics.partition.examine import PartitionStateBuilder
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.splits import SegmentSplit
+from kforensics.render.lso_text import LsoText
+from kforensics.render.ranked_text import RankedText
+from kforensics.render.screen import Screen
 from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import Aborted, aborted_transactions, forge
 from tests.forensics.partition.small_pages import PAGE_SIZE, use_small_pages
@@ -114,13 +117,20 @@ NOTHING_AROUND = Context(Investigation((), (), Rules(0)), lambda _: None)
 
 def answers(
     state: PartitionState, question: LsoQuestion | TransactionsQuestion
-) -> tuple[list[tuple[Any, ...]], list[str]]:
-    """Return the answer as rows and as lines."""
+) -> tuple[list[tuple[Any, ...]], list[bytes]]:
+    """Return the answer as rows and as text."""
     if isinstance(question, LsoQuestion):
         steps = question.answer(state, NOTHING_AROUND)
-        return list(steps.rows), list(lso._answer_lines(steps))
-    answer = question.answer(state, NOTHING_AROUND)
-    return list(answer.rows), list(transactions._answer_lines(answer))
+        if steps.stable is not None:
+            stuck = LsoText(Screen())
+            lso._add(stuck, steps)
+            return list(steps.rows), list(stuck.parts())
+        history = RankedText(Screen(), "")
+        lso._add_history(history, steps)
+        return list(steps.rows), list(history.parts())
+    answer, text = question.answer(state, NOTHING_AROUND), RankedText(Screen(), "")
+    transactions._add(text, answer)
+    return list(answer.rows), list(text.parts())
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)

@@ -13,9 +13,11 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFi
 from kforensics.forensics.coordinators.coordinator_records import State
 from kforensics.forensics.coordinators.deadlines import (
     NO_TIMEOUT,
-    coordinators_seen_until,
+    copied_at,
     is_overdue,
     is_stuck,
+    of_coordinators,
+    seen_until,
     transaction_deadlines,
 )
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
@@ -66,11 +68,12 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     """Yield transactions that are not over in time."""
     ids = cluster.coordinators.ids
     stuck = np.flatnonzero(is_stuck(cluster))
-    seen_until = coordinators_seen_until(cluster)[ids["coordinator"]]
-    was_seen = (seen_until - cluster.rules.max_txn_timeout_ms > ids["last_time"])[stuck]
+    copied = of_coordinators(cluster, copied_at(cluster))[ids["coordinator"]]
+    was_seen = (copied - cluster.rules.max_txn_timeout_ms > ids["last_time"])[stuck]
     yield from first_n_placed(ids[stuck], partial(_stuck, cluster), id=stuck, was_seen=was_seen)
     overdue = np.flatnonzero(is_overdue(cluster))
-    was_alive = (seen_until > transaction_deadlines(cluster))[overdue]
+    seen = of_coordinators(cluster, seen_until(cluster))[ids["coordinator"]]
+    was_alive = (seen > transaction_deadlines(cluster))[overdue]
     yield from first_n_placed(ids[overdue], partial(_overdue, cluster), id=overdue, was_alive=was_alive)
     yield from _excessive(cluster)
 

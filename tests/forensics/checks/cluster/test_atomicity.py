@@ -214,7 +214,10 @@ def test_files_without_their_times_do_not_show_when_a_partition_was_copied(tmp_p
     (tmp_path / ".kafka_cleanshutdown").unlink()
     for file in (tmp_path / "p-1").iterdir():
         utime(file, ns=((NOW + HOUR) * 1_000_000,) * 2)
-    assert codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR)) == {"atomicity-unverifiable": "info"}
+    innocent = cluster_under(tmp_path, as_of_ms=SOON + HOUR, is_assumed=True)
+    assert codes_in(innocent) == {"atomicity-unverifiable": "info"}
+    guilty = cluster_under(tmp_path, as_of_ms=SOON + HOUR)  # the user says when they were copied
+    assert "atomicity-marker-missing" in codes_in(guilty)
 
 
 def test_a_partition_without_its_marker_and_without_data(tmp_path: Path) -> None:
