@@ -8,11 +8,9 @@ number of findings. ``incident_kinds`` states what is one incident.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from heapq import nsmallest
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -28,6 +26,7 @@ from kforensics.forensics.audit.incident_kinds import (
     links,
     same_batch,
 )
+from kforensics.forensics.audit.incident_parts import MAX_EXAMPLES, NO_EFFECT, Effect, Incident, first_values
 from kforensics.forensics.audit.incident_text import epochs_of, incident_text, listed, partition_list
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
@@ -41,8 +40,6 @@ from kforensics.parsers.log.log_rows import Place
 
 __all__ = ["IncidentSummary"]
 
-# What an incident lists of its ids, groups and brokers, and of its findings.
-MAX_NAMED, MAX_EXAMPLES = 20, 20
 # Elections of one leader within this time are one failover.
 FAILOVER_MS = 30_000
 ID_BYTES = 5
@@ -50,87 +47,12 @@ CODE_RANKS = {code: rank for rank, code in enumerate(dict.fromkeys(code for kind
 # Kinds whose findings are of one incident if they are about the same batch of a producer.
 SAME_BATCH_KINDS = ("stuck-transaction", "split-transaction", "late-writes")
 Edges: TypeAlias = set[tuple[IncidentKey, IncidentKey]]
-# How many records are hidden, lost, and there twice.
-Effect: TypeAlias = tuple[int, int, int]
-NO_EFFECT: Effect = (0, 0, 0)
 REPEATED = ("seq-duplicate-batch", "content-duplicate-retry")
 EVIDENCE = (
     *("code", "severity", "broker_id", "log_dir", "topic", "partition", "first_offset", "last_offset", "producer_id"),
     *("path", "position", "message"),
 )
 LOST_RANGES = ("unclean-election-loss", "segment-missing", "batch-crc-mismatch", "batch-length-invalid")
-
-
-@dataclass(slots=True)
-class Incident:
-    """What is known of an incident, or of a part of it.
-
-    Attributes:
-        severity: the worst of its findings.
-        since: earliest time that its findings state in ms, None if they state none.
-        codes: number of findings by code.
-        partitions: records hidden, lost and repeated, by topic and partition; the most that any replica shows.
-        brokers: ids of brokers, like the next three up to a limit.
-        transactional_ids: transactional ids.
-        producers: lowest and highest epoch by producer id; the epochs are None if unknown.
-        groups: consumer groups.
-        examples: the worst findings, each with its rank.
-    """
-
-    severity: Severity = Severity.INFO
-    since: int | None = None
-    codes: Counter[str] = field(default_factory=Counter)
-    partitions: dict[str, dict[int, Effect]] = field(default_factory=dict)
-    brokers: set[int] = field(default_factory=set)
-    transactional_ids: set[str] = field(default_factory=set)
-    producers: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
-    groups: set[str] = field(default_factory=set)
-    examples: list[tuple[tuple[Any, ...], PlacedEvidence]] = field(default_factory=list)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        partitions = {topic: dict(sorted(self.partitions[topic].items())) for topic in sorted(self.partitions)}
-        names = (sorted(values) for values in (self.brokers, self.transactional_ids, self.groups))
-        codes, producers = dict(sorted(self.codes.items())), dict(sorted(self.producers.items()))
-        return _incident, (self.severity, self.since, codes, partitions, producers, *names, self.examples)
-
-    def merge(self, other: Incident) -> None:
-        """Add what is known of another part."""
-        self.severity = max(self.severity, other.severity)
-        self.since = min((time for time in (self.since, other.since) if time is not None), default=None)
-        self.codes.update(other.codes)
-        for topic, numbers in other.partitions.items():
-            known = self.partitions.setdefault(topic, {})
-            for number, effect in numbers.items():
-                known[number] = tuple(map(max, known.get(number, NO_EFFECT), effect))  # type: ignore[assignment]  # three
-        self.brokers = _first(self.brokers | other.brokers)
-        self.transactional_ids = _first(self.transactional_ids | other.transactional_ids)
-        self.groups = _first(self.groups | other.groups)
-        for producer_id, (low, high) in other.producers.items():
-            epochs = [epoch for epoch in (*self.producers.get(producer_id, ()), low, high) if epoch is not None]
-            self.producers[producer_id] = (min(epochs, default=None), max(epochs, default=None))
-        self.producers = {producer_id: self.producers[producer_id] for producer_id in _first(set(self.producers))}
-        self.examples = nsmallest(MAX_EXAMPLES, [*self.examples, *other.examples], key=itemgetter(0))
-
-
-def _incident(  # noqa: PLR0913, PLR0917  # what pickle keeps of an incident
-    severity: Severity,
-    since: int | None,
-    codes: dict[str, int],
-    partitions: dict[str, dict[int, Effect]],
-    producers: dict[int, tuple[int | None, int | None]],
-    brokers: list[int],
-    transactional_ids: list[str],
-    groups: list[str],
-    examples: list[tuple[tuple[Any, ...], PlacedEvidence]],
-) -> Incident:
-    """Return a pickled incident. Sets have another order in every process, and Spark compares the bytes of tasks."""
-    names = ({*brokers}, {*transactional_ids}, producers, {*groups})
-    return Incident(severity, since, Counter(codes), partitions, *names, examples)
-
-
-def _first(values: set[Any]) -> set[Any]:
-    """Return the first values in order: the first of all are the first of the first of each part."""
-    return values if len(values) <= MAX_NAMED else set(nsmallest(MAX_NAMED, values))
 
 
 @dataclass(slots=True)
@@ -200,14 +122,14 @@ class IncidentSummary:
         if placed.place.broker_id is not None:
             part.brokers.add(placed.place.broker_id)
         if isinstance(name := evidence.get("transactional_id"), str) and name not in part.transactional_ids:
-            part.transactional_ids = _first(part.transactional_ids | {name})
+            part.transactional_ids = first_values(part.transactional_ids | {name})
         if finding.producer_id is not None:
             epoch = finding.producer_epoch
             low, high = part.producers.get(finding.producer_id, (epoch, epoch))
             epochs = [value for value in (low, high, epoch) if value is not None]
             part.producers[finding.producer_id] = (min(epochs, default=None), max(epochs, default=None))
         if groups := set(_groups(evidence)) - part.groups:
-            part.groups = _first(part.groups | groups)
+            part.groups = first_values(part.groups | groups)
         rank = (
             -finding.severity,
             CODE_RANKS[finding.code.name],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -122,15 +123,16 @@ def answers(
     if isinstance(question, LsoQuestion):
         steps = question.answer(state, NOTHING_AROUND)
         if steps.stable is not None:
-            stuck = LsoText(Screen())
-            lso._add(stuck, steps)
-            return list(steps.rows), list(stuck.parts())
-        history = RankedText(Screen(), "")
-        lso._add_history(history, steps)
-        return list(steps.rows), list(history.parts())
-    answer, text = question.answer(state, NOTHING_AROUND), RankedText(Screen(), "")
-    transactions._add(text, answer)
-    return list(answer.rows), list(text.parts())
+            with closing(LsoText(Screen())) as stuck:
+                lso._add(stuck, steps)
+                return list(steps.rows), list(stuck.parts())
+        with closing(RankedText(Screen(), "")) as history:
+            lso._add_history(history, steps)
+            return list(steps.rows), list(history.parts())
+    answer = question.answer(state, NOTHING_AROUND)
+    with closing(RankedText(Screen(), "")) as text:
+        transactions._add(text, answer)
+        return list(answer.rows), list(text.parts())
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
