@@ -121,7 +121,7 @@ def claimed_objects(system: fs.FileSystem, root: str, output: str) -> Iterator[N
         holders = sorted(path.removeprefix(f"{folder}/") for path in others if path.startswith(f"{folder}/"))
         if len(holders) < len(others):
             raise UsageError(f"{output} exists already; choose another folder for --output, or move it away")
-        time.sleep(uniform(0, min(FIRST_WAIT * 2**attempt, LONGEST_WAIT)))  # noqa: S311  # a time, no secret
+        time.sleep(uniform(0, min(FIRST_WAIT * 2**attempt, LONGEST_WAIT)))  # noqa: S311  # nosec B311  # a time, no secret
     else:
         raise UsageError(
             f"another process is writing {output} ({holders[0]}); wait until it has ended, or choose another folder for"

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import signal
-import subprocess
+import subprocess  # nosec B404  # it asks Spark's Python for the package
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -223,7 +223,7 @@ def check_workers(spark: SparkSession) -> None:
     if python is None or Path(python).parent == Path(sys.executable).parent:
         return
     imports = [python, "-c", "import kforensics.spark.source.data_source"]
-    if subprocess.run(imports, capture_output=True, check=False).returncode:  # noqa: S603  # Spark will run it as well
+    if subprocess.run(imports, capture_output=True, check=False).returncode:  # noqa: S603  # nosec B603  # Spark will run it as well
         raise EngineError(
             f"the Python workers of this session are {python}, which cannot import kforensics; set"
             f" PYSPARK_PYTHON={sys.executable} before the session starts"
