@@ -138,10 +138,12 @@ class PartitionState:
 
     @property
     def _is_younger_than_checkpoints(self) -> bool:
-        """Whether a whole log begins with a batch from after the newest checkpoint was written."""
-        written, first = self.partition.log_dir.written_ms, self.log.first
-        is_whole = bool(self.log.batches) and self.partition.first_offset == 0
-        return is_whole and written is not None and int(first.max_timestamp[0]) > written
+        """Whether a whole log begins with a batch, or its empty file, from after the newest checkpoint was written."""
+        written, segments = self.partition.log_dir.written_ms, self.partition.segments
+        if written is None or not segments or self.partition.first_offset != 0:
+            return False
+        began = int(self.log.first.max_timestamp[0]) if self.log.batches else segments[0].mtime_ms
+        return began is not None and began > written
 
     @property
     def first_dirty_offset(self) -> int | None:

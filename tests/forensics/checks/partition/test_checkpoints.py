@@ -200,6 +200,17 @@ def test_a_high_watermark_from_before_the_first_batch(tmp_path: Path, written: i
     assert [finding.code.name for finding in found_in(tmp_path)] == expected
 
 
+@pytest.mark.parametrize(("made", "expected"), [(NOW + 1, []), (NOW - 1, [BEYOND])])
+def test_an_empty_log_that_was_made_after_the_checkpoint(tmp_path: Path, made: int, expected: list[str]) -> None:
+    """A broker of 3.3.2 was copied between the creation of a topic and the next checkpoint of its high watermark."""
+    folder = forge(tmp_path, "", high_watermark=41, clean_shutdown=False)
+    for file in tmp_path.glob("*-checkpoint"):
+        utime(file, ns=(NOW * 1_000_000,) * 2)
+    for file in folder.iterdir():
+        utime(file, ns=(made * 1_000_000,) * 2)
+    assert [finding.code.name for finding in found_in(tmp_path)] == expected
+
+
 def test_a_log_without_its_start_is_older_than_its_checkpoint(tmp_path: Path) -> None:
     forge(tmp_path, HEADLESS, high_watermark=41, clean_shutdown=False)
     for file in tmp_path.glob("*-checkpoint"):
