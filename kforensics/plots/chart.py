@@ -123,9 +123,11 @@ def time_axis(title: str, times: Iterable[int]) -> dict[str, Any]:
     ticks = [*range(first, max(high, first + MIN_TICKS * step - 1) + step, step)]
     clock = "%H:%M:%S.%L" if step < SECOND_MS else "%H:%M:%S" if step < MINUTE_MS else "%H:%M"
     label = f"[utcFormat(datum.value, '{clock}'), utcFormat(datum.value, '%Y-%m-%d')]"
-    # As an expression: Vega-Lite would turn numbers into calls that vl-convert takes for other times.
+    # As expressions: Vega-Lite would turn numbers into calls that vl-convert takes for other times, and would do so
+    # with the domain of some layers only, which it then warns of.
     axis = alt.Axis(values=alt.ExprRef(str(ticks)), labelExpr=label, labelOverlap="greedy", labelFlush=True)
-    return {"title": f"{title} (UTC)", "axis": axis, "scale": alt.Scale(type="utc", domain=[ticks[0], ticks[-1]])}
+    scale = alt.Scale(type="utc", domain=alt.ExprRef(f"[{ticks[0]}, {ticks[-1]}]"))
+    return {"title": f"{title} (UTC)", "axis": axis, "scale": scale}
 
 
 def tick_step(duration_ms: int) -> int:
