@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kforensics.analyses.partitions import as_of_notes
@@ -13,6 +13,7 @@ from kforensics.cli.command import notify
 from kforensics.cli.common_options import CommonOptions, ExitStatus
 from kforensics.cli.writing import write_lines
 from kforensics.errors import UsageError
+from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.files.source import is_uri
@@ -66,7 +67,7 @@ def audit_on_spark(
     if report.partitions and not options.quiet:
         for sentence in as_of_notes(plan.taken, rules_of(plan, request), plan.newest_file):
             notify(sentence)
-    _write_report(report, brokers, view)
+    _write_report(report, brokers, replace(view, all_findings=_all_findings(view, request.output)))
     if request.output and not options.quiet:
         notify(f"the evidence of {format_count(report.partitions, 'partition')} is in {request.output}")
     return ExitStatus(report.unreadable_paths + report.unread_count, report.worst).code(severity)
@@ -155,6 +156,13 @@ def _notify_unreadable(plan: Plan) -> None:
         notify(f"cannot read {path.path}: {path.why}")
     if more := plan.unreadable - len(plan.named):
         notify(f"… and {more:,} more that cannot be read")
+
+
+def _all_findings(view: IncidentView, store: str | None) -> str:
+    """Return the command that shows all findings: on Spark no format does, only the evidence store has them."""
+    if store is None:
+        return f"{view.command} --engine spark --output evidence"
+    return f"kforensics report {shell_word(store)} --output report.html"
 
 
 def _write_report(report: AuditReport, bootstrap_server: str | None, view: IncidentView) -> None:

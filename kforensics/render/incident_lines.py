@@ -38,12 +38,14 @@ class IncidentView:
         has_all: whether to show all incidents, and name the partitions without any finding.
         has_findings: whether to show the first findings of each incident, and its whole remedy.
         command: the command that made the report, to which an option is added to show the rest.
+        all_findings: the command that shows all findings, None for that command with another format.
     """
 
     width: int = DEFAULT_WIDTH
     has_all: bool = False
     has_findings: bool = False
     command: str = "kforensics audit"
+    all_findings: str | None = None
 
 
 def terminal_width() -> int:
@@ -143,7 +145,7 @@ def _findings(row: Mapping[str, Any], view: IncidentView) -> Iterator[str]:
         yield from _wrapped(printable(f"- {text}"), view.width, None)
     if more := row["findings"] - len(evidence[:MAX_FINDINGS]):
         yield f"{INDENT}… and {format_count(more, 'more finding')}, all in the table findings:"
-        yield f"{INDENT}$ {view.command} --format ndjson"
+        yield f"{INDENT}$ {view.all_findings or f'{view.command} --format ndjson'}"
 
 
 def _cut(label: str, text: str, width: int) -> str:

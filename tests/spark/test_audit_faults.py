@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -212,6 +213,19 @@ def test_copies_taken_one_after_the_other_are_evaluated_as_in_process(tmp_path: 
     assert f"{tmp_path / 'logs' / 'broker-1'} was copied 1 h earlier" in here.err
     assert here.text.count("lso-stuck in broker-") == 1
     assert stored(tmp_path / "there") == stored(tmp_path / "here")
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_findings_that_are_left_out_are_in_the_store_that_a_command_shows(tmp_path: Path) -> None:
+    """Spark prints no tables, so the command is not one with another format."""
+    logs, store = SAMPLES / "damaged" / "controls", tmp_path / "a store"
+    ended = run(*ON_SPARK, "--verbose", "--output", store, logs)
+    shown = next(index for index, line in enumerate(ended.lines) if "more findings, all in the table findings:" in line)
+    arguments = shlex.split(ended.lines[shown + 1].removeprefix("  $ kforensics "))
+    assert arguments == ["report", str(store), "--output", "report.html"]
+    assert run(*arguments[:-1], tmp_path / "report.html").code == 1
+    assert "--format ndjson" not in ended.text
 
 
 @pytest.mark.spark
