@@ -34,11 +34,18 @@ MAX_VALUE_CHARACTERS = 400
 # JavaScript numbers represent integers exactly up to here.
 MAX_EXACT_INTEGER = 1 << 53
 
+# A column that the store does not have: name, kind and description, and its value for a row.
+DerivedColumn = tuple[dict[str, str], Callable[[Mapping[str, Any]], Any]]
 PageTable = dict[str, Any]
 
 
-def page_table(store: StoreReader, table: ReportTable) -> PageTable:
+def page_table(store: StoreReader, table: ReportTable, derived: Sequence[DerivedColumn] = ()) -> PageTable:
     """Return a table for the page: columns, the first rows, and the number of all rows.
+
+    Args:
+        store: the store.
+        table: which rows and columns.
+        derived: further columns, which come first after the place.
 
     Raises:
         InputError: the table cannot be read.
@@ -53,11 +60,22 @@ def page_table(store: StoreReader, table: ReportTable) -> PageTable:
 
     selected = first_rows(batches(), table.order, MAX_PAGE_ROWS)
     rows = (
-        [topic_partition(row), row["broker_id"], *(row[name] for name in table.columns), row["log_dir"]]
+        [
+            topic_partition(row),
+            row["broker_id"],
+            *(value(row) for _, value in derived),
+            *(row[name] for name in table.columns),
+            row["log_dir"],
+        ]
         for batch in ([] if selected is None else selected.to_batches(64))
         for row in batch.to_pylist()
     )
-    columns = [*TOPIC_PARTITION_COLUMNS, *map(_column, table.column_docs), LOG_DIR_COLUMN]
+    columns = [
+        *TOPIC_PARTITION_COLUMNS,
+        *(column for column, _ in derived),
+        *map(_column, table.column_docs),
+        LOG_DIR_COLUMN,
+    ]
     return make_page_table(table.caption, columns, rows, lambda: total)
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.tables.schemas import TABLES, Column
-from kforensics.report_html.finding_groups import WORST_FIRST
+from kforensics.report_html.incident_rows import WORST_FIRST
 from kforensics.report_html.store_reader import SortKey, StoreReader
 
 COUNT_COLUMNS = frozenset(

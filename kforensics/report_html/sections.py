@@ -1,11 +1,9 @@
-"""Renders the sections of a report; the worst findings of each code have evidence and remedy."""
+"""Renders the sections of a report: the verdict, the cards of incidents, and folded sections with charts and tables."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kforensics.forensics.checks.all_checks import ALL_CHECKS
@@ -13,18 +11,20 @@ from kforensics.forensics.core.findings import Code, Severity
 from kforensics.forensics.core.formatting import format_count, format_duration, format_size, format_time
 from kforensics.render.markup import Markup, description_list, element, joined
 from kforensics.report_html.charts import Figure
-from kforensics.report_html.finding_groups import FindingGroup
-from kforensics.report_html.page_rows import PageTable, page_value, topic_partition
+from kforensics.report_html.incident_cards import INFO, MAX_LONG_CHARACTERS, MEANINGS, incident_card, short_text
+from kforensics.report_html.incident_rows import StoredIncident
+from kforensics.report_html.page_rows import PageTable
 from kforensics.report_html.store_reader import StoreReader
 from kforensics.report_html.store_verdict import StoreVerdict
 
 PARTITION_VERDICTS = (*(str(severity) for severity in sorted(Severity, reverse=True)), "clean", "unread")
 # Sections whose charts have long labels.
 WIDE_SECTIONS = ("cluster", "damage")
-# Characters shown of the command and of the other values of the manifest.
-MAX_FACT_CHARACTERS = 4000
-# Lines shown below the verdict; each partition that could not be read has one.
-MAX_DETAILS = 20
+# Lines shown below the verdict, and without a click; each partition that could not be read has one.
+MAX_DETAILS, MAX_OPEN_DETAILS = 20, 4
+# Characters of all cards together, beyond which cards show no findings; cards that are open at first; and cards
+# that are not folded together.
+MAX_CARD_CHARACTERS, OPEN_CARDS, MAX_CARDS = 300_000, 1, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,45 @@ SECTIONS = (
 )
 
 
-def verdict_header(verdict: StoreVerdict) -> Markup:
-    """Return the verdict, as in the text report, and a bar of the partitions by verdict."""
+def verdict_header(verdict: StoreVerdict, incidents: Sequence[StoredIncident] | None) -> Markup:
+    """Return the verdict, as in the text report, the worst incident in one sentence, and the partitions by verdict.
+
+    Args:
+        verdict: the verdict.
+        incidents: the incidents, worst first; None if the store has none because an older version wrote it.
+    """
     sentence = element("p", verdict.sentence, class_=f"verdict {verdict.name}")
-    lines = [element("p", str(page_value(line.strip()))) for line in verdict.details[:MAX_DETAILS]]
+    summary = element("p", *_summary(verdict, incidents), class_="lead")
+    lines = [element("p", short_text(line.strip()), class_="detail") for line in verdict.details[:MAX_DETAILS]]
     if len(verdict.details) > MAX_DETAILS:
         more = f"… and {len(verdict.details) - MAX_DETAILS:,} more lines; see the table of partitions"
-        lines.append(element("p", more))
-    return joined(sentence, *lines, _bar([(name, verdict.partitions.get(name, 0)) for name in PARTITION_VERDICTS]))
+        lines.append(element("p", more, class_="detail"))
+    if len(lines) > MAX_OPEN_DETAILS:
+        names = element("summary", "what could not be read")
+        lines[1:] = [element("details", names, *lines[1:])]
+    shares = _bar([(name, verdict.partitions.get(name, 0)) for name in PARTITION_VERDICTS])
+    return joined(sentence, summary, *lines, shares)
+
+
+def _summary(verdict: StoreVerdict, incidents: Sequence[StoredIncident] | None) -> Iterator[str]:
+    """Yield sentences for readers who do not know Kafka's files: how many incidents, and what the worst one did."""
+    if incidents is None:
+        yield "This store has no table of incidents; an older version of kforensics wrote it. Run the audit again."
+        return
+    if not incidents:
+        yield "Nothing was found." if verdict.is_complete else "Nothing was found in what could be read."
+        return
+    row = incidents[0].row
+    if row["severity"] == INFO:
+        yield "Nothing needs to be done: everything that was found is informational."
+        return
+    urgent = sum(incident.row["severity"] != INFO for incident in incidents)
+    where = format_count(row["partition_count"], "partition")
+    yield f"{format_count(urgent, 'incident')} {'needs' if urgent == 1 else 'need'} action."
+    yield f" The worst: {short_text(MEANINGS.get(row['kind'], row['kind']))}, in {where}"
+    if row["since"] is not None:
+        yield from (" since ", element("span", format_time(row["since"]), class_="time"))
+    yield f". {short_text(row['impact'] or '')}".rstrip()
 
 
 def _bar(counts: Sequence[tuple[str, int]]) -> Markup:
@@ -93,11 +124,59 @@ def _bar(counts: Sequence[tuple[str, int]]) -> Markup:
     )
 
 
-def findings_section(groups: Sequence[FindingGroup]) -> Markup:
-    """Return the section with the worst findings in full and the table of findings."""
-    blocks = finding_blocks(list(groups)) if groups else element("p", "No findings.", class_="empty")
-    tables = [table_placeholder("findings")] if groups else []
-    return _section("findings", "Findings, worst first", blocks, *tables)
+def incidents_section(incidents: Sequence[StoredIncident], total: int) -> Markup:
+    """Return a card for each incident, worst first; informational ones are folded.
+
+    Args:
+        incidents: the first incidents of the store.
+        total: number of incidents in the store.
+    """
+    cards, lesser, minor, size = list[Markup](), list[Markup](), list[Markup](), 0
+    for index, incident in enumerate(incidents):
+        card = incident_card(incident, is_open=index < OPEN_CARDS, has_findings=True)
+        if size + len(card) > MAX_CARD_CHARACTERS:
+            card = incident_card(incident, is_open=False, has_findings=False)
+        size += len(card)
+        (minor if incident.row["severity"] == INFO else cards if len(cards) < MAX_CARDS else lesser).append(card)
+    for group, what in ((lesser, "more incident"), (minor, "informational incident")):
+        if group:
+            cards.append(element("details", element("summary", format_count(len(group), what)), *group, class_="minor"))
+    if more := total - len(incidents):
+        cards.append(element("p", f"… and {more:,} more, in the table incidents of the store", class_="more"))
+    empty = () if total else (element("p", "No incidents.", class_="empty"),)
+    return _section("incidents", "Incidents, worst first", *cards, *empty)
+
+
+def findings_section(codes: Mapping[tuple[Severity, str], int], count: int) -> Markup:
+    """Return the section with the table of findings and what each code means.
+
+    Args:
+        codes: number of findings by severity and code.
+        count: number of rows of the table of findings.
+    """
+    if not codes:
+        return _section("findings", "Findings", element("p", "No findings.", class_="empty"))
+    known = {code.name: code for check in ALL_CHECKS for code in check.codes.values()}
+    ordered = sorted(codes.items(), key=lambda item: (-item[0][0], item[0][1]))
+    names = dict.fromkeys(name for (_, name), _ in ordered)
+    blocks = (_code(name, known.get(name), {s: n for (s, code), n in ordered if code == name}) for name in names)
+    legend = element("details", element("summary", "What the codes mean"), *blocks, class_="codes")
+    return _folded("findings", "Findings", format_count(count, "row"), table_placeholder("findings"), legend)
+
+
+def _code(name: str, code: Code | None, counts: Mapping[Severity, int]) -> Markup:
+    badges = (
+        element("span", f"{count:,} {severity}", class_=f"badge {severity}") for severity, count in counts.items()
+    )
+    title = element("h3", element("code", name), " ", *badges)
+    about = () if code is None else (element("p", code.meaning), *_background(code))
+    return element("div", title, *about, id=f"code-{name}", class_="code")
+
+
+def _background(code: Code) -> Iterator[Markup]:
+    texts = [("why it matters", code.why), ("benign causes", code.benign)]
+    if any(text for _, text in texts):
+        yield description_list((term, text) for term, text in texts if text)
 
 
 def data_sections(
@@ -106,10 +185,17 @@ def data_sections(
     """Yield name, title and content of the sections with charts and tables."""
     for section in SECTIONS:
         names = [name for name in section.tables if tables[name]["total"]]
-        empty = [] if names else [element("p", _empty_text(section, store), class_="empty")]
         charts = [_figure(figure) for figure in figures if figure.section == section.name]
-        parts = (*empty, *charts, *map(table_placeholder, names))
-        yield section.name, section.title, _section(section.name, section.title, *parts)
+        parts = (*charts, *map(table_placeholder, names))
+        if not parts:
+            empty = element("p", _empty_text(section, store), class_="empty")
+            yield section.name, section.title, _section(section.name, section.title, empty)
+        elif section.name == "partitions":
+            yield section.name, section.title, _section(section.name, section.title, *parts)
+        else:
+            size = format_count(sum(tables[name]["total"] for name in names), "row")
+            extent = f"{size}, {format_count(len(charts), 'chart')}" if charts else size
+            yield section.name, section.title, _folded(section.name, section.title, extent, *parts)
 
 
 def _empty_text(section: Section, store: StoreReader) -> str:
@@ -123,6 +209,14 @@ def _empty_text(section: Section, store: StoreReader) -> str:
 def _section(name: str, title: str, *parts: Markup) -> Markup:
     heading = element("h2", title, id=f"{name}-title")
     return element("section", heading, *parts, id=name, aria_labelledby=f"{name}-title")
+
+
+def _folded(name: str, title: str, extent: str, *parts: Markup) -> Markup:
+    """Return a section that opens on a click, on a link to it and for printing."""
+    heading = element("h2", title, id=f"{name}-title")
+    summary = element("summary", heading, element("span", extent, class_="extent"))
+    details = element("details", summary, *parts)
+    return element("section", details, id=name, class_="folded", aria_labelledby=f"{name}-title")
 
 
 def table_placeholder(name: str) -> Markup:
@@ -156,8 +250,9 @@ def provenance_section(store: StoreReader, verdict: StoreVerdict) -> Markup:
         ("rows in the store", ", ".join(f"{name} {count:,}" for name, count in manifest["rows"].items())),
         ("SHA-256 of manifest.json", store.fingerprint),
     ]
-    descriptions = description_list((term, text[:MAX_FACT_CHARACTERS]) for term, text in facts)
-    return _section("provenance", "Provenance", descriptions, table_placeholder("inputs"))
+    descriptions = description_list((term, text[:MAX_LONG_CHARACTERS]) for term, text in facts)
+    inputs = table_placeholder("inputs")
+    return _folded("provenance", "Provenance", f"kforensics {manifest['version']}", descriptions, inputs)
 
 
 def _inputs(store: StoreReader) -> str:
@@ -166,118 +261,3 @@ def _inputs(store: StoreReader) -> str:
         return f"{format_count(store.count('files'), 'file')}, in the tables {', '.join(inputs['tables'])} of the store"
     size = sum(file["size"] or 0 for file in inputs)
     return f"{format_count(len(inputs), 'file')}, {format_size(size)}"
-
-
-# Evidence values shown of one finding, and characters of all groups together: groups beyond are only counted.
-MAX_EVIDENCE, MAX_FINDINGS_CHARACTERS = 20, 1_500_000
-INFO = str(Severity.INFO)
-# A plain word, a shell variable, or printable ASCII in single quotes, in which a shell interprets nothing.
-ESCAPED = r"(?:[ !#-&(-[\]-_a-z|~]|\\x[0-9a-f]{2})*"
-QUOTED = rf"""(?:"\$[A-Z_]+"|'[ !#-&(-_a-z|~]*'|\$'{ESCAPED}')"""
-WORD = rf"(?:[A-Za-z0-9_@%+=:,./-]+|(?:--[A-Za-z-]+=)?{QUOTED})"
-COMMAND = re.compile(rf"(?:kafka-[a-z-]+\.sh|kforensics)(?: {WORD})+")
-# Topic.LEGAL_CHARS. A folder may have any name, which a shell could interpret.
-LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-
-
-def finding_blocks(groups: list[FindingGroup]) -> Markup:
-    """Return a block for each group; informational findings are collapsed."""
-    codes = {code.name: code for check in ALL_CHECKS for code in check.codes.values()}
-    blocks, collapsed, size = list[Markup](), list[Markup](), 0
-    for group in groups:
-        block = _group(group, codes.get(group.code))
-        if size + len(block) > MAX_FINDINGS_CHARACTERS:
-            block = _group(replace(group, shown=()), codes.get(group.code))
-        size += len(block)
-        (collapsed if group.severity == INFO else blocks).append(block)
-    if not collapsed:
-        return joined(*blocks)
-    count = sum(group.count for group in groups if group.severity == INFO)
-    summary = f"{format_count(count, 'informational finding')} of {format_count(len(collapsed), 'code')}"
-    return joined(*blocks, element("details", element("summary", summary), *collapsed))
-
-
-def _group(group: FindingGroup, code: Code | None) -> Markup:
-    badge = element("span", group.severity, class_=f"badge {group.severity}")
-    count = element("span", format_count(group.count, "finding"), class_="occurrences")
-    title = element("h3", badge, " ", element("code", group.code), " ", count)
-    about = () if code is None else (element("p", code.meaning), *_background(code))
-    # A remedy that all findings share is shown once.
-    is_shared = len(group.shown) > 1 and len({row["remedy"] for row in group.shown}) == 1
-    shared = _remedy(group.shown[0]) if is_shared else ()
-    findings = element("ul", *(_finding(row, with_remedy=not is_shared) for row in group.shown), class_="findings")
-    left = group.count - len(group.shown)
-    more = (element("p", f"… and {left:,} more with this code", class_="more"),) if left else ()
-    attributes = {"class_": f"group {group.severity}", "id": f"{group.severity}-{group.code}"}
-    return element("section", title, *about, *shared, findings, *more, **attributes)
-
-
-def _background(code: Code) -> Iterator[Markup]:
-    if code.why or code.benign:
-        texts = [("why it matters", code.why), ("benign causes", code.benign)]
-        background = description_list((term, text) for term, text in texts if text)
-        yield element("details", element("summary", "about this finding"), background)
-
-
-def _finding(row: Mapping[str, Any], *, with_remedy: bool) -> Markup:
-    broker = "" if row["broker_id"] is None else f" on broker {row['broker_id']}"
-    name = f"{_text(topic_partition(row) or str(row['log_dir']))}{broker}"
-    place = element("p", element("strong", name), class_="where")
-    message = element("p", _text(row["message"]))
-    return element("li", place, message, *(_remedy(row) if with_remedy else ()), _evidence(row))
-
-
-def _remedy(row: Mapping[str, Any]) -> Iterator[Markup]:
-    if row["severity"] == INFO or not row["remedy"]:
-        return
-    copy = element("button", "copy", type="button", class_="copy", hidden="")
-    parts = (
-        element("span", element("code", part), copy, class_="command") if is_command else part
-        for part, is_command in split_commands(row["remedy"], row["topic"])
-    )
-    yield element("p", element("b", "Do: "), *parts, class_="remedy")
-
-
-def split_commands(remedy: str, topic: str | None) -> Iterator[tuple[str, bool]]:
-    """Yield the parts of a remedy in order, each with whether it is a command to copy.
-
-    >>> list(split_commands("List it with `kafka-topics.sh --list --topic a.b`; then wait.", "a.b"))
-    [('List it with ', False), ('kafka-topics.sh --list --topic a.b', True), ('; then wait.', False)]
-
-    Args:
-        remedy: text of the remedy, with commands between backquotes.
-        topic: topic that the remedy names; with a name that Kafka does not allow, no part is a command.
-    """
-    if topic is not None and not LEGAL_TOPIC.fullmatch(topic):
-        yield remedy, False
-        return
-    for index, part in enumerate(remedy.split("`")):
-        yield part, index % 2 == 1 and COMMAND.fullmatch(part) is not None
-
-
-def _evidence(row: Mapping[str, Any]) -> Markup:
-    return element("details", element("summary", "evidence"), description_list(_facts(row)))
-
-
-def _facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    first, last = row["first_offset"], row["last_offset"]
-    if first is not None:
-        yield "offsets", f"{first}" if last in (None, first) else f"{first} to {last}"
-    if row["producer_id"] is not None:
-        epoch = "" if row["producer_epoch"] is None else f", epoch {row['producer_epoch']}"
-        yield "producer", f"{row['producer_id']}{epoch}"
-    if row["path"] is not None:
-        path = _text(row["path"])
-        yield "file", path if row["position"] is None else f"{path} byte {row['position']:#x}"
-    yield "log directory", _text(row["log_dir"] or "unknown")
-    for name, value in list(row["evidence"].items())[:MAX_EVIDENCE]:
-        yield _text(name), _text(value if isinstance(value, str) else json.dumps(value))
-    yield "exactness", row["exactness"] or "unknown"
-    if row["benign"]:
-        yield "benign causes", _text(row["benign"])
-    if row["cause"]:
-        yield "caused by", _text(row["cause"])
-
-
-def _text(text: str) -> str:
-    return str(page_value(text))

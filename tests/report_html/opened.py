@@ -45,8 +45,13 @@ class Opened:
         at = [text.strip() for text in headings].index(heading) + 1
         return place.locator(f"tbody tr > :nth-child({at})").all_inner_texts()
 
+    def open(self, *sections: str) -> None:
+        """Open folded sections."""
+        for name in sections:
+            self.page.evaluate("(id) => (document.querySelector(`#${id} > details`).open = true)", name)
+
     def draw(self) -> None:
-        """Draw all charts, as before printing."""
+        """Open all sections and draw all charts, as before printing."""
         self.page.evaluate("dispatchEvent(new Event('beforeprint'))")
         # Not by a function, which the page would have to compile against its policy.
         expect(self.page.locator("[data-chart][data-drawn]")).to_have_count(self.page.locator("[data-chart]").count())
@@ -77,5 +82,7 @@ def opened(
     address = report.absolute().as_uri()
     page.goto(address)
     report_page.requests.remove(address)
+    if options.get("java_script_enabled", True):
+        page.wait_for_selector("html[data-ready]", state="attached")
     yield report_page
     context.close()

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import kforensics
 from kforensics.analyses.audit import STORED
 from kforensics.parsers.tables.arrow import arrow_schema_of
+from kforensics.report_html.incident_rows import IDENTITY
 from tests.command import SAMPLES
 
 AS_OF_MS = 1_795_266_000_000
@@ -29,6 +30,8 @@ KNOWN_VALUES = {
     "code": ("lso-stuck", "txn-late", "seq-gap"),
 }
 
+# Columns of the table of incidents that are JSON.
+LISTS = ("brokers", "transactional_ids", "producer_ids", "producer_epochs", "groups")
 Texts = Callable[[str, int], str]
 
 
@@ -85,13 +88,26 @@ def _table(name: str, count: int, texts: Texts) -> pa.Table:
     """Return generated rows; those after the first 300 repeat them with other partitions and offsets."""
     schema = arrow_schema_of(STORED[name])
     few = min(count, 300)
-    base = pa.table({field.name: _column(field, few, texts) for field in schema}, schema=schema)
+    columns = {field.name: _column(field, few, texts) for field in schema}
+    if name == "incidents":
+        columns |= _json_columns(few, texts)
+    base = pa.table(columns, schema=schema)
     table = base.take(pa.array(np.arange(count) % few)) if count > few else base
     for column, of in (("partition", np.arange(count) % 1009), ("first_offset", np.arange(count) * 7919 % 1_000_003)):
         if column in schema.names and count > few:
             field = schema.field(column)
             table = table.set_column(schema.get_field_index(column), field, pa.array(of).cast(field.type))
     return table
+
+
+def _json_columns(count: int, texts: Texts) -> dict[str, pa.Array]:
+    """Return the JSON columns of incidents; the nth one names the nth finding."""
+    schema = arrow_schema_of(STORED["findings"])
+    findings = {column: _column(schema.field(column), count, texts).to_pylist() for column in IDENTITY}
+    named = [json.dumps([{column: findings[column][row] for column in IDENTITY}]) for row in range(count)]
+    codes = [json.dumps({findings["code"][row]: 1}) for row in range(count)]
+    lists = {column: [json.dumps([texts(column, row)]) for row in range(count)] for column in LISTS}
+    return {column: pa.array(values) for column, values in (lists | {"evidence": named, "codes": codes}).items()}
 
 
 def _column(field: pa.Field, count: int, texts: Texts) -> pa.Array:

@@ -8,7 +8,7 @@ import pytest
 
 from kforensics.forensics.checks.all_checks import ALL_CHECKS
 from kforensics.forensics.core.commands import export_command, filled_in, for_brokers
-from kforensics.report_html.sections import split_commands
+from kforensics.report_html.incident_cards import split_commands
 
 REMEDIES = {
     code.name: code.remedy

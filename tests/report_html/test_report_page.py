@@ -3,28 +3,47 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import re
+import shutil
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from kforensics.errors import InputError
+from kforensics.report_html.page_rows import page_value
 from kforensics.report_html.report_page import report_page
 from kforensics.report_html.store_reader import open_store
 from tests.api.views.page import HOSTILE, seen
 from tests.report_html.stores import forged, write_manifest
 
 SECTIONS = (
-    *("findings", "partitions", "lso", "transactions", "producers", "cluster", "replicas", "duplicates", "damage"),
+    *(
+        "incidents",
+        "findings",
+        "partitions",
+        "lso",
+        "transactions",
+        "producers",
+        "cluster",
+        "replicas",
+        "duplicates",
+        "damage",
+    ),
     "provenance",
 )
 # What the page consists of; images, frames, forms and links to elsewhere are not among it.
 ELEMENTS = {
     *("html", "head", "meta", "title", "style", "body", "script", "noscript", "a", "header", "nav", "main", "section"),
     *("h1", "h2", "h3", "p", "ul", "li", "b", "strong", "code", "span", "div", "button", "details", "summary"),
-    *("dl", "dt", "dd", "figure", "figcaption", "svg", "rect"),
+    *("dl", "dt", "dd", "figure", "figcaption", "svg", "rect", "article"),
 }
 
 
@@ -34,10 +53,21 @@ def page(store: Path) -> str:
     return report_page(open_store(str(store)))[1]
 
 
-def _data(page: str) -> dict[str, dict[str, dict[str, object]]]:
-    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    data: dict[str, dict[str, dict[str, object]]] = json.loads(text)
+def _data(page: str) -> dict[str, dict[str, Any]]:
+    data: dict[str, dict[str, Any]] = json.loads(_unpacked(page, "data"))
     return data
+
+
+def _rows(store: Path, table: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = (
+        open_store(str(store)).table(table, columns, lambda batch: [True] * len(batch)).to_pylist()
+    )
+    return rows
+
+
+def _unpacked(page: str, name: str) -> str:
+    (text,) = re.findall(f'<script type="application/gzip" id="{name}">(.*?)</script>', page, re.DOTALL)
+    return gzip.decompress(base64.b64decode(text)).decode()
 
 
 def test_sections_are_in_order(page: str) -> None:
@@ -45,16 +75,18 @@ def test_sections_are_in_order(page: str) -> None:
     ids = [value for element, name, value in parsed.attributes if (element, name) == ("section", "id")]
     assert [name for name in ids if name in SECTIONS] == list(SECTIONS)
     links = [value for _, name, value in parsed.attributes if name == "href"]
-    assert links == ["#findings", *(f"#{name}" for name in SECTIONS)]
+    assert links[: len(SECTIONS) + 1] == ["#incidents", *(f"#{name}" for name in SECTIONS)]
+    places = {value for _, name, value in parsed.attributes if name == "id"}
+    assert {link.removeprefix("#") for link in links} <= places
     text = "".join(parsed.texts)
-    assert text.index("CRITICAL: ") < text.index("Findings, worst first") < text.rindex("SHA-256 of manifest.json")
+    assert text.index("CRITICAL, ") < text.index("Incidents, worst first") < text.rindex("SHA-256 of manifest.json")
 
 
 def test_the_worst_findings_have_evidence_and_remedy(page: str) -> None:
     text = "".join(seen(page).texts)
     at = text.index("lso-stuck")
     assert at < text.index("txn-late")
-    for text_part in ("LSO stuck at 3 (log end 9, 6 offsets hidden)", "Do: No coordinator waits for it"):
+    for text_part in ("LSO stuck at 3 (log end 9, 6 offsets hidden)", "No coordinator waits for it"):
         assert text_part in text[at:]
     for text_part in (
         "offsets3 to 8",
@@ -64,6 +96,88 @@ def test_the_worst_findings_have_evidence_and_remedy(page: str) -> None:
         "high watermark stuck",
     ):
         assert text_part in text[at:], text_part
+
+
+def test_the_worst_incident_is_told_in_a_sentence(page: str) -> None:
+    text = "".join(seen(page).texts)
+    assert re.search(r"[0-9]+ incidents need action\. The worst: [a-z ']+, in [0-9]+ partitions?( since |\. )", text)
+    assert text.index("need action") < text.index("Incidents, worst first")
+
+
+def test_every_incident_has_one_card_and_every_finding_a_row_that_names_it(page: str, store: Path) -> None:
+    rows = _rows(store, "incidents", ("incident", "findings", "partition_count"))
+    cards = [value for name, key, value in seen(page).attributes if (name, key) == ("article", "id")]
+    assert len(rows) > 5
+    assert sorted(cards) == sorted(f"incident-{row['incident']}" for row in rows)
+    table = _data(page)["tables"]["findings"]
+    names = [column["name"] for column in table["columns"]]
+    shown = [dict(zip(names, row, strict=True)) for row in table["rows"]]
+    findings = _rows(store, "findings", ("code", "message", "topic", "first_offset"))
+    assert sorted((row["code"], page_value(row["message"])) for row in findings) == sorted(
+        (row["code"], row["message"]) for row in shown
+    )
+    # An incident counts what a row stands for; none of these rows stands for more than one finding.
+    assert Counter(row["incident"] for row in shown) == {row["incident"]: row["findings"] for row in rows}
+
+
+def test_the_lso_names_the_blocking_transaction_and_the_state_of_its_coordinator(page: str) -> None:
+    table = _data(page)["tables"]["lso"]
+    names = [column["name"] for column in table["columns"]]
+    rows = [dict(zip(names, row, strict=True)) for row in table["rows"]]
+    told = {row["topic-partition"]: (row["transactional_id"], row["coordinator_state"]) for row in rows}
+    assert told["hanging-0"] == ("hanging", "CompleteCommit")
+    assert told["open-0"] == ("open-first", "Ongoing")
+    assert told["transactions-append-time-0"] == (
+        None,
+        None,
+    )  # of another cluster, whose coordinator's log is not there
+
+
+def test_a_store_without_incidents_says_so_and_shows_its_findings(store: Path, tmp_path: Path) -> None:
+    older = Path(shutil.copytree(store, tmp_path / "older"))
+    shutil.rmtree(older / "incidents")
+    manifest = json.loads((older / "manifest.json").read_text("utf-8"))
+    del manifest["rows"]["incidents"]
+    (older / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    _, page = report_page(open_store(str(older)))
+    assert "This store has no table of incidents; an older version of kforensics wrote it." in "".join(seen(page).texts)
+    table = _data(page)["tables"]["findings"]
+    assert table["total"] == manifest["rows"]["findings"]
+    assert "incident" not in {column["name"] for column in table["columns"]}
+
+
+@pytest.mark.parametrize("column", ["codes", "evidence", "brokers", "severity"])
+@pytest.mark.parametrize("value", ["no JSON", "7", '["a"]', '{"a": 1}', "[" * 99_999])
+def test_a_damaged_column_of_incidents_is_named(column: str, value: str, tmp_path: Path) -> None:
+    store = forged(tmp_path, {})
+    path = store / "incidents" / "part-0.parquet"
+    table = pq.read_table(path)
+    position = table.schema.get_field_index(column)
+    pq.write_table(table.set_column(position, column, pa.array([value] * len(table))), path)
+    if (column, value) in {("codes", '{"a": 1}'), ("brokers", '["a"]')}:
+        report_page(open_store(str(store)))
+    else:
+        with pytest.raises(InputError, match=rf"incidents: the column '{column}' is damaged; run the audit again"):
+            report_page(open_store(str(store)))
+
+
+def test_the_report_of_a_thousand_partitions_has_less_than_a_megabyte(tmp_path: Path) -> None:
+    """Every partition has findings and transactions, and texts of the length that they have, with different numbers."""
+
+    def texts(column: str, row: int) -> str:
+        digest = hashlib.sha256(f"{column} {row}".encode()).hexdigest()
+        long = {"message": 3, "remedy": 4, "what": 3, "benign": 1, "evidence": 1}.get(column, 0)
+        sentence = " ".join(
+            f"offsets {int(digest[n : n + 5], 16)} to {int(digest[-n - 6 : -n - 1], 16)} are" for n in range(5)
+        )
+        text = f"{column}-{digest[:12]}" + f" {sentence}" * long
+        return json.dumps({"offset": text, "records": digest}) if column == "evidence" else text
+
+    names = ("partitions", "findings", "transactions", "producers", "lso", "files", "distributed_transactions")
+    store = forged(tmp_path, {**dict.fromkeys(names, 1000), "incidents": 100}, texts)
+    _, page = report_page(open_store(str(store)))
+    assert len(_data(page)["tables"]["partitions"]["rows"]) > 500
+    assert 300_000 < len(page.encode()) < 1_000_000
 
 
 def test_every_chart_with_data_is_there(page: str) -> None:
@@ -110,7 +224,7 @@ def test_the_policy_allows_only_the_scripts_of_the_page(page: str) -> None:
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
     assert rules["default-src"] == "'none'"
     assert "unsafe" not in policy
-    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    scripts = [_unpacked(page, "library"), *re.findall(r"<script>(.*?)</script>", page, re.DOTALL)]
     assert rules["script-src"].split() == [_hash(text) for text in scripts]
     (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
     assert rules["style-src"] == _hash(style)

@@ -17,7 +17,7 @@ from kforensics.forensics.core.commands import filled_in
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_rows import remedy_text
-from kforensics.report_html.sections import split_commands
+from kforensics.report_html.incident_cards import split_commands
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, forge_coordinator, forge_offsets
 from tests.forensics.forge import Segments, forge, keep_times
