@@ -14,7 +14,8 @@ import kforensics
 from kforensics.analyses.audit import AuditRequest, audit_results
 from kforensics.analyses.partitions import investigate
 from kforensics.forensics.audit.incident_kinds import KINDS, KINDS_BY_CODE
-from kforensics.forensics.audit.incidents import MAX_EXAMPLES, IncidentSummary
+from kforensics.forensics.audit.incident_parts import MAX_EXAMPLES
+from kforensics.forensics.audit.incidents import IncidentSummary
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.checks.all_checks import ALL_CHECKS
 from kforensics.forensics.core.findings import Finding, Severity

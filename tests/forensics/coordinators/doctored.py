@@ -48,7 +48,7 @@ THREE_BROKERS = "consume-transform-produce"
 PROTOCOLS = {"TV2": THREE_BROKERS, "TV1": f"{THREE_BROKERS}-v1", "TV0": f"{THREE_BROKERS}-3.9"}
 # Old enough that a partition without a marker was not merely copied too early.
 OLD = 16 * MINUTE
-COUNTS = {"partition_count": 2, "offsets_partition_count": 2}
+COUNTS: dict[str, Any] = {"partition_count": 2, "offsets_partition_count": 2}
 
 
 def each_protocol() -> pytest.MarkDecorator:

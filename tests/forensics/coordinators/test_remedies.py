@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ def commands_in(text: str) -> list[str]:
     return [piece for piece, is_command in split_commands(text, "t") if is_command]
 
 
-def stuck(folder: Path, coordinator: str, *, kept_until: int | None = None, **options: int) -> tuple[str, Finding]:
+def stuck(folder: Path, coordinator: str, *, kept_until: int | None = None, **options: Any) -> tuple[str, Finding]:
     forge(folder, OPEN)
     forge_coordinator(folder, coordinator)
     if kept_until is not None:
