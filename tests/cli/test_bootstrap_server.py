@@ -10,6 +10,7 @@ import pytest
 
 import kforensics
 from tests.command import SAMPLES, run, sentence
+from tests.report_html.unpacked import everything
 
 SAMPLE = SAMPLES / "transactions-v2"
 OUTPUTS = [("lso",), ("verify",), ("audit",), ("audit", "--format", "ndjson"), ("verify", "--format", "ndjson")]
@@ -52,7 +53,7 @@ def test_a_store_has_the_variable_and_a_report_of_it_the_address(tmp_path: Path)
     assert remedies
     assert all(text.count(VARIABLE) == text.count("--bootstrap-server") for text in remedies)
     run("report", store, "--output", page, "--bootstrap-server", "b:2")
-    text = page.read_text("utf-8")
+    text = everything(page)
     assert "--bootstrap-server b:2 " in text
     assert "$BOOTSTRAP" not in text
     assert "a:1 " not in re.sub(r"audit[^<]*", "", text)

@@ -3,6 +3,7 @@
 The limit of the size of a file stands for the full disk.
 """
 
+import json
 import os
 import resource
 import subprocess
@@ -49,7 +50,9 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path, words: l
     ended = limited(60, *words, "--output", results / "result", temporary=temporary)
     assert ended.returncode == 2, ended
     sentence = ended.stderr.splitlines()[-1]
-    assert sentence.startswith("kforensics: cannot write ")
+    is_json = {*words} & {"json", "ndjson"}
+    said = json.loads(sentence)["error"]["message"] if is_json else sentence.removeprefix("kforensics: ")
+    assert said.startswith("cannot write ")
     assert str(results / "result") in sentence or str(temporary) in sentence
     assert "Traceback" not in ended.stderr
     assert [*results.iterdir(), *temporary.iterdir()] == []

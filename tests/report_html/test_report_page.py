@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import json
 import re
@@ -23,6 +22,7 @@ from kforensics.report_html.report_page import report_page
 from kforensics.report_html.store_reader import open_store
 from tests.api.views.page import HOSTILE, seen
 from tests.report_html.stores import forged, write_manifest
+from tests.report_html.unpacked import block
 
 SECTIONS = (
     *(
@@ -54,7 +54,7 @@ def page(store: Path) -> str:
 
 
 def _data(page: str) -> dict[str, dict[str, Any]]:
-    data: dict[str, dict[str, Any]] = json.loads(_unpacked(page, "data"))
+    data: dict[str, dict[str, Any]] = json.loads(block(page, "data"))
     return data
 
 
@@ -63,11 +63,6 @@ def _rows(store: Path, table: str, columns: tuple[str, ...]) -> list[dict[str, A
         open_store(str(store)).table(table, columns, lambda batch: [True] * len(batch)).to_pylist()
     )
     return rows
-
-
-def _unpacked(page: str, name: str) -> str:
-    (text,) = re.findall(f'<script type="application/gzip" id="{name}">(.*?)</script>', page, re.DOTALL)
-    return gzip.decompress(base64.b64decode(text)).decode()
 
 
 def test_sections_are_in_order(page: str) -> None:
@@ -224,7 +219,7 @@ def test_the_policy_allows_only_the_scripts_of_the_page(page: str) -> None:
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
     assert rules["default-src"] == "'none'"
     assert "unsafe" not in policy
-    scripts = [_unpacked(page, "library"), *re.findall(r"<script>(.*?)</script>", page, re.DOTALL)]
+    scripts = [block(page, "library"), *re.findall(r"<script>(.*?)</script>", page, re.DOTALL)]
     assert rules["script-src"].split() == [_hash(text) for text in scripts]
     (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
     assert rules["style-src"] == _hash(style)
