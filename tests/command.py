@@ -71,5 +71,7 @@ def sentence(ended: Ended) -> str:
     assert ended.code == 2
     assert ended.out == b""
     (line,) = ended.err.splitlines()
+    if line.startswith("{"):  # with --format json and ndjson
+        return f"kforensics: {json.loads(line)['error']['message']}"
     assert line.startswith("kforensics: ")
     return line

@@ -315,7 +315,9 @@ class StagedStore:
             if OF_TASKS.fullmatch(path.removeprefix(f"{self._staging_path}/")):
                 self._system.delete_file(path)
         if f"{self._staging_path}/{PLAN}" in {info.path for info in infos}:
-            self._system.delete_dir(f"{self._staging_path}/{PLAN}")
+            # A folder of an object store goes with its last file, or stays as an object of its own.
+            with suppress(FileNotFoundError):
+                self._system.delete_dir(f"{self._staging_path}/{PLAN}")
 
     def _rename(self) -> None:
         """Rename the staging folder to the store.

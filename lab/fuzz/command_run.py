@@ -47,7 +47,8 @@ def run_command(*words: object, terminal: bool = False, kernels: str | None = No
     """
     stdout = io.TextIOWrapper(_Terminal() if terminal else io.BytesIO(), "utf-8", errors="backslashreplace")
     stderr = io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace")
-    environment = {VARIABLE: kernels} if kernels else {}
+    # Colours are the only control characters that text on a terminal may have.
+    environment = {"NO_COLOR": "1", **({VARIABLE: kernels} if kernels else {})}
     arguments = ["kforensics", *map(str, words)]
     code = CLEAN
     with (
@@ -67,7 +68,9 @@ def run_command(*words: object, terminal: bool = False, kernels: str | None = No
     result = CommandResult(code, written[0], written[1].decode())
     require(code in {CLEAN, FINDINGS, USAGE, UNREADABLE}, "exit code", code, "of", arguments)
     require("Traceback" not in result.err, "a traceback of", arguments, result.err)
-    is_explained = any(line.startswith(("kforensics: ", "cannot read ")) for line in result.err.splitlines())
+    is_explained = any(
+        line.startswith(("kforensics: ", "cannot read ", '{"schema": "kforensics/')) for line in result.err.splitlines()
+    )
     require(code != USAGE or is_explained, "exit code 2 without a sentence of", arguments, result.err)
     return result
 

@@ -52,8 +52,12 @@ def _charts(text: str) -> dict[str, Callable[[], Plot]]:
         "count": 5,
         "compression_type": text,
         "is_control": False,
+        "magic": 2,
+        "base_timestamp": 5,
+        "timestamp_type": "CreateTime",
     }
-    record = {**place, "batch_position": 0, "key_size": 1, "value_size": 3}
+    record = {**place, "batch_position": 0, "offset": 0, "timestamp": 5, "key_size": 1, "value_size": 3}
+    record["headers"] = [{"key": text, "value": b"1"}]
     lanes = {**place, **END, "topic": text, "partition": 0, "first_offset": 0, "last_offset": 4, "marker_offset": 5}
     hurt = {**place, "start": 3, "end": 9, "reason": text, "inside_batch": None}
     joint = {**ROW, "transactional_id": text, "partitions": f"{text}-0", "topic": text, "atomic": text}

@@ -97,12 +97,12 @@ SCENES: dict[Scene, tuple[int, str]] = {
     _missing_and_good: (3, "CLEAN, AND NOT ALL COULD BE READ: 1 partition,"),
     _empty: (2, ""),
     _no_log_directory: (2, ""),
-    _folder_like_a_segment: (0, "WARNING: 2 partitions,"),
+    _folder_like_a_segment: (0, "WARNING, 1 incident: 2 partitions,"),
     _dangling_link: (3, "CLEAN, AND NOT ALL COULD BE READ: 2 partitions,"),
-    _link_to_above: (3, "INFO, AND NOT ALL COULD BE READ: 1 partition,"),
-    _foreign_files: (1, "ERROR: 1 partition,"),
-    _two_copies: (1, "CRITICAL: 2 partitions,"),
-    _damaged: (1, "CRITICAL: "),
+    _link_to_above: (3, "INFO, AND NOT ALL COULD BE READ, 1 incident: 1 partition,"),
+    _foreign_files: (1, "ERROR, 1 incident: 1 partition,"),
+    _two_copies: (1, "CRITICAL, 1 incident: 2 partitions,"),
+    _damaged: (1, "CRITICAL, "),
 }
 
 
@@ -211,7 +211,7 @@ def test_copies_taken_one_after_the_other_are_evaluated_as_in_process(tmp_path: 
     assert there.lines == here.lines
     assert there.err.replace(str(tmp_path / "there"), str(tmp_path / "here")) == here.err
     assert f"{tmp_path / 'logs' / 'broker-1'} was copied 1 h earlier" in here.err
-    assert here.text.count("lso-stuck in broker-") == 1
+    assert here.text.count("CRITICAL stuck-transaction ") == 1
     assert stored(tmp_path / "there") == stored(tmp_path / "here")
 
 

@@ -92,7 +92,7 @@ def test_spark_submit_runs_a_checkout(tmp_path: Path, expected: Stored) -> None:
     conf = {**LOCAL, "spark.master": "local[2]"}
     ended = _submitted(conf, sys.executable, "cli.py", *AUDIT, "--output", str(store), LOGS, cwd=ROOT)
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith("CRITICAL: 18 partitions, ")
+    assert ended.stdout.startswith("CRITICAL, 4 incidents: 18 partitions, ")
     assert stored(store) == expected
     # What Spark says before the session is there; it logs hundreds of lines about tasks otherwise.
     assert " INFO DAGScheduler: " not in ended.stderr
@@ -110,7 +110,7 @@ def test_spark_submit_sends_the_package_as_a_zip(
     sent = ("--py-files", str(archive), str(tmp_path / "cli.py"), *AUDIT, *where)
     ended = _submitted(cluster.conf, str(bare), *sent, cwd=ROOT)
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith("CRITICAL: 18 partitions, ")
+    assert ended.stdout.startswith("CRITICAL, 4 incidents: 18 partitions, ")
     assert stored(store) == expected
     assert json.loads((store / "manifest.json").read_text("utf-8"))["version"] == kforensics.__version__
 

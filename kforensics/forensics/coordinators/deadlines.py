@@ -10,6 +10,7 @@ import numpy as np
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, State
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, PartitionMarkers
+from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
@@ -20,7 +21,7 @@ __all__ = [
     "is_awaited",
     "is_overdue",
     "is_stuck",
-    "of_coordinators",
+    "partition_copied_at",
     "seen_until",
     "transaction_deadlines",
 ]
@@ -70,42 +71,47 @@ def coordinator_log_ends(cluster: Cluster) -> IntArray:
     return ends
 
 
-def seen_until(cluster: Cluster) -> dict[str | None, int]:
-    """Return until when the files of each log directory show what brokers did, whatever the time of evaluation is.
+def seen_until(cluster: Cluster) -> IntArray:
+    """Return until when the files show what each coordinator did, by the number of its log.
 
-    That is the newest time in them, or that of the files themselves if their copy has kept it. What was open then may
-    have ended since, or its brokers were stopped and could not end it.
+    That is the newest time in its log directory, or that of its files if their copy has kept it. What was open then may
+    have ended since. A broker that was stopped, and copied at the time of evaluation, has done nothing since.
     """
     seen: dict[str | None, int] = {}
-    for history in cluster.coordinators.histories:
-        log_dir = history.place.log_dir
-        seen[log_dir] = max(history.last_record_time, seen.get(log_dir, NO_TIME))
     for markers in cluster.marker_join.by_partition.values():
         log_dir = markers.place.log_dir
         is_stopped = markers.copied_at == NEVER and _is_evaluated_at_its_copy(cluster, markers)
         until = NEVER if is_stopped else max(markers.last_marker_time, markers.kept_until)
         seen[log_dir] = max(until, seen.get(log_dir, NO_TIME))
-    return seen
+    histories = cluster.coordinators.histories
+    times = [max(one.last_record_time, one.kept_until, seen.get(one.place.log_dir, NO_TIME)) for one in histories]
+    return np.array(times, "i8")
 
 
-def copied_at(cluster: Cluster) -> dict[str | None, int]:
-    """Return when each log directory was copied: as :func:`seen_until` or, without file times, as the user says."""
-    copied = seen_until(cluster)
-    for markers in cluster.marker_join.by_partition.values():
-        if _is_evaluated_at_its_copy(cluster, markers):
-            copied[markers.place.log_dir] = max(copied[markers.place.log_dir], cluster.rules.as_of_ms)
-    return copied
+def copied_at(cluster: Cluster) -> IntArray:
+    """Return when the log of each coordinator was copied, by its number.
+
+    Files without their times show only their newest record, unless the user says when they were copied. The rest of the
+    log directory does not matter, so that a command that reads less of it finds the same.
+    """
+    as_of_ms = cluster.rules.as_of_ms
+    times = [
+        as_of_ms if _is_evaluated_at_its_copy(cluster, one) else max(one.last_record_time, one.kept_until)
+        for one in cluster.coordinators.histories
+    ]
+    return np.array(times, "i8")
 
 
-def _is_evaluated_at_its_copy(cluster: Cluster, markers: PartitionMarkers) -> bool:
+def partition_copied_at(cluster: Cluster, markers: PartitionMarkers) -> int:
+    """Return when a partition was copied, as :func:`copied_at`."""
+    if _is_evaluated_at_its_copy(cluster, markers):
+        return cluster.rules.as_of_ms
+    return max(markers.last_marker_time, markers.kept_until)
+
+
+def _is_evaluated_at_its_copy(cluster: Cluster, log: PartitionMarkers | History) -> bool:
     """Return whether the time of evaluation is that of the copy: the user gives it, and the files have lost theirs."""
-    return markers.kept_until == NO_TIME and not cluster.rules.is_assumed
-
-
-def of_coordinators(cluster: Cluster, times: dict[str | None, int]) -> IntArray:
-    """Return times of log directories for each coordinator, by the number of its log."""
-    values: IntArray = np.array([times[history.place.log_dir] for history in cluster.coordinators.histories], "i8")
-    return values
+    return log.kept_until == NO_TIME and not cluster.rules.is_assumed
 
 
 def transaction_deadlines(cluster: Cluster) -> IntArray:

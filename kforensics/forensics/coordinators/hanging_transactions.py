@@ -16,7 +16,12 @@ import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE
-from kforensics.forensics.coordinators.deadlines import NO_TIMEOUT, copied_at, has_unreadable_state, is_awaited
+from kforensics.forensics.coordinators.deadlines import (
+    NO_TIMEOUT,
+    has_unreadable_state,
+    is_awaited,
+    partition_copied_at,
+)
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray
 from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
@@ -64,7 +69,7 @@ def seen_idle_times(cluster: Cluster, partition: int, open_transactions: OpenTra
     """
     markers = cluster.marker_join.by_partition[partition]
     last_times = cluster.rules.as_of_ms - open_transactions["idle_ms"]
-    until = NEVER if markers.copied_at == NEVER else copied_at(cluster)[markers.place.log_dir]
+    until = NEVER if markers.copied_at == NEVER else partition_copied_at(cluster, markers)
     idle: IntArray = np.minimum(open_transactions["idle_ms"], np.maximum(until - last_times, 0))
     return idle
 

@@ -89,8 +89,7 @@ class PartitionMarkers:
             taken; NEVER if the broker was stopped.
         last_marker_time: time of the last marker of any producer.
         copied_at: when it was copied, judging by its files; NEVER if the broker was stopped.
-        kept_until: newest modification time of its files and of the checkpoints beside it, if the copy has kept the
-            times of its log: that of its last segment is not much later than its newest timestamp. Otherwise NO_TIME.
+        kept_until: newest time of its files, if the copy has kept file times: ``PartitionState.kept_until``.
         log_start_offset: its log start offset.
         log_end_offset: its log end offset.
         has_append_times: whether all its timestamps are append times.
@@ -135,7 +134,7 @@ class PartitionMarkers:
             last_marker_time=int(times.max()) if len(times) else NO_TIME,
             coverage_end=_coverage_end(state, markers),
             copied_at=_copied_at(state),
-            kept_until=_kept_until(state, markers),
+            kept_until=state.kept_until(int(times.max()) if len(times) else NO_TIME),
             log_start_offset=state.local_log_start_offset,
             log_end_offset=state.log_end_offset,
             has_append_times=state.log.timestamp_types == 2,
@@ -255,15 +254,6 @@ def _copied_at(state: PartitionState) -> int:
     return as_of_ms if newest is None else min(newest, as_of_ms)
 
 
-def _kept_until(state: PartitionState, markers: TransactionMarkerArray) -> int:
-    """Return the newest time of the files if the copy has kept it, else NO_TIME: a checkout makes all files new."""
-    written = state.partition.segments[-1].mtime_ms if state.partition.segments else None
-    newest = max(state.log.newest_timestamp, int(markers["marker_timestamp"].max(initial=NO_TIME)))
-    if written is None or written > newest + state.rules.late_buffer_ms:
-        return NO_TIME
-    return state.partition.copied_ms or NO_TIME
-
-
 def _coverage_end(state: PartitionState, markers: TransactionMarkerArray) -> int:
     """Return the time from which markers may have been written after the copy was taken, NEVER if none can.
 
@@ -275,7 +265,7 @@ def _coverage_end(state: PartitionState, markers: TransactionMarkerArray) -> int
     if copied_at == NEVER:
         return NEVER
     # Files without their times show nothing but the markers, unless the user says when they were copied.
-    is_kept = _kept_until(state, markers) != NO_TIME or not rules.is_assumed
+    is_kept = state.kept_until(newest) != NO_TIME or not rules.is_assumed
     return max(newest - rules.clock_skew_ms, copied_at - rules.max_txn_timeout_ms if is_kept else NO_TIME)
 
 

@@ -21,7 +21,6 @@ from kforensics.forensics.coordinators.deadlines import (
     is_awaited,
     is_overdue,
     is_stuck,
-    of_coordinators,
     transaction_deadlines,
 )
 from kforensics.forensics.coordinators.hanging_transactions import (
@@ -225,7 +224,7 @@ class CoordinatorRemedies:
 
     @cached_property
     def _coordinators_copied_at(self) -> IntArray:
-        return of_coordinators(self.cluster, copied_at(self.cluster))
+        return copied_at(self.cluster)
 
     @cached_property
     def _overdue(self) -> BoolArray:

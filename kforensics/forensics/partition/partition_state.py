@@ -12,7 +12,7 @@ import numpy as np
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.observations import Observed, observations_of, sum_observations
 from kforensics.forensics.core.producer_states import ProducerStates
-from kforensics.forensics.core.record_types import AnomalyArray, EmptyMarkerArray, TransactionArray
+from kforensics.forensics.core.record_types import NO_TIME, AnomalyArray, EmptyMarkerArray, TransactionArray
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.log_summary import LogSummary
@@ -177,6 +177,19 @@ class PartitionState:
         if self._is_unlisted and not self.partition.log_dir.clean_shutdown:
             return _partly_compacted(self) is None and not _has_gaps_of_a_cleaner(self)
         return self._is_unlisted
+
+    def kept_until(self, newest_ms: int = NO_TIME) -> int:
+        """Return the newest time of its files and of the checkpoints beside it, if the copy has kept file times.
+
+        A checkout makes all files new: then the last segment is much younger than the newest timestamp. NO_TIME then.
+
+        Args:
+            newest_ms: newest time that is known of its markers.
+        """
+        written = self.partition.segments[-1].mtime_ms if self.partition.segments else None
+        if written is None or written > max(self.log.newest_timestamp, newest_ms) + self.rules.late_buffer_ms:
+            return NO_TIME
+        return self.partition.copied_ms or NO_TIME
 
     @property
     def _is_unlisted(self) -> bool:

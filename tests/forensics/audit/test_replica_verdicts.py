@@ -76,5 +76,5 @@ def test_a_replica_of_real_brokers_that_was_copied_first_keeps_its_verdict(tmp_p
 def test_replicas_that_only_lag_are_clean(tmp_path: Path) -> None:
     forged(tmp_path, ("plain @0-4", {}), ("plain @0-4; plain @5-9", {"high_watermark": 5}))
     ended = run("audit", "--as-of", "2023-11-14T22:14", tmp_path)
-    assert ended.lines[0].startswith("INFO: 2 partitions, ")
+    assert ended.lines[0].startswith("INFO, 1 incident: 2 partitions, ")
     assert ended.lines[1] == "partitions by worst finding: 2 clean"

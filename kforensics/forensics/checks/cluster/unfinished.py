@@ -16,7 +16,6 @@ from kforensics.forensics.coordinators.deadlines import (
     copied_at,
     is_overdue,
     is_stuck,
-    of_coordinators,
     seen_until,
     transaction_deadlines,
 )
@@ -68,11 +67,11 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     """Yield transactions that are not over in time."""
     ids = cluster.coordinators.ids
     stuck = np.flatnonzero(is_stuck(cluster))
-    copied = of_coordinators(cluster, copied_at(cluster))[ids["coordinator"]]
+    copied = copied_at(cluster)[ids["coordinator"]]
     was_seen = (copied - cluster.rules.max_txn_timeout_ms > ids["last_time"])[stuck]
     yield from first_n_placed(ids[stuck], partial(_stuck, cluster), id=stuck, was_seen=was_seen)
     overdue = np.flatnonzero(is_overdue(cluster))
-    seen = of_coordinators(cluster, seen_until(cluster))[ids["coordinator"]]
+    seen = seen_until(cluster)[ids["coordinator"]]
     was_alive = (seen > transaction_deadlines(cluster))[overdue]
     yield from first_n_placed(ids[overdue], partial(_overdue, cluster), id=overdue, was_alive=was_alive)
     yield from _excessive(cluster)

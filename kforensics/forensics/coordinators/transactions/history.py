@@ -135,6 +135,7 @@ class History:
         last_record_time: time of the last record, NO_TIME if there is none.
         records: number of records.
         is_stopped: whether its broker was shut down cleanly, so that nothing followed.
+        kept_until: newest time of its files, if the copy has kept file times: ``PartitionState.kept_until``.
     """
 
     place: Place
@@ -150,6 +151,7 @@ class History:
     last_record_time: int = NO_TIME
     records: int = 0
     is_stopped: bool = False
+    kept_until: int = NO_TIME
 
 
 @dataclass(frozen=True)  # no slots: cached properties need a __dict__

@@ -225,6 +225,7 @@ class _Replay:
             last_record_time=self._last_record_time,
             records=self._records,
             is_stopped=state.partition.log_dir.clean_shutdown,
+            kept_until=state.kept_until(self._last_record_time),
         )
 
 

@@ -124,14 +124,14 @@ def test_the_command_shows_it_after_the_partitions(tmp_path: Path) -> None:
     assert (ended.code, ended.text) == (
         0,
         f"""\
-t-0: 0 duplicate records in 0 runs
-t-1: 0 duplicate records in 0 runs
-t-2: 0 duplicate records in 0 runs
 t-2: 5 duplicate records of other partitions in 2 runs
   content        3 records from offset 1 (producer 8, epoch 0, {second}0 UTC) \
 duplicate 3 records from offset 0 of partition 0 (producer 7, epoch 0, {first}0 UTC): {other}
   content        2 records from offset 4 (producer 8, epoch 0, {second}1 UTC) \
 duplicate 2 records from offset 0 of partition 1 (producer 7, epoch 0, {first}1 UTC): {other}
+t-0: 0 duplicate records
+t-1: 0 duplicate records
+t-2: 0 duplicate records
 """,
     )
     assert run("duplicates", "--quiet", "--fail-on", "info", tmp_path).code == 1
