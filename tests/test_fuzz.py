@@ -13,6 +13,7 @@ from kforensics.parsers.format.rows import Batch, Damage
 from kforensics.parsers.log.batches import walk
 from kforensics.parsers.log.resync import Candidates
 from kforensics.render import output
+from kforensics.render.markup import Markup
 from kforensics.report_html import report_page
 from lab.errors import LabError
 from lab.fuzz import decoder_attack
@@ -81,7 +82,7 @@ def test_a_page_that_is_not_escaped_is_reported(monkeypatch: pytest.MonkeyPatch)
         check_page("<script>1</script><fz>")
     with pytest.raises(Weakness, match="an attribute of the page is active"):
         check_page("<script>1</script><a href='javascript:alert(1)'>")
-    monkeypatch.setattr(report_page, "page_json", lambda _data: '{"a": "</script><fz>"}')
+    monkeypatch.setattr(report_page, "_packed", lambda _name, _text: Markup("<script></script><fz>"))
     assert "an element of the page is from the evidence" in first_weakness("text", 12)
 
 
