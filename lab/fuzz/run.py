@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 import resource
 import shutil
 import time
@@ -164,13 +165,26 @@ def _work(connection: Connection, plan: Plan, name: str, first: int, inputs: int
     """Use one input after the other, and send of each why it was not withstood."""
     for number in _numbers(first, inputs):
         why = try_input(name, plan.seed, number)
-        used = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        used = _most_memory()
         if why is None and used > MOST_MEMORY:
             why = f"the process has used {used} bytes of memory"
         connection.send(why)
         if why:
             _keep(plan, name, number)
             return  # what failed may have left this process in any state
+
+
+def _most_memory() -> int:
+    """Return the most memory in bytes that this process has used.
+
+    ``getrusage`` also counts what the process that started it had used: Linux keeps the number when a program starts.
+    """
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:  # not Linux
+        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    (peak,) = re.findall(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+    return 1024 * int(peak)
 
 
 def _numbers(first: int, inputs: int | None) -> Iterator[int]:
