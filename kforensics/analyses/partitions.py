@@ -149,7 +149,7 @@ def investigate(  # noqa: PLR0913  # what a user can say
     newest = newest_file(files, paths) if as_of_ms is None else None
     elsewhere = () if alone else _remote_metadata(files, found)
     in_scope = partitions if alone else found
-    rules = with_given(_rules(as_of_ms, newest), settings)
+    rules = with_given(rules_as_of(as_of_ms, newest), settings)
     rules = with_remote_logs(rules, settings, [*in_scope, *elsewhere])
     copy_times = [(partition.place.log_dir, partition.taken_ms) for partition in partitions]
     for sentence in as_of_notes(copy_times, rules, newest) if partitions else ():
@@ -188,7 +188,13 @@ def is_numbered(partition: int | None, numbers: Sequence[range]) -> bool:
     return not numbers or any(partition in each for each in numbers)
 
 
-def _rules(as_of_ms: int | None, newest: FileTime | None) -> Rules:
+def rules_as_of(as_of_ms: int | None, newest: FileTime | None) -> Rules:
+    """Return the time of evaluation, without settings.
+
+    Args:
+        as_of_ms: the time that the user gives; None for that of the newest file.
+        newest: the newest file, None if no file has a time.
+    """
     if as_of_ms is not None:
         return Rules(as_of_ms)
     return Rules(newest.mtime_ms if newest else 0, is_assumed=True)

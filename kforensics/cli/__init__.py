@@ -21,7 +21,6 @@ from kforensics.cli.command import (
     FINDINGS,
     INTERRUPTED,
     LOG_FORMAT,
-    OUTPUT_SCHEMA,
     UNREADABLE,
     USAGE,
     CommandGroup,
@@ -175,6 +174,8 @@ def _fail(error: KforensicsError, code: int) -> None:
     discard_output()
     if _wants_json(sys.argv):
         import json  # most errors are sentences
+
+        from kforensics.render.formats import OUTPUT_SCHEMA
 
         kind = {USAGE: "usage", UNREADABLE: "unreadable"}.get(code, "other")
         document = {"schema": OUTPUT_SCHEMA, "error": {"kind": kind, "message": str(error), "exit_code": code}}

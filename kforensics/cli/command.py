@@ -192,8 +192,6 @@ Processes = Annotated[
 ]
 
 
-# The version of what programs read: rows, sentences and errors as JSON.
-OUTPUT_SCHEMA = "kforensics/1"
 # How sentences are written; the last one counts.
 LOG_FORMAT = ["text"]
 CLEAN, FINDINGS, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
@@ -313,7 +311,9 @@ def notify(sentence: str) -> None:
 
     line = printable(sentence)
     if LOG_FORMAT[-1] == "json":
-        import json  # text does not need it
+        import json  # text does not need it, nor the version
+
+        from kforensics.render.formats import OUTPUT_SCHEMA
 
         now = time.time_ns() // 1_000_000
         line = json.dumps({"schema": OUTPUT_SCHEMA, "time_ms": now, "message": sentence})

@@ -21,6 +21,8 @@ EMBED_SCRIPT = (
     "vegaEmbed(spec.previousElementSibling, JSON.parse(spec.textContent), {mode: 'vega-lite', renderer: 'svg',"
     "ast: true, actions: {export: true, source: false, compiled: false, editor: false}});}"
 )
+# The version of Vega-Lite that Altair writes, as vl-convert names it.
+VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 STYLE = "body { font-family: sans-serif; margin: 1em } h2 { font-size: 1.1em }"
 # Height in pixels of title, axes and menu around the plot area, and of a plot area without a height of its own.
 FRAME_HEIGHT, DEFAULT_HEIGHT = 170, 300
@@ -89,6 +91,19 @@ def _embedded(spec: Mapping[str, Any]) -> str:
     return f'<div></div><script type="application/json">{data}</script>'
 
 
+def converter() -> Any:
+    """Return the module of vl-convert-python, which has Vega and draws pictures.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import vl_convert
+    except ImportError as error:
+        raise MissingExtraError("plots", "vl_convert") from error
+    return vl_convert
+
+
 @cache
 def libraries() -> str:
     """Return the JavaScript of Vega, Vega-Lite and Vega-Embed, which vl-convert-python contains.
@@ -96,12 +111,7 @@ def libraries() -> str:
     Raises:
         MissingExtraError: vl-convert-python is not installed.
     """
-    try:
-        import vl_convert
-    except ImportError as error:
-        raise MissingExtraError("plots", "vl_convert") from error
-    version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-    bundle: str = vl_convert.javascript_bundle(vl_version=version)  # type: ignore[call-arg]  # its stub lacks the default
+    bundle: str = converter().javascript_bundle(vl_version=VEGA_LITE)
     return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 

@@ -6,8 +6,8 @@ from pathlib import PurePath
 
 import altair as alt
 
-from kforensics.errors import MissingExtraError, UsageError
-from kforensics.plots.html_page import page
+from kforensics.errors import UsageError
+from kforensics.plots.html_page import VEGA_LITE, converter, page
 
 SUFFIXES = (".svg", ".png", ".html")
 # Pixels per point of a PNG: sharp on displays of high density.
@@ -38,13 +38,8 @@ def image(chart: alt.TopLevelMixin, name: PurePath) -> bytes:
     check_suffix(name)
     if name.suffix == ".html":
         return page({"": chart}, title=name.stem).encode()
-    try:
-        import vl_convert
-    except ImportError as error:
-        raise MissingExtraError("plots", "vl_convert") from error
-    version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
     spec = chart.to_dict()
     if name.suffix == ".png":
-        return bytes(vl_convert.vegalite_to_png(spec, vl_version=version, scale=PNG_SCALE))
-    svg: str = vl_convert.vegalite_to_svg(spec, vl_version=version)
+        return bytes(converter().vegalite_to_png(spec, vl_version=VEGA_LITE, scale=PNG_SCALE))
+    svg: str = converter().vegalite_to_svg(spec, vl_version=VEGA_LITE)
     return svg.encode()

@@ -18,6 +18,8 @@ class Format(StrEnum):
     ARROW = "arrow"
 
 
+# The version of what programs read: rows, sentences and errors as JSON.
+OUTPUT_SCHEMA = "kforensics/1"
 # Formats whose files hold one table.
 ONE_TABLE = (Format.CSV, Format.CSV_SAFE, Format.PARQUET, Format.ARROW)
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +14,9 @@ from kforensics.forensics.core.commands import for_brokers
 from kforensics.forensics.core.formatting import format_count, format_time
 from kforensics.parsers.format.text_encoding import printable
 
-__all__ = ["IncidentView", "incident_lines", "terminal_width"]
+__all__ = ["DEFAULT_WIDTH", "IncidentView", "incident_lines"]
 
 DEFAULT_WIDTH = 100
-# A narrower terminal breaks the lines itself.
-MIN_WIDTH = 40
 MAX_INCIDENTS, MAX_FINDINGS = 20, 20
 WHAT_LINES = 2
 COMMAND = re.compile(r"`([^`]+)`")
@@ -46,13 +41,6 @@ class IncidentView:
     has_findings: bool = False
     command: str = "kforensics audit"
     all_findings: str | None = None
-
-
-def terminal_width() -> int:
-    """Return the columns of the terminal on standard output, or of ``COLUMNS``; 100 if there is neither."""
-    if not (sys.stdout.isatty() or "COLUMNS" in os.environ):
-        return DEFAULT_WIDTH
-    return max(shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns, MIN_WIDTH)
 
 
 def incident_lines(

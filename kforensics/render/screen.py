@@ -125,9 +125,7 @@ class Screen:
         is_terminal = not is_file and sys.stdout.isatty()
         # https://no-color.org: any value but an empty one
         has_colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        has_width = not is_file and (is_terminal or os.environ.get("COLUMNS", "").isdigit())
-        width = max(shutil.get_terminal_size().columns, MIN_WIDTH) if has_width else None
-        return cls(width, color == "always" or (color == "auto" and has_colour))
+        return cls(None if is_file else terminal_width(), color == "always" or (color == "auto" and has_colour))
 
     def lines(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield lines as the screen shows them; those in colour have escape sequences."""
@@ -138,6 +136,16 @@ class Screen:
                 text = _line(printable(text), line)  # from here on, control characters are this package's own
             parts = [str(text)] if self.width is None else wrapped(text, self.width)
             yield from parts if colour is None else _coloured(line, parts, colour)
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal on standard output, or of ``COLUMNS``; None if there is neither.
+
+    A narrower terminal than 40 columns breaks the lines itself.
+    """
+    if not (sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()):
+        return None
+    return max(shutil.get_terminal_size().columns, MIN_WIDTH)
 
 
 def wrapped(line: str, width: int) -> list[str]:

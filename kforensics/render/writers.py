@@ -27,13 +27,12 @@ from kforensics.parsers.tables.arrow import (
     without_dictionaries,
 )
 from kforensics.parsers.tables.schemas import PLACE, Table, dictionary_schema
-from kforensics.render.formats import Format
+from kforensics.render.formats import OUTPUT_SCHEMA, Format
 from kforensics.render.terminal import json_printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OUTPUT_SCHEMA = "kforensics/1"
 # Integer columns with Parquet statistics: those by which readers search.
 STATISTICS_COLUMNS = (
     "base_offset",

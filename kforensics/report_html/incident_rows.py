@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kforensics.errors import InputError
+from kforensics.forensics.audit.incident_parts import IDENTITY, MAX_NAMED
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.core.commands import for_brokers
 from kforensics.forensics.core.findings import Severity
@@ -21,18 +22,11 @@ from kforensics.report_html.store_reader import SortKey, StoreReader, first_rows
 
 # Incidents that a report has; the store has the others.
 MAX_INCIDENTS = 100
-# An audit names at most this many producers of an incident, so that a shorter list has all of them.
-MAX_NAMED = 20
 PLACE_COLUMN_NAMES = Place._fields
 FINDING_COLUMNS = (
     *PLACE_COLUMN_NAMES,
     *("code", "severity", "first_offset", "last_offset", "producer_id", "producer_epoch", "path", "position"),
     *("message", "evidence", "exactness", "benign", "cause", "remedy"),
-)
-# What an incident keeps of a finding, by which its row is found.
-IDENTITY = (
-    *("code", "severity", "broker_id", "log_dir", "topic", "partition", "first_offset", "last_offset", "producer_id"),
-    *("path", "position", "message"),
 )
 SEVERITY_RANKING = tuple(str(severity) for severity in sorted(Severity, reverse=True))
 BY_SEVERITY = SortKey("severity", ranking=SEVERITY_RANKING)
@@ -82,7 +76,7 @@ class StoredIncident:
         producers = row["producer_ids"]
         if (
             finding["producer_id"] is not None
-            and len(producers) < MAX_NAMED
+            and len(producers) < MAX_NAMED  # otherwise the audit may have named only some of them
             and finding["producer_id"] not in producers
         ):
             return False

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 import kforensics
 from kforensics.analyses.audit import STORED
+from kforensics.forensics.audit.incident_parts import IDENTITY
 from kforensics.parsers.tables.arrow import arrow_schema_of
-from kforensics.report_html.incident_rows import IDENTITY
 from tests.command import SAMPLES
 
 AS_OF_MS = 1_795_266_000_000

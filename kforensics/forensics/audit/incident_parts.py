@@ -11,10 +11,15 @@ from typing import Any, TypeAlias
 from kforensics.forensics.audit.incident_kinds import PlacedEvidence
 from kforensics.forensics.core.findings import Severity
 
-__all__ = ["MAX_EXAMPLES", "MAX_NAMED", "NO_EFFECT", "Effect", "Incident", "first_values"]
+__all__ = ["IDENTITY", "MAX_EXAMPLES", "MAX_NAMED", "NO_EFFECT", "Effect", "Incident", "first_values"]
 
 # What an incident lists of its ids, groups and brokers, and of its findings.
 MAX_NAMED, MAX_EXAMPLES = 20, 20
+# What an incident keeps of a finding, by which its row in the table of findings is found.
+IDENTITY = (
+    *("code", "severity", "broker_id", "log_dir", "topic", "partition", "first_offset", "last_offset", "producer_id"),
+    *("path", "position", "message"),
+)
 # How many records are hidden, lost, and there twice.
 Effect: TypeAlias = tuple[int, int, int]
 NO_EFFECT: Effect = (0, 0, 0)
@@ -64,11 +69,15 @@ class Incident:
         self.brokers = first_values(self.brokers | other.brokers)
         self.transactional_ids = first_values(self.transactional_ids | other.transactional_ids)
         self.groups = first_values(self.groups | other.groups)
-        for producer_id, (low, high) in other.producers.items():
-            epochs = [epoch for epoch in (*self.producers.get(producer_id, ()), low, high) if epoch is not None]
-            self.producers[producer_id] = (min(epochs, default=None), max(epochs, default=None))
+        for producer_id, epochs in other.producers.items():
+            self.add_producer(producer_id, *epochs)
         self.producers = {producer_id: self.producers[producer_id] for producer_id in first_values(set(self.producers))}
         self.examples = nsmallest(MAX_EXAMPLES, [*self.examples, *other.examples], key=itemgetter(0))
+
+    def add_producer(self, producer_id: int, *epochs: int | None) -> None:
+        """Add a producer with some of its epochs, None for an unknown one."""
+        known = [epoch for epoch in (*self.producers.get(producer_id, ()), *epochs) if epoch is not None]
+        self.producers[producer_id] = (min(known, default=None), max(known, default=None))
 
 
 def _incident(  # noqa: PLR0913, PLR0917  # what pickle keeps of an incident

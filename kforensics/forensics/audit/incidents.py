@@ -26,7 +26,7 @@ from kforensics.forensics.audit.incident_kinds import (
     links,
     same_batch,
 )
-from kforensics.forensics.audit.incident_parts import MAX_EXAMPLES, NO_EFFECT, Effect, Incident, first_values
+from kforensics.forensics.audit.incident_parts import IDENTITY, MAX_EXAMPLES, NO_EFFECT, Effect, Incident, first_values
 from kforensics.forensics.audit.incident_text import epochs_of, incident_text, listed, partition_list
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
@@ -48,10 +48,6 @@ CODE_RANKS = {code: rank for rank, code in enumerate(dict.fromkeys(code for kind
 SAME_BATCH_KINDS = ("stuck-transaction", "split-transaction", "late-writes")
 Edges: TypeAlias = set[tuple[IncidentKey, IncidentKey]]
 REPEATED = ("seq-duplicate-batch", "content-duplicate-retry")
-EVIDENCE = (
-    *("code", "severity", "broker_id", "log_dir", "topic", "partition", "first_offset", "last_offset", "producer_id"),
-    *("path", "position", "message"),
-)
 LOST_RANGES = ("unclean-election-loss", "segment-missing", "batch-crc-mismatch", "batch-length-invalid")
 
 
@@ -124,10 +120,7 @@ class IncidentSummary:
         if isinstance(name := evidence.get("transactional_id"), str) and name not in part.transactional_ids:
             part.transactional_ids = first_values(part.transactional_ids | {name})
         if finding.producer_id is not None:
-            epoch = finding.producer_epoch
-            low, high = part.producers.get(finding.producer_id, (epoch, epoch))
-            epochs = [value for value in (low, high, epoch) if value is not None]
-            part.producers[finding.producer_id] = (min(epochs, default=None), max(epochs, default=None))
+            part.add_producer(finding.producer_id, finding.producer_epoch)
         if groups := set(_groups(evidence)) - part.groups:
             part.groups = first_values(part.groups | groups)
         rank = (
@@ -341,7 +334,7 @@ def _row(keys: Sequence[IncidentKey], incident: Incident) -> dict[str, Any]:
         "groups": listed(incident.groups),
         "findings": incident.codes.total(),
         "codes": json.dumps(dict(sorted(incident.codes.items()))),
-        "evidence": json.dumps([{name: example[name] for name in EVIDENCE} for example in examples]),
+        "evidence": json.dumps([{name: example[name] for name in IDENTITY} for example in examples]),
     }
     return values | incident_text(kind, values, examples)
 

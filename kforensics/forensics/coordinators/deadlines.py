@@ -94,19 +94,17 @@ def copied_at(cluster: Cluster) -> IntArray:
     Files without their times show only their newest record, unless the user says when they were copied. The rest of the
     log directory does not matter, so that a command that reads less of it finds the same.
     """
-    as_of_ms = cluster.rules.as_of_ms
-    times = [
-        as_of_ms if _is_evaluated_at_its_copy(cluster, one) else max(one.last_record_time, one.kept_until)
-        for one in cluster.coordinators.histories
-    ]
-    return np.array(times, "i8")
+    histories = cluster.coordinators.histories
+    return np.array([_copied_at(cluster, history, history.last_record_time) for history in histories], "i8")
 
 
 def partition_copied_at(cluster: Cluster, markers: PartitionMarkers) -> int:
     """Return when a partition was copied, as :func:`copied_at`."""
-    if _is_evaluated_at_its_copy(cluster, markers):
-        return cluster.rules.as_of_ms
-    return max(markers.last_marker_time, markers.kept_until)
+    return _copied_at(cluster, markers, markers.last_marker_time)
+
+
+def _copied_at(cluster: Cluster, log: PartitionMarkers | History, last_time: int) -> int:
+    return cluster.rules.as_of_ms if _is_evaluated_at_its_copy(cluster, log) else max(last_time, log.kept_until)
 
 
 def _is_evaluated_at_its_copy(cluster: Cluster, log: PartitionMarkers | History) -> bool:

@@ -94,7 +94,7 @@ class _Snapshot:
         for block in self.entries.blocks():
             latest = latest_entries(block)
             start, end = end, end + len(latest)
-            for name in ("producer_id", "last_offset", "last_timestamp"):
+            for name in LAST_EVENT_FIELDS:
                 rows[name][start:end] = latest[name]
             rows["is_idle"][start:end] = _are_idle(latest)
         return rows[:end]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kforensics.analyses.audit import NO_PLACE, STORED, Stages, sha256_of
+from kforensics.analyses.partitions import rules_as_of
 from kforensics.analyses.topics import check_topics
 from kforensics.errors import EngineError, UsageError
 from kforensics.forensics.audit.audit_scope import AuditScope
@@ -211,9 +212,7 @@ def _as_workers_know(spark: SparkSession, paths: Sequence[str]) -> Sequence[str]
 
 def rules_of(plan: Plan, request: SparkRequest) -> Rules:
     """Return the time of evaluation, and the limits without what the files show of the settings."""
-    if request.as_of_ms is None:
-        return Rules(plan.newest_file.mtime_ms if plan.newest_file else 0, is_assumed=True)
-    return Rules(request.as_of_ms)
+    return rules_as_of(request.as_of_ms, plan.newest_file)
 
 
 def _known_rules(plan: Plan, request: SparkRequest) -> Rules:
