@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from kforensics.parsers.tables.arrow import arrow_schema_of
 from kforensics.spark.source.input_slices import Work, works_of
-from kforensics.spark.source.pushed_filters import Condition
 from kforensics.spark.source.source_options import Wanted, wanted_of
 from kforensics.spark.source.source_reading import record_batches
 
@@ -25,9 +24,9 @@ def planned(table: str, path: Path, **options: object) -> tuple[Wanted, list[Wor
     return moved
 
 
-def read_of(wanted: Wanted, works: Sequence[Work], conditions: Sequence[Condition] = ()) -> pa.Table:
+def read_of(wanted: Wanted, works: Sequence[Work]) -> pa.Table:
     """Return the rows that tasks read."""
-    batches = [batch for work in works for batch in record_batches(work, wanted, conditions)]
+    batches = [batch for work in works for batch in record_batches(work, wanted)]
     return pa.Table.from_batches(batches, arrow_schema_of(wanted.table))
 
 

@@ -34,7 +34,7 @@ def test_paths(options: dict[str, str], paths: tuple[str, ...]) -> None:
 def test_defaults() -> None:
     wanted = wanted_of(ONE)
     assert wanted == Wanted(TABLES["records"], ("/a",))
-    assert (wanted.split_size, wanted.push_filters, wanted.selection) == (SPLIT_SIZE, False, Selection())
+    assert (wanted.split_size, wanted.selection) == (SPLIT_SIZE, Selection())
 
 
 def test_every_option_is_taken() -> None:
@@ -52,14 +52,13 @@ def test_every_option_is_taken() -> None:
         "producer_id": "9",
         "split_size": "100",
         "max_decompressed_bytes": "1000",
-        "push_filters": "True",
     }
     assert {name.lower() for name in given} == set(OPTIONS)
     wanted = wanted_of(given)
     assert wanted.table.names == ("key", "offset")
     assert (wanted.topics, wanted.partitions) == (frozenset({"orders", "bills"}), frozenset({1, 2}))
     assert wanted.selection == Selection(HalfOpenRange(5, 7), HalfOpenRange(-1, 10), 9)
-    assert (wanted.split_size, wanted.budget, wanted.push_filters) == (100, 1000, True)
+    assert (wanted.split_size, wanted.budget) == (100, 1000)
     assert pickle.loads(pickle.dumps(wanted)) == wanted  # noqa: S301  # ours
 
 
@@ -82,7 +81,10 @@ def test_every_option_is_taken() -> None:
         ({"start_offset": "1.5"}, "the option start_offset takes a whole number, not '1.5'"),
         ({"partition": "1,x"}, "the option partition takes a whole number, not 'x'"),
         ({"split_size": "0"}, "the option split_size takes a number above 0, not 0"),
-        ({"push_filters": "yes"}, "the option push_filters is true or false, not 'yes'"),
+        (
+            {"Push_Filters": "true"},
+            "the option push_filters was removed: .* select rows by topic",
+        ),
         ({"table": "files", "end_time": "5"}, "offsets, times and producers choose batches and records; leave them"),
     ],
 )
@@ -115,3 +117,9 @@ except MissingExtraError as error:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "pyspark is not installed. Install it with: pip install 'kforensics[spark]'\n"
+
+
+def test_a_request_knows_its_columns() -> None:
+    wanted = wanted_of({"table": "records", "path": "x", "columns": "offset,key"})
+    assert wanted.with_columns(["key"]).table.names == ("key",)
+    assert wanted.table.names == ("offset", "key")

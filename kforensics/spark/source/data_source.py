@@ -5,9 +5,7 @@ Spark plans in one Python process and reads in others; between them it sends :cl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -15,15 +13,11 @@ from pyspark.sql.types import StructType
 
 from kforensics.errors import UsageError
 from kforensics.spark.source.input_slices import works_of
-from kforensics.spark.source.pushed_filters import Condition, condition_of, may_hold
 from kforensics.spark.source.source_options import Wanted, ddl_of, ddl_type, wanted_of
 from kforensics.spark.source.source_reading import record_batches
 from kforensics.spark.worker import settle
 
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter  # Spark 4.0 has no filters to push
-
-__all__ = ["FilteringReader", "KforensicsSource", "Reader"]
+__all__ = ["KforensicsSource", "Reader"]
 
 
 class KforensicsSource(DataSource):
@@ -48,8 +42,7 @@ class KforensicsSource(DataSource):
         Raises:
             UsageError: the schema does not match the table, or an option is invalid.
         """
-        wanted = _with_schema(wanted_of(self.options), schema)
-        return FilteringReader(wanted) if wanted.push_filters else Reader(wanted)
+        return Reader(_with_schema(wanted_of(self.options), schema))
 
 
 def _with_schema(wanted: Wanted, schema: StructType) -> Wanted:
@@ -65,13 +58,15 @@ def _with_schema(wanted: Wanted, schema: StructType) -> Wanted:
 class Reader(DataSourceReader):
     """Reads the selected columns.
 
+    It takes no filters of queries: Spark plans a reader once for each data frame, and applies the filters that the
+    reader has taken for one query to the next query, and to both sides of a self-join.
+
     Args:
         wanted: the options of the query.
     """
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        self._conditions: tuple[Condition, ...] = ()
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the work of each task.
@@ -79,25 +74,9 @@ class Reader(DataSourceReader):
         Raises:
             InputError: there is nothing under the paths.
         """
-        keeps = partial(may_hold, self._conditions, self._wanted.name)
-        return [InputPartition(work) for work in works_of(self._wanted, keeps)]
+        return [InputPartition(work) for work in works_of(self._wanted)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
         settle()
-        return record_batches(partition.value, self._wanted, self._conditions)
-
-
-class FilteringReader(Reader):
-    """A reader that evaluates the filters of a query that it can evaluate as Spark does."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # the name in Spark's interface
-        """Yield the filters that Spark has to evaluate."""
-        conditions = []
-        for pushed in filters:
-            condition = condition_of(pushed, self._wanted.table)
-            if condition is None:
-                yield pushed
-            else:
-                conditions.append(condition)
-        self._conditions = tuple(conditions)
+        return record_batches(partition.value, self._wanted)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -18,13 +19,14 @@ from kforensics.parsers.log.selection import HalfOpenRange
 from kforensics.parsers.tables.file_rows import LOG_KINDS, place_of, table_name_of
 from kforensics.spark.source.source_options import Wanted
 
-__all__ = ["Keeps", "Slice", "Work", "works_of"]
+__all__ = ["Slice", "Work", "works_of"]
 
 # Cost of opening a file, in bytes that could be read in that time: a thousand tiny files form a few tasks.
 OPEN_COST = 1 << 20
 # Cost of a file that is only listed, not opened.
 LISTING_COST = 1 << 10
-Keeps = Callable[[FoundFile], bool]
+# Segments whose first batch is read at a time.
+OPENERS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,11 @@ class Work:
     unreadable: tuple[Unreadable, ...] = ()
 
 
-def works_of(wanted: Wanted, keeps: Keeps = lambda _file: True) -> list[Work]:
+def works_of(wanted: Wanted) -> list[Work]:
     """Return the work of each task of a scan; at least one task.
 
     Args:
         wanted: the options of the query.
-        keeps: returns whether rows of a file may match, by the columns that are the same in all of them.
 
     Raises:
         InputError: there is no file, and one of the given paths could not be listed. The table ``damage`` has a row for
@@ -74,7 +75,7 @@ def works_of(wanted: Wanted, keeps: Keeps = lambda _file: True) -> list[Work]:
     files, unreadable = _discovered(wanted.paths)
     if not files and wanted.name != "damage" and any(row.path in wanted.paths for row in unreadable):
         raise InputError(", ".join(wanted.paths), "; ".join(f"{row.path}: {row.why}" for row in unreadable))
-    slices = [piece for file in files if _may_fill(wanted, file) and keeps(file) for piece in _slices(file, wanted)]
+    slices = [piece for file in files if _may_fill(wanted, file) for piece in _slices(file, wanted)]
     if wanted.selection.offsets:
         slices = _overlapping(slices, wanted.selection.offsets)
     works = list(_packed(slices, wanted.split_size, LISTING_COST if wanted.name == "files" else OPEN_COST))
@@ -134,7 +135,8 @@ def _overlapping(slices: list[Slice], offsets: HalfOpenRange) -> list[Slice]:
 
 def _skipped(slices: list[Slice], offsets: HalfOpenRange) -> Iterator[Slice]:
     ordered = sorted(slices, key=lambda piece: (piece.file.base_offset, piece.start))
-    firsts = [first for first in map(_first_offset, ordered) if first is not None]
+    with ThreadPoolExecutor(OPENERS) as pool:  # each waits for its storage
+        firsts = [first for first in pool.map(_first_offset, ordered) if first is not None]
     ascend = len(firsts) == len(ordered) and all(first < following for first, following in pairwise(firsts))
     if not ascend or any(first < (piece.file.base_offset or 0) for piece, first in zip(ordered, firsts, strict=True)):
         return

@@ -34,10 +34,13 @@ OPTIONS = {
     "producer_id": "only batches of this producer, and their records",
     "split_size": "approximate bytes per task",
     "max_decompressed_bytes": "maximum bytes to decompress per batch",
-    "push_filters": "`true` to apply the filters of queries, see below",
 }
 LOG_TABLES = ("batches", "records")
-FLAGS = {"true": True, "false": False}
+# Why an option is refused that earlier versions had.
+REMOVED = {
+    "push_filters": "Spark applied the filters of one query to the next query of the same data frame, which lost rows;"
+    " select rows by topic, partition, start_offset, end_offset, start_time, end_time or producer_id instead",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,6 @@ class Wanted:
         selection: which batches and records to read.
         split_size: approximate bytes per task.
         budget: maximum bytes to decompress per batch.
-        push_filters: whether the filters of queries are applied.
     """
 
     table: Table
@@ -62,7 +64,6 @@ class Wanted:
     selection: Selection = field(default_factory=Selection)
     split_size: int = SPLIT_SIZE
     budget: int = DEFAULT_BUDGET
-    push_filters: bool = False
 
     @property
     def name(self) -> str:
@@ -88,6 +89,8 @@ def wanted_of(options: Mapping[str, str]) -> Wanted:
         UsageError: an option is missing, unknown or invalid.
     """
     given = {name.lower(): value for name, value in options.items()}
+    for name in sorted(set(given) & set(REMOVED)):
+        raise UsageError(f"the option {name} was removed: {REMOVED[name]}")
     unknown = sorted(set(given) - set(OPTIONS))
     if unknown:
         raise UsageError(f"there is no option {unknown[0]!r}; choose of {', '.join(OPTIONS)}")
@@ -105,7 +108,6 @@ def wanted_of(options: Mapping[str, str]) -> Wanted:
         selection=selection,
         split_size=_positive("split_size", given.get("split_size"), SPLIT_SIZE),
         budget=_positive("max_decompressed_bytes", given.get("max_decompressed_bytes"), DEFAULT_BUDGET),
-        push_filters=_flag("push_filters", given.get("push_filters", "false")),
     )
 
 
@@ -155,12 +157,6 @@ def _positive(name: str, text: str | None, default: int) -> int:
     if number < 1:
         raise UsageError(f"the option {name} takes a number above 0, not {number}")
     return number
-
-
-def _flag(name: str, text: str) -> bool:
-    if text.lower() not in FLAGS:
-        raise UsageError(f"the option {name} is true or false, not {text!r}")
-    return FLAGS[text.lower()]
 
 
 # Spark's names of Arrow types.

@@ -6,7 +6,7 @@ Batches and records are selected by the rules of :class:`.selection.Selection`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import attrgetter
@@ -35,7 +35,6 @@ from kforensics.parsers.tables.file_rows import (
 )
 from kforensics.parsers.tables.schemas import TABLES
 from kforensics.spark.source.input_slices import Slice, Work
-from kforensics.spark.source.pushed_filters import Condition, kept_by
 from kforensics.spark.source.source_options import Wanted
 
 __all__ = ["Head", "Span", "batches_kept", "batches_to_look_into", "range_of", "record_batches", "records_kept"]
@@ -74,7 +73,7 @@ Item = TypeVar("Item")
 Part: TypeAlias = pa.RecordBatch | Iterator[Row]
 
 
-def record_batches(work: Work, wanted: Wanted, conditions: Sequence[Condition] = ()) -> Iterator[pa.RecordBatch]:
+def record_batches(work: Work, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task, in the order of its slices.
 
     If a file becomes unreadable, the rows before that point are yielded; the table ``damage`` shows the reason.
@@ -82,23 +81,22 @@ def record_batches(work: Work, wanted: Wanted, conditions: Sequence[Condition] =
     Args:
         work: what to read.
         wanted: the options of the query.
-        conditions: further conditions that rows must meet.
     """
     schema = arrow_schema_of(wanted.table)
     for batch in _all_columns(work, wanted):
-        kept = kept_by((*_place_conditions(wanted), *conditions), batch)
+        kept = _of_places(batch, wanted) if wanted.name == "checkpoints" else batch
         if kept.num_rows:
             columns = [plain_text(kept.column(name)) for name in schema.names]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _place_conditions(wanted: Wanted) -> Iterator[Condition]:
-    """Yield the conditions on topic and partition for checkpoints; other tables select whole files by them."""
-    if wanted.name == "checkpoints":
-        if wanted.topics:
-            yield Condition("topic", "is_in", tuple(wanted.topics))
-        if wanted.partitions:
-            yield Condition("partition", "is_in", tuple(wanted.partitions))
+def _of_places(lines: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
+    """Return the lines of the selected topics and partitions; other tables select whole files by them."""
+    for name, selected in (("topic", wanted.topics), ("partition", wanted.partitions)):
+        if selected:
+            column = plain_text(lines.column(name))
+            lines = lines.filter(pc.is_in(column, value_set=pa.array(sorted(selected), column.type)))
+    return lines
 
 
 def _all_columns(work: Work, wanted: Wanted) -> Iterator[pa.RecordBatch]:

@@ -210,46 +210,15 @@ def test_tables_join_as_any_data_frames(load: Load) -> None:
     assert joined.where("stated = count").count() == of_dump.batches.num_rows
 
 
-def test_filters_of_a_query_are_answered_where_files_are_read(pushing: SparkSession, load: Load) -> None:
-    queries = [
-        "partition = 0 and offset >= 7 and control_type is not null and length(value) > 3 and topic <> 't'",
-        "offset < 9 and timestamp > 0 and topic in ('none', '__transaction_state')",
-        "topic = 'nothing'",
-        "partition = 0 or offset = 3",
-    ]
-    for query in queries:
-        plain = load("records", TRANSACTIONS, split_size=FEW_FILES).where(query)
-        pushed = load("records", TRANSACTIONS, split_size=FEW_FILES, push_filters="true").where(query)
-        assert rows(pushed).equals(rows(plain)), query
+def test_a_frame_may_be_used_for_many_queries(pushing: SparkSession, load: Load) -> None:
+    """Spark 4 applies filters that a source takes to the next query of a frame, and to both sides of a self-join."""
+    frame, every = load("records", CLASSIC), kforensics.dump(CLASSIC).records.num_rows
+    assert 0 < frame.where("offset < 1").count() < every
+    assert frame.count() == every
+    first = frame.where("offset < 1").select("offset").withColumnRenamed("offset", "first")
+    assert frame.join(first, frame["offset"] >= first["first"]).count() == every
 
 
-def test_files_that_a_query_cannot_want_are_not_read(pushing: SparkSession, load: Load) -> None:
-    topic = kforensics.dump(TRANSACTIONS).records.column("topic")[0].as_py()
-    query = f"topic = '{topic}' and partition = 0"
-    plain = load("records", TRANSACTIONS, split_size=FEW_FILES).where(query)
-    pushed = load("records", TRANSACTIONS, split_size=FEW_FILES, push_filters="true").where(query)
-    assert rows(pushed).equals(rows(plain))
-    assert rows(pushed).num_rows > 0
-    assert pushed.rdd.getNumPartitions() < plain.rdd.getNumPartitions() / 2
-    plan = pushed._jdf.queryExecution().executedPlan().toString()
-    assert "Filter" not in plan.replace("RuntimeFilters", "")
-
-
-def test_spark_itself_has_to_allow_that(load: Load) -> None:
-    with pytest.raises(Exception, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
-        load("records", CLASSIC, push_filters="true").collect()
-
-
-def test_spark_keeps_filters_for_the_next_query_of_a_frame(pushing: SparkSession, load: Load) -> None:
-    """Why filters are only pushed down on request; without this fault of Spark that option could go."""
-    frame = load("records", CLASSIC, push_filters="true")
-    few = frame.where("offset < 1").count()
-    assert 0 < few < kforensics.dump(CLASSIC).records.num_rows
-    assert frame.count() == few
-
-
-def test_without_that_a_frame_may_be_used_for_many_queries(pushing: SparkSession, load: Load) -> None:
-    frame = load("records", CLASSIC)
-    few, all_records = frame.where("offset < 1").count(), kforensics.dump(CLASSIC).records.num_rows
-    assert 0 < few < all_records
-    assert frame.count() == all_records
+def test_filters_are_no_option(pushing: SparkSession, load: Load) -> None:
+    with pytest.raises(Exception, match="the option push_filters was removed"):
+        load("records", CLASSIC, push_filters="true")
