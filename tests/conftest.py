@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -29,6 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--quick"):
         settings.load_profile("quick")
     os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and text would be wrapped
+    os.environ["XDG_STATE_HOME"] = tempfile.gettempdir() + f"/kforensics-tests-{os.geteuid()}"  # the user's own stays
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

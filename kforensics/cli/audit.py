@@ -4,6 +4,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -85,6 +86,15 @@ def audit(  # long: one parameter per option
             rich_help_panel=EXECUTION,
         ),
     ] = None,
+    resume: Annotated[
+        bool | None,
+        typer.Option(
+            "--resume/--no-resume",
+            help="On Spark, go on from the same audit with this --output that ended early. Default: yes.",
+            show_default=False,
+            rich_help_panel=EXECUTION,
+        ),
+    ] = None,
 ) -> None:
     """Run all checks on all partitions, keep the evidence, and report the incidents, worst first, with remedies."""
     from kforensics.analyses.audit import AuditRequest, without_secrets
@@ -92,7 +102,7 @@ def audit(  # long: one parameter per option
     from kforensics.render.incident_lines import DEFAULT_WIDTH, IncidentView
     from kforensics.render.screen import terminal_width
 
-    spark_options = {"--master": master, "--conf": conf, "--split-size": split_size}
+    spark_options = {"--master": master, "--conf": conf, "--split-size": split_size, "--resume": resume}
     command = without_secrets(sys.argv[1:])
     view = IncidentView(
         terminal_width() or DEFAULT_WIDTH, options.show_all, options.verbose > 0, repeated_command(options)
@@ -105,6 +115,7 @@ def audit(  # long: one parameter per option
         if processes is not None:
             raise UsageError("--processes is for --engine process; on Spark, use --master and --conf instead")
         request = spark_request(options, output, split_size, records=records, checksums=checksums, command=command)
+        request = replace(request, resume=resume is not False)
         spark = SparkOptions(master, tuple(conf or ()), options.progress)
         raise typer.Exit(audit_on_spark(options, request, spark, view))
     audit_request = AuditRequest(

@@ -63,6 +63,8 @@ def audit_on_spark(
     with session(spark_options.master, properties) as spark:
         plan = planned(spark, request)
         _notify_unreadable(plan)
+        if plan.finished and not options.quiet and (count := plan.finished.count()):
+            notify(f"going on from {format_count(count, 'finished task')} of an audit that ended early")
         report = audited_on_spark(spark, plan, request)
     if report.partitions and not options.quiet:
         for sentence in as_of_notes(plan.taken, rules_of(plan, request), plan.newest_file):

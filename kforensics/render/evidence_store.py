@@ -132,13 +132,14 @@ def store_path(folder: Path) -> Path:
 
 
 @contextmanager
-def created_part(folder: Path) -> Iterator[Path]:
+def created_part(folder: Path, is_kept: Callable[[Path], bool] = lambda _part: False) -> Iterator[Path]:
     """Create the folder that is renamed to a store when it is complete, and delete it if it was not.
 
     Abandoned ones of this host are removed. Until the context ends, no other process can write the store.
 
     Args:
         folder: the folder of the store.
+        is_kept: returns whether a folder that was not renamed, or is abandoned, is not to be deleted.
 
     Raises:
         UsageError: another process is writing the store.
@@ -146,7 +147,7 @@ def created_part(folder: Path) -> Iterator[Path]:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with claimed(folder):
-        remove_abandoned(folder)
+        remove_abandoned(folder, is_kept)
         while True:
             part = part_path(folder)
             part.mkdir()
@@ -157,7 +158,8 @@ def created_part(folder: Path) -> Iterator[Path]:
         try:
             yield part
         finally:
-            shutil.rmtree(part, ignore_errors=True)
+            if not is_kept(part):
+                shutil.rmtree(part, ignore_errors=True)
             os.close(descriptor)
 
 

@@ -9,7 +9,7 @@ import re
 import select
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO, cast
@@ -262,36 +262,54 @@ def claimed(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def remove_abandoned(target: Path) -> None:
+def remove_abandoned(target: Path, is_kept: Callable[[Path], bool] = lambda _path: False) -> None:
     """Remove unfinished files and folders of a target that processes of this user left when they were killed.
 
-    A process holds a lock as long as it lives, so what can be locked is abandoned. Other hosts may not see the lock, so
-    each removes only what it has created.
+    Args:
+        target: the file or folder that they were to become.
+        is_kept: returns whether one is to stay.
+    """
+    for path in abandoned(target):
+        if is_kept(path):
+            continue
+        with suppress(OSError):
+            if path.is_dir():
+                import shutil  # nothing is abandoned as a rule
+
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def abandoned(target: Path) -> Iterator[Path]:
+    """Yield unfinished files and folders of a target that processes of this user left when they were killed.
+
+    A process holds a lock as long as it lives, so what can be locked is abandoned, and locked until the next one is
+    yielded. Other hosts may not see the lock, so each yields only what it has created.
     """
     name = re.compile(rf"\.{re.escape(target.name)}\.{_host()}-\d+-[0-9a-f]{{8}}\.part")
-    for path in target.parent.iterdir():
-        if name.fullmatch(path.name):
-            with suppress(OSError):
-                _remove_unlocked(path)
+    for path in [path for path in target.parent.iterdir() if name.fullmatch(path.name)]:
+        with suppress(OSError), _opened(path) as descriptor:
+            if _is_unlocked(descriptor):
+                yield path
 
 
-def _remove_unlocked(path: Path) -> None:
-    """Remove a file or folder of this user.
-
-    Raises:
-        OSError: another process has locked it, or it cannot be locked.
-    """
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        status = os.fstat(descriptor)
-        if status.st_uid != os.geteuid():
-            return
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if stat.S_ISDIR(status.st_mode):
-            import shutil  # nothing is abandoned as a rule
-
-            shutil.rmtree(path)
-        elif stat.S_ISREG(status.st_mode):
-            path.unlink()
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _is_unlocked(descriptor: int) -> bool:
+    """Return whether a file or folder is of this user and no process holds its lock, which is taken."""
+    status = os.fstat(descriptor)
+    if status.st_uid != os.geteuid() or not (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

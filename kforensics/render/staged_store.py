@@ -10,8 +10,9 @@ import errno
 import os
 import platform
 import re
+import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,6 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import fs
 
 from kforensics.errors import UsageError
@@ -37,11 +36,13 @@ from kforensics.render.evidence_store import (
     manifest_text,
     store_path,
 )
+from kforensics.render.output import abandoned
 
-# Folders of the plan in the staging folder, and of the claims of those who want to write a store of objects.
-PLAN, CLAIMS = "_plan", "_claims"
+# Folders in the staging folder: of the plan, of what finished tasks returned, and of the claims of those who want to
+# write a store of objects.
+PLAN, FINISHED, CLAIMS = "_plan", "_finished", "_claims"
 # Files that tasks write, by their paths in the staging folder.
-OF_TASKS = re.compile(r"[a-z_]+/(part-[^/]+\.parquet|\.part-[^/]+)|_plan/[^/]+")
+OF_TASKS = re.compile(r"[a-z_]+/(part-[^/]+\.parquet|\.part-[^/]+)|_plan/[^/]+|_finished/[^/]+/[^/]+")
 # Attempts to claim a store, and seconds before the first repetition; the time doubles.
 ATTEMPTS, FIRST_WAIT, LONGEST_WAIT = 10, 0.1, 5.0
 
@@ -77,11 +78,17 @@ def check_unused(output: str) -> None:
     try:
         is_file = system.get_file_info(root).type == fs.FileType.File
         infos = system.get_file_info(fs.FileSelector(root, allow_not_found=True)) if not is_file else []
-        is_used = is_file or any(info.base_name != CLAIMS for info in infos)
+        names = {info.base_name for info in infos}
+        is_used = is_file or bool(names - {CLAIMS} and not _is_unfinished(names))
     except OSError as error:
         raise _unwritable(output, error) from error
     if is_used:
         raise UsageError(f"{output} exists already; choose another folder for --output, or move it away")
+
+
+def _is_unfinished(names: Collection[str]) -> bool:
+    """Return whether a folder of these files and folders has an audit that ended early, and may be continued there."""
+    return FINISHED in names and MANIFEST not in names
 
 
 def _unwritable(output: str, error: OSError) -> UsageError:
@@ -109,13 +116,15 @@ def claimed_objects(system: fs.FileSystem, root: str, output: str) -> Iterator[N
     folder = f"{root}/{CLAIMS}"
     name = f"{platform.node() or 'host'}-{os.getpid()}-{uuid4().hex}"
     for attempt in range(ATTEMPTS):
-        _create_folder(system, folder)
+        create_folder(system, folder)
         with system.open_output_stream(f"{folder}/{name}") as stream:
             stream.write(name.encode())
         infos = system.get_file_info(fs.FileSelector(root, recursive=True))
         files = {info.path for info in infos if info.type == fs.FileType.File}
         others = files - {f"{folder}/{name}"}
-        if files and not others:
+        if _is_unfinished({path.removeprefix(f"{root}/").partition("/")[0] for path in others}):
+            others = {path for path in others if path.startswith(f"{folder}/")}
+        if f"{folder}/{name}" in files and not others:
             break
         system.delete_file(f"{folder}/{name}")
         holders = sorted(path.removeprefix(f"{folder}/") for path in others if path.startswith(f"{folder}/"))
@@ -161,60 +170,33 @@ class TaskWriter:
         """Write the remaining rows and return the files."""
         counts = self._files.close()
         for name in counts:
-            self._publish(f"{self._root}/{name}/{self._attempt}", f"{self._root}/{self._path(name)}")
+            publish(self._system, f"{self._root}/{name}/{self._attempt}", f"{self._root}/{self._path(name)}")
         return tuple(StorePart(name, self._path(name), rows) for name, rows in counts.items())
 
-    def _publish(self, attempt: str, path: str) -> None:
-        if not isinstance(self._system, fs.LocalFileSystem | fs.S3FileSystem):
-            with suppress(FileNotFoundError):  # HDFS does not replace files
-                self._system.delete_file(path)
-        self._system.move(attempt, path)
-
     def _create_file(self, table: Table) -> TableFile:
-        _create_folder(self._system, f"{self._root}/{table.name}")
+        create_folder(self._system, f"{self._root}/{table.name}")
         return TableFile(f"{self._root}/{table.name}/{self._attempt}", arrow_schema_of(table), self._system)
 
     def _path(self, table: str) -> str:
         return f"{table}/{self._name}"
 
 
-def write_plan(staging: str, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str:
-    """Write rows of the plan of an audit to a file of the staging folder and return its name.
-
-    Args:
-        staging: the staging folder, a path or a URI.
-        number: the lowest number of a row; the names of files have the order of their numbers.
-        schema: schema of the rows.
-        batches: the rows.
-    """
-    system, root = locate_store(staging)
-    _create_folder(system, f"{root}/{PLAN}")
-    name = f"{number:020}-{uuid4().hex}.parquet"
-    with pq.ParquetWriter(f"{root}/{PLAN}/{name}", schema, filesystem=system) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return name
+def publish(system: fs.FileSystem, attempt: str, path: str) -> None:
+    """Give a complete file its name, and replace the file of another attempt."""
+    if not isinstance(system, fs.LocalFileSystem | fs.S3FileSystem):
+        with suppress(FileNotFoundError):  # HDFS does not replace files
+            system.delete_file(path)
+    system.move(attempt, path)
 
 
-def read_plan(staging: str, name: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file of the plan.
-
-    Args:
-        staging: the staging folder, a path or a URI.
-        name: name of the file.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    system, root = locate_store(staging)
-    with system.open_input_file(f"{root}/{PLAN}/{name}") as file:
-        yield from pq.ParquetFile(file).iter_batches()
-
-
-def _create_folder(system: fs.FileSystem, folder: str) -> None:
+def create_folder(system: fs.FileSystem, folder: str) -> None:
     """Create a folder on a local file system; object stores do not need it."""
     if isinstance(system, fs.LocalFileSystem):
         system.create_dir(folder, recursive=True)
+
+
+def _has_finished(part: Path) -> bool:
+    return (part / FINISHED).is_dir()
 
 
 class StagedStore:
@@ -241,7 +223,7 @@ class StagedStore:
                     unfinished.enter_context(claimed_objects(self._system, self._root, output))
                 else:
                     self._root = str(store_path(Path(output)))
-                    part = unfinished.enter_context(created_part(Path(self._root)))
+                    part = unfinished.enter_context(created_part(Path(self._root), _has_finished))
                     self.staging = self._staging_path = str(part)
                     check_unused(output)  # another process may have finished it in the meantime
                 self._held: ExitStack | None = unfinished.pop_all()
@@ -256,12 +238,58 @@ class StagedStore:
     ) -> None:
         self.close()
 
+    def adopt(self, plan: str) -> str | None:
+        """Take over what an audit of the same plan has left that ended early, and delete what other audits have left.
+
+        Args:
+            plan: what identifies the plan.
+
+        Returns:
+            The name of the folder of its finished tasks, which begins with the plan; None if there is none.
+
+        Raises:
+            UsageError: the files cannot be listed or moved.
+        """
+        try:
+            if is_uri(self._output):
+                found = self._finished_of(self._staging_path, plan)
+                if found is None:
+                    self._delete_finished()
+                return found
+            for part in abandoned(Path(self._root)):
+                if self._finished_of(self._staging_path, plan) is None and self._finished_of(str(part), plan):
+                    for folder in part.iterdir():
+                        if folder.name != PLAN:
+                            folder.rename(Path(self._staging_path) / folder.name)
+                shutil.rmtree(part)
+            return self._finished_of(self._staging_path, plan)
+        except OSError as error:
+            raise _unwritable(self._output, error) from error
+
+    def _finished_of(self, folder: str, plan: str) -> str | None:
+        infos = self._system.get_file_info(fs.FileSelector(f"{folder}/{FINISHED}", allow_not_found=True))
+        return min((info.base_name for info in infos if info.base_name.startswith(f"{plan}-")), default=None)
+
+    def discard(self) -> None:
+        """Delete what finished tasks have returned, so that nothing is left if the store is not finished."""
+        with suppress(OSError):
+            self._delete_finished()
+
+    def _delete_finished(self) -> None:
+        if self._exists(f"{self._staging_path}/{FINISHED}"):
+            with suppress(FileNotFoundError):
+                self._system.delete_dir(f"{self._staging_path}/{FINISHED}")
+
     def close(self) -> None:
-        """Delete an unfinished store, and let other processes write it; a second call does nothing."""
+        """Delete an unfinished store unless some of its tasks have finished, and let other processes write it.
+
+        A second call does nothing.
+        """
         if self._held is None:
             return
         held, self._held = self._held, None
-        if is_uri(self._output) and not self._exists(f"{self._root}/{MANIFEST}"):
+        is_kept = self._exists(f"{self._root}/{FINISHED}")
+        if is_uri(self._output) and not is_kept and not self._exists(f"{self._root}/{MANIFEST}"):
             with suppress(OSError):
                 self._delete_others(set())
         with suppress(OSError):
@@ -286,7 +314,7 @@ class StagedStore:
                 paths.add(part.path)
             for name in [name for name, rows in counts.items() if not rows]:
                 paths.add(path := f"{name}/part-none.parquet")
-                _create_folder(self._system, f"{self._staging_path}/{name}")
+                create_folder(self._system, f"{self._staging_path}/{name}")
                 TableFile(f"{self._staging_path}/{path}", arrow_schema_of(tables[name]), self._system).close()
             self._delete_others(paths)
             with self._system.open_output_stream(f"{self._staging_path}/{MANIFEST}") as stream:
@@ -314,10 +342,10 @@ class StagedStore:
         for path in existing - kept:
             if OF_TASKS.fullmatch(path.removeprefix(f"{self._staging_path}/")):
                 self._system.delete_file(path)
-        if f"{self._staging_path}/{PLAN}" in {info.path for info in infos}:
+        for folder in {info.path for info in infos} & {f"{self._staging_path}/{name}" for name in (PLAN, FINISHED)}:
             # A folder of an object store goes with its last file, or stays as an object of its own.
             with suppress(FileNotFoundError):
-                self._system.delete_dir(f"{self._staging_path}/{PLAN}")
+                self._system.delete_dir(folder)
 
     def _rename(self) -> None:
         """Rename the staging folder to the store.

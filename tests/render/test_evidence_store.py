@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 from kforensics.errors import UsageError
 from kforensics.forensics.core.record_types import RECENT_BATCH
@@ -21,9 +22,9 @@ from kforensics.forensics.core.result_rows import Lists, Rows, Words, nullable
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.tables.arrow import arrow_schema_of
 from kforensics.parsers.tables.schemas import Table
-from kforensics.render.evidence_store import MIN_ARROW_ROWS, EvidenceStore, TableFile, TableFiles
+from kforensics.render.evidence_store import MIN_ARROW_ROWS, EvidenceStore, TableFile, TableFiles, locate_store
 from kforensics.render.output import part_path
-from kforensics.render.staged_store import StagedStore, TaskWriter
+from kforensics.render.staged_store import StagedStore, StorePart, TaskWriter, create_folder
 from tests.spark.object_store import object_store
 
 PRODUCERS, FINDINGS = RESULTS["producers"], RESULTS["findings"]
@@ -172,6 +173,56 @@ def test_of_many_simultaneous_starts_in_a_bucket_one_wins(tmp_path: Path, monkey
         assert files == ["manifest.json", "notes.txt", "part-small-00000.parquet"]
         with pytest.raises(UsageError, match="exists already"):
             StagedStore("s3://logs/evidence")
+
+
+def _audit_that_ends_early(output: str, plan: str) -> None:
+    """Leave what a task of an audit of a plan has written and returned."""
+    with StagedStore(output) as store:
+        store.adopt(plan)
+        system, root = locate_store(store.staging)
+        parts = TaskWriter(store.staging, "small-00000")
+        parts.add_values(PRODUCERS, _producers(0, 2))
+        parts.finish()
+        create_folder(system, f"{root}/_finished/{plan}-4")
+        with system.open_output_stream(f"{root}/_finished/{plan}-4/read-000000") as stream:
+            stream.write(plan.encode())
+
+
+def _check_that_audits_go_on(output: str) -> None:
+    """An audit of the same plan finds what was left; one of another plan deletes it; a store has nothing of it."""
+    _audit_that_ends_early(output, "first")
+    _audit_that_ends_early(output, "second")
+    with StagedStore(output) as store:
+        assert store.adopt("second") == "second-4"
+        part = StorePart("producers", "producers/part-small-00000.parquet", 2)
+        store.finish([part], {"producers": PRODUCERS}, {})
+    system, root = locate_store(output)
+    files = system.get_file_info(fs.FileSelector(root, recursive=True))
+    names = sorted(info.path.removeprefix(f"{root}/") for info in files if info.type == fs.FileType.File)
+    assert names == ["manifest.json", "producers/part-small-00000.parquet"]
+    with pytest.raises(UsageError, match="exists already"):
+        StagedStore(output)
+
+
+def test_an_audit_goes_on_in_a_folder(tmp_path: Path) -> None:
+    _check_that_audits_go_on(str(tmp_path / "store"))
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+@pytest.mark.slow
+def test_an_audit_goes_on_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with object_store(tmp_path) as bucket:
+        bucket.use(monkeypatch)
+        _check_that_audits_go_on("s3://logs/evidence")
+
+
+def test_what_is_discarded_is_not_kept(tmp_path: Path) -> None:
+    _audit_that_ends_early(str(tmp_path / "store"), "plan")
+    assert list(tmp_path.iterdir())
+    with StagedStore(str(tmp_path / "store")) as store:
+        assert store.adopt("plan") == "plan-4"
+        store.discard()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_full_disk_while_rows_are_added_is_one_sentence(tmp_path: Path) -> None:

@@ -103,7 +103,9 @@ def _main(words: dict[str, Any]) -> None:
     spark = builder.getOrCreate()
     given = words["request"]
     request = SparkRequest(**{**given, "paths": tuple(given["paths"]), "topics": tuple(given["topics"])})
-    report = audited_on_spark(spark, planned(spark, request), request)
+    plan = planned(spark, request)
+    print(f"going on from {plan.finished.count() if plan.finished else 0} finished tasks")  # noqa: T201  # as below
+    report = audited_on_spark(spark, plan, request)
     print(f"audited {report.partitions} partitions")  # noqa: T201  # the parent process reads it
     spark.stop()
 

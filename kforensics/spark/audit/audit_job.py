@@ -28,10 +28,8 @@ from kforensics.spark.audit.cross_partition import (
     keys_in,
     member_of,
 )
-from kforensics.spark.audit.listing import (
-    CONTEXT,
-    PARTITION,
-)
+from kforensics.spark.audit.finished_tasks import FinishedTasks
+from kforensics.spark.audit.listing import CONTEXT, PARTITION
 from kforensics.spark.audit.plan import NUMBERED, Plan, Step, by_slot, mapped
 from kforensics.spark.audit.scheduling import Schedule, scheduled
 from kforensics.spark.audit.segment_contents import hashes_of, records_of, repeated_of
@@ -67,7 +65,14 @@ if TYPE_CHECKING:
 __all__ = ["merge_answers", "run_audit_job"]
 
 
-def run_audit_job(spark: SparkSession, plan: Plan, scope: AuditScope, sink: Sink, sharing: TaskSizing) -> bytes:
+def run_audit_job(  # noqa: PLR0913, PLR0917  # what a job consists of
+    spark: SparkSession,
+    plan: Plan,
+    scope: AuditScope,
+    sink: Sink,
+    sharing: TaskSizing,
+    finished: FinishedTasks | None = None,
+) -> bytes:
     """Return the combined return values of the sink for the whole plan.
 
     Args:
@@ -76,10 +81,11 @@ def run_audit_job(spark: SparkSession, plan: Plan, scope: AuditScope, sink: Sink
         scope: the audit scope.
         sink: takes the partition results.
         sharing: parameters of task sizing.
+        finished: keeps what tasks that read logs return, None to keep nothing.
     """
     clusters, tasks = scope.clusters, TASKS * sharing.parallelism
     around = min(len(plan.context), tasks) if plan.context else 0
-    job = _Job(plan.frame, scope, sink, plan_tasks(plan.sizes, sharing), sharing.split_size, around)
+    job = _Job(plan.frame, scope, sink, plan_tasks(plan.sizes, sharing), sharing.split_size, around, finished)
     outcomes: list[bytes] = []
     if clusters and clusters.has_copies(plan.members):
         # The verdict of each replica includes what the comparison found, so this has to be known first.
@@ -105,6 +111,7 @@ class _Job:
     """The stages of the job, as data frames of what their tasks return.
 
     ``around`` is the number of tasks that read logs of coordinators and of metadata that are not to be evaluated.
+    Stages that read logs keep what their tasks return in ``finished``.
     """
 
     frame: DataFrame
@@ -113,10 +120,11 @@ class _Job:
     shares: TaskPlan
     split_size: int
     around: int = 0
+    finished: FinishedTasks | None = None
 
     def answers(self) -> DataFrame:
         """Return the answers for partitions, and for clusters of them."""
-        frames = [mapped(self._spread(), [partial(_done, scope=self.scope, sink=self.sink)], SCHEMA)]
+        frames = [self._read("read", self._spread(), partial(_done, scope=self.scope, sink=self.sink))]
         frames += [self._records()] if self.scope.records and self.shares.reads else []
         answers = merge_answers(frames, self.shares, self.scope, self.sink)
         clusters = len(self.scope.clusters.checked) if self.scope.clusters else 0
@@ -124,7 +132,7 @@ class _Job:
             return answers
         if self.around:
             context = by_slot(self.frame.where(self.frame.kind == CONTEXT), self.around, "hash(number)")
-            answers = _union([answers, mapped(context, [partial(_contributed, scope=self.scope)], SCHEMA)])
+            answers = _union([answers, self._read("context", context, partial(_contributed, scope=self.scope))])
         by_cluster = by_slot(answers, clusters, "final_slot").sortWithinPartitions(*IN_PARTITION)
         return mapped(by_cluster, [partial(_resolved, scope=self.scope, sink=self.sink)], SCHEMA)
 
@@ -141,9 +149,11 @@ class _Job:
         send = partial(_sent, kind=kind, tasks=tasks, rules=rules)
         metadata = by_slot(mapped(partitions, [_metadata], NUMBERED), 1, "number").sortWithinPartitions("number")
         send_metadata = partial(_sent_metadata, kind=kind, clusters=clusters, tasks=tasks)
-        arriving = _union([mapped(spread, [send], SCHEMA), mapped(metadata, [send_metadata], SCHEMA)])
+        sent = self._read("keys", spread, send) if kind == "keys" else mapped(spread, [send], SCHEMA)
+        arriving = _union([sent, mapped(metadata, [send_metadata], SCHEMA)])
         meeting = by_slot(arriving, tasks, "split_slot").sortWithinPartitions(*IN_PARTITION)
-        return mapped(meeting, [partial(_met, kind=kind, clusters=clusters, rules=rules, sink=self.sink)], SCHEMA)
+        evaluate = partial(_met, kind=kind, clusters=clusters, rules=rules, sink=self.sink)
+        return self._read(kind, meeting, evaluate) if kind == "copies" else mapped(meeting, [evaluate], SCHEMA)
 
     def duplicates(self, clusters: Clusters, tasks: int) -> DataFrame:
         """Return the answers for records that occur in several partitions of a topic.
@@ -155,10 +165,14 @@ class _Job:
         partitions, rules = self.frame.where(self.frame.kind == PARTITION), self.scope.rules
         sent = mapped(partitions, [partial(_sent, kind="duplicates", tasks=tasks, rules=rules)], SCHEMA)
         members = _next_stage(sent, tasks, IN_PARTITION, partial(members_of, clusters=clusters))
-        hashed = _next_stage(members.where(members.ordinal == HASHING), tasks, IN_PARTITION, hashed_in)
+        segments = by_slot(members.where(members.ordinal == HASHING), tasks, "split_slot")
+        hashed = self._read(
+            "topic-hashes", segments.sortWithinPartitions(*IN_PARTITION), partial(_passed, step=hashed_in)
+        )
         shared = _next_stage(hashed, tasks, IN_BUCKET, shared_in)
         to_search = _union([members.where(members.ordinal != HASHING), shared])
-        entries = _next_stage(to_search, tasks, IN_PARTITION, partial(entries_in, rules=rules))
+        to_search = by_slot(to_search, tasks, "split_slot").sortWithinPartitions(*IN_PARTITION)
+        entries = self._read("topic-entries", to_search, partial(_passed, step=partial(entries_in, rules=rules)))
         pairs = by_slot(_next_stage(entries, tasks, IN_BUCKET, paired_in), tasks, "split_slot")
         evaluate = partial(_met, kind="duplicates", clusters=clusters, rules=rules, sink=self.sink)
         return mapped(pairs.sortWithinPartitions(*IN_PARTITION), [evaluate], SCHEMA)
@@ -185,10 +199,14 @@ class _Job:
         """Return the evidence of the records of large partitions, which needs nothing of what merges runs."""
         readers, segments = self.shares.reads, self._segments()
         segments = segments.where(segments.ordinal >= 0)
-        hashes = by_slot(mapped(segments, [_hashed], SCHEMA), readers, "split_slot")
+        hashes = by_slot(self._read("hashes", by_slot(segments, readers, "split_slot"), _hashed), readers, "split_slot")
         repeated = mapped(hashes.sortWithinPartitions(*IN_BUCKET), [partial(_repeated, readers=readers)], SCHEMA)
         to_read = by_slot(_union([segments, repeated]), readers, "split_slot")
-        return mapped(to_read.sortWithinPartitions(*IN_PARTITION), [_recorded], SCHEMA)
+        return self._read("records", to_read.sortWithinPartitions(*IN_PARTITION), _recorded)
+
+    def _read(self, stage: str, frame: DataFrame, step: Step) -> DataFrame:
+        """Return what the tasks of a stage return that read logs; its tasks are those of slots."""
+        return mapped(frame, [step], SCHEMA, self.finished.stage(stage) if self.finished else None)
 
 
 def merge_answers(frames: Sequence[DataFrame], shares: TaskPlan, scope: AuditScope, sink: Sink) -> DataFrame:

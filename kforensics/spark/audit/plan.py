@@ -8,17 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from kforensics.analyses.surroundings import FileTime
 from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
 from kforensics.forensics.audit.setting_evidence import SettingEvidence, setting_evidence
 from kforensics.forensics.partition.log_places import moved_away
 from kforensics.parsers.files.discover import Unreadable
-from kforensics.render.staged_store import StagedStore, read_plan, write_plan
+from kforensics.render.evidence_store import locate_store
+from kforensics.render.staged_store import PLAN, StagedStore, create_folder
+from kforensics.spark.audit.finished_tasks import FinishedTasks, KeptStage
 from kforensics.spark.audit.listing import (
     CONTEXT,
     FILES,
@@ -44,8 +49,9 @@ NUMBERED = pa.schema([("number", pa.int64()), ("payload", pa.binary())])
 ITEMS = pa.schema([("slot", pa.int32()), ("payload", pa.binary())])
 # Columns of the plan that the driver reads for each partition.
 SIZES = ("number", "size", "segments", "largest", "mtime_ms", "taken_ms", "shows_settings", "member")
-# What a task that has listed folders returns: the columns for the driver, and the file with all of its rows.
-LISTED = pa.schema([*(PLANNED.field(name) for name in ("kind", *SIZES)), ("path", pa.binary())])
+# What a task that has listed folders returns: the columns for the driver, the hash of the row, and the file with all of
+# its rows.
+LISTED = pa.schema([*(PLANNED.field(name) for name in ("kind", *SIZES)), ("hash", pa.binary()), ("path", pa.binary())])
 # Maximum number of unreadable paths that the driver lists by name.
 NAMED = 100
 ITEMS_PER_TASK = 4
@@ -68,6 +74,9 @@ class Plan:
         unselected: the columns of sizes for all partitions that are not to be evaluated and matter for the settings.
         store: the store that the audit is to write, None for none.
         kept: the frame whose rows the executors keep in memory until the plan is closed.
+        hash: SHA-256 of its rows, which have sizes and times of all files, in hexadecimal; without a store it says
+            nothing.
+        finished: keeps the finished tasks of the audit; None if nothing can be kept.
     """
 
     frame: DataFrame
@@ -79,6 +88,8 @@ class Plan:
     unselected: pa.Table | None = None
     store: StagedStore | None = None
     kept: DataFrame | None = None
+    hash: str = ""
+    finished: FinishedTasks | None = None
 
     def close(self) -> None:
         """Release what the executors keep, and delete an unfinished store."""
@@ -146,6 +157,10 @@ def plan_of(
     tasks = ITEMS_PER_TASK * parallelism(spark)
     spread = by_slot(rows, tasks, "slot") if len(items) > tasks else rows
     kept, listed = _kept(spark, spread, partial(_listed, topics=tuple(topics)), store)
+    hashed = sha256()
+    if store is not None:
+        _add_hashes(hashed, listed)
+        listed = listed.drop_columns(["hash", "path"])
     unreadable = pc.sum(pc.equal(listed["kind"], UNREADABLE)).as_py() or 0
     rows_named = kept.where(kept.kind == UNREADABLE).select("payload").limit(NAMED).collect() if unreadable else []
     named = sorted((deserialize(row.payload) for row in rows_named), key=lambda path: path.path)
@@ -153,14 +168,16 @@ def plan_of(
     sizes = _of_kind(listed, PARTITION)
     members = [*_members_in(sizes), *_members_in(_of_kind(listed, UNSELECTED))]
     newest = newest_listed(_of_kind(listed, FILES)["member"].drop_null().to_pylist(), members, paths)
-    plan = Plan(frame, sizes, unreadable, tuple(named), newest, store=store, kept=kept)
+    plan = Plan(frame, sizes, unreadable, tuple(named), newest, store=store, kept=kept, hash=hashed.hexdigest())
     if alone:
         return plan
     around = pa.Table.from_batches(batches_of(PLANNED, rows_around(len(items), members)), PLANNED)
     if len(around):
         frame = frame.unionAll(spark.createDataFrame(around))
         listed = pa.concat_tables([listed, around.select(listed.column_names)])
-    return replace(plan, frame=frame, context=_of_kind(listed, CONTEXT), unselected=_of_kind(listed, UNSELECTED))
+        hashed.update(serialize(around.to_pylist()))
+    plan = replace(plan, frame=frame, hash=hashed.hexdigest())
+    return replace(plan, context=_of_kind(listed, CONTEXT), unselected=_of_kind(listed, UNSELECTED))
 
 
 def _kept(
@@ -177,7 +194,41 @@ def _kept(
     paths = [(0, path) for path in sorted(set(listed["path"].to_pylist()))]
     files = spark.createDataFrame(pa.Table.from_batches(batches_of(ITEMS, paths), ITEMS))
     frame = mapped(files, [partial(_read, staging=store.staging)], PLANNED).persist()
-    return frame, listed.drop_columns(["path"])
+    return frame, listed
+
+
+def _add_hashes(hashed: Any, listed: pa.Table) -> None:
+    """Add the rows that tasks have listed to a hash, in an order of their own."""
+    ordered = listed.sort_by([(name, "ascending") for name in ("kind", "number", "hash")])
+    hashed.update(serialize([ordered[name].to_pylist() for name in ("kind", "number", "hash")]))
+
+
+def _write_plan(staging: str, number: int, batches: Iterable[pa.RecordBatch]) -> str:
+    """Write rows of a plan to a file of the staging folder and return its name.
+
+    Args:
+        staging: the staging folder, a path or a URI.
+        number: the lowest number of a row; the names of files have the order of their numbers.
+        batches: the rows.
+    """
+    system, root = locate_store(staging)
+    create_folder(system, f"{root}/{PLAN}")
+    name = f"{number:020}-{uuid4().hex}.parquet"
+    with pq.ParquetWriter(f"{root}/{PLAN}/{name}", PLANNED, filesystem=system) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return name
+
+
+def _read_plan(staging: str, name: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file of a plan.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    system, root = locate_store(staging)
+    with system.open_input_file(f"{root}/{PLAN}/{name}") as file:
+        yield from pq.ParquetFile(file).iter_batches()
 
 
 def _written(rows: Iterator[Row], staging: str) -> Iterator[Row]:
@@ -186,13 +237,13 @@ def _written(rows: Iterator[Row], staging: str) -> Iterator[Row]:
     if waiting:
         wanted = [PLANNED.get_field_index(name) for name in ("kind", *SIZES)]
         number = min(row[PLANNED.get_field_index("number")] for row in waiting)
-        path = write_plan(staging, number, PLANNED, batches_of(PLANNED, waiting)).encode()
-        yield from ((*(row[index] for index in wanted), path) for row in waiting)
+        path = _write_plan(staging, number, batches_of(PLANNED, waiting)).encode()
+        yield from ((*(row[index] for index in wanted), sha256(row[-1]).digest(), path) for row in waiting)
 
 
 def _read(files: Iterator[Row], staging: str) -> Iterator[Row]:
     for _, path in files:
-        yield from rows_of(read_plan(staging, path.decode()))
+        yield from rows_of(_read_plan(staging, path.decode()))
 
 
 def _of_kind(rows: pa.Table, kind: str) -> pa.Table:
@@ -226,15 +277,32 @@ def by_slot(frame: DataFrame, tasks: int, slot: str) -> DataFrame:
     return frame.repartitionById(tasks, expr(f"int(pmod({slot}, {tasks}))"))
 
 
-def mapped(frame: DataFrame, steps: Sequence[Step], schema: pa.Schema) -> DataFrame:
+def mapped(frame: DataFrame, steps: Sequence[Step], schema: pa.Schema, finished: KeptStage | None = None) -> DataFrame:
     """Return the result of functions that are applied one after the other to the rows of each task.
 
     Args:
         frame: the rows.
         steps: the functions.
         schema: schema of the rows that the last function yields.
+        finished: keeps what the tasks return, None to keep nothing.
     """
-    return frame.mapInArrow(partial(_batches, steps=tuple(steps), schema=schema), schema_text(schema))
+    applied = partial(_batches, steps=tuple(steps), schema=schema)
+    function = applied if finished is None else partial(_finished_or, applied=applied, schema=schema, finished=finished)
+    return frame.mapInArrow(function, schema_text(schema))
+
+
+def _finished_or(
+    batches: Iterable[pa.RecordBatch],
+    applied: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: pa.Schema,
+    finished: KeptStage,
+) -> Iterator[pa.RecordBatch]:
+    from pyspark import TaskContext  # only workers are in a task
+
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("this function runs in a task of Spark")
+    return finished.of_task(context.partitionId(), batches, applied, schema)
 
 
 def _batches(batches: Iterable[pa.RecordBatch], steps: tuple[Step, ...], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from hashlib import sha256
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +41,7 @@ from kforensics.parsers.tables.schemas import Table, parse_columns
 from kforensics.render.audit_report import AuditReport
 from kforensics.render.staged_store import StagedStore, StorePart, TaskWriter
 from kforensics.spark.audit.audit_job import run_audit_job
+from kforensics.spark.audit.finished_tasks import FinishedTasks, resume_key
 from kforensics.spark.audit.listing import topics_under
 from kforensics.spark.audit.plan import Plan, plan_of, setting_evidence_of
 from kforensics.spark.audit.serialization import deserialize, serialize
@@ -79,6 +82,7 @@ class SparkRequest:
         settings: settings that the user gives, those that count first.
         alone: whether to ignore the logs of coordinators and of the cluster's metadata that are around the paths, or of
             another topic.
+        resume: whether to go on from what the same audit has left in the folder of the store that ended early.
     """
 
     paths: tuple[str, ...]
@@ -93,6 +97,7 @@ class SparkRequest:
     command: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = ()
     alone: bool = False
+    resume: bool = True
 
 
 @dataclass(slots=True)
@@ -192,8 +197,9 @@ def planned(spark: SparkSession, request: SparkRequest) -> Plan:
         if not len(plan.sizes) and not plan.unreadable:
             where = ", ".join(request.paths)
             raise UsageError(f"there is no log under {where}; name partition folders, log directories or .log files")
+        finished = _finished_tasks(plan, request, parallelism(spark))
         unfinished.pop_all()
-    return plan
+    return replace(plan, finished=finished)
 
 
 def _check_topics(plan: Plan, request: SparkRequest) -> None:
@@ -208,6 +214,29 @@ def _as_workers_know(spark: SparkSession, paths: Sequence[str]) -> Sequence[str]
     if re.fullmatch(r"local(\[.*\])?", spark.conf.get("spark.master", "") or ""):
         return paths
     return [path if is_uri(path) else str(Path(path).absolute()) for path in paths]
+
+
+def _finished_tasks(plan: Plan, request: SparkRequest, tasks: int) -> FinishedTasks | None:
+    """Return what keeps the finished tasks of an audit, with those of the same audit that ended early.
+
+    Args:
+        plan: the plan.
+        request: what to audit, and how.
+        tasks: number of tasks that can run at once, unless the other audit began with another one.
+
+    Returns:
+        None if nothing can be kept: there is no store, or no place for the key of this user.
+
+    Raises:
+        UsageError: what the other audit has left cannot be read.
+    """
+    key = resume_key() if request.resume else None
+    if plan.store is None:
+        return None
+    same = (__version__, platform.python_version(), plan.hash, replace(request, output=None, command=()))
+    name = sha256(serialize(same)).hexdigest()[:32]
+    found = plan.store.adopt(name if key else "")
+    return FinishedTasks(plan.store.staging, found or f"{name}-{tasks}", key) if key else None
 
 
 def rules_of(plan: Plan, request: SparkRequest) -> Rules:
@@ -231,16 +260,17 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
     """
     stages = Stages()
     store = plan.store
-    with closing(plan):
+    with closing(plan), _keeping_finished(plan):
         with answering("the settings were not looked up"), described(spark, "look up the settings"):
             rules = _known_rules(plan, request)
-        sharing = TaskSizing(parallelism(spark), request.split_size, request.whole, request.few)
+        tasks = plan.finished.parallelism if plan.finished else parallelism(spark)
+        sharing = TaskSizing(tasks, request.split_size, request.whole, request.few)
         names = {member.log_dir: plan.clusters.name_of_member(member) for member in plan.members}
         sink = _Sink(store.staging if store else None, rules.as_of_ms, request.checksums, names)
         with stages.stage("examine"), answering("the audit broke off"):
             replicas = SearchedReplicas.of(plan.members if request.records else (), plan.clusters)
             scope = AuditScope(rules, records=request.records, clusters=plan.clusters, replicas=replicas)
-            outcome: _Outcome = deserialize(run_audit_job(spark, plan, scope, sink, sharing))
+            outcome: _Outcome = deserialize(run_audit_job(spark, plan, scope, sink, sharing, plan.finished))
         _check_complete(plan, outcome)
         incidents = outcome.incidents.rows()
         outcome.report.add(PartitionResult(NO_PLACE, "", 0, {incidents.table.name: incidents}, is_counted=False))
@@ -250,6 +280,22 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
             store.finish(outcome.parts, tables, _manifest(spark, plan, request, rules.as_of_ms, stages))
     outcome.report.unreadable_paths = plan.unreadable
     return outcome.report
+
+
+@contextmanager
+def _keeping_finished(plan: Plan) -> Iterator[None]:
+    """Say what is kept if Spark fails; keep nothing if the user ends the audit, or the store cannot be written."""
+    try:
+        yield
+    except EngineError as error:
+        count = plan.finished.count() if plan.finished else 0
+        if not count:
+            raise
+        raise EngineError(f"{error}; the same command goes on from {format_count(count, 'finished task')}") from error
+    except (UsageError, KeyboardInterrupt):
+        if plan.store:
+            plan.store.discard()
+        raise
 
 
 def _check_complete(plan: Plan, outcome: _Outcome) -> None:
@@ -262,6 +308,8 @@ def _check_complete(plan: Plan, outcome: _Outcome) -> None:
     stored = sum(part.rows for part in outcome.parts if part.table == "partitions")
     if outcome.places == planned_places and (plan.store is None or stored == len(plan.sizes)):
         return
+    if plan.store:
+        plan.store.discard()
     different = (planned_places - outcome.places) + (outcome.places - planned_places)
     names = [f"{topic}-{number} in {log_dir}" for log_dir, topic, number in sorted(different, key=str)[:1]]
     raise EngineError(
