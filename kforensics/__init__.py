@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         transactions,
         verify,
     )
-    from kforensics.spark import register
+    from kforensics.spark import register, views
     from kforensics.version import __version__
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "scan",
     "transactions",
     "verify",
+    "views",
 ]
 
 
@@ -59,6 +60,7 @@ _MODULES = {
     "plot": "api.drawing",
     "plots": "plots",
     "register": "spark",
+    "views": "spark",
 }
 
 

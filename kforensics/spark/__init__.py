@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kforensics.errors import MissingExtraError
@@ -9,7 +12,7 @@ from kforensics.errors import MissingExtraError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["register", "views"]
 
 
 def register(spark: SparkSession) -> None:
@@ -35,3 +38,28 @@ def register(spark: SparkSession) -> None:
         raise MissingExtraError("spark", "pyspark") from error
     check_workers(spark)
     spark.dataSource.register(KforensicsSource)
+
+
+def views(spark: SparkSession, paths: str | Path | Sequence[str | Path], *, prefix: str = "") -> tuple[str, ...]:
+    """Make every table of decoded files a temporary view of a session, for queries in SQL.
+
+    Args:
+        spark: the session; its workers need this package too.
+        paths: log directories, partition folders, files, globs or URIs; files are listed when a view is queried.
+        prefix: start of the names of the views.
+
+    Returns:
+        The names of the views.
+
+    Raises:
+        MissingExtraError: pyspark is not installed.
+        EngineError: Spark is too old, or the Python workers of a local session do not have this package.
+    """
+    from kforensics.parsers.tables.schemas import TABLES  # importing the package needs no tables
+
+    register(spark)
+    several = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    reader = spark.read.format("kforensics").option("paths", json.dumps([str(path) for path in several]))
+    for name in TABLES:
+        reader.option("table", name).load().createOrReplaceTempView(f"{prefix}{name}")
+    return tuple(f"{prefix}{name}" for name in TABLES)

@@ -222,3 +222,22 @@ def test_a_frame_may_be_used_for_many_queries(pushing: SparkSession, load: Load)
 def test_filters_are_no_option(pushing: SparkSession, load: Load) -> None:
     with pytest.raises(Exception, match="the option push_filters was removed"):
         load("records", CLASSIC, push_filters="true")
+
+
+def test_every_table_is_a_view(spark: SparkSession, every: kforensics.Dump) -> None:
+    names = kforensics.views(spark, [str(SAMPLES)], prefix="logs_")
+    assert names == tuple(f"logs_{name}" for name in TABLES)
+    (row,) = spark.sql("select count(*) as controls from logs_batches where is_control").collect()
+    assert row.controls == pc.sum(every.batches["is_control"]).as_py() > 0
+    (row,) = spark.sql("select count(*) as files from logs_files").collect()
+    assert row.files == len(every.files)
+    for name in names:
+        spark.catalog.dropTempView(name)
+
+
+def test_a_view_is_created_in_sql(spark: SparkSession, load: Load) -> None:
+    options = f"table 'batches', path '{CLASSIC.parent}', columns 'base_offset'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW of_classic USING kforensics OPTIONS ({options})")
+    found = spark.sql("select base_offset from of_classic order by base_offset").toArrow()
+    assert found["base_offset"].to_pylist() == sorted(kforensics.dump(CLASSIC).batches["base_offset"].to_pylist())
+    spark.catalog.dropTempView("of_classic")
