@@ -86,7 +86,7 @@ def test_lines_fit_and_commands_stay_whole(
 def test_verbose_has_the_findings_of_each_incident_and_all_the_partitions_without_any() -> None:
     plain = run("audit", "--as-of", AS_OF, SAMPLES / "transactions-v2")
     ended = run("audit", "--as-of", AS_OF, "-v", "--all", SAMPLES / "transactions-v2")
-    findings = kforensics.audit(SAMPLES / "transactions-v2", as_of_ms=AS_OF_MS).findings.to_pylist()
+    findings = kforensics.audit(SAMPLES / "transactions-v2", as_of=AS_OF_MS).findings.to_pylist()
     assert sum(line.startswith("  - ") for line in ended.lines) == len(findings)
     assert not any(line.startswith("  - ") for line in plain.lines)
     at = ended.lines.index("14 partitions: nothing found:")
@@ -115,8 +115,8 @@ def test_a_store_has_every_table_and_a_manifest(tmp_path: Path) -> None:
     assert all(len(row["sha256"]) == 64 for row in manifest["inputs"])
     assert manifest["seconds"].keys() == {"examine", "write", "checksums"}
     assert not list(tmp_path.glob(".*"))
-    from_python = kforensics.audit(CLUSTER, as_of_ms=AS_OF_MS)
-    python_with_store = kforensics.audit(CLUSTER, output=tmp_path / "python", as_of_ms=AS_OF_MS)
+    from_python = kforensics.audit(CLUSTER, as_of=AS_OF_MS)
+    python_with_store = kforensics.audit(CLUSTER, output=tmp_path / "python", as_of=AS_OF_MS)
     assert from_python.tables.keys() == python_with_store.tables.keys()
     for name, table in from_python.tables.items():
         assert table.to_pylist() == tables[name].to_pylist(), name
@@ -137,7 +137,7 @@ def test_processes_and_splits_change_nothing(processes: int | None, split_size: 
     counted = [one.folder for one in found if one.is_counted]
     assert sorted(counted) == sorted(partition.folder for partition in partitions)
     assert sum(done) == audit_size(investigation, request)
-    expected = kforensics.audit(CLUSTER, as_of_ms=AS_OF_MS).tables
+    expected = kforensics.audit(CLUSTER, as_of=AS_OF_MS).tables
     for name, table in expected.items():
         rows = [list(row) for one in found if name in one.rows for row in one.rows[name]]
         assert rows == [list(row.values()) for row in table.to_pylist()], name
@@ -262,12 +262,12 @@ def test_the_flipped_bit_is_found(tmp_path: Path) -> None:
 def test_records_are_decoded_on_request(tmp_path: Path) -> None:
     """Duplicates are in the store, the same with one process and several."""
     samples = SAMPLES / "duplicates"
-    plain = kforensics.audit(samples, as_of_ms=AS_OF_MS)
+    plain = kforensics.audit(samples, as_of=AS_OF_MS)
     assert "content-duplicate-retry" not in plain.findings["code"].to_pylist()
-    found = [kforensics.audit(samples, as_of_ms=AS_OF_MS, records=True, processes=number) for number in (None, 2)]
+    found = [kforensics.audit(samples, as_of=AS_OF_MS, records=True, processes=number) for number in (None, 2)]
     assert found[0].findings.to_pylist() == found[1].findings.to_pylist()
     assert "content-duplicate-retry" in found[0].findings["code"].to_pylist()
-    duplicates = kforensics.duplicates(samples, as_of_ms=AS_OF_MS)
+    duplicates = kforensics.duplicates(samples, as_of=AS_OF_MS)
     assert found[0].tables["duplicates"].to_pylist() == duplicates.to_pylist()
     ended = run("audit", "--quiet", "--records", "--as-of", AS_OF, "--output", tmp_path / "store", samples)
     assert ended.code == 1

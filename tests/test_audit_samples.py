@@ -63,7 +63,7 @@ def truth_of(scenario: str) -> dict[str, Any]:
 def alarms_in(folder: Path, scenario: str, after_ms: int = MINUTE) -> list[dict[str, Any]]:
     """Return the findings at warning or worse, some time after the files were copied."""
     as_of_ms = int(datetime.fromisoformat(truth_of(scenario)["taken"]).timestamp() * 1000) + after_ms
-    rows = kforensics.audit(folder, as_of_ms=as_of_ms).findings.to_pylist()
+    rows = kforensics.audit(folder, as_of=as_of_ms).findings.to_pylist()
     return [row for row in rows if row["severity"] in {"warning", "error", "critical"}]
 
 

@@ -192,7 +192,7 @@ def test_every_story_comes_in_every_format(table: str, output_format: str, tmp_p
     output = tmp_path / "answer"
     ended = explain("--format", output_format, "--output", output, *SUBJECTS[table])
     assert (ended.code, ended.out) == (0, b"")
-    from_python = kforensics.explain(str(SUBJECTS[table][-1]), as_of_ms=AS_OF_MS, **OPTIONS[table]).table
+    from_python = kforensics.explain(str(SUBJECTS[table][-1]), as_of=AS_OF_MS, **OPTIONS[table]).table
     assert from_python.num_rows > 0
     data = output.read_bytes()
     if output_format == "parquet":
@@ -211,7 +211,7 @@ def test_every_story_comes_in_every_format(table: str, output_format: str, tmp_p
 
 @subjects
 def test_the_python_function_explains_the_same(table: str) -> None:
-    explained = kforensics.explain(str(SUBJECTS[table][-1]), as_of_ms=AS_OF_MS, **OPTIONS[table])
+    explained = kforensics.explain(str(SUBJECTS[table][-1]), as_of=AS_OF_MS, **OPTIONS[table])
     assert explained.text == explain(*SUBJECTS[table]).text
     assert explained.table.schema == arrow_schema_of(EXPLAIN_TABLES[table])
     assert len(explained.stories) == 1

@@ -149,7 +149,7 @@ def test_calls_for_other_machines_have_arguments_that_there_are() -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if _code(page, "sql")], ids=_id)
 def test_queries_give_rows(page: Path, tmp_path: Path) -> None:
-    kforensics.audit(ROOT / "sample_logs/transactions-v2", output=tmp_path / "evidence", as_of_ms=1795266000000)
+    kforensics.audit(ROOT / "sample_logs/transactions-v2", output=tmp_path / "evidence", as_of=1795266000000)
     for query in _code(page, "sql"):
         assert "/tmp/evidence" in query  # noqa: S108  # the page's place, not ours
         rows = duckdb.execute(query.replace("/tmp/evidence", str(tmp_path / "evidence")))  # noqa: S108  # the page's place, not ours

@@ -31,7 +31,7 @@ def taken(scenario: str) -> int:
 
 def found(*paths: Path, as_of_ms: int, **options: Any) -> list[dict[str, Any]]:
     """Return the rows of the findings of an audit."""
-    result = kforensics.audit([str(path) for path in paths], as_of_ms=as_of_ms, **options)
+    result = kforensics.audit([str(path) for path in paths], as_of=as_of_ms, **options)
     rows: list[dict[str, Any]] = result.findings.to_pylist()
     return rows
 

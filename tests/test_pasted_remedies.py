@@ -35,7 +35,7 @@ LIVE = "transactions-v2"
 @cache
 def remedies(name: str, as_of_ms: int) -> list[str]:
     """Return the remedies for the findings in a sample."""
-    audit: Any = kforensics.audit(SAMPLES / name, as_of_ms=as_of_ms, processes=1)
+    audit: Any = kforensics.audit(SAMPLES / name, as_of=as_of_ms, processes=1)
     return [text for text in audit.findings["remedy"].to_pylist() if text]
 
 

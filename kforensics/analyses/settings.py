@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any, TypedDict
 
+from kforensics.analyses.times import as_of_ms
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import (
@@ -66,13 +68,14 @@ class Evaluation(TypedDict, total=False):
     """How to evaluate: what all functions of the library take by name, and need not be given.
 
     Attributes:
-        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
+        as_of: time of evaluation: a datetime with a time zone, text in ISO 8601 (UTC if it names no zone) or ``"now"``,
+            or milliseconds; None for the newest modification time of the files.
         settings: settings of the brokers by name, such as ``{"transaction.max.timeout.ms": 3_600_000}``.
         server_properties: path of a broker's ``server.properties``.
         alone: whether to ignore the logs of coordinators and of the cluster's metadata that are around the paths.
     """
 
-    as_of_ms: int | None
+    as_of: datetime | str | int | None
     settings: Mapping[str, str | int]
     server_properties: str | os.PathLike[str] | None
     alone: bool
@@ -80,7 +83,7 @@ class Evaluation(TypedDict, total=False):
 
 def parameters_of(
     *,
-    as_of_ms: int | None = None,
+    as_of: datetime | str | int | None = None,
     settings: Mapping[str, str | int] | None = None,
     server_properties: str | os.PathLike[str] | None = None,
     alone: bool = False,
@@ -88,12 +91,13 @@ def parameters_of(
     """Return the parameters of an investigation that an :class:`Evaluation` decides.
 
     Raises:
-        UsageError: there is no such setting, Kafka would not accept a value, or the file cannot be read.
+        UsageError: there is no such setting, Kafka would not accept a value, the file cannot be read, or the time of
+            evaluation is none.
     """
     path = None if server_properties is None else os.fspath(server_properties)
     given = ((name, str(value)) for name, value in (settings or {}).items())
     of_caller = tuple(validated(name, value, GIVEN_BY_CALLER, f"settings[{name!r}]") for name, value in given)
-    return {"as_of_ms": as_of_ms, "settings": (*of_caller, *given_settings((), path)), "alone": alone}
+    return {"as_of_ms": as_of_ms(as_of), "settings": (*of_caller, *given_settings((), path)), "alone": alone}
 
 
 def _assigned(assignment: str) -> Setting:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import time as clock
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
 from kforensics.errors import UsageError
 
+NOW = "now"
 MINUTES_OF_DAY = 24 * 60
 UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -62,6 +64,43 @@ def time_ms(text: str, option: str, zone: tzinfo = UTC) -> int:
     if time is None:
         raise UsageError(f"{option} {text!r} is not a time; write {option} 2026-11-01T10:00 or {option} 1700000000000")
     return time
+
+
+def as_of_text_ms(text: str, option: str, zone: tzinfo = UTC) -> int:
+    """Return a time of evaluation in milliseconds since 1970.
+
+    Args:
+        text: milliseconds since 1970, ISO 8601, or ``now``.
+        option: the option that the text is the value of.
+        zone: the time zone if the text names none.
+
+    Raises:
+        UsageError: the text is no time.
+    """
+    return clock.time_ns() // 1_000_000 if text.lower() == NOW else time_ms(text, option, zone)
+
+
+def as_of_ms(as_of: datetime | str | int | None) -> int | None:
+    """Return the time of evaluation that a caller gives in milliseconds since 1970, None for none.
+
+    >>> as_of_ms(datetime(2026, 11, 21, 12, 15, tzinfo=UTC)) == as_of_ms("2026-11-21T12:15") == 1795263300000
+    True
+
+    Args:
+        as_of: a datetime with a time zone, text as the option ``--as-of`` takes it, or milliseconds.
+
+    Raises:
+        UsageError: it is no time, or a datetime without a time zone.
+    """
+    if isinstance(as_of, str):
+        return as_of_text_ms(as_of, "as_of")
+    if isinstance(as_of, datetime):
+        if as_of.tzinfo is None:
+            raise UsageError(f"as_of={as_of} has no time zone; write as_of.replace(tzinfo=UTC) if it is in UTC")
+        return round(as_of.timestamp() * 1000)
+    if as_of is not None and (isinstance(as_of, bool) or not isinstance(as_of, int)):
+        raise UsageError(f"as_of={as_of!r} is not a time; give a datetime, text in ISO 8601 or milliseconds as an int")
+    return as_of
 
 
 def duration_ms(text: str, option: str) -> int:

@@ -11,6 +11,8 @@ from kforensics.api.opened import open as open_log
 from kforensics.errors import UsageError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from kforensics.api.verdicts import Paths
     from kforensics.plots import Plot
 
@@ -23,7 +25,7 @@ def plot(
     *,
     topic: str | None = None,
     partition: int | None = None,
-    as_of_ms: int | None = None,
+    as_of: datetime | str | int | None = None,
 ) -> Plot:
     """Return a chart of a partition or of log directories.
 
@@ -33,7 +35,8 @@ def plot(
         paths: log directories, partition folders, files, globs or URIs.
         topic: the topic to show.
         partition: the partition of the topic.
-        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
+        as_of: time of evaluation: a datetime with a time zone, text in ISO 8601 or ``"now"``, or milliseconds; None for
+            the newest modification time of the files.
 
     Raises:
         InputError: a path cannot be read.
@@ -44,7 +47,7 @@ def plot(
     from kforensics.plots.chart import PartitionFilter
 
     partition_filter = PartitionFilter(topic, partition)
-    log = open_log(paths, as_of_ms=as_of_ms)
+    log = open_log(paths, as_of=as_of)
     if not partition_filter.rows(log.files).num_rows:
         place = " ".join([*([f"topic {topic}"] if topic else []), *([f"partition {partition}"] if partition else [])])
         raise UsageError(f"no file belongs to {place}; name another topic or partition, or other paths")

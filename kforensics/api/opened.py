@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from kforensics.analyses.read_files import kind_to_read
+from kforensics.analyses.times import as_of_ms
 from kforensics.api import verdicts
 from kforensics.api.dump_result import Dump, Paths, dump
 from kforensics.api.views.batch_view import BatchView
@@ -22,6 +23,8 @@ from kforensics.parsers.tables.schemas import TABLES
 from kforensics.render.markup import Markup, element
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import pyarrow as pa
 
 __all__ = ["BatchesView", "Opened", "open"]
@@ -30,23 +33,25 @@ __all__ = ["BatchesView", "Opened", "open"]
 GENERAL_TABLES = ("files", "damage")
 
 
-def open(paths: Paths, *, as_of_ms: int | None = None) -> Opened:  # noqa: A001  # it opens, as gzip.open does
+def open(paths: Paths, *, as_of: datetime | str | int | None = None) -> Opened:  # noqa: A001  # it opens, as gzip.open does
     """Return the files under paths as tables that are read on access.
 
     Args:
         paths: log directories, partition folders, files of any kind, globs or URIs.
-        as_of_ms: time of evaluation in ms; None for the newest modification time of the files.
+        as_of: time of evaluation: a datetime with a time zone, text in ISO 8601 or ``"now"``, or milliseconds; None for
+            the newest modification time of the files.
 
     Raises:
         InputError: a path cannot be listed.
-        UsageError: there are no files.
+        UsageError: there are no files, or the time of evaluation is none.
     """
+    time_ms = as_of_ms(as_of)  # once, so that all tables have the same "now"
     files = dump(paths)
     if not files.files:
         names = [paths] if isinstance(paths, str | os.PathLike) else [*paths]
         listed = ", ".join(os.fspath(name) for name in names)
         raise UsageError(f"there is no file under {listed}; name log directories, partition folders or files")
-    return Opened(paths, files, as_of_ms)
+    return Opened(paths, files, time_ms)
 
 
 class Opened:
@@ -187,14 +192,14 @@ class Opened:
 
         def table() -> pa.Table:
             if not tables:
-                tables.append(evaluate(self._paths, as_of_ms=self._as_of_ms))
+                tables.append(evaluate(self._paths, as_of=self._as_of_ms))
             return tables[0]
 
         return TableView(RESULTS[name], TableSource.of_table(table))
 
     @cached_property
     def _audit(self) -> verdicts.Audit:
-        return verdicts.audit(self._paths, as_of_ms=self._as_of_ms)
+        return verdicts.audit(self._paths, as_of=self._as_of_ms)
 
 
 class BatchesView(TableView):

@@ -55,7 +55,7 @@ def lso(paths: Paths, *, at: int | None = None, history: bool = False, **evaluat
         paths: log directories, partition folders, files, globs or URIs.
         at: the high watermark; None for the end of the log.
         history: every value of the last stable offset as the high watermark advances.
-        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
@@ -81,7 +81,7 @@ def transactions(  # one parameter per filter of the command
         producer_id: only transactions of this producer.
         min_duration_ms: only transactions that lasted at least this long.
         sort: offset, marker, duration, records, bytes, begun or producer; within each partition.
-        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
@@ -96,7 +96,7 @@ def producers(paths: Paths, *, at: int | None = None, **evaluation: Unpack[Evalu
     Args:
         paths: log directories, partition folders, files, globs or URIs.
         at: after all batches below this offset; None for the end of the log.
-        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
@@ -124,7 +124,7 @@ def duplicates(  # one parameter per option of the command
         committed: only what a read_committed consumer receives twice.
         memory: bytes of memory before the search uses temporary files.
         internal: search internal topics, too.
-        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
@@ -154,7 +154,7 @@ def explain(  # noqa: PLR0913  # one parameter per option of the command
         topic: only partitions of this topic; None for all.
         partition: only partitions with this number; None for all.
         at: the high watermark at which to evaluate an offset; None for the end of the log.
-        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
@@ -185,7 +185,7 @@ def keys(
         partition_count: how many partitions the topic has today; None for the number in the cluster metadata under the
             paths, or else the number of partitions there.
         listed: which rows: ``partitions``, ``keys`` or ``producers``.
-        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
@@ -205,7 +205,7 @@ def scan(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Eva
     Args:
         paths: log directories, partition folders, files, globs or URIs.
         processes: number of processes; None for a number that suits the size.
-        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
@@ -220,7 +220,7 @@ def verify(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[E
     Args:
         paths: log directories, partition folders, files, globs or URIs.
         processes: number of processes; None for a number that suits the size.
-        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
@@ -250,7 +250,7 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
         checksums: add the SHA-256 of every input to the manifest of the store.
         spark: a session to run the audit on; its workers must have access to the paths and the output.
         split_size: on Spark, approximate bytes of the splits in which large segments are read.
-        evaluation: ``as_of_ms``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
 
     Raises:
         InputError: a path cannot be read.

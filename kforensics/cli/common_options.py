@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
@@ -14,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from kforensics.analyses.partitions import Investigation, investigate
 from kforensics.analyses.settings import given_settings
-from kforensics.analyses.times import Since, since_time, time_ms, time_zone
+from kforensics.analyses.times import Since, as_of_text_ms, since_time, time_zone
 from kforensics.analyses.topics import check_topics, similar
 from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE, SharedOptions, notify
 from kforensics.errors import InputError, UsageError
@@ -26,7 +25,7 @@ from kforensics.render.output import check_output
 from kforensics.render.screen import Screen
 
 T = TypeVar("T")
-NEVER, NOW = "never", "now"
+NEVER = "never"
 LOG_FORMATS = ("text", "json")
 # The options that select what is shown, and what they select, by field.
 OPTION_OF = {"min_severity": "--severity", "codes": "--code", "since": "--since", "partitions": "--partition"}
@@ -89,9 +88,7 @@ class CommonOptions(SharedOptions):
         Raises:
             UsageError: it is no time.
         """
-        if self.as_of is None or self.as_of.lower() == NOW:
-            return None if self.as_of is None else time.time_ns() // 1_000_000
-        return time_ms(self.as_of, "--as-of", self.zone() or UTC)
+        return None if self.as_of is None else as_of_text_ms(self.as_of, "--as-of", self.zone() or UTC)
 
     def since_time(self) -> Since | None:
         """Return since when something must have happened to be shown, None for any time.

@@ -50,7 +50,7 @@ def plot(  # long: one parameter per option
     quiet: Quiet = False,
 ) -> None:
     """Draw a chart of the last stable offset, transactions, sequences, batches or damage as a picture."""
-    from kforensics.analyses.times import time_ms
+    from kforensics.analyses.times import as_of_text_ms
     from kforensics.api.drawing import check_chart
     from kforensics.api.drawing import plot as draw
     from kforensics.plots.image import check_suffix, image
@@ -63,8 +63,8 @@ def plot(  # long: one parameter per option
         raise UsageError(f"the chart needs a file; name one with --output, such as {chart}.svg")
     check_suffix(output)
     check_output(output, paths)
-    as_of_ms = None if as_of is None else time_ms(as_of, "--as-of")
-    drawn = draw(chart, paths, topic=topic, partition=partition, as_of_ms=as_of_ms)
+    as_of_ms = None if as_of is None else as_of_text_ms(as_of, "--as-of")
+    drawn = draw(chart, paths, topic=topic, partition=partition, as_of=as_of_ms)
     with open_output(output) as out:
         out.write(image(drawn, output))
     spec = drawn.to_dict()

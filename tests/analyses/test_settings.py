@@ -198,7 +198,7 @@ def test_functions_take_settings_as_commands_do(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("transaction.max.timeout.ms=7200000\nproducer.id.expiration.ms=5000\n")
     given: dict[str, str | int] = {"producer.id.expiration.ms": 6000, "retention.ms": "-1"}
-    rows = kforensics.audit(HANGING, as_of_ms=LATER_MS, settings=given, server_properties=path).tables["settings"]
+    rows = kforensics.audit(HANGING, as_of=LATER_MS, settings=given, server_properties=path).tables["settings"]
     values = {row["name"]: (row["value"], row["source"]) for row in reversed(rows.to_pylist())}
     assert values["producer.id.expiration.ms"] == ("6000", "settings")
     assert values["transaction.max.timeout.ms"] == ("7200000", str(path))
@@ -207,7 +207,7 @@ def test_functions_take_settings_as_commands_do(tmp_path: Path) -> None:
 
 def test_a_function_uses_what_is_around_unless_it_is_told_not_to() -> None:
     def sources(*, alone: bool) -> set[str]:
-        rows = kforensics.audit(HANGING, as_of_ms=LATER_MS, alone=alone).tables["settings"].to_pylist()
+        rows = kforensics.audit(HANGING, as_of=LATER_MS, alone=alone).tables["settings"].to_pylist()
         return {row["source"].split(",")[0] for row in rows}
 
     assert "metadata log" in sources(alone=False)
@@ -234,8 +234,8 @@ def test_every_function_on_partitions_refuses_a_wrong_setting(function: str, mor
         call(HANGING, settings={"transaction.max.timeout.ms": "1h"}, **more)
     with pytest.raises(UsageError, match="there is no such file"):
         call(HANGING, server_properties="nothing/server.properties", **more)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'as_of'"):
-        call(HANGING, as_of=0, **more)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'as_off'"):
+        call(HANGING, as_off=0, **more)
 
 
 def test_the_metadata_log_shows_the_release_and_so_the_defaults() -> None:

@@ -31,12 +31,12 @@ def test_tables_of_stored_data_equal_a_dump(name: str) -> None:
 
 
 def test_tables_of_results_equal_the_functions() -> None:
-    log = kforensics.open(INTERLEAVED, as_of_ms=AS_OF_MS)
-    audit = kforensics.audit(INTERLEAVED, as_of_ms=AS_OF_MS)
+    log = kforensics.open(INTERLEAVED, as_of=AS_OF_MS)
+    audit = kforensics.audit(INTERLEAVED, as_of=AS_OF_MS)
     functions = {name: getattr(kforensics, name) for name in ("duplicates", "producers")}
     tables = {
         **audit.tables,
-        **{name: function(INTERLEAVED, as_of_ms=AS_OF_MS) for name, function in functions.items()},
+        **{name: function(INTERLEAVED, as_of=AS_OF_MS) for name, function in functions.items()},
     }
     for name in VERDICTS:
         assert getattr(log, name).to_arrow().equals(tables[name])
@@ -45,8 +45,8 @@ def test_tables_of_results_equal_the_functions() -> None:
 @pytest.mark.parametrize("name", ["distributed_transactions", "replica_differences", "transactional_ids"])
 def test_tables_across_partitions_equal_an_audit(name: str) -> None:
     folder = SAMPLES / "transactions-v2"
-    view = kforensics.open(folder, as_of_ms=AS_OF_MS).table(name)
-    assert view.to_arrow().equals(kforensics.audit(folder, as_of_ms=AS_OF_MS).tables[name])
+    view = kforensics.open(folder, as_of=AS_OF_MS).table(name)
+    assert view.to_arrow().equals(kforensics.audit(folder, as_of=AS_OF_MS).tables[name])
     assert repr(view).startswith(f"{name}: ")
 
 

@@ -108,7 +108,7 @@ def test_every_answer_comes_in_every_format(command: str, output_format: str, tm
     words = (command, "--as-of", EARLY, "--format", output_format, "--output", output, OPEN)
     ended = run(*words)
     assert (ended.code, ended.out) == (0, b"")
-    from_python = getattr(kforensics, command)(OPEN, as_of_ms=EARLY_MS)
+    from_python = getattr(kforensics, command)(OPEN, as_of=EARLY_MS)
     data = output.read_bytes()
     if output_format == "parquet":
         assert pq.read_table(io.BytesIO(data)).to_pylist() == from_python.to_pylist()

@@ -23,7 +23,7 @@ TOPICS = ["hanging", "open", "interleaved", "hanging-resolved"]
 
 @pytest.fixture(scope="module")
 def log() -> kforensics.Opened:
-    return kforensics.open(SCENARIO, as_of_ms=AS_OF_MS)
+    return kforensics.open(SCENARIO, as_of=AS_OF_MS)
 
 
 @pytest.mark.parametrize("topic", TOPICS)

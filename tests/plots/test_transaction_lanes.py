@@ -21,7 +21,7 @@ TRUTH = json.loads((SCENARIO / "truth.json").read_text())["topics"]
 
 @pytest.fixture(scope="module")
 def table() -> pa.Table:
-    return kforensics.transactions(SCENARIO, as_of_ms=AS_OF_MS)
+    return kforensics.transactions(SCENARIO, as_of=AS_OF_MS)
 
 
 @pytest.mark.parametrize("topic", ["interleaved", "aborted", "committed", "open", "hanging"])

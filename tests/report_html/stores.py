@@ -38,7 +38,7 @@ Texts = Callable[[str, int], str]
 def audited(folder: Path, *samples: str, **options: Any) -> Path:
     """Return the store of an audit of samples."""
     store = folder / "store"
-    kforensics.audit([SAMPLES / name for name in samples], output=store, as_of_ms=AS_OF_MS, **options)
+    kforensics.audit([SAMPLES / name for name in samples], output=store, as_of=AS_OF_MS, **options)
     return store
 
 

@@ -18,7 +18,7 @@ COLUMNS = ("producer_id", "producer_epoch", "base_offset", "last_offset", "base_
 @pytest.mark.parametrize("sample", ["transactions-v2/broker-1/interleaved-0", "duplicates/broker-1/expired-0"])
 def test_recent_batches_are_batches_of_the_log(sample: str) -> None:
     path = SAMPLES / sample
-    batches = recent_batches(kforensics.producers(path, as_of_ms=0)).to_pylist()
+    batches = recent_batches(kforensics.producers(path, as_of=0)).to_pylist()
     log = kforensics.dump(path).batches.to_pylist()
     assert batches
     written = {tuple(row[name] for name in COLUMNS) for row in log}
@@ -34,7 +34,7 @@ def test_a_batch_whose_sequences_wrap_starts_below_zero() -> None:
 
 def test_known_times_are_those_of_the_log() -> None:
     path: Path = SAMPLES / "transactions-v2" / "broker-1" / "open-0"
-    times = known_times(kforensics.transactions(path, as_of_ms=1_795_266_000_000))
+    times = known_times(kforensics.transactions(path, as_of=1_795_266_000_000))
     written = dict(
         zip(
             *(kforensics.dump(path).batches[name].to_pylist() for name in ("last_offset", "max_timestamp")), strict=True

@@ -74,7 +74,7 @@ def test_a_finding_that_can_be_of_two_incidents_is_of_none(tmp_path: Path) -> No
     """Two producers with thirty gaps each in one partition: the incidents name twenty of them."""
     gaps = (f"D {1 + n % 2} 0 {6 * (n // 2)}-{6 * (n // 2)} @{n} N" for n in range(60))
     forge(tmp_path / "logs", "; ".join(gaps))
-    kforensics.audit(tmp_path / "logs", output=tmp_path / "store", as_of_ms=1_700_000_040_000)
+    kforensics.audit(tmp_path / "logs", output=tmp_path / "store", as_of=1_700_000_040_000)
     incidents = _incidents(tmp_path / "store")
     by_finding = IncidentsByFinding.of(incidents, len(incidents))
     gaps_found = [row for row in _findings(tmp_path / "store") if row["code"] == "seq-gap"]

@@ -47,7 +47,7 @@ def stored(store: object) -> Stored:
 
 def audit_in_process(paths: list[str], store: Path, *, records: bool = False) -> Stored:
     """Return what an audit in this process leaves."""
-    kforensics.audit(paths, output=store, as_of_ms=AS_OF_MS, records=records)
+    kforensics.audit(paths, output=store, as_of=AS_OF_MS, records=records)
     return stored(store)
 
 

@@ -30,7 +30,7 @@ Expected = tuple[str, str, int, str]
 
 @cache
 def _incidents(sample: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = kforensics.audit(SAMPLES / sample, as_of_ms=AS_OF_MS).incidents.to_pylist()
+    rows: list[dict[str, Any]] = kforensics.audit(SAMPLES / sample, as_of=AS_OF_MS).incidents.to_pylist()
     return rows
 
 
@@ -105,7 +105,7 @@ def test_harmless_traces_of_a_rolling_restart_are_one_incident() -> None:
 
 @pytest.mark.parametrize("sample", SCENARIOS)
 def test_every_finding_is_of_one_incident(sample: str) -> None:
-    audit = kforensics.audit(SAMPLES / sample, as_of_ms=AS_OF_MS)
+    audit = kforensics.audit(SAMPLES / sample, as_of=AS_OF_MS)
     assert sum(row["findings"] for row in audit.incidents.to_pylist()) == audit.findings.num_rows
     assert len({row["incident"] for row in audit.incidents.to_pylist()}) == audit.incidents.num_rows
 

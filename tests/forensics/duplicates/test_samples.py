@@ -91,7 +91,7 @@ def test_samples_contain_records_in_two_partitions() -> None:
 
 def test_only_one_replica_of_each_partition_is_searched() -> None:
     """Three brokers have each partition, but duplicates across two partitions are reported once."""
-    duplicates = kforensics.duplicates(SAMPLES / "replication", as_of_ms=NOW).to_pylist()
+    duplicates = kforensics.duplicates(SAMPLES / "replication", as_of=NOW).to_pylist()
     rows = [row for row in duplicates if row["topic"] == "replicated" and row["first_partition"] is not None]
     assert sum(row["records"] for row in rows) == 36
     assert len({row["broker_id"] for row in rows}) == 1

@@ -189,7 +189,7 @@ def test_rows_come_after_those_within_partitions(tmp_path: Path) -> None:
     topic[0].write([(b"k", b"v"), (b"k", b"v"), (b"k", b"w")], timestamp=5)
     topic[1].write([(b"k", b"w"), (b"l", b"x")], producer=(4, 0, 0), timestamp=9)
     save_topic(tmp_path, topic)
-    within, other = kforensics.duplicates(tmp_path, as_of_ms=10).to_pylist()
+    within, other = kforensics.duplicates(tmp_path, as_of=10).to_pylist()
     assert (within["partition"], within["first_partition"], within["second_offset"]) == (0, None, 1)
     assert (other["partition"], other["first_partition"]) == (1, 0)
     assert (other["first_offset"], other["second_offset"], other["records"]) == (2, 0, 1)
@@ -197,4 +197,4 @@ def test_rows_come_after_those_within_partitions(tmp_path: Path) -> None:
         "t-0/00000000000000000000.log",
         "t-1/00000000000000000000.log",
     ]
-    assert kforensics.duplicates(tmp_path, levels=["content-retry"], as_of_ms=10).num_rows == 0
+    assert kforensics.duplicates(tmp_path, levels=["content-retry"], as_of=10).num_rows == 0

@@ -127,10 +127,10 @@ def test_an_audit_in_process_has_what_the_command_has(tmp_path: Path) -> None:
     """In this process alone and with a pool."""
     save_topic(tmp_path, {number: random_log(number) for number in range(3)})
     paths = [tmp_path, SAMPLES / "transactions-v2"]
-    duplicates = kforensics.duplicates(paths, as_of_ms=AS_OF_MS).to_pylist()
+    duplicates = kforensics.duplicates(paths, as_of=AS_OF_MS).to_pylist()
     assert any(row["first_partition"] is not None for row in duplicates)
     for processes in (None, 1, 2):
-        found = kforensics.audit(paths, as_of_ms=AS_OF_MS, records=True, processes=processes)
+        found = kforensics.audit(paths, as_of=AS_OF_MS, records=True, processes=processes)
         assert found.tables["duplicates"].to_pylist() == duplicates
         assert "content-duplicate-cross-partition" in found.findings["code"].to_pylist()
 
@@ -141,7 +141,7 @@ def test_an_audit_on_spark_has_what_one_in_process_has(spark: SparkSession, tmp_
     logs = tmp_path / "logs"
     save_topic(logs, {number: random_log(number) for number in range(3)})
     paths = [str(logs), *(str(SAMPLES / name) for name in SCENARIOS[1:3])]
-    kforensics.audit(paths, output=tmp_path / "expected", as_of_ms=AS_OF_MS, records=True)
+    kforensics.audit(paths, output=tmp_path / "expected", as_of=AS_OF_MS, records=True)
     wanted = SparkRequest(tuple(paths), output=str(tmp_path / "store"), as_of_ms=AS_OF_MS, records=True)
     found, expected = audit_here(spark, wanted), stored(tmp_path / "expected")
     for name, rows in expected.items():
