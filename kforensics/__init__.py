@@ -7,22 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kforensics import plots
+    from kforensics.api.audits import Audit, audit, report, scan, verify
     from kforensics.api.drawing import plot
     from kforensics.api.dump_result import Dump, dump
     from kforensics.api.opened import Opened, open  # noqa: A004  # it opens, as gzip.open does
-    from kforensics.api.verdicts import (
-        Audit,
-        audit,
-        duplicates,
-        explain,
-        keys,
-        lso,
-        producers,
-        report,
-        scan,
-        transactions,
-        verify,
-    )
+    from kforensics.api.verdicts import duplicates, explain, keys, lso, producers, transactions
     from kforensics.spark import register, views
     from kforensics.version import __version__
 
@@ -53,6 +42,7 @@ __all__ = [
 # The module of each public name that is not in api.verdicts. None is imported before its name is used.
 _MODULES = {
     "__version__": "version",
+    **dict.fromkeys(("Audit", "audit", "report", "scan", "verify"), "api.audits"),
     "Dump": "api.dump_result",
     "dump": "api.dump_result",
     "Opened": "api.opened",

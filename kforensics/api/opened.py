@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kforensics.analyses.read_files import kind_to_read
 from kforensics.analyses.times import as_of_ms
-from kforensics.api import verdicts
+from kforensics.api import audits, verdicts
 from kforensics.api.dump_result import Dump, Paths, dump
 from kforensics.api.views.batch_view import BatchView
 from kforensics.api.views.table_view import CELL_STYLE, TableSource, TableView, aligned_lines
@@ -198,8 +198,8 @@ class Opened:
         return TableView(RESULTS[name], TableSource.of_table(table))
 
     @cached_property
-    def _audit(self) -> verdicts.Audit:
-        return verdicts.audit(self._paths, as_of=self._as_of_ms)
+    def _audit(self) -> audits.Audit:
+        return audits.audit(self._paths, as_of=self._as_of_ms)
 
 
 class BatchesView(TableView):
