@@ -100,7 +100,7 @@ def test_every_list_is_the_table_of_the_python_function(listed: str, tmp_path: P
     words = ("--topic", "late-writer", "--list", listed, "--format", "parquet", "--output", out)
     assert _keys(*words, GROWTH).code == 0
     written = pq.read_table(out)
-    table = kforensics.keys(GROWTH, topics=["late-writer"], listed=listed)
+    table = kforensics.keys(GROWTH, topic="late-writer", listed=listed)
     assert written.to_pylist() == table.to_pylist()
     assert tuple(table.schema.names) == KEY_RESULTS[TABLE_OF[listed]].names
     assert table.num_rows > 3

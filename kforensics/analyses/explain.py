@@ -57,7 +57,6 @@ class Subject:
         transactional_id: a transactional id.
         at: the high watermark at which to evaluate an offset; None for the log end offset.
         topics: only partitions of these topics; all if it is empty.
-        partition: only partitions with this number; None for all.
         numbers: only partitions with these numbers; all if it is empty.
 
     Raises:
@@ -69,7 +68,6 @@ class Subject:
     transactional_id: str | None = None
     at: int | None = None
     topics: tuple[str, ...] = ()
-    partition: int | None = None
     numbers: tuple[range, ...] = ()
 
     def __post_init__(self) -> None:
@@ -78,7 +76,7 @@ class Subject:
             raise UsageError("say what to explain: one of --offset N, --producer-id N and --transactional-id ID")
         if self.at is not None and self.offset is None:
             raise UsageError("--at is for --offset; leave it out")
-        if self.transactional_id is not None and (self.topics or self.partition is not None or self.numbers):
+        if self.transactional_id is not None and (self.topics or self.numbers):
             raise UsageError(
                 "--transactional-id covers all partitions of the transactions; leave out --topic and --partition"
             )
@@ -184,7 +182,6 @@ def _selected(partitions: Sequence[Partition], subject: Subject) -> tuple[Partit
         partition
         for partition in partitions
         if is_selected(partition.place.topic, subject.topics)
-        and subject.partition in (None, partition.place.partition)
         and is_numbered(partition.place.partition, subject.numbers)
     )
     if partitions and not selected:

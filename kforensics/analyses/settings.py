@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, TypedDict
 
 from kforensics.analyses.times import as_of_ms
+from kforensics.analyses.topics import partition_numbers
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import (
@@ -70,20 +71,26 @@ class Evaluation(TypedDict, total=False):
     Attributes:
         as_of: time of evaluation: a datetime with a time zone, text in ISO 8601 (UTC if it names no zone) or ``"now"``,
             or milliseconds; None for the newest modification time of the files.
+        topic: only topics with this name or glob, or with one of several; one that begins with ``!`` excludes.
+        partition: only partitions with this number, with one in a range such as ``"0-9"``, or with one of several.
         settings: settings of the brokers by name, such as ``{"transaction.max.timeout.ms": 3_600_000}``.
         server_properties: path of a broker's ``server.properties``.
         alone: whether to ignore the logs of coordinators and of the cluster's metadata that are around the paths.
     """
 
     as_of: datetime | str | int | None
+    topic: str | Sequence[str] | None
+    partition: int | str | Sequence[int | str] | None
     settings: Mapping[str, str | int]
     server_properties: str | os.PathLike[str] | None
     alone: bool
 
 
-def parameters_of(
+def parameters_of(  # noqa: PLR0913  # one parameter per key
     *,
     as_of: datetime | str | int | None = None,
+    topic: str | Sequence[str] | None = None,
+    partition: int | str | Sequence[int | str] | None = None,
     settings: Mapping[str, str | int] | None = None,
     server_properties: str | os.PathLike[str] | None = None,
     alone: bool = False,
@@ -92,12 +99,25 @@ def parameters_of(
 
     Raises:
         UsageError: there is no such setting, Kafka would not accept a value, the file cannot be read, or the time of
-            evaluation is none.
+            evaluation or the number of a partition is none.
     """
     path = None if server_properties is None else os.fspath(server_properties)
     given = ((name, str(value)) for name, value in (settings or {}).items())
     of_caller = tuple(validated(name, value, GIVEN_BY_CALLER, f"settings[{name!r}]") for name, value in given)
-    return {"as_of_ms": as_of_ms(as_of), "settings": (*of_caller, *given_settings((), path)), "alone": alone}
+    return {
+        "as_of_ms": as_of_ms(as_of),
+        "topics": _listed(topic),
+        "numbers": tuple(partition_numbers(str(number), "partition") for number in _listed(partition)),
+        "settings": (*of_caller, *given_settings((), path)),
+        "alone": alone,
+    }
+
+
+def _listed(given: str | int | Sequence[str | int] | None) -> tuple[str | int, ...]:
+    """Return what a caller gives alone or in a sequence as a tuple."""
+    if given is None:
+        return ()
+    return tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
 
 
 def _assigned(assignment: str) -> Setting:

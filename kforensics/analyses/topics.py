@@ -1,4 +1,4 @@
-"""Selects topics by name or pattern, and refuses names of nothing: topics, codes and ids. It suggests similar ones."""
+"""Selects topics and partitions, and refuses names of nothing: topics, codes and ids. It suggests similar ones."""
 
 from __future__ import annotations
 
@@ -30,6 +30,22 @@ def is_selected(topic: str | None, patterns: Sequence[str]) -> bool:
         return not wanted
     is_wanted = not wanted or any(fnmatchcase(topic, pattern) for pattern in wanted)
     return is_wanted and not any(fnmatchcase(topic, pattern) for pattern in unwanted)
+
+
+def partition_numbers(text: str, option: str = "--partition") -> range:
+    """Return the numbers of partitions that a user wants.
+
+    Args:
+        text: a number, or a range of both ends, such as ``0-9``.
+        option: the option that it is the value of.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and (not last or last.isdecimal()) and text.isascii()) or text.endswith("-"):
+        raise UsageError(f"{option} {text!r} is not a number or a range; write {option} 3 or {option} 0-9")
+    return range(int(first), int(last or first) + 1)
 
 
 def similar(name: str, known: Iterable[str]) -> str:

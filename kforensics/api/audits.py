@@ -30,7 +30,7 @@ def scan(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Eva
     Args:
         paths: log directories, partition folders, files, globs or URIs.
         processes: number of processes; None for a number that suits the size.
-        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
@@ -45,7 +45,7 @@ def verify(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[E
     Args:
         paths: log directories, partition folders, files, globs or URIs.
         processes: number of processes; None for a number that suits the size.
-        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
@@ -75,7 +75,7 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
         checksums: add the SHA-256 of every input to the manifest of the store.
         spark: a session to run the audit on; its workers must have access to the paths and the output.
         split_size: on Spark, approximate bytes of the splits in which large segments are read.
-        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
 
     Raises:
         InputError: a path cannot be read.
@@ -153,11 +153,17 @@ class Audit:
 def _audit_on_spark(
     spark: SparkSession, paths: Paths, output: str | os.PathLike[str] | None, options: Mapping[str, Any]
 ) -> Audit:
-    from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned  # pyspark may not be installed
+    from kforensics.spark.audit.listing import topic_names  # pyspark may not be installed
+    from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned
 
     if output is None:
         raise UsageError("on Spark an audit writes its tables to an evidence store; name a folder as output")
-    request = SparkRequest(path_names(paths), output=os.fspath(output), command=without_secrets(sys.argv), **options)
+    if options["numbers"]:
+        raise UsageError("an audit on Spark is of whole topics; leave out partition")
+    names = path_names(paths)
+    options = {name: value for name, value in options.items() if name != "numbers"}
+    options["topics"] = topic_names(names, options["topics"])
+    request = SparkRequest(names, output=os.fspath(output), command=without_secrets(sys.argv), **options)
     plan = planned(spark, request)
     if plan.unreadable:
         plan.close()

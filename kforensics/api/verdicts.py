@@ -15,9 +15,10 @@ from kforensics.analyses.partitions import Investigation, investigate
 from kforensics.analyses.producers import ProducersQuestion
 from kforensics.analyses.questions import Question
 from kforensics.analyses.settings import Evaluation, parameters_of
+from kforensics.analyses.topics import check_topics
 from kforensics.analyses.transactions import TransactionsQuestion
 from kforensics.api.explanation import Explanation
-from kforensics.errors import InputError
+from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.topic_result import TopicKeyResult
 from kforensics.forensics.duplicates.partition_duplicates import DEFAULT_MEMORY
 from kforensics.parsers.tables.arrow import table_of_parts
@@ -44,7 +45,7 @@ def lso(paths: Paths, *, at: int | None = None, history: bool = False, **evaluat
         paths: log directories, partition folders, files, globs or URIs.
         at: the high watermark; None for the end of the log.
         history: every value of the last stable offset as the high watermark advances.
-        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
@@ -70,7 +71,7 @@ def transactions(  # one parameter per filter of the command
         producer_id: only transactions of this producer.
         min_duration_ms: only transactions that lasted at least this long.
         sort: offset, marker, duration, records, bytes, begun or producer; within each partition.
-        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
@@ -85,7 +86,7 @@ def producers(paths: Paths, *, at: int | None = None, **evaluation: Unpack[Evalu
     Args:
         paths: log directories, partition folders, files, globs or URIs.
         at: after all batches below this offset; None for the end of the log.
-        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
@@ -113,7 +114,7 @@ def duplicates(  # one parameter per option of the command
         committed: only what a read_committed consumer receives twice.
         memory: bytes of memory before the search uses temporary files.
         internal: search internal topics, too.
-        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
@@ -122,14 +123,12 @@ def duplicates(  # one parameter per option of the command
     return _answers(paths, DuplicatesQuestion(tuple(levels), committed, memory, internal), evaluation)
 
 
-def explain(  # noqa: PLR0913  # one parameter per option of the command
+def explain(  # one parameter per option of the command
     paths: Paths,
     *,
     offset: int | None = None,
     producer_id: int | None = None,
     transactional_id: str | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
     at: int | None = None,
     **evaluation: Unpack[Evaluation],
 ) -> Explanation:
@@ -140,20 +139,17 @@ def explain(  # noqa: PLR0913  # one parameter per option of the command
         offset: an offset of one partition.
         producer_id: a producer.
         transactional_id: a transactional id; the log of its coordinator must be under the paths.
-        topic: only partitions of this topic; None for all.
-        partition: only partitions with this number; None for all.
         at: the high watermark at which to evaluate an offset; None for the end of the log.
-        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
         UsageError: there is no log, no partition has anything on the subject, or it is not exactly one subject.
     """
-    subject = Subject(
-        offset, producer_id, transactional_id, at, topics=() if topic is None else (topic,), partition=partition
-    )
+    named = parameters_of(**evaluation)
+    subject = Subject(offset, producer_id, transactional_id, at, named["topics"], named["numbers"])
     errors: list[InputError] = []
-    stories = tuple(explain_subject(investigation_of(paths, evaluation), subject, errors.append))
+    stories = tuple(explain_subject(_investigation_of_all(paths, evaluation), subject, errors.append))
     _raise_any(paths, errors)
     return Explanation(subject, stories)
 
@@ -161,27 +157,30 @@ def explain(  # noqa: PLR0913  # one parameter per option of the command
 def keys(
     paths: Paths,
     *,
-    topics: Sequence[str] = (),
     partition_count: int | None = None,
     listed: str = "partitions",
     **evaluation: Unpack[Evaluation],
 ) -> pa.Table:
     """Return where the keys of topics are: the table ``key_partitions``, ``keys_apart`` or ``producer_batches``.
 
+    Without ``topic`` these are all topics except Kafka's internal ones.
+
     Args:
         paths: log directories, partition folders, files, globs or URIs.
-        topics: only these topics; if there are none, all topics except Kafka's internal ones.
         partition_count: how many partitions the topic has today; None for the number in the cluster metadata under the
             paths, or else the number of partitions there.
         listed: which rows: ``partitions``, ``keys`` or ``producers``.
-        evaluation: ``as_of``, ``settings``, ``server_properties`` and ``alone``; see :class:`Evaluation`.
+        evaluation: ``topic``, ``as_of`` and more; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
-        UsageError: there is no log or no such topic, or it cannot have so few partitions.
+        UsageError: there is no log or no such topic, or it cannot have so few partitions, or a partition is named.
     """
-    question, errors = KeysQuestion(tuple(topics), partition_count, listed), list[InputError]()
-    results = list(evaluate_topic_keys(investigation_of(paths, evaluation), question, errors.append))
+    named = parameters_of(**evaluation)
+    if named["numbers"]:
+        raise UsageError("partition selects partitions, and keys belong to whole topics; leave it out")
+    question, errors = KeysQuestion(named["topics"], partition_count, listed), list[InputError]()
+    results = list(evaluate_topic_keys(_investigation_of_all(paths, evaluation), question, errors.append))
     topics_with_log = [result for result in results if isinstance(result, TopicKeyResult)]
     _raise_any(paths, errors)
     table = question.table
@@ -194,6 +193,12 @@ def _answers(paths: Paths, question: Question[Any], evaluation: Evaluation) -> p
 
 
 def investigation_of(paths: Paths, evaluation: Evaluation) -> Investigation:
+    """Return the partitions under the paths that the caller selects.
+
+    Raises:
+        InputError: a path cannot be read.
+        UsageError: there is no log, or no such topic or partition.
+    """
     names = path_names(paths)
     unreadable: list[str] = []
     investigation = investigate(names, warn=unreadable.append, note=ignore, **parameters_of(**evaluation))
@@ -202,7 +207,16 @@ def investigation_of(paths: Paths, evaluation: Evaluation) -> Investigation:
     return investigation
 
 
+def _investigation_of_all(paths: Paths, evaluation: Evaluation) -> Investigation:
+    """Return all partitions, because other topics have evidence too; the topics to answer for must be among them."""
+    investigation = investigation_of(paths, evaluation | Evaluation(topic=None, partition=None))
+    topics = parameters_of(**evaluation)["topics"]
+    check_topics(topics, [partition.place.topic for partition in investigation.partitions])
+    return investigation
+
+
 def path_names(paths: Paths) -> tuple[str, ...]:
+    """Return one path or several as texts."""
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     return tuple(os.fspath(name) for name in given)
 

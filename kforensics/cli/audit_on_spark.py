@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kforensics.analyses.partitions import as_of_notes
-from kforensics.analyses.topics import check_topics, is_selected
 from kforensics.cli.command import notify
 from kforensics.cli.common_options import CommonOptions, ExitStatus
 from kforensics.cli.writing import write_lines
@@ -22,7 +21,7 @@ from kforensics.render.formats import Format
 from kforensics.render.incident_lines import IncidentView
 from kforensics.render.output import check_output, open_output
 from kforensics.render.staged_store import check_unused
-from kforensics.spark.audit.listing import topics_under
+from kforensics.spark.audit.listing import topic_names
 from kforensics.spark.audit.plan import Plan
 from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned, rules_of
 from kforensics.spark.session import session
@@ -109,7 +108,7 @@ def spark_request(
         check_unused(output)
     return SparkRequest(
         paths,
-        _topics(paths, tuple(options.topic or ())),
+        topic_names(paths, tuple(options.topic or ())),
         output,
         options.as_of_ms(),
         records=records,
@@ -119,22 +118,6 @@ def spark_request(
         settings=options.given_settings(),
         alone=options.alone,
     )
-
-
-def _topics(paths: Sequence[str], patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of topics for patterns; names stay as they are, because the workers look for them.
-
-    Raises:
-        UsageError: no topic matches.
-    """
-    if not any(character in pattern for pattern in patterns for character in "*?[!"):
-        return patterns
-    known = topics_under(paths)
-    check_topics(patterns, known)
-    names = tuple(sorted(topic for topic in known if is_selected(topic, patterns)))
-    if not names:
-        raise UsageError(f"no topic is left by --topic {' --topic '.join(patterns)}; leave one of them out")
-    return names
 
 
 def _properties(options: CommonOptions, spark_options: SparkOptions) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from kforensics.analyses.partitions import Investigation, investigate
 from kforensics.analyses.settings import given_settings
 from kforensics.analyses.times import Since, as_of_text_ms, since_time, time_zone
-from kforensics.analyses.topics import check_topics, similar
+from kforensics.analyses.topics import check_topics, partition_numbers, similar
 from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE, SharedOptions, notify
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.findings import Finding, Severity
@@ -104,7 +104,7 @@ class CommonOptions(SharedOptions):
         Raises:
             UsageError: one is neither a number nor a range.
         """
-        return tuple(_range(given) for given in self.partitions or ())
+        return tuple(map(partition_numbers, self.partitions or ()))
 
     def selected_findings(self) -> FindingSelection:
         """Return which findings to show.
@@ -311,13 +311,6 @@ def _evidence(found: Investigation, settings: Sequence[Setting]) -> Iterator[str
     yield f"settings given: {given or 'none; others follow from the files, or are the defaults of Kafka'}"
     clock = "assumed from the newest file" if found.rules.is_assumed else "given"
     yield f"time of evaluation: {format_time(found.rules.as_of_ms)}, {clock}"
-
-
-def _range(given: str) -> range:
-    first, _, last = given.partition("-")
-    if not (first.isdecimal() and (not last or last.isdecimal()) and given.isascii()) or given.endswith("-"):
-        raise UsageError(f"--partition {given!r} is not a number or a range; write --partition 3 or --partition 0-9")
-    return range(int(first), int(last or first) + 1)
 
 
 def _known_code(name: str) -> str:

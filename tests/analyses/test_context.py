@@ -195,7 +195,9 @@ def test_explain_says_of_offsets_and_producers_what_an_audit_says(scenario: str)
             _same_offset(investigation, partition, offset, lso, transactions)
         topics = () if partition.place.topic is None else (partition.place.topic,)
         for producer in shown["producers"].get(folder, [])[:20]:
-            subject = Subject(producer_id=producer["producer_id"], topics=topics, partition=partition.place.partition)
+            number = partition.place.partition
+            numbers = () if number is None else (range(number, number + 1),)
+            subject = Subject(producer_id=producer["producer_id"], topics=topics, numbers=numbers)
             rows = [row for row in explained(investigation, subject) if row["log_dir"] == partition.place.log_dir]
             of_producer = [row for row in transactions if row["producer_id"] == producer["producer_id"]]
             for row in rows:

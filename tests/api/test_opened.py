@@ -18,7 +18,7 @@ from tests.forensics.forge import forge
 INTERLEAVED = SAMPLES / "transactions-v2" / "broker-1" / "interleaved-0"
 STORED = ["batches", "records", "files", "damage"]
 AS_OF_MS = 1_795_263_300_000
-VERDICTS = ["transactions", "producers", "lso", "lso_history", "duplicates", "findings", "partitions"]
+VERDICTS = ["transactions", "producers", "lso", "lso_history", "duplicates", "findings", "incidents", "partitions"]
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -69,3 +69,80 @@ def test_a_chart_of_the_command_takes_now(tmp_path: Any) -> None:
     chart = tmp_path / "lso.svg"
     assert run("plot", "lso", "--as-of", "now", "--output", chart, HANGING).code == 0
     assert chart.exists()
+
+
+# Some partitions for each function, all of which have rows.
+SOME = [BROKER / name for name in ("hanging-0", "hanging-resolved-0", "multi-0", "multi-1", "multi-2")]
+PATHS = {
+    "lso": SOME,
+    "transactions": SOME,
+    "producers": SOME,
+    "scan": SOME,
+    "audit": [*SOME[:2], SAMPLES / "damaged" / "states" / "index-ragged-0"],
+    "duplicates": [SAMPLES / "duplicates" / "broker-1" / f"{topic}-0" for topic in ("retried", "sent-again")],
+    "verify": [SAMPLES / "damaged" / "states" / f"{topic}-0" for topic in ("index-ragged", "index-repeated")],
+}
+TOPIC = {"duplicates": "retried", "verify": "index-ragged"}
+
+
+def places(name: str, **options: Any) -> set[tuple[str, int]]:
+    rows = FUNCTIONS[name](PATHS[name], as_of=AS_OF_MS, alone=True, **options).to_pylist()
+    return {(row["topic"], row["partition"]) for row in rows}
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_every_function_takes_topics(name: str) -> None:
+    topic = TOPIC.get(name, "hanging")
+    everything = places(name)
+    wanted = {place for place in everything if place[0] == topic}
+    assert set() < wanted < everything
+    assert places(name, topic=topic) == wanted
+    assert places(name, topic=[f"{topic[:4]}*", *(f"!{other}" for other, _ in everything if other != topic)]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("partition", "numbers"), [(1, {1}), ("1-2", {1, 2}), ([0, "2-9"], {0, 2})], ids=["number", "range", "list"]
+)
+def test_partitions_are_selected(partition: Any, numbers: set[int]) -> None:
+    assert {number for _, number in places("transactions", partition=partition)} == numbers
+
+
+def test_an_explanation_takes_topic_and_partition() -> None:
+    table = kforensics.explain(SOME, offset=3, topic="mult*", partition=2).table
+    assert [(row["topic"], row["partition"]) for row in table.to_pylist()] == [("multi", 2)]
+
+
+def test_keys_take_topics() -> None:
+    broker = SAMPLES / "partition-growth" / "broker-1"
+    assert set(kforensics.keys(broker, topic=["k*", "by-*", "!by-hand"])["topic"].to_pylist()) == {"keyed"}
+    with pytest.raises(UsageError, match="keys belong to whole topics"):
+        kforensics.keys(broker, partition=0)
+
+
+@functions
+def test_every_function_refuses_a_topic_that_is_not_there(name: str) -> None:
+    if name not in ("open", "plot"):
+        with pytest.raises(UsageError, match="no topic 'hangin'; did you mean hanging"):
+            FUNCTIONS[name](SOME, topic="hangin")
+
+
+def test_a_partition_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UsageError, match="partition 'a' is not a number or a range"):
+        kforensics.lso(SOME, partition="a")
+    with pytest.raises(UsageError, match="no partition is left"):
+        kforensics.lso(SOME, partition=99)
+
+
+def test_other_topics_remain_evidence() -> None:
+    """The state of its coordinator, which is in another topic, decides about an open transaction."""
+    rows = kforensics.audit(BROKER, topic="hanging", as_of=AS_OF_MS).findings.to_pylist()
+    assert "txn-hanging" in {row["code"] for row in rows}
+
+
+def test_an_audit_on_spark_takes_topics_alone(tmp_path: Any) -> None:
+    """It is refused before Spark is used."""
+    spark: Any = object()
+    with pytest.raises(UsageError, match="an audit on Spark is of whole topics"):
+        kforensics.audit(SOME, spark=spark, output=tmp_path / "store", partition=0)
+    with pytest.raises(UsageError, match=r"no topic 'hangni\*'"):
+        kforensics.audit(BROKER, spark=spark, output=tmp_path / "store", topic="hangni*")

@@ -18,6 +18,8 @@ from kforensics.analyses.surroundings import (
     newest_around,
     partitions_around,
 )
+from kforensics.analyses.topics import check_topics, is_selected
+from kforensics.errors import UsageError
 from kforensics.forensics.audit.cluster_membership import PartitionMembership
 from kforensics.forensics.partition.partition_files import Partition, folder_of, forbidden_sidecars, partitions_of
 from kforensics.parsers.files.discover import (
@@ -45,6 +47,7 @@ __all__ = [
     "list_item",
     "newest_listed",
     "rows_around",
+    "topic_names",
     "topics_under",
 ]
 
@@ -97,6 +100,22 @@ def topics_under(paths: Sequence[str]) -> set[str]:
     found = (entry for item in items_of(paths) for entry in item)
     names = (parse_folder_name(entry.entry.name) if isinstance(entry, DeferredFolder) else entry for entry in found)
     return {name.topic for name in names if isinstance(name, (FolderName, FoundFile)) and name.topic is not None}
+
+
+def topic_names(paths: Sequence[str], patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of topics for patterns; names stay as they are, because the workers look for them.
+
+    Raises:
+        UsageError: no topic matches.
+    """
+    if not any(character in pattern for pattern in patterns for character in "*?[!"):
+        return patterns
+    known = topics_under(paths)
+    check_topics(patterns, known)
+    names = tuple(sorted(topic for topic in known if is_selected(topic, patterns)))
+    if not names:
+        raise UsageError(f"no topic is left by --topic {' --topic '.join(patterns)}; leave one of them out")
+    return names
 
 
 def _group(entry: Found) -> tuple[str, str | None]:
