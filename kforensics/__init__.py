@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kforensics.api.dump_result import Dump, dump
     from kforensics.api.opened import Opened, open  # noqa: A004  # it opens, as gzip.open does
     from kforensics.api.verdicts import duplicates, explain, keys, lso, producers, transactions
+    from kforensics.api.views.table_view import TableView
     from kforensics.spark import register, views
     from kforensics.version import __version__
 
@@ -19,6 +20,7 @@ __all__ = [
     "Audit",
     "Dump",
     "Opened",
+    "TableView",
     "__version__",
     "audit",
     "dump",
@@ -46,6 +48,7 @@ _MODULES = {
     "Dump": "api.dump_result",
     "dump": "api.dump_result",
     "Opened": "api.opened",
+    "TableView": "api.views.table_view",
     "open": "api.opened",
     "plot": "api.drawing",
     "plots": "plots",

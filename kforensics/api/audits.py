@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from kforensics.analyses.audit import STORED, AuditRequest, Stages, audit_results, run_audit, without_secrets
 from kforensics.analyses.settings import Evaluation, parameters_of
 from kforensics.api.verdicts import Paths, ignore, investigation_of, path_names
+from kforensics.api.views.table_view import TableSource, TableView, view_of
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.tables.arrow import table_of_parts
+from kforensics.render.markup import Markup, element
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Audit", "audit", "report", "scan", "verify"]
 
 
-def scan(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Evaluation]) -> pa.Table:
+def scan(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Evaluation]) -> TableView:
     """Return a summary of each partition, with its worst finding: the table ``partitions``.
 
     Args:
@@ -39,7 +42,7 @@ def scan(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Eva
     return _evaluate(paths, "partitions", AuditRequest(processes=processes, copies=True), evaluation)
 
 
-def verify(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Evaluation]) -> pa.Table:
+def verify(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Evaluation]) -> TableView:
     """Return where indexes, snapshots, transaction indexes and checkpoints disagree with the log: ``findings``.
 
     Args:
@@ -123,31 +126,67 @@ def report(
     return path
 
 
+class Tables(Mapping[str, TableView]):
+    """Tables by name; those of a store are read when their rows are needed."""
+
+    def __init__(self, tables: Mapping[str, pa.Table]) -> None:
+        self._tables = tables
+
+    def __getitem__(self, name: str) -> TableView:
+        """Return a table.
+
+        Raises:
+            KeyError: there is no such table.
+        """
+        if name not in [*self._tables]:
+            raise KeyError(name)
+        return TableView(STORED[name], TableSource.of_table(lambda: self._tables[name]))
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        """Return the number of tables."""
+        return len(self._tables)
+
+
 class Audit:
-    """The tables of an audit.
+    """The tables of an audit; it shows its incidents.
 
     Attributes:
         tables: the tables of an evidence store by name, without ``files`` and ``damage``. If there is a store, a table
-            is read from it when it is looked up.
+            is read from it when its rows are needed.
     """
 
     def __init__(self, tables: Mapping[str, pa.Table]) -> None:
-        self.tables = tables
+        self.tables = Tables(tables)
 
     @property
-    def findings(self) -> pa.Table:
+    def findings(self) -> TableView:
         """A row per finding."""
         return self.tables["findings"]
 
     @property
-    def incidents(self) -> pa.Table:
+    def incidents(self) -> TableView:
         """A row per incident, worst first: the findings of one cause, with its impact and one remedy."""
         return self.tables["incidents"]
 
     @property
-    def partitions(self) -> pa.Table:
+    def partitions(self) -> TableView:
         """A row per partition."""
         return self.tables["partitions"]
+
+    def __repr__(self) -> str:
+        return f"audit of {self._title}\n{self.incidents!r}"
+
+    def _repr_html_(self) -> Markup:
+        return element("div", element("p", f"audit of {self._title}"), self.incidents._repr_html_())
+
+    @property
+    def _title(self) -> str:
+        partitions, findings = self.partitions.num_rows, self.findings.num_rows
+        return f"{format_count(partitions, 'partition')}: {format_count(findings, 'finding')}"
 
 
 def _audit_on_spark(
@@ -187,10 +226,10 @@ def _audit_in_memory(results: Iterable[PartitionResult]) -> Audit:
     return Audit({name: table_of_parts(STORED[name], parts) for name, parts in batches.items()})
 
 
-def _evaluate(paths: Paths, table: str, request: AuditRequest, evaluation: Evaluation) -> pa.Table:
+def _evaluate(paths: Paths, table: str, request: AuditRequest, evaluation: Evaluation) -> TableView:
     results = audit_results(investigation_of(paths, evaluation), request, ignore)
     parts = (_rows_of(result, table).record_batches() for result in results if result.is_counted)
-    return table_of_parts(STORED[table], (batch for part in parts for batch in part))
+    return view_of(STORED[table], table_of_parts(STORED[table], (batch for part in parts for batch in part)))
 
 
 def _rows_of(result: PartitionResult, table: str) -> Any:

@@ -11,15 +11,16 @@ from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.explain.offset_story import OffsetStory
 from kforensics.forensics.explain.producer_story import ProducerStory
 from kforensics.render.explanation_text import offset_lines, producer_story_lines, transactional_id_lines
+from kforensics.render.markup import Markup, element
 from kforensics.render.partition_text import missing_log_lines
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from kforensics.api.views.table_view import TableView
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    """What there is to know of a subject.
+    """What there is to know of a subject; it shows itself as text.
 
     Attributes:
         subject: an offset, a producer or a transactional id.
@@ -36,11 +37,21 @@ class Explanation:
         return "".join(f"{line}\n" for story in self.stories for line in story_lines(story))
 
     @property
-    def table(self) -> pa.Table:
+    def table(self) -> TableView:
         """The rows that the command writes."""
+        from kforensics.api.views.table_view import view_of  # the command does not need views
         from kforensics.parsers.tables.arrow import table_of_parts  # the text does not need Arrow
 
-        return table_of_parts(self.subject.table, [[row for story in self.stories for row in story_rows(story)]])
+        definition = self.subject.table
+        rows = [[row for story in self.stories for row in story_rows(story)]]
+        return view_of(definition, table_of_parts(definition, rows))
+
+    def __repr__(self) -> str:
+        return self.text.rstrip("\n")
+
+    def _repr_html_(self) -> Markup:
+        lines = (part for line in self.text.splitlines() for part in (line, Markup("\n")))
+        return element("pre", *lines, style="white-space: pre-wrap")
 
 
 def story_lines(story: Story) -> Iterator[str]:

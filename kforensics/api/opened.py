@@ -25,8 +25,6 @@ from kforensics.render.markup import Markup, element
 if TYPE_CHECKING:
     from datetime import datetime
 
-    import pyarrow as pa
-
 __all__ = ["BatchesView", "Opened", "open"]
 
 # Tables that do not belong to one kind of file.
@@ -186,16 +184,10 @@ class Opened:
         size = sum(file.size for file in files.files if _has_rows(file.kind, name))
         return TableSource(partial(files.first, name), partial(files.stream, name), size)
 
-    def _results(self, name: str, evaluate: Callable[..., pa.Table]) -> TableView:
+    def _results(self, name: str, evaluate: Callable[..., TableView]) -> TableView:
         """Return a table of results, which is evaluated once on first access."""
-        tables: list[pa.Table] = []
-
-        def table() -> pa.Table:
-            if not tables:
-                tables.append(evaluate(self._paths, as_of=self._as_of_ms))
-            return tables[0]
-
-        return TableView(RESULTS[name], TableSource.of_table(table))
+        evaluated = partial(evaluate, self._paths, as_of=self._as_of_ms)
+        return TableView(RESULTS[name], TableSource.of_table(lambda: evaluated().to_arrow()))
 
     @cached_property
     def _audit(self) -> audits.Audit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack
+from typing import Any, NoReturn, Unpack
 
 from kforensics.analyses.audit import STORED
 from kforensics.analyses.duplicates import DuplicatesQuestion
@@ -18,13 +18,11 @@ from kforensics.analyses.settings import Evaluation, parameters_of
 from kforensics.analyses.topics import check_topics
 from kforensics.analyses.transactions import TransactionsQuestion
 from kforensics.api.explanation import Explanation
+from kforensics.api.views.table_view import TableView, view_of
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.topic_result import TopicKeyResult
 from kforensics.forensics.duplicates.partition_duplicates import DEFAULT_MEMORY
 from kforensics.parsers.tables.arrow import table_of_parts
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = [
     "duplicates",
@@ -38,7 +36,7 @@ __all__ = [
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
-def lso(paths: Paths, *, at: int | None = None, history: bool = False, **evaluation: Unpack[Evaluation]) -> pa.Table:
+def lso(paths: Paths, *, at: int | None = None, history: bool = False, **evaluation: Unpack[Evaluation]) -> TableView:
     """Return where the last stable offset of each partition is: the table ``lso``, or ``lso_history``.
 
     Args:
@@ -62,7 +60,7 @@ def transactions(  # one parameter per filter of the command
     min_duration_ms: int | None = None,
     sort: str = "offset",
     **evaluation: Unpack[Evaluation],
-) -> pa.Table:
+) -> TableView:
     """Return the transactions of each partition: the table ``transactions``.
 
     Args:
@@ -80,7 +78,7 @@ def transactions(  # one parameter per filter of the command
     return _answers(paths, TransactionsQuestion(tuple(states), producer_id, min_duration_ms, sort), evaluation)
 
 
-def producers(paths: Paths, *, at: int | None = None, **evaluation: Unpack[Evaluation]) -> pa.Table:
+def producers(paths: Paths, *, at: int | None = None, **evaluation: Unpack[Evaluation]) -> TableView:
     """Return the state of every producer as a broker rebuilds it: the table ``producers``.
 
     Args:
@@ -103,7 +101,7 @@ def duplicates(  # one parameter per option of the command
     memory: int = DEFAULT_MEMORY,
     internal: bool = False,
     **evaluation: Unpack[Evaluation],
-) -> pa.Table:
+) -> TableView:
     """Return the records that were written twice: the table ``duplicates``, with a row for each run of records.
 
     The rows of duplicates inside a partition come first, then those across the partitions of a topic.
@@ -160,7 +158,7 @@ def keys(
     partition_count: int | None = None,
     listed: str = "partitions",
     **evaluation: Unpack[Evaluation],
-) -> pa.Table:
+) -> TableView:
     """Return where the keys of topics are: the table ``key_partitions``, ``keys_apart`` or ``producer_batches``.
 
     Without ``topic`` these are all topics except Kafka's internal ones.
@@ -184,12 +182,15 @@ def keys(
     topics_with_log = [result for result in results if isinstance(result, TopicKeyResult)]
     _raise_any(paths, errors)
     table = question.table
-    return table_of_parts(table, [result.rows[table.name].record_batch() for result in topics_with_log])
+    parts = [result.rows[table.name].record_batch() for result in topics_with_log]
+    return view_of(table, table_of_parts(table, parts))
 
 
-def _answers(paths: Paths, question: Question[Any], evaluation: Evaluation) -> pa.Table:
+def _answers(paths: Paths, question: Question[Any], evaluation: Evaluation) -> TableView:
     answers = question.answers(investigation_of(paths, evaluation), _raise)
-    return table_of_parts(STORED[question.table], (batch for each in answers for batch in each.rows.record_batches()))
+    definition = STORED[question.table]
+    parts = (batch for each in answers for batch in each.rows.record_batches())
+    return view_of(definition, table_of_parts(definition, parts))
 
 
 def investigation_of(paths: Paths, evaluation: Evaluation) -> Investigation:

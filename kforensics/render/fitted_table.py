@@ -42,7 +42,7 @@ class FittedTable:
     screen: Screen
     dropped: dict[str, None] = field(default_factory=dict)
 
-    def lines(self, rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    def lines(self, rows: Iterable[Sequence[str]]) -> Iterator[Line]:
         """Yield what all rows have in common, the headings, and a line for each row.
 
         Columns without any value are left out. A table of more than a page states nothing once, since its later rows
@@ -81,7 +81,7 @@ class FittedTable:
             self.dropped[self.columns[least].heading] = None
         return kept
 
-    def _line(self, indexes: Sequence[int], widths: dict[int, int], row: Sequence[str]) -> str:
+    def _line(self, indexes: Sequence[int], widths: dict[int, int], row: Sequence[str]) -> Line:
         parts = []
         for index in indexes:
             padding = " " * (widths[index] - cells(row[index]))

@@ -16,7 +16,7 @@ from kforensics.parsers.format.text_encoding import printable
 MAX_CELL_CHARACTERS = 60
 NULL_TEXT = "null"
 # Timestamp columns whose names do not end with "timestamp".
-OTHER_TIME_COLUMNS = ("mtime_ms", "delete_horizon_ms")
+OTHER_TIME_COLUMNS = ("mtime_ms", "delete_horizon_ms", "since")
 PATH_COLUMNS = ("path", "log_dir")
 
 
@@ -72,9 +72,13 @@ def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(len, column)) for column in zip(*rows, strict=True)]
 
 
+def is_time_column(column: str) -> bool:
+    """Return whether the numbers of a column are times in milliseconds; -1 means that there is none."""
+    return column.endswith("timestamp") or column in OTHER_TIME_COLUMNS
+
+
 def _is_time(column: str, value: Any) -> bool:
-    """Return whether a value is a timestamp in milliseconds; -1 means that there is none."""
-    return isinstance(value, int) and value >= 0 and (column.endswith("timestamp") or column in OTHER_TIME_COLUMNS)
+    return isinstance(value, int) and value >= 0 and is_time_column(column)
 
 
 def _item_text(item: Mapping[str, Any]) -> str:

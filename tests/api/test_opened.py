@@ -39,14 +39,14 @@ def test_tables_of_results_equal_the_functions() -> None:
         **{name: function(INTERLEAVED, as_of=AS_OF_MS) for name, function in functions.items()},
     }
     for name in VERDICTS:
-        assert getattr(log, name).to_arrow().equals(tables[name])
+        assert getattr(log, name) == tables[name]
 
 
 @pytest.mark.parametrize("name", ["distributed_transactions", "replica_differences", "transactional_ids"])
 def test_tables_across_partitions_equal_an_audit(name: str) -> None:
     folder = SAMPLES / "transactions-v2"
     view = kforensics.open(folder, as_of=AS_OF_MS).table(name)
-    assert view.to_arrow().equals(kforensics.audit(folder, as_of=AS_OF_MS).tables[name])
+    assert view == kforensics.audit(folder, as_of=AS_OF_MS).tables[name]
     assert repr(view).startswith(f"{name}: ")
 
 

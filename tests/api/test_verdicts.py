@@ -1,5 +1,6 @@
 """The functions of the library take a time of evaluation, topics and partitions, and their results show themselves."""
 
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -9,6 +10,7 @@ import pytest
 
 import kforensics
 from kforensics.errors import UsageError
+from tests.api.views.page import assert_harmless
 from tests.command import SAMPLES, run
 
 BROKER = SAMPLES / "transactions-v2" / "broker-1"
@@ -146,3 +148,31 @@ def test_an_audit_on_spark_takes_topics_alone(tmp_path: Any) -> None:
         kforensics.audit(SOME, spark=spark, output=tmp_path / "store", partition=0)
     with pytest.raises(UsageError, match=r"no topic 'hangni\*'"):
         kforensics.audit(BROKER, spark=spark, output=tmp_path / "store", topic="hangni*")
+
+
+RESULT_FUNCTIONS = ("lso", "transactions", "producers", "duplicates", "scan", "verify")
+
+
+@pytest.mark.parametrize("name", RESULT_FUNCTIONS)
+def test_results_show_themselves(name: str) -> None:
+    result = FUNCTIONS[name](PATHS[name], alone=True)
+    assert re.match(rf"{result.definition.name}: \d+ rows?, one per ", repr(result))
+    assert max(map(len, repr(result).splitlines())) <= 100
+    assert_harmless(result._repr_html_())
+
+
+def test_an_audit_shows_its_incidents(tmp_path: Any) -> None:
+    audit = kforensics.audit(SOME, as_of=AS_OF_MS, output=tmp_path / "store")
+    assert re.match(r"audit of 5 partitions: \d+ findings\nincidents: \d+ rows", repr(audit))
+    assert "hanging" in repr(audit)
+    assert "incidents" in assert_harmless(audit._repr_html_()).texts
+    assert "since" in audit.incidents.to_pandas().select_dtypes("datetimetz")
+    assert set(audit.tables) >= {"findings", "incidents", "transactions"}
+    with pytest.raises(KeyError):
+        audit.tables["cards"]
+
+
+def test_an_explanation_shows_itself() -> None:
+    explanation = kforensics.explain(HANGING, offset=3, as_of=AS_OF_MS)
+    assert repr(explanation) == explanation.text.rstrip("\n")
+    assert explanation.text.splitlines() == assert_harmless(explanation._repr_html_()).text.splitlines()

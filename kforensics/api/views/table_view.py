@@ -1,14 +1,17 @@
-"""Shows a table in a notebook: the first rows at once, all rows on request."""
+"""Shows a table in a notebook or on a terminal: the first rows at once, all rows on request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kforensics.forensics.core.formatting import format_count
 from kforensics.parsers.tables.schemas import Table
-from kforensics.render.markup import Markup, cell_text, cell_tooltip, column_widths, element
+from kforensics.render.fitted_table import FittedTable, TableColumn
+from kforensics.render.markup import Markup, cell_text, cell_tooltip, column_widths, element, is_time_column
+from kforensics.render.screen import Line, Screen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +24,40 @@ MAX_COUNTED_BYTES = 32 << 20
 MAX_HEAD_INDEX = 1000
 CELL_STYLE = "text-align: left; white-space: pre; font-family: monospace; padding: 0 0.6em"
 Row = dict[str, Any]
+# The end of the last year that pandas can print.
+MAX_TIME_MS = 253_402_300_799_999
+# Characters of a line where there is no terminal.
+DEFAULT_WIDTH = 100
+# The table of these rows is not of all rows.
+SHARED, SHARED_BY_SHOWN = "  in all rows: ", "  in all of these rows: "
+PLACE = ("topic", "partition", "broker_id", "log_dir")
+# Of tables with many columns, those that are shown beside the place, the most important ones first.
+SHOWN_COLUMNS = {
+    "lso": ("last_stable_offset", "log_end_offset", "hidden_records", "producer_id", "last_timestamp", "first_offset"),
+    "transactions": (
+        *("outcome", "producer_id", "first_offset", "marker_offset", "last_offset", "first_timestamp"),
+        *("duration_ms", "records", "producer_epoch"),
+    ),
+    "producers": (
+        *("producer_id", "producer_epoch", "current_txn_first_offset", "last_timestamp", "last_sequence"),
+        *("last_offset", "expired"),
+    ),
+    "duplicates": ("level", "first_offset", "second_offset", "records", "view", "why"),
+    "findings": ("severity", "code", "producer_id", "first_offset", "message"),
+    "incidents": ("what", "severity", "since", "kind", "impact"),
+    "partitions": (
+        *("verdict", "last_stable_offset", "log_end_offset", "open_transactions", "records", "newest_timestamp"),
+        "findings",
+    ),
+    "transactional_ids": (
+        *("transactional_id", "state", "producer_id", "producer_epoch", "last_timestamp", "transactions"),
+        *("committed", "aborted", "partitions"),
+    ),
+    "distributed_transactions": (
+        *("transactional_id", "outcome", "producer_id", "state", "partition_count", "start_timestamp", "atomic"),
+        "partitions",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +79,31 @@ class TableSource:
         """Return the source of a table that is read as a whole.
 
         Args:
-            read_table: returns the table, the same one each time.
+            read_table: returns the table; it is called once, when rows are first needed.
         """
-        return cls(lambda count: read_table().slice(0, count), lambda: iter(read_table().to_batches()))
+        kept: list[pa.Table] = []
+
+        def table() -> pa.Table:
+            if not kept:
+                kept.append(read_table())
+            return kept[0]
+
+        return cls(lambda count: table().slice(0, count), lambda: iter(table().to_batches()))
 
 
 class TableView:
-    """A table that a notebook shows.
+    """A table that shows itself in a notebook and on a terminal.
 
     Iterating yields rows as dictionaries, and ``[n]`` returns one; neither keeps the others in memory. Libraries that
-    support the Arrow PyCapsule interface (polars, DuckDB, pandas) accept the view itself.
+    support the Arrow PyCapsule interface (polars, DuckDB, pandas) accept the view itself. What else an Arrow table
+    can do, it can too: ``["column"]``, ``num_rows``, ``to_pylist()``, ``filter(…)`` and so on.
 
     Attributes:
-        schema: name, columns and their descriptions.
+        definition: name, columns and their descriptions.
     """
 
-    def __init__(self, schema: Table, source: TableSource) -> None:
-        self.schema = schema
+    def __init__(self, definition: Table, source: TableSource) -> None:
+        self.definition = definition
         self._source = source
         self._table: pa.Table | None = None
         self._count: int | None = None
@@ -66,7 +111,7 @@ class TableView:
     @property
     def columns(self) -> dict[str, str]:
         """The description of each column by name."""
-        return {column.name: column.doc for column in self.schema.columns}
+        return {column.name: column.doc for column in self.definition.columns}
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table, which is kept.
@@ -81,13 +126,42 @@ class TableView:
         return self._table
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return all rows as a data frame; as usual in pandas, integer columns with nulls become floats.
+        """Return all rows as a data frame, with times as timestamps in UTC.
+
+        As usual in pandas, integer columns with nulls become floats. A time that there is not, and one after the year
+        9999, is ``NaT``; ``to_arrow()`` has all times as milliseconds.
 
         Raises:
             InputError: a file cannot be read.
         """
-        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        table = self.to_arrow()
+        for index, name in enumerate(table.column_names):
+            if is_time_column(name):
+                table = table.set_column(index, name, _timestamps(table[name]))
+        frame: pd.DataFrame = table.to_pandas()
         return frame
+
+    def select(self, columns: Sequence[str]) -> TableView:
+        """Return a view of some columns, which shows all of them.
+
+        Raises:
+            KeyError: there is no such column.
+        """
+        by_name = {column.name: column for column in self.definition.columns}
+        definition = Table(self.definition.name, self.definition.row, tuple(by_name[name] for name in columns))
+
+        def first(count: int) -> pa.Table:
+            return self.head(count).select(columns)
+
+        def stream() -> Iterator[pa.RecordBatch]:
+            source = self._source.stream() if self._table is None else self._table.to_batches()
+            return (batch.select(columns) for batch in source)
+
+        return SelectedView(definition, TableSource(first, stream, self._source.size))
+
+    def equals(self, other: pa.Table | TableView) -> bool:
+        """Return whether a table or a view has the same columns and rows."""
+        return bool(self.to_arrow().equals(other.to_arrow() if isinstance(other, TableView) else other))
 
     def head(self, count: int = SHOWN_ROWS) -> pa.Table:
         """Return the first rows as an Arrow table, and read no more than they need.
@@ -96,6 +170,24 @@ class TableView:
             InputError: a file cannot be read.
         """
         return self._source.first(count) if self._table is None else self._table.slice(0, count)
+
+    def __eq__(self, other: object) -> bool:
+        import pyarrow as pa
+
+        return self.equals(other) if isinstance(other, TableView | pa.Table) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # as an Arrow table
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what an Arrow table has by this name."""
+        import pyarrow as pa
+
+        if name.startswith("_") or not hasattr(pa.Table, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.to_arrow(), name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _view_of, (type(self), self.definition, self.to_arrow())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
@@ -112,31 +204,41 @@ class TableView:
     def __iter__(self) -> Iterator[Any]:
         return self._rows()
 
-    def __getitem__(self, index: int) -> Any:
-        """Return a row; one near the beginning is read without the others.
+    def __getitem__(self, index: int | str) -> Any:
+        """Return a row, or an Arrow column by its name; a row near the beginning is read without the others.
 
         Raises:
             IndexError: there is no such row.
-            TypeError: the index is not an integer.
+            KeyError: there is no such column.
+            TypeError: the index is neither an integer nor a name.
         """
+        if isinstance(index, str):
+            return self.to_arrow()[index]
         if not isinstance(index, int):
             raise TypeError("rows have integer indexes; head(n) returns the first rows, to_arrow() all of them")
         position = index if index >= 0 else len(self) + index
         if position < 0:
-            raise IndexError(f"the table {self.schema.name} has no row {index}")
+            raise IndexError(f"the table {self.definition.name} has no row {index}")
         table = self.head(position + 1) if position < MAX_HEAD_INDEX else self.to_arrow()
         rows = table.slice(position, 1).to_pylist()
         if not rows:
-            raise IndexError(f"the table {self.schema.name} has no row {index}")
+            raise IndexError(f"the table {self.definition.name} has no row {index}")
         return rows[0]
 
     def __repr__(self) -> str:
         shown, notes = self._shown()
-        lines = [f"{self.schema.name}: {self._row_count(shown.num_rows)}"]
+        screen = Screen(shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns)
+        lines = [f"{self.definition.name}: {self._row_count(shown.num_rows)}"]
         if shown.num_rows:
-            rows = ([cell_text(*item) for item in row.items()] for row in shown.to_pylist())
-            lines += aligned_lines([shown.column_names, *rows])
-        return "\n".join([*lines, *notes])
+            order = {name: index + 1 for index, name in enumerate(self._by_importance(shown.column_names))}
+            columns = [TableColumn(name, order[name], is_text=True) for name in shown.column_names]
+            table = FittedTable(columns, screen)
+            cells = ([cell_text(*item) for item in row.items()] for row in shown.to_pylist())
+            lines += (
+                Line(line.replace(SHARED, SHARED_BY_SHOWN, 1), line.style, line.hang) for line in table.lines(cells)
+            )
+            notes += [f"not shown for lack of width: {', '.join(table.dropped)}"] if table.dropped else []
+        return "\n".join(screen.lines([*lines, *notes]))
 
     def _repr_html_(self) -> Markup:
         shown, notes = self._shown()
@@ -152,9 +254,10 @@ class TableView:
             )
             for row in shown.to_pylist()
         )
-        caption = element("p", element("b", self.schema.name), f": {self._row_count(shown.num_rows)}")
+        caption = element("p", element("b", self.definition.name), f": {self._row_count(shown.num_rows)}")
         table = element("table", element("thead", head), element("tbody", *body))
-        return element("div", caption, table if shown.num_rows else "", *(element("p", note) for note in notes))
+        scrolled = element("div", table, style="overflow-x: auto") if shown.num_rows else ""
+        return element("div", caption, scrolled, *(element("p", note) for note in notes))
 
     def _rows(self) -> Iterator[Row]:
         batches = self._source.stream() if self._table is None else self._table.to_batches()
@@ -162,14 +265,24 @@ class TableView:
             yield from batch.to_pylist()
 
     def _shown(self) -> tuple[pa.Table, list[str]]:
-        """Return the first rows without the columns that are null in all of them, and a note about those."""
+        """Return the first rows and their most important columns that are not null in all of them, and notes."""
         head = self.head(SHOWN_ROWS)
-        empty = [name for name in head.column_names if head.num_rows and head[name].null_count == head.num_rows]
-        shown = head.select([name for name in head.column_names if name not in empty])
-        return shown, [f"null in all of these rows: {', '.join(empty)}"] if empty else []
+        known = self._by_importance(head.column_names)
+        empty = [name for name in known if head.num_rows and head[name].null_count == head.num_rows]
+        shown = head.select([name for name in head.column_names if name in known and name not in empty])
+        notes = [f"null in all of these rows: {', '.join(empty)}"] if empty else []
+        if more := len(head.column_names) - len(known):
+            notes.append(f"{format_count(more, 'more column')}: .columns explains all, .select([…]) shows others")
+        return shown, notes
+
+    def _by_importance(self, names: Sequence[str]) -> list[str]:
+        """Return the columns to show, the most important ones first."""
+        if self.definition.name not in SHOWN_COLUMNS:
+            return [*names]
+        return [name for name in (*PLACE[:2], *SHOWN_COLUMNS[self.definition.name], *PLACE[2:]) if name in names]
 
     def _row_count(self, shown: int) -> str:
-        row = f"one per {self.schema.row}"
+        row = f"one per {self.definition.row}"
         if shown < SHOWN_ROWS:
             return f"{format_count(shown, 'row')}, {row}"
         if self._source.size > MAX_COUNTED_BYTES and self._count is None and self._table is None:
@@ -177,6 +290,31 @@ class TableView:
         return f"{format_count(len(self), 'row')}, {row}" + (
             f"; showing the first {SHOWN_ROWS}" if len(self) > SHOWN_ROWS else ""
         )
+
+
+class SelectedView(TableView):
+    """A view of the columns that a caller has selected: it shows all of them."""
+
+    def _by_importance(self, names: Sequence[str]) -> list[str]:
+        return [*names]
+
+
+def view_of(definition: Table, table: pa.Table) -> TableView:
+    """Return a view of a table that was read."""
+    return _view_of(TableView, definition, table)
+
+
+def _view_of(kind: type[TableView], definition: Table, table: pa.Table) -> TableView:
+    return kind(definition, TableSource.of_table(lambda: table))
+
+
+def _timestamps(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return times in milliseconds as timestamps, null for what is no time."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_known = pc.and_(pc.greater_equal(values, 0), pc.less_equal(values, MAX_TIME_MS))
+    return pc.if_else(is_known, values, pa.scalar(None, pa.int64())).cast(pa.timestamp("ms", "UTC"))
 
 
 def aligned_lines(rows: list[list[str]]) -> Iterator[str]:

@@ -1,11 +1,13 @@
 """Views of tables, which are read on access."""
 
+import pickle
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from kforensics.api.views.table_view import MAX_COUNTED_BYTES, TableSource, TableView
+from kforensics.api.views.table_view import MAX_COUNTED_BYTES, TableSource, TableView, view_of
 from kforensics.parsers.tables.schemas import Table, parse_columns
 from tests.api.views.page import HOSTILE, assert_harmless
 
@@ -93,11 +95,79 @@ def test_a_slice_is_refused() -> None:
 
 def test_text_has_columns_without_empty_ones() -> None:
     shown = repr(Counted(["a", "long"]).view())
-    assert shown.split("\n") == ["things: 2 rows, one per thing", "offset  name", "0       a", "1       long"]
+    assert shown.split("\n") == ["things: 2 rows, one per thing", "  offset  name", "  0       a", "  1       long"]
     shown = repr(Counted([None]).view())
-    assert shown.split("\n") == ["things: 1 row, one per thing", "offset", "0", "null in all of these rows: name"]
+    assert shown.split("\n") == ["things: 1 row, one per thing", "  offset", "  0", "null in all of these rows: name"]
     assert repr(Counted([]).view()) == "things: 0 rows, one per thing"
     assert not Counted([]).view()
+
+
+def test_text_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What all rows share is stated once, and columns that do not fit are named."""
+    view = Counted(["a" * 60] * 11).view()
+    monkeypatch.setenv("COLUMNS", "50")
+    assert repr(view).split("\n") == [
+        "things: 11 rows, one per thing; showing the first",
+        "  10",
+        "  in all of these rows: name",
+        f"    {'a' * 60}",
+        "  offset",
+        *(f"  {offset}" for offset in range(10)),
+    ]
+    names: list[str | None] = [letter * 60 for letter in "abc"]
+    assert repr(Counted(names).view()).split("\n")[1:] == [
+        *["  offset", "  0", "  1", "  2"],
+        "not shown for lack of width: name",
+    ]
+    monkeypatch.setenv("COLUMNS", "80")
+    assert f"  2       {'c' * 60}" in repr(Counted(names).view())
+
+
+LSO = Table("lso", "partition", parse_columns("topic string t\nlast_stable_offset int64 l\nhigh_watermark int64 h"))
+
+
+def test_a_table_with_many_columns_shows_the_important_ones() -> None:
+    view = view_of(LSO, pa.table({"topic": ["a", "b"], "last_stable_offset": [3, 4], "high_watermark": [5, 6]}))
+    assert repr(view).split("\n")[1:] == [
+        *["  topic  last_stable_offset", "  a      3", "  b      4"],
+        "1 more column: .columns explains all, .select([…]) shows others",
+    ]
+    assert "high_watermark" not in assert_harmless(view._repr_html_()).texts
+    selected = view.select(["high_watermark", "topic"])
+    assert repr(selected).split("\n")[1:] == ["  high_watermark  topic", "  5               a", "  6               b"]
+    assert {"high_watermark", "6"} <= set(assert_harmless(selected._repr_html_()).texts)
+    assert selected.to_pylist() == [{"high_watermark": 5, "topic": "a"}, {"high_watermark": 6, "topic": "b"}]
+    with pytest.raises(KeyError, match="watermark"):
+        view.select(["watermark"])
+
+
+def test_a_view_does_what_an_arrow_table_does() -> None:
+    view = Counted(["a", "b"]).view()
+    table = view.to_arrow()
+    assert (view["name"].to_pylist(), view.num_rows, view.schema.names) == (["a", "b"], 2, ["offset", "name"])
+    assert view.filter(pc.field("offset") == 1).to_pylist() == [{"offset": 1, "name": "b"}]
+    assert (view == table, table == view, view == Counted(["a"]).view(), view == 1) == (True, True, False, False)
+    assert pickle.loads(pickle.dumps(view)) == table  # noqa: S301  # our own
+    with pytest.raises(AttributeError, match="has no attribute 'rows'"):
+        _ = view.rows
+    with pytest.raises(KeyError):
+        view["rows"]
+
+
+TIMES = Table("times", "time", parse_columns("since int64 s\ntimestamp int64 t\nage_ms int64 a"))
+
+
+def test_pandas_has_timestamps() -> None:
+    """Milliseconds stay what they are in Arrow; what is no time, or none that pandas can print, is none."""
+    table = pa.table({"since": [None, 0, 2**62], "timestamp": [1_795_263_300_123, -1, -(2**63)], "age_ms": [1, 2, 3]})
+    view = view_of(TIMES, table)
+    frame = view.to_pandas()
+    assert [str(kind) for kind in frame.dtypes] == ["datetime64[ms, UTC]", "datetime64[ms, UTC]", "int64"]
+    assert frame["timestamp"][0].isoformat() == "2026-11-21T12:15:00.123000+00:00"
+    assert frame["since"][1].isoformat() == "1970-01-01T00:00:00+00:00"
+    assert frame[["since", "timestamp"]].isna().values.tolist() == [[True, False], [False, True], [True, True]]
+    assert repr(frame)
+    assert view.to_arrow() == table
 
 
 def test_html_has_column_descriptions() -> None:
