@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from kforensics.forensics.core.formatting import format_size
 from kforensics.plots.chart import (
+    MIN_HEIGHT,
     ChartRows,
     NumberArray,
     Plot,
@@ -26,6 +27,21 @@ UNKNOWN_CODEC = "unknown codec"
 CODEC = "compression_type"
 BATCH_KEY = ["path", "position"]
 RATIO = "compression ratio"
+STORED = "bytes as stored"
+HISTOGRAM_COLUMNS = ("size_from", CODEC, "batches", "bytes")
+PRODUCER_KEY = ("log_dir", "topic", "partition", "producer_id")
+CODEC_COLORS = {
+    "none": "#9aa5b1",
+    "gzip": "#4c78a8",
+    "snappy": "#f58518",
+    "lz4": "#54a24b",
+    "zstd": "#b279a2",
+    UNKNOWN_CODEC: "#e45756",
+}
+CODEC_ORDER = [*CODEC_COLORS]
+BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+SIZE_TITLE = "batch size: at least this, less than twice as much"
+BAR_HEIGHT = 26
 BATCH_HEADER_SIZE = 61  # DefaultRecordBatch.RECORD_BATCH_OVERHEAD
 VARINT_LIMITS = np.array([1 << bits for bits in range(7, 64, 7)], np.uint64)
 
@@ -34,34 +50,117 @@ def batch_sizes(batches: Tabular) -> Plot:
     """Return a histogram of the sizes of data batches by powers of two and codec.
 
     Args:
-        batches: the table ``batches``, of any number of partitions.
+        batches: the table ``batches`` or ``batch_histograms``, of any number of partitions.
     """
-    table = _data_batches(to_table(batches))
-    sizes = column_numbers(table, "size")
-    exponents = np.floor(np.log2(np.maximum(sizes, 1))).astype(int)
-    batch_table = pa.table({"power": exponents, "codec": table[CODEC].fill_null(UNKNOWN_CODEC), "bytes": sizes})
-    groups = batch_table.group_by(["power", "codec"]).aggregate([("bytes", "count"), ("bytes", "sum")])
+    histogram = _histogram(to_table(batches))
+    groups = histogram.group_by(["size_from", CODEC]).aggregate([("batches", "sum"), ("bytes", "sum")])
     rows: ChartRows = [
         {
-            "size": f"from {format_size(1 << group['power'])}",
-            "compression": group["codec"],
-            "batches": group["bytes_count"],
+            "size": _size_name(group["size_from"]),
+            "compression": group[CODEC] or UNKNOWN_CODEC,
+            "batches": group["batches_sum"],
             "bytes": group["bytes_sum"],
         }
-        for group in sorted(groups.to_pylist(), key=lambda group: (group["power"], group["codec"]))
+        for group in groups.sort_by([("size_from", "ascending"), (CODEC, "ascending")]).to_pylist()
     ]
-    order = list(dict.fromkeys(row["size"] for row in rows))
+    powers = np.log2(column_numbers(histogram, "size_from")).astype(int)
+    # Sizes that no batch has between others that some have: the axis has no hidden jumps.
+    order = [_size_name(1 << power) for power in range(powers.min(), powers.max() + 1)] if len(powers) else []
     bars = (
         alt.Chart(chart_data(rows))
         .mark_bar()
         .encode(
-            x=alt.X("size:O", sort=order, title="batch size"),
-            y=alt.Y("batches:Q", axis=alt.Axis(format="d", tickMinStep=1)),
-            color="compression:N",
+            x=alt.X("size:O", scale=alt.Scale(domain=order), axis=alt.Axis(labelAngle=0), title=SIZE_TITLE),
+            y=alt.Y("batches:Q", axis=alt.Axis(format=",d", tickMinStep=1)),
+            color=_codec_color(rows),
             tooltip=tooltips("size", "compression", "batches", "bytes"),
         )
     )
-    return make_plot([bars], "Batch sizes", [f"{table.num_rows:,} data batches, {format_size(int(sizes.sum()))}"])
+    count, size = (int(column_numbers(histogram, name).sum()) for name in ("batches", "bytes"))
+    return make_plot([bars], "Batch sizes", [f"{count:,} data batches, {format_size(size)}"])
+
+
+def _size_name(size: int) -> str:
+    """Return a power of two as a number of bytes.
+
+    >>> _size_name(512), _size_name(4096)
+    ('512 B', '4 KiB')
+    """
+    exponent = (size.bit_length() - 1) // 10
+    return f"{size >> 10 * exponent} {BINARY_UNITS[exponent]}"
+
+
+def _codec_color(rows: ChartRows, **options: Any) -> alt.Color:
+    """Return the colours of the codecs that are drawn; each codec has the same one in every chart."""
+    codecs = [codec for codec in CODEC_COLORS if any(row["compression"] == codec for row in rows)]
+    scale = alt.Scale(domain=codecs, range=[CODEC_COLORS[codec] for codec in codecs])
+    return alt.Color("compression:N", scale=scale, **options)
+
+
+def _histogram(table: pa.Table) -> pa.Table:
+    """Return batches as rows of the table ``batch_histograms``, one for each; rows of that table as they are."""
+    if "size_from" in table.column_names:
+        return table.select(HISTOGRAM_COLUMNS)
+    data = _data_batches(table)
+    sizes = column_numbers(data, "size").astype(np.int64)
+    powers = np.frexp(np.maximum(sizes, 1))[1] - 1
+    ones = np.ones(len(sizes), np.int64)
+    return pa.table([np.left_shift(ones, powers), data[CODEC], ones, sizes], names=list(HISTOGRAM_COLUMNS))
+
+
+def stored_compression(histograms: Tabular, producer_batches: Tabular) -> Plot:
+    """Return the compression ratio of each codec, or the bytes of each codec if no ratio is known.
+
+    An audit decompresses batches with ``--records`` only. Then it knows the ratio of each producer in each partition;
+    those of producers that use several codecs there are left out.
+
+    Args:
+        histograms: the table ``batch_histograms``.
+        producer_batches: the table ``producer_batches``, which has rows if the audit ran with ``--records``.
+    """
+    batches = to_table(histograms)
+    ratios = _stored_ratios(batches, to_table(producer_batches))
+    if any(codec != "none" for codec in ratios):
+        rows = [{"compression": codec, RATIO: round(ratio, 3)} for codec, ratio in sorted(ratios.items())]
+        return _ratio_plot(rows)
+    groups = batches.group_by(CODEC).aggregate([("bytes", "sum"), ("batches", "sum"), ("records", "sum")])
+    bytes_rows: ChartRows = [
+        {
+            "compression": group[CODEC] or UNKNOWN_CODEC,
+            STORED: group["bytes_sum"],
+            "batches": group["batches_sum"],
+            "records": group["records_sum"],
+        }
+        for group in groups.sort_by(CODEC).to_pylist()
+    ]
+    bars = alt.Chart(chart_data(bytes_rows)).mark_bar()
+    bars = bars.encode(
+        x=alt.X(f"{STORED}:Q", axis=alt.Axis(format=".3~s")),
+        y=alt.Y("compression:N", sort=CODEC_ORDER, title=None),
+        color=_codec_color(bytes_rows, legend=None),
+        tooltip=tooltips("compression", STORED, "batches", "records"),
+    )
+    notes = ["bytes of data batches by codec; the ratio of each is known after an audit with --records"]
+    return make_plot([bars], "Compression", notes, height=_bars_height(bytes_rows))
+
+
+def _stored_ratios(batches: pa.Table, producers: pa.Table) -> dict[str, float]:
+    """Return the uncompressed size per stored byte of each codec, as far as producers use one codec each."""
+    keys = [*PRODUCER_KEY]
+    by_codec = batches.group_by([*keys, CODEC]).aggregate([("bytes", "sum"), ("batches", "sum")])
+    single = by_codec.group_by(keys).aggregate([(CODEC, "count")])
+    single = single.filter(pc.equal(single[f"{CODEC}_count"], 1)).select(keys)
+    ratios = producers.select([*keys, "compression_ratio"])
+    known = by_codec.join(single, keys, join_type="inner").join(ratios, keys, join_type="inner")
+    sums: dict[str, list[float]] = {}
+    for row in known.to_pylist():
+        if row[CODEC] is None or row["compression_ratio"] is None:
+            continue
+        stored = row["bytes_sum"] - BATCH_HEADER_SIZE * row["batches_sum"]
+        totals = sums.setdefault(row[CODEC], [0, 0])
+        totals[0] += stored * row["compression_ratio"]
+        totals[1] += stored
+    return {codec: plain / stored for codec, (plain, stored) in sums.items() if stored > 0}
 
 
 def compression(batches: Tabular, records: Tabular) -> Plot:
@@ -74,12 +173,18 @@ def compression(batches: Tabular, records: Tabular) -> Plot:
         batches: the table ``batches``, of any number of partitions.
         records: the table ``records`` of the same files.
     """
-    rows = [*map(_codec_row, _sums_by_codec(_data_batches(to_table(batches)), to_table(records)))]
+    return _ratio_plot([*map(_codec_row, _sums_by_codec(_data_batches(to_table(batches)), to_table(records)))])
+
+
+def _ratio_plot(rows: ChartRows) -> Plot:
     bars = (
         alt.Chart(chart_data(rows))
         .mark_bar()
         .encode(
-            x=alt.X(f"{RATIO}:Q"), y=alt.Y("compression:N", title=None), tooltip=tooltips(*(rows[0] if rows else ()))
+            x=alt.X(f"{RATIO}:Q"),
+            y=alt.Y("compression:N", sort=CODEC_ORDER, title=None),
+            color=_codec_color(rows, legend=None),
+            tooltip=tooltips(*(rows[0] if rows else ())),
         )
     )
     no_gain = alt.Chart(chart_data([{RATIO: 1}] if rows else [])).mark_rule(strokeDash=[4, 3]).encode(x=f"{RATIO}:Q")
@@ -87,8 +192,12 @@ def compression(batches: Tabular, records: Tabular) -> Plot:
         [bars, no_gain],
         "Compression",
         ["uncompressed size per byte stored; 1, the dashed line, is no gain"],
-        height=160,
+        height=_bars_height(rows),
     )
+
+
+def _bars_height(rows: ChartRows) -> int:
+    return max(BAR_HEIGHT * len(rows), MIN_HEIGHT)
 
 
 def _codec_row(sums: dict[str, Any]) -> dict[str, Any]:

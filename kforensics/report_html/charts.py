@@ -44,6 +44,13 @@ RECENT_BATCH_COLUMNS = (
     *PLACE_NAMES,
     *("producer_id", "producer_epoch", "base_offset", "last_offset", "base_sequence", "last_sequence"),
 )
+BATCH_HISTOGRAMS, PRODUCER_BATCHES = "batch_histograms", "producer_batches"
+BATCH_COLUMNS = (
+    *("log_dir", "topic", "partition", "producer_id", "compression_type"),
+    *("size_from", "batches", "records", "bytes"),
+)
+RATIO_COLUMNS = ("log_dir", "topic", "partition", "producer_id", "compression_ratio")
+INTERNAL_NOTE = "Without internal topics."
 KNOWN_TIME_COLUMNS = (*PLACE_NAMES, "last_offset", "max_timestamp")
 DAMAGE_COLUMNS = ("path", "start", "end", "reason", "inside_batch")
 ATOMICITY_COLUMNS = tuple(
@@ -84,6 +91,7 @@ def report_figures(store: StoreReader) -> list[Figure]:
     charts = [
         *_transaction_charts(store, plots),
         *_sequence_charts(store, plots),
+        *_batch_charts(store, plots),
         *_atomicity_charts(store, plots),
         *_damage_charts(store, plots),
     ]
@@ -136,6 +144,22 @@ def _sequence_charts(store: StoreReader, plots: Any) -> Iterator[SectionChart]:
 
 def _is_sequence_finding(batch: pa.RecordBatch) -> Any:
     return pc.starts_with(batch["code"], "seq-")
+
+
+def _batch_charts(store: StoreReader, plots: Any) -> Iterator[SectionChart]:
+    """Yield charts of the sizes of batches and of their compression; of internal topics only if there are no others."""
+    batches, notes = _limit(store.batches(BATCH_HISTOGRAMS, BATCH_COLUMNS))
+    histograms = _table(BATCH_HISTOGRAMS, BATCH_COLUMNS, batches)
+    is_internal = pc.starts_with(histograms["topic"], "__").fill_null(False)  # noqa: FBT003  # Arrow's signature
+    users = histograms.filter(pc.invert(is_internal))
+    if users.num_rows:
+        notes = (*([INTERNAL_NOTE] if users.num_rows < histograms.num_rows else []), *notes)
+        histograms = users
+    if not histograms.num_rows:
+        return
+    producers = _table(PRODUCER_BATCHES, RATIO_COLUMNS, _limit(store.batches(PRODUCER_BATCHES, RATIO_COLUMNS))[0])
+    yield "batches", plots.batch_sizes(histograms), notes
+    yield "batches", plots.stored_compression(histograms, producers), ()
 
 
 def _atomicity_charts(store: StoreReader, plots: Any) -> Iterator[SectionChart]:

@@ -49,6 +49,7 @@ SECTIONS = (
     Section("lso", "Last stable offset", ("lso",), "No transaction blocks the last stable offset of a partition."),
     Section("transactions", "Transactions", ("transactions",), "No transactions."),
     Section("producers", "Producers", ("producers",), "No idempotent producers."),
+    Section("batches", "Batches", (), "No batches are counted by producer, codec and size."),
     Section(
         "cluster",
         "Coordinators",
@@ -193,8 +194,8 @@ def data_sections(
         elif section.name == "partitions":
             yield section.name, section.title, _section(section.name, section.title, *parts)
         else:
-            size = format_count(sum(tables[name]["total"] for name in names), "row")
-            extent = f"{size}, {format_count(len(charts), 'chart')}" if charts else size
+            sizes = [format_count(sum(tables[name]["total"] for name in names), "row")] if names else []
+            extent = ", ".join(sizes + ([format_count(len(charts), "chart")] if charts else []))
             yield section.name, section.title, _folded(section.name, section.title, extent, *parts)
 
 

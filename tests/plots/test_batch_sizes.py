@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kforensics
-from kforensics.plots import batch_sizes, compression
+from kforensics.plots import batch_sizes, compression, stored_compression
 from tests.command import SAMPLES
 from tests.plots.drawn import layers
 
@@ -39,11 +39,55 @@ def test_bars_are_sorted_by_size() -> None:
     chart = batch_sizes(table)
     (bars,) = layers(chart)
     assert [(bar["size"], bar["compression"], bar["batches"]) for bar in bars] == [
-        ("from 64 bytes", "none", 2),
-        ("from 128 bytes", "unknown codec", 1),
-        ("from 4.1 KB", "zstd", 1),
+        ("64 B", "none", 2),
+        ("128 B", "unknown codec", 1),
+        ("4 KiB", "zstd", 1),
     ]
-    assert chart.to_dict()["layer"][0]["encoding"]["x"]["sort"] == ["from 64 bytes", "from 128 bytes", "from 4.1 KB"]
+    encoding = chart.to_dict()["layer"][0]["encoding"]
+    assert encoding["x"]["scale"]["domain"] == ["64 B", "128 B", "256 B", "512 B", "1 KiB", "2 KiB", "4 KiB"]
+    assert encoding["color"]["scale"]["domain"] == ["none", "zstd", "unknown codec"]
+
+
+def _of_logs(log: kforensics.Opened) -> pa.Table:
+    """Return the batches of partitions: not those of snapshots of the cluster's metadata."""
+    table = log.batches.to_arrow()
+    return table.filter(pc.ends_with(table["path"], ".log"))
+
+
+def test_a_store_gives_the_bars_of_the_log(log: kforensics.Opened) -> None:
+    """The table of histograms that an audit stores has what the chart needs."""
+    stored = kforensics.audit(RECORDS).tables["batch_histograms"]
+
+    def key(bar: dict[str, object]) -> tuple[str, str]:
+        return str(bar["size"]), str(bar["compression"])
+
+    (expected,), (bars,) = layers(batch_sizes(_of_logs(log))), layers(batch_sizes(stored))
+    assert sorted(bars, key=key) == sorted(expected, key=key)
+
+
+def test_ratios_of_a_store_are_those_of_the_records() -> None:
+    """As far as producers use one codec each; here all do, in the topics with one codec."""
+    folders = sorted(RECORDS.glob("broker-1/codec-*"))
+    audit = kforensics.audit(folders, records=True)
+    log = kforensics.open(folders)
+    expected, _ = layers(compression(log.batches, log.records))
+    bars, _ = layers(stored_compression(audit.tables["batch_histograms"], audit.tables["producer_batches"]))
+    ratios = {bar["compression"]: bar["compression ratio"] for bar in bars}
+    assert ratios == {bar["compression"]: pytest.approx(bar["compression ratio"], abs=0.002) for bar in expected}
+    assert len(ratios) == 5
+
+
+def test_without_ratios_a_store_gives_the_bytes_of_each_codec(log: kforensics.Opened) -> None:
+    audit = kforensics.audit(RECORDS)
+    chart = stored_compression(audit.tables["batch_histograms"], audit.tables["producer_batches"])
+    (bars,) = layers(chart)
+    table = _of_logs(log)
+    data = table.filter(pc.invert(table["is_control"]))
+    sizes = data.group_by("compression_type").aggregate([("size", "sum")]).to_pylist()
+    assert {bar["compression"]: bar["bytes as stored"] for bar in bars} == {
+        row["compression_type"]: row["size_sum"] for row in sizes
+    }
+    assert "--records" in str(chart.to_dict()["title"])
 
 
 @pytest.mark.parametrize("topic", ["append-time", "nulls", "grown", "codec-zstd"])

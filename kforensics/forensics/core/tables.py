@@ -105,6 +105,15 @@ transaction_ms float64 average duration of an ended transaction in ms
 findings int64 number of findings, with those of a comparison with other replicas from severity warning on
 read string ok, or why the partition could not be read
 """)
+BATCH_HISTOGRAMS = parse_columns("""
+producer_id int64 producer of the batches, -1 for none; null for those beyond the 256 highest ids of the partition
+compression_type string none, gzip, snappy, lz4 or zstd; null for an unassigned codec number
+size_from int64 a power of two: the batches have at least so many bytes, and fewer than twice as many
+batches int64 data batches
+records int64 records in them; a compressed message of formats 0 and 1 counts as one
+bytes int64 bytes of them as stored, headers included
+uncompressed_bytes int64 the same without compression; null if compressed, as an audit does not decompress batches
+""")
 DUPLICATES = parse_columns("""
 level string sequence, content-retry or content
 first_partition int32 partition of the earlier copy if it is another one of the topic; null within a partition
@@ -177,6 +186,7 @@ OF_PARTITIONS: dict[str, Table] = {
         placed_table("producers", "producer id at the end of a log", PRODUCERS),
         placed_table("lso", "partition", LSO),
         placed_table("lso_history", "step of the last stable offset", LSO_HISTORY),
+        placed_table("batch_histograms", "producer, codec and size of data batches", BATCH_HISTOGRAMS),
         placed_table("aborted_transactions", "ABORT marker that ended a transaction", ABORTED),
         placed_table("duplicates", "duplicate run of records, or duplicate batch", DUPLICATES),
         placed_table("findings", "finding", FINDINGS),

@@ -16,6 +16,12 @@ from kforensics.forensics.core.observations import OBSERVATION, ObservationArray
 from kforensics.forensics.core.record_arrays import concat_rows, copy_rows
 from kforensics.forensics.core.record_types import Portable
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.batch_histogram import (
+    NO_BATCHES,
+    BatchHistogramArray,
+    batch_histogram,
+    merged_histograms,
+)
 from kforensics.parsers.columns.batch_columns import EMPTY_CONTROL_BATCH, NO_CONTROL, BatchColumns, concat_batches
 from kforensics.parsers.format.array_types import BoolArray, StructArray
 from kforensics.parsers.format.rows import DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, Damage
@@ -97,6 +103,7 @@ class LogSummary(Portable):
         chunk_starts: CHUNK_START rows.
         observations: OBSERVATION rows.
         damage: segment number and damage, in log order.
+        histogram: BATCH_HISTOGRAM rows of the data batches.
     """
 
     first: BatchColumns
@@ -120,6 +127,7 @@ class LogSummary(Portable):
     chunk_starts: ChunkStartArray = field(default_factory=lambda: np.empty(0, CHUNK_START))
     observations: ObservationArray = field(default_factory=lambda: np.empty(0, OBSERVATION))
     damage: tuple[tuple[int, Damage], ...] = ()
+    histogram: BatchHistogramArray = field(default_factory=lambda: NO_BATCHES)
 
     @classmethod
     def empty(cls) -> LogSummary:
@@ -159,6 +167,7 @@ def log_summary(batches: BatchColumns, rules: Rules, collectors: Sequence[Collec
         ends_in_old_format=_ends_in_old_format(batches),
         chunk_starts=np.array([(batches.segment[0], batches.position[0], batches.base_offset[0], 0, 0)], CHUNK_START),
         observations=merge_observations(_observations(batches, (before, after), markers, rules, collectors)),
+        histogram=batch_histogram(batches[~is_control] if is_control.any() else batches),
     )
 
 
@@ -255,8 +264,7 @@ def goes_back(log: LogSummary, *, has_epochs: bool = False) -> bool:
 def merged_logs(left: LogSummary, right: LogSummary, rules: Rules, collectors: Sequence[Collector]) -> LogSummary:
     """Return the summary of two parts; the right one follows the left one in the log."""
     if not right.batches or not left.batches:
-        filled = left if left.batches else right
-        return replace(filled, damage=left.damage + right.damage)
+        return replace(left if left.batches else right, damage=left.damage + right.damage)
     offset_gap = max(0, int(right.first.base_offset[0] - left.last.last_offset[0]) - 1) if right.first.exact[0] else 0
     new_segment = bool(left.last.segment[0] != right.first.segment[0])
     chunk_starts = right.chunk_starts.copy()
@@ -292,6 +300,7 @@ def merged_logs(left: LogSummary, right: LogSummary, rules: Rules, collectors: S
             [left.observations, *_boundary_observations(left, right, rules, collectors), right.observations]
         ),
         damage=left.damage + right.damage,
+        histogram=merged_histograms(left.histogram, right.histogram),
     )
 
 
