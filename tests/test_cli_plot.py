@@ -20,6 +20,7 @@ ARGUMENTS = {
     "sequences": ("--topic", "interleaved"),
     "batch-sizes": (),
     "compression": (),
+    "timeline": (),
 }
 
 

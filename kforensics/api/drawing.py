@@ -31,7 +31,7 @@ def plot(
 
     Args:
         chart: ``lso``, ``lso-time``, ``transactions``, ``transactions-time``, ``atomicity``, ``sequences``,
-            ``batch-sizes``, ``compression`` or ``damage``.
+            ``batch-sizes``, ``compression``, ``damage`` or ``timeline``.
         paths: log directories, partition folders, files, globs or URIs.
         topic: the topic to show.
         partition: the partition of the topic.
@@ -131,6 +131,20 @@ def _damage(shown: _Shown) -> Plot:
     return plots.damage_map(shown.rows("files"), shown.rows("damage"))
 
 
+def _timeline(shown: _Shown) -> Plot:
+    import pyarrow as pa
+
+    from kforensics import plots
+    from kforensics.parsers.files.log_names import METADATA_TOPIC
+    from kforensics.plots.chart import PartitionFilter
+
+    events = shown.rows("cluster_events")
+    if shown.partition_filter.topic is not None:
+        # What the metadata log shows concerns every partition.
+        events = pa.concat_tables([events, PartitionFilter(METADATA_TOPIC).rows(shown.log.table("cluster_events"))])
+    return plots.timeline(events, shown.rows("transactions"), shown.rows("incidents"))
+
+
 # In the order of the help of the command.
 _CHARTS: dict[str, Callable[[_Shown], Plot]] = {
     "lso": _lso,
@@ -142,4 +156,5 @@ _CHARTS: dict[str, Callable[[_Shown], Plot]] = {
     "batch-sizes": _batch_sizes,
     "compression": _compression,
     "damage": _damage,
+    "timeline": _timeline,
 }

@@ -12,7 +12,9 @@ from kforensics.errors import UsageError
 
 app = typer.Typer(add_completion=False)
 
-NAMES = "lso, lso-time, transactions, transactions-time, atomicity, sequences, batch-sizes, compression, damage"
+NAMES = (
+    "lso, lso-time, transactions, transactions-time, atomicity, sequences, batch-sizes, compression, damage, timeline"
+)
 
 
 @app.command(
@@ -49,7 +51,7 @@ def plot(  # long: one parameter per option
     as_of: AsOf = None,
     quiet: Quiet = False,
 ) -> None:
-    """Draw a chart of the last stable offset, transactions, sequences, batches or damage as a picture."""
+    """Draw a chart of the last stable offset, transactions, sequences, batches, damage or the cluster as a picture."""
     from kforensics.analyses.times import as_of_text_ms
     from kforensics.api.drawing import check_chart
     from kforensics.api.drawing import plot as draw

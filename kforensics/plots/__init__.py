@@ -20,6 +20,7 @@ from kforensics.plots.damage_map import damage_map
 from kforensics.plots.html_page import offline, page
 from kforensics.plots.sequences import sequences
 from kforensics.plots.stable_offset import lso, lso_over_time
+from kforensics.plots.timeline import timeline
 from kforensics.plots.transaction_lanes import transactions
 
 __all__ = [
@@ -35,5 +36,6 @@ __all__ = [
     "page",
     "sequences",
     "stored_compression",
+    "timeline",
     "transactions",
 ]

@@ -44,6 +44,14 @@ RECENT_BATCH_COLUMNS = (
     *PLACE_NAMES,
     *("producer_id", "producer_epoch", "base_offset", "last_offset", "base_sequence", "last_sequence"),
 )
+# Of the tables of the timeline, in the order of its arguments.
+TIMELINE_COLUMNS = {
+    "cluster_events": (
+        *("topic", "partition", "timestamp", "kind", "node_id", "name", "value", "previous", "partitions"),
+    ),
+    "transactions": ("outcome", "first_timestamp", "last_timestamp", "marker_timestamp"),
+    "incidents": ("since", "severity", "kind"),
+}
 BATCH_HISTOGRAMS, PRODUCER_BATCHES = "batch_histograms", "producer_batches"
 BATCH_COLUMNS = (
     *("log_dir", "topic", "partition", "producer_id", "compression_type"),
@@ -89,6 +97,7 @@ def report_figures(store: StoreReader) -> list[Figure]:
     from kforensics import plots  # raises MissingExtraError without Altair
 
     charts = [
+        *_timeline_charts(store, plots),
         *_transaction_charts(store, plots),
         *_sequence_charts(store, plots),
         *_batch_charts(store, plots),
@@ -110,6 +119,18 @@ def _figure(index: int, section: str, plot: Plot, notes: Sequence[str]) -> Figur
         spec.pop(name, None)
     sentences = [f"{line[:1].upper()}{line[1:]}." for line in title.get("subtitle", [])]
     return Figure(f"figure-{index}", section, title.get("text", ""), (*sentences, *notes), spec)
+
+
+def _timeline_charts(store: StoreReader, plots: Any) -> Iterator[SectionChart]:
+    """Yield the timeline of the cluster, if the store has anything with a time."""
+    tables, notes = [], list[str]()
+    for name, columns in TIMELINE_COLUMNS.items():
+        batches, note = _limit(store.batches(name, columns))
+        tables.append(_table(name, columns, batches))
+        notes += [f"{name.replace('_', ' ').capitalize()}: {sentence.lower()}" for sentence in note]
+    chart = plots.timeline(*tables)
+    if any(chart.to_dict()["datasets"].values()):
+        yield "timeline", chart, tuple(notes)
 
 
 def _transaction_charts(store: StoreReader, plots: Any) -> Iterator[SectionChart]:

@@ -19,7 +19,7 @@ from kforensics.report_html.store_verdict import StoreVerdict
 
 PARTITION_VERDICTS = (*(str(severity) for severity in sorted(Severity, reverse=True)), "clean", "unread")
 # Sections whose charts have long labels.
-WIDE_SECTIONS = ("cluster", "damage")
+WIDE_SECTIONS = ("timeline", "cluster", "damage")
 # Lines shown below the verdict, and without a click; each partition that could not be read has one.
 MAX_DETAILS, MAX_OPEN_DETAILS = 20, 4
 # Characters of all cards together, beyond which cards show no findings; cards that are open at first; and cards
@@ -46,6 +46,7 @@ class Section:
 
 SECTIONS = (
     Section("partitions", "Partitions", ("partitions",), "No partitions."),
+    Section("timeline", "Timeline", (), "Nothing in the store has a time."),
     Section("lso", "Last stable offset", ("lso",), "No transaction blocks the last stable offset of a partition."),
     Section("transactions", "Transactions", ("transactions",), "No transactions."),
     Section("producers", "Producers", ("producers",), "No idempotent producers."),

@@ -16,6 +16,7 @@ from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE
 from kforensics.forensics.duplicates.partition_duplicates import find_duplicates, partition_duplicate_rows
+from kforensics.forensics.metadata.cluster_events import event_rows
 from kforensics.forensics.partition.batch_histogram import histogram_rows
 from kforensics.forensics.partition.partition_rows import (
     ProducerTable,
@@ -141,6 +142,7 @@ def evaluate_state(state: PartitionState, checks: Sequence[Check[PartitionState,
             "producers": ProducerTable.of(state, state.producers, state.log_end_offset).stream(),
             "batch_histograms": histogram_rows(place, state.log.histogram),
             "aborted_transactions": tables.aborted(index_records(state.partition)),
+            "cluster_events": event_rows(state),
             "findings": finding_rows(place, findings),
             **({} if state.duplicates is None else {"duplicates": partition_duplicate_rows(state, state.duplicates)}),
         },

@@ -133,6 +133,19 @@ position int64 byte position of the record's batch
 offset int64 offset of the record
 """)
 
+EVENTS = parse_columns("""
+timestamp int64 when, in ms; null if unknown
+kind string what happened, such as election or feature; the page on plot lists the kinds
+node_id int32 the broker or controller concerned: the elected leader, or who started or stopped; null if none is
+name string feature, or reason of the damage; null for other kinds
+value int64 leader epoch, level of the feature, first id after the block of producer ids, or damaged bytes
+previous int64 earlier value of the feature; null if unknown
+partitions int32 partitions that an election or its failure concerns
+path string file that shows it
+position int64 byte position of the batch, or of the damage
+offset int64 first offset of the batch; null for damage
+""")
+
 COORDINATOR_TRANSACTIONS = placed_table("coordinator_transactions", "record of `__transaction_state`", RECORDS)
 TRANSACTIONAL_IDS = placed_table("transactional_ids", "transactional id, by its last use", IDS)
 DISTRIBUTED_TRANSACTIONS = placed_table(
@@ -142,6 +155,7 @@ GROUP_OFFSETS = placed_table("group_offsets", "committed offset in `__consumer_o
 COMMITTED_OFFSETS = placed_table(
     "committed_offsets", "offset of a group in force at the end of the cluster's logs", IN_FORCE
 )
+CLUSTER_EVENTS = placed_table("cluster_events", "event that the log of a partition shows", EVENTS)
 CLUSTER_TABLES: dict[str, Table] = {
     table.name: table
     for table in (
@@ -150,5 +164,6 @@ CLUSTER_TABLES: dict[str, Table] = {
         DISTRIBUTED_TRANSACTIONS,
         GROUP_OFFSETS,
         COMMITTED_OFFSETS,
+        CLUSTER_EVENTS,
     )
 }

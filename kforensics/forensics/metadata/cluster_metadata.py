@@ -19,7 +19,15 @@ from kforensics.parsers.log.batches import walk
 from kforensics.parsers.log.log_rows import read_records
 from kforensics.parsers.messages.internal_records import decode_record
 
-__all__ = ["Election", "PartitionCount", "TopicMetadata", "elections_in", "metadata_records", "topics_in"]
+__all__ = [
+    "Election",
+    "PartitionCount",
+    "TopicMetadata",
+    "elections_in",
+    "metadata_batches",
+    "metadata_records",
+    "topics_in",
+]
 
 METADATA_SNAPSHOT = "checkpoint"
 RECOVERING = 1
@@ -51,30 +59,48 @@ def metadata_records(partitions: Iterable[Partition], kinds: Collection[str]) ->
     copies = [copy for copy in partitions if copy.place.topic == METADATA_TOPIC and copy.segments]
     if not copies:
         return
-    metadata = max(copies, key=_length)
+    for _, _, records in metadata_batches(max(copies, key=_length), kinds):
+        yield from records
+
+
+def metadata_batches(metadata: Partition, kinds: Collection[str]) -> Iterator[tuple[str, Batch, list[MetadataRecord]]]:
+    """Yield batches with records of some types: path, batch, records; if the log start is missing, a snapshot's first.
+
+    Args:
+        metadata: a copy of the metadata log.
+        kinds: types of records, by Kafka's names.
+
+    Raises:
+        InputError: the metadata log cannot be read.
+    """
     start = metadata.first_offset
     snapshots = {file.base_offset or 0: file.path for file in metadata.others if file.kind == METADATA_SNAPSHOT}
     if start > 0 and (after := [offset for offset in snapshots if offset >= start]):
         start = min(after)
-        yield from (record._replace(timestamp=None) for record in _decoded(snapshots[start], 0, kinds))
+        for batch, records in _decoded(snapshots[start], 0, kinds):
+            yield snapshots[start], batch, [record._replace(timestamp=None) for record in records]
     for segment in metadata.segments:
-        yield from _decoded(segment.path, start, kinds)
+        for batch, records in _decoded(segment.path, start, kinds):
+            yield segment.path, batch, records
 
 
 def _length(copy: Partition) -> tuple[int, int]:
     return copy.segments[-1].base_offset or 0, copy.segments[-1].size
 
 
-def _decoded(path: str, start: int, kinds: Collection[str]) -> Iterator[MetadataRecord]:
+def _decoded(path: str, start: int, kinds: Collection[str]) -> Iterator[tuple[Batch, list[MetadataRecord]]]:
     with open_source(path) as source:
         for batch in walk(source):
             if not isinstance(batch, Batch) or batch.is_control or not batch.crc_valid or batch.last_offset < start:
                 continue
+            records = []
             for record in read_records(source, batch):
                 if isinstance(record, Record):
                     decoded = decode_record(METADATA_TOPIC, record.key, record.value)
                     if decoded.type_name in kinds and decoded.value is not None:
-                        yield MetadataRecord(record.timestamp, str(decoded.type_name), decoded.value)
+                        records.append(MetadataRecord(record.timestamp, str(decoded.type_name), decoded.value))
+            if records:
+                yield batch, records
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ EPOCH_RUN = np.dtype(
         ("last_offset", "i8"),
         ("segment", "i4"),
         ("position", "i8"),
+        ("max_timestamp", "i8"),  # of its first batch
         ("after_old_format", "?"),  # whether batches of message format 0 or 1 precede it
     ]
 )
@@ -237,6 +238,7 @@ def _epoch_runs(batches: BatchColumns) -> EpochRunArray:
     runs["leader_epoch"], runs["first_offset"] = epochs[starts], batches.base_offset[first]
     runs["last_offset"], runs["after_old_format"] = batches.last_offset[last], after_old[starts]
     runs["segment"], runs["position"] = batches.segment[first], batches.position[first]
+    runs["max_timestamp"] = batches.max_timestamp[first]
     return runs
 
 
