@@ -22,7 +22,8 @@ from kforensics.forensics.coordinators.record_rows import offset_commit_rows, st
 from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.coordinators.transactions.history_replay import history_of
 from kforensics.forensics.core.election import Election
-from kforensics.forensics.core.result_rows import Rows
+from kforensics.forensics.core.record_arrays import free_unused
+from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_state import PartitionState
 
@@ -41,7 +42,7 @@ class ClusterResult:
             coordinator proves wrong.
     """
 
-    rows: tuple[Rows, ...]
+    rows: tuple[Rows | RowStream, ...]
     findings: tuple[PlacedFinding, ...]
     cluster: Cluster
 
@@ -79,9 +80,11 @@ def group_commits(state: PartitionState, add_rows: Callable[[Rows], None] | None
     """
     if add_rows is None:
         return commits_of(state)
-    return commits_of(
-        state, lambda commits: add_rows(with_outcomes(state, offset_commit_rows(state.partition, commits)))
+    commits = commits_of(
+        state, lambda chunk: add_rows(with_outcomes(state, offset_commit_rows(state.partition, chunk)))
     )
+    free_unused()
+    return commits
 
 
 def best_replicas(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:

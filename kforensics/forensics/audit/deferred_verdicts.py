@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -294,8 +295,12 @@ def _revised_summary(rows: Rows | RowStream, findings: Sequence[Finding]) -> Row
 
 def _rows_of_cluster(cluster_result: ClusterResult) -> PartitionResult:
     """Return the rows that do not belong to one partition."""
-    by_table: dict[str, list[Rows]] = defaultdict(list)
+    by_table: dict[str, list[Rows | RowStream]] = defaultdict(list)
     for rows in cluster_result.rows:
         by_table[rows.table.name].append(rows)
-    streams = {name: RowStream(chunks[0].table, partial(iter, tuple(chunks))) for name, chunks in by_table.items()}
+    streams = {name: RowStream(chunks[0].table, partial(_parts_of, tuple(chunks))) for name, chunks in by_table.items()}
     return PartitionResult(Place(None, None, None, None), "", 0, streams, is_counted=False)
+
+
+def _parts_of(chunks: Iterable[Rows | RowStream]) -> Iterator[Rows]:
+    return chain.from_iterable(rows.parts() for rows in chunks)

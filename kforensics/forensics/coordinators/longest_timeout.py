@@ -48,6 +48,6 @@ def longest_timeout(partition: Partition) -> LongestTimeout | None:
                 is_sound = (states.rows["status"] != NO_STATUS) & ~states.rows["is_wrong"]
                 timeouts = np.where(is_sound & (states.rows["timeout_ms"] < NO_TIMEOUT), states.rows["timeout_ms"], 0)
                 if len(timeouts) and timeouts.max() > (longest.timeout_ms if longest else 0):
-                    name = states.names[states.codes[timeouts.argmax()]]
+                    name = states.name(int(timeouts.argmax()))
                     longest = LongestTimeout(int(timeouts.max()), name)
     return longest

@@ -6,17 +6,20 @@ Rule: ``TransactionStateManager.partitionFor`` and ``GroupCoordinatorService.par
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 
 from kforensics.parsers.format.array_types import IntArray
+from kforensics.parsers.format.byte_slices import ByteSlices, joined_bytes, to_byte_slices
 
-__all__ = ["DEFAULT_PARTITIONS", "java_hashes", "likely_count"]
+__all__ = ["DEFAULT_PARTITIONS", "hashes_of", "java_hashes", "likely_count"]
 
 # Kafka's default for transaction.state.log.num.partitions and offsets.topic.num.partitions.
 DEFAULT_PARTITIONS = 50
 SIGN_BIT, HASH_RANGE = 1 << 31, 1 << 32
+FACTOR, MAX_ASCII = 31, 0x7F
+# Names to hash at once.
+BLOCK = 1 << 14
 
 
 def java_hashes(names: Sequence[str]) -> IntArray:
@@ -25,19 +28,40 @@ def java_hashes(names: Sequence[str]) -> IntArray:
     >>> java_hashes(["id-a", "polygenelubricants"]).tolist()
     [3225647, 0]
     """
-    return np.array([_non_negative_hash(name) for name in names], "i8")
+    return hashes_of(to_byte_slices(name.encode("utf-8", "surrogatepass") for name in names))
 
 
-def _non_negative_hash(name: str) -> int:
-    units = np.frombuffer(name.encode("utf-16-le", "surrogatepass"), "<u2").astype("u8")
-    number = int((units * _powers(len(units))).sum() % HASH_RANGE)
-    signed = number - HASH_RANGE if number >= SIGN_BIT else number
-    return 0 if signed == -SIGN_BIT else abs(signed)
+def hashes_of(names: ByteSlices) -> IntArray:
+    """Return the same of names in UTF-8."""
+    blocks = (names.take(np.arange(start, min(start + BLOCK, len(names)))) for start in range(0, len(names), BLOCK))
+    return np.concatenate([np.empty(0, "i8"), *map(_block_hashes, blocks)])
 
 
-@cache
-def _powers(length: int) -> IntArray:
-    return np.array([pow(31, exponent, HASH_RANGE) for exponent in range(length - 1, -1, -1)], "u8")
+def _block_hashes(names: ByteSlices) -> IntArray:
+    data, bounds = joined_bytes(names)
+    order = np.argsort(-names.sizes, kind="stable")
+    starts, longer = bounds[order], len(names) - np.cumsum(np.bincount(names.sizes))
+    by_size = np.zeros(len(names), "u8")
+    for place, count in enumerate(longer[:-1].tolist()):  # the number of names that have a character there
+        by_size[:count] = by_size[:count] * np.uint64(FACTOR) + data[starts[:count] + place]
+    sums = np.empty(len(names), "u8")
+    sums[order] = by_size
+    is_ascii = data <= MAX_ASCII
+    if not is_ascii.all():
+        others = np.concatenate([[0], np.cumsum(~is_ascii)])[bounds]
+        for row in np.flatnonzero(others[1:] > others[:-1]).tolist():
+            sums[row] = _hash(data[bounds[row] : bounds[row + 1]].tobytes())
+    numbers = (sums % np.uint64(HASH_RANGE)).astype("i8")
+    signed = np.where(numbers >= SIGN_BIT, numbers - HASH_RANGE, numbers)
+    return np.where(signed == -SIGN_BIT, 0, np.abs(signed))
+
+
+def _hash(name: bytes) -> int:
+    """Return the hash of a name by its UTF-16 units; its lowest 32 bits count."""
+    total = 0
+    for unit in memoryview(name.decode("utf-8", "surrogatepass").encode("utf-16-le", "surrogatepass")).cast("H"):
+        total = (total * FACTOR + unit) % HASH_RANGE
+    return total
 
 
 def likely_count(available: Sequence[int], hashes: IntArray, partitions: IntArray) -> int | None:

@@ -53,7 +53,7 @@ def _state_columns(transitions: StateTransitions) -> dict[str, Any]:
         **{name: nullable(rows[name], null | (rows[name] == NONE)) for name in known},
         **{name: nullable(column, null | (column == NONE)) for name, column in renamed.items()},
         "transaction_timeout_ms": nullable(rows["timeout_ms"], null),
-        "transactional_id": _encoded(states.codes, states.names),
+        "transactional_id": Words(*states.encoded_names()),
         "state": _encoded(np.where(np.isin(rows["status"], ALL_STATES), rows["status"], NONE), map(str, ALL_STATES)),
         "tombstone": rows["is_tombstone"],
         "version": nullable(rows["version"], null),
@@ -82,15 +82,14 @@ def offset_commit_rows(partition: Partition, commits: CommitColumns) -> Rows:
 
 def _offset_columns(commits: CommitColumns) -> dict[str, Any]:
     rows, is_read = commits.rows, commits.is_read
-    group, topic, partition = zip(*commits.keys_by_code, strict=True)
     return {
         **{name: rows[name] for name in ("position", "offset")},
         **{name: nullable(rows[name], NONE) for name in ("timestamp", "producer_id", "producer_epoch")},
         "transactional": rows["is_transactional"],
         "outcome": None,
-        "group": _encoded(commits.codes, group),
-        "committed_topic": _encoded(commits.codes, topic),
-        "committed_partition": np.array(partition, "i4")[commits.codes],
+        "group": Words(*commits.keys.named("group")),
+        "committed_topic": Words(*commits.keys.named("topic")),
+        "committed_partition": commits.keys.rows["partition"],
         "tombstone": commits.is_tombstone,
         "version": nullable(commits.version, NO_VERSION),
         "committed_offset": nullable(commits.committed, ~is_read),

@@ -6,15 +6,15 @@ of the version, which end with their last byte. A message that they cannot read 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import compress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from kforensics.parsers.format.byte_slices import ByteSlices, to_byte_slices, values_at
+from kforensics.parsers.format.byte_slices import ByteSlices, joined_bytes, values_at, with_slices
 from kforensics.parsers.format.text_encoding import java_utf8
 from kforensics.parsers.messages.codec import default_of, distinct_layouts
 from kforensics.parsers.messages.internal_records import LAYOUT_RELEASES
@@ -31,6 +31,9 @@ _WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8}
 _UUID_SIZE = 16
 # Bytes of the record type before a key.
 _TYPE_SIZE = 2
+# The record type of a key that is too short for one. Types have 16 bits.
+NO_TYPE = 1 << 16
+_MAX_ASCII = 0x7F
 _MAX_STRING_SIZE = 0x7FFF
 # Shifts of the second to the fourth byte of a varint. A fifth byte overflows an int in Java; the codec handles that.
 _VARINT_SHIFTS = (7, 14, 21)
@@ -83,37 +86,68 @@ def read_columns(message: MessageSchema, version: int, values: ByteSlices, start
     return ReadColumns(cursor.fits & (cursor.positions == ends), columns)
 
 
-def read_keys(topic: str, type_ids: Iterable[int], keys: Sequence[bytes]) -> dict[bytes, Any]:
-    """Return the fields of keys as tuples, without keys that do not have the exact layout of their type.
+def read_keys(topic: str, type_ids: Iterable[int], keys: ByteSlices) -> tuple[IntArray, ReadColumns]:
+    """Return the record type of each key, NO_TYPE if it has none, and the fields of the keys of some types.
+
+    Only keys with the exact layout of their type fit.
 
     Args:
         topic: A topic of a coordinator.
         type_ids: The record types to read.
-        keys: Keys of any type, distinct.
+        keys: Keys of any type, none of them null.
     """
-    fields: dict[bytes, Any] = {}
+    types, fits = np.full(len(keys), NO_TYPE, "i4"), np.zeros(len(keys), "?")
+    has_type = np.flatnonzero(keys.sizes >= _TYPE_SIZE)
+    types[has_type] = keys.take(has_type).numbers(">i2")
+    columns: dict[str, _FieldColumn] = {}
     for type_id in type_ids:
-        prefix, kind = type_id.to_bytes(_TYPE_SIZE), record_type(topic, type_id)
-        of_type = [key for key in keys if key.startswith(prefix)]
-        if kind is not None and of_type:
-            slices = to_byte_slices(of_type)
-            columns, data = read_columns(kind.key, 0, slices, _TYPE_SIZE), slices.data.tobytes()
-            values = zip(*(_values(columns.columns[field.name], data) for field in kind.key.fields), strict=True)
-            fitting = compress(zip(of_type, values, strict=True), columns.fits.tolist())
-            fields.update(fitting)
-    return fields
+        rows, kind = np.flatnonzero(types == type_id), record_type(topic, type_id)
+        if kind is not None and len(rows):
+            of_type = read_columns(kind.key, 0, keys.take(rows), _TYPE_SIZE)
+            fits[rows] = of_type.fits
+            for name, column in of_type.columns.items():
+                _put_rows(columns, name, rows, column, len(keys))
+    return types, ReadColumns(fits, columns)
 
 
-def _values(column: _FieldColumn, data: bytes) -> list[Any]:
-    """Return the integers or texts of a column as Python values."""
-    if isinstance(column, np.ndarray):
-        numbers: list[Any] = column.tolist()
-        return numbers
-    ends = (column.starts + column.sizes).tolist()
-    encoded = [data[start:end] for start, end in zip(column.starts.tolist(), ends, strict=True)]
-    # Groups and topics repeat; each text is kept once.
-    texts = {text: java_utf8(text) for text in set(encoded)}
-    return [texts[text] for text in encoded]
+def _put_rows(columns: dict[str, _FieldColumn], name: str, rows: IntArray, values: _FieldColumn, count: int) -> None:
+    """Set some rows of a column."""
+    if isinstance(values, ByteSlices):
+        column = columns.setdefault(name, ByteSlices(values.data, np.zeros(count, "i8"), np.full(count, -1, "i8")))
+        if isinstance(column, ByteSlices):
+            column.starts[rows], column.sizes[rows] = values.starts, values.sizes
+        return
+    numbers = columns.setdefault(name, np.zeros(count, "i8"))
+    if isinstance(numbers, np.ndarray):
+        numbers[rows] = values
+
+
+def java_texts(slices: ByteSlices) -> ByteSlices:
+    """Return encoded texts as Java decodes them, in valid UTF-8: bytes that are not valid are replaced.
+
+    Args:
+        slices: The texts; none of them is null.
+    """
+    data, bounds = joined_bytes(slices)
+    if not len(data) or data.max() <= _MAX_ASCII:
+        return slices
+    others = np.concatenate([[0], np.cumsum(data > _MAX_ASCII)])[bounds]
+    changed = {}
+    for row in np.flatnonzero(others[1:] > others[:-1]).tolist():
+        encoded = data[bounds[row] : bounds[row + 1]].tobytes()
+        if (text := java_utf8(encoded).encode()) != encoded:
+            changed[row] = text
+    return with_slices(slices, list(changed), list(changed.values()))
+
+
+def texts_of(slices: ByteSlices) -> list[str]:
+    """Return texts in valid UTF-8, none of them null, as Python values."""
+    joined, bounds = joined_bytes(slices)
+    data = joined.tobytes()
+    if data.isascii():
+        text = data.decode()
+        return [text[begin:end] for begin, end in pairwise(bounds.tolist())]
+    return [data[begin:end].decode() for begin, end in pairwise(bounds.tolist())]
 
 
 class _Cursor:

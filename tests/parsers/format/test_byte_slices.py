@@ -5,7 +5,16 @@ from random import Random
 import numpy as np
 import pytest
 
-from kforensics.parsers.format.byte_slices import ByteSlices, concatenate_slices, distinct_slices, to_byte_slices
+from kforensics.parsers.format import byte_slices
+from kforensics.parsers.format.byte_slices import (
+    ByteSlices,
+    SliceNumbers,
+    concatenate_slices,
+    distinct_slices,
+    equal_slices,
+    to_byte_slices,
+    with_slices,
+)
 
 VALUES = [b"one", None, b"", b"two", b"one", None, b"two"]
 
@@ -42,3 +51,37 @@ def test_concatenated_columns() -> None:
     joined = concatenate_slices(columns)
     assert [joined.get(row) for row in range(len(joined))] == [*VALUES, b"three"]
     assert joined.take(np.array([0, 7])).numbers(">i2", 1).tolist() == [0x6E65, 0x6872]
+
+
+def test_byte_strings_are_numbered_in_the_order_in_which_they_are_added() -> None:
+    dice, numbers, expected = Random(5), SliceNumbers(), dict[bytes, int]()  # noqa: S311  # for bytes
+    for count in (0, 1, 3, 5000, 200, 20_000):
+        added = [dice.randbytes(dice.choice((0, 1, 2, 7, 8, 9, 40))) for _ in range(count)]
+        added += dice.choices(added, k=count // 2)
+        assert numbers.add(to_byte_slices(added)).tolist() == [
+            expected.setdefault(value, len(expected)) for value in added
+        ]
+    slices = numbers.slices
+    assert [slices.get(row) for row in range(len(numbers))] == list(expected)
+
+
+def test_byte_strings_with_equal_hashes_have_numbers_of_their_own() -> None:
+    """Swapped words, each changed by what its place adds to it, have the same sum."""
+    numbers = SliceNumbers()
+    first, second = byte_slices._mixed(np.arange(2, dtype="u8") + numbers._seed).tolist()
+    values = []
+    for number in range(100):
+        words = number, 7 * number + 1
+        swapped = words[1] ^ first ^ second, words[0] ^ first ^ second
+        values += [np.array(pair, "u8").tobytes() for pair in (words, swapped)]
+    hashes = byte_slices._hashes(to_byte_slices(values), numbers._seed)
+    assert (hashes[::2] == hashes[1::2]).all()
+    for _ in range(2):
+        assert numbers.add(to_byte_slices(values)).tolist() == list(range(200))
+
+
+def test_equal_slices_and_replaced_ones() -> None:
+    values = [b"one", b"", b"two", b"two"]
+    slices, others = to_byte_slices(values), to_byte_slices([b"one", b"", b"tww", b"tw"])
+    assert equal_slices(slices, others).tolist() == [True, True, False, False]
+    assert equal_slices(slices, with_slices(others, [2, 3], [b"two", b"two"])).all()

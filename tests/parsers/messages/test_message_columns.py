@@ -14,7 +14,7 @@ from kforensics.parsers.format.text_encoding import java_utf8
 from kforensics.parsers.messages.codec import decode, decode_exact
 from kforensics.parsers.messages.group import GROUP_METADATA_VALUE, LEGACY_OFFSET_COMMIT_VALUE, OFFSET_COMMIT_VALUE
 from kforensics.parsers.messages.internal_records import LAYOUT_RELEASES, decode_record
-from kforensics.parsers.messages.message_columns import ReadColumns, read_columns, read_keys
+from kforensics.parsers.messages.message_columns import NO_TYPE, ReadColumns, read_columns, read_keys
 from kforensics.parsers.messages.metadata import FEATURE_LEVEL_RECORD
 from kforensics.parsers.messages.reader import MessageError
 from kforensics.parsers.messages.registry import COORDINATOR_TYPES
@@ -132,12 +132,14 @@ def test_keys_are_those_that_the_codec_reads(topic: str, types: tuple[int, ...])
                 changed = bytearray(key)
                 changed[dice.randrange(2, len(key))] ^= dice.randrange(1, 256)
                 keys |= dict.fromkeys([key, key[: dice.randrange(len(key))], key + b"\0", bytes(changed)])
-    fields, exact = read_keys(topic, types, list(keys)), 0
-    for key in keys:
+    (read_types, read), exact = read_keys(topic, types, to_byte_slices(keys)), 0
+    for row, key in enumerate(keys):
         number = int.from_bytes(key[:2])
         kind = COORDINATOR_TYPES[topic][number] if len(key) >= 2 and number in types else None
         expected = kind and decoded_exactly(kind.key, 0, key)
         exact += expected is not None
-        assert fields.get(key) == (tuple(expected.values()) if expected else None), key
+        assert read_types[row] == (int.from_bytes(key[:2], signed=True) if len(key) >= 2 else NO_TYPE)
+        assert read.fits[row] == (expected is not None), key
+        assert not (kind and expected) or in_row(kind.key, 0, read, row) == expected
         assert expected is None or decode_record(topic, key, None).key == expected
     assert 40 < exact * 2 < len(keys) * 2 - 80

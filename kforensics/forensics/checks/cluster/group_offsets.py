@@ -16,9 +16,9 @@ import numpy as np
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed, partition_name
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit, Commits, GroupPartition
-from kforensics.forensics.coordinators.coordinator_records import RecordPosition
+from kforensics.forensics.coordinators.coordinator_records import NEVER
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
-from kforensics.forensics.coordinators.partition_of import java_hashes, likely_count
+from kforensics.forensics.coordinators.partition_of import hashes_of, likely_count
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind
 from kforensics.forensics.core.commands import ABORT, FIND_HANGING
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
@@ -27,6 +27,7 @@ from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import MOST, Row
 from kforensics.forensics.core.settings import OFFSETS_PARTITIONS
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
+from kforensics.parsers.messages.message_columns import texts_of
 
 CODES = by_name(
     Code(
@@ -209,16 +210,26 @@ def _mixed(cluster: Cluster, commits: Commits, issue: CommitIssue) -> PlacedFind
 
 def _beyond(cluster: Cluster, commits: Commits) -> Iterator[PlacedFinding]:
     """Yield committed offsets beyond the end or the last stable offset of the available partitions."""
-    partitions = {markers.name: markers for markers in cluster.marker_join.by_partition.values()}
-    log, stable = [], []
-    for key, commit in commits.last.items():
-        markers = partitions.get(key[1:])
-        if markers is not None and commit.committed > markers.log_end_offset:
-            log.append((key, commit, markers))
-        elif markers is not None and commit.committed > markers.last_stable_offset:
-            stable.append((key, commit, markers))
-    yield from _first((_beyond_log(cluster, commits, *row) for row in log), len(log))
-    yield from _first((_beyond_stable(cluster, commits, *row) for row in stable), len(stable))
+    by_name = {markers.name: markers for markers in cluster.marker_join.by_partition.values()}
+    names, codes = commits.last.partitions
+    markers = [by_name.get(name) for name in names]
+    end, stable = (
+        np.array([NEVER if one is None else getattr(one, name) for one in markers], "i8")[codes]
+        for name in ("log_end_offset", "last_stable_offset")
+    )
+    committed = commits.last.table.rows["committed"]
+    is_beyond_log = committed > end
+    for is_beyond, finding_of in (
+        (is_beyond_log, _beyond_log),
+        (~is_beyond_log & (committed > stable), _beyond_stable),
+    ):
+        rows = np.flatnonzero(is_beyond)
+        placed = (
+            finding_of(cluster, commits, *commits.last.at(row), found)
+            for row in rows.tolist()
+            if (found := markers[codes[row]]) is not None
+        )
+        yield from _first(placed, len(rows))
 
 
 def _beyond_log(
@@ -289,30 +300,30 @@ def _blocked(cluster: Cluster, partition: int, pending: Mapping[int, tuple[str, 
 
 def _misplaced(cluster: Cluster) -> Iterator[PlacedFinding]:
     captured = [commits.place.partition or 0 for commits in cluster.commits]
-    names = [group for commits in cluster.commits for group in commits.groups]
     lengths = np.array([len(commits.groups) for commits in cluster.commits], "i8")
     actual = np.repeat(np.array(captured, "i8"), lengths)
-    hashes, given = java_hashes(names), cluster.offsets_partition_count
+    hashes = np.concatenate([np.empty(0, "i8"), *(hashes_of(commits.groups.names) for commits in cluster.commits)])
+    given = cluster.offsets_partition_count
     count = likely_count(captured, hashes, actual) if given is None else given
     if count is None:
         return
-    wrong = np.flatnonzero(hashes % count != actual).tolist()
-    positions = [(commits, position) for commits in cluster.commits for position in commits.groups.values()]
+    wrong = np.flatnonzero(hashes % count != actual)
+    owners = np.repeat(np.arange(len(lengths)), lengths)[wrong]
+    numbers = wrong - np.concatenate([[0], np.cumsum(lengths)])[owners]
     placed = (
-        _wrong_partition(cluster, names[index], positions[index], count, int(hashes[index] % count)) for index in wrong
+        _wrong_partition(cluster, cluster.commits[owner], number, count, int(hashes[index] % count))
+        for index, owner, number in zip(wrong.tolist(), owners.tolist(), numbers.tolist(), strict=True)
     )
     yield from _first(placed, len(wrong))
 
 
-def _wrong_partition(
-    cluster: Cluster, group: str, position: tuple[Commits, RecordPosition], count: int, expected: int
-) -> PlacedFinding:
+def _wrong_partition(cluster: Cluster, commits: Commits, number: int, count: int, expected: int) -> PlacedFinding:
     is_given = cluster.offsets_partition_count is not None
     outcome = "no, it was given" if is_given else "possible, most groups match this one"
-    commits, record_position = position
+    (group,) = texts_of(commits.groups.names.take(np.array([number])))
     return cluster.at_commit(
         commits,
-        record_position,
+        commits.groups.position(number),
         CODES["group-wrong-partition"],
         f"Group {group!r} has records in partition {commits.place.partition}; with {count} partitions it belongs to "
         f"partition {expected}.",

@@ -86,10 +86,11 @@ def _without_metadata(cluster: Cluster, replica: PartitionMarkers) -> Iterator[P
 
     Consumers read only what is committed, so no clean election truncates it. Which election did is not known.
     """
+    committed = list(_commits_of(cluster, replica))
     for epoch, start in replica.epoch_starts:
         groups = {
             group: commit
-            for group, commit in _commits_of(cluster, replica)
+            for group, commit in committed
             if commit.committed > start and 0 <= commit.leader_epoch < epoch
         }
         if groups:
@@ -125,8 +126,8 @@ def _unverifiable(epoch: int, start: int, groups: Mapping[str, Commit]) -> Findi
 def _commits_of(cluster: Cluster, replica: PartitionMarkers) -> Iterator[tuple[str, Commit]]:
     """Yield the groups with a committed offset of a partition."""
     for commits in cluster.commits:
-        for (group, topic, partition), commit in commits.last.items():
-            if (topic, partition) == replica.name and commit.topic_id in (None, replica.topic_id):
+        for group, commit in commits.last.of_partition(*replica.name):
+            if commit.topic_id in (None, replica.topic_id):
                 yield group, commit
 
 

@@ -1,7 +1,8 @@
 """The committed offsets in the records of ``__consumer_offsets`` as NumPy columns, decoded in bulk.
 
-Keys repeat often: each distinct one is decoded at most once per chunk. Values are read in columns, version by version;
-a value that does not have the exact layout of its version is decoded on its own, by the codec.
+Keys and values are read in columns, type by type and version by version, each distinct key once per chunk. What does
+not have the exact layout of its type or version is decoded on its own, by the codec. Groups, topics and keys are
+numbered: their bytes are kept once, and no Python object is made of them.
 """
 
 from __future__ import annotations
@@ -9,26 +10,35 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
-from kforensics.forensics.coordinators.consumer_groups.commits import OFFSET_COMMITS, GroupPartition
-from kforensics.forensics.coordinators.coordinator_records import NO_VERSION, NONE, VERSION_SIZE, RecordPosition
-from kforensics.forensics.core.record_arrays import take_rows
+from kforensics.forensics.coordinators.consumer_groups.commits import (
+    GROUP_KEY,
+    OFFSET_COMMITS,
+    RECORD_POSITION,
+    FirstRecords,
+    GroupKeys,
+)
+from kforensics.forensics.coordinators.coordinator_records import NO_VERSION, NONE, VERSION_SIZE
+from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
 from kforensics.parsers.columns.record_columns import RecordColumns, RecordRows
-from kforensics.parsers.format.array_types import BoolArray, Column, IntArray
-from kforensics.parsers.format.byte_slices import ByteSlices, distinct_slices
+from kforensics.parsers.format.array_types import BoolArray, Column, IntArray, StructArray
+from kforensics.parsers.format.byte_slices import (
+    SLACK,
+    ByteSlices,
+    SliceNumbers,
+    distinct_rows,
+    distinct_slices,
+    with_slices,
+)
 from kforensics.parsers.format.text_encoding import ZERO_UUID, java_utf8
 from kforensics.parsers.messages.internal_records import decode_record
-from kforensics.parsers.messages.message_columns import ReadColumns, read_columns, read_keys
+from kforensics.parsers.messages.message_columns import ReadColumns, java_texts, read_columns, read_keys
 from kforensics.parsers.messages.registry import COORDINATOR_TYPES, record_type
 
-# The type of all records without a committed offset.
-OTHER_TYPE = -1
-# Decoded keys that are cached. To decode a key again in columns takes a microsecond, to keep it 250 bytes.
-MOST_CACHED = 1 << 17
 # The types of the records whose keys name a group.
 GROUP_TYPES: Final = {
     number
@@ -60,9 +70,8 @@ class CommitColumns:
         segment: number of their segment.
         rows: RECORD_ROW records.
         indexes: their indexes in the chunk.
-        keys: number of group, topic and partition.
-        codes: index of group, topic and partition in ``keys_by_code``.
-        keys_by_code: groups, topics and partitions.
+        numbers: number of group, topic and partition.
+        keys: group, topic and partition.
         is_tombstone: whether the record removes the offset.
         is_read: whether there is a value that can be read.
         version: version of the value, NO_VERSION if there is none.
@@ -78,9 +87,8 @@ class CommitColumns:
     segment: int
     rows: RecordRows
     indexes: IntArray
-    keys: IntArray
-    codes: IntArray
-    keys_by_code: Sequence[GroupPartition]
+    numbers: IntArray
+    keys: GroupKeys
     is_tombstone: BoolArray
     is_read: BoolArray
     version: IntArray
@@ -96,106 +104,111 @@ class CommitColumns:
         return len(self.rows)
 
 
-class DecodedKey(NamedTuple):
-    """A decoded key.
-
-    Attributes:
-        kind: record type, OTHER_TYPE if the record has no committed offset.
-        number: number of group, topic and partition; -1 for another type.
-        key: group, topic and partition.
-        group: the group, None if there is none.
-    """
-
-    kind: int
-    number: int
-    key: GroupPartition
-    group: str | None
-
-
-OTHER_KEY: Final = DecodedKey(OTHER_TYPE, NONE, ("", "", NONE), None)
-
-
-class KeyCache:
-    """Numbers groups' partitions in the order of their first records, and caches decoded keys.
-
-    Attributes:
-        keys: numbers of group, topic and partition.
-        groups: position of the first available record of each group.
-    """
+class KeyNumbers:
+    """Numbers groups, topics and groups' partitions in the order of their first records."""
 
     def __init__(self) -> None:
-        self.keys: dict[GroupPartition, int] = {}
-        self.groups: dict[str, RecordPosition] = {}
-        self._decoded_keys: dict[bytes, DecodedKey] = {}
+        self._groups, self._topics, self._keys = SliceNumbers(), SliceNumbers(), SliceNumbers()
+        self._first: list[StructArray] = []
 
-    def decoded(self, keys: Sequence[bytes]) -> list[DecodedKey]:
-        """Return some distinct keys, decoded; committed offsets in columns, the others one by one."""
-        if len(self._decoded_keys) > MOST_CACHED:
-            self._decoded_keys.clear()
-        new = [key for key in keys if key not in self._decoded_keys]
-        commits: dict[bytes, GroupPartition] = read_keys(CONSUMER_OFFSETS, OFFSET_COMMITS, new)
-        for key in new:
-            if (fields := commits.get(key)) is None:
-                self._decode(key)
-            else:
-                self._decoded_keys[key] = self._commit(int.from_bytes(key[:VERSION_SIZE]), fields)
-        return [self._decoded_keys.get(key, OTHER_KEY) for key in keys]
+    def __len__(self) -> int:
+        return len(self._keys)
 
-    def _commit(self, kind: int, key: GroupPartition) -> DecodedKey:
-        return DecodedKey(kind, self.keys.setdefault(key, len(self.keys)), key, key[0])
+    @property
+    def keys(self) -> GroupKeys:
+        """Group, topic and partition by number."""
+        numbered = self._keys.slices
+        rows = numbered.data[: len(numbered) * GROUP_KEY.itemsize].view(GROUP_KEY)
+        return GroupKeys(self._groups.slices, self._topics.slices, rows)
 
-    def _decode(self, data: bytes) -> None:
-        """Decode a single key with the codec; keys of other records are not kept."""
-        if len(data) < VERSION_SIZE or int.from_bytes(data[:VERSION_SIZE]) not in GROUP_TYPES:
-            return
-        message = decode_record(CONSUMER_OFFSETS, data, None)
-        decoded = OTHER_KEY
-        if message.key is not None:
-            decoded = OTHER_KEY._replace(group=message.key["group"])
-            if message.type_id in OFFSET_COMMITS:
-                key = (message.key["group"], message.key["topic"], message.key["partition"])
-                decoded = self._commit(message.type_id or 0, key)
-        self._decoded_keys[data] = decoded
+    @property
+    def first_records(self) -> FirstRecords:
+        """The position of the first available record of each group."""
+        self._first = [concat_rows([np.empty(0, RECORD_POSITION), *self._first])]
+        return FirstRecords(self._groups.slices, self._first[0])
+
+    def add(self, segment: int, rows: RecordRows, keys: ByteSlices) -> tuple[IntArray, IntArray]:
+        """Return the record type of each record, and the number of its key; NONE without a committed offset.
+
+        Args:
+            segment: number of the segment.
+            rows: the records.
+            keys: their keys.
+        """
+        codes, first = distinct_rows(keys)
+        keys = keys.take(first)
+        types, read = read_keys(CONSUMER_OFFSETS, GROUP_TYPES, keys)
+        irregular = np.flatnonzero(np.isin(types, tuple(GROUP_TYPES)) & ~read.fits)
+        decoded = {row: fields for row in irregular.tolist() if (fields := _decoded(keys.get(row))) is not None}
+        has_group = read.fits.copy()
+        has_group[list(decoded)] = True
+        groups = np.full(len(keys), NONE, "i4")
+        names = _texts(read, "group", decoded, np.flatnonzero(has_group))
+        groups[has_group] = self._add_groups(segment, take_rows(rows, first[has_group]), names)
+        commits = np.flatnonzero(has_group & np.isin(types, OFFSET_COMMITS))
+        named = np.zeros(len(commits), GROUP_KEY)
+        partitions = read.numbers("partition", NONE).copy()
+        partitions[list(decoded)] = [fields.get("partition", NONE) for fields in decoded.values()]
+        named["group"], named["partition"] = groups[commits], partitions[commits]
+        named["topic"] = self._topics.add(_texts(read, "topic", decoded, commits))
+        numbers = np.full(len(keys) + 1, NONE, "i8")
+        numbers[commits] = self._keys.add(_fixed_slices(named))
+        # The code of a null key is -1, which indexes the NONE at the end.
+        return np.append(types, NONE)[codes], numbers[codes]
+
+    def _add_groups(self, segment: int, rows: RecordRows, names: ByteSlices) -> IntArray:
+        """Number the groups of some records, and keep the positions of the first records of new ones."""
+        before = len(self._groups)
+        numbers = self._groups.add(names)
+        _, first = np.unique(numbers, return_index=True)
+        new = take_rows(rows, first[numbers[first] >= before])
+        positions = np.zeros(len(new), RECORD_POSITION)
+        positions["segment"], positions["position"], positions["offset"] = segment, new["position"], new["offset"]
+        self._first.append(positions)
+        return numbers
 
 
-def commit_columns(segment: int, records: RecordColumns, cache: KeyCache) -> CommitColumns:
+def _decoded(key: bytes | None) -> dict[str, Any] | None:
+    """Return the fields of a key, read by the codec; None if it cannot be read."""
+    return decode_record(CONSUMER_OFFSETS, key, None).key
+
+
+def _texts(read: ReadColumns, name: str, decoded: Mapping[int, dict[str, Any]], indexes: IntArray) -> ByteSlices:
+    """Return a field of some keys as Java decodes it.
+
+    Args:
+        read: the keys that were read in columns.
+        name: the field.
+        decoded: the fields of other keys by index.
+        indexes: which keys.
+    """
+    others = [fields.get(name, "").encode() for fields in decoded.values()]
+    return java_texts(with_slices(read.slices(name), list(decoded), others).take(indexes))
+
+
+def _fixed_slices(rows: StructArray) -> ByteSlices:
+    """Return rows as their bytes."""
+    size = rows.dtype.itemsize
+    data = np.concatenate([rows.view(f"V{size}").view("u1"), np.zeros(SLACK, "u1")])
+    return ByteSlices(data, size * np.arange(len(rows)), np.full(len(rows), size))
+
+
+def commit_columns(segment: int, records: RecordColumns, known: KeyNumbers) -> CommitColumns:
     """Return the committed offsets among the data records of a chunk.
 
     Args:
         segment: number of the segment.
         records: the chunk; control records are skipped.
-        cache: numbers keys and collects groups.
+        known: numbers keys and collects groups.
     """
     data = np.flatnonzero(~records.rows["is_control"])
-    keys = distinct_slices(records.keys.take(data))
-    decoded = cache.decoded(keys.values)
-    _add_groups(segment, records.rows, data[_first_rows(keys.codes, len(decoded))], decoded, cache)
-    # The code of a null key is -1, which indexes the OTHER_KEY at the end.
-    kinds, numbers, keys_by_code, _ = zip(*decoded, OTHER_KEY, strict=True)
-    types = np.array(kinds)[keys.codes]
-    commits = np.flatnonzero(types != OTHER_TYPE)
-    indexes, codes = data[commits], keys.codes[commits]
+    types, numbers = known.add(segment, take_rows(records.rows, data), records.keys.take(data))
+    commits = np.flatnonzero(numbers != NONE)
+    indexes, numbers = data[commits], numbers[commits]
     decoding = _Decoding(records, indexes, types[commits])
     decoding.run()
     rows = take_rows(records.rows, indexes)
-    return CommitColumns(segment, rows, indexes, np.array(numbers)[codes], codes, keys_by_code, *decoding.columns())
-
-
-def _first_rows(codes: IntArray, count: int) -> IntArray:
-    """Return the first row with each code."""
-    first = np.zeros(count, "i8")
-    first[codes[::-1]] = np.arange(len(codes))[::-1]
-    return first
-
-
-def _add_groups(
-    segment: int, rows: RecordRows, first: IntArray, decoded: Sequence[DecodedKey], cache: KeyCache
-) -> None:
-    """Add the positions of the first records of new groups."""
-    for key, row in zip(decoded, first.tolist(), strict=True):
-        if key.group is not None and key.group not in cache.groups:
-            position = RecordPosition(segment, int(rows["position"][row]), int(rows["offset"][row]))
-            cache.groups[key.group] = position
+    return CommitColumns(segment, rows, indexes, numbers, known.keys.take(numbers), *decoding.columns())
 
 
 class _Decoding:

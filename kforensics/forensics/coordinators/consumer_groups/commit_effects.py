@@ -281,9 +281,11 @@ class KeyStates:
 
     def in_force(self) -> tuple[IntArray, CommitTable]:
         """Return the keys with a commit in force, in the order of their ranks, and the commits."""
-        keys = np.flatnonzero(self._rows["is_known"])
+        keys, table = np.flatnonzero(self._rows["is_known"]), self._tables[EffectKind.KNOWN]
         keys = keys[np.argsort(self._rows["entered"][keys])]
-        return keys, self._tables[EffectKind.KNOWN].select(keys)
+        # A copy of the table would take as much memory again.
+        is_in_order = np.array_equal(keys, np.arange(len(keys)))
+        return keys, table.select(slice(len(keys)) if is_in_order else keys)
 
 
 def _order(keys: IntArray, at: IntArray, first: IntArray) -> IntArray:

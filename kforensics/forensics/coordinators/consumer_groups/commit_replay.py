@@ -6,11 +6,11 @@ What is kept between chunks grows with the number of groups' partitions, not wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from kforensics.forensics.coordinators.consumer_groups.commit_columns import CommitColumns, KeyCache, commit_columns
+from kforensics.forensics.coordinators.consumer_groups.commit_columns import CommitColumns, KeyNumbers, commit_columns
 from kforensics.forensics.coordinators.consumer_groups.commit_effects import (
     ChunkEffects,
     EffectKind,
@@ -27,21 +27,25 @@ from kforensics.forensics.coordinators.consumer_groups.commit_tables import (
 )
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits, GroupPartition
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind, IssueRecorder
+from kforensics.forensics.core.record_arrays import free_unused
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
 from kforensics.parsers.columns.batch_columns import COMMIT
-from kforensics.parsers.columns.record_columns import RECORD_CHUNK_ROWS, RecordColumns, record_chunks
+from kforensics.parsers.columns.record_columns import RecordColumns, record_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 
 __all__ = ["commits_of"]
 
+# Approximate number of records per chunk: a chunk of records with different keys takes a kilobyte per record.
+CHUNK_ROWS = 1 << 15
+
 
 def commits_of(
     state: PartitionState,
     emit: Callable[[CommitColumns], None] | None = None,
     kernels: KernelPolicy = kernels_for,
-    chunk_rows: int = RECORD_CHUNK_ROWS,
+    chunk_rows: int = CHUNK_ROWS,
 ) -> Commits:
     """Return the committed offsets in a partition of ``__consumer_offsets``; reads its log once more.
 
@@ -64,6 +68,7 @@ def commits_of(
                 commits = replay.take(number, records)
                 if emit is not None and len(commits):
                     emit(commits)
+                free_unused()
     return replay.commits(state)
 
 
@@ -72,7 +77,7 @@ class _Replay:
 
     def __init__(self, zombie_window_ms: int) -> None:
         self._zombie_window_ms = zombie_window_ms
-        self._cache, self._states = KeyCache(), KeyStates()
+        self._known, self._states = KeyNumbers(), KeyStates()
         self._pending = NO_PENDING
         self._issues = IssueRecorder[CommitIssueKind, CommitIssue]()
         self._records = 0
@@ -81,11 +86,11 @@ class _Replay:
 
     def take(self, segment: int, records: RecordColumns) -> CommitColumns:
         """Replay the next chunk; return the commits in it."""
-        commits = commit_columns(segment, records, self._cache)
+        commits = commit_columns(segment, records, self._known)
         at = commits.indexes + self._records
         in_transaction = np.flatnonzero(commits.is_read & commits.rows["is_transactional"])
         table = CommitTable.of(commits, in_transaction)
-        pending = PendingCommits(at[in_transaction], at[in_transaction], commits.keys[in_transaction], table)
+        pending = PendingCommits(at[in_transaction], at[in_transaction], commits.numbers[in_transaction], table)
         markers = _end_markers(records, self._records, self._last_batch if segment == self._segment else -1)
         self._pending, effective, marker = resolve_pending(self._pending.followed_by(pending), markers)
         effective.table.rows["time"] = markers.timestamp[marker]
@@ -93,7 +98,7 @@ class _Replay:
         immediate = np.flatnonzero(commits.is_tombstone | is_plain)
         kinds = np.where(commits.is_tombstone[immediate], EffectKind.REMOVED, EffectKind.PLAIN)
         effects = ChunkEffects(
-            np.concatenate([commits.keys[immediate], effective.keys]),
+            np.concatenate([commits.numbers[immediate], effective.keys]),
             np.append(kinds, np.full(len(effective), EffectKind.TRANSACTIONAL)),
             np.append(at[immediate], markers.at[marker]),
             np.append(np.zeros(len(immediate), "i8"), effective.first),
@@ -108,7 +113,7 @@ class _Replay:
         """Let commits take effect, and record issues with them."""
         if not len(chunk.keys):
             return
-        self._states.reserve(len(self._cache.keys))
+        self._states.reserve(len(self._known))
         effects, at, first = self._states.sort_by_key(chunk)
         # Kinds of issues with the rows that have them, and the row of the earlier commit by the row before each.
         issues = [
@@ -118,13 +123,13 @@ class _Replay:
         ]
         rows = np.concatenate([kind_rows for _, kind_rows, _ in issues])
         ranks = np.repeat(np.arange(len(issues)), [len(kind_rows) for _, kind_rows, _ in issues])
-        keys = list(self._cache.keys) if len(rows) else []
         for index in np.lexsort((ranks, first[rows], at[rows])).tolist():
             kind, _, before = issues[ranks[index]]
             row = int(rows[index])
             if self._issues.count(kind):
                 pair = (effects.table.commit(int(effects.source[which])) for which in (row, int(before[row - 1])))
-                self._issues.kept.append(CommitIssue(kind, keys[effects.keys[row]], *pair))
+                (key,) = self._known.keys.take(effects.keys[row : row + 1])
+                self._issues.kept.append(CommitIssue(kind, key, *pair))
         self._states.remember(effects, at, first)
 
     def _zombies(self, effects: SortedEffects) -> IntArray:
@@ -138,27 +143,29 @@ class _Replay:
 
     def commits(self, state: PartitionState) -> Commits:
         """Return the committed offsets, after the last chunk."""
-        keys = list(self._cache.keys)
+        keys, waiting = self._known.keys, self._known.keys.take(self._pending.keys)
         in_force, table = self._states.in_force()
+        is_waiting = np.zeros(len(keys), "?")
+        is_waiting[self._pending.keys] = True
         return Commits(
             place=state.partition.place,
             paths=tuple(segment.path for segment in state.partition.segments),
-            last=CommitsInForce([keys[key] for key in in_force.tolist()], table),
-            groups=self._cache.groups,
-            pending=self._pending_groups(keys),
-            waiting=frozenset(keys[key] for key in self._pending.keys.tolist()),
+            last=CommitsInForce(keys.take(in_force), table, is_waiting[in_force]),
+            groups=self._known.first_records,
+            pending=self._pending_groups(list(waiting)),
+            waiting=frozenset(waiting),
             issues=tuple(self._issues.kept),
             issue_counts=self._issues.counts,
             log_end_offset=state.log_end_offset,
             is_whole=not state.is_broken and not state.log.damage,
         )
 
-    def _pending_groups(self, keys: list[GroupPartition]) -> dict[int, tuple[str, ...]]:
+    def _pending_groups(self, keys: Sequence[GroupPartition]) -> dict[int, tuple[str, ...]]:
         """Return the groups that wait for the marker of each producer id."""
-        pending, groups = self._pending, dict[int, dict[str, None]]()
-        producers, numbers = pending.table.rows["producer_id"].tolist(), pending.keys.tolist()
-        for row in np.argsort(pending.first).tolist():
-            groups.setdefault(producers[row], {}).setdefault(keys[numbers[row]][0])
+        groups = dict[int, dict[str, None]]()
+        producers = self._pending.table.rows["producer_id"].tolist()
+        for row in np.argsort(self._pending.first).tolist():
+            groups.setdefault(producers[row], {}).setdefault(keys[row][0])
         return {producer: tuple(names) for producer, names in groups.items()}
 
 

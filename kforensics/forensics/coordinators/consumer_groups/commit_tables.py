@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
 from kforensics.forensics.coordinators.consumer_groups.commit_columns import CommitColumns, TextColumn
-from kforensics.forensics.coordinators.consumer_groups.commits import Commit, GroupPartition
+from kforensics.forensics.coordinators.consumer_groups.commits import Commit, GroupKeys, GroupPartition
 from kforensics.forensics.core.record_arrays import concat_rows, put_rows, take_rows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray, TextArray
@@ -81,7 +82,7 @@ class CommitTable:
         extended.metadata[: len(self)] = self.metadata
         return extended
 
-    def select(self, indexes: IntArray) -> CommitTable:
+    def select(self, indexes: IntArray | slice) -> CommitTable:
         """Return some of the rows, by index."""
         return CommitTable(take_rows(self.rows, indexes), self.metadata[indexes])
 
@@ -97,25 +98,47 @@ class CommitTable:
 
 
 class CommitsInForce(Mapping[GroupPartition, Commit]):
-    """Commits by group, topic and partition. Each is made when it is looked up: a million of them would take 600 MB.
+    """Commits by group, topic and partition, as columns. A commit is made when it is looked up.
 
     Args:
-        keys: group, topic and partition of each row.
+        keys: group, topic and partition of each commit.
         table: the commits.
+        is_waiting: whether an open transaction has committed a newer one.
     """
 
-    def __init__(self, keys: Sequence[GroupPartition], table: CommitTable) -> None:
-        self._rows = {key: row for row, key in enumerate(keys)}
-        self._table = table
+    def __init__(self, keys: GroupKeys, table: CommitTable, is_waiting: BoolArray) -> None:
+        self.keys_by_row, self.table, self.is_waiting = keys, table, is_waiting
 
     def __getitem__(self, key: GroupPartition) -> Commit:
-        return self._table.commit(self._rows[key])
+        return self.table.commit(self._rows[key])
+
+    @cached_property
+    def _rows(self) -> dict[GroupPartition, int]:
+        return {key: row for row, key in enumerate(self)}
 
     def __iter__(self) -> Iterator[GroupPartition]:
-        return iter(self._rows)
+        return iter(self.keys_by_row)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.keys_by_row)
+
+    def at(self, row: int) -> tuple[GroupPartition, Commit]:
+        """Return a commit by its number, with its key."""
+        return next(iter(self.keys_by_row.take(np.array([row])))), self.table.commit(row)
+
+    def of_partition(self, topic: str, partition: int) -> Iterator[tuple[str, Commit]]:
+        """Yield the groups with an offset of a partition, and their commits."""
+        names, codes = self.partitions
+        if (topic, partition) in names:
+            for row in np.flatnonzero(codes == names[topic, partition]).tolist():
+                (group, _, _), commit = self.at(row)
+                yield group, commit
+
+    @cached_property
+    def partitions(self) -> tuple[Mapping[tuple[str, int], int], IntArray]:
+        """The codes of the partitions with committed offsets, and the code of each commit's partition."""
+        names, codes = self.keys_by_row.partitions()
+        return {name: code for code, name in enumerate(names)}, codes
 
 
 def _with_null(texts: TextColumn) -> list[str | None]:

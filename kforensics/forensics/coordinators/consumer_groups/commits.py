@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
+
+import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import RecordPosition
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind
+from kforensics.forensics.core.record_arrays import take_rows
+from kforensics.parsers.format.array_types import IntArray, StructArray
+from kforensics.parsers.format.byte_slices import ByteSlices, arrow_binary
 from kforensics.parsers.log.log_rows import Place
+from kforensics.parsers.messages.message_columns import texts_of
 
-__all__ = ["OFFSET_COMMITS", "Commit", "Commits", "GroupPartition"]
+__all__ = [
+    "GROUP_KEY",
+    "OFFSET_COMMITS",
+    "RECORD_POSITION",
+    "Commit",
+    "Commits",
+    "FirstRecords",
+    "GroupKeys",
+    "GroupPartition",
+]
 
 # The types of the records that contain a committed offset.
 OFFSET_COMMITS = (0, 1)
 
 # Group, topic and partition.
 GroupPartition: TypeAlias = tuple[str, str, int]
+GROUP_KEY = np.dtype(
+    [
+        ("group", "i4"),  # number of the group
+        ("topic", "i4"),  # number of the topic
+        ("partition", "i4"),
+    ]
+)
+PARTITION_BITS, PARTITION_MASK = 32, 0xFFFFFFFF
+RECORD_POSITION = np.dtype([("segment", "i4"), ("position", "i8"), ("offset", "i8")])  # as ``RecordPosition``
 
 
 class Commit(NamedTuple):
@@ -45,6 +70,89 @@ class Commit(NamedTuple):
     leader_epoch: int
     metadata: str
     topic_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKeys:
+    """Groups, topics and partitions as columns.
+
+    Attributes:
+        groups: names of groups by number, in UTF-8.
+        topics: names of topics by number, in UTF-8.
+        rows: GROUP_KEY records.
+    """
+
+    groups: ByteSlices
+    topics: ByteSlices
+    rows: StructArray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[GroupPartition]:
+        (groups, group_names), (topics, topic_names) = self.named("group"), self.named("topic")
+        columns = (codes.tolist() for codes in (groups, topics, self.rows["partition"]))
+        for group, topic, partition in zip(*columns, strict=True):
+            yield group_names[group], topic_names[topic], partition
+
+    def named(self, column: str) -> tuple[IntArray, list[str]]:
+        """Return the column ``group`` or ``topic`` dictionary-encoded: the codes of the rows, and the names."""
+        numbers, codes = np.unique(self.rows[column], return_inverse=True)
+        return codes, texts_of((self.groups if column == "group" else self.topics).take(numbers))
+
+    def take(self, indexes: IntArray) -> GroupKeys:
+        """Return some of the rows, by index."""
+        return GroupKeys(self.groups, self.topics, take_rows(self.rows, indexes))
+
+    def partitions(self) -> tuple[list[tuple[str, int]], IntArray]:
+        """Return the distinct topics with partitions, and the index of each row's in them."""
+        partitions = self.rows["partition"].astype("i8") & PARTITION_MASK
+        numbers = self.rows["topic"].astype("i8") << PARTITION_BITS | partitions
+        _, first, codes = np.unique(numbers, return_index=True, return_inverse=True)
+        return [(topic, partition) for _, topic, partition in self.take(first)], codes
+
+    def sorted_indexes(self) -> IntArray:
+        """Return the indexes of the rows by group, topic and partition."""
+        ranks = [_ranks(texts)[self.rows[name]] for name, texts in (("topic", self.topics), ("group", self.groups))]
+        return np.lexsort((self.rows["partition"], *ranks))
+
+
+def _ranks(texts: ByteSlices) -> IntArray:
+    """Return the rank of each text; by bytes, UTF-8 has the order of Python's texts."""
+    import pyarrow.compute as pc  # small logs do not need it
+
+    ranks = np.empty(len(texts), "i4")
+    ranks[np.asarray(pc.sort_indices(arrow_binary(texts)))] = np.arange(len(texts))
+    return ranks
+
+
+class FirstRecords(Mapping[str, RecordPosition]):
+    """The position of the first available record of each group.
+
+    Args:
+        names: names of groups, in UTF-8.
+        rows: RECORD_POSITION records.
+    """
+
+    def __init__(self, names: ByteSlices, rows: StructArray) -> None:
+        self.names, self._rows = names, rows
+
+    def __getitem__(self, name: str) -> RecordPosition:
+        return self.position(self._by_name[name])
+
+    @cached_property
+    def _by_name(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self)}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(texts_of(self.names))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def position(self, number: int) -> RecordPosition:
+        """Return the position of a group by its number."""
+        return RecordPosition(*self._rows[number].item())
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
-from kforensics.forensics.coordinators.consumer_groups.commits import Commit, Commits, GroupPartition
-from kforensics.forensics.coordinators.coordinator_records import NONE
-from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.coordinators.consumer_groups.commits import Commits
+from kforensics.forensics.coordinators.coordinator_records import NONE, TopicPartition
 from kforensics.forensics.core.cluster_tables import COMMITTED_OFFSETS
+from kforensics.forensics.core.record_arrays import free_unused
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
-from kforensics.forensics.core.result_rows import Nullable, RowChunks, Rows, Words
+from kforensics.forensics.core.result_rows import Nullable, Rows, RowStream, Words, nullable
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import transactions_before
-from kforensics.parsers.format.array_types import Column
+from kforensics.parsers.format.array_types import Column, IntArray
 
 __all__ = ["committed_rows", "with_outcomes"]
 
+# Rows of a part.
+PART_ROWS = 1 << 14
 OUTCOME_TEXTS = {
     TransactionOutcome.COMMITTED: "committed",
     TransactionOutcome.ABORTED: "aborted",
@@ -28,41 +31,58 @@ OUTCOME_TEXTS = {
 }
 
 
-def committed_rows(cluster: Cluster) -> Iterator[Rows]:
+def committed_rows(cluster: Cluster) -> Iterator[RowStream]:
     """Yield the offsets in force of each partition of ``__consumer_offsets``, by group, topic and partition."""
-    by_name = {markers.name: markers for markers in cluster.marker_join.by_partition.values()}
+    ends = {
+        markers.name: (markers.log_end_offset, markers.last_stable_offset)
+        for markers in cluster.marker_join.by_partition.values()
+    }
     for commits in cluster.commits:
-        rows: list[Rows] = []
-        chunks = RowChunks(COMMITTED_OFFSETS, commits.place, rows.append)
-        for key in sorted(commits.last):
-            chunks.add(_row(key, commits.last[key], commits, by_name.get(key[1:])))
-            if rows:
-                yield rows.pop()
-        chunks.finish()
-        yield from rows
+        if commits.last:
+            yield RowStream(COMMITTED_OFFSETS, partial(_rows_in_force, commits, ends))
 
 
-def _row(key: GroupPartition, commit: Commit, commits: Commits, markers: PartitionMarkers | None) -> tuple[Any, ...]:
-    is_transactional = commit.producer_id != NONE
-    return (
-        *(*key, commit.committed, _none_to_null(commit.leader_epoch), commit.metadata, commit.topic_id),
-        is_transactional,
-        *((commit.producer_id, commit.producer_epoch) if is_transactional else (None, None)),
-        None if commit.time == NO_TIME else commit.time,
-        key in commits.waiting,
-        *((None,) * 4 if markers is None else _lag(commit, markers)),
-        *(commits.paths[commit.segment], commit.position, commit.offset),
-    )
+def _rows_in_force(commits: Commits, ends: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Rows]:
+    """Yield the offsets in force in one partition of ``__consumer_offsets``.
+
+    Args:
+        commits: the partition.
+        ends: log end offset and last stable offset of the committed partitions among the files.
+    """
+    order = commits.last.keys_by_row.sorted_indexes()
+    free_unused()
+    for first in range(0, len(order), PART_ROWS):
+        columns = _columns(commits, ends, order[first : first + PART_ROWS])
+        yield Rows(COMMITTED_OFFSETS, len(columns["position"]), {**commits.place._asdict(), **columns})
 
 
-def _lag(commit: Commit, markers: PartitionMarkers) -> tuple[int, int, int, int]:
-    """Return the log end offset and the last stable offset of a partition, and the lag of a commit to each."""
-    end, stable = markers.log_end_offset, markers.last_stable_offset
-    return end, stable, end - commit.committed, stable - commit.committed
-
-
-def _none_to_null(number: int) -> int | None:
-    return None if number == NONE else number
+def _columns(commits: Commits, ends: Mapping[TopicPartition, tuple[int, int]], indexes: IntArray) -> dict[str, Any]:
+    """Return the columns of some commits, by index."""
+    keys, table = commits.last.keys_by_row.take(indexes), commits.last.table.select(indexes)
+    rows, none_committed = table.rows, table.rows["producer_id"] == NONE
+    partitions, codes = commits.last.partitions
+    known = [ends.get(name) for name in partitions]
+    is_unknown = np.array([pair is None for pair in known])[codes[indexes]]
+    end, stable = np.array([pair or (0, 0) for pair in known], "i8")[codes[indexes]].T
+    return {
+        "group": Words(*keys.named("group")),
+        "committed_topic": Words(*keys.named("topic")),
+        "committed_partition": keys.rows["partition"],
+        "committed_offset": rows["committed"],
+        "committed_leader_epoch": nullable(rows["leader_epoch"], NONE),
+        "metadata": table.metadata.tolist(),
+        "committed_topic_id": [text.decode("ascii") or None for text in rows["topic_id"].tolist()],
+        "transactional": ~none_committed,
+        **{name: nullable(rows[name], none_committed) for name in ("producer_id", "producer_epoch")},
+        "effective_timestamp": nullable(rows["time"], NO_TIME),
+        "pending": commits.last.is_waiting[indexes],
+        "log_end_offset": nullable(end, is_unknown),
+        "last_stable_offset": nullable(stable, is_unknown),
+        "lag": nullable(end - rows["committed"], is_unknown),
+        "stable_lag": nullable(stable - rows["committed"], is_unknown),
+        "path": Words(rows["segment"], commits.paths),
+        **{name: rows[name] for name in ("position", "offset")},
+    }
 
 
 def with_outcomes(state: PartitionState, rows: Rows) -> Rows:

@@ -40,6 +40,7 @@ from kforensics.parsers.columns.record_columns import RECORD_CHUNK_ROWS, record_
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
+from kforensics.parsers.messages.message_columns import texts_of
 
 __all__ = ["StateTransitions", "first_reliable_offset", "history_of"]
 
@@ -120,8 +121,8 @@ class _Replay:
         rows = states.rows
         self._extend_coverage(rows)
         with_id = np.flatnonzero(rows["id"] != NO_ID)
-        self._tracks.reserve(len(self.cache.names))
-        self._init_times.reserve(len(self.cache.names))
+        self._tracks.reserve(len(self.cache))
+        self._init_times.reserve(len(self.cache))
         records, carried = self._tracks.sort_by_id(take_rows(rows, with_id), states.lists)
         new = np.flatnonzero(records.is_new)
         indexes = with_id[records.order[new]]
@@ -207,14 +208,14 @@ class _Replay:
 
     def history(self, state: PartitionState) -> History:
         """Return the history, after the last chunk."""
-        count, lists = len(self.cache.names), PartitionLists()
+        count, lists = len(self.cache), PartitionLists()
         self._add(self._tracks.finish(count, lists), lists)
         ids = self._tracks.rows(count, self._sets, history_complete=self._is_complete)
         uses = [(producer_id, 0, number, *use) for (producer_id, number), use in self._producer_ids.items()]
         return History(
             place=state.partition.place,
             paths=tuple(segment.path for segment in state.partition.segments),
-            names=tuple(self.cache.names),
+            names=tuple(texts_of(self.cache.names)),
             ids=ids,
             transactions=concat_rows([np.empty(0, COORDINATOR_TRANSACTION), *self._transactions]),
             partition_sets=tuple(self._sets),

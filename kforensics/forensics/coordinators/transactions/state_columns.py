@@ -1,13 +1,13 @@
 """The records of ``__transaction_state`` as NumPy columns, decoded in bulk.
 
-Keys and lists of partitions repeat often: each distinct one is decoded at most once per chunk. Values are read in
-columns, version by version; a value that does not have the exact layout of its version is decoded on its own, as a
+Keys and lists of partitions repeat often: each distinct one is decoded at most once per chunk. Keys and values are read
+in columns, version by version; a value that does not have the exact layout of its version is decoded on its own, as a
 ``StateRecord``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -30,9 +30,9 @@ from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.columns.record_columns import RecordColumns
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
-from kforensics.parsers.format.byte_slices import ByteSlices, distinct_slices
+from kforensics.parsers.format.byte_slices import ByteSlices, SliceNumbers, distinct_rows, distinct_slices, with_slices
 from kforensics.parsers.messages.codec import decode
-from kforensics.parsers.messages.message_columns import read_columns, read_keys
+from kforensics.parsers.messages.message_columns import java_texts, read_columns, read_keys, texts_of
 from kforensics.parsers.messages.registry import COORDINATOR_TYPES
 from kforensics.parsers.messages.transaction_log import TRANSACTION_LOG_VALUE
 
@@ -89,6 +89,7 @@ NO_VALUE = np.zeros(1, STATE_ROW)
 for _name, (_, _default) in FIELDS.items():
     NO_VALUE[_name] = _default
 NO_VALUE["version"], NO_VALUE["status"], NO_VALUE["id"], NO_VALUE["partitions"] = NO_VERSION, NO_STATUS, NO_ID, NO_LIST
+ID_FIELD = "transactionalId"
 LIST_FIELD = "transactionPartitions"
 # A message of the list alone, which is followed by the tagged fields as in every message of a flexible version.
 LIST_ALONE = replace(
@@ -130,43 +131,61 @@ class StateColumns:
 
     Attributes:
         rows: STATE_ROW records.
-        codes: index of each record's id in ``names``, -1 if the key cannot be read.
-        names: transactional ids.
+        names: transactional ids by number, in UTF-8.
         lists: lists of partitions.
         errors: why a broker cannot use a record, by its index.
     """
 
     rows: StateRowArray
-    codes: IntArray
-    names: Sequence[str | None]
+    names: ByteSlices
     lists: PartitionLists
     errors: Mapping[int, str | None]
 
     def __len__(self) -> int:
         return len(self.rows)
 
+    def name(self, index: int) -> str | None:
+        """Return the transactional id of a record by its index, None if the key cannot be read."""
+        names = self.encoded_names(np.array([index]))[1]
+        return names[0] if names else None
+
+    def encoded_names(self, indexes: IntArray | slice = slice(None)) -> tuple[IntArray, list[str]]:
+        """Return the transactional ids of records dictionary-encoded; the code -1 is for a key that cannot be read."""
+        numbers, codes = np.unique(self.rows["id"][indexes], return_inverse=True)
+        missing = int(np.count_nonzero(numbers == NO_ID))  # the lowest number, if it is there
+        return codes - missing, texts_of(self.names.take(numbers[missing:]))
+
 
 class StateCache:
-    """Numbers transactional ids in the order of their first records, and caches decoded keys and lists of partitions.
-
-    Attributes:
-        names: numbers of transactional ids.
-    """
+    """Numbers transactional ids in the order of their first records, and caches decoded lists of partitions."""
 
     def __init__(self) -> None:
-        self.names: dict[str, int] = {}
-        self._ids: dict[bytes, str | None] = {}
+        self._names = SliceNumbers()
         self._lists: dict[tuple[int, bytes], tuple[TopicPartition, ...] | None] = {}
 
-    def ids(self, keys: Sequence[bytes]) -> list[str | None]:
-        """Return the transactional ids in some distinct keys, None for a key that cannot be read."""
-        new = [key for key in keys if key not in self._ids]
-        fields = read_keys(TRANSACTION_STATE, STATE_TYPES, new)
-        for key in new:
-            name = self._ids[key] = fields[key][0] if key in fields else self._decoded(key)
-            if name is not None:
-                self.names.setdefault(name, len(self.names))
-        return [self._ids[key] for key in keys]
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def names(self) -> ByteSlices:
+        """The transactional ids by number, in UTF-8."""
+        return self._names.slices
+
+    def ids(self, keys: ByteSlices) -> IntArray:
+        """Return the numbers of the transactional ids in keys, NO_ID for a null key and one that cannot be read."""
+        codes, first = distinct_rows(keys)
+        keys = keys.take(first)
+        types, read = read_keys(TRANSACTION_STATE, STATE_TYPES, keys)
+        irregular = np.flatnonzero(np.isin(types, STATE_TYPES) & ~read.fits).tolist()
+        decoded = {row: name for row in irregular if (name := self._decoded(keys.get(row) or b"")) is not None}
+        has_id = read.fits.copy()
+        has_id[list(decoded)] = True
+        others = [name.encode() for name in decoded.values()]
+        numbers = np.full(len(keys) + 1, NO_ID)
+        names = with_slices(read.slices(ID_FIELD), list(decoded), others).take(np.flatnonzero(has_id))
+        numbers[np.flatnonzero(has_id)] = self._names.add(java_texts(names))
+        # The code of a null key is -1, which indexes the NO_ID at the end.
+        return numbers[codes]
 
     def _decoded(self, key: bytes) -> str | None:
         return state_record(RecordHeader(0, 0, 0, 0, 0), key, None).transactional_id
@@ -191,19 +210,15 @@ def state_columns(segment: int, records: RecordColumns, cache: StateCache) -> St
         cache: numbers ids.
     """
     data = np.flatnonzero(~records.rows["is_control"])
-    keys, headers = distinct_slices(records.keys.take(data)), take_rows(records.rows, data)
-    # The code of a null key is -1, which indexes the None at the end.
-    names = [*cache.ids(keys.values), None]
-    numbers = np.array([NO_ID if name is None else cache.names[name] for name in names])
-    codes = np.where(numbers[keys.codes] == NO_ID, NONE, keys.codes)
+    headers = take_rows(records.rows, data)
     rows = np.repeat(NO_VALUE, len(data))
-    rows["id"], rows["segment"] = numbers[codes], segment
+    rows["id"], rows["segment"] = cache.ids(records.keys.take(data)), segment
     for name in ("position", "offset", "timestamp", "leader_epoch"):
         rows[name] = headers[name]
     decoding = _Decoding(records, data, rows, cache)
     decoding.run()
     rows["time"] = _times(rows)
-    return StateColumns(rows, codes, names, decoding.lists, decoding.errors)
+    return StateColumns(rows, cache.names, decoding.lists, decoding.errors)
 
 
 def _times(rows: StateRowArray) -> IntArray:

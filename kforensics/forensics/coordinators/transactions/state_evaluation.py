@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kforensics.forensics.coordinators.coordinator_records import NONE, StateRecord
+from kforensics.forensics.coordinators.coordinator_records import StateRecord
 from kforensics.forensics.coordinators.record_issues import IssueRecorder, StateIssue, StateIssueKind
 from kforensics.forensics.coordinators.transactions.id_tracks import IdTracks
 from kforensics.forensics.coordinators.transactions.state_columns import (
@@ -144,8 +144,7 @@ class ChunkLookup:
 
     def record(self, index: int) -> StateRecord:
         """Return a record by its index in the chunk."""
-        states, code = self.states, int(self.states.codes[index])
-        name = None if code == NONE else states.names[code]
+        states, name = self.states, self.states.name(index)
         return _record(states.rows[index], name, states.errors.get(index), states.lists)
 
     def before(self, row: int) -> StateRecord | None:
@@ -155,7 +154,7 @@ class ChunkLookup:
             return None
         if records.is_new[row - 1]:
             return self.record(int(self.with_id[records.order[row - 1]]))
-        name = self.states.names[int(self.states.codes[self.with_id[records.order[row]]])]
+        name = self.states.name(int(self.with_id[records.order[row]]))
         stored = records.rows[row - 1]
         return _record(stored, name, self.tracks.error(int(stored["id"])), self.states.lists)
 

@@ -42,10 +42,8 @@ def found_in(
     states = [examine(partition, Rules(max(partition.newest_mtime_ms or 0, 0))) for partition in partitions]
     commits = [commits_of(state) for state in states if state.partition.place.topic == CONSUMER_OFFSETS]
     if leader_epoch is not None:
-        commits = [
-            replace(one, last={key: last._replace(leader_epoch=leader_epoch) for key, last in one.last.items()})
-            for one in commits
-        ]
+        for one in commits:
+            one.last.table.rows["leader_epoch"] = leader_epoch
     markers = [PartitionMarkers.of(state) for state in states]
     has_metadata = any(partition.place.topic == METADATA_TOPIC for partition in partitions)
     known_elections = {key: tuple(map(change, known)) for key, known in elections_in(partitions).items()}
