@@ -78,7 +78,7 @@ def test_lines_fit_and_commands_stay_whole(
     ]
     assert commands
     rest = (
-        f"  $ kforensics audit --as-of={AS_OF} {SAMPLES / 'transactions-v2'} {SAMPLES / 'unclean-election'} --verbose"
+        f"  $ kforensics audit --verbose --as-of {AS_OF} {SAMPLES / 'transactions-v2'} {SAMPLES / 'unclean-election'}"
     )
     assert (rest in ended.lines) == any(line.endswith("…") for line in ended.lines)
 

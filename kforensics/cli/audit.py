@@ -98,15 +98,13 @@ def audit(  # long: one parameter per option
 ) -> None:
     """Run all checks on all partitions, keep the evidence, and report the incidents, worst first, with remedies."""
     from kforensics.analyses.audit import AuditRequest, without_secrets
-    from kforensics.cli.audit_in_process import audit_in_process, repeated_command, store_folder
-    from kforensics.render.incident_lines import DEFAULT_WIDTH, IncidentView
-    from kforensics.render.screen import terminal_width
+    from kforensics.cli.audit_in_process import audit_in_process, store_folder
+    from kforensics.render.incident_lines import IncidentView
 
     spark_options = {"--master": master, "--conf": conf, "--split-size": split_size, "--resume": resume}
     command = without_secrets(sys.argv[1:])
-    view = IncidentView(
-        terminal_width() or DEFAULT_WIDTH, options.show_all, options.verbose > 0, repeated_command(options)
-    )
+    words = tuple(without_secrets(group) for group in options.repeated)  # standard output is not for secrets
+    view = IncidentView(replace(options.screen(), command=words), options.verbose > 0)
     if _is_on_spark(engine, [name for name, value in spark_options.items() if value is not None]):
         from kforensics.cli.audit_on_spark import SparkOptions, audit_on_spark, spark_request
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from kforensics.analyses.audit import AuditRequest, Stages, audit_size, run_audit
 from kforensics.analyses.topics import similar
@@ -15,7 +16,6 @@ from kforensics.cli.evaluating import ignore, selected_results, watch_partitions
 from kforensics.cli.writing import write_lines, write_tables
 from kforensics.errors import UsageError
 from kforensics.forensics.audit.partition_result import PartitionResult
-from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.files.source import is_uri
@@ -46,7 +46,7 @@ def audit_in_process(
     tables = _tables(output_format, table)
     investigation = replace(options, output=request.output).investigation()
     report = AuditReport(investigation.rules.as_of_ms, unreadable_paths=investigation.unreadable)
-    report.names_clean = view.has_all
+    report.names_clean = view.screen.shows_all
     status, kept = ExitStatus(investigation.unreadable), list[PartitionResult]()
     is_shown = False if options.quiet else options.progress
     with progress_meter(audit_size(investigation, request), show=is_shown) as meter:
@@ -59,7 +59,7 @@ def audit_in_process(
                     kept.append(result.for_brokers(brokers))
     with open_output(None) as out:
         if output_format is Format.TEXT:
-            write_lines(report.lines(brokers, view), out)
+            write_report_lines(report.lines(brokers, view), out, view)
         else:
             write_tables(tables, kept, output_format, out)
     if request.output and not options.quiet:
@@ -67,12 +67,9 @@ def audit_in_process(
     return status.code(severity)
 
 
-def repeated_command(options: CommonOptions) -> str:
-    """Return the command that makes the same report, for a shell, without a store."""
-    words = ["kforensics", "audit"]
-    words += [f"--topic={shell_word(topic)}" for topic in options.topic or ()]
-    words += [] if options.as_of is None else [f"--as-of={shell_word(options.as_of)}"]
-    return " ".join((*words, *map(shell_word, options.paths or ())))
+def write_report_lines(lines: Iterable[str], out: IO[bytes], view: IncidentView) -> None:
+    """Write the lines of a report, whose times are in the zone of the screen already."""
+    write_lines(lines, out, replace(view.screen, zone=None))
 
 
 def _tables(output_format: Format, table: str | None) -> Sequence[str]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kforensics.analyses.partitions import as_of_notes
+from kforensics.cli.audit_in_process import write_report_lines
 from kforensics.cli.command import notify
 from kforensics.cli.common_options import CommonOptions, ExitStatus
-from kforensics.cli.writing import write_lines
 from kforensics.errors import UsageError
 from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.formatting import format_count
@@ -20,6 +20,7 @@ from kforensics.render.audit_report import AuditReport
 from kforensics.render.formats import Format
 from kforensics.render.incident_lines import IncidentView
 from kforensics.render.output import check_output, open_output
+from kforensics.render.screen import COMMAND, Line, Screen
 from kforensics.render.staged_store import check_unused
 from kforensics.spark.audit.listing import topic_names
 from kforensics.spark.audit.plan import Plan
@@ -68,7 +69,9 @@ def audit_on_spark(
     if report.partitions and not options.quiet:
         for sentence in as_of_notes(plan.taken, rules_of(plan, request), plan.newest_file):
             notify(sentence)
-    _write_report(report, brokers, replace(view, all_findings=_all_findings(view, request.output)))
+    screen = _on_spark(view.screen)
+    all_findings = _all_findings(screen, request.output)
+    _write_report(report, brokers, replace(view, screen=screen, all_findings=all_findings))
     if request.output and not options.quiet:
         notify(f"the evidence of {format_count(report.partitions, 'partition')} is in {request.output}")
     return ExitStatus(report.unreadable_paths + report.unread_count, report.worst).code(severity)
@@ -143,15 +146,21 @@ def _notify_unreadable(plan: Plan) -> None:
         notify(f"… and {more:,} more that cannot be read")
 
 
-def _all_findings(view: IncidentView, store: str | None) -> str:
+def _on_spark(screen: Screen) -> Screen:
+    """Return a screen whose command runs on Spark, as it does under ``spark-submit`` without the option."""
+    name, *given = screen.command
+    return replace(screen, command=(name, ("--engine", "spark"), *(words for words in given if words[0] != "--engine")))
+
+
+def _all_findings(screen: Screen, store: str | None) -> Line:
     """Return the command that shows all findings: on Spark no format does, only the evidence store has them."""
     if store is None:
-        return f"{view.command} --engine spark --output evidence"
-    return f"kforensics report {shell_word(store)} --output report.html"
+        return next(screen.rest("--output", "evidence"))
+    return Line(f"  {COMMAND}kforensics report {shell_word(store)} --output report.html", "command")
 
 
 def _write_report(report: AuditReport, bootstrap_server: str | None, view: IncidentView) -> None:
     with open_output(None) as out:
         for partition in report.unread:
             notify(f"{partition.why}; the other partitions are analyzed anyway")
-        write_lines(report.lines(bootstrap_server, view), out)
+        write_report_lines(report.lines(bootstrap_server, view), out, view)

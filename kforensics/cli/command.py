@@ -249,10 +249,11 @@ def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Calla
 
         def decorated(**given: Any) -> None:
             # Help has no use for the class, whose module needs this one.
-            common_options = import_module("kforensics.cli.common_options").CommonOptions
+            common_options = import_module("kforensics.cli.common_options")
             LOG_FORMAT[:] = [given.get("log_format", "text")]
+            repeated = common_options.repeatable(command.__name__, given, parameters)
             options = {name: given.pop(name) for name in shared if name in given}
-            command(common_options(**options), **given)
+            command(common_options.CommonOptions(**options, repeated=repeated), **given)
 
         decorated.__name__, decorated.__doc__ = command.__name__, command.__doc__
         parameters = [paths, *own, *merged]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from itertools import chain
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, get_args
 
 from kforensics.analyses.partitions import Investigation, investigate
 from kforensics.analyses.settings import given_settings
@@ -22,7 +23,7 @@ from kforensics.forensics.core.formatting import format_count, format_size, form
 from kforensics.forensics.core.settings import Setting
 from kforensics.render.formats import Format
 from kforensics.render.output import check_output
-from kforensics.render.screen import Screen
+from kforensics.render.screen import CommandWords, Screen
 
 T = TypeVar("T")
 NEVER = "never"
@@ -41,6 +42,8 @@ BROKERS = re.compile(
 )
 # Formats that a terminal cannot show.
 BINARY = (Format.PARQUET, Format.ARROW)
+# What a command that shows the rest leaves out: it must not replace a file or a store, and the rest is text.
+NOT_REPEATED = ("output", "checksums", "output_format", "table")
 
 
 class HasFindings(Protocol):
@@ -53,7 +56,13 @@ class HasFindings(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonOptions(SharedOptions):
-    """The options of a command on partitions, and what they mean."""
+    """The options of a command on partitions, and what they mean.
+
+    Attributes:
+        repeated: the command with its options, for the commands that show the rest.
+    """
+
+    repeated: CommandWords = ()
 
     def given_settings(self) -> tuple[Setting, ...]:
         """Return the settings that the user gives, those that count first.
@@ -138,9 +147,7 @@ class CommonOptions(SharedOptions):
             UsageError: there is no such choice of colours.
         """
         screen = Screen.of(is_file=self.output is not None, color=self.color)
-        return replace(
-            screen, zone=self.zone(), shows_all=self.show_all, is_wide=self.wide, command=tuple(sys.argv[1:])
-        )
+        return replace(screen, zone=self.zone(), shows_all=self.show_all, is_wide=self.wide, command=self.repeated)
 
     def brokers(self) -> str | None:
         """Return the addresses of brokers for the commands in remedies, None if they are unknown.
@@ -268,6 +275,33 @@ class ExitStatus:
             return UNREADABLE
         failed = fail_on is not None and self.worst is not None and self.worst >= fail_on
         return FINDINGS if failed else CLEAN
+
+
+def repeatable(command: str, given: Mapping[str, Any], parameters: Iterable[inspect.Parameter]) -> CommandWords:
+    """Return the words of a command that shows the same: its name, each option with its value, and the paths.
+
+    Args:
+        command: its name.
+        given: the values of its parameters, by name.
+        parameters: its parameters; what has its default is left out.
+    """
+    by_name = {parameter.name: parameter for parameter in parameters}
+    words: list[tuple[str, ...]] = [(command,)]
+    for name, value in given.items():
+        if name not in ("paths", *NOT_REPEATED) and value != by_name[name].default:
+            _, declared = get_args(by_name[name].annotation)
+            names = [word for word in (declared.default, *(declared.param_decls or ())) if str(word).startswith("--")]
+            words += _option_words([*names, f"--{name.replace('_', '-')}"][0], value, is_count=bool(declared.count))
+    paths = tuple(given.get("paths") or ())
+    return (*words, ("--", *paths) if any(path.startswith("-") for path in paths) else paths)
+
+
+def _option_words(option: str, value: Any, *, is_count: bool) -> list[tuple[str, ...]]:
+    if isinstance(value, bool):
+        return [(option if value else option.replace("--", "--no-", 1),)]
+    if is_count:
+        return [(option,)] * int(value)
+    return [(option, str(each)) for each in (value if isinstance(value, list | tuple) else [value])]
 
 
 def severities_of(result: HasFindings) -> Iterator[Severity]:

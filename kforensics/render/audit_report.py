@@ -16,6 +16,7 @@ from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.log.log_rows import Place
 from kforensics.render.incident_lines import IncidentView, incident_lines
 from kforensics.render.partition_text import partition_label
+from kforensics.render.screen import Line, Screen
 
 # Partitions that could not be read and are named.
 MAX_UNREAD_NAMED = 1000
@@ -116,10 +117,11 @@ class AuditReport:
 
         Args:
             bootstrap_server: addresses of brokers for the commands in remedies, None if they are unknown.
-            view: how wide the lines may be, and how much of the incidents to show; None for the default.
+            view: where the lines are shown, and how much of the incidents; None for the default. Their times are in the
+                zone of its screen.
         """
         view = view or IncidentView()
-        yield from self._verdict_lines()
+        yield from self._verdict_lines(view.screen)
         if self.partitions > self.unread_count:
             yield from incident_lines(self.incidents, view, bootstrap_server)
             yield from self._clean_lines(view)
@@ -128,17 +130,19 @@ class AuditReport:
         if not (count := self.partitions_by_severity[None]):
             return
         yield ""
-        yield f"{format_count(count, 'partition')}: nothing found{':' if self.clean and view.has_all else ''}"
-        if view.has_all:
+        yield f"{format_count(count, 'partition')}: nothing found{':' if self.clean and view.screen.shows_all else ''}"
+        if view.screen.shows_all:
             ordered = sorted(self.clean, key=lambda partition: partition_sort_key(*partition))
             yield from (f"  {partition_label(place, folder)}" for place, folder in ordered)
 
-    def _verdict_lines(self) -> Iterator[str]:
+    def _verdict_lines(self, screen: Screen) -> Iterator[str]:
         extent = f"{format_count(self.partitions, 'partition')}, {format_size(self.size)} of log"
         if self.partitions == self.unread_count:
-            yield f"NOTHING COULD BE READ: {extent}"
+            yield Line(f"NOTHING COULD BE READ: {extent}", Severity.CRITICAL)
         else:
-            yield f"{self._verdict()}{self._incident_count()}: {extent}, evaluated as of {format_time(self.as_of_ms)}"
+            as_of = screen.in_zone(format_time(self.as_of_ms))
+            verdict = f"{self._verdict()}{self._incident_count()}: {extent}, evaluated as of {as_of}"
+            yield Line(verdict, "" if self.worst is None else self.worst)
             yield f"partitions by worst finding: {', '.join(self._severity_counts())}"
         for partition in self.unread:
             yield f"  not read: {partition_label(partition.place, partition.folder)}: {printable(partition.why)}"

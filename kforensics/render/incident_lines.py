@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-import re
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kforensics.forensics.audit.incident_text import is_check
 from kforensics.forensics.core.commands import for_brokers
 from kforensics.forensics.core.formatting import format_count, format_time
 from kforensics.parsers.format.text_encoding import printable
+from kforensics.render.screen import BACKQUOTED, COMMAND, UNBREAKABLE, Line, Screen
 
-__all__ = ["DEFAULT_WIDTH", "IncidentView", "incident_lines"]
+__all__ = ["IncidentView", "incident_lines"]
 
-DEFAULT_WIDTH = 100
+# The width where no terminal has one, and the command that made the report unless another did.
+DEFAULT_WIDTH, DEFAULT_COMMAND = 100, (("audit",),)
 MAX_INCIDENTS, MAX_FINDINGS = 20, 20
 WHAT_LINES = 2
-COMMAND = re.compile(r"`([^`]+)`")
 INDENT = "  "
 LABEL_WIDTH = 8
 
@@ -29,18 +30,20 @@ class IncidentView:
     """How incidents are shown.
 
     Attributes:
-        width: columns that a line may have; only a command or a single word may be longer.
-        has_all: whether to show all incidents, and name the partitions without any finding.
+        screen: where they are shown; if it shows all, so are all incidents and the names of partitions without any
+            finding.
         has_findings: whether to show the first findings of each incident, and its whole remedy.
-        command: the command that made the report, to which an option is added to show the rest.
-        all_findings: the command that shows all findings, None for that command with another format.
+        all_findings: the line with the command that shows all findings, None for this command with another format.
     """
 
-    width: int = DEFAULT_WIDTH
-    has_all: bool = False
+    screen: Screen = field(default_factory=lambda: Screen(command=DEFAULT_COMMAND))
     has_findings: bool = False
-    command: str = "kforensics audit"
-    all_findings: str | None = None
+    all_findings: Line | None = None
+
+    @property
+    def width(self) -> int:
+        """Columns that a line may have; only a command or a single word may be longer."""
+        return sys.maxsize if self.screen.is_wide else self.screen.width or DEFAULT_WIDTH
 
 
 def incident_lines(
@@ -53,7 +56,7 @@ def incident_lines(
         view: how to show them.
         bootstrap_server: addresses of brokers for commands, None if they are unknown.
     """
-    shown = rows if view.has_all else rows[:MAX_INCIDENTS]
+    shown = rows[: view.screen.shown(MAX_INCIDENTS)]
     is_cut = False
     for row in shown:
         yield ""
@@ -63,26 +66,26 @@ def incident_lines(
     if is_cut and not view.has_findings:
         yield ""
         yield "Lines that end in … in full, with the findings:"
-        yield f"{INDENT}$ {view.command} --verbose"
+        yield from view.screen.rest("--verbose")
     if more := len(rows) - len(shown):
         yield ""
         yield f"… and {format_count(more, 'more incident')}:"
-        yield f"{INDENT}$ {view.command} --all"
+        yield from view.screen.rest("--all")
 
 
 def _incident(row: Mapping[str, Any], view: IncidentView, remedy: str) -> Iterator[str]:
-    since = "" if row["since"] is None else f", since {format_time(row['since'])}"
+    since = "" if row["since"] is None else view.screen.in_zone(f", since {format_time(row['since'])}")
     headline = f"{row['severity'].upper():<{LABEL_WIDTH}} {row['kind']} {row['incident']}"
-    yield headline + since if len(headline + since) <= view.width else headline
-    yield from _wrapped(printable(row["what"]), view.width, None if view.has_findings else WHAT_LINES)
+    yield Line(headline + since if len(headline + since) <= view.width else headline, row["severity"])
+    yield from _wrapped(printable(row["what"]), view, None if view.has_findings else WHAT_LINES)
     counts = f"{format_count(row['partition_count'], 'partition')}{_brokers(row)}"
     where = f"{counts}, {format_count(row['findings'], 'finding')}: {row['partitions']}"
     labelled = {"where": where, "impact": row["impact"] or "", "who": ", ".join(_who(row))}
     for label, text in labelled.items():
         if text and view.has_findings:
-            yield from _wrapped(printable(f"{label:<{LABEL_WIDTH}}{text}"), view.width, None)
+            yield from _wrapped(printable(f"{label:<{LABEL_WIDTH}}{text}"), view)
         elif text:
-            yield _cut(label, text, view.width)
+            yield _cut(label, text, view)
     yield from _remedy(printable(remedy), view)
     if view.has_findings:
         yield from _findings(row, view)
@@ -107,19 +110,19 @@ def _who(row: Mapping[str, Any]) -> Iterator[str]:
 def _remedy(remedy: str, view: IncidentView) -> Iterator[str]:
     """Yield the first command that checks and the first one that repairs, each on its own line and never broken."""
     if view.has_findings and remedy:
-        yield from _wrapped(remedy, view.width, None)
-    commands = COMMAND.findall(remedy)
+        yield from _wrapped(remedy, view)
+    commands = BACKQUOTED.findall(remedy)
     if check := next(filter(is_check, commands), None):
-        yield f"{INDENT}{'check':<{LABEL_WIDTH}}$ {check}"
+        yield Line(f"{INDENT}{'check':<{LABEL_WIDTH}}{COMMAND}{check}", "command")
     if repair := next((command for command in commands if not is_check(command)), None):
-        yield f"{INDENT}{'do':<{LABEL_WIDTH}}$ {repair}"
+        yield Line(f"{INDENT}{'do':<{LABEL_WIDTH}}{COMMAND}{repair}", "command")
     elif not view.has_findings and (sentences := _without_check(remedy)):
-        yield _cut("do", sentences, view.width)
+        yield _cut("do", sentences, view)
 
 
 def _without_check(remedy: str) -> str:
     """Return the sentences of a remedy after those with its commands."""
-    last = [match.end() for match in COMMAND.finditer(remedy)]
+    last = [match.end() for match in BACKQUOTED.finditer(remedy)]
     return remedy[last[-1] :].lstrip(".,; ") if last else remedy
 
 
@@ -130,16 +133,16 @@ def _findings(row: Mapping[str, Any], view: IncidentView) -> Iterator[str]:
         place = "" if finding["topic"] is None else f" in {finding['topic']}-{finding['partition']}"
         broker = "" if finding["broker_id"] is None else f" on broker {finding['broker_id']}"
         text = f"{finding['severity']} {finding['code']}{place}{broker}: {finding['message']}"
-        yield from _wrapped(printable(f"- {text}"), view.width, None)
+        yield from _wrapped(printable(f"- {text}"), view)
     if more := row["findings"] - len(evidence[:MAX_FINDINGS]):
         yield f"{INDENT}… and {format_count(more, 'more finding')}, all in the table findings:"
-        yield f"{INDENT}$ {view.all_findings or f'{view.command} --format ndjson'}"
+        yield from view.screen.rest("--format", "ndjson") if view.all_findings is None else [view.all_findings]
 
 
-def _cut(label: str, text: str, width: int) -> str:
+def _cut(label: str, text: str, view: IncidentView) -> str:
     """Return one line with a label; what does not fit is left out, at a word."""
-    room = max(width - len(INDENT) - LABEL_WIDTH, 1)
-    return f"{INDENT}{label:<{LABEL_WIDTH}}{_shortened(printable(text), room)}"
+    room = max(view.width - len(INDENT) - LABEL_WIDTH, 1)
+    return f"{INDENT}{label:<{LABEL_WIDTH}}{_shortened(view.screen.in_zone(printable(text)), room)}"
 
 
 def _shortened(text: str, room: int) -> str:
@@ -155,11 +158,13 @@ def _shortened(text: str, room: int) -> str:
     return f"{' '.join(words)} …"
 
 
-def _wrapped(text: str, width: int, most: int | None) -> Iterator[str]:
+def _wrapped(text: str, view: IncidentView, most: int | None = None) -> Iterator[str]:
     """Yield the lines of a paragraph, wrapped between words and never inside a command; the first ones of many."""
-    unbreakable = COMMAND.sub(lambda match: match[0].replace(" ", "\xa0"), text)
-    lines = textwrap.wrap(unbreakable, max(width - len(INDENT), 1), break_long_words=False, break_on_hyphens=False)
+    room = max(view.width - len(INDENT), 1)
+    unbreakable = BACKQUOTED.sub(lambda match: match[0].replace(" ", "\xa0"), view.screen.in_zone(text))
+    unbreakable = UNBREAKABLE.sub("\xa0", unbreakable)
+    lines = textwrap.wrap(unbreakable, room, break_long_words=False, break_on_hyphens=False)
     if most is not None and len(lines) > most:
-        lines[most - 1] = f"{_shortened(lines[most - 1], width - len(INDENT) - 2).removesuffix(' …')} …"
+        lines[most - 1] = f"{_shortened(lines[most - 1], room - 2).removesuffix(' …')} …"
         del lines[most:]
     yield from (f"{INDENT}{line}".replace("\xa0", " ") for line in lines)

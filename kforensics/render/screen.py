@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from itertools import chain
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from kforensics.errors import UsageError
 from kforensics.forensics.core.commands import shell_word
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from kforensics.forensics.core.findings import Severity
 
+# The name of a command, each of its options with its value, and its paths.
+CommandWords: TypeAlias = tuple[tuple[str, ...], ...]
 # The width of tables where no terminal has one.
 DEFAULT_WIDTH = 80
 MIN_WIDTH = 40
@@ -72,7 +75,7 @@ class Screen:
         zone: the time zone of times; None for UTC.
         shows_all: whether lists are complete.
         is_wide: whether tables have all columns.
-        command: the words of the command line, for the commands that show the rest.
+        command: the command with its options, for the commands that show the rest.
     """
 
     width: int | None = None
@@ -80,7 +83,7 @@ class Screen:
     zone: tzinfo | None = None
     shows_all: bool = False
     is_wide: bool = False
-    command: tuple[str, ...] = ()
+    command: CommandWords = ()
 
     @property
     def table_width(self) -> int | None:
@@ -101,11 +104,17 @@ class Screen:
         """Yield this command with more options, which shows what was left out.
 
         Args:
-            options: the options, such as ``--all``.
+            options: the words of the options, such as ``--all``; they replace options of the same name.
         """
-        name, given = self.command[:1], [word for word in self.command[1:] if word not in options]
+        name = chain.from_iterable(self.command[:1])
+        named = {word for word in options if word.startswith("--")}
+        given = chain.from_iterable(words for words in self.command[1:] if not named.intersection(words[:1]))
         words = map(shell_word, ("kforensics", *name, *options, *given))
         yield Line(f"  {COMMAND}{' '.join(words)}", "command")
+
+    def in_zone(self, line: str) -> str:
+        """Return a line with its times in the zone."""
+        return line if self.zone is None else _in_zone(line, self.zone)
 
     @classmethod
     def of(cls, *, is_file: bool = False, color: str = "auto") -> Screen:
@@ -131,7 +140,7 @@ class Screen:
         """Yield lines as the screen shows them; those in colour have escape sequences."""
         colour = _painter() if self.is_coloured else None
         for line in lines:
-            text = line if self.zone is None else _in_zone(line, self.zone)
+            text = self.in_zone(line)
             if not text.isprintable():
                 text = _line(printable(text), line)  # from here on, control characters are this package's own
             parts = [str(text)] if self.width is None else wrapped(text, self.width)
@@ -265,6 +274,7 @@ def _coloured(line: str, parts: list[str], paint: Callable[[str, str], str]) -> 
         yield from parts
         return
     text, indent = parts[0], _indent(parts[0])
+    indent = max(text.find(COMMAND), indent) if style == "command" else indent
     end = len(text) if style == "command" else (text.find(" ", indent) if " " in text[indent:] else len(text))
     yield f"{text[:indent]}{paint(text[indent:end], style)}{text[end:]}"
     yield from parts[1:]
