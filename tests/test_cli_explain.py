@@ -217,6 +217,73 @@ def test_the_python_function_explains_the_same(table: str) -> None:
     assert len(explained.stories) == 1
 
 
+def test_offsets_with_the_same_story_are_one_line() -> None:
+    ended = explain("--offset", "0:20", BROKER / "aborted-0")
+    marker = "it is the ABORT marker of the transaction of producer 1 from offset 0"
+    assert ended.lines[:4] == [
+        "aborted-0 on broker 1:",
+        "  log: log start 0, LSO 15, log end 15",
+        "  0 to 1: aborted, data of transaction 'aborter' (producer 1), marker at offset 2, 2026-11-21 12:05:18 UTC",
+        f"  2: control, {marker}; its transactional id is 'aborter'",
+    ]
+    committed = "  3 to 4: visible, committed data of transaction 'aborter' (producer 1), marker at offset 5, "
+    assert ended.lines[4].startswith(committed)
+    assert ended.lines[-1] == "  15 to 19: beyond-end, the log ends at offset 15"
+
+
+@pytest.mark.parametrize("output_format", ["table", "json", "ndjson", "csv", "parquet", "arrow"])
+def test_a_range_of_offsets_has_rows_in_every_format(output_format: str) -> None:
+    words = ("--offset", "3:9", BROKER / "aborted-0", "--format")
+    data, rows = explain(*words, output_format).out, explain(*words, "ndjson").objects
+    expected = [(3, 4, "visible", "aborter"), (5, 5, "control", "aborter"), (6, 8, "aborted", "aborter")]
+    names = ("first_offset", "last_offset", "fate", "transactional_id")
+    assert [tuple(row[name] for name in names) for row in rows] == expected
+    if output_format in ("parquet", "arrow"):
+        reader = pa.BufferReader(data)
+        table = pq.read_table(reader) if output_format == "parquet" else pa.ipc.open_stream(reader).read_all()
+        assert table.to_pylist() == [{name: row[name] for name in row if name != "table"} for row in rows]
+    elif output_format == "json":
+        assert len(json.loads(data)["tables"]["explained_runs"]) == len(rows)
+    elif output_format == "csv":
+        assert [row["fate"] for row in csv.DictReader(io.StringIO(data.decode()))] == [row["fate"] for row in rows]
+    else:
+        assert "explained_runs" in data.decode()
+
+
+@pytest.mark.parametrize(
+    ("offsets", "first", "last"), [("4:6", 4, 5), ("13:", 13, 14), (":2", 0, 1), ("14:16", 14, 15), ("500:", 500, 500)]
+)
+def test_a_range_is_spelled_as_for_a_dump(offsets: str, first: int, last: int) -> None:
+    rows = explain("--offset", offsets, "--format", "ndjson", BROKER / "aborted-0").objects
+    assert (rows[0]["first_offset"], rows[-1]["last_offset"]) == (first, last)
+    assert [row["first_offset"] for row in rows[1:]] == [row["last_offset"] + 1 for row in rows[:-1]]
+
+
+def test_a_range_decides_about_the_exit_code_as_its_offsets_do() -> None:
+    folder = SAMPLES / "damaged" / "batches" / "flipped-payload-bit-0"
+    assert [explain("--offset", offsets, folder).code for offsets in ("0:6", "0:7")] == [0, 1]
+
+
+@pytest.mark.parametrize("offsets", ["-1", "5:4", "a:b", ":", "1-5"])
+def test_what_is_no_range_is_refused(offsets: str) -> None:
+    assert f"--offset '{offsets}' is not a range; write --offset 100:200" in sentence(
+        explain(f"--offset={offsets}", BROKER)
+    )
+
+
+def test_an_empty_range_and_a_range_of_a_producer_are_refused() -> None:
+    assert "the range 5:5 has no offset" in sentence(explain("--offset", "5:5", BROKER / "open-0"))
+    assert "say what to explain" in sentence(explain("--offset", "5:6", "--producer-id", 3, BROKER / "open-0"))
+
+
+def test_a_range_of_a_missing_log_is_unknown(tmp_path: Path) -> None:
+    folder = forge(tmp_path, "plain @0-2")
+    file_of(folder).unlink()
+    ended = explain("--offset", "0:9", folder)
+    assert ended.code == 1
+    assert ended.lines[-1] == "  0 to 8: not-on-hand (unverifiable), the partition folder has no .log file any more"
+
+
 def test_each_replica_is_explained() -> None:
     ended = explain("--offset", 3, "--format", "ndjson", "--topic", "durable", SAMPLES / "replication")
     assert {row["broker_id"] for row in ended.objects} == {1, 2, 3}

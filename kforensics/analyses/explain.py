@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias
 
@@ -21,15 +21,17 @@ from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.settings import STATE_PARTITIONS
 from kforensics.forensics.explain.offset_explainer import OffsetExplainer
-from kforensics.forensics.explain.offset_story import OffsetStory
+from kforensics.forensics.explain.offset_story import OffsetRun, OffsetStory
 from kforensics.forensics.explain.producer_story import ProducerStory, producer_story
 from kforensics.forensics.explain.story_tables import (
     EXPLAINED_OFFSETS,
     EXPLAINED_PRODUCERS,
+    EXPLAINED_RUNS,
     EXPLAINED_TRANSACTIONS,
     StoryRow,
     offset_row,
     producer_row,
+    run_row,
     transaction_rows,
 )
 from kforensics.forensics.explain.transactional_id_story import (
@@ -40,9 +42,10 @@ from kforensics.forensics.explain.transactional_id_story import (
 )
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.log.selection import HalfOpenRange
 from kforensics.parsers.tables.schemas import Table
 
-Story: TypeAlias = OffsetStory | ProducerStory | TransactionalIdStory | MissingLog
+Story: TypeAlias = OffsetStory | OffsetRun | ProducerStory | TransactionalIdStory | MissingLog
 # How many partitions an error names.
 NAMED = 5
 
@@ -53,6 +56,7 @@ class Subject:
 
     Attributes:
         offset: an offset of one partition.
+        offsets: a range of offsets of one partition, instead of one.
         producer_id: a producer, in all partitions.
         transactional_id: a transactional id.
         at: the high watermark at which to evaluate an offset; None for the log end offset.
@@ -69,12 +73,15 @@ class Subject:
     at: int | None = None
     topics: tuple[str, ...] = ()
     numbers: tuple[range, ...] = ()
+    offsets: HalfOpenRange | None = None
 
     def __post_init__(self) -> None:
-        subjects = (self.offset, self.producer_id, self.transactional_id)
+        subjects = (self.offset, self.offsets, self.producer_id, self.transactional_id)
         if sum(subject is not None for subject in subjects) != 1:
             raise UsageError("say what to explain: one of --offset N, --producer-id N and --transactional-id ID")
-        if self.at is not None and self.offset is None:
+        if self.offsets is not None and self.offsets.first is not None and self.offsets.first == self.offsets.end:
+            raise UsageError(f"the range {self.offsets.first}:{self.offsets.end} has no offset; B is not part of A:B")
+        if self.at is not None and self.offset is None and self.offsets is None:
             raise UsageError("--at is for --offset; leave it out")
         if self.transactional_id is not None and (self.topics or self.numbers):
             raise UsageError(
@@ -86,6 +93,8 @@ class Subject:
         """The table that the rows belong to."""
         if self.offset is not None:
             return EXPLAINED_OFFSETS
+        if self.offsets is not None:
+            return EXPLAINED_RUNS
         return EXPLAINED_TRANSACTIONS if self.producer_id is None else EXPLAINED_PRODUCERS
 
 
@@ -93,6 +102,8 @@ def story_rows(story: Story) -> Iterator[StoryRow]:
     """Yield the rows of a story in the table of its subject."""
     if isinstance(story, OffsetStory):
         yield offset_row(story)
+    elif isinstance(story, OffsetRun):
+        yield run_row(story)
     elif isinstance(story, ProducerStory):
         yield producer_row(story)
     elif isinstance(story, TransactionalIdStory):
@@ -105,6 +116,7 @@ def story_severities(story: Story) -> Iterator[Severity]:
     A lost record is an error. An index that hides a committed record, or shows an aborted one, is critical, and so is a
     missing log.
     """
+    story = story.story if isinstance(story, OffsetRun) else story
     missing = story.missing if isinstance(story, OffsetStory) else story
     if isinstance(missing, MissingLog):
         yield from (finding.severity for finding in missing.findings)
@@ -119,8 +131,9 @@ def story_severities(story: Story) -> Iterator[Severity]:
 def explain_subject(investigation: Investigation, subject: Subject, on_unreadable: OnUnreadable) -> Iterator[Story]:
     """Yield the stories of a subject.
 
-    An offset has one story for each replica, a producer one for each partition, and a transactional id one for each
-    cluster. A partition whose log is missing has one that says so.
+    An offset has one story for each replica, a range of offsets one for each run with the same story, a producer one
+    for each partition, and a transactional id one for each cluster. A partition whose log is missing has one that says
+    so.
 
     Args:
         investigation: all partitions under the paths.
@@ -132,8 +145,8 @@ def explain_subject(investigation: Investigation, subject: Subject, on_unreadabl
     """
     selected = _selected(investigation.partitions, subject)
     reader = _Reader(investigation, on_unreadable)
-    if subject.offset is not None:
-        return _explain_offset(reader, selected, subject, subject.offset)
+    if subject.offset is not None or subject.offsets is not None:
+        return _explain_offsets(reader, selected, subject)
     if subject.producer_id is not None:
         return _explain_producer(reader, selected, subject.producer_id)
     return _explain_id(reader, subject.transactional_id or "")
@@ -207,18 +220,38 @@ def _name(partition: Partition) -> str:
     return partition.folder if place.topic is None else f"{place.topic}-{place.partition}"
 
 
-def _explain_offset(
-    reader: _Reader, partitions: Sequence[Partition], subject: Subject, offset: int
-) -> Iterator[OffsetStory]:
+def _explain_offsets(
+    reader: _Reader, partitions: Sequence[Partition], subject: Subject
+) -> Iterator[OffsetStory | OffsetRun]:
     if len({(partition.place.topic, partition.place.partition) for partition in partitions}) > 1:
         raise UsageError(
             f"an offset belongs to one partition; choose one with --topic and --partition: {_names(partitions)}"
         )
     for state in reader.states(partitions):
         try:
-            yield OffsetExplainer(state, subject.at).story(offset)
+            explainer = OffsetExplainer(state, subject.at)
+            if subject.offset is not None:
+                yield explainer.story(subject.offset)
+            elif subject.offsets is not None:
+                yield from _runs(reader, state, explainer, subject.offsets)
         except InputError as error:
             reader.skip(error)
+
+
+def _runs(
+    reader: _Reader, state: PartitionState, explainer: OffsetExplainer, offsets: HalfOpenRange
+) -> Iterator[OffsetRun]:
+    """Yield the runs of offsets of a range; one without an end goes to the end of the log."""
+    first = state.log_start_offset if offsets.first is None else offsets.first
+    end = max(state.log_end_offset, first + 1) if offsets.end is None else offsets.end
+    context, names = Context(reader.investigation, reader.skip), dict[int, str | None]()
+    is_first = True
+    for run in explainer.runs(min(first, end - 1), end):
+        producer_id = -1 if run.story.transaction is None else int(run.story.transaction["producer_id"])
+        if producer_id >= 0 and producer_id not in names:
+            names[producer_id] = context.transactional_id(state, producer_id)
+        yield replace(run, transactional_id=names.get(producer_id), is_first=is_first)
+        is_first = False
 
 
 def _explain_producer(

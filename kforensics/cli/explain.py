@@ -2,6 +2,7 @@
 
 # No postponed annotations, see ``command``.
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from kforensics.cli.command import SELECTION, Command, epilog, with_shared_options
 
 if TYPE_CHECKING:
+    from kforensics.analyses.explain import Story
     from kforensics.cli.common_options import CommonOptions
 
 app = typer.Typer(add_completion=False)
@@ -18,6 +20,7 @@ app = typer.Typer(add_completion=False)
     cls=Command,
     epilog=epilog(
         "explain --offset 1200 orders-0",
+        "explain --offset 1200:1300 orders-0",
         "explain --topic orders --partition 0 --offset 1200 /var/lib/kafka/data",
         "explain --producer-id 12 /var/lib/kafka/data",
         "explain --transactional-id payments-1 /var/lib/kafka/data",
@@ -28,7 +31,12 @@ def explain(  # long: one parameter per option
     options: "CommonOptions",
     *,
     offset: Annotated[
-        int | None, typer.Option(min=0, metavar="OFFSET", help="Explain this offset.", rich_help_panel=SELECTION)
+        str | None,
+        typer.Option(
+            metavar="A:B",
+            help="Explain this offset, or those from A to before B, with one line for each run. A:, :B and A work too.",
+            rich_help_panel=SELECTION,
+        ),
     ] = None,
     producer_id: Annotated[
         int | None, typer.Option(metavar="ID", help="Explain this producer.", rich_help_panel=SELECTION)
@@ -48,16 +56,34 @@ def explain(  # long: one parameter per option
 ) -> None:
     """Explain one offset, one producer or one transactional id, with the evidence."""
     from kforensics.analyses.explain import Subject, explain_subject, story_rows, story_severities
-    from kforensics.api.explanation import story_lines
+    from kforensics.analyses.filters import offset_range
     from kforensics.cli.common_options import ExitStatus
     from kforensics.cli.writing import write_results
 
-    subject = Subject(offset, producer_id, transactional_id, at, tuple(options.topic or ()), numbers=options.numbers())
+    offsets = offset_range(offset)
+    is_one = offset is not None and ":" not in offset
+    subject = Subject(
+        offsets.first if offsets is not None and is_one else None,
+        producer_id,
+        transactional_id,
+        at,
+        tuple(options.topic or ()),
+        numbers=options.numbers(),
+        offsets=None if is_one else offsets,
+    )
     options.refuse("this command shows no such", "min_severity", "codes", "since")
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)  # only the coordinator's log has transactional ids
     status = ExitStatus(investigation.unreadable)
     stories = explain_subject(investigation, subject, status.add_unreadable)
     watched = status.watch(stories, story_severities)
-    write_results(watched, to_format, options, text=story_lines, table=subject.table, rows=story_rows)
+    write_results(watched, to_format, options, text=_lines, table=subject.table, rows=story_rows)
     raise typer.Exit(status.code(severity))
+
+
+def _lines(story: "Story") -> "Iterator[str]":
+    from kforensics.api.explanation import story_lines
+    from kforensics.forensics.explain.offset_story import OffsetRun
+    from kforensics.render.explanation_text import run_lines
+
+    return run_lines(story) if isinstance(story, OffsetRun) else story_lines(story)

@@ -15,7 +15,7 @@ from kforensics.forensics.core.formatting import (
     format_time,
 )
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
-from kforensics.forensics.explain.offset_story import OffsetStory, RecordStatus, StoredBatch
+from kforensics.forensics.explain.offset_story import OffsetRun, OffsetStory, RecordStatus, StoredBatch
 from kforensics.forensics.explain.producer_story import ProducerStory
 from kforensics.forensics.explain.transactional_id_story import (
     MARKER_VERDICTS,
@@ -27,6 +27,7 @@ from kforensics.parsers.files.source import file_name
 from kforensics.parsers.format.rows import Record
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.partition_text import missing_log_lines, partition_label
+from kforensics.render.screen import Line
 
 # Characters shown of a key or value.
 MAX_PAYLOAD_CHARACTERS = 60
@@ -60,6 +61,38 @@ def offset_lines(story: OffsetStory) -> Iterator[str]:
         yield from missing_log_lines(story.missing)
     else:
         yield f"  log: {_bounds(story)}"
+
+
+def run_lines(run: OffsetRun) -> Iterator[str]:
+    """Yield a run of offsets as one line, in front of the first run the partition and the limits of its log."""
+    story = run.story
+    if run.is_first:
+        yield f"{partition_label(story.place, story.folder)}:"
+        if story.missing:
+            yield from missing_log_lines(story.missing)
+        else:
+            yield f"  log: {_bounds(story)}"
+    more = "" if run.last_offset == run.first_offset else f" to {run.last_offset}"
+    exactness = "" if story.exactness is Exactness.EXACT else f" ({story.exactness})"
+    yield Line(f"  {run.first_offset}{more}: {story.status}{exactness}, {_run_story(run)}", hang=4)
+
+
+def _run_story(run: OffsetRun) -> str:
+    """Return what all offsets of a run have in common."""
+    story = run.story
+    name = "" if run.transactional_id is None else f" {printable(repr(run.transactional_id))}"
+    if story.transaction is None or story.status not in (RecordStatus.VISIBLE, RecordStatus.ABORTED):
+        return f"{printable(story.why)}{name and f'; its transactional id is{name}'}"
+    data = "committed data" if story.status is RecordStatus.VISIBLE else "data"
+    wrong = ""
+    if story.is_hidden_by_index:
+        wrong = "; read_committed consumers do not receive it, because the transaction index lists it as aborted"
+    elif story.is_shown_by_index:
+        wrong = "; read_committed consumers receive it, because the transaction index does not list it"
+    marker, time = story.transaction["marker_offset"], format_time(int(story.transaction["marker_timestamp"]))
+    producer = f"producer {story.transaction['producer_id']}"
+    of = f"transaction{name} ({producer})" if name else f"the transaction of {producer}"
+    return f"{data} of {of}, marker at offset {marker}, {time}{wrong}"
 
 
 def _delivery(story: OffsetStory) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from kforensics.errors import InputError
@@ -23,34 +26,48 @@ REGRESSIONS = (
 )
 
 
-def aborted_entry(
-    state: PartitionState, producer_id: int, offset: int, segment: int
-) -> tuple[AbortedEntry | None, bool | None]:
-    """Return the index entry that hides data of a producer at an offset, and whether there is one.
+@dataclass(frozen=True, slots=True)
+class TransactionIndex:
+    """The entries of a transaction index.
 
-    The second value is None if the index is not available or cannot be read.
+    Attributes:
+        path: path of the index.
+        by_producer: the entries of each producer, in the order of the file.
+    """
+
+    path: str
+    by_producer: Mapping[int, Sequence[TransactionIndexEntry]]
+
+    def entry(self, producer_id: int, offset: int) -> AbortedEntry | None:
+        """Return the entry that hides data of a producer at an offset, None if none does."""
+        for entry in self.by_producer.get(producer_id, ()):
+            if entry.first_offset <= offset <= entry.last_offset:
+                return AbortedEntry(self.path, entry.position, entry.first_offset, entry.last_offset)
+        return None
+
+
+def transaction_index(state: PartitionState, segment: int) -> TransactionIndex | bool | None:
+    """Return the transaction index of a segment; False if it has no entry, None if it is not available.
 
     Args:
         state: the partition.
-        producer_id: the producer that wrote the data.
-        offset: last offset of a batch.
-        segment: number of the segment that contains the marker.
+        segment: number of the segment.
     """
     base = state.partition.segments[segment].base_offset or 0
     index = state.partition.transaction_indexes.get(base)
     if index is None:
         # A broker creates the file with the first entry. If the other indexes are missing too, none was copied.
         copied = base in state.partition.indexes or base in state.partition.time_indexes
-        return None, False if copied else None
+        return False if copied else None
     try:
         with open_source(index.path) as source:
             entries = [row for row in read_transaction_index(source) if isinstance(row, TransactionIndexEntry)]
     except InputError:
-        return None, None
+        return None
+    by_producer: dict[int, list[TransactionIndexEntry]] = {}
     for entry in entries:
-        if entry.producer_id == producer_id and entry.first_offset <= offset <= entry.last_offset:
-            return AbortedEntry(index.path, entry.position, entry.first_offset, entry.last_offset), True
-    return None, False
+        by_producer.setdefault(entry.producer_id, []).append(entry)
+    return TransactionIndex(index.path, by_producer)
 
 
 def next_snapshot(state: PartitionState, offset: int, producer_id: int) -> tuple[str, np.void | None] | None:

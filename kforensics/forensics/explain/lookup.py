@@ -15,7 +15,8 @@ from kforensics.forensics.explain.offset_story import StoredBatch
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.columns.batch_columns import BatchColumns, concat_batches
 from kforensics.parsers.columns.batch_reader import batch_chunks
-from kforensics.parsers.files.source import open_source
+from kforensics.parsers.columns.record_columns import record_chunks
+from kforensics.parsers.files.source import Source, open_source
 from kforensics.parsers.format.rows import Batch, Damage, Record
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 from kforensics.parsers.log.batches import walk
@@ -52,6 +53,29 @@ class DecodedBatch:
     damage: Damage | None = None
 
 
+class _Part:
+    """A part of a segment as a source of its own."""
+
+    def __init__(self, source: Source, start: int, end: int) -> None:
+        self._source, self._start = source, start
+        self.path, self.size, self.mtime_ms = source.path, end - start, source.mtime_ms
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return bytes of the part."""
+        return self._source.read(self._start + position, max(min(length, self.size - position), 0))
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        """Read bytes of the part into memory."""
+        return self._source.read_into(self._start + position, target[: max(self.size - position, 0)])
+
+    def next_data(self, position: int) -> int:
+        """Return the position of the next data after a sparse range."""
+        return min(self._source.next_data(self._start + position) - self._start, self.size)
+
+    def close(self) -> None:
+        """Leave the segment open, which is not the part's own."""
+
+
 class BatchLookup:
     """Finds batches by offset, and caches the last chunks and the last batch.
 
@@ -64,6 +88,7 @@ class BatchLookup:
         self._state, self._kernels = state, kernels
         self._chunk_offsets = state.log.chunk_starts["base_offset"]
         self._chunks: dict[int, BatchColumns] = {}
+        self._consecutive: dict[int, dict[int, tuple[int, int]]] = {}
         self._batch: StoredBatch | None = None
         self._decoded = DecodedBatch({})
 
@@ -104,17 +129,58 @@ class BatchLookup:
             self._chunks[number] = self._read_chunk(number)
         return self._chunks[number]
 
-    def _read_chunk(self, number: int) -> BatchColumns:
+    def _extent(self, number: int) -> tuple[int, int, int | None]:
+        """Return the segment of a chunk, and the positions of its start and its end; None for that of the segment."""
         starts = self._state.log.chunk_starts
         start, following = starts[number], starts[number + 1 : number + 2]
         same_segment = len(following) and following["segment"][0] == start["segment"]
-        stop = int(following["position"][0]) if same_segment else None
-        segment = int(start["segment"])
+        return int(start["segment"]), int(start["position"]), int(following["position"][0]) if same_segment else None
+
+    def has_all_records(self, batches: BatchColumns, row: int) -> bool:
+        """Return whether each offset of a batch has a readable record.
+
+        The records of its whole chunk are decoded, by kernels, and what is found is remembered.
+
+        Args:
+            batches: the batches that :meth:`find` returned.
+            row: index of the batch.
+
+        Raises:
+            InputError: the segment cannot be read again.
+        """
+        first, span = int(batches.base_offset[row]), int(batches.last_offset[row] - batches.base_offset[row]) + 1
+        at = int(batches.segment[row]), int(batches.position[row])
+        number = max(0, int(np.searchsorted(self._chunk_offsets, first, "right")) - 1)
+        if number + 1 < len(self._chunk_offsets) and self._extent(number + 1)[:2] <= at:
+            number += 1
+        if number not in self._consecutive:
+            self._consecutive = {number: self._consecutive_records(number)}
+        return self._consecutive[number].get(at[1]) == (first, span)
+
+    def _consecutive_records(self, number: int) -> dict[int, tuple[int, int]]:
+        """Return the first offset of each batch of a chunk, by position, and how many records follow without a gap."""
+        segment, start, stop = self._extent(number)
+        runs: dict[int, tuple[int, int]] = {}
+        with open_source(self._state.partition.segments[segment].path) as source:
+            part = _Part(source, start, source.size if stop is None else stop)
+            for records in record_chunks(part, self._kernels(part.size)):
+                offsets = records.rows["offset"]
+                positions, begins, counts = np.unique(records.rows["position"], return_index=True, return_counts=True)
+                fits = offsets - np.arange(len(offsets)) == np.repeat(offsets[begins] - begins, counts)
+                counts = np.add.reduceat(fits, begins) if len(begins) else counts
+                for position, first, count in zip(
+                    (positions + start).tolist(), offsets[begins].tolist(), counts.tolist(), strict=True
+                ):
+                    earlier, known = runs.get(position, (first, 0))
+                    if first == earlier + known:  # a large batch is spread over several chunks of records
+                        runs[position] = earlier, known + count
+        return runs
+
+    def _read_chunk(self, number: int) -> BatchColumns:
+        segment, start, stop = self._extent(number)
         path = self._state.partition.segments[segment].path
         with open_source(path) as source:
-            chunks = batch_chunks(
-                source, segment, _already_reported, self._kernels, start=int(start["position"]), stop=stop
-            )
+            chunks = batch_chunks(source, segment, _already_reported, self._kernels, start=start, stop=stop)
             batches = concat_batches([*chunks])
         if not len(batches):
             raise InputError(path, CHANGED)

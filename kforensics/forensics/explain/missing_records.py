@@ -6,6 +6,7 @@ only retention and DeleteRecords remove the start of a log.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +14,7 @@ from kforensics.forensics.core.findings import Exactness
 from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.explain.lookup import OffsetPosition
 from kforensics.forensics.explain.offset_story import OffsetGap, RecordStatus, StoredBatch
-from kforensics.forensics.metadata.remote_log import RemoteSegment, remote_segments_at
+from kforensics.forensics.metadata.remote_log import RemoteSegment, remote_segments, remote_segments_at
 from kforensics.forensics.partition.partition_files import LOG_START
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
 from kforensics.forensics.sidecar.isolation import containing_partition
@@ -60,6 +61,11 @@ class UnlistedSegments:
         folder = containing_partition(given[0]) if given else None
         return {segment.base_offset or 0: segment for segment in (*given, *(folder.segments if folder else ()))}
 
+    @property
+    def base_offsets(self) -> Iterable[int]:
+        """The base offsets of all segments, given or not."""
+        return self._in_folder
+
     def reason(self, offset: int) -> Reason | None:
         """Return why an offset is not available, if its segment by file name was not given; else None."""
         base = max((base_offset for base_offset in self._in_folder if base_offset <= offset), default=None)
@@ -69,6 +75,22 @@ class UnlistedSegments:
         name = file_name(self._in_folder[base].path)
         why = f"it may be in {name}, which is in the same folder but was not given; pass the partition folder"
         return Reason(RecordStatus.NOT_ON_HAND, why, UNVERIFIABLE)
+
+
+def reason_limits(state: PartitionState) -> set[int]:
+    """Return the offsets at which the reason why there is no record may change, besides the limits of batches.
+
+    Raises:
+        InputError: the metadata of remote storage cannot be read.
+    """
+    known = {state.log_start_offset, state.local_log_start_offset, state.log_end_offset, state.first_uncompacted_offset}
+    known |= {state.partition.first_offset, _checkpointed_start(state)}
+    known |= {segment.base_offset or 0 for segment in state.partition.segments}
+    for segment in remote_segments(state.remote_log) if state.remote_log is not None else ():
+        known |= {segment.first_offset, segment.last_offset + 1}
+    return known | {
+        offset for offset in (state.first_dirty_offset, state.remote_log_start_offset) if offset is not None
+    }
 
 
 def out_of_bounds(state: PartitionState, offset: int) -> Reason | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,25 +12,43 @@ import numpy as np
 from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.core.findings import Exactness
 from kforensics.forensics.core.record_types import TransactionOutcome
-from kforensics.forensics.explain.batch_evidence import aborted_entry, batches_of_same_sequence, next_snapshot
+from kforensics.forensics.explain.batch_evidence import (
+    TransactionIndex,
+    batches_of_same_sequence,
+    next_snapshot,
+    transaction_index,
+)
 from kforensics.forensics.explain.lookup import BatchLookup
 from kforensics.forensics.explain.missing_records import (
     Reason,
     UnlistedSegments,
     offset_gap_around,
     out_of_bounds,
+    reason_limits,
     why_no_batch,
     why_no_record,
 )
-from kforensics.forensics.explain.offset_story import LogBounds, OffsetStory, RecordStatus, StoredBatch
+from kforensics.forensics.explain.offset_story import (
+    AbortedEntry,
+    LogBounds,
+    OffsetRun,
+    OffsetStory,
+    RecordStatus,
+    StoredBatch,
+)
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.timeline import last_stable_offsets
+from kforensics.parsers.columns.batch_columns import NO_CONTROL, BatchColumns
 from kforensics.parsers.format.control_records import control_fields
-from kforensics.parsers.format.rows import Record
+from kforensics.parsers.format.rows import TRANSACTIONAL_BIT, Record
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 
 NEVER = int(np.iinfo("i8").max)
 MARKERS = ("COMMIT", "ABORT")
+# The message format that has transactions.
+MAGIC = 2
+# Transaction indexes that are kept; the markers of a range are in a few segments.
+MAX_INDEXES = 8
 
 
 def bounds_of(state: PartitionState, high_watermark: int | None = None) -> LogBounds:
@@ -66,6 +86,22 @@ class _BatchContext:
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Membership:
+    """The transaction that a batch is in.
+
+    Attributes:
+        producer_id: its producer, None if it is not transactional.
+        transaction: TRANSACTION record, None if it is not available.
+    """
+
+    producer_id: int | None
+    transaction: np.void | None = None
+
+
+_NO_TRANSACTION = _Membership(None)
+
+
 class OffsetExplainer:
     """Explains the offsets of a partition, one by one.
 
@@ -84,6 +120,89 @@ class OffsetExplainer:
         self._bounds = bounds_of(state, high_watermark)
         self._lookup, self._unlisted = BatchLookup(state, kernels), UnlistedSegments(state)
         self._context: _BatchContext | None = None
+        self._ahead: dict[int, np.void] = {}
+        self._indexes: dict[int, TransactionIndex | bool | None] = {}
+
+    def runs(self, first: int, end: int) -> Iterator[OffsetRun]:
+        """Yield the runs of offsets with the same story, from an offset to before another one.
+
+        The records of a batch are looked at one by one only if not each of its offsets has a readable one.
+
+        Args:
+            first: the first offset.
+            end: the offset after the last one.
+
+        Raises:
+            InputError: a segment cannot be read again.
+        """
+        limits = sorted({*reason_limits(self._state), *self._unlisted.base_offsets, *self._consumer_limits()})
+        run: OffsetRun | None = None
+        offset = first
+        while offset < end:
+            following = bisect_right(limits, offset)
+            piece = self._piece(offset, min([end, *limits[following : following + 1]]))
+            offset = piece.last_offset + 1
+            if run is not None and run.meaning == piece.meaning:
+                run = replace(run, last_offset=piece.last_offset)
+                continue
+            if run is not None:
+                yield run
+            run = piece
+        if run is not None:
+            yield run
+
+    def _consumer_limits(self) -> set[int]:
+        first = {int(self._state.log.first.base_offset[0])} if self._state.log.batches else set()
+        return first | {self._bounds.last_stable_offset, self._bounds.high_watermark}
+
+    def _piece(self, offset: int, end: int) -> OffsetRun:
+        """Return offsets that are known to have the same story: at most those of a batch or of an offset gap."""
+        outside = out_of_bounds(self._state, offset)
+        if outside is not None:
+            is_stored = outside.status is RecordStatus.DELETED and offset >= self._state.partition.first_offset
+            reason = outside if is_stored else self._unlisted.reason(offset) or outside
+            return OffsetRun(offset, end - 1, self._story(offset, reason))
+        position, batches = self._lookup.find(offset)
+        if position.spanning is None:
+            last = offset if position.after is None else int(batches.base_offset[position.after]) - 1
+            return OffsetRun(offset, min(last, end - 1), self.story(offset))
+        row = position.spanning
+        is_data = batches.control[row] == NO_CONTROL and batches.crc_valid[row]
+        if not (is_data and batches.exact[row] and self._lookup.has_all_records(batches, row)):
+            return OffsetRun(offset, offset, self.story(offset))
+        last = min(int(batches.last_offset[row]), end - 1)
+        return OffsetRun(offset, last, self._data_story(offset, batches, row))
+
+    def _data_story(self, offset: int, batches: BatchColumns, row: int) -> OffsetStory:
+        """Return the story of an offset of a batch whose records are all there, without its batch."""
+        producer_id, last = int(batches.producer_id[row]), int(batches.last_offset[row])
+        if batches.magic[row] < MAGIC or not batches.attributes[row] & TRANSACTIONAL_BIT:
+            return self._story(offset, self._visibility(offset, _NO_TRANSACTION))
+        transaction = self._ahead.get(producer_id)
+        if transaction is None or not _covers(transaction, int(batches.base_offset[row]), last):
+            transaction = self._transaction(producer_id, int(batches.base_offset[row]), last)
+            if transaction is not None:
+                self._ahead[producer_id] = transaction
+        entry, indexed = self._entry(transaction, producer_id, last)
+        reason = self._visibility(offset, _Membership(producer_id, transaction))
+        return self._story(offset, reason, transaction=transaction, entry=entry, indexed=indexed)
+
+    def _entry(
+        self, transaction: np.void | None, producer_id: int, offset: int
+    ) -> tuple[AbortedEntry | None, bool | None]:
+        """Return the index entry that hides data of a transaction, and whether there is one; None if unknown."""
+        if transaction is None or transaction["outcome"] == TransactionOutcome.OPEN:
+            return None, None
+        segment = int(transaction["marker_segment"])
+        if segment not in self._indexes:
+            if len(self._indexes) == MAX_INDEXES:
+                self._indexes.clear()
+            self._indexes[segment] = transaction_index(self._state, segment)
+        index = self._indexes[segment]
+        if not isinstance(index, TransactionIndex):
+            return None, index
+        entry = index.entry(producer_id, offset)
+        return entry, entry is not None
 
     def story(self, offset: int) -> OffsetStory:
         """Return the explanation of an offset.
@@ -144,19 +263,16 @@ class OffsetExplainer:
         # An emptied marker does not end a transaction (``ProducerAppendInfo.append``).
         if not batch.header.is_transactional or (batch.header.is_control and not batch.header.count):
             return evidence
-        transaction = self._transaction(batch)
-        if transaction is not None and transaction["outcome"] != TransactionOutcome.OPEN:
-            segment = int(transaction["marker_segment"])
-            entry = aborted_entry(self._state, batch.producer_id, batch.header.last_offset, segment)
-            evidence["entry"], evidence["indexed"] = entry
-        return {**evidence, "transaction": transaction}
+        transaction = self._transaction(batch.producer_id, batch.base_offset, batch.header.last_offset)
+        entry, indexed = self._entry(transaction, batch.producer_id, batch.header.last_offset)
+        return {**evidence, "entry": entry, "indexed": indexed, "transaction": transaction}
 
-    def _transaction(self, batch: StoredBatch) -> np.void | None:
+    def _transaction(self, producer_id: int, base_offset: int, last_offset: int) -> np.void | None:
         """Return the transaction of a batch, as a TRANSACTION record: the one of its producer that ends next."""
-        for rows in self._state.transaction_store.since(batch.base_offset):
+        for rows in self._state.transaction_store.since(base_offset):
             ends = np.where(rows["outcome"] == TransactionOutcome.OPEN, NEVER, rows["marker_offset"])
-            matches = (rows["producer_id"] == batch.producer_id) & (rows["first_offset"] <= batch.header.last_offset)
-            indexes = np.flatnonzero(matches & (ends >= batch.base_offset))
+            matches = (rows["producer_id"] == producer_id) & (rows["first_offset"] <= last_offset)
+            indexes = np.flatnonzero(matches & (ends >= base_offset))
             if len(indexes):
                 transaction: np.void = rows[indexes[0]]
                 return transaction
@@ -171,16 +287,19 @@ class OffsetExplainer:
             return Reason(RecordStatus.DAMAGED, why)
         if batch.header.is_control:
             return Reason(RecordStatus.CONTROL, _control(record, context.evidence.get("transaction")))
+        member = _NO_TRANSACTION
+        if batch.header.is_transactional:
+            member = _Membership(batch.producer_id, context.evidence["transaction"])
+        return self._visibility(offset, member)
+
+    def _visibility(self, offset: int, member: _Membership) -> Reason:
         if offset >= self._bounds.high_watermark:
             why = f"it is not below the high watermark {self._bounds.high_watermark}"
             return Reason(RecordStatus.NOT_REPLICATED, why)
-        return self._visibility(offset, context)
-
-    def _visibility(self, offset: int, context: _BatchContext) -> Reason:
         exactness = Exactness.APPROXIMATE if self._state.is_broken else Exactness.EXACT
         membership = "it is not in a transaction"
-        if context.batch.header.is_transactional:
-            status, outcome = _outcome(context, self._bounds.high_watermark)
+        if member.producer_id is not None:
+            status, outcome = _outcome(member.producer_id, member.transaction, self._bounds.high_watermark)
             if status is not RecordStatus.VISIBLE:
                 return Reason(status, outcome, exactness)
             membership = f"it is in {outcome}"
@@ -203,9 +322,14 @@ def _control(record: Record, transaction: np.void | None) -> str:
     return f"it is the {control_type} marker of the transaction of {producer} from offset {transaction['first_offset']}"
 
 
-def _outcome(context: _BatchContext, high_watermark: int) -> tuple[RecordStatus, str]:
+def _covers(transaction: np.void, base_offset: int, last_offset: int) -> bool:
+    """Return whether a batch of the producer is in a transaction; a producer has one at a time."""
+    is_open = transaction["outcome"] == TransactionOutcome.OPEN
+    return bool(transaction["first_offset"] <= last_offset and (is_open or transaction["marker_offset"] >= base_offset))
+
+
+def _outcome(producer_id: int, transaction: np.void | None, high_watermark: int) -> tuple[RecordStatus, str]:
     """Return the status that the outcome of its transaction gives a batch, and the reason."""
-    transaction, producer_id = context.evidence["transaction"], context.batch.producer_id
     if transaction is None:
         return RecordStatus.UNDECIDED, f"its transaction of producer {producer_id} is not available"
     name = f"the transaction of producer {producer_id} from offset {transaction['first_offset']}"

@@ -211,3 +211,31 @@ class OffsetStory:
     def is_hidden_by_index(self) -> bool:
         """Whether read_committed consumers do not receive committed data because the index lists it as aborted."""
         return self.status is RecordStatus.VISIBLE and self.indexed is True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OffsetRun:
+    """Consecutive offsets with the same story.
+
+    Attributes:
+        first_offset: the first of them.
+        last_offset: the last of them.
+        story: the story of the first one; its record, batch and snapshot are not those of the others.
+        transactional_id: of the transaction, None if unknown.
+        is_first: whether it is the first run of its partition.
+    """
+
+    first_offset: int
+    last_offset: int
+    story: OffsetStory
+    transactional_id: str | None = None
+    is_first: bool = False
+
+    @property
+    def meaning(self) -> tuple[object, ...]:
+        """What all offsets of a run have in common."""
+        story = self.story
+        transaction = (
+            None if story.transaction is None else (story.transaction["producer_id"], story.transaction["first_offset"])
+        )
+        return story.status, story.exactness, story.why, story.read_committed, story.control, transaction

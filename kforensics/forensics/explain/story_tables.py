@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
-from kforensics.forensics.explain.offset_story import OffsetStory
+from kforensics.forensics.explain.offset_story import OffsetRun, OffsetStory
 from kforensics.forensics.explain.producer_story import OUTCOME_NAMES, ProducerStory
 from kforensics.forensics.explain.transactional_id_story import (
     PartitionOfTransaction,
@@ -53,6 +53,23 @@ indexed bool whether the transaction index lists the transaction as aborted; nul
 holder_producer_id int64 producer of the transaction that blocks the last stable offset; null if there is none
 holder_first_offset int64 first offset of the blocking transaction
 """)
+RUNS = parse_columns("""
+first_offset int64 the first offset
+last_offset int64 the last offset
+fate string what happened to the records, from the list above
+read_uncommitted bool whether read_uncommitted consumers receive them; null if the available files do not show it
+read_committed bool whether read_committed consumers receive them; null if the available files do not show it
+exactness string how reliable this is: exact, approximate or unverifiable
+why string the reason, as a clause
+transactional_id string id of the transaction of these offsets; null if unknown or if they are not in one
+producer_id int64 producer of this transaction; null if they are not in one, as are the next three columns
+transaction_first_offset int64 first offset of this transaction
+transaction_last_offset int64 last offset of its data
+outcome string its outcome: committed, aborted or open
+marker_offset int64 offset of its marker; null if it is open, as is the next column
+marker_timestamp int64 timestamp of the marker in ms
+indexed bool whether the transaction index lists the transaction as aborted; null if the index is not available
+""")
 PRODUCERS = parse_columns("""
 producer_id int64 the producer
 transactional_id string its transactional id; null if no available coordinator's log has it
@@ -92,12 +109,13 @@ position int64 byte position of the batch of this record
 offset int64 offset of this record
 """)
 EXPLAINED_OFFSETS = placed_table("explained_offsets", "partition with the offset", OFFSETS)
+EXPLAINED_RUNS = placed_table("explained_runs", "run of offsets with the same fate, for the same reason", RUNS)
 EXPLAINED_PRODUCERS = placed_table("explained_producers", "partition in which the producer appears", PRODUCERS)
 EXPLAINED_TRANSACTIONS = placed_table(
     "explained_transactions", "transaction of the transactional id and partition in it", TRANSACTIONS
 )
 EXPLAIN_TABLES: dict[str, Table] = {
-    table.name: table for table in (EXPLAINED_OFFSETS, EXPLAINED_PRODUCERS, EXPLAINED_TRANSACTIONS)
+    table.name: table for table in (EXPLAINED_OFFSETS, EXPLAINED_RUNS, EXPLAINED_PRODUCERS, EXPLAINED_TRANSACTIONS)
 }
 NULL = (None,)
 LOG_BOUNDS = ("log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset")
@@ -119,6 +137,18 @@ def offset_row(story: OffsetStory) -> StoryRow:
         *_transaction(story.transaction),
         story.indexed,
         *_fields(bounds.blocking_transaction, "producer_id", "first_offset"),
+    )
+
+
+def run_row(run: OffsetRun) -> StoryRow:
+    """Return the row of a run of offsets."""
+    story = run.story
+    return (
+        *(*story.place, run.first_offset, run.last_offset, str(story.status), story.read_uncommitted),
+        *(story.read_committed, str(story.exactness), story.why, run.transactional_id),
+        *_fields(story.transaction, "producer_id"),
+        *_transaction(story.transaction),
+        story.indexed,
     )
 
 

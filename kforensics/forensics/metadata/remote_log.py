@@ -128,11 +128,19 @@ def remote_segments_at(log: RemoteLog, offset: int) -> list[RemoteSegment]:
     Raises:
         InputError: a file of the metadata cannot be read.
     """
+    return [segment for segment in remote_segments(log) if segment.first_offset <= offset <= segment.last_offset]
+
+
+def remote_segments(log: RemoteLog) -> list[RemoteSegment]:
+    """Return all segments, in the order in which their copies began.
+
+    Raises:
+        InputError: a file of the metadata cannot be read.
+    """
     reader, key = _Reader(), (log.topic_id, log.partition)
     for path in log.paths:
         reader.read(path)
-    segments = dict(reader.segments()).get(key, [])
-    return [segment for segment in segments if segment.first_offset <= offset <= segment.last_offset]
+    return dict(reader.segments()).get(key, [])
 
 
 @dataclass(slots=True)

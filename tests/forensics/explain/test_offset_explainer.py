@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kforensics.forensics.core.findings import Exactness
+from kforensics.forensics.explain import lookup
 from kforensics.forensics.explain.lookup import BatchLookup
 from kforensics.forensics.explain.offset_explainer import OffsetExplainer
 from kforensics.forensics.explain.offset_story import OffsetGap, OffsetStory, RecordStatus
@@ -33,6 +34,17 @@ NO_RECORD = (
     RecordStatus.COMPACTED,
     RecordStatus.NOT_ON_HAND,
     RecordStatus.BEYOND_END,
+)
+
+
+RUN_SAMPLES = (
+    "transactions-v2",
+    "compaction",
+    "deletion",
+    "damaged",
+    "duplicates",
+    "remote-storage",
+    "unclean-election",
 )
 
 
@@ -168,9 +180,9 @@ def test_chunks_out_of_order_have_a_batch_for_every_offset(
     swap(file_of(folder), 0, 9)
     monkeypatch.setattr(batch_reader, "CHUNK_ROWS", rows)
     state = state_under(tmp_path)
-    lookup = BatchLookup(state)
+    batch_lookup = BatchLookup(state)
     for offset in range(state.log_end_offset):
-        position, batches = lookup.find(offset)
+        position, batches = batch_lookup.find(offset)
         assert batches.last_offset[position.after if position.spanning is None else position.spanning] >= offset
 
 
@@ -242,3 +254,46 @@ def test_after_a_snapshot_visibility_is_exact(tmp_path: Path) -> None:
         Exactness.APPROXIMATE,
         Exactness.EXACT,
     ]
+
+
+@pytest.mark.parametrize("name", RUN_SAMPLES)
+def test_the_offsets_of_a_run_have_the_story_that_each_of_them_has_alone(name: str) -> None:
+    seen = 0
+    for partition in partitions_under(SAMPLES / name):
+        state = state_of(partition)
+        one_by_one, end = OffsetExplainer(state), min(state.log_end_offset, 200) + BEYOND
+        following = 0
+        for run in OffsetExplainer(state).runs(0, end):
+            assert run.first_offset == following
+            following = run.last_offset + 1
+            for offset in range(run.first_offset, following):
+                assert _told(run.story) == _told(one_by_one.story(offset)), (partition.folder, offset)
+                seen += 1
+        assert following == end
+    assert seen > 80
+
+
+def _told(one: OffsetStory) -> tuple[object, ...]:
+    """Return what a story says of delivery; whether an index lists deleted data does not matter."""
+    indexed = None if one.status is RecordStatus.DELETED else one.indexed
+    return one.status, one.exactness, one.why, one.read_uncommitted, one.read_committed, indexed
+
+
+def test_the_runs_of_a_range_read_each_chunk_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges of many offsets are explained in one pass over the log: a chunk is not read again for each batch."""
+    monkeypatch.setattr(batch_reader, "CHUNK_ROWS", 4)
+    batches = "; ".join(f"D 1 0 {n * 10}-{n * 10 + 9} @{n * 10}-{n * 10 + 9} N" for n in range(40))
+    forge(tmp_path, batches)
+    state = state_under(tmp_path)
+    read: list[int] = []
+    chunks = lookup.batch_chunks
+
+    def counted(*values: Any, **options: Any) -> Iterator[Any]:
+        read.append(options["start"])
+        return chunks(*values, **options)
+
+    monkeypatch.setattr(lookup, "batch_chunks", counted)
+    (run,) = OffsetExplainer(state).runs(0, 400)
+    assert (run.first_offset, run.last_offset) == (0, 399)
+    assert read == [int(start) for start in state.log.chunk_starts["position"]]
+    assert len(read) > 3
