@@ -65,6 +65,8 @@ def evaluate_topic_keys(
     groups = _by_topic(investigation.partitions, question.topics)
     _check_count(groups, question)
     metadata = topics_in((*investigation.partitions, *investigation.neighbours)) if groups else {}
+    if investigation.progress is not None:
+        investigation.progress.expect({one.folder: one.size for partitions in groups.values() for one in partitions})
     for (_, topic_id), partitions in groups.items():
         for state in investigation.of([one for one in partitions if not one.has_log]).states(on_unreadable):
             yield MissingLog.of(state, "keys")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from kforensics.analyses.find_files import Notify, find_files
 from kforensics.analyses.settings import KnownSettings, with_given, with_remote_logs
@@ -36,12 +36,26 @@ from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA
 
 if TYPE_CHECKING:
     from kforensics.forensics.audit.cluster_membership import Clusters
+    from kforensics.parsers.columns.batch_columns import BatchColumns
 
 # Takes the error of a partition that cannot be read.
 OnUnreadable: TypeAlias = Callable[[InputError], None]
 # How many old log directories are named.
 NAMED_LOG_DIRS = 10
 NO_LOG = "there is no log under {}; name partition folders, log directories or .log files"
+
+
+class Progress(Protocol):
+    """Shows how far partitions have been read."""
+
+    def expect(self, sizes: Mapping[str, int]) -> None:
+        """Add partitions that will be read, by folder, with their bytes; those that are known count once."""
+
+    def advance(self, size: int) -> None:
+        """Add bytes that were read."""
+
+    def finish(self, folder: str) -> None:
+        """Take a partition for read."""
 
 
 @dataclass(frozen=True)  # no slots: cached_property needs the instance dictionary
@@ -56,6 +70,7 @@ class Investigation:
         unselected: partitions of CONTEXT_TOPICS under the paths that are not to be analyzed.
         alone: whether to ignore every partition that is not to be analyzed.
         settings: what is known of the settings; None for nothing but the rules.
+        progress: shows how far the partitions have been read, None if nothing does.
     """
 
     files: tuple[FoundFile, ...]
@@ -65,6 +80,7 @@ class Investigation:
     unselected: tuple[Partition, ...] = ()
     alone: bool = False
     settings: KnownSettings | None = None
+    progress: Progress | None = None
 
     @property
     def known_rules(self) -> Rules:
@@ -101,11 +117,27 @@ class Investigation:
             collectors: what checks observe while the batches are read.
             needs_settings: whether the state needs the limits that follow from the files.
         """
+        watching = () if self.progress is None else (_advancing(self.progress),)
+        if self.progress is not None:
+            self.progress.expect({partition.folder: partition.size for partition in self.partitions})
         for partition in self.partitions:
             try:
-                yield examine(partition, self.known_rules if needs_settings else self.rules, collectors)
+                rules = self.known_rules if needs_settings else self.rules
+                yield examine(partition, rules, (*collectors, *watching))
             except InputError as error:
                 on_unreadable(error)
+            if self.progress is not None:
+                self.progress.finish(partition.folder)
+
+
+def _advancing(progress: Progress) -> Collector:
+    """Return a collector that observes nothing and shows how many bytes have been read."""
+
+    def advance(batches: BatchColumns, _rules: Rules) -> tuple[()]:
+        progress.advance(int(batches.size.sum()))
+        return ()
+
+    return Collector(batches=advance)
 
 
 def investigate(  # noqa: PLR0913  # what a user can say

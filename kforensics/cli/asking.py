@@ -48,16 +48,17 @@ def ask(options: CommonOptions, question: Question[AnswerT], text: TextT, add: C
     selection = options.selected_findings()
     output_format, fail_on, investigation = options.format(), options.severity(), options.investigation()
     status = ExitStatus(investigation.unreadable)
-    every = question.answers(investigation, status.add_unreadable)
-    answers = status.watch(every if selection.minimum is None else _selected(every, selection), severities_of)
-    if output_format is Format.TEXT:
-        with open_output(options.output) as out, closing(text):
-            for answer in answers:
-                add(text, answer)
-            write_parts(text.parts(), out)
-    else:
-        table = RESULTS[question.table]
-        write_results(answers, output_format, options, text=str, table=table, rows=attrgetter("rows"))
+    with options.stage("partitions read, evaluated and written"), options.watched(investigation) as watched:
+        every = question.answers(watched, status.add_unreadable)
+        answers = status.watch(every if selection.minimum is None else _selected(every, selection), severities_of)
+        if output_format is Format.TEXT:
+            with open_output(options.output) as out, closing(text):
+                for answer in answers:
+                    add(text, answer)
+                write_parts(text.parts(), out)
+        else:
+            table = RESULTS[question.table]
+            write_results(answers, output_format, options, text=str, table=table, rows=attrgetter("rows"))
     return status.code(fail_on)
 
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from kforensics.analyses.audit import AuditRequest, Stages, audit_size, run_audit
+from kforensics.analyses.audit import AuditRequest, Stages, run_audit
 from kforensics.analyses.topics import similar
 from kforensics.cli.command import notify
 from kforensics.cli.common_options import CommonOptions, ExitStatus
-from kforensics.cli.evaluating import ignore, selected_results, watch_partitions
+from kforensics.cli.evaluating import audit_meter, ignore, selected_results, watch_partitions
 from kforensics.cli.writing import write_lines, write_tables
 from kforensics.errors import UsageError
 from kforensics.forensics.audit.partition_result import PartitionResult
@@ -23,7 +23,6 @@ from kforensics.render.audit_report import AuditReport
 from kforensics.render.formats import ONE_TABLE, Format
 from kforensics.render.incident_lines import IncidentView
 from kforensics.render.output import open_output
-from kforensics.render.streams import progress_meter
 
 
 def audit_in_process(
@@ -48,16 +47,21 @@ def audit_in_process(
     report = AuditReport(investigation.rules.as_of_ms, unreadable_paths=investigation.unreadable)
     report.names_clean = view.screen.shows_all
     status, kept = ExitStatus(investigation.unreadable), list[PartitionResult]()
-    is_shown = False if options.quiet else options.progress
-    with progress_meter(audit_size(investigation, request), show=is_shown) as meter:
+    stages = Stages()
+    with (
+        options.stage("partitions read and evaluated, and the store written"),
+        audit_meter(options, investigation, request) as meter,
+    ):
         advance = meter.advance if meter else ignore
         # An interrupt between two results must close the generator, so that no part of the store is left.
-        with closing(run_audit(investigation, request, advance, Stages())) as results:
-            for result in watch_partitions(selected_results(results, selection), status):
+        with closing(run_audit(investigation, request, advance, stages)) as results:
+            for result in watch_partitions(selected_results(results, selection), status, meter):
                 report.add(result)
                 if output_format is not Format.TEXT:
                     kept.append(result.for_brokers(brokers))
-    with open_output(None) as out:
+    for name, seconds in stages.seconds.items():
+        options.report_time(name, seconds)
+    with options.stage("report written"), open_output(None) as out:
         if output_format is Format.TEXT:
             write_report_lines(report.lines(brokers, view), out, view)
         else:

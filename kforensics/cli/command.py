@@ -169,7 +169,7 @@ Verbose = Annotated[
         "--verbose",
         "-v",
         count=True,
-        help="Write what is used as evidence to standard error; the report of an audit has the findings of incidents.",
+        help="Write to standard error what is used as evidence, -vv also how long stages take; audit shows findings.",
         rich_help_panel=EXECUTION,
     ),
 ]
@@ -249,11 +249,12 @@ def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Calla
 
         def decorated(**given: Any) -> None:
             # Help has no use for the class, whose module needs this one.
-            common_options = import_module("kforensics.cli.common_options")
+            common_options = import_module("kforensics.cli.common_options").CommonOptions
             LOG_FORMAT[:] = [given.get("log_format", "text")]
-            repeated = common_options.repeatable(command.__name__, given, parameters)
+            repeatable = import_module("kforensics.cli.writing").repeatable
+            repeated = repeatable(command.__name__, given, parameters)
             options = {name: given.pop(name) for name in shared if name in given}
-            command(common_options.CommonOptions(**options, repeated=repeated), **given)
+            command(common_options(**options, repeated=repeated), **given)
 
         decorated.__name__, decorated.__doc__ = command.__name__, command.__doc__
         parameters = [paths, *own, *merged]

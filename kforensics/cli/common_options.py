@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from itertools import chain
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Protocol, TypeVar
 
 from kforensics.analyses.partitions import Investigation, investigate
 from kforensics.analyses.settings import given_settings
@@ -24,6 +25,7 @@ from kforensics.forensics.core.settings import Setting
 from kforensics.render.formats import Format
 from kforensics.render.output import check_output
 from kforensics.render.screen import CommandWords, Screen
+from kforensics.render.streams import progress_meter
 
 T = TypeVar("T")
 NEVER = "never"
@@ -42,8 +44,6 @@ BROKERS = re.compile(
 )
 # Formats that a terminal cannot show.
 BINARY = (Format.PARQUET, Format.ARROW)
-# What a command that shows the rest leaves out: it must not replace a file or a store, and the rest is text.
-NOT_REPEATED = ("output", "checksums", "output_format", "table")
 
 
 class HasFindings(Protocol):
@@ -184,16 +184,17 @@ class CommonOptions(SharedOptions):
         topics = () if all_topics else tuple(self.topic or ())
         notes: list[str] = []
         settings = self.given_settings()
-        found = investigate(
-            paths,
-            self.as_of_ms(),
-            notify,
-            notes.append,
-            topics=topics,
-            numbers=() if all_topics else self.numbers(),
-            alone=self.alone,
-            settings=settings,
-        )
+        with self.stage("files found"):
+            found = investigate(
+                paths,
+                self.as_of_ms(),
+                notify,
+                notes.append,
+                topics=topics,
+                numbers=() if all_topics else self.numbers(),
+                alone=self.alone,
+                settings=settings,
+            )
         if all_topics and not found.unreadable:
             check_topics(self.topic or (), [partition.place.topic for partition in found.partitions])
         for sentence in () if self.quiet else notes:
@@ -202,6 +203,34 @@ class CommonOptions(SharedOptions):
             for sentence in _evidence(found, settings):
                 notify(sentence)
         return found
+
+    @contextmanager
+    def watched(self, investigation: Investigation) -> Iterator[Investigation]:
+        """Yield an investigation whose progress is shown, unless the user or a pipe does not want that."""
+        with progress_meter(0, show=self.shows_progress, what=self.command_name) as meter:
+            yield investigation if meter is None else replace(investigation, progress=meter)
+
+    @property
+    def shows_progress(self) -> bool | None:
+        """Whether progress is shown; None for only on a terminal."""
+        return False if self.quiet else self.progress
+
+    @property
+    def command_name(self) -> str:
+        """The name of the command."""
+        return self.repeated[0][0] if self.repeated else ""
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Report how long a block takes, if the user wants to know; ``-vv`` does."""
+        start = time.perf_counter()
+        yield
+        self.report_time(name, time.perf_counter() - start)
+
+    def report_time(self, name: str, seconds: float) -> None:
+        """Report how long a stage took, if the user wants to know."""
+        if self.verbose > 1:
+            notify(f"{name}: {seconds:.2f} s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,33 +304,6 @@ class ExitStatus:
             return UNREADABLE
         failed = fail_on is not None and self.worst is not None and self.worst >= fail_on
         return FINDINGS if failed else CLEAN
-
-
-def repeatable(command: str, given: Mapping[str, Any], parameters: Iterable[inspect.Parameter]) -> CommandWords:
-    """Return the words of a command that shows the same: its name, each option with its value, and the paths.
-
-    Args:
-        command: its name.
-        given: the values of its parameters, by name.
-        parameters: its parameters; what has its default is left out.
-    """
-    by_name = {parameter.name: parameter for parameter in parameters}
-    words: list[tuple[str, ...]] = [(command,)]
-    for name, value in given.items():
-        if name not in ("paths", *NOT_REPEATED) and value != by_name[name].default:
-            _, declared = get_args(by_name[name].annotation)
-            names = [word for word in (declared.default, *(declared.param_decls or ())) if str(word).startswith("--")]
-            words += _option_words([*names, f"--{name.replace('_', '-')}"][0], value, is_count=bool(declared.count))
-    paths = tuple(given.get("paths") or ())
-    return (*words, ("--", *paths) if any(path.startswith("-") for path in paths) else paths)
-
-
-def _option_words(option: str, value: Any, *, is_count: bool) -> list[tuple[str, ...]]:
-    if isinstance(value, bool):
-        return [(option if value else option.replace("--", "--no-", 1),)]
-    if is_count:
-        return [(option,)] * int(value)
-    return [(option, str(each)) for each in (value if isinstance(value, list | tuple) else [value])]
 
 
 def severities_of(result: HasFindings) -> Iterator[Severity]:

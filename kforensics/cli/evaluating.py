@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from kforensics.analyses.audit import AuditRequest, audit_results, audit_size
+from kforensics.analyses.partitions import Investigation
 from kforensics.cli.common_options import CommonOptions, ExitStatus, FindingSelection, severities_of
 from kforensics.cli.writing import write_parts, write_tables
 from kforensics.forensics.audit.partition_result import PartitionResult
@@ -16,7 +18,7 @@ from kforensics.forensics.partition.partition_rows import finding_rows
 from kforensics.render.formats import Format
 from kforensics.render.output import open_output
 from kforensics.render.screen import Screen
-from kforensics.render.streams import progress_meter
+from kforensics.render.streams import ProgressMeter, progress_meter
 
 
 def evaluate(
@@ -24,8 +26,6 @@ def evaluate(
     request: AuditRequest,
     table: str,
     text: Callable[[list[PartitionResult], Screen], Iterable[bytes]],
-    *,
-    progress: bool | None,
 ) -> int:
     """Evaluate all partitions, write one table of the results, and return the exit code.
 
@@ -34,7 +34,6 @@ def evaluate(
         request: what to evaluate, and how.
         table: the name of the table.
         text: returns the text of all results for a screen.
-        progress: whether to show progress, None for only on a terminal.
 
     Raises:
         UsageError: the options do not go together, or there is no log.
@@ -44,14 +43,13 @@ def evaluate(
     severity, output_format, brokers = options.severity(), options.format(), options.brokers()
     investigation = options.investigation()
     status = ExitStatus(investigation.unreadable)
-    is_shown = False if options.quiet else progress
-    with progress_meter(audit_size(investigation, request), show=is_shown) as meter:
+    with options.stage("partitions read and evaluated"), audit_meter(options, investigation, request) as meter:
         every = audit_results(investigation, request, meter.advance if meter else ignore)
-        results = watch_partitions(selected_results(every, selection), status)
+        results = watch_partitions(selected_results(every, selection), status, meter)
         kept = [result.only(table).for_brokers(brokers) for result in results if result.is_counted]
         if selection.minimum is not None:
             kept = [result for result in kept if result.findings or result.why is not None]
-    with open_output(options.output) as out:
+    with options.stage("results written"), open_output(options.output) as out:
         if output_format is Format.TEXT:
             write_parts(text(kept, options.screen()), out)
         else:
@@ -59,9 +57,31 @@ def evaluate(
     return status.code(severity)
 
 
-def watch_partitions(results: Iterable[PartitionResult], status: ExitStatus) -> Iterator[PartitionResult]:
-    """Yield the results of partitions, and take their findings, or that they cannot be read, into account."""
+def audit_meter(
+    options: CommonOptions, investigation: Investigation, request: AuditRequest
+) -> AbstractContextManager[ProgressMeter | None]:
+    """Return what shows how far the partitions have been read; None if nothing does."""
+    return progress_meter(
+        audit_size(investigation, request),
+        show=options.shows_progress,
+        what=options.command_name,
+        partitions=len(investigation.partitions),
+    )
+
+
+def watch_partitions(
+    results: Iterable[PartitionResult], status: ExitStatus, meter: ProgressMeter | None = None
+) -> Iterator[PartitionResult]:
+    """Yield the results of partitions, and take their findings, or that they cannot be read, into account.
+
+    Args:
+        results: the results.
+        status: decides the exit code.
+        meter: shows how many partitions have a result, None if nothing does.
+    """
     for result in results:
+        if meter is not None and result.folder:
+            meter.finish(result.folder)
         if result.why is not None:
             status.add_unreadable(result.why)
         status.add(severities_of(result))

@@ -75,9 +75,9 @@ def explain(  # long: one parameter per option
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)  # only the coordinator's log has transactional ids
     status = ExitStatus(investigation.unreadable)
-    stories = explain_subject(investigation, subject, status.add_unreadable)
-    watched = status.watch(stories, story_severities)
-    write_results(watched, to_format, options, text=_lines, table=subject.table, rows=story_rows)
+    with options.stage("partitions read, evaluated and written"), options.watched(investigation) as watched:
+        stories = status.watch(explain_subject(watched, subject, status.add_unreadable), story_severities)
+        write_results(stories, to_format, options, text=_lines, table=subject.table, rows=story_rows)
     raise typer.Exit(status.code(severity))
 
 

@@ -56,14 +56,14 @@ def keys(  # long: one parameter per option
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)  # the metadata topic has the partition counts
     status = ExitStatus(investigation.unreadable)
-    results = status.watch(evaluate_topic_keys(investigation, question, status.add_unreadable), severities_of)
     table = question.table
-    write_results(
-        results,
-        to_format,
-        options,
-        text=partial(key_lines, screen=options.screen()),
-        table=table,
-        rows=lambda keys: keys.rows.get(table.name, ()),
-    )
+    with options.stage("partitions read, evaluated and written"), options.watched(investigation) as watched:
+        write_results(
+            status.watch(evaluate_topic_keys(watched, question, status.add_unreadable), severities_of),
+            to_format,
+            options,
+            text=partial(key_lines, screen=options.screen()),
+            table=table,
+            rows=lambda keys: keys.rows.get(table.name, ()),
+        )
     raise typer.Exit(status.code(severity))

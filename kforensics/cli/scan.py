@@ -30,4 +30,4 @@ def scan(
     from kforensics.render.scan_text import partition_summaries
 
     request = AuditRequest(processes=processes, copies=True)
-    raise typer.Exit(evaluate(options, request, "partitions", partition_summaries, progress=options.progress))
+    raise typer.Exit(evaluate(options, request, "partitions", partition_summaries))

@@ -31,11 +31,7 @@ def verify(
     from kforensics.cli.evaluating import evaluate
 
     request = AuditRequest(processes=processes, checks="evidence")
-    raise typer.Exit(
-        evaluate(
-            options, request, "findings", partial(_text, bootstrap_server=options.brokers()), progress=options.progress
-        )
-    )
+    raise typer.Exit(evaluate(options, request, "findings", partial(_text, bootstrap_server=options.brokers())))
 
 
 def _text(results: "list[PartitionResult]", screen: "Screen", *, bootstrap_server: str | None) -> Iterator[bytes]:

@@ -1,10 +1,10 @@
-"""Writes results as text, or as rows of a table."""
+"""Writes results as text, or as rows of a table, and states the command that shows the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, islice
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar, get_args
 
 from kforensics.parsers.tables.schemas import Table
 from kforensics.render.formats import Format
@@ -12,11 +12,15 @@ from kforensics.render.output import open_output, unguarded
 from kforensics.render.streams import TextSink
 
 if TYPE_CHECKING:
+    from inspect import Parameter
+
     from kforensics.cli.common_options import CommonOptions
     from kforensics.forensics.audit.partition_result import PartitionResult
-    from kforensics.render.screen import Screen
+    from kforensics.render.screen import CommandWords, Screen
 
 T = TypeVar("T")
+# What a command that shows the rest leaves out: it must not replace a file or a store, and the rest is text.
+NOT_REPEATED = ("output", "checksums", "output_format", "table")
 # Lines that are written at once.
 BATCH = 1 << 10
 
@@ -99,3 +103,30 @@ def write_tables(names: Iterable[str], results: list[PartitionResult], output_fo
     for name in names:
         writer.write(RESULTS[name], chain.from_iterable(result.rows[name] for result in results if name in result.rows))
     writer.close()
+
+
+def repeatable(command: str, given: Mapping[str, Any], parameters: Iterable[Parameter]) -> CommandWords:
+    """Return the words of a command that shows the same: its name, each option with its value, and the paths.
+
+    Args:
+        command: its name.
+        given: the values of its parameters, by name.
+        parameters: its parameters; what has its default is left out.
+    """
+    by_name = {parameter.name: parameter for parameter in parameters}
+    words: list[tuple[str, ...]] = [(command,)]
+    for name, value in given.items():
+        if name not in ("paths", *NOT_REPEATED) and value != by_name[name].default:
+            _, declared = get_args(by_name[name].annotation)
+            names = [word for word in (declared.default, *(declared.param_decls or ())) if str(word).startswith("--")]
+            words += _option_words([*names, f"--{name.replace('_', '-')}"][0], value, is_count=bool(declared.count))
+    paths = tuple(given.get("paths") or ())
+    return (*words, ("--", *paths) if any(path.startswith("-") for path in paths) else paths)
+
+
+def _option_words(option: str, value: Any, *, is_count: bool) -> list[tuple[str, ...]]:
+    if isinstance(value, bool):
+        return [(option if value else option.replace("--", "--no-", 1),)]
+    if is_count:
+        return [(option,)] * int(value)
+    return [(option, str(each)) for each in (value if isinstance(value, list | tuple) else [value])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
@@ -53,11 +53,33 @@ class ProgressMeter:
 
     Args:
         total: bytes to process.
+        what: what is processed, such as the name of the command.
+        partitions: how many partitions there are, as far as they are known; 0 for work on something else.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, what: str = "", partitions: int = 0) -> None:
         self._total, self._done, self._start = total, 0, time.monotonic()
+        self._what, self._partitions = what, partitions
+        self._sizes: dict[str, int] = {}
+        self._finished: set[str] = set()
+        self._finished_bytes = 0
         self._display: tuple[Progress, TaskID] | None = None
+
+    def expect(self, sizes: Mapping[str, int]) -> None:
+        """Add partitions that will be read, by folder, with their bytes; those that are known count once."""
+        new = {folder: size for folder, size in sizes.items() if folder not in self._sizes}
+        self._sizes |= new
+        self._total += sum(new.values())
+        self._partitions += len(new)
+
+    def finish(self, folder: str) -> None:
+        """Take a partition for read, with all its bytes."""
+        if folder not in self._finished:
+            self._finished.add(folder)
+            self._finished_bytes += self._sizes.get(folder, 0)
+        # A partition has more bytes than those of its batches.
+        self._done = max(self._done, self._finished_bytes) if not self._sizes else self._finished_bytes
+        self.advance(0)
 
     def advance(self, size: int) -> None:
         """Add bytes to the bytes processed."""
@@ -65,7 +87,14 @@ class ProgressMeter:
         if self._display is None and time.monotonic() - self._start > PATIENCE_SECONDS:
             self._show()
         if self._display:
-            self._display[0].update(self._display[1], completed=self._done)
+            done, total = min(self._done, self._total), self._total
+            self._display[0].update(self._display[1], completed=done, total=total, description=self._description)
+
+    @property
+    def _description(self) -> str:
+        if not self._partitions:
+            return self._what
+        return f"{self._what} {min(len(self._finished), self._partitions):,}/{self._partitions:,} partitions".lstrip()
 
     def close(self) -> None:
         """Remove the progress bar."""
@@ -74,12 +103,13 @@ class ProgressMeter:
 
     def _show(self) -> None:
         from rich.console import Console  # short work must not pay for this import
-        from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        left = (DownloadColumn(), TimeRemainingColumn(compact=True))
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), *left)
         progress = Progress(*columns, console=Console(stderr=True), transient=True)
         progress.start()
-        self._display = progress, progress.add_task("", total=self._total)
+        self._display = progress, progress.add_task(self._description, total=self._total)
 
 
 class MeteredSource:
@@ -116,17 +146,21 @@ class MeteredSource:
 
 
 @contextmanager
-def progress_meter(total: int, *, show: bool | None) -> Iterator[ProgressMeter | None]:
+def progress_meter(
+    total: int, *, show: bool | None, what: str = "", partitions: int = 0
+) -> Iterator[ProgressMeter | None]:
     """Yield a progress meter, or None if no progress is shown.
 
     Args:
         total: bytes to process.
         show: whether to show progress; None shows it only if standard error is a terminal.
+        what: what is processed, such as the name of the command.
+        partitions: how many partitions there are; 0 for work on something else.
     """
     if show is False or (show is None and not sys.stderr.isatty()):
         yield None
         return
-    meter = ProgressMeter(total)
+    meter = ProgressMeter(total, what, partitions)
     try:
         yield meter
     finally:

@@ -17,7 +17,7 @@ import pytest
 from typer.main import get_command
 
 from kforensics.cli.audit_on_spark import _on_spark
-from kforensics.cli.common_options import repeatable
+from kforensics.cli.writing import repeatable
 from kforensics.render.screen import Screen
 from tests.command import ROOT, run
 from tests.forensics.forge import forge

@@ -62,3 +62,23 @@ def test_long_work_shows_progress_on_standard_error(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "100/100" in captured.err
+
+
+def test_partitions_and_their_bytes_count_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(streams, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    with progress_meter(0, show=True, what="lso") as meter:
+        assert meter
+        meter.expect({"a-0": 60, "a-1": 40})
+        meter.expect({"a-0": 60})
+        meter.advance(30)
+        meter.finish("a-0")
+        meter.finish("a-0")
+        meter.advance(15)
+    err = capsys.readouterr().err
+    assert "lso 0/2 partitions" in err
+    assert "lso 1/2 partitions" in err
+    assert "75/100" in err
