@@ -108,7 +108,8 @@ def _reading(path: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (OSError, pa.ArrowException) as error:
+    # Names of columns that are not UTF-8 cannot be decoded.
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(path, (str(error).splitlines() or ["it is damaged"])[0]) from error
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from kforensics.forensics.coordinators.consumer_groups.commits import (
     OFFSET_COMMITS,
@@ -214,8 +214,9 @@ class _Reading:
         return Commits(
             place=state.partition.place,
             paths=tuple(segment.path for segment in state.partition.segments),
-            last={key: known.commit for key, known in self._keys.items() if known.commit is not None},
-            groups=self._groups,
+            # In columns elsewhere; equal to these.
+            last=cast("Any", {key: known.commit for key, known in self._keys.items() if known.commit is not None}),
+            groups=cast("Any", self._groups),
             pending={producer: _groups(keys) for producer, keys in self._pending.items()},
             waiting=frozenset(chain.from_iterable(self._pending.values())),
             issues=tuple(self._issues.kept),

@@ -52,6 +52,16 @@ def test_a_file_that_is_not_parquet_is_an_input_error(tmp_path: Path) -> None:
         list(open_store(str(folder)).batches("lso", ["exact"]))
 
 
+def test_a_column_whose_name_is_not_utf8_is_an_input_error(tmp_path: Path) -> None:
+    folder = forged(tmp_path, {})
+    path = folder / "lso" / "part-0.parquet"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"exact", b"ex\xffct"))
+    assert path.read_bytes() != data
+    with pytest.raises(InputError, match=r"cannot read .*lso/part-0.parquet"):
+        list(open_store(str(folder)).batches("lso", ["exact"]))
+
+
 def test_a_store_can_be_a_uri(tmp_path: Path) -> None:
     folder = forged(tmp_path, {})
     by_path, by_uri = (report_page(open_store(name))[1] for name in (str(folder), folder.as_uri()))

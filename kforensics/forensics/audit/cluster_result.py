@@ -156,7 +156,11 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
         offsets_partition_count=offsets_partition_count,
     ).with_elections(elections, replicas)
     findings = [placed for check in checks for placed in check.findings(cluster)]
-    rows = (*id_rows(cluster), *distributed_transaction_rows(cluster), *committed_rows(cluster))
+    rows: tuple[Rows | RowStream, ...] = (
+        *id_rows(cluster),
+        *distributed_transaction_rows(cluster),
+        *committed_rows(cluster),
+    )
     return ClusterResult(rows, tuple(sorted(findings, key=_rank)), cluster)
 
 

@@ -177,7 +177,7 @@ def joined_bytes(slices: ByteSlices) -> tuple[Column, IntArray]:
 
 def equal_slices(slices: ByteSlices, others: ByteSlices) -> BoolArray:
     """Return which of the slices are equal to those of another column; none of them is null."""
-    equal = slices.sizes == others.sizes
+    equal: BoolArray = slices.sizes == others.sizes
     (data, bounds), (other_data, _) = joined_bytes(slices.take(equal)), joined_bytes(others.take(equal))
     if not np.array_equal(data, other_data):
         differences = np.concatenate([[0], np.cumsum(data != other_data)])[bounds]

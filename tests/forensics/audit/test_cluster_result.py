@@ -18,7 +18,7 @@ from kforensics.forensics.audit.cluster_result import (
 from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_of
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.core.cluster_tables import CLUSTER_TABLES
-from kforensics.forensics.core.result_rows import Rows
+from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from tests.forensics.batch_notation import NOW
@@ -33,18 +33,18 @@ LOG = (
 )
 
 
-def written(folder: Path) -> list[Rows]:
+def written(folder: Path) -> list[Rows | RowStream]:
     """Return all rows of a cluster; its first partition is not available, its second one lost a marker."""
     forge_coordinator(folder, LOG, leader_epochs={0: 7})
     forge(folder, f"D 1 0 0-0 @0-0 T {at(12)}; M 9 0 C 7 @1 {at(99)}", topic="p", partition=1)
-    rows: list[Rows] = []
+    rows: list[Rows | RowStream] = []
     states = [examine(partition, RULES) for partition in partitions_under(folder)]
     histories = [coordinator_history(state, rows.append) for state in states if is_coordinator(state)]
     markers = [PartitionMarkers.of(state) for state in states if not is_coordinator(state)]
     return [*rows, *evaluate_cluster(histories, markers, RULES).rows]
 
 
-def dicts(rows: list[Rows], table: str) -> list[dict[str, object]]:
+def dicts(rows: list[Rows | RowStream], table: str) -> list[dict[str, object]]:
     (matching,) = (table_rows for table_rows in rows if table_rows.table.name == table)
     return [dict(zip(matching.table.names, row, strict=True)) for row in matching]
 
@@ -56,7 +56,8 @@ def test_every_table_becomes_arrow(tmp_path: Path) -> None:
         "committed_offsets",
     } == CLUSTER_TABLES.keys()
     for table_rows in rows:
-        assert table_rows.record_batch().to_pylist() == dicts(rows, table_rows.table.name)
+        (batch,) = table_rows.record_batches()
+        assert batch.to_pylist() == dicts(rows, table_rows.table.name)
 
 
 def test_every_column_has_a_description() -> None:
@@ -179,7 +180,7 @@ def test_the_best_replica_is_used() -> None:
     markers = [PartitionMarkers.of(state) for state in states if not is_coordinator(state)]
     assert len(histories) == 3
     (row,) = (one for one in evaluate_cluster(histories, markers, RULES).rows if one.table.name == "transactional_ids")
-    assert len(row) == 1
+    assert len(list(row)) == 1
     chosen = {one.name: one for one in best_replicas(markers)}
     assert len(chosen) == len({one.name for one in markers})
     for one in markers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from kforensics.parsers.format.array_types import IntArray, StructArray
 from kforensics.parsers.format.byte_slices import ByteSlices, arrow_binary
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.messages.message_columns import texts_of
+
+if TYPE_CHECKING:
+    from kforensics.forensics.coordinators.consumer_groups.commit_tables import CommitsInForce
 
 __all__ = [
     "GROUP_KEY",
@@ -174,8 +177,8 @@ class Commits:
 
     place: Place
     paths: tuple[str, ...]
-    last: Mapping[GroupPartition, Commit]
-    groups: Mapping[str, RecordPosition]
+    last: CommitsInForce
+    groups: FirstRecords
     pending: Mapping[int, tuple[str, ...]]
     waiting: frozenset[GroupPartition] = frozenset()
     issues: tuple[CommitIssue, ...] = ()
