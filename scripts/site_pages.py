@@ -11,6 +11,8 @@ from typing import Any
 GENERATOR = re.compile(r"^<!-- \[\[\[.*?\]\]\] -->\n", re.MULTILINE)
 # A link to a file of the checkout outside of the documents: the site has no such page.
 OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./[^)]*\)")
+# A role of reStructuredText before a name in a docstring; the site shows the name.
+ROLE = re.compile(r":(?:class|func|meth):(?=<code>)")
 # Elements that make a browser fetch something from another host.
 FETCHED = re.compile(r"""<(?:script|img|iframe|source)\b[^>]*\bsrc=["']?((?:https?:)?//[^"' >]*)""")
 FETCHED_LINK = re.compile(
@@ -23,6 +25,11 @@ log = logging.getLogger("mkdocs.kforensics")
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Return a page without the comments for cog, and with links to files outside of the documents as plain text."""
     return OUTSIDE.sub(r"\1", GENERATOR.sub("", markdown))
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Return a page whose docstrings have no roles before names."""
+    return ROLE.sub("", html)
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:

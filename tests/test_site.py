@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+import kforensics
+import kforensics.plots
 from kforensics.cli import app
 from scripts import site_pages
 
@@ -56,3 +58,19 @@ A [benchmark](../benchmarks/README.md#scale).
 )
 def test_what_a_page_fetches_from_other_hosts_is_seen(html: str, addresses: list[str]) -> None:
     assert site_pages.fetched(html) == addresses
+
+
+def test_the_reference_has_every_public_name() -> None:
+    page = (ROOT / "docs/api.md").read_text("utf-8")
+    shown = set(re.findall(r"^::: kforensics\.(\S+)$", page, re.MULTILINE))
+    missing = {*kforensics.__all__, *(f"plots.{name}" for name in kforensics.plots.__all__)} - shown
+    assert missing == {"__version__", "plots", "plots.MAX_MARKS", "plots.Plot"}
+    assert shown <= {"analyses.settings.Evaluation", "api.explanation.Explanation"} | {
+        *kforensics.__all__,
+        *(f"plots.{name}" for name in kforensics.plots.__all__),
+    }
+
+
+def test_a_docstring_has_no_roles_in_the_site() -> None:
+    shown = site_pages.on_page_content("<p>see :class:<code>Evaluation</code>: <code>:class:</code></p>", page=None)
+    assert shown == "<p>see <code>Evaluation</code>: <code>:class:</code></p>"

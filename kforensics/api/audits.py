@@ -38,6 +38,14 @@ def scan(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Eva
     Raises:
         InputError: an input cannot be read.
         UsageError: there is no log, or a setting is invalid.
+
+    Examples:
+        >>> partitions = kforensics.scan("sample_logs/transactions-v2", topic="hanging*", as_of="2026-11-21T12:15")
+        >>> partitions.select(["topic", "verdict", "log_end_offset"])
+        partitions: 2 rows, one per partition
+          topic             verdict   log_end_offset
+          hanging           critical  9
+          hanging-resolved  info      10
     """
     return _evaluate(paths, "partitions", AuditRequest(processes=processes, copies=True), evaluation)
 
@@ -53,6 +61,13 @@ def verify(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[E
     Raises:
         InputError: an input cannot be read.
         UsageError: there is no log, or a setting is invalid.
+
+    Examples:
+        >>> findings = kforensics.verify("sample_logs/damaged/states/index-ragged-0")
+        >>> findings.select(["code", "severity"])
+        findings: 1 row, one per finding
+          code           severity
+          index-corrupt  warning
     """
     return _evaluate(paths, "findings", AuditRequest(processes=processes, checks="evidence"), evaluation)
 
@@ -84,6 +99,13 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
         InputError: a path cannot be read.
         UsageError: there is no log, the store cannot be written, or an audit on Spark has no output.
         EngineError: Spark fails.
+
+    Examples:
+        >>> audit = kforensics.audit("sample_logs/transactions-v2", topic="hanging", as_of="2026-11-21T12:15")
+        >>> audit.incidents.select(["kind", "severity", "since"])
+        incidents: 1 row, one per incident: the findings of one cause
+          kind               severity  since
+          stuck-transaction  critical  2026-11-21 12:05:21.904 UTC
     """
     if spark is not None:
         options: dict[str, Any] = {"records": records, "checksums": checksums, "split_size": split_size}
@@ -118,6 +140,13 @@ def report(
     Raises:
         InputError: the store cannot be read.
         UsageError: the folder is not a store, or the file cannot be written.
+
+    Examples:
+        >>> from tempfile import mkdtemp
+        >>> folder = mkdtemp()
+        >>> audit = kforensics.audit("sample_logs/transactions-v2", topic="hanging", output=f"{folder}/store")
+        >>> kforensics.report(f"{folder}/store", f"{folder}/report.html").name
+        'report.html'
     """
     from kforensics.report_html.report_page import write_report  # only a report needs Parquet
 

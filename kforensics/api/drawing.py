@@ -42,6 +42,11 @@ def plot(
         InputError: a path cannot be read.
         MissingExtraError: Altair is not installed.
         UsageError: there is no such chart, topic or partition, or the chart shows one partition and there are several.
+
+    Examples:
+        >>> chart = kforensics.plot("lso", "sample_logs/transactions-v2/broker-1", topic="hanging")
+        >>> chart.to_dict()["title"]["text"]
+        'Last stable offset: hanging-0'
     """
     check_chart(chart)
     from kforensics.plots.chart import PartitionFilter

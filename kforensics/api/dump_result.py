@@ -72,6 +72,13 @@ def dump(  # noqa: PLR0913  # one parameter per filter of the command
     Raises:
         InputError: a path cannot be read at all.
         UsageError: a filter is malformed.
+
+    Examples:
+        >>> dump = kforensics.dump("sample_logs/classic-transaction", transactional=True)
+        >>> dump.batches["control_type"].to_pylist()
+        [None, 'COMMIT']
+        >>> dump.damage.num_rows
+        0
     """
     names = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     selection = Selection(

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kforensics.analyses.read_files import kind_to_read
 from kforensics.analyses.times import as_of_ms
@@ -42,6 +42,15 @@ def open(paths: Paths, *, as_of: datetime | str | int | None = None) -> Opened: 
     Raises:
         InputError: a path cannot be listed.
         UsageError: there are no files, or the time of evaluation is none.
+
+    Examples:
+        >>> log = kforensics.open("sample_logs/transactions-v2/broker-1/hanging-0")
+        >>> len(log.batches), len(log.transactions)
+        (7, 4)
+        >>> log.lso.select(["topic", "last_stable_offset", "log_end_offset"])
+        lso: 1 row, one per partition
+          topic    last_stable_offset  log_end_offset
+          hanging  3                   9
     """
     time_ms = as_of_ms(as_of)  # once, so that all tables have the same "now"
     files = dump(paths)
@@ -197,14 +206,16 @@ class Opened:
 class BatchesView(TableView):
     """The table ``batches``; iterating yields batches that show their bytes."""
 
-    def __getitem__(self, index: int) -> BatchView:
-        """Return a batch by index; one near the beginning is read without the others.
+    def __getitem__(self, index: int | str) -> Any:
+        """Return a batch by index, or an Arrow column by its name; a batch near the beginning is read without others.
 
         Raises:
             IndexError: there is no such batch.
-            TypeError: the index is not an integer.
+            KeyError: there is no such column.
+            TypeError: the index is neither an integer nor a name.
         """
-        return BatchView(super().__getitem__(index))
+        item = super().__getitem__(index)
+        return item if isinstance(index, str) else BatchView(item)
 
     def __iter__(self) -> Iterator[BatchView]:
         return map(BatchView, self._rows())

@@ -48,6 +48,11 @@ def lso(paths: Paths, *, at: int | None = None, history: bool = False, **evaluat
     Raises:
         InputError: an input cannot be read.
         UsageError: there is no log, or a setting is invalid.
+
+    Examples:
+        >>> lso = kforensics.lso("sample_logs/transactions-v2/broker-1", topic="hanging", as_of="2026-11-21T12:15")
+        >>> lso.select(["last_stable_offset", "log_end_offset", "hidden_records", "producer_id"]).to_pylist()
+        [{'last_stable_offset': 3, 'log_end_offset': 9, 'hidden_records': 4, 'producer_id': 12}]
     """
     return _answers(paths, LsoQuestion(at, history), evaluation)
 
@@ -74,6 +79,15 @@ def transactions(  # one parameter per filter of the command
     Raises:
         InputError: an input cannot be read.
         UsageError: there is no log, or no such state or sort key.
+
+    Examples:
+        >>> open_ones = kforensics.transactions("sample_logs/transactions-v2/broker-1", states=["open"])
+        >>> open_ones.select(["topic", "producer_id", "first_offset", "records"])
+        transactions: 3 rows, one per transaction of a partition
+          topic    producer_id  first_offset  records
+          hanging  12           3             2
+          open     16           2             3
+          open     17           4             2
     """
     return _answers(paths, TransactionsQuestion(tuple(states), producer_id, min_duration_ms, sort), evaluation)
 
@@ -89,6 +103,16 @@ def producers(paths: Paths, *, at: int | None = None, **evaluation: Unpack[Evalu
     Raises:
         InputError: an input cannot be read.
         UsageError: there is no log, or a setting is invalid.
+
+    Examples:
+        >>> producers = kforensics.producers("sample_logs/transactions-v2/broker-1", topic="open")
+        >>> producers.select(["producer_id", "producer_epoch", "last_offset", "current_txn_first_offset"])
+        producers: 4 rows, one per producer id at the end of a log
+          producer_id  producer_epoch  last_offset  current_txn_first_offset
+          0            4               -1           -1
+          1            5               -1           -1
+          16           1               10           2
+          17           0               5            4
     """
     return _answers(paths, ProducersQuestion(at), evaluation)
 
@@ -117,6 +141,16 @@ def duplicates(  # one parameter per option of the command
     Raises:
         InputError: an input cannot be read.
         UsageError: there is no log, or no such level.
+
+    Examples:
+        >>> twice = kforensics.duplicates("sample_logs/duplicates/broker-1", topic="retried")
+        >>> twice.select(["level", "first_offset", "second_offset", "records"])
+        duplicates: 3 rows, one per duplicate run of records, or duplicate batch
+          in all rows: level content-retry, records 2
+          first_offset  second_offset
+          2             4
+          6             8
+          8             10
     """
     return _answers(paths, DuplicatesQuestion(tuple(levels), committed, memory, internal), evaluation)
 
@@ -143,6 +177,11 @@ def explain(  # one parameter per option of the command
     Raises:
         InputError: an input cannot be read.
         UsageError: there is no log, no partition has anything on the subject, or it is not exactly one subject.
+
+    Examples:
+        >>> story = kforensics.explain("sample_logs/transactions-v2/broker-1", topic="hanging", offset=3)
+        >>> print(story.text.splitlines()[0])
+        hanging-0 on broker 1, offset 3: undecided
     """
     named = parameters_of(**evaluation)
     subject = Subject(offset, producer_id, transactional_id, at, named["topics"], named["numbers"])
@@ -173,6 +212,16 @@ def keys(
     Raises:
         InputError: an input cannot be read.
         UsageError: there is no log or no such topic, or it cannot have so few partitions, or a partition is named.
+
+    Examples:
+        >>> keys = kforensics.keys("sample_logs/partition-growth", topic="keyed")
+        >>> keys.select(["partition", "keys", "keys_apart"])
+        key_partitions: 4 rows, one per partition of a topic, evaluated by its keys
+          partition  keys  keys_apart
+          0          17    6
+          1          7     3
+          2          6     6
+          3          3     3
     """
     named = parameters_of(**evaluation)
     if named["numbers"]:

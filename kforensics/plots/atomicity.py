@@ -47,6 +47,12 @@ def atomicity(distributed: Tabular, transactions: Tabular) -> Plot:
     Args:
         distributed: the table ``distributed_transactions``.
         transactions: the table ``transactions`` of the partitions in it.
+
+    Examples:
+        >>> tables = kforensics.audit("sample_logs/consume-transform-produce").tables
+        >>> chart = kforensics.plots.atomicity(tables["distributed_transactions"], tables["transactions"])
+        >>> chart.to_dict()["title"]["text"]
+        'Atomicity'
     """
     decided = to_table(distributed).to_pylist()
     by_partition = _by_partition_and_producer(to_table(transactions))

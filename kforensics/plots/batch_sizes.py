@@ -51,6 +51,11 @@ def batch_sizes(batches: Tabular) -> Plot:
 
     Args:
         batches: the table ``batches`` or ``batch_histograms``, of any number of partitions.
+
+    Examples:
+        >>> log = kforensics.open("sample_logs/transactions-v2/broker-1/hanging-0")
+        >>> kforensics.plots.batch_sizes(log.batches).to_dict()["title"]["text"]
+        'Batch sizes'
     """
     histogram = _histogram(to_table(batches))
     groups = histogram.group_by(["size_from", CODEC]).aggregate([("batches", "sum"), ("bytes", "sum")])
@@ -172,6 +177,11 @@ def compression(batches: Tabular, records: Tabular) -> Plot:
     Args:
         batches: the table ``batches``, of any number of partitions.
         records: the table ``records`` of the same files.
+
+    Examples:
+        >>> log = kforensics.open("sample_logs/transactions-v2/broker-1/hanging-0")
+        >>> kforensics.plots.compression(log.batches, log.records).to_dict()["title"]["text"]
+        'Compression'
     """
     return _ratio_plot([*map(_codec_row, _sums_by_codec(_data_batches(to_table(batches)), to_table(records)))])
 

@@ -38,6 +38,11 @@ def damage_map(files: Tabular, damage: Tabular) -> Plot:
     Args:
         files: the table ``files``.
         damage: the table ``damage`` of the same files.
+
+    Examples:
+        >>> log = kforensics.open("sample_logs/damaged/batches")
+        >>> kforensics.plots.damage_map(log.files, log.damage).to_dict()["title"]["text"]
+        'Damage'
     """
     sizes = dict(zip(*(to_table(files)[name].to_pylist() for name in ("path", "size")), strict=True))
     damage_table = to_table(damage)

@@ -37,6 +37,12 @@ def page(charts: Mapping[str, alt.TopLevelMixin], *, title: str = "kforensics") 
 
     Raises:
         MissingExtraError: vl-convert-python is not installed.
+
+    Examples:
+        >>> log = kforensics.open("sample_logs/transactions-v2/broker-1/hanging-0")
+        >>> page = kforensics.plots.page({"Where consumers stop": kforensics.plots.lso(log.lso_history)})
+        >>> "Where consumers stop" in page
+        True
     """
     parts = (f"<h2>{_escape(heading)}</h2>{_embedded(chart.to_dict())}" for heading, chart in charts.items())
     return _document(f"<h1>{_escape(title)}</h1>{''.join(parts)}", title)
@@ -61,6 +67,9 @@ def offline() -> None:
 
     Raises:
         MissingExtraError: vl-convert-python is not installed.
+
+    Examples:
+        >>> kforensics.plots.offline()
     """
     libraries()
     alt.renderers.register("kforensics", lambda spec, **_: {"text/html": frame(spec), "text/plain": "chart"})

@@ -55,6 +55,11 @@ def sequences(
 
     Raises:
         UsageError: the table has several partitions.
+
+    Examples:
+        >>> log = kforensics.open("sample_logs/transactions-v2/broker-1/hanging-0")
+        >>> kforensics.plots.sequences(log.batches).to_dict()["title"]["text"]
+        'Sequences: hanging-0'
     """
     partition_filter = PartitionFilter(topic, partition, log_dir)
     table = partition_filter.select(batches)

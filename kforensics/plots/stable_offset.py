@@ -73,6 +73,11 @@ def lso(
 
     Raises:
         UsageError: the table has several partitions.
+
+    Examples:
+        >>> history = kforensics.lso("sample_logs/transactions-v2/broker-1/hanging-0", history=True)
+        >>> kforensics.plots.lso(history).to_dict()["title"]["text"]
+        'Last stable offset: hanging-0'
     """
     partition_filter = PartitionFilter(topic, partition, log_dir)
     table = partition_filter.select(history).sort_by("from_high_watermark")
@@ -116,6 +121,11 @@ def lso_over_time(  # noqa: PLR0913  # tables, and the partition to show
 
     Raises:
         UsageError: the tables have several partitions.
+
+    Examples:
+        >>> log = kforensics.open("sample_logs/transactions-v2/broker-1/hanging-0")
+        >>> kforensics.plots.lso_over_time(log.lso_history, log.batches).to_dict()["title"]["text"]
+        'Last stable offset over time: hanging-0'
     """
     partition_filter = PartitionFilter(topic, partition, log_dir)
     steps = partition_filter.select(history).sort_by("from_high_watermark")

@@ -78,6 +78,11 @@ def transactions(
 
     Raises:
         UsageError: the table has several partitions, or ``by`` is neither.
+
+    Examples:
+        >>> table = kforensics.transactions("sample_logs/transactions-v2/broker-1/hanging-0")
+        >>> kforensics.plots.transactions(table).to_dict()["title"]["text"]
+        'Transactions: hanging-0'
     """
     if by not in BAR_COLUMNS:
         raise UsageError(f"by={by!r} is not one of {', '.join(BAR_COLUMNS)}")

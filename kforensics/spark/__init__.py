@@ -24,6 +24,12 @@ def register(spark: SparkSession) -> None:
     Raises:
         MissingExtraError: pyspark is not installed.
         EngineError: Spark is too old, or the Python workers of a local session do not have this package.
+
+    Examples:
+        >>> kforensics.register(spark)
+        >>> reader = spark.read.format("kforensics").option("table", "batches")
+        >>> reader.load("sample_logs/classic-transaction/broker-1/classic-0").count()
+        2
     """
     from kforensics.spark.session import check_version, check_workers  # importing the package needs no session
 

@@ -100,6 +100,22 @@ class TableView:
 
     Attributes:
         definition: name, columns and their descriptions.
+
+    Examples:
+        >>> lso = kforensics.lso("sample_logs/transactions-v2/broker-1", topic=["hanging*", "open"])
+        >>> lso
+        lso: 3 rows, one per partition
+          in all rows: broker_id 1, log_dir sample_logs/transactions-v2/broker-1, partition 0
+          topic             log_end_offset  last_stable_offset  producer_id  hidden_records
+          hanging           9               3                   12           4
+          hanging-resolved  10              10                  null         0
+          open              12              2                   16           8
+        10 more columns: .columns explains all, .select([…]) shows others
+        not shown for lack of width: first_offset, last_timestamp
+        >>> lso["topic"].to_pylist()
+        ['hanging', 'hanging-resolved', 'open']
+        >>> lso.to_pandas()["last_timestamp"].dt.date.tolist()[0]
+        datetime.date(2026, 11, 21)
     """
 
     def __init__(self, definition: Table, source: TableSource) -> None:
@@ -234,9 +250,8 @@ class TableView:
             columns = [TableColumn(name, order[name], is_text=True) for name in shown.column_names]
             table = FittedTable(columns, screen)
             cells = ([cell_text(*item) for item in row.items()] for row in shown.to_pylist())
-            lines += (
-                Line(line.replace(SHARED, SHARED_BY_SHOWN, 1), line.style, line.hang) for line in table.lines(cells)
-            )
+            shared = SHARED if shown.num_rows < SHOWN_ROWS else SHARED_BY_SHOWN
+            lines += (Line(line.replace(SHARED, shared, 1), line.style, line.hang) for line in table.lines(cells))
             notes += [f"not shown for lack of width: {', '.join(table.dropped)}"] if table.dropped else []
         return "\n".join(screen.lines([*lines, *notes]))
 
