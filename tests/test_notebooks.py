@@ -19,6 +19,12 @@ PRIVATE = re.compile(r"^kforensics\.")
 # How Altair's own charts, those that are not of kforensics.plots, get at what draws them.
 LOADED = re.compile(r"https?://cdn\.")
 
+# Lines that a screen shows.
+SCREEN = 50
+# A time in milliseconds, and names of columns on lines of their own.
+MILLISECONDS = re.compile(r"\b1[67]\d{11}\b")
+LONG_LIST = re.compile(r"(?:^ +\"\w+\",\n){4,}", re.MULTILINE)
+
 
 def _read(notebook: Path) -> Any:
     return nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]  # it ships half its types
@@ -29,6 +35,13 @@ def _shown(notebook: Any) -> Iterator[str]:
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             yield output.get("data", {}).get("text/html", "")
+
+
+def _texts(notebook: Any) -> Iterator[str]:
+    """Yield what cells show as text."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            yield output.get("text") or output.get("data", {}).get("text/plain", "")
 
 
 notebooks = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
@@ -58,7 +71,10 @@ def test_notebook_runs_and_ends_with_an_answer(notebook: Path, monkeypatch: pyte
     NotebookClient(read, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}).execute()
     assert not LOADED.search("".join(_shown(read))), "it shows something that needs a network"
     (output,) = read.cells[-1].outputs
-    assert "as the live broker's own consumer saw it" in output.text
+    verdict, _, comparison = output.text.partition("as the live broker's own consumer saw it")
+    assert verdict
+    assert re.search("live (consumer received|leader said|broker said)", comparison)
+    assert max(text.count("\n") for text in _texts(read)) < SCREEN, "it fills more than a screen"
 
 
 @notebooks
@@ -67,6 +83,13 @@ def test_notebook_asks_first_and_answers_last(notebook: Path) -> None:
     assert cells[0].cell_type == "markdown"
     assert "?" in cells[0].source.splitlines()[0]
     assert cells[-2].source.startswith("## The answer")
+
+
+@notebooks
+def test_notebook_is_readable(notebook: Path) -> None:
+    source = "\n".join(cell.source for cell in _read(notebook).cells)
+    assert not MILLISECONDS.search(source), "it has a time in milliseconds"
+    assert not LONG_LIST.search(source), "it has a long list of columns"
 
 
 @notebooks
