@@ -140,8 +140,13 @@ def tick_step(duration_ms: int) -> int:
 
 
 def to_table(tabular: Tabular) -> pa.Table:
-    """Return anything with an Arrow stream as a table."""
-    return tabular if isinstance(tabular, pa.Table) else pa.table(tabular)
+    """Return anything with an Arrow stream as a table, with timestamps, as a data frame has them, in milliseconds."""
+    table = tabular if isinstance(tabular, pa.Table) else pa.table(tabular)
+    for index, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            times = table[index].cast(pa.timestamp("ms", field.type.tz)).cast(pa.int64())
+            table = table.set_column(index, field.name, times)
+    return table
 
 
 def column_numbers(table: pa.Table, name: str, null: int = -1) -> NumberArray:

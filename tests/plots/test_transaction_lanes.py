@@ -51,6 +51,13 @@ def test_over_time_the_order_is_the_same(table: pa.Table) -> None:
     assert len(ticks) == len(bars)
 
 
+@pytest.mark.parametrize("by", ["offset", "time"])
+def test_a_data_frame_has_the_same_chart(by: str) -> None:
+    found = kforensics.transactions(SCENARIO / "broker-1" / "hanging-0", as_of=AS_OF_MS)
+    of_table, of_frame = transactions(found, by=by), transactions(found.to_pandas(), by=by)
+    assert layers(of_frame) == layers(of_table)
+
+
 def test_by_anything_else_is_refused(table: pa.Table) -> None:
     with pytest.raises(UsageError, match=re.escape("by='size' is not one of offset, time")):
         transactions(table, by="size")
