@@ -59,6 +59,16 @@ SHOWN_COLUMNS = {
     ),
 }
 
+SEVERITIES = ("critical", "error", "warning", "info")
+# Tables that are shown with what is stuck, open or worst first: what that is called, the column that shows it, and its
+# values in order; none if the largest number is first.
+WORST_FIRST: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "lso": ("stuck", "hidden_records", ()),
+    "transactions": ("open", "outcome", ("open",)),
+    "findings": ("worst", "severity", SEVERITIES),
+    "partitions": ("worst", "verdict", SEVERITIES),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
@@ -281,7 +291,7 @@ class TableView:
 
     def _shown(self) -> tuple[pa.Table, list[str]]:
         """Return the first rows and their most important columns that are not null in all of them, and notes."""
-        head = self.head(SHOWN_ROWS)
+        head = self._worst_first() if self._is_ranked and len(self) > SHOWN_ROWS else self.head(SHOWN_ROWS)
         known = self._by_importance(head.column_names)
         empty = [name for name in known if head.num_rows and head[name].null_count == head.num_rows]
         shown = head.select([name for name in head.column_names if name in known and name not in empty])
@@ -289,6 +299,23 @@ class TableView:
         if more := len(head.column_names) - len(known):
             notes.append(f"{format_count(more, 'more column')}: .columns explains all, .select([…]) shows others")
         return shown, notes
+
+    @property
+    def _is_ranked(self) -> bool:
+        name = self.definition.name
+        return name in WORST_FIRST and WORST_FIRST[name][1] in self.definition.names
+
+    def _worst_first(self) -> pa.Table:
+        """Return the rows to show, what is stuck, open or worst first, and otherwise in their order."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        _, name, values = WORST_FIRST[self.definition.name]
+        table = self.to_arrow()
+        order = "ascending" if values else "descending"
+        ranks = pc.index_in(table[name], value_set=pa.array(values)) if values else table[name]
+        indexes = pc.sort_indices(pa.table({"rank": ranks}), sort_keys=[("rank", order)])  # nulls are last
+        return table.take(indexes[:SHOWN_ROWS])
 
     def _by_importance(self, names: Sequence[str]) -> list[str]:
         """Return the columns to show, the most important ones first."""
@@ -302,9 +329,12 @@ class TableView:
             return f"{format_count(shown, 'row')}, {row}"
         if self._source.size > MAX_COUNTED_BYTES and self._count is None and self._table is None:
             return f"{SHOWN_ROWS} rows or more, {row}; showing the first {SHOWN_ROWS}, len() counts all"
-        return f"{format_count(len(self), 'row')}, {row}" + (
-            f"; showing the first {SHOWN_ROWS}" if len(self) > SHOWN_ROWS else ""
+        first = (
+            f"{SHOWN_ROWS}, {WORST_FIRST[self.definition.name][0]} first"
+            if self._is_ranked
+            else f"the first {SHOWN_ROWS}"
         )
+        return f"{format_count(len(self), 'row')}, {row}{f'; showing {first}' if len(self) > SHOWN_ROWS else ''}"
 
 
 class SelectedView(TableView):

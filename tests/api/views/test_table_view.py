@@ -141,6 +141,26 @@ def test_a_table_with_many_columns_shows_the_important_ones() -> None:
         view.select(["watermark"])
 
 
+STUCK = Table("lso", "partition", parse_columns("topic string t\nhidden_records int64 h"))
+FINDINGS = Table("findings", "finding", parse_columns("code string c\nseverity string s"))
+
+
+def test_what_is_stuck_or_worst_is_shown_first() -> None:
+    """The order of the rows stays as it is."""
+    hidden = [0] * 400 + [None, 3, 7]
+    stuck = view_of(STUCK, pa.table({"topic": [f"t{index}" for index in range(403)], "hidden_records": hidden}))
+    lines = repr(stuck).splitlines()
+    assert lines[0] == "lso: 403 rows, one per partition; showing 10, stuck first"
+    assert [line.split() for line in lines[2:5]] == [["t402", "7"], ["t401", "3"], ["t0", "0"]]
+    assert (stuck[0]["topic"], len(lines)) == ("t0", 12)
+    assert "t402" in assert_harmless(stuck._repr_html_()).texts
+    severities = ["info"] * 10 + ["warning", "critical"]
+    worst = view_of(FINDINGS, pa.table({"code": [*"abcdefghijkl"], "severity": severities}))
+    assert [line.split()[0] for line in repr(worst).splitlines()[2:6]] == ["l", "k", "a", "b"]
+    few = view_of(FINDINGS, pa.table({"code": ["a", "b"], "severity": ["info", "critical"]}))
+    assert [line.split()[0] for line in repr(few).splitlines()[2:]] == ["a", "b"]
+
+
 def test_a_view_does_what_an_arrow_table_does() -> None:
     view = Counted(["a", "b"]).view()
     table = view.to_arrow()
