@@ -433,7 +433,10 @@
       mode: "vega-lite", ast: true, actions: false, renderer: "svg", defaultStyle: false, logLevel: ERRORS_ONLY,
       tooltip: { disableDefaultStyle: true },
     };
-    return vegaEmbed(container, spec, options).then(() => container.setAttribute("data-drawn", ""));
+    await vegaEmbed(container, spec, options);
+    // The container is the image and has its name; the groups of Vega in it have roles without names.
+    container.querySelector("svg").setAttribute("aria-hidden", "true");
+    container.setAttribute("data-drawn", "");
   }
 
   const FOLDED = "section > details, article > details, .minor";
