@@ -28,7 +28,7 @@ from kforensics.plots.chart import (
     tooltips,
 )
 
-LANE_HEIGHT, MAX_LANE_NAME = 26, 230
+LANE_HEIGHT, BAR_WIDTH, MAX_LANE_NAME = 26, 9, 230
 # Incidents and brokers with a lane of their own, changed features with a label, and labels per chart.
 MAX_INCIDENT_LANES, MAX_BROKER_LANES, MAX_LABELS = 6, 8, 8
 # Bins of time: events of one kind, and ended transactions of one outcome, in the same bin share a mark.
@@ -46,7 +46,7 @@ COLORS = {
     "error": "#d55e00",
     "warning": "#c99700",
     "info": "#4c78a8",
-    DAMAGE: "#5b3a1e",
+    DAMAGE: "#b5651d",
     SHOWN_FEATURE: "#b279a2",
     ACTIVE: "#9fd3c7",
     "start": "#009e73",
@@ -59,7 +59,7 @@ COLORS = {
     PRODUCER_IDS: "#9d755d",
     "committed": "#44aa99",
     "aborted": "#cc79a7",
-    "open": "#882255",
+    "open": "#b5367a",
 }
 # Lane, and what the mark means, by the kind of an event; a broker has a lane of its own if there are few.
 KINDS = {
@@ -103,18 +103,25 @@ class _Drawn:
 
     Attributes:
         bars: spans of time.
+        bins: spans of time in which several transactions ended.
         ticks: points in time.
         left_out: number of rows without a time that can be true, by what they are.
     """
 
     bars: ChartRows
+    bins: ChartRows
     ticks: ChartRows
     left_out: Counter[str] = field(default_factory=Counter)
 
     @property
     def times(self) -> list[int]:
         """The times of the axis."""
-        return [int(row[edge]) for row in (*self.bars, *self.ticks) for edge in ("start", "end")]
+        return [int(row[edge]) for row in self.rows for edge in ("start", "end")]
+
+    @property
+    def rows(self) -> ChartRows:
+        """All marks."""
+        return [*self.bars, *self.bins, *self.ticks]
 
 
 def timeline(events: Tabular, transactions: Tabular | None = None, incidents: Tabular | None = None) -> Plot:
@@ -128,7 +135,7 @@ def timeline(events: Tabular, transactions: Tabular | None = None, incidents: Ta
         transactions: the table ``transactions``.
         incidents: the table ``incidents``.
     """
-    drawn = _Drawn([], [])
+    drawn = _Drawn([], [], [])
     known = _events(events, drawn)
     starts, ends, outcomes = _transaction_times(transactions, drawn)
     started = _incident_starts(incidents, drawn)
@@ -138,13 +145,17 @@ def timeline(events: Tabular, transactions: Tabular | None = None, incidents: Ta
     for outcome in OUTCOMES:
         selected = outcomes == outcome
         own_ends = np.full(int(selected.sum()), last) if outcome == "open" else ends[selected]
-        drawn.bars += _transaction_bars(outcome, starts[selected], own_ends)
+        single = np.argsort(starts[selected] - own_ends, kind="stable")[:MAX_SINGLE_BARS]
+        drawn.bars += _transaction_bars(outcome, starts[selected][single], own_ends[single])
+        drawn.bins += _transaction_bins(outcome, np.delete(own_ends, single))
     drawn.bars += [*_active_spans(known, last), *_incident_bars(started, last)]
     drawn.ticks += _binned([event for event in known if event.meaning != ACTIVE], first, last)
     lanes = _lane_names(drawn, started)
     counts = [format_count(count, what) for what, count in drawn.left_out.items() if count]
     notes = [f"without a known time, so not shown: {', '.join(counts)}"] if counts else []
-    return make_plot(_layers(drawn, lanes), "Timeline", notes, height=max(LANE_HEIGHT * len(lanes), MIN_HEIGHT))
+    return make_plot(
+        _layers(drawn, lanes), "Timeline of the cluster", notes, height=max(LANE_HEIGHT * len(lanes), MIN_HEIGHT)
+    )
 
 
 def _is_time(time: int | None) -> bool:
@@ -287,25 +298,26 @@ def _milliseconds(table: pa.Table, name: str) -> NumberArray:
 
 
 def _transaction_bars(outcome: str, starts: NumberArray, ends: NumberArray) -> Iterator[dict[str, Any]]:
-    lane = f"{TRANSACTIONS}: {outcome}"
-    single = np.argsort(starts - ends, kind="stable")[:MAX_SINGLE_BARS]
-    for row in single.tolist():
-        yield _bar(lane, outcome, int(starts[row]), int(ends[row]), f"{outcome} transaction")
-    rest = np.setdiff1d(np.arange(len(starts)), single)
-    if not len(rest):
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        yield _bar(f"{TRANSACTIONS}: {outcome}", outcome, start, end, f"{outcome} transaction")
+
+
+def _transaction_bins(outcome: str, ends: NumberArray) -> Iterator[dict[str, Any]]:
+    """Yield the bins of time in which transactions ended."""
+    if not len(ends):
         return
-    low, high = int(ends[rest].min()), int(ends[rest].max())
+    low, high = int(ends.min()), int(ends.max())
     width = max((high - low) // TRANSACTION_BINS + 1, 1)
-    bins, counts = np.unique((ends[rest] - low) // width, return_counts=True)
+    bins, counts = np.unique((ends - low) // width, return_counts=True)
     for at, count in zip(bins.tolist(), counts.tolist(), strict=True):
         begin = low + at * width
-        what = f"{format_count(count, f'{outcome} transaction')} that ended here"
-        yield _bar(lane, outcome, begin, min(begin + width, high), what, count)
+        what = f"{format_count(count, f'{outcome} transaction')} ended"
+        yield _bar(f"{TRANSACTIONS}: {outcome}", outcome, begin, min(begin + width, high), what, count)
 
 
 def _lane_names(drawn: _Drawn, started: list[tuple[int, str, str]]) -> list[str]:
     """Return the lanes that are drawn, from top to bottom."""
-    used = {row["lane"] for row in (*drawn.bars, *drawn.ticks)}
+    used = {row["lane"] for row in drawn.rows}
     brokers = sorted((lane for lane in used if lane.startswith("broker ")), key=lambda lane: (len(lane), lane))
     others: dict[str, list[str]] = {
         BROKERS: [BROKERS, *brokers],
@@ -319,7 +331,7 @@ def _lane_names(drawn: _Drawn, started: list[tuple[int, str, str]]) -> list[str]
 
 def _layers(drawn: _Drawn, lanes: list[str]) -> list[alt.Chart]:
     """Return spans, points in time, and the labels of changed features."""
-    used = {row["meaning"] for row in (*drawn.bars, *drawn.ticks)}
+    used = {row["meaning"] for row in drawn.rows}
     meanings = [meaning for meaning in COLORS if meaning in used]
     scale = alt.Scale(domain=meanings, range=[COLORS[meaning] for meaning in meanings])
     x = alt.X("start:T", **time_axis("time", drawn.times))
@@ -338,8 +350,13 @@ def _layers(drawn: _Drawn, lanes: list[str]) -> list[alt.Chart]:
     )
     labels = [row for row in drawn.ticks if row["label"]][-MAX_LABELS:]
     texts = alt.Chart(chart_data(labels)).encode(x=x, y=y, text="label:N")
+    opacity = alt.Opacity("count:Q", scale=alt.Scale(type="sqrt", range=[0.4, 1]), legend=None)
+    bins = alt.Chart(chart_data(drawn.bins)).encode(
+        x=x, x2="end", y=y, color=color, opacity=opacity, tooltip=tooltips("what", "from", "to", "count")
+    )
     return [
-        spans.mark_rule(strokeWidth=9, strokeCap="round", opacity=0.7),
+        bins.mark_rule(strokeWidth=BAR_WIDTH),
+        spans.mark_rule(strokeWidth=BAR_WIDTH, strokeCap="round", opacity=0.7),
         ticks.mark_tick(thickness=3, size=18, opacity=1),
         texts.mark_text(align="left", dx=5, fontSize=11),
     ]

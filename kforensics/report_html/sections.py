@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from kforensics.report_html.store_reader import StoreReader
 from kforensics.report_html.store_verdict import StoreVerdict
 
 PARTITION_VERDICTS = (*(str(severity) for severity in sorted(Severity, reverse=True)), "clean", "unread")
+# Part of the bar that a verdict has at least if any partition has it.
+LEAST_SHARE = 0.02
 # Sections whose charts have long labels.
 WIDE_SECTIONS = ("timeline", "cluster", "damage")
 # Lines shown below the verdict, and without a click; each partition that could not be read has one.
@@ -110,12 +113,14 @@ def _summary(verdict: StoreVerdict, incidents: Sequence[StoredIncident] | None) 
 
 
 def _bar(counts: Sequence[tuple[str, int]]) -> Markup:
-    """Return a stacked bar as SVG, because the page's policy forbids inline styles."""
+    """Return a stacked bar as SVG, because the page's policy forbids inline styles; the smallest share is visible."""
     rectangles, x = [], 0
+    least = sum(count for _, count in counts) * LEAST_SHARE
     for name, count in counts:
         if count:
-            rectangles.append(element("rect", x=f"{x}", width=f"{count}", height="1", class_=name))
-            x += count
+            width = max(count, math.ceil(least))
+            rectangles.append(element("rect", x=f"{x}", width=f"{width}", height="1", class_=name))
+            x += width
     return element(
         "svg",
         *rectangles,

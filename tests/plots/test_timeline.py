@@ -35,8 +35,8 @@ def _lanes(chart: Any) -> list[str]:
 
 def test_brokers_are_active_between_start_and_stop(chart: Any) -> None:
     """The lab killed brokers 3 and 2 one after the other, then started both again."""
-    bars, ticks, _ = layers(chart)
-    active = {}
+    _, bars, ticks, _ = layers(chart)
+    active: dict[str, list[tuple[int, int]]] = {}
     for bar in bars:
         if bar["meaning"] == "broker active":
             active.setdefault(bar["lane"], []).append((bar["start"], bar["end"]))
@@ -52,20 +52,20 @@ def test_brokers_are_active_between_start_and_stop(chart: Any) -> None:
 def test_copies_of_the_metadata_log_count_once(chart: Any) -> None:
     tables = kforensics.audit(SAMPLES / "unclean-election" / "broker-1").tables
     alone = timeline(*(tables[name] for name in TABLES))
-    events = [[(tick["what"], tick["start"], tick["count"]) for tick in layers(each)[1]] for each in (chart, alone)]
+    events = [[(tick["what"], tick["start"], tick["count"]) for tick in layers(each)[2]] for each in (chart, alone)]
     assert events[0] == events[1]
 
 
 def test_without_recorded_elections_leader_epochs_are_drawn() -> None:
     """A cluster with ZooKeeper."""
-    ticks = layers(_chart("rolling-restart"))[1]
+    ticks = layers(_chart("rolling-restart"))[2]
     assert len({tick["start"] for tick in ticks if tick["lane"] == "elections"}) >= 6
     assert all(re.match("leader epoch [0-9]+ of ", tick["what"]) for tick in ticks)
 
 
 def test_lanes_and_legend_have_what_is_drawn(chart: Any) -> None:
     for drawn in (chart, _chart("transactions-v2"), _chart("rolling-restart")):
-        bars, ticks, _ = layers(drawn)
+        _, bars, ticks, _ = layers(drawn)
         assert {row["lane"] for row in (*bars, *ticks)} == {*_lanes(drawn)}
         color = drawn.to_dict()["layer"][0]["encoding"]["color"]
         meanings = {row["meaning"] for row in (*bars, *ticks)}
@@ -83,12 +83,12 @@ def test_the_axis_has_dates_and_at_least_four_ticks(chart: Any) -> None:
 
 
 def test_a_changed_feature_has_a_label() -> None:
-    _, _, labels = layers(_chart("cluster-metadata"))
+    _, _, _, labels = layers(_chart("cluster-metadata"))
     assert [label["label"] for label in labels] == ["transaction.version 2 → 1"]
 
 
 def test_open_transactions_and_incidents_extend_to_the_end() -> None:
-    bars, ticks, _ = layers(_chart("transactions-v2"))
+    _, bars, ticks, _ = layers(_chart("transactions-v2"))
     end = max(row["end"] for row in (*bars, *ticks))
     ongoing = [bar for bar in bars if bar["lane"] == "transactions: open" or ": stuck-transaction" in bar["lane"]]
     assert len(ongoing) > 2
@@ -125,8 +125,8 @@ def test_very_many_rows_are_few_marks_and_none_is_lost() -> None:
     )
     chart = timeline(events, _transactions(count))
     assert all_rows(chart) <= 2 * MAX_MARKS
-    bars, ticks, _ = layers(chart)
-    assert sum(bar["count"] for bar in bars) == count - 1
+    bins, bars, ticks, _ = layers(chart)
+    assert sum(row["count"] for row in (*bins, *bars)) == count - 1
     assert sum(tick["count"] for tick in ticks) == 20_000
     assert "brokers" in _lanes(chart)
     (note,) = chart.to_dict()["title"]["subtitle"]
@@ -135,4 +135,4 @@ def test_very_many_rows_are_few_marks_and_none_is_lost() -> None:
 
 def test_nothing_is_an_empty_chart() -> None:
     events = kforensics.audit(SAMPLES / "rolling-restart").tables["cluster_events"]
-    assert layers(timeline(events.slice(0, 0))) == [[], [], []]
+    assert layers(timeline(events.slice(0, 0))) == [[], [], [], []]

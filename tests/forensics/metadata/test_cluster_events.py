@@ -44,8 +44,8 @@ def _expected(sample: str) -> Seen:
             expected[time, name, data[field]] += 1
         elif kind == "BROKER_REGISTRATION_CHANGE_RECORD":
             shutdown = "broker-shutdown" if data.get("inControlledShutdown") == 1 else None
-            if name := FENCING.get(data.get("fenced", 0), shutdown):  # otherwise its log directories have changed
-                expected[time, name, data["brokerId"]] += 1
+            if change := FENCING.get(data.get("fenced", 0), shutdown):  # otherwise its log directories have changed
+                expected[time, change, data["brokerId"]] += 1
         elif kind == "PARTITION_CHANGE_RECORD" and "leader" in data:
             is_unclean = data.get("leaderRecoveryState") == 1
             name = "no-leader" if data["leader"] < 0 else "unclean-election" if is_unclean else "election"
