@@ -206,7 +206,7 @@ def test_every_story_comes_in_every_format(table: str, output_format: str, tmp_p
     else:
         text = data.decode()
         rows = json.loads(text)["tables"][table] if output_format == "json" else [*map(json.loads, text.splitlines())]
-        assert [{key: row[key] for key in row if key != "table"} for row in rows] == from_python.to_pylist()
+        assert [{key: row[key] for key in from_python.column_names} for row in rows] == from_python.to_pylist()
 
 
 @subjects

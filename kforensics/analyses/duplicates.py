@@ -10,7 +10,7 @@ import numpy as np
 
 from kforensics.analyses.context import Context
 from kforensics.analyses.partitions import Investigation, OnUnreadable
-from kforensics.analyses.questions import Answer, Question
+from kforensics.analyses.questions import Answer, PartitionAnswer, Question
 from kforensics.errors import UsageError
 from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
 from kforensics.forensics.audit.cross_partition_duplicates import (
@@ -33,6 +33,7 @@ from kforensics.forensics.duplicates.topic_search import CrossPartitionState, Se
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.format.array_types import StructArray
+from kforensics.parsers.log.log_rows import Place
 
 LEVELS = ("sequence", "content-retry", "content")
 VIEWS = ("raw", "committed")
@@ -41,16 +42,14 @@ ASKED = SearchedReplicas(internal=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionDuplicates(Answer):
+class PartitionDuplicates(PartitionAnswer):
     """The duplicates inside a partition.
 
     Attributes:
         rows: rows of the table.
-        state: the partition.
     """
 
     rows: Rows
-    state: PartitionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +63,11 @@ class TopicDuplicates(Answer):
 
     rows: Rows
     copies: CrossPartitionState
+
+    @property
+    def place(self) -> Place:
+        """Where the findings are."""
+        return self.copies.place
 
 
 DuplicatesAnswer: TypeAlias = PartitionDuplicates | TopicDuplicates

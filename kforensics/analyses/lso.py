@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kforensics.analyses.context import Context
-from kforensics.analyses.questions import Answer, Question
+from kforensics.analyses.questions import PartitionAnswer, Question
 from kforensics.forensics.checks.blocking_checks import BLOCKING_CHECKS
 from kforensics.forensics.checks.check import findings_of
 from kforensics.forensics.checks.partition import marker_batches, missing_logs
@@ -17,17 +17,15 @@ from kforensics.forensics.partition.stable_offset import StableOffset, stable_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LsoAnswer(Answer):
+class LsoAnswer(PartitionAnswer):
     """The last stable offset of a partition, or its history.
 
     Attributes:
-        state: the partition.
         stable: the last stable offset; None if the rows are its history.
         transactional_id: of the transaction that blocks it, None if unknown.
         cluster: name of its cluster, if a transaction blocks it.
     """
 
-    state: PartitionState
     stable: StableOffset | None
     transactional_id: str | None = None
     cluster: str = ""

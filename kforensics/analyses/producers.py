@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kforensics.analyses.context import Context
-from kforensics.analyses.questions import Answer, Question
+from kforensics.analyses.questions import PartitionAnswer, Question
 from kforensics.analyses.times import Since
 from kforensics.forensics.checks.partition import missing_logs
 from kforensics.forensics.core.producer_states import ProducerStates
@@ -16,17 +16,15 @@ from kforensics.forensics.partition.partition_state import PartitionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProducersAnswer(Answer):
+class ProducersAnswer(PartitionAnswer):
     """The producers of a partition.
 
     Attributes:
         rows: rows of the table.
-        state: the partition.
         context: what the coordinators of its cluster know.
     """
 
     rows: Rows
-    state: PartitionState
     context: Context
 
 

@@ -13,6 +13,7 @@ from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.log.log_rows import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,27 @@ class Answer:
 
     rows: Rows | RowStream
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def place(self) -> Place:
+        """Where the findings are."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionAnswer(Answer):
+    """The answer from the log of one partition.
+
+    Attributes:
+        state: the partition.
+    """
+
+    state: PartitionState
+
+    @property
+    def place(self) -> Place:
+        """Where the findings are."""
+        return self.state.partition.place
 
 
 AnswerT = TypeVar("AnswerT", bound=Answer)

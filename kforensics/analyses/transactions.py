@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from kforensics.analyses.context import Context
-from kforensics.analyses.questions import Answer, Question
+from kforensics.analyses.questions import PartitionAnswer, Question
 from kforensics.analyses.times import Since
 from kforensics.errors import UsageError
 from kforensics.forensics.checks.partition import missing_logs
@@ -40,12 +40,11 @@ STATES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionsAnswer(Answer):
+class TransactionsAnswer(PartitionAnswer):
     """Transactions of a partition.
 
     Attributes:
         rows: rows of the table.
-        state: the partition.
         still_open: the rows of open transactions.
         count: how many transactions the rows are.
         context: what the coordinators of its cluster know.
@@ -53,7 +52,6 @@ class TransactionsAnswer(Answer):
 
     rows: RowStream
     still_open: RowStream
-    state: PartitionState
     count: int
     context: Context
 

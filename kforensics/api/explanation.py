@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from kforensics.analyses.explain import Story, Subject, story_rows
 from kforensics.forensics.checks.partition.missing_logs import MissingLog
-from kforensics.forensics.explain.offset_story import OffsetStory
+from kforensics.forensics.explain.offset_story import OffsetRun, OffsetStory
 from kforensics.forensics.explain.producer_story import ProducerStory
-from kforensics.render.explanation_text import offset_lines, producer_story_lines, transactional_id_lines
+from kforensics.render.explanation_text import offset_lines, producer_story_lines, run_lines, transactional_id_lines
 from kforensics.render.markup import Markup, element
 from kforensics.render.partition_text import missing_log_lines
 
@@ -58,6 +58,8 @@ def story_lines(story: Story) -> Iterator[str]:
     """Yield a story as lines of text."""
     if isinstance(story, OffsetStory):
         return offset_lines(story)
+    if isinstance(story, OffsetRun):
+        return run_lines(story)
     if isinstance(story, ProducerStory):
         return producer_story_lines(story)
     if isinstance(story, MissingLog):

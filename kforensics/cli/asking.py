@@ -11,7 +11,10 @@ from typing import Protocol, TypeVar
 from kforensics.analyses.questions import AnswerT, Question
 from kforensics.cli.common_options import CommonOptions, ExitStatus, FindingSelection, severities_of
 from kforensics.cli.writing import write_parts, write_results
+from kforensics.forensics.core.commands import for_brokers
+from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.tables import RESULTS
+from kforensics.forensics.partition.partition_rows import finding_rows
 from kforensics.render.formats import Format
 from kforensics.render.output import open_output
 
@@ -58,8 +61,22 @@ def ask(options: CommonOptions, question: Question[AnswerT], text: TextT, add: C
                 write_parts(text.parts(), out)
         else:
             table = RESULTS[question.table]
-            write_results(answers, output_format, options, text=str, table=table, rows=attrgetter("rows"))
+            found: list[Rows] = []
+            kept = _with_findings(answers, found, options.brokers())
+            write_results(kept, output_format, options, text=str, table=table, rows=attrgetter("rows"), findings=found)
     return status.code(fail_on)
+
+
+def _with_findings(answers: Iterable[AnswerT], found: list[Rows], brokers: str | None) -> Iterator[AnswerT]:
+    """Yield answers, and keep their findings as rows."""
+    for answer in answers:
+        if answer.findings:
+            rows = finding_rows(answer.place, answer.findings)
+            remedies = rows.columns["remedy"]
+            if brokers is not None:
+                remedies = [text and for_brokers(text, brokers) for text in remedies]
+            found.append(replace(rows, columns={**rows.columns, "remedy": remedies}))
+        yield answer
 
 
 def _selected(answers: Iterable[AnswerT], selection: FindingSelection) -> Iterator[AnswerT]:

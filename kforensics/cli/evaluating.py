@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from kforensics.analyses.audit import AuditRequest, audit_results, audit_size
+from kforensics.analyses.audit import AuditRequest, Stages, audit_size, run_audit
 from kforensics.analyses.partitions import Investigation
 from kforensics.cli.common_options import CommonOptions, ExitStatus, FindingSelection, severities_of
 from kforensics.cli.writing import write_parts, write_tables
@@ -44,16 +44,19 @@ def evaluate(
     investigation = options.investigation()
     status = ExitStatus(investigation.unreadable)
     with options.stage("partitions read and evaluated"), audit_meter(options, investigation, request) as meter:
-        every = audit_results(investigation, request, meter.advance if meter else ignore)
+        every = run_audit(investigation, request, meter.advance if meter else ignore, Stages())
         results = watch_partitions(selected_results(every, selection), status, meter)
-        kept = [result.only(table).for_brokers(brokers) for result in results if result.is_counted]
-        if selection.minimum is not None:
-            kept = [result for result in kept if result.findings or result.why is not None]
+        kept, judged = [], list[PartitionResult]()
+        for result in results:
+            if output_format is Format.JSON:
+                judged.append(result.only("findings", "incidents").for_brokers(brokers))
+            if result.is_counted and (selection.minimum is None or result.findings or result.why is not None):
+                kept.append(result.only(table).for_brokers(brokers))
     with options.stage("results written"), open_output(options.output) as out:
         if output_format is Format.TEXT:
             write_parts(text(kept, options.screen()), out)
         else:
-            write_tables([table], kept, output_format, out)
+            write_tables([table], kept, output_format, out, judged)
     return status.code(severity)
 
 

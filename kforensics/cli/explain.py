@@ -2,7 +2,6 @@
 
 # No postponed annotations, see ``command``.
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +9,6 @@ import typer
 from kforensics.cli.command import SELECTION, Command, epilog, with_shared_options
 
 if TYPE_CHECKING:
-    from kforensics.analyses.explain import Story
     from kforensics.cli.common_options import CommonOptions
 
 app = typer.Typer(add_completion=False)
@@ -57,6 +55,7 @@ def explain(  # long: one parameter per option
     """Explain one offset, one producer or one transactional id, with the evidence."""
     from kforensics.analyses.explain import Subject, explain_subject, story_rows, story_severities
     from kforensics.analyses.filters import offset_range
+    from kforensics.api.explanation import story_lines
     from kforensics.cli.common_options import ExitStatus
     from kforensics.cli.writing import write_results
 
@@ -77,13 +76,5 @@ def explain(  # long: one parameter per option
     status = ExitStatus(investigation.unreadable)
     with options.stage("partitions read, evaluated and written"), options.watched(investigation) as watched:
         stories = status.watch(explain_subject(watched, subject, status.add_unreadable), story_severities)
-        write_results(stories, to_format, options, text=_lines, table=subject.table, rows=story_rows)
+        write_results(stories, to_format, options, text=story_lines, table=subject.table, rows=story_rows)
     raise typer.Exit(status.code(severity))
-
-
-def _lines(story: "Story") -> "Iterator[str]":
-    from kforensics.api.explanation import story_lines
-    from kforensics.forensics.explain.offset_story import OffsetRun
-    from kforensics.render.explanation_text import run_lines
-
-    return run_lines(story) if isinstance(story, OffsetRun) else story_lines(story)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain, islice
 from typing import IO, TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
     from kforensics.cli.common_options import CommonOptions
     from kforensics.forensics.audit.partition_result import PartitionResult
+    from kforensics.forensics.core.result_rows import Rows
     from kforensics.render.screen import CommandWords, Screen
 
 T = TypeVar("T")
 # What a command that shows the rest leaves out: it must not replace a file or a store, and the rest is text.
 NOT_REPEATED = ("output", "checksums", "output_format", "table")
+# For results that are not judged.
+NO_FINDINGS: tuple[Rows, ...] = ()
 # Lines that are written at once.
 BATCH = 1 << 10
 
@@ -33,6 +36,7 @@ def write_results(
     text: Callable[[T], Iterable[str]],
     table: Table,
     rows: Callable[[T], Any],
+    findings: Iterable[Rows] = NO_FINDINGS,
 ) -> None:
     """Write results, each as soon as it is there.
 
@@ -43,6 +47,7 @@ def write_results(
         text: returns the lines of a result.
         table: the table of the rows.
         rows: returns the rows of a result; as ``Rows`` or ``RowStream`` if they are columns.
+        findings: rows of the table ``findings``, which a JSON document has beside the others; complete at the end.
 
     Raises:
         UsageError: the output cannot be written.
@@ -51,7 +56,7 @@ def write_results(
         if output_format is Format.TEXT:
             write_lines(chain.from_iterable(map(text, results)), out, options.screen())
         else:
-            _write_table(map(rows, results), output_format, table, out)
+            _write_table(map(rows, results), output_format, table, out, findings)
 
 
 def write_lines(lines: Iterable[str], out: IO[bytes], screen: Screen | None = None) -> None:
@@ -78,7 +83,9 @@ def write_parts(parts: Iterable[bytes], out: IO[bytes]) -> None:
     out.flush()
 
 
-def _write_table(parts: Iterable[Any], output_format: Format, table: Table, out: IO[bytes]) -> None:
+def _write_table(
+    parts: Iterable[Any], output_format: Format, table: Table, out: IO[bytes], findings: Iterable[Rows]
+) -> None:
     from kforensics.render.writers import ColumnWriter, open_writer  # text does not need them
 
     writer = open_writer(output_format, out)
@@ -86,6 +93,10 @@ def _write_table(parts: Iterable[Any], output_format: Format, table: Table, out:
         writer.write_parts(table, chain.from_iterable(map(_columns, parts)))
     else:
         writer.write(table, chain.from_iterable(parts))
+    if output_format is Format.JSON and findings is not NO_FINDINGS:
+        from kforensics.forensics.core.tables import RESULTS
+
+        writer.write(RESULTS["findings"], chain.from_iterable(findings))
     writer.close()
 
 
@@ -94,14 +105,32 @@ def _columns(rows: Any) -> Iterable[Any]:
     return rows.record_batches() if hasattr(rows, "record_batches") else (rows,)
 
 
-def write_tables(names: Iterable[str], results: list[PartitionResult], output_format: Format, out: IO[bytes]) -> None:
-    """Write tables of the results of partitions."""
+def write_tables(
+    names: Collection[str],
+    results: list[PartitionResult],
+    output_format: Format,
+    out: IO[bytes],
+    judged: list[PartitionResult] | None = None,
+) -> None:
+    """Write tables of the results of partitions.
+
+    Args:
+        names: the tables.
+        results: the results.
+        output_format: a format of rows.
+        out: binary stream to write to.
+        judged: results with the findings and incidents that a JSON document has beside the tables.
+    """
     from kforensics.forensics.core.tables import RESULTS
     from kforensics.render.writers import open_writer
 
     writer = open_writer(output_format, out)
     for name in names:
         writer.write(RESULTS[name], chain.from_iterable(result.rows[name] for result in results if name in result.rows))
+    if output_format is Format.JSON and judged is not None:
+        for name in (name for name in ("findings", "incidents") if name not in names):
+            every = [result.rows[name] for result in judged if name in result.rows]
+            writer.write(RESULTS[name], chain.from_iterable(every))
     writer.close()
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kforensics.parsers.tables.schemas import Table
 
 
 class Format(StrEnum):
@@ -33,3 +37,29 @@ class BytesFormat(StrEnum):
     INT = "int"
     LONG = "long"
     JSON = "json"
+
+
+# Columns with times in ms whose names do not end in ``timestamp``, and the members with the same times as text.
+TIME_COLUMNS = {
+    "mtime_ms": "mtime",
+    "delete_horizon_ms": "delete_horizon_time",
+    "since": "since_time",
+    "elected_at": "elected_time",
+}
+MAX_TIME_MS = 253_402_300_799_999  # the end of the year 9999
+
+
+def time_names(table: Table) -> dict[str, str]:
+    """Return the members that a JSON document has beside the columns with times in ms, by column."""
+    names = [name for name in table.names if name.endswith("timestamp") or name in TIME_COLUMNS]
+    return {name: TIME_COLUMNS.get(name, name.removesuffix("stamp")) for name in names}
+
+
+def iso_time(milliseconds: int | None) -> str | None:
+    """Return a time as ISO text, None if there is none or it is beyond the calendar."""
+    if milliseconds is None or not 0 <= milliseconds <= MAX_TIME_MS:
+        return None
+    from datetime import UTC, datetime  # only JSON documents need it
+
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03}Z"

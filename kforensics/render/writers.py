@@ -27,7 +27,7 @@ from kforensics.parsers.tables.arrow import (
     without_dictionaries,
 )
 from kforensics.parsers.tables.schemas import PLACE, Table, dictionary_schema
-from kforensics.render.formats import OUTPUT_SCHEMA, Format
+from kforensics.render.formats import OUTPUT_SCHEMA, Format, iso_time, time_names
 from kforensics.render.terminal import json_printable
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _json_object(table: Table, row: Row) -> dict[str, Any]:
 
 
 class _JsonWriter:
-    """Writes one document: ``{"schema": …, "tables": {name: [row, …]}}``."""
+    """Writes one document, ``{"schema": …, "tables": {name: [row, …]}}``, with times as text beside those in ms."""
 
     def __init__(self, out: IO[bytes]) -> None:
         self._out, self._tables = out, 0
@@ -112,8 +112,11 @@ class _JsonWriter:
     def write(self, table: Table, rows: Iterable[Row]) -> None:
         self._out.write(f"{',' if self._tables else ''}\n{_json(table.name)}:[".encode())
         self._tables += 1
+        times = time_names(table)
         for index, row in enumerate(rows):
-            self._out.write(f"{',' if index else ''}\n{_json(_json_object(table, row))}".encode())
+            values = _json_object(table, row)
+            values |= {name: iso_time(values[column]) for column, name in times.items()}
+            self._out.write(f"{',' if index else ''}\n{_json(values)}".encode())
         self._out.write(b"]")
 
     def close(self) -> None:
@@ -238,7 +241,8 @@ class _ParquetWriter(_OneArrowTableWriter):
         with pq.ParquetWriter(self._out, dictionary_schema(schema), **_parquet_options(schema)) as writer:
             for group in prefetch(row_groups(map(with_dictionaries, batches))):
                 table = pa.Table.from_batches(group)
-                writer.write_table(table, row_group_size=table.num_rows)
+                if table.num_rows:  # a result without rows may be a batch without rows
+                    writer.write_table(table, row_group_size=table.num_rows)
 
 
 def prefetch(items: Iterable[Item]) -> Iterator[Item]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ import pytest
 from kforensics.analyses.times import Since, since_time, time_zone
 from kforensics.analyses.topics import is_selected
 from kforensics.errors import UsageError
+from kforensics.forensics.core.tables import RESULTS
+from kforensics.forensics.explain.story_tables import EXPLAIN_TABLES
+from kforensics.parsers.tables.schemas import TABLES
+from kforensics.render.formats import time_names
 from tests.command import SAMPLES, run, sentence
 from tests.forensics.forge import forge
 
@@ -129,7 +134,7 @@ def test_an_audit_writes_one_table_where_there_is_room_for_one() -> None:
     every = json.loads(run(*words, "--format", "json").text)["tables"]
     for table, options in (("incidents", ()), ("findings", ("--table", "findings"))):
         written = run(*words, "--format", "csv", *options)
-        assert written.lines[0].split(",") == [*every[table][0]]
+        assert written.lines[0].split(",") == [name for name in every[table][0] if name != "since_time"]
         assert len(written.lines) == 1 + len(every[table])
 
 
@@ -146,10 +151,53 @@ def test_an_audit_reports_the_incidents_of_the_selected_findings() -> None:
 def test_an_audit_writes_a_chosen_table() -> None:
     words = ("audit", "-q", *AS_OF, BROKER / "open-0")
     every = json.loads(run(*words, "--format", "json").text)["tables"]
-    assert run(*words, "--format", "ndjson", "--table", "lso").rows("lso") == [
+    rows = run(*words, "--format", "ndjson", "--table", "lso").rows("lso")
+    assert [row | {"last_time": "2026-11-21T12:05:24.876Z"} for row in rows] == [
         {"table": "lso"} | row for row in every["lso"]
     ]
     assert "no table 'transaction'; did you mean transactions" in sentence(
         run(*words, "--format", "csv", "--table", "transaction")
     )
     assert "--table is for rows" in sentence(run(*words, "--table", "lso"))
+
+
+def test_a_json_document_has_findings_and_incidents_beside_its_rows_and_ndjson_stays_lean() -> None:
+    for command, tables in (
+        ("lso", ["lso", "findings"]),
+        ("duplicates", ["duplicates", "findings"]),
+        ("scan", ["partitions", "findings", "incidents"]),
+        ("verify", ["findings", "incidents"]),
+    ):
+        words = (
+            command,
+            "-q",
+            *AS_OF,
+            BROKER / "open-0",
+            SAMPLES / "damaged" / "batches" / "written-twice-0",
+            "--format",
+        )
+        document = json.loads(run(*words, "json").text)
+        assert document["schema"] == "kforensics/1"
+        assert [*document["tables"]] == tables
+        lean = run(*words, "ndjson").objects
+        assert {row.pop("table") for row in lean} <= {tables[0]}
+        assert [{name: row[name] for name in lean[0]} for row in document["tables"][tables[0]]] == lean
+    audit = json.loads(run("audit", "-q", *AS_OF, BROKER / "open-0", "--format", "json").text)["tables"]
+    scan = json.loads(run("scan", "-q", *AS_OF, BROKER / "open-0", "--format", "json").text)["tables"]
+    assert (scan["findings"], scan["incidents"]) == (audit["findings"], audit["incidents"])
+
+
+def test_a_json_document_has_times_as_text_beside_those_in_ms() -> None:
+    words = ("transactions", "-q", *AS_OF, "--format", "json", BROKER / "open-0")
+    rows = json.loads(run(*words).text)["tables"]["transactions"]
+    (opened,) = (row for row in rows if row["first_offset"] == 4)
+    assert (opened["first_timestamp"], opened["first_time"]) == (1_795_262_724_866, "2026-11-21T12:05:24.866Z")
+    assert (opened["marker_timestamp"], opened["marker_time"]) == (None, None)
+
+
+def test_no_time_as_text_replaces_a_column() -> None:
+    for table in (*TABLES.values(), *RESULTS.values(), *EXPLAIN_TABLES.values()):
+        names = time_names(table)
+        assert len({*table.names, *names.values()}) == len(table.names) + len(names), table.name
+        in_ms = {column.name for column in table.columns if re.search(r"\btime.* in ms|when .*in ms", column.doc)}
+        assert in_ms <= {*names, "transaction_timeout_ms", "duration_ms", "age_ms"}, table.name

@@ -121,7 +121,7 @@ def test_every_answer_comes_in_every_format(command: str, output_format: str, tm
     else:
         text = data.decode()
         rows = json.loads(text)["tables"][command] if output_format == "json" else [*map(json.loads, text.splitlines())]
-        assert [{key: row[key] for key in row if key != "table"} for row in rows] == from_python.to_pylist()
+        assert [{key: row[key] for key in from_python.column_names} for row in rows] == from_python.to_pylist()
 
 
 @question

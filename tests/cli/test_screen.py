@@ -186,7 +186,11 @@ def test_the_command_that_shows_the_rest_says_what_was_said(name: str, option: s
     (line,) = screen.rest(option, *(() if option != "--format" else ("ndjson",)))
     assert line.startswith(f"  $ kforensics {PASTED[name][0]} {option} ")
     _, pasted = _parsed(*shlex.split(line.removeprefix("  $ kforensics ")))
-    shown = {"--all": {"show_all": True}, "--verbose": {"verbose": 1}, "--wide": {"wide": True}}
+    shown: dict[str, dict[str, Any]] = {
+        "--all": {"show_all": True},
+        "--verbose": {"verbose": 1},
+        "--wide": {"wide": True},
+    }
     not_repeated = {"output": None, "checksums": False, "output_format": "text"}
     defaults = {each.name: each.default for each in parameters}
     assert pasted["paths"] == ["-odd name", "odd"]

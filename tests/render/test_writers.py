@@ -8,9 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kforensics.errors import UsageError
+from kforensics.parsers.tables.arrow import table_of_parts
 from kforensics.parsers.tables.schemas import TABLES, Column, Table, arrow_schema
-from kforensics.render.formats import ONE_TABLE, Format
-from kforensics.render.writers import TableWriter, open_writer
+from kforensics.render.formats import ONE_TABLE, Format, time_names
+from kforensics.render.writers import ColumnWriter, TableWriter, open_writer
 from tests.render.rows import as_text, rows_of
 
 ROWS_FORMATS = [each for each in Format if each is not Format.TEXT]
@@ -81,7 +82,38 @@ def test_csv_distinguishes_null_from_empty() -> None:
 @every_table
 def test_json_round_trip(table: Table) -> None:
     read = json.loads(written(Format.JSON, (table, rows_of(table))))
+    times = {time: row.pop(time) for row in read["tables"][table.name] for time in time_names(table).values()}
     assert read == {"schema": "kforensics/1", "tables": {table.name: objects(table)}}
+    assert {*times} == {*time_names(table).values()}
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_795_262_724_007, "2026-11-21T12:05:24.007Z"),
+        (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+        (253_402_300_800_000, None),
+        (-1, None),
+        (None, None),
+    ],
+)
+def test_times_in_a_document_are_text_too(milliseconds: int | None, text: str | None) -> None:
+    table = TABLES["files"]
+    row = tuple(milliseconds if name == "mtime_ms" else None for name in table.names)
+    (read,) = json.loads(written(Format.JSON, (table, [row])))["tables"]["files"]
+    assert (read["mtime_ms"], read["mtime"]) == (milliseconds, text)
+
+
+def test_a_batch_without_rows_is_no_group_of_parquet() -> None:
+    table = TABLES["files"]
+    out = io.BytesIO()
+    writer = open_writer(Format.PARQUET, out)
+    assert isinstance(writer, ColumnWriter)
+    empty = table_of_parts(table, [rows_of(table)]).to_batches()[0].slice(0, 0)
+    writer.write_parts(table, [empty])
+    writer.close()
+    assert pq.read_table(io.BytesIO(out.getvalue())).num_rows == 0
 
 
 @every_table
@@ -145,7 +177,9 @@ def test_several_tables_in_one_document() -> None:
     pairs = [(table, rows_of(table)) for table in TABLES.values()]
     read = json.loads(written(Format.JSON, *pairs))["tables"]
     assert list(read) == list(TABLES)
-    assert all(read[table.name] == objects(table) for table in TABLES.values())
+    for table in TABLES.values():
+        rows = [{name: row[name] for name in table.names} for row in read[table.name]]
+        assert rows == objects(table)
 
 
 def test_json_is_valid_with_names_that_are_not_utf8() -> None:

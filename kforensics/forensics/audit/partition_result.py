@@ -74,9 +74,9 @@ class PartitionResult:
     cluster_input: ClusterInput | None = None
     replica_worst: Severity | None = None
 
-    def only(self, table: str) -> PartitionResult:
-        """Return the result with the rows of one table only."""
-        return replace(self, rows={table: self.rows[table]} if table in self.rows else {}, damage=())
+    def only(self, *tables: str) -> PartitionResult:
+        """Return the result with the rows of some tables only."""
+        return replace(self, rows={table: self.rows[table] for table in tables if table in self.rows}, damage=())
 
     def for_brokers(self, bootstrap_server: str | None) -> PartitionResult:
         """Return the result with the addresses of brokers in the remedies of its rows; unchanged for None."""

@@ -286,7 +286,7 @@ def test_the_runs_of_a_range_read_each_chunk_once(tmp_path: Path, monkeypatch: p
     forge(tmp_path, batches)
     state = state_under(tmp_path)
     read: list[int] = []
-    chunks = lookup.batch_chunks
+    chunks = batch_reader.batch_chunks
 
     def counted(*values: Any, **options: Any) -> Iterator[Any]:
         read.append(options["start"])
