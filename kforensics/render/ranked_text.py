@@ -87,6 +87,8 @@ class RankedText:
 
     def _closing(self, left_out: int) -> Iterator[str]:
         """Yield how many partitions have nothing to show, and the command that shows what was left out."""
+        if not (self._stored or self._quiet_count):
+            yield "nothing to show"
         is_summed_up = self._quiet_count > NAMED and not self.screen.shows_all
         if left_out:
             yield f"… and {format_count(left_out, 'more partition')}"

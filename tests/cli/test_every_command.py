@@ -1,0 +1,129 @@
+"""Every command in every format with every shared option: it ends as documented, and writes what can be read again."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kforensics.render.formats import Format
+from tests.command import Ended, run
+from tests.forensics.forge import file_of, forge, patch
+
+AS_OF = ("--as-of", "1700009000000")
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "lso": ("lso",),
+    "lso-history": ("lso", "--history"),
+    "transactions": ("transactions",),
+    "producers": ("producers",),
+    "duplicates": ("duplicates",),
+    "explain-producer": ("explain", "--producer-id", "9"),
+    "keys": ("keys",),
+    "scan": ("scan", "--processes", "1"),
+    "verify": ("verify", "--processes", "1"),
+    "audit": ("audit", "--processes", "1"),
+}
+# What selects rows, what changes how they are shown, and when they are evaluated.
+FILTERS: dict[str, tuple[str, ...]] = {
+    "--topic": ("--topic", "or*", "--topic", "!x*"),
+    "--partition": ("--partition", "0-0"),
+    "--severity": ("--severity", "error"),
+    "--code": ("--code", "lso-stuck"),
+    "--since": ("--since", "2h"),
+}
+SHOWN: dict[str, tuple[str, ...]] = {
+    "--tz": ("--tz", "Europe/Berlin"),
+    "--wide": ("--wide", "--all", "--color", "always"),
+    "-q": ("-q", "--no-progress"),
+    "-vv": ("-vv", "--log-format", "json"),
+}
+EVALUATED: dict[str, tuple[str, ...]] = {"--as-of": ("--as-of", "now"), "--alone": ("--alone",)}
+NO_FINDINGS, NO_TIMES = {"--severity", "--code"}, {"--since"}
+REFUSED: dict[str, set[str]] = {
+    "lso": NO_TIMES,
+    "lso-history": NO_TIMES,
+    "transactions": NO_FINDINGS,
+    "producers": NO_FINDINGS,
+    "duplicates": NO_TIMES,
+    "explain-producer": NO_FINDINGS | NO_TIMES,
+    "keys": NO_FINDINGS | NO_TIMES | {"--partition"},
+    "scan": NO_TIMES,
+    "verify": NO_TIMES,
+    "audit": NO_TIMES,
+}
+# Rows that state the selection: how many incidents or partitions there are, with what findings.
+SUMMED_UP = {
+    "audit": ("--code", "--severity", "--partition", "--topic"),
+    "scan": ("--code", "--severity"),
+    "keys": ("--topic",),
+}
+SUMMED_UP |= {"verify": ()}
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a log directory with a stuck transaction, a retry, a damaged batch and two topics."""
+    folder = tmp_path_factory.mktemp("e") / "o"
+    at = "ts 1700000000000"
+    forge(folder, f"D 1 0 0-4 @0-4 T {at}; M 1 0 C 3 @5; D 9 2 0-1 @6-7 T {at}; plain @8-9", topic="orders")
+    forge(folder, f"D 2 0 0-1 @0-1 N {at}; D 2 0 0-1 @2-3 N {at}; plain @4-5", topic="orders", partition=1)
+    damaged = forge(folder, f"D 9 1 0-1 @0-1 T {at}; M 9 1 A 3 @2; plain @3-5; plain @6-8", topic="x")
+    patch(file_of(damaged), 3, crc=1)
+    return folder
+
+
+def _run(name: str, output_format: str, evidence: Path, *options: str) -> Ended:
+    return run(*COMMANDS[name], *AS_OF, "--format", output_format, *options, evidence)
+
+
+def _rows(ended: Ended, output_format: str) -> list[dict[str, Any]]:
+    """Return the rows of an output, which fails if the output is not one of its format."""
+    if output_format in ("csv", "csv-safe"):
+        return [*csv.DictReader(io.StringIO(ended.text), strict=True)]
+    if output_format == "ndjson":
+        return ended.objects
+    if output_format == "json":
+        tables = json.loads(ended.text)["tables"]
+        return [{"table": name, **row} for name, rows in tables.items() for row in rows]
+    if output_format in ("parquet", "arrow"):
+        reader = pa.BufferReader(ended.out)
+        table = pq.read_table(reader) if output_format == "parquet" else pa.ipc.open_stream(reader).read_all()
+        rows: list[dict[str, Any]] = table.to_pylist()
+        return rows
+    assert ended.text.endswith("\n")
+    return [{"line": line} for line in ended.lines]
+
+
+@pytest.mark.parametrize("output_format", [*Format])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option(name: str, output_format: str, evidence: Path) -> None:
+    plain = _run(name, output_format, evidence)
+    assert plain.code in (0, 1)
+    every = _rows(plain, output_format)
+    assert every
+    is_text, fewer = output_format in ("text", "table"), False
+    for option, words in (FILTERS | SHOWN | EVALUATED).items():
+        ended = _run(name, output_format, evidence, *words)
+        assert "Traceback" not in ended.err
+        if option in REFUSED[name]:
+            assert (ended.code, ended.out) == (2, b""), option
+            continue
+        assert ended.code in (0, 1), (option, ended.err)
+        rows = _rows(ended, output_format)
+        if option in SHOWN and not is_text:
+            assert rows == every, option
+        fewer |= option in FILTERS and len(rows) < len(every)
+        if option in FILTERS and not is_text and option not in SUMMED_UP.get(name, ()):
+            assert [row for row in rows if row not in every] == [], option
+        if option == "-q":
+            assert ended.err == ""
+        if option == "-vv":
+            sentences = [json.loads(line)["message"] for line in ended.err.splitlines()]
+            assert any(sentence.startswith("evidence: ") for sentence in sentences)
+    assert fewer or is_text or name == "explain-producer"
