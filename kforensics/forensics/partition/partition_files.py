@@ -9,9 +9,10 @@ from operator import attrgetter
 
 from kforensics.errors import InputError, InputForbiddenError, InputMissingError
 from kforensics.forensics.partition.log_places import LogPlace, moved_away
+from kforensics.forensics.partition.superseded_segments import without_superseded
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.folders import folders_of
-from kforensics.parsers.files.log_names import CONSUMER_OFFSETS, parse_file_name, parse_folder_name
+from kforensics.parsers.files.log_names import ALWAYS_COMPACTED, CONSUMER_OFFSETS, parse_file_name, parse_folder_name
 from kforensics.parsers.files.meta_properties import MetaProperties, meta_properties, read_meta_properties
 from kforensics.parsers.files.source import file_name, forbidden, open_source
 from kforensics.parsers.format.rows import Damage
@@ -40,7 +41,6 @@ __all__ = [
     "partition_sort_key",
     "partitions_of",
 ]
-
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
@@ -100,6 +100,7 @@ class Partition:
         others: files in another state (``deleted``, ``cleaned``, ``swap``, …) or of another kind.
         topic_id: from ``partition.metadata``.
         nested: names of the folders in its folder.
+        superseded: files of segments whose records are also in the cleaned segment before them; they are not read.
     """
 
     place: Place
@@ -114,6 +115,7 @@ class Partition:
     others: tuple[FoundFile, ...] = ()
     topic_id: str | None = None
     nested: tuple[str, ...] = ()
+    superseded: tuple[FoundFile, ...] = ()
 
     @property
     def name(self) -> str:
@@ -199,7 +201,8 @@ def partitions_of(files: Iterable[FoundFile]) -> list[Partition]:
     unlisted = {members[0].log_dir for members in by_folder.values()} - set(by_log_dir)
     by_log_dir |= {path: list(_root_files(path)) for path in unlisted if path is not None}
     log_dirs = {path: _log_dir(path, members) for path, members in by_log_dir.items()}
-    partitions = [_partition(folder, members, log_dirs) for folder, members in by_folder.items()]
+    listed = (_partition(folder, members, log_dirs) for folder, members in by_folder.items())
+    partitions = [without_superseded(partition) if _may_overlap(partition) else partition for partition in listed]
     with_log = [partition for partition in partitions if partition.has_log]
     found = [*with_log, *_without_log(partition for partition in partitions if not partition.has_log)]
     moved = moved_away([partition.log_place for partition in found])
@@ -322,6 +325,12 @@ def _partition(folder: str, files: list[FoundFile], log_dirs: Mapping[str | None
         topic_id=first.topic_id,
         nested=first.folders,
     )
+
+
+def _may_overlap(partition: Partition) -> bool:
+    """Return whether its folder may be a copy from the middle of a cleaning."""
+    is_cleaned = partition.checkpoint(CLEANER) is not None or partition.place.topic in ALWAYS_COMPACTED
+    return is_cleaned and not partition.log_dir.clean_shutdown
 
 
 def _log_dir(path: str | None, files: list[FoundFile]) -> LogDir:

@@ -27,17 +27,17 @@ from kforensics.forensics.partition.partition_files import (
 )
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
+from kforensics.parsers.files.log_names import ALWAYS_COMPACTED
 from kforensics.parsers.files.source import file_name
-from kforensics.parsers.format.array_types import StructArray
+from kforensics.parsers.format.array_types import IntArray, StructArray
 
 if TYPE_CHECKING:
     from kforensics.forensics.metadata.remote_log import RemoteLog
     from kforensics.forensics.partition.record_evidence import RecordEvidence
 
-__all__ = ["COMPACTED", "CONSUMER_OFFSETS", "PartitionState", "compacted_elsewhere"]
+__all__ = ["CONSUMER_OFFSETS", "MERGED_IN_COPY", "PartitionState", "compacted_elsewhere"]
 
-# Internal topics that brokers always compact.
-COMPACTED = (CONSUMER_OFFSETS, "__transaction_state")
+MERGED_IN_COPY = "missing segment that the cleaner merged while the files were copied"
 # Gaps inside segments from which on a cleaner is more likely than a loss.
 LEAST_GAPS = 3
 
@@ -178,6 +178,33 @@ class PartitionState:
             return _partly_compacted(self) is None and not _has_gaps_of_a_cleaner(self)
         return self._is_unlisted
 
+    @property
+    def may_be_cleaned_in_copy(self) -> bool:
+        """Whether its cleaner may have replaced segments while they were copied: it has cleaned before, and ran."""
+        shows_cleaning = self.first_dirty_offset is not None or self.log.cleaned_to >= 0
+        return shows_cleaning and not self.partition.log_dir.clean_shutdown
+
+    @cached_property
+    def _after_merged_segments(self) -> IntArray:
+        """Base offsets of segments before which a copy may lack one, because the cleaner merged it meanwhile.
+
+        The copy then has the segment before it as it was, and no merged one. Rule: ``UnifiedLog.replaceSegments``.
+        """
+        segments, bases = self.log.segments, [segment.base_offset or 0 for segment in self.partition.segments]
+        after = np.array(bases, "i8")[segments["segment"][1:]]
+        is_cleaned = segments["first_offset"][:-1] < self.first_uncompacted_offset
+        return after[is_cleaned & (segments["highest_offset"][:-1] + 1 < after)]
+
+    def may_lack_merged_segment(self, first_offset: int, last_offset: int) -> bool:
+        """Return whether the copy of a running broker may lack a segment between two offsets, which its cleaner merged.
+
+        Args:
+            first_offset: offset of a batch that the log has.
+            last_offset: a later offset.
+        """
+        after = self._after_merged_segments
+        return self.may_be_cleaned_in_copy and bool(((first_offset < after) & (after <= last_offset)).any())
+
     def kept_until(self, newest_ms: int = NO_TIME) -> int:
         """Return the newest time of its files and of the checkpoints beside it, if the copy has kept file times.
 
@@ -303,7 +330,7 @@ def compacted_elsewhere(state: PartitionState) -> str | None:
 
     A replica fetches the leader's log, compacted or not, and its own cleaner checkpoint does not record that.
     """
-    return "the topic is compacted" if state.partition.place.topic in COMPACTED else _partly_compacted(state)
+    return "the topic is compacted" if state.partition.place.topic in ALWAYS_COMPACTED else _partly_compacted(state)
 
 
 def _partly_compacted(state: PartitionState) -> str | None:

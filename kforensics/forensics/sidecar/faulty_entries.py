@@ -22,6 +22,7 @@ __all__ = ["FaultyIndex", "faulty_indexes", "index_finding"]
 UNCLEAN = "broker crashed, or was running while the files were copied: "
 REBUILT = UNCLEAN + "not ruled out; the broker rebuilds this index at its next start"
 AHEAD = "index copied after the log, while the broker was running: possible; the broker rebuilds it at its next start"
+REPLACED = "copied while the cleaner of the running broker replaced the segment: not ruled out"
 # Observations of log offsets that explain why index entries do not match the log, and the codes of their findings.
 OFFSET_CAUSES = {Observed.OFFSET_NOT_MONOTONIC: "offset-not-monotonic", Observed.OFFSET_OVERLAP: "offset-overlap"}
 # Damage at the end of a log that nothing was ever written to, or was no longer written to.
@@ -124,7 +125,9 @@ def index_finding(state: PartitionState, code: Code, faulty: FaultyIndex, messag
         return state.forbidden(code, error.path, error.why)
     is_rebuilt = _is_rebuilt(state, faulty.segment)
     is_ahead = is_rebuilt and _is_ahead(state, faulty)
-    less = severity if not is_rebuilt else Severity.INFO if is_ahead else Severity(max(severity - 1, Severity.INFO))
+    is_replaced = _may_be_replaced(state, faulty)
+    is_excused = is_rebuilt or is_replaced
+    less = Severity.INFO if is_ahead else Severity(max(severity - 1, Severity.INFO)) if is_excused else severity
     evidence: dict[str, object] = {"entries": faulty.count}
     first = faulty["offset"]
     finding = state.finding(
@@ -134,7 +137,10 @@ def index_finding(state: PartitionState, code: Code, faulty: FaultyIndex, messag
         offsets=(first, faulty.last_offset) if first >= 0 else None,
         evidence=evidence | ({"left_out": faulty.more} if faulty.more else {}),
         exactness=Exactness.UNVERIFIABLE if faulty.fault is IndexFault.UNREADABLE else Exactness.EXACT,
-        benign=(AHEAD if is_ahead else REBUILT if is_rebuilt else UNCLEAN + _why_not_rebuilt(state),),
+        benign=(
+            AHEAD if is_ahead else REBUILT if is_rebuilt else UNCLEAN + _why_not_rebuilt(state),
+            *([REPLACED] if is_replaced else []),
+        ),
         cause=_cause(state, faulty),
     )
     return replace(finding, path=faulty.file.path, position=faulty["position"])
@@ -158,6 +164,13 @@ def _is_rebuilt(state: PartitionState, segment: int) -> bool:
     segments = state.partition.segments
     recovery_point = state.partition.checkpoint(RECOVERY_POINT) or 0
     return segment == len(segments) - 1 or (segments[segment + 1].base_offset or 0) > recovery_point
+
+
+def _may_be_replaced(state: PartitionState, faulty: FaultyIndex) -> bool:
+    """Return whether the index and the log may be from before and after a cleaning; both are intact then."""
+    base = state.partition.segments[faulty.segment].base_offset or 0
+    is_of_both = faulty.fault >= IndexFault.NO_BATCH_BEGINS
+    return is_of_both and state.may_be_cleaned_in_copy and base < state.first_uncompacted_offset
 
 
 def _is_ahead(state: PartitionState, faulty: FaultyIndex) -> bool:

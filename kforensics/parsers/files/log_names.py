@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from kforensics.parsers.files.text_lines import parse_int, parse_long
 
 __all__ = [
+    "ALWAYS_COMPACTED",
     "CONSUMER_OFFSETS",
     "METADATA_TOPIC",
     "REMOTE_LOG_METADATA",
@@ -28,6 +29,8 @@ METADATA_TOPIC = "__cluster_metadata"
 CONSUMER_OFFSETS = "__consumer_offsets"
 REMOTE_LOG_METADATA = "__remote_log_metadata"
 TRANSACTION_STATE = "__transaction_state"
+# Internal topics that brokers always compact.
+ALWAYS_COMPACTED = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 
 FIXED_NAMES = {
     ".lock": "lock",

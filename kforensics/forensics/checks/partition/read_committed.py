@@ -17,7 +17,7 @@ from kforensics.forensics.core.formatting import format_count, format_offsets
 from kforensics.forensics.core.observations import Observed, batches, observations_of
 from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.core.reporting import MOST, Row, RowPart, first_n_of_parts
-from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.partition_state import MERGED_IN_COPY, PartitionState
 from kforensics.forensics.partition.producer_history import transactions_before
 from kforensics.forensics.sidecar.aborted_entries import (
     AbortedEntries,
@@ -158,6 +158,8 @@ def _missing_entry(state: PartitionState, damaged: set[int], row: Row) -> Findin
     is_recent = taken - row["marker_timestamp"] <= COPY_MS
     may_be_newer = row["begins"] == NEVER and row["newer"] and is_recent and may_be_live(state, row["index"])
     may_be_renamed = row["index"] in vanished_indexes(state)
+    may_lack_marker = state.may_lack_merged_segment(row["last_offset"], row["marker_offset"])
+    is_excused = may_be_newer or may_be_renamed or may_lack_marker
     entry = "has no entry for it" if row["begins"] == NEVER else f"covers it only from offset {row['begins']}"
     severity = None if row["records"] else Severity.INFO
     finding = state.finding(
@@ -166,15 +168,16 @@ def _missing_entry(state: PartitionState, damaged: set[int], row: Row) -> Findin
         f"{format_offsets(row['first_offset'], row['last_offset'])} was aborted at offset {row['marker_offset']}, "
         f"but the transaction index {entry}: "
         f"{format_count(row['records'], 'record')} of it on disk.",
-        severity=Severity.INFO if may_be_newer or may_be_renamed else severity,
+        severity=Severity.INFO if is_excused else severity,
         offsets=(row["first_offset"], row["marker_offset"]),
         producer=(row["producer_id"], row["marker_epoch"]),
         at=(row["marker_segment"], row["marker_position"]),
         evidence={"batches": row["batches"], "records": row["records"], "marker_offset": row["marker_offset"]},
-        exactness=Exactness.UNVERIFIABLE if may_be_newer or may_be_renamed else Exactness.EXACT,
+        exactness=Exactness.UNVERIFIABLE if is_excused else Exactness.EXACT,
         benign=(
             f"marker written after the index was copied: {'possible' if may_be_newer else 'no'}",
             f"index deleted with its segment while they were copied: {'possible' if may_be_renamed else 'no'}",
+            f"{MERGED_IN_COPY}: {'possible' if may_lack_marker else 'no'}",
             f"no record left to hide: {'no' if row['records'] else 'yes, the cleaner emptied its batches'}",
         ),
         cause="txnindex-corrupt" if row["index"] in damaged else None,

@@ -10,7 +10,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_offsets, format_time
 from kforensics.forensics.core.reporting import first_findings
-from kforensics.forensics.partition.partition_state import COMPACTED, PartitionState
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.record_evidence import (
     BatchLocation,
     BrokenBatch,
@@ -18,6 +18,7 @@ from kforensics.forensics.partition.record_evidence import (
     MistimedBatch,
     RecordEvidence,
 )
+from kforensics.parsers.files.log_names import ALWAYS_COMPACTED
 
 CODES = by_name(
     Code(
@@ -130,7 +131,7 @@ def _mistimed(state: PartitionState, mistimed: MistimedBatch) -> Finding:
 
 def _why_compacted(state: PartitionState) -> tuple[str, Exactness] | None:
     """Return why the topic counts as compacted, and how certain that is; None if it does not."""
-    if state.partition.place.topic in COMPACTED:
+    if state.partition.place.topic in ALWAYS_COMPACTED:
         return "every broker compacts this topic", Exactness.EXACT
     if state.first_dirty_offset is not None:
         return "the cleaner's checkpoint lists the partition", Exactness.EXACT

@@ -20,6 +20,7 @@ from kforensics.forensics.core.reporting import first_findings
 from kforensics.forensics.partition.partition_files import CLEANER
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
 from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.files.source import file_name
 from kforensics.parsers.format.array_types import IntArray
 
 CODES = by_name(
@@ -107,6 +108,8 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     yield from first_findings((_base_mismatch(state, bounds, segment) for segment in renamed), len(renamed))
     overlapping = np.flatnonzero(bounds.highest[:-1] >= bounds.base[1:]).tolist()
     yield from first_findings((_overlap(state, bounds, segment) for segment in overlapping), len(overlapping))
+    superseded = [file for file in state.partition.superseded if file.kind == "log"]
+    yield from first_findings((_superseded(state, bounds, file) for file in superseded), len(superseded))
     incomplete = _before_gaps(state, bounds).tolist()
     yield from first_findings((_missing(state, bounds, segment) for segment in incomplete), len(incomplete))
 
@@ -158,6 +161,23 @@ def _overlap(state: PartitionState, bounds: _Bounds, segment: int) -> Finding:
             "copied while the cleaner of the running broker replaced segments: "
             + ("likely, compacted here" if replaced else "ruled out"),
         ),
+    )
+
+
+def _superseded(state: PartitionState, bounds: _Bounds, file: FoundFile) -> Finding:
+    """Return the finding about a segment whose records are in the one before it too, and which is not read."""
+    base = file.base_offset or 0
+    segment = int(bounds.base.searchsorted(base)) - 1
+    highest = int(bounds.highest[segment])
+    return state.finding(
+        CODES["segment-overlap"],
+        f"The segment ends at offset {highest}, but another one starts at offset {base}: {file_name(file.path)} has "
+        "the same batches from before the cleaner merged the two, and is not analyzed.",
+        severity=Severity.WARNING,
+        at=(segment, 0),
+        offsets=(base, max(base, highest)),
+        evidence={"next_base_offset": base, "unfinished": [], "superseded": file.path},
+        benign=("copied while the cleaner of the running broker replaced segments: likely, all batches are equal",),
     )
 
 

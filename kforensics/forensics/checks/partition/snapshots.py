@@ -18,7 +18,7 @@ from kforensics.forensics.core.findings import Code, Exactness, Finding, Severit
 from kforensics.forensics.core.formatting import UNKNOWN_TIMES, format_duration, format_time
 from kforensics.forensics.core.reporting import MOST, Row, first_n
 from kforensics.forensics.core.settings import PRODUCER_EXPIRY
-from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.partition_state import MERGED_IN_COPY, PartitionState
 from kforensics.forensics.partition.snapshot_records import SnapshotEntries, is_latest, paired_blocks, snapshot_entries
 from kforensics.forensics.sidecar.snapshot_differences import (
     STATE_FIELDS,
@@ -245,7 +245,11 @@ class _ComparedSnapshot:
             f"has {_open_transaction(row, 'stored')} of producer {row['producer_id']}, but the log has "
             f"{_open_transaction(row, 'expected')}"
         )
-        return self._finding("snapshot-open-txn-mismatch", message, row, (CLEANED, LOADED))
+        sides = (row[f"{side}_current_txn_first_offset"] for side in ("stored", "expected"))
+        merged = self._state.may_lack_merged_segment(min(first for first in sides if first >= 0), self._offset)
+        benign = (CLEANED, LOADED, f"{MERGED_IN_COPY}: {'possible' if merged else 'no'}")
+        finding = self._finding("snapshot-open-txn-mismatch", message, row, benign, Severity.INFO if merged else None)
+        return replace(finding, exactness=Exactness.UNVERIFIABLE) if merged else finding
 
     def _fields(self, code: str, names: tuple[str, ...], row: Row) -> Finding:
         differing = [name for name in names if row[f"stored_{name}"] != row[f"expected_{name}"]]

@@ -1,0 +1,158 @@
+"""Finds segments whose records are also in the cleaned segment before them.
+
+A cleaner merges segments into one with the name of the first, and the broker deletes the others at once. But a copy of
+a running broker may have the merged segment and some of the others, which were copied before. What is in both must not
+be replayed twice. Rule: ``UnifiedLog.replaceSegments``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kforensics.errors import InputError
+from kforensics.forensics.partition.index_entries import offset_index_entries
+from kforensics.parsers.columns.batch_columns import BatchColumns, concat_batches
+from kforensics.parsers.columns.batch_reader import batch_chunks
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import Batch, Damage
+from kforensics.parsers.kernels.policy import kernels_for
+from kforensics.parsers.log.batches import LogWalk
+
+if TYPE_CHECKING:
+    from kforensics.forensics.partition.partition_files import Partition
+    from kforensics.parsers.files.discover import FoundFile
+    from kforensics.parsers.files.source import Source
+
+__all__ = ["without_superseded"]
+
+# What a cleaner never changes in a batch that it keeps, even as an empty one.
+KEPT = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence")
+
+
+class _DamagedError(Exception):
+    """A segment is damaged, so that what it has is not certain."""
+
+
+def without_superseded(partition: Partition) -> Partition:
+    """Return a partition whose superseded segments, with their indexes, are not among its segments any more.
+
+    Args:
+        partition: its files.
+    """
+    superseded = _superseded_segments(partition.segments, partition.indexes)
+    if not superseded:
+        return partition
+    bases = {segment.base_offset for segment in superseded}
+
+    def others(files: Mapping[int, FoundFile]) -> dict[int, FoundFile]:
+        return {base: file for base, file in files.items() if base not in bases}
+
+    by_offset = (partition.indexes, partition.time_indexes, partition.transaction_indexes)
+    return replace(
+        partition,
+        segments=tuple(segment for segment in partition.segments if segment.base_offset not in bases),
+        indexes=others(partition.indexes),
+        time_indexes=others(partition.time_indexes),
+        transaction_indexes=others(partition.transaction_indexes),
+        superseded=(*superseded, *(file for files in by_offset for base, file in files.items() if base in bases)),
+    )
+
+
+def _superseded_segments(segments: Sequence[FoundFile], indexes: Mapping[int, FoundFile]) -> list[FoundFile]:
+    """Return the segments whose records are in the segment before them, as far as they are still in the log.
+
+    That is so if every batch of that segment in their range is one of their batches, and there is one. A segment
+    between it and such a one may have no record left.
+
+    Args:
+        segments: the segments of a partition, sorted by base offset.
+        indexes: their offset indexes, by base offset.
+    """
+    superseded: list[FoundFile] = []
+    emptied: list[FoundFile] = []
+    merged = end = None
+    for segment in segments:
+        base = segment.base_offset or 0
+        matching = _matching_batches(merged, segment) if merged is not None and (end or -1) >= base else None
+        if matching:
+            superseded += [*emptied, segment]
+            emptied = []
+        elif matching == 0:
+            emptied.append(segment)
+        else:
+            merged, emptied = segment, []
+            end = _last_offset(segment, indexes.get(base)) if segment is not segments[-1] else None
+    return superseded
+
+
+def _last_offset(segment: FoundFile, index: FoundFile | None) -> int | None:
+    """Return the largest offset of a segment, None if it cannot be read; its index shows where to begin."""
+    entries = offset_index_entries(index, 0, is_closed=True)
+    try:
+        with open_source(segment.path) as source:
+            position = int(entries.values[-1]) if len(entries) else 0
+            if position and not _begins_batch(source, position, int(entries.offsets[-1])):
+                position = 0
+            chunks = batch_chunks(source, 0, lambda _: None, kernels_for, start=position, workers=0)
+            return max((int(chunk.last_offset.max()) for chunk in chunks), default=None)
+    except InputError:
+        return None  # the error is reported when the segment is read
+
+
+def _begins_batch(source: Source, position: int, offset: int) -> bool:
+    """Return whether a batch with an offset, or before it, begins at a position."""
+    first = next(iter(LogWalk(source, position).step()), None) if position < source.size else None
+    return isinstance(first, Batch) and first.crc_valid and first.base_offset <= offset
+
+
+def _matching_batches(merged: FoundFile, segment: FoundFile) -> int | None:
+    """Return how many batches of a segment the one before it has, None if it has others in that range."""
+    matching, base = 0, segment.base_offset or 0
+    try:
+        own = _sound_batches(segment)
+        batches = next(own, None)
+        for chunk in _sound_batches(merged, base) if batches is not None else ():
+            while batches.base_offset[-1] < chunk.base_offset[-1] and (after := next(own, None)) is not None:
+                batches = concat_batches([batches[batches.base_offset >= chunk.base_offset[0]], after])
+            in_range = chunk[chunk.base_offset <= batches.last_offset.max()]
+            if not _are_among(in_range, batches):
+                return None
+            matching += len(in_range)
+    except (InputError, _DamagedError):
+        return None
+    return None if batches is None else matching
+
+
+def _sound_batches(segment: FoundFile, base: int = 0) -> Iterator[BatchColumns]:
+    """Yield the batches of a segment that do not end before an offset.
+
+    Raises:
+        InputError: it cannot be read.
+        _DamagedError: it is damaged.
+    """
+    damage: list[Damage] = []
+    with open_source(segment.path) as source:
+        for chunk in batch_chunks(source, 0, damage.append, kernels_for, workers=0):
+            if damage or not chunk.crc_valid.all():
+                break
+            later = chunk[chunk.last_offset >= base]
+            if len(later):
+                yield later
+        else:
+            if not damage:
+                return
+    raise _DamagedError
+
+
+def _are_among(wanted: BatchColumns, batches: BatchColumns) -> bool:
+    """Return whether all of some batches are among others, whatever records a cleaner has removed from them."""
+    order = np.argsort(batches.base_offset, kind="stable")
+    ranks = batches.base_offset[order].searchsorted(wanted.base_offset)
+    if (ranks == len(order)).any():
+        return False
+    rows = order[ranks]
+    return all((getattr(batches, name)[rows] == getattr(wanted, name)).all() for name in KEPT)

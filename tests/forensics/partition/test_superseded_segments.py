@@ -1,0 +1,160 @@
+"""Copies of running brokers that have a merged segment and some of those that its cleaner made it of."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import kforensics
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.examine import examine
+from tests.forensics.forge import cut, file_of, forge, patch
+from tests.forensics.partition_states import SAMPLES, partitions_under
+
+FIRST = "D 1 0 0-4 @0-4 T; M 1 0 A 3 @5"
+SECOND = "D 1 1 0-3 @6-9 T; D 2 0 0-3 @10-13 T; M 1 1 C 3 @14; M 2 0 C 3 @15"
+THIRD = "D 1 2 0-4 @16-20 T; M 1 2 C 3 @21"
+LAST = "plain @22-29"
+WRITTEN = {0: FIRST, 6: SECOND, 16: THIRD, 22: LAST}
+CLEANED_SECOND = "gone D 1 1 0-3 @6-9 T; D 2 0 0-3 @10-13 T cnt 1; M 1 1 C 3 @14; M 2 0 C 3 @15"
+CLEANED = f"gone D 1 0 0-4 @0-4 T; M 1 0 A 3 @5; {CLEANED_SECOND}; {THIRD}"
+
+
+def hot_copy(
+    folder: Path, merged: str = CLEANED, *, first_dirty: int | None = 22, clean_shutdown: bool = False
+) -> Path:
+    """Write what a cleaner has merged, and beside it the second of the segments as it was; return the partition."""
+    before = forge(folder / "before", WRITTEN)
+    partition = forge(
+        folder / "copy", {0: merged, 22: LAST}, first_dirty=first_dirty, clean_shutdown=clean_shutdown, snapshots={}
+    )
+    for kind in ("log", "index", "timeindex"):
+        shutil.copy2(file_of(before, 6, kind), partition)
+    return partition
+
+
+def superseded_in(partition: Path) -> list[str]:
+    """Return the names of the files that are not read."""
+    (found,) = partitions_under(partition.parent)
+    return [Path(file.path).name for file in found.superseded]
+
+
+def severities(partition: Path) -> dict[str, str]:
+    """Return the codes of an audit's findings with their severities."""
+    rows = kforensics.audit(str(partition.parent)).tables["findings"].to_pylist()
+    return {row["code"]: row["severity"] for row in rows}
+
+
+def test_what_two_segments_have_is_replayed_once(tmp_path: Path) -> None:
+    partition = hot_copy(tmp_path)
+    names = [file_of(partition, 6, kind).name for kind in ("log", "index", "timeindex")]
+    assert superseded_in(partition) == names
+    (found,) = partitions_under(partition.parent)
+    producers = examine(found, Rules(0)).producers
+    assert producers["producer_epoch"].tolist() == [2, 0]
+    found_here = severities(partition)
+    assert found_here.pop("segment-overlap") == "warning"
+    assert set(found_here.values()) <= {"info"}
+
+
+def test_the_finding_names_what_is_not_read(tmp_path: Path) -> None:
+    partition = hot_copy(tmp_path)
+    rows = kforensics.audit(str(partition.parent)).tables["findings"].to_pylist()
+    (row,) = (row for row in rows if row["code"] == "segment-overlap")
+    assert (row["first_offset"], row["last_offset"], row["path"]) == (6, 21, str(file_of(partition)))
+    assert f"{file_of(partition, 6).name} has the same batches from before the cleaner merged the two" in row["message"]
+
+
+def test_a_segment_between_two_may_have_no_record_left(tmp_path: Path) -> None:
+    emptied = "gone D 1 1 0-3 @6-9 T; gone D 2 0 0-3 @10-13 T; gone M 1 1 C 3 @14; gone M 2 0 C 3 @15"
+    merged = f"gone D 1 0 0-4 @0-4 T; M 1 0 A 3 @5; {emptied}; {THIRD}"
+    partition = hot_copy(tmp_path, merged)
+    assert superseded_in(partition) == []
+    for kind in ("log", "index", "timeindex"):
+        shutil.copy2(file_of(tmp_path / "before" / "t-0", 16, kind), partition)
+    assert [name for name in superseded_in(partition) if name.endswith("log")] == [
+        file_of(partition, 6).name,
+        file_of(partition, 16).name,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("merged", "first_dirty", "clean_shutdown"),
+    [
+        (CLEANED, 22, True),
+        (CLEANED, None, False),
+        (CLEANED.replace("D 2 0 0-3 @10-13 T", "D 2 1 0-3 @10-13 T"), 22, False),
+        (CLEANED.replace("D 2 0 0-3 @10-13 T", "D 2 0 4-7 @10-13 T"), 22, False),
+        (CLEANED.replace("gone D 1 1 0-3 @6-9 T", "plain @6; gone D 1 1 0-3 @7-9 T"), 22, False),
+    ],
+    ids=["of a broker that was stopped", "not listed as cleaned", "other epoch", "other sequences", "another batch"],
+)
+def test_an_overlap_with_another_cause_stays(
+    tmp_path: Path, merged: str, first_dirty: int | None, clean_shutdown: bool
+) -> None:
+    partition = hot_copy(tmp_path, merged, first_dirty=first_dirty, clean_shutdown=clean_shutdown)
+    assert superseded_in(partition) == []
+    assert severities(partition)["segment-overlap"] == ("critical" if clean_shutdown else "warning")
+
+
+@pytest.mark.parametrize("base_offset", [0, 6], ids=["merged", "old"])
+@pytest.mark.parametrize("damage", ["torn", "bad checksum"])
+def test_damage_decides_nothing(tmp_path: Path, base_offset: int, damage: str) -> None:
+    partition = hot_copy(tmp_path)
+    if damage == "torn":
+        cut(file_of(partition, base_offset), -1)
+    else:
+        patch(file_of(partition, base_offset), 10, crc=1)
+    assert superseded_in(partition) == []
+
+
+@pytest.mark.parametrize("sample", ["compaction", "compaction-3.9"])
+def test_segments_of_two_generations_of_a_broker(tmp_path: Path, sample: str) -> None:
+    """Its cleaner merged the segments at offsets 0 and 24; the old ones were marked for deletion."""
+    source, log_dir = SAMPLES / sample / "broker-1", tmp_path / "broker-1"
+    shutil.copytree(source / "old-generation-kept-0", log_dir / "old-generation-kept-0")
+    shutil.copy2(source / "cleaner-offset-checkpoint", log_dir)
+    partition = log_dir / "old-generation-kept-0"
+    for kind in ("log", "index", "timeindex"):
+        file = file_of(partition, 24, kind)
+        Path(f"{file}.deleted").rename(file)
+    assert superseded_in(partition) == [file_of(partition, 24, kind).name for kind in ("log", "index", "timeindex")]
+    (whole,) = (each for each in partitions_under(source) if each.place.topic == "old-generation-kept")
+    (copied,) = partitions_under(log_dir)
+    assert examine(copied, Rules(0)).log.batches == examine(whole, Rules(0)).log.batches
+
+
+OLD_FIRST = "D 1 0 0-3 @0-3 T; gone M 1 0 A 3 @4; gone plain @5-9"
+LACKING = {0: OLD_FIRST, 10: "M 1 5 A 3 @10; plain @11-15", 16: "plain @16-20", 21: "plain @21"}
+FOLLOWS = ("snapshot-open-txn-mismatch", "txnindex-missing-entry", "visibility-mismatch", "marker-epoch-jump")
+
+
+@pytest.mark.parametrize(
+    ("first_dirty", "clean_shutdown", "severities_then"),
+    [
+        (21, False, ["info"] * 4),
+        (21, True, ["critical", "critical", "critical", "warning"]),
+        (0, False, ["info"] * 4),
+        (None, False, ["warning", "critical", "critical", "warning"]),
+    ],
+    ids=["cleaned", "stopped", "cleaned meanwhile", "never cleaned"],
+)
+def test_a_copy_may_lack_a_segment_that_was_merged_meanwhile(
+    tmp_path: Path, first_dirty: int | None, clean_shutdown: bool, severities_then: list[str]
+) -> None:
+    """The marker at offset 4 was in a segment that is now part of the first one, which was copied before."""
+    partition = forge(tmp_path, LACKING, first_dirty=first_dirty, clean_shutdown=clean_shutdown)
+    found_here = severities(partition)
+    assert [found_here[code] for code in FOLLOWS] == severities_then
+
+
+@pytest.mark.parametrize(("clean_shutdown", "severity"), [(False, "warning"), (True, "error")])
+def test_an_index_may_be_from_before_a_cleaning(tmp_path: Path, clean_shutdown: bool, severity: str) -> None:
+    """Even that of a segment that had been flushed, so that the broker will not rebuild it."""
+    before = forge(tmp_path / "before", {0: "plain @0-4; plain @5-6; plain @7-9", 10: "plain @10"})
+    log = {0: "plain @0-4; gone plain @5-6; plain @7-9", 10: "plain @10"}
+    partition = forge(tmp_path / "copy", log, first_dirty=10, clean_shutdown=clean_shutdown)
+    shutil.copy2(file_of(before, 0, "index"), partition)
+    assert severities(partition)["index-mismatch"] == severity
