@@ -138,12 +138,14 @@ def _gaps(state: PartitionState) -> Iterator[Finding]:
 
 
 def _follow_compacted_marker(state: PartitionState, gaps: AnomalyArray) -> BoolArray:
-    """Return which gaps follow a marker in the compacted section.
+    """Return which gaps follow a marker in the compacted section, or one whose data was compacted.
 
     The missing batches may have been before that marker, and no offset is missing after it.
     """
-    marker = markers_before(state, gaps["producer_id"], gaps["first_offset"])["marker_offset"]
-    follows: BoolArray = (marker == gaps["previous_offset"]) & (marker < state.first_uncompacted_offset)
+    markers = markers_before(state, gaps["producer_id"], gaps["first_offset"])
+    offsets, uncompacted = markers["marker_offset"], state.first_uncompacted_offset
+    has_no_data = (markers["data_epoch"] == NOTHING) & (state.partition.first_offset < uncompacted)
+    follows: BoolArray = (offsets == gaps["previous_offset"]) & ((offsets < uncompacted) | has_no_data)
     return follows
 
 

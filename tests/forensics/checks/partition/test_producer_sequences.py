@@ -253,3 +253,14 @@ def test_up_to_2_3_a_producer_begins_again_after_its_data_was_deleted(
     state = replace(state, partition=replace(state.partition, topic_id=topic_id))
     severities = {finding.code.name: finding.severity for finding in producer_sequences.findings(state)}
     assert severities == {"seq-overlap": overlap, "seq-duplicate-batch": duplicate}
+
+
+@pytest.mark.parametrize(("first_dirty", "expected"), [(10, []), (0, ["seq-gap"])])
+def test_sequences_of_an_epoch_may_have_been_cleaned_before_its_marker(
+    tmp_path: Path, first_dirty: int, expected: list[str]
+) -> None:
+    """A broker of 3.9.1 fenced a producer whose sequences 0 to 11 were then cleaned, but not the marker."""
+    log = {0: "gone D 1 8 0-9 @0-9 T", 10: "M 1 8 A 3 @10; D 1 8 10-14 @11-15 T; M 1 8 C 3 @16"}
+    forge(tmp_path, log, first_dirty=first_dirty)
+    found_here = producer_sequences.findings(state_under(tmp_path, as_of_ms=SOON))
+    assert [finding.code.name for finding in found_here] == expected
