@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,34 @@ def test_a_broker_that_lost_its_controllers_ran_for_longer_than_its_metadata_log
     row = _settings(late_copy, "--as-of", LATE_MS)["producer.id.expiration.ms"]
     assert row["source"].startswith("proof: ")
     assert int(row["value"]) > 600_000
+
+
+def _alone(copy: Path, topic: str, number: int) -> Path:
+    """Keep one snapshot of a topic, and no other topic; return it."""
+    for folder in (folder for folder in (copy / "broker-1").iterdir() if folder.is_dir()):
+        if folder.name != f"{topic}-0":
+            shutil.rmtree(folder)
+    snapshots = sorted((copy / "broker-1" / f"{topic}-0").glob("*.snapshot"))
+    kept = snapshots.pop(number)
+    for path in snapshots:
+        path.unlink()
+    return kept
+
+
+@pytest.mark.parametrize("number", [8, 10, 12])
+def test_one_snapshot_that_has_only_younger_producers_is_no_warning(copy: Path, number: int) -> None:
+    """No other snapshot proves the setting, but all that it lacks had been idle for seconds."""
+    kept = _alone(copy, "idle", number)
+    rows = [row for row in _findings(copy) if row["code"] == "snapshot-missing-producer"]
+    assert {(row["severity"], row["exactness"], row["path"]) for row in rows} == {("info", "unverifiable", str(kept))}
+    given = _findings(copy, "--set", "producer.id.expiration.ms=86400000")
+    assert {row["severity"] for row in given if row["code"] == "snapshot-missing-producer"} == {"warning"}
+
+
+def test_one_snapshot_that_lacks_a_younger_producer_is_found(copy: Path) -> None:
+    path = _alone(copy, "busy", 8)
+    modified, entries = path.stat().st_mtime, sorted(_entries(path), key=attrgetter("timestamp"))
+    path.write_bytes(snapshot_bytes(entries[:-1]))
+    os.utime(path, (modified, modified))
+    (missing,) = (row for row in _findings(copy) if row["code"] == "snapshot-missing-producer")
+    assert (missing["severity"], missing["producer_id"]) == ("warning", entries[-1].producer_id)

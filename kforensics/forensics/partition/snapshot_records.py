@@ -19,7 +19,9 @@ from kforensics.parsers.state.entries import chunks
 from kforensics.parsers.state.producer_snapshot import ENTRY, HEADER, VERSION, snapshot_crc
 
 __all__ = [
+    "FAR_FUTURE",
     "SnapshotEntries",
+    "are_idle",
     "boundary_states",
     "is_latest",
     "latest_entries",
@@ -29,6 +31,7 @@ __all__ = [
 ]
 
 NONE = -1
+FAR_FUTURE = int(np.iinfo("i8").max)
 NO_RECORDS, NO_ENTRIES = np.zeros(0, PRODUCER), np.zeros(0, PRODUCER_ENTRY)
 
 # The file has them in no order. So many are held while those of a range of producer ids are collected.
@@ -84,10 +87,21 @@ class SnapshotEntries:
         del ids
         yield from zip([None, *limits], [*limits, None], strict=True)
 
+    def oldest_idle_timestamp(self) -> int:
+        """Return the oldest last timestamp of the producers that may expire, FAR_FUTURE if there is none."""
+        oldest = (int(part["last_timestamp"][are_idle(part)].min(initial=FAR_FUTURE)) for part in self.chunks())
+        return min(oldest, default=FAR_FUTURE)
+
     def of(self, producer_ids: IntArray) -> ProducerEntryArray:
         """Return the entries of some producers, sorted by producer id; of several for a producer, all."""
         parts = (part[np.isin(part["producer_id"], producer_ids)] for part in self.chunks())
         return _sorted_entries(parts)
+
+
+def are_idle(entries: ProducerEntryArray) -> BoolArray:
+    """Return which producers have no open transaction, and may expire."""
+    idle: BoolArray = (entries["current_txn_first_offset"] < 0) & (entries["last_timestamp"] > 0)
+    return idle
 
 
 def snapshot_entries(path: str, *, ignores_tail: bool = False) -> SnapshotEntries | None:

@@ -14,15 +14,19 @@ from itertools import pairwise
 import numpy as np
 
 from kforensics.errors import InputError
-from kforensics.forensics.core.producer_states import ProducerEntryArray
 from kforensics.forensics.partition.partition_files import LOG_START, Partition
-from kforensics.forensics.partition.snapshot_records import SnapshotEntries, latest_entries, snapshot_entries
+from kforensics.forensics.partition.snapshot_records import (
+    FAR_FUTURE,
+    SnapshotEntries,
+    are_idle,
+    latest_entries,
+    snapshot_entries,
+)
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.format.array_types import BoolArray, StructArray
 
 __all__ = ["Expired", "SnapshotExpiry", "snapshot_expiry"]
 
-FAR_FUTURE = int(np.iinfo("i8").max)
 # The newest batch or marker of a producer; entries of snapshots would take twice the memory.
 LAST_EVENT = np.dtype([("producer_id", "i8"), ("last_offset", "i8"), ("last_timestamp", "i8"), ("is_idle", "?")])
 LAST_EVENT_FIELDS = ("producer_id", "last_offset", "last_timestamp")
@@ -96,7 +100,7 @@ class _Snapshot:
             start, end = end, end + len(latest)
             for name in LAST_EVENT_FIELDS:
                 rows[name][start:end] = latest[name]
-            rows["is_idle"][start:end] = _are_idle(latest)
+            rows["is_idle"][start:end] = are_idle(latest)
         return rows[:end]
 
 
@@ -124,18 +128,9 @@ def _snapshot(file: FoundFile, as_of_ms: int) -> _Snapshot | None:
     entries = snapshot_entries(file.path)
     if entries is None:
         return None
-    newest, oldest = 0, FAR_FUTURE
-    for part in entries.chunks():
-        newest = max(newest, int(part["last_timestamp"].max(initial=0)))
-        oldest = min(oldest, int(part["last_timestamp"][_are_idle(part)].min(initial=FAR_FUTURE)))
+    newest = max((int(part["last_timestamp"].max(initial=0)) for part in entries.chunks()), default=0)
     taken = newest if file.mtime_ms is None else min(file.mtime_ms, as_of_ms)
-    return _Snapshot(entries, taken, max(0, taken - oldest), newest)
-
-
-def _are_idle(entries: ProducerEntryArray) -> BoolArray:
-    """Return which producers have no open transaction, and may expire."""
-    are_idle: BoolArray = (entries["current_txn_first_offset"] < 0) & (entries["last_timestamp"] > 0)
-    return are_idle
+    return _Snapshot(entries, taken, max(0, taken - entries.oldest_idle_timestamp()), newest)
 
 
 def _expired(snapshots: list[_Snapshot], log_start: int) -> Iterator[Expired]:

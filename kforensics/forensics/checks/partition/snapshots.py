@@ -19,7 +19,12 @@ from kforensics.forensics.core.formatting import UNKNOWN_TIMES, format_duration,
 from kforensics.forensics.core.reporting import MOST, Row, first_n
 from kforensics.forensics.core.settings import PRODUCER_EXPIRY
 from kforensics.forensics.partition.partition_state import MERGED_IN_COPY, PartitionState
-from kforensics.forensics.partition.snapshot_records import SnapshotEntries, is_latest, paired_blocks, snapshot_entries
+from kforensics.forensics.partition.snapshot_records import (
+    SnapshotEntries,
+    is_latest,
+    paired_blocks,
+    snapshot_entries,
+)
 from kforensics.forensics.sidecar.snapshot_differences import (
     STATE_FIELDS,
     AgreeingSnapshot,
@@ -108,6 +113,8 @@ CODES = by_name(
 )
 
 NOTHING = -1
+# Shorter times are no sign of an expiry: a broker may have lost the state that it had before it restarted.
+LEAST_IDLE_MS = 5_000
 MINOR = ("last_timestamp", "coordinator_epoch")
 FIELD_NAMES = {
     "producer_epoch": "epoch",
@@ -162,7 +169,7 @@ def _compare(
     state: PartitionState, report: _Report, offset: int, stored: SnapshotEntries, agreeing: AgreeingSnapshot | None
 ) -> AgreeingSnapshot | None:
     """Report where a snapshot disagrees with the log; return the last snapshot that agrees with it."""
-    compared, is_agreeing = _ComparedSnapshot(state, offset), True
+    compared, is_agreeing = _ComparedSnapshot(state, offset, stored), True
     for entries, replayed in paired_blocks(stored, state.producers_at[offset]):
         # If there are several entries for one producer, a broker keeps the last one.
         is_last = is_latest(entries)
@@ -180,10 +187,12 @@ def _compare(
 class _ComparedSnapshot:
     """Creates findings about a snapshot that a broker accepts."""
 
-    def __init__(self, state: PartitionState, offset: int) -> None:
+    def __init__(self, state: PartitionState, offset: int, stored: SnapshotEntries) -> None:
         self._state, self._offset = state, offset
         self._file = state.partition.snapshots[offset]
         self._is_lossy = _is_lossy(state, offset)
+        # A snapshot with open transactions alone has not lost the state of those that have ended; an empty one may.
+        self._oldest_kept = stored.oldest_idle_timestamp() if len(stored) else NOTHING
 
     @property
     def now_ms(self) -> int:
@@ -266,7 +275,21 @@ class _ComparedSnapshot:
             f"{format_time(row['expected_last_timestamp'])}, {format_duration(idle_time)} before the snapshot was taken"
         )
         younger = "taken by a replica that started later: possible, no other replica was compared"
-        return self._finding("snapshot-missing-producer", message, row, (EXPIRED, LOADED, younger))
+        if not self._may_be_shorter(row, idle_time):
+            return self._finding("snapshot-missing-producer", message, row, (EXPIRED, LOADED, younger))
+        shorter = f"expired: likely, {PRODUCER_EXPIRY} is unknown, and the snapshot only has younger ones"
+        finding = self._finding("snapshot-missing-producer", message, row, (shorter, LOADED, younger), Severity.INFO)
+        return replace(finding, exactness=Exactness.UNVERIFIABLE)
+
+    def _may_be_shorter(self, row: Row, idle_time: int) -> bool:
+        """Return whether an expiry shorter than the default explains what the snapshot has and lacks.
+
+        It may still be shorter than what other snapshots prove.
+        """
+        rules = self._state.rules
+        is_known = not rules.is_default(PRODUCER_EXPIRY) and rules.least_pid_expiry_ms is None
+        is_older = row["expected_last_timestamp"] < self._oldest_kept
+        return is_older and idle_time >= LEAST_IDLE_MS and not is_known
 
     def _extra(self, row: Row) -> Finding:
         is_whole = self._state.is_complete and not cleaned_below(self._state)
