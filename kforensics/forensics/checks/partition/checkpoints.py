@@ -13,6 +13,7 @@ from dataclasses import replace
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_offsets
+from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.lost_end import traces_of_lost_end
 from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -79,6 +80,11 @@ REJECTED_FILES = {
 MOST_RANGES = 20
 COPIED_FIRST = "metadata copied before the files"
 LOST_IN_CRASH, COPIED_BEFORE = "unflushed data lost in a crash", "log copied before the checkpoint"
+COPY_ORDER = {
+    True: "likely, the checkpoints were written after the log",
+    False: "no, the log was written after the checkpoints",
+    None: "",
+}
 
 
 def findings(state: PartitionState) -> Iterator[Finding]:
@@ -100,7 +106,9 @@ def _rejected_files(state: PartitionState) -> Iterator[Finding]:
             yield state.forbidden(CODES[code], path, log_dir.forbidden[name])
         elif name in log_dir.damaged:
             message = f"Brokers reject {name}: {log_dir.damaged[name]}. {consequence}"
-            yield replace(state.finding(CODES[code], message, severity=severity), path=path)
+            # A broker replaces the file as a whole, but a copy may still be incomplete.
+            least = severity if _is_clean_shutdown(state) else min(severity, Severity.WARNING)
+            yield replace(state.finding(CODES[code], message, severity=least), path=path)
 
 
 def _high_watermark(state: PartitionState) -> Iterator[Finding]:
@@ -111,18 +119,33 @@ def _high_watermark(state: PartitionState) -> Iterator[Finding]:
             f"{format_offsets(end, high_watermark - 1)} missing."
         )
         traces, evidence = traces_of_lost_end(state)
-        innocent = "" if _is_clean_shutdown(state) else f" Not ruled out: {COPIED_BEFORE}, or {LOST_IN_CRASH}."
+        copied_before = _is_log_copied_before(state)
+        likely = f" Not ruled out: {f'{COPIED_BEFORE}, or ' if copied_before is not False else ''}{LOST_IN_CRASH}."
+        innocent = "" if _is_clean_shutdown(state) else likely
         yield state.finding(
             CODES["checkpoint-hw-beyond-end"],
             message + _flushed(state) + traces + innocent,
+            severity=Severity.INFO if copied_before and not traces else None,
             offsets=(end, high_watermark - 1),
             evidence={**_evidence(state, high_watermark=high_watermark), **evidence},
             exactness=_exactness(state),
             benign=(
-                f"{COPIED_BEFORE}: {_unless_clean_shutdown(state)}",
+                f"{COPIED_BEFORE}: {COPY_ORDER[copied_before] or _unless_clean_shutdown(state)}",
                 f"{LOST_IN_CRASH}: {_unless_clean_shutdown(state)}",
             ),
         )
+
+
+def _is_log_copied_before(state: PartitionState) -> bool | None:
+    """Return whether the log was last written before the newest checkpoint, in a copy of a running or killed broker.
+
+    Then the log may have been copied before the checkpoint was written. A log that was written after it has all that
+    was below its high watermark. None if the broker was stopped, or the copy has not kept file times.
+    """
+    written, log_dir = state.partition.segments[-1].mtime_ms, state.partition.log_dir
+    if _is_clean_shutdown(state) or written is None or log_dir.written_ms is None or state.kept_until() == NO_TIME:
+        return None
+    return written < log_dir.written_ms
 
 
 def _log_start(state: PartitionState) -> Iterator[Finding]:

@@ -216,3 +216,33 @@ def test_a_log_without_its_start_is_older_than_its_checkpoint(tmp_path: Path) ->
     for file in tmp_path.glob("*-checkpoint"):
         utime(file, (1, 1))
     assert [finding.code.name for finding in found_in(tmp_path)] == [BEYOND]
+
+
+@pytest.mark.parametrize(
+    ("written_later_ms", "clean_shutdown", "severity", "excuse"),
+    [
+        (5_000, False, Severity.INFO, "likely, the checkpoints were written after the log"),
+        (-5_000, False, Severity.WARNING, "no, the log was written after the checkpoints"),
+        (5_000, True, Severity.WARNING, "no, clean shutdown"),
+    ],
+    ids=["of a running broker, log first", "of a running broker, checkpoints first", "stopped"],
+)
+def test_a_log_may_have_been_copied_before_its_checkpoint(
+    tmp_path: Path, written_later_ms: int, clean_shutdown: bool, severity: Severity, excuse: str
+) -> None:
+    """In 1 of 182 copies of running brokers of 3.3.2, 3.9.1 and 4.4.0 the high watermark was beyond the log end."""
+    folder = forge(tmp_path, LOG, high_watermark=23, clean_shutdown=clean_shutdown)
+    for file in folder.iterdir():
+        utime(file, ns=((NOW + 10_000) * 1_000_000,) * 2)
+    for file in tmp_path.glob("*-checkpoint"):
+        utime(file, ns=((NOW + 10_000 + written_later_ms) * 1_000_000,) * 2)
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(BEYOND, severity)]
+    assert finding.benign[0] == f"log copied before the checkpoint: {excuse}"
+    assert ("log copied before" in finding.message) == (severity is Severity.INFO)
+
+
+@pytest.mark.parametrize(("clean_shutdown", "severity"), [(True, Severity.ERROR), (False, Severity.WARNING)])
+def test_a_copied_checkpoint_may_be_incomplete(tmp_path: Path, clean_shutdown: bool, severity: Severity) -> None:
+    forge(tmp_path, LOG, clean_shutdown=clean_shutdown, replaced={HIGH_WATERMARK: b"0\n2\nt 0 5\n"})
+    assert key_facts(found_in(tmp_path)) == [(BEYOND, severity)]
