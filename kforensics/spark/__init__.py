@@ -60,6 +60,11 @@ def views(spark: SparkSession, paths: str | Path | Sequence[str | Path], *, pref
     Raises:
         MissingExtraError: pyspark is not installed.
         EngineError: Spark is too old, or the Python workers of a local session do not have this package.
+
+    Examples:
+        >>> names = kforensics.views(spark, "sample_logs/classic-transaction/broker-1/classic-0", prefix="classic_")
+        >>> spark.sql("select count(*) as batches from classic_batches").first().batches
+        2
     """
     from kforensics.parsers.tables.schemas import TABLES  # importing the package needs no tables
 
