@@ -37,7 +37,7 @@ def report(request: pytest.FixtureRequest, store: Path, tmp_path_factory: pytest
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "healthy":
         store = folder / "store"
-        kforensics.audit(SAMPLES / "compaction", output=store, as_of_ms=AS_OF_MS)
+        kforensics.audit(SAMPLES / "compaction", output=store, as_of=AS_OF_MS)
     elif request.param == "thousand":
         store = forged(folder, {"partitions": 1000, "findings": 1500, "incidents": 30})
     return kforensics.report(store, folder / "report.html")
