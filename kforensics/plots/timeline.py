@@ -37,6 +37,8 @@ MAX_BINS, TRANSACTION_BINS = 240, 120
 MAX_SINGLE_BARS = 60
 # Kafka did not exist before 2011; later times than 2100 are no times either.
 FIRST_TIME, LAST_TIME = 1_293_840_000_000, 4_102_444_800_000
+# transaction.timeout.ms has 32 bits: if a transaction that has ended seems longer, the clock of its client is wrong.
+LONGEST_TRANSACTION = 1 << 31
 INCIDENTS, DAMAGE, FEATURES, BROKERS, CONTROLLERS = "incidents", "damage", "features", "brokers", "controllers"
 ELECTIONS, PRODUCER_IDS, TRANSACTIONS = "elections", "producer ids", "transactions"
 ACTIVE, SHOWN_FEATURE = "broker active", "feature"
@@ -288,6 +290,8 @@ def _transaction_times(tabular: Tabular | None, drawn: _Drawn) -> tuple[NumberAr
     starts = np.where(first >= 0, first, last)
     ends = np.where(outcomes == "open", last, marker)
     starts = np.where(starts >= 0, np.minimum(starts, ends), ends)
+    # The start is of the client's clock, the end of the broker's.
+    starts = np.where((ends - starts > LONGEST_TRANSACTION) & (outcomes != "open"), ends, starts)
     timed = (starts >= FIRST_TIME) & (ends <= LAST_TIME)
     drawn.left_out["transaction"] += int((~timed).sum())
     return starts[timed], ends[timed], outcomes[timed]
@@ -349,7 +353,14 @@ def _layers(drawn: _Drawn, lanes: list[str]) -> list[alt.Chart]:
         x=x, y=y, color=color, tooltip=tooltips("what", "from", "to", "count")
     )
     labels = [row for row in drawn.ticks if row["label"]][-MAX_LABELS:]
-    texts = alt.Chart(chart_data(labels)).encode(x=x, y=y, text="label:N")
+    middle = (min(drawn.times, default=0) + max(drawn.times, default=0)) // 2
+    # Towards the middle, where there is room.
+    texts = [
+        alt.Chart(chart_data(row for row in labels if (row["start"] > middle) == is_right))
+        .mark_text(align="right" if is_right else "left", dx=-5 if is_right else 5, fontSize=11)
+        .encode(x=x, y=y, text="label:N")
+        for is_right in (False, True)
+    ]
     opacity = alt.Opacity("count:Q", scale=alt.Scale(type="sqrt", range=[0.4, 1]), legend=None)
     bins = alt.Chart(chart_data(drawn.bins)).encode(
         x=x, x2="end", y=y, color=color, opacity=opacity, tooltip=tooltips("what", "from", "to", "count")
@@ -358,5 +369,5 @@ def _layers(drawn: _Drawn, lanes: list[str]) -> list[alt.Chart]:
         bins.mark_rule(strokeWidth=BAR_WIDTH),
         spans.mark_rule(strokeWidth=BAR_WIDTH, strokeCap="round", opacity=0.7),
         ticks.mark_tick(thickness=3, size=18, opacity=1),
-        texts.mark_text(align="left", dx=5, fontSize=11),
+        *texts,
     ]

@@ -405,7 +405,7 @@
     const [text, line] = ["--text", "--line"].map((name) => style.getPropertyValue(name).trim());
     const axis = { labelColor: text, titleColor: text, domainColor: text, tickColor: text, gridColor: line };
     const legend = { labelColor: text, titleColor: text, orient: narrow.matches ? "bottom" : "right", columns: narrow.matches ? 2 : 1 };
-    return { background: "transparent", axis, legend, view: { stroke: line } };
+    return { background: "transparent", axis, legend, text: { color: text }, view: { stroke: line } };
   }
 
   let loading = null;

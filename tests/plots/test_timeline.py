@@ -35,7 +35,7 @@ def _lanes(chart: Any) -> list[str]:
 
 def test_brokers_are_active_between_start_and_stop(chart: Any) -> None:
     """The lab killed brokers 3 and 2 one after the other, then started both again."""
-    _, bars, ticks, _ = layers(chart)
+    _, bars, ticks, *_ = layers(chart)
     active: dict[str, list[tuple[int, int]]] = {}
     for bar in bars:
         if bar["meaning"] == "broker active":
@@ -65,7 +65,7 @@ def test_without_recorded_elections_leader_epochs_are_drawn() -> None:
 
 def test_lanes_and_legend_have_what_is_drawn(chart: Any) -> None:
     for drawn in (chart, _chart("transactions-v2"), _chart("rolling-restart")):
-        _, bars, ticks, _ = layers(drawn)
+        _, bars, ticks, *_ = layers(drawn)
         assert {row["lane"] for row in (*bars, *ticks)} == {*_lanes(drawn)}
         color = drawn.to_dict()["layer"][0]["encoding"]["color"]
         meanings = {row["meaning"] for row in (*bars, *ticks)}
@@ -83,12 +83,12 @@ def test_the_axis_has_dates_and_at_least_four_ticks(chart: Any) -> None:
 
 
 def test_a_changed_feature_has_a_label() -> None:
-    _, _, _, labels = layers(_chart("cluster-metadata"))
-    assert [label["label"] for label in labels] == ["transaction.version 2 → 1"]
+    _, _, _, *labels = layers(_chart("cluster-metadata"))
+    assert [label["label"] for layer in labels for label in layer] == ["transaction.version 2 → 1"]
 
 
 def test_open_transactions_and_incidents_extend_to_the_end() -> None:
-    _, bars, ticks, _ = layers(_chart("transactions-v2"))
+    _, bars, ticks, *_ = layers(_chart("transactions-v2"))
     end = max(row["end"] for row in (*bars, *ticks))
     ongoing = [bar for bar in bars if bar["lane"] == "transactions: open" or ": stuck-transaction" in bar["lane"]]
     assert len(ongoing) > 2
@@ -125,7 +125,7 @@ def test_very_many_rows_are_few_marks_and_none_is_lost() -> None:
     )
     chart = timeline(events, _transactions(count))
     assert all_rows(chart) <= 2 * MAX_MARKS
-    bins, bars, ticks, _ = layers(chart)
+    bins, bars, ticks, *_ = layers(chart)
     assert sum(row["count"] for row in (*bins, *bars)) == count - 1
     assert sum(tick["count"] for tick in ticks) == 20_000
     assert "brokers" in _lanes(chart)
@@ -135,4 +135,24 @@ def test_very_many_rows_are_few_marks_and_none_is_lost() -> None:
 
 def test_nothing_is_an_empty_chart() -> None:
     events = kforensics.audit(SAMPLES / "rolling-restart").tables["cluster_events"]
-    assert layers(timeline(events.slice(0, 0))) == [[], [], [], []]
+    assert layers(timeline(events.slice(0, 0))) == [[]] * 5
+
+
+def test_a_client_with_a_wrong_clock_does_not_stretch_the_axis() -> None:
+    """No transaction that has ended can have lasted for years; an open one may."""
+    year = 365 * 86_400_000
+    table = pa.table(
+        {
+            "outcome": ["committed", "committed", "open"],
+            "first_timestamp": [NOW - 7 * year, NOW - 60_000, NOW - 30_000],
+            "last_timestamp": [NOW - 7 * year, NOW - 50_000, NOW - 20_000],
+            "marker_timestamp": pa.array([NOW, NOW - 40_000, None], pa.int64()),
+        }
+    )
+    events = kforensics.audit(SAMPLES / "rolling-restart").tables["cluster_events"].slice(0, 0)
+    _, bars, *_ = layers(timeline(events, table))
+    assert sorted((bar["start"], bar["end"]) for bar in bars) == [
+        (NOW - 60_000, NOW - 40_000),
+        (NOW - 30_000, NOW),
+        (NOW, NOW),
+    ]
