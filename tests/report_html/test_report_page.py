@@ -17,9 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from kforensics.errors import InputError
+from kforensics.forensics.core.findings import Severity
 from kforensics.report_html.page_rows import page_value
 from kforensics.report_html.report_page import report_page
+from kforensics.report_html.sections import verdict_header
 from kforensics.report_html.store_reader import open_store
+from kforensics.report_html.store_verdict import StoreVerdict
 from tests.api.views.page import HOSTILE, seen
 from tests.report_html.stores import forged, write_manifest
 from tests.report_html.unpacked import block
@@ -278,3 +281,16 @@ def test_a_notice_says_that_charts_are_left_out(store: Path, monkeypatch: pytest
     assert verdict.sentence in text
     assert _data(page)["charts"] == {}
     assert "data-chart" not in page.split("<script", maxsplit=1)[0]
+
+
+def test_one_critical_partition_of_a_thousand_is_visible_in_the_bar() -> None:
+    """And no verdict that no partition has."""
+    verdict = StoreVerdict(
+        "critical", "CRITICAL", (), Severity.CRITICAL, True, {"critical": 1, "clean": 999}, {}
+    )  # complete
+    header = verdict_header(verdict, [])
+    bars = {
+        name: int(width) for width, name in re.findall(r'<rect x="[0-9]+" width="([0-9]+)" .*?class="(.*?)"', header)
+    }
+    assert bars.keys() == {"critical", "clean"}
+    assert 0.015 < bars["critical"] / sum(bars.values()) < 0.05
