@@ -2,6 +2,7 @@
 
 # No postponed annotations, see ``command``.
 
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -62,13 +63,14 @@ def duplicates(  # long: one parameter per option
 
 def _add(text: "RankedText", answer: "DuplicatesAnswer") -> None:
     from kforensics.analyses.duplicates import PartitionDuplicates
-    from kforensics.render.partition_text import cross_partition_duplicate_lines, duplicate_lines
+    from kforensics.render.partition_text import cross_partition_duplicate_lines, duplicate_advice, duplicate_lines
 
     worst = -max((finding.severity for finding in answer.findings), default=0)
     if not isinstance(answer, PartitionDuplicates):
         place, folder = answer.copies.place, answer.copies.folder
         text.add((worst,), cross_partition_duplicate_lines(place, folder, answer.rows, shown=text))
     elif len(answer.rows) or not answer.state.partition.has_log:
-        text.add((worst,), duplicate_lines(answer.state, answer.rows, shown=text))
+        advice = duplicate_advice(answer.state, answer.rows, answer.findings)
+        text.add((worst,), chain(duplicate_lines(answer.state, answer.rows, shown=text), advice))
     else:
         text.add_quiet(duplicate_lines(answer.state, answer.rows, shown=text))

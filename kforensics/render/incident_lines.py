@@ -45,6 +45,11 @@ class IncidentView:
         """Columns that a line may have; only a command or a single word may be longer."""
         return sys.maxsize if self.screen.is_wide else self.screen.width or DEFAULT_WIDTH
 
+    @property
+    def what_lines(self) -> int:
+        """Lines that say what happened: a narrow terminal needs one more for the same words."""
+        return WHAT_LINES + (self.width < DEFAULT_WIDTH)
+
 
 def incident_lines(
     rows: Sequence[Mapping[str, Any]], view: IncidentView, bootstrap_server: str | None
@@ -77,7 +82,7 @@ def _incident(row: Mapping[str, Any], view: IncidentView, remedy: str) -> Iterat
     since = "" if row["since"] is None else view.screen.in_zone(f", since {format_time(row['since'])}")
     headline = f"{row['severity'].upper():<{LABEL_WIDTH}} {row['kind']} {row['incident']}"
     yield Line(headline + since if len(headline + since) <= view.width else headline, row["severity"])
-    yield from _wrapped(printable(row["what"]), view, None if view.has_findings else WHAT_LINES)
+    yield from _wrapped(printable(row["what"]), view, None if view.has_findings else view.what_lines)
     counts = f"{format_count(row['partition_count'], 'partition')}{_brokers(row)}"
     where = f"{counts}, {format_count(row['findings'], 'finding')}: {row['partitions']}"
     labelled = {"where": where, "impact": row["impact"] or "", "who": ", ".join(_who(row))}
@@ -117,7 +122,7 @@ def _remedy(remedy: str, view: IncidentView) -> Iterator[str]:
     if repair := next((command for command in commands if not is_check(command)), None):
         yield Line(f"{INDENT}{'do':<{LABEL_WIDTH}}{COMMAND}{repair}", "command")
     elif not view.has_findings and (sentences := _without_check(remedy)):
-        yield _cut("do", sentences, view)
+        yield from _wrapped(f"{'do':<{LABEL_WIDTH}}{sentences}", view, view.what_lines - 1)
 
 
 def _without_check(remedy: str) -> str:

@@ -14,6 +14,7 @@ from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.partition.partition_rows import worst_severity
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.stable_offset import StableOffset
+from kforensics.parsers.columns.batch_columns import ABORT, COMMIT
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.log.log_rows import Place
 from kforensics.render.partition_text import finding_details, missing_log_lines, partition_label
@@ -25,6 +26,8 @@ HISTORY_FORMAT = "  {:>12}  {:>12}  {:>12}  {}"
 LISTED = 8
 # The order of partitions: without a log, blocked, with findings, not exact, at the log end.
 NO_LOG, BLOCKED, WITH_FINDINGS, NOT_EXACT, STABLE = range(5)
+
+
 # Cluster, producer id, producer epoch and transactional id.
 Blocker: TypeAlias = tuple[str, int, int, str | None]
 
@@ -189,8 +192,22 @@ def _lso(state: PartitionState, stable: StableOffset) -> str:
         why = "batches are missing" if state.is_broken else "log start missing, no earlier producer snapshot"
         return f"LSO between {stable.lowest} and {offset} ({why}{'; ' if hidden else ''}{hidden})"
     if stable.blocking_transaction is None:
-        return f"LSO {offset}, at the {limit}{f' ({hidden})' if hidden else ''}"
+        return f"LSO {offset}, at the {limit}{f' ({hidden})' if hidden else ''}{_last_marker(state)}"
     return f"LSO stuck at {offset} ({limit} {stable.high_watermark}{', ' if hidden else ''}{hidden})"
+
+
+def _last_marker(state: PartitionState) -> str:
+    """Return why a group that has read everything may lag by one: it commits the offset of the marker."""
+    last = state.log.last
+    if (
+        not len(last)
+        or int(last.control[0]) not in (ABORT, COMMIT)
+        or int(last.last_offset[0]) != state.log_end_offset - 1
+    ):
+        return ""
+    offset = int(last.last_offset[0])
+    why = f"offset {offset} is a marker, which no consumer receives"
+    return f"; {why}: a group at {offset} has a lag of 1 and missed nothing"
 
 
 def _blocking_transaction(state: PartitionState, stable: StableOffset) -> str:

@@ -7,6 +7,7 @@ from itertools import chain, islice
 from typing import Any
 
 from kforensics.forensics.checks.partition.missing_logs import MissingLog
+from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_count, format_duration, format_size, format_time
 from kforensics.forensics.core.result_rows import Rows, RowStream
@@ -16,7 +17,7 @@ from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.log.log_rows import Place
 from kforensics.render.fitted_table import FittedTable, TableColumn
 from kforensics.render.ranked_text import RankedText
-from kforensics.render.screen import Line, advice_lines
+from kforensics.render.screen import COMMAND, Line, advice_lines
 
 TRANSACTION_COLUMNS = (
     TableColumn("outcome", is_text=True),
@@ -194,6 +195,18 @@ def duplicate_lines(state: PartitionState, rows: Rows, *, shown: RankedText) -> 
     runs = f" in {format_count(len(rows), 'run')}" if len(rows) else ""
     yield f"{_name(state)}: {_duplicates_count(rows)}{runs}"
     yield from _run_lines(rows, shown)
+
+
+def duplicate_advice(state: PartitionState, rows: Rows, findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield the command that shows the first duplicate and its original, and what to do about duplicates."""
+    if len(rows):
+        run = min((dict(zip(rows.table.names, values, strict=True)) for values in rows), key=lambda run: run["view"])
+        offsets = f"{run['first_offset']}:{run['second_offset'] + run['records']}"
+        words = ("dump", "--format", "table", "--records", "--offset", offsets, state.partition.folder)
+        yield Line(f"  check: {COMMAND}kforensics {' '.join(map(shell_word, words))}", "command")
+    remedies = (remedy_text(state.partition.place, finding) for finding in findings if "duplicate" in finding.code.name)
+    for remedy in dict.fromkeys(filter(None, remedies)):
+        yield from advice_lines("do", printable(remedy), 2)
 
 
 def cross_partition_duplicate_lines(place: Place, folder: str, rows: Rows, *, shown: RankedText) -> Iterator[str]:
