@@ -23,9 +23,10 @@ from uuid import uuid4
 
 from pyarrow import fs
 
-from kforensics.errors import UsageError
+from kforensics.errors import InputError, UsageError
+from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.parsers.files.source import is_uri
-from kforensics.parsers.tables.arrow import arrow_schema_of
+from kforensics.parsers.tables.arrow import Row, arrow_schema_of
 from kforensics.parsers.tables.schemas import Table
 from kforensics.render.evidence_store import (
     MANIFEST,
@@ -97,6 +98,17 @@ def _unwritable(output: str, error: OSError) -> UsageError:
 
 
 @contextmanager
+def writing(staging: str) -> Iterator[None]:
+    """Raise errors of the disk as errors of the output; whoever gives the folder to tasks knows its final name."""
+    try:
+        yield
+    except InputError:
+        raise
+    except OSError as error:
+        raise _unwritable(staging, error) from error
+
+
+@contextmanager
 def claimed_objects(system: fs.FileSystem, root: str, output: str) -> Iterator[None]:
     """Keep other processes, on any host, from writing a store of objects until the context ends.
 
@@ -154,23 +166,33 @@ class TaskWriter:
         staging: the staging folder, a path or a URI.
         task: name of the task.
 
-    Attributes:
-        add: adds rows to their table.
-        add_values: adds rows of Python values to a table.
+    Raises:
+        UsageError: a file cannot be written; the message names the staging folder.
     """
 
     def __init__(self, staging: str, task: str) -> None:
+        self._staging = staging
         self._system, self._root = locate_store(staging)
         self._name = f"part-{task}.parquet"
         self._attempt = f".part-{task}-{uuid4().hex}"
         self._files = TableFiles(self._create_file)
-        self.add, self.add_values = self._files.add, self._files.add_values
+
+    def add(self, rows: Rows | RowStream) -> None:
+        """Add rows to their table."""
+        with writing(self._staging):
+            self._files.add(rows)
+
+    def add_values(self, table: Table, rows: Iterable[Row]) -> None:
+        """Add rows of Python values to a table."""
+        with writing(self._staging):
+            self._files.add_values(table, rows)
 
     def finish(self) -> tuple[StorePart, ...]:
         """Write the remaining rows and return the files."""
-        counts = self._files.close()
-        for name in counts:
-            publish(self._system, f"{self._root}/{name}/{self._attempt}", f"{self._root}/{self._path(name)}")
+        with writing(self._staging):
+            counts = self._files.close()
+            for name in counts:
+                publish(self._system, f"{self._root}/{name}/{self._attempt}", f"{self._root}/{self._path(name)}")
         return tuple(StorePart(name, self._path(name), rows) for name, rows in counts.items())
 
     def _create_file(self, table: Table) -> TableFile:

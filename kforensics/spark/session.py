@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
-from kforensics.errors import EngineError, MissingExtraError
+from kforensics.errors import EngineError, MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,6 +143,8 @@ OLD_JAVA = "UnsupportedClassVersionError"
 OLDEST = (4, 1)
 # The innermost error of a line with nested errors.
 RAISED = re.compile(r"^.*\b((?:\w+[.$])*\w*(?:Error|Exception): .+)$", re.MULTILINE)
+# How a worker reports what the user can correct.
+REFUSED = re.compile(rf"^{UsageError.__module__}\.{UsageError.__name__}: (.+)$", re.MULTILINE)
 # A thread reports this for an error in another thread, which follows.
 ELSEWHERE = "Exception thrown in awaitResult"
 
@@ -265,7 +267,8 @@ def answering(failure: str, output: Callable[[], str] = str) -> Iterator[None]:
         output: returns the output of Java, in case it exits before it raises anything.
 
     Raises:
-        EngineError: Spark raised something.
+        UsageError: a task raised it: a folder that it writes to is full, for example.
+        EngineError: Spark raised something else.
     """
     from py4j.protocol import Py4JError  # imported only where Spark is used
     from pyspark.errors import PySparkException
@@ -274,6 +277,8 @@ def answering(failure: str, output: Callable[[], str] = str) -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as error:
         text = str(error)
+        if refused := REFUSED.search(text):
+            raise UsageError(refused[1]) from error
         reason = _reason((output() if NO_GATEWAY in text else "") or text)
         raise EngineError(f"{failure}: {reason}; see Spark's logs") from error
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -270,11 +270,42 @@ def test_a_store_that_workers_cannot_write_is_a_sentence_and_leaves_nothing(
 ) -> None:
     monkeypatch.setattr("kforensics.spark.audit.run.StagedStore", _ElsewhereForWorkers)
     ended = run(*ON_SPARK, "--output", tmp_path / "store", LOGS)
-    assert (ended.code, ended.out) == (3, b"")
-    (line,) = ended.err.splitlines()
-    assert line.startswith("kforensics: the folders were not looked into: ")
-    assert "/proc/nowhere" in line
+    assert (ended.code, ended.out) == (2, b"")
+    assert f"cannot write {tmp_path / 'store'}: " in sentence(ended)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mount a file system of a size that is soon full."""
+    folder = tmp_path / "full"
+    folder.mkdir()
+
+    def mounted(size: str) -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        try:
+            subprocess.run(command, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            pytest.skip("only root may mount a file system, on Linux, and not in every container")
+        return folder
+
+    yield mounted
+    if folder.is_mount():
+        command = ["umount", "--lazy", str(folder)]  # a worker may still hold a file
+        subprocess.run(command, check=True)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("size", ["4k", "40k", "200k"])
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(
+    spark: SparkSession, full: Callable[[str], Path], size: str
+) -> None:
+    """Tasks write the plan and the tables to it, and the driver what is left."""
+    folder = full(size)
+    ended = run(*ON_SPARK, "--output", folder / "store", LOGS)
+    assert (ended.code, ended.out) == (2, b"")
+    assert sentence(ended).startswith(f"kforensics: cannot write {folder / 'store'}: No space left on device; choose ")
+    assert not list(folder.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import secrets
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from kforensics.render.evidence_store import locate_store
-from kforensics.render.staged_store import FINISHED, create_folder, publish
+from kforensics.render.staged_store import FINISHED, create_folder, publish, writing
 
 __all__ = ["FinishedTasks", "KeptStage", "resume_key"]
 
@@ -89,6 +89,9 @@ class KeptStage:
             arriving: the input of the task.
             compute: the function.
             schema: schema of what it returns.
+
+        Raises:
+            UsageError: what it returns cannot be kept; the message names the staging folder.
         """
         system, root = locate_store(self.tasks.staging)
         folder = f"{root}/{FINISHED}/{self.tasks.job}"
@@ -98,17 +101,23 @@ class KeptStage:
             with system.open_input_stream(path) as stream:
                 yield from (pa.ipc.read_record_batch(pa.py_buffer(data), schema) for data in self._data(stream, task))
             return
-        create_folder(system, folder)
         attempt = f"{folder}/.{self.name}-{task:06}-{uuid4().hex}"
-        with system.open_output_stream(attempt) as stream:
+        with ExitStack() as opened:
+            with writing(self.tasks.staging):
+                create_folder(system, folder)
+                stream = opened.enter_context(system.open_output_stream(attempt))
             number = -1
             for number, batch in enumerate(compute(arriving)):
-                data = batch.serialize()
-                stream.write(len(data).to_bytes(LENGTH_SIZE) + self._code(task, number, data))
-                stream.write(data)
+                self._write(stream, task, number, batch.serialize())
                 yield batch
-            stream.write(bytes(LENGTH_SIZE) + self._code(task, number + 1, b""))
-        publish(system, attempt, path)
+            self._write(stream, task, number + 1, b"")
+        with writing(self.tasks.staging):
+            publish(system, attempt, path)
+
+    def _write(self, stream: IO[bytes], task: int, number: int, data: Any) -> None:
+        with writing(self.tasks.staging):
+            stream.write(len(data).to_bytes(LENGTH_SIZE) + self._code(task, number, data))
+            stream.write(data)
 
     def _is_intact(self, system: fs.FileSystem, path: str, task: int) -> bool:
         if system.get_file_info(path).type != fs.FileType.File:

@@ -22,7 +22,7 @@ from kforensics.forensics.audit.setting_evidence import SettingEvidence, setting
 from kforensics.forensics.partition.log_places import moved_away
 from kforensics.parsers.files.discover import Unreadable
 from kforensics.render.evidence_store import locate_store
-from kforensics.render.staged_store import PLAN, StagedStore, create_folder
+from kforensics.render.staged_store import PLAN, StagedStore, create_folder, writing
 from kforensics.spark.audit.finished_tasks import FinishedTasks, KeptStage
 from kforensics.spark.audit.listing import (
     CONTEXT,
@@ -210,13 +210,17 @@ def _write_plan(staging: str, number: int, batches: Iterable[pa.RecordBatch]) ->
         staging: the staging folder, a path or a URI.
         number: the lowest number of a row; the names of files have the order of their numbers.
         batches: the rows.
+
+    Raises:
+        UsageError: the file cannot be written; the message names the staging folder.
     """
     system, root = locate_store(staging)
-    create_folder(system, f"{root}/{PLAN}")
     name = f"{number:020}-{uuid4().hex}.parquet"
-    with pq.ParquetWriter(f"{root}/{PLAN}/{name}", PLANNED, filesystem=system) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
+    with writing(staging):
+        create_folder(system, f"{root}/{PLAN}")
+        with pq.ParquetWriter(f"{root}/{PLAN}/{name}", PLANNED, filesystem=system) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
     return name
 
 

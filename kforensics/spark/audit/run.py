@@ -189,7 +189,8 @@ def planned(spark: SparkSession, request: SparkRequest) -> Plan:
     check_workers(spark)
     with ExitStack() as unfinished:
         store = unfinished.enter_context(StagedStore(request.output)) if request.output else None
-        with answering("the folders were not looked into"), described(spark, "list the folders"):
+        listing = described(spark, "list the folders")
+        with _naming_output(store, request), answering("the folders were not looked into"), listing:
             paths = _as_workers_know(spark, request.paths)
             plan = plan_of(spark, paths, request.topics, alone=request.alone, store=store)
         if request.topics and not plan.unreadable:
@@ -200,6 +201,17 @@ def planned(spark: SparkSession, request: SparkRequest) -> Plan:
         finished = _finished_tasks(plan, request, parallelism(spark))
         unfinished.pop_all()
     return replace(plan, finished=finished)
+
+
+@contextmanager
+def _naming_output(store: StagedStore | None, request: SparkRequest) -> Iterator[None]:
+    """Name the folder of the store in errors, rather than the staging folder that tasks know."""
+    try:
+        yield
+    except UsageError as error:
+        if store is None or request.output is None:
+            raise
+        raise UsageError(str(error).replace(store.staging, request.output)) from error
 
 
 def _check_topics(plan: Plan, request: SparkRequest) -> None:
@@ -260,7 +272,7 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
     """
     stages = Stages()
     store = plan.store
-    with closing(plan), _keeping_finished(plan):
+    with closing(plan), _naming_output(store, request), _keeping_finished(plan):
         with answering("the settings were not looked up"), described(spark, "look up the settings"):
             rules = _known_rules(plan, request)
         tasks = plan.finished.parallelism if plan.finished else parallelism(spark)
