@@ -18,6 +18,8 @@ NULL = -1
 # Byte strings for which there is room at first.
 MIN_STRINGS = 1 << 10
 WORD_SIZE = 8
+# Up to this size, sizes are counted faster than sorted.
+MAX_SHORT = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,9 @@ def _copied_to(buffer: Column, starts: IntArray, slices: ByteSlices) -> Column:
         starts: where to copy each of them to.
         slices: the slices.
     """
-    for size in np.unique(slices.sizes[slices.sizes > 0]).tolist():
+    sizes = slices.sizes[slices.sizes > 0]
+    is_short = bool(len(sizes)) and sizes.max() <= MAX_SHORT
+    for size in (np.flatnonzero(np.bincount(sizes)) if is_short else np.unique(sizes)).tolist():
         rows = np.flatnonzero(slices.sizes == size)
         copied = values_at(slices.data, slices.starts[rows], f"V{size}")
         np.ndarray(len(buffer) - size + 1, f"V{size}", buffer, 0, (1,))[starts[rows]] = copied
@@ -269,7 +273,7 @@ class SliceNumbers:
 
 
 def _provisional(rows: IntArray) -> IntArray:
-    """Return what stands for rows where their numbers are not known yet, and the reverse."""
+    """Return the entries of rows whose numbers are not known yet, or the rows of such entries."""
     return NULL - 1 - rows
 
 

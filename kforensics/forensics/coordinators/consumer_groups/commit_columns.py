@@ -160,8 +160,9 @@ class KeyNumbers:
         """Number the groups of some records, and keep the positions of the first records of new ones."""
         before = len(self._groups)
         numbers = self._groups.add(names)
-        _, first = np.unique(numbers, return_index=True)
-        new = take_rows(rows, first[numbers[first] >= before])
+        # Numbers rise by one with each new group.
+        highest = np.maximum.accumulate(np.append(before - 1, numbers))
+        new = take_rows(rows, numbers > highest[:-1])
         positions = np.zeros(len(new), RECORD_POSITION)
         positions["segment"], positions["position"], positions["offset"] = segment, new["position"], new["offset"]
         self._first.append(positions)
