@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
+import numpy as np
+
 from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.findings import Finding, Severity
@@ -217,22 +219,25 @@ def cross_partition_duplicate_lines(place: Place, folder: str, rows: Rows, *, sh
 
 
 def _duplicates_count(rows: Rows) -> str:
-    return format_count(sum(count for (count,) in rows.only("records")), "duplicate record")
+    return format_count(int(rows.columns["records"].sum()), "duplicate record")
 
 
 def _run_lines(rows: Rows, shown: RankedText) -> Iterator[str]:
-    runs = sorted((dict(zip(rows.table.names, values, strict=True)) for values in rows), key=lambda run: run["view"])
     limit = shown.screen.shown(LISTED)
-    for run in runs[:limit]:
+    views = rows.columns["view"]
+    ranks = np.argsort(np.argsort(views.words))[views.codes]
+    # There may be very many: only those that are shown become Python values.
+    for values in rows.taken(np.argsort(ranks, kind="stable")[:limit]):
+        run = dict(zip(rows.table.names, values, strict=True))
         verb = "duplicates" if run["records"] == 1 else "duplicate"
         why = f"{run['why']}{_run_distance(run)}"
         line = f"  {run['level']:<13}  {_run_side(run, 'second')} {verb} {_run_side(run, 'first')}: {why}"
         yield Line(line, hang=RUN_HANG)
         if run["view"] == "raw":
             yield f"{' ' * RUN_HANG}read_committed consumers do not receive both"
-    if limit is not None and len(runs) > limit:
+    if limit is not None and len(rows) > limit:
         shown.is_cut = True
-        yield f"  … and {format_count(len(runs) - limit, 'more run')}"
+        yield f"  … and {format_count(len(rows) - limit, 'more run')}"
 
 
 def _run_distance(run: dict[str, Any]) -> str:

@@ -155,9 +155,23 @@ def duplicates_of_entries(
                     by_part.add(pairs)
                     divided.add(pairs)
             # How often a content recurs is known at the end of the log.
-            runs = [*runs_of_buckets(by_part.buckets(), to_runs)]
-            if runs:
-                yield as_duplicates(without_periodic_retries(concat_rows(runs)))
+            found: list[DuplicateArray] = []
+            retries = [np.empty(0, DUPLICATE_RUN)]
+            for runs in runs_of_buckets(by_part.buckets(), to_runs):
+                found.append(as_duplicates(runs))
+                retries.append(runs[runs["level"] == DuplicateLevel.CONTENT_RETRY])
+            yield from _with_levels(found, without_periodic_retries(concat_rows(retries)))
+
+
+def _with_levels(found: Iterable[DuplicateArray], retries: DuplicateRunArray) -> Iterator[DuplicateArray]:
+    """Yield duplicates with the levels and reasons of their retries, which are in the same order."""
+    first = 0
+    for rows in found:
+        indexes = np.flatnonzero(rows["level"] == DuplicateLevel.CONTENT_RETRY)
+        for name in ("level", "why"):
+            rows[name][indexes] = retries[name][first : first + len(indexes)]
+        first += len(indexes)
+        yield rows
 
 
 class _LogParts:

@@ -103,21 +103,27 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield duplicate records, if the records were compared, in the part of the log that was never compacted."""
     if state.duplicates is None or not state.checks_sequences:
         return
-    rows = state.duplicates.compress(state.duplicates["second_offset"] >= state.first_uncompacted_offset)
-    rows = rows.take(np.argsort(rows["second_offset"], kind="stable"))
+    rows = _selected(state.duplicates, state.duplicates["second_offset"] >= state.first_uncompacted_offset)
+    if (rows["second_offset"][1:] < rows["second_offset"][:-1]).any():
+        rows = rows.take(np.argsort(rows["second_offset"], kind="stable"))
     reused = rows.compress(
         (rows["level"] == DuplicateLevel.SEQUENCE) & (rows["why"] == DuplicateReason.SEQUENCE_NOT_CONTENT)
     )
     yield from first_n(reused, partial(_reuse, state), is_taken_for_copy=_are_taken_for_copies(state, reused))
     yield from first_n(rows.compress(rows["level"] == DuplicateLevel.CONTENT_RETRY), partial(_retry, state))
     # In other views the older copy was not committed, so a read_committed consumer gets the records once.
-    received = rows.compress((rows["level"] == DuplicateLevel.CONTENT) & (rows["view"] == DuplicateView.COMMITTED))
+    received = _selected(rows, (rows["level"] == DuplicateLevel.CONTENT) & (rows["view"] == DuplicateView.COMMITTED))
     across_producers = received.compress(np.isin(received["why"], list(PRODUCERS)))
     has_version_2 = epochs_bumped_by_commits(state, across_producers["second_producer_id"])
     yield from first_n(across_producers, partial(_across_producers, state), has_version_2=has_version_2)
-    repeated = received.compress(np.isin(received["why"], REPEATED))
+    repeated = _selected(received, np.isin(received["why"], REPEATED))
     if len(repeated) and state.partition.place.topic not in INTERNAL_TOPICS:
         yield _repeated(state, repeated)
+
+
+def _selected(rows: DuplicateArray, mask: BoolArray) -> DuplicateArray:
+    """Return the rows of a mask; there may be very many, so those of a mask that has all are not copied."""
+    return rows if mask.all() else rows.compress(mask)
 
 
 def _are_taken_for_copies(state: PartitionState, rows: DuplicateArray) -> BoolArray:
