@@ -71,7 +71,8 @@ class Context:
 
     def with_settings(self, state: PartitionState) -> PartitionState:
         """Return the state of a partition with the limits that follow from all settings that are known."""
-        rules = self.investigation.known_rules.at(state.partition.place.log_dir)
+        place = state.partition.place
+        rules = self.investigation.known_rules.at(place.log_dir, place.topic)
         return replace(state, rules=replace(rules, copied_ms=state.rules.copied_ms))
 
     def revised(self, state: PartitionState, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

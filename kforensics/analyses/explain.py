@@ -16,9 +16,9 @@ from kforensics.forensics.audit.cluster_result import best_histories, coordinato
 from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
-from kforensics.forensics.coordinators.partition_of import DEFAULT_PARTITIONS
 from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.core.findings import Severity
+from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.settings import STATE_PARTITIONS
 from kforensics.forensics.explain.offset_explainer import OffsetExplainer
 from kforensics.forensics.explain.offset_story import OffsetRun, OffsetStory
@@ -305,10 +305,12 @@ def _explain_id_in(
 def _unknown_id(investigation: Investigation, transactional_id: str, known: Sequence[str]) -> str:
     """Return the error for a transactional id that no coordinator's log has; it suggests one of the known ids."""
     coordinators = _coordinators(investigation)
-    given = investigation.rules.given(STATE_PARTITIONS)
-    expected = f"{TRANSACTION_STATE}-{coordinator_partition(transactional_id, given or DEFAULT_PARTITIONS)}"
-    count = "the default of 50" if given is None else str(given)
-    where = f"with {count} partitions its coordinator's log is {expected}"
+    rules = investigation.known_rules
+    number = int(str(rules.evidence(STATE_PARTITIONS)["setting_value"]))
+    expected = f"{TRANSACTION_STATE}-{coordinator_partition(transactional_id, number)}"
+    count = format_count(number, "partition")
+    count = f"the default of {count}" if rules.is_default(STATE_PARTITIONS) else count
+    where = f"with {count} its coordinator's log is {expected}"
     if not coordinators:
         return f"no partition of {TRANSACTION_STATE} is under the paths; add its log directory: {where}"
     hint = similar(transactional_id, known) or where

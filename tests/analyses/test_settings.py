@@ -288,3 +288,11 @@ def test_a_given_partition_count_decides_where_a_transactional_id_belongs() -> N
         "explain", TRANSACTIONS, "--transactional-id", "no", "--set", "transaction.state.log.num.partitions=7"
     )
     assert "with 7 partitions its coordinator's log is __transaction_state-" in unknown.err
+
+
+def test_the_partition_of_an_unknown_id_is_that_of_the_known_count() -> None:
+    """Its metadata log says that the transaction log has one partition."""
+    unknown = run("explain", TRANSACTIONS / "broker-1", "--transactional-id", "no-such")
+    assert "with 1 partition its coordinator's log is __transaction_state-0" in unknown.err
+    alone = run("explain", TRANSACTIONS / "broker-1" / "__transaction_state-0", "--transactional-id", "zzz", "--alone")
+    assert "with the default of 50 partitions its coordinator's log is" in alone.err

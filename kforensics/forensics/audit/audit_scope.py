@@ -60,7 +60,8 @@ def read_task(partition: Partition, scope: AuditScope, workers: int | None) -> R
         scope: what to check.
         workers: number of reader threads: 0 to read in the calling thread, None for one per processor.
     """
-    rules, collectors = scope.rules.at(partition.place.log_dir), collectors_of(CHECK_GROUPS[scope.checks])
+    rules = scope.rules.at(partition.place.log_dir, partition.place.topic)
+    collectors = collectors_of(CHECK_GROUPS[scope.checks])
     return ReadTask(partition, rules, collectors, scope.watches_indexes, workers)
 
 

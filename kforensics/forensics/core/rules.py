@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kforensics.forensics.core.settings import (
     ABORT_SCAN,
+    CLEANUP_POLICY,
+    COMPACT,
     DEFAULT,
     EARLIER,
     GIVEN,
@@ -82,17 +84,24 @@ class Rules:
     least_pid_expiry_ms: int | None = None
     remote_logs: Mapping[tuple[str | None, int | None], tuple[RemoteLog, ...]] = field(default_factory=dict, hash=False)
 
-    def at(self, log_dir: str | None) -> Rules:
-        """Return the limits in a log directory, by the settings that are for it."""
+    def at(self, log_dir: str | None, topic: str | None = None) -> Rules:
+        """Return the limits in a log directory, by the settings that are for it.
+
+        Args:
+            log_dir: the log directory.
+            topic: the topic whose settings are kept; None for none.
+        """
+        entities = (f"topic {topic}", None) if topic is not None else ()
+        of_topic = tuple(one for one in self.topic_settings if one.entity in entities and one.is_for(log_dir))
         if not self.settings:
-            return replace(self, topic_settings=()) if self.topic_settings else self
+            return replace(self, topic_settings=of_topic) if self.topic_settings else self
         limits: dict[str, Any] = {
             field: setting.number for name, field in LIMITS.items() if (setting := self._setting(name, log_dir))
         }
         expiry = self._setting(PRODUCER_EXPIRY, log_dir)
         settings = tuple(setting for setting in self.settings if setting.is_for(log_dir))
         least = expiry.lower_bound if expiry else None
-        return replace(self, **limits, settings=settings, topic_settings=(), least_pid_expiry_ms=least)
+        return replace(self, **limits, settings=settings, topic_settings=of_topic, least_pid_expiry_ms=least)
 
     def across(self, log_dirs: Iterable[str | None]) -> Rules:
         """Return the limits in several log directories: those of the one with the longest transactions."""
@@ -116,6 +125,13 @@ class Rules:
     def is_default(self, name: str) -> bool:
         """Return whether the value of a setting is Kafka's default; only of the rules of one log directory."""
         return self.source(name).startswith(DEFAULT)
+
+    @property
+    def compaction(self) -> Setting | None:
+        """The cleanup policy if it is known to include compaction; only of the rules of one topic."""
+        policies = (one for one in self.topic_settings if one.name == CLEANUP_POLICY and not one.is_default)
+        policy = next(policies, None)
+        return policy if policy is not None and COMPACT in policy.value.split(",") else None
 
     def evidence(self, name: str) -> dict[str, object]:
         """Return the name, value and source of a setting, for the evidence of a finding that leans on it."""

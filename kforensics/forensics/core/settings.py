@@ -13,6 +13,8 @@ __all__ = [
     "ABORT_SCAN",
     "BROKER_NAMES",
     "CHECK_INTERVAL",
+    "CLEANUP_POLICY",
+    "COMPACT",
     "DEFAULT",
     "EARLIER",
     "GIVEN",
@@ -36,11 +38,12 @@ PRODUCER_EXPIRY = "producer.id.expiration.ms"
 CHECK_INTERVAL = "producer.id.expiration.check.interval.ms"
 STATE_PARTITIONS = "transaction.state.log.num.partitions"
 OFFSETS_PARTITIONS = "offsets.topic.num.partitions"
+CLEANUP_POLICY, COMPACT = "cleanup.policy", "compact"
 # Sources.
 GIVEN, GIVEN_BY_CALLER, DEFAULT = "--set", "settings", "Kafka's default"
 INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-POLICIES = ("compact", "delete")
+POLICIES = (COMPACT, "delete")
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 
 
@@ -74,20 +77,22 @@ KNOWN: Mapping[str, KnownSetting] = {
     "max.message.bytes": KnownSetting("1048588", 0, of_topics=True),
     "message.timestamp.before.max.ms": KnownSetting(str(LONG_MAX), 0, LONG_MAX, of_topics=True),
     "message.timestamp.after.max.ms": KnownSetting(str(HOUR_MS), 0, LONG_MAX, of_topics=True),
+    "message.timestamp.difference.max.ms": KnownSetting(str(LONG_MAX), 0, LONG_MAX, of_topics=True),
     "retention.ms": KnownSetting("604800000", -1, LONG_MAX, of_topics=True),
     "retention.bytes": KnownSetting("-1", -1, LONG_MAX, of_topics=True),
-    "cleanup.policy": KnownSetting("delete", None, of_topics=True),
+    CLEANUP_POLICY: KnownSetting("delete", None, of_topics=True),
 }
 # A broker's names for the defaults of its topics, with the factor of the unit; of several the first one counts.
 BROKER_NAMES: Mapping[str, tuple[str, int]] = {
     "message.max.bytes": ("max.message.bytes", 1),
     "log.message.timestamp.before.max.ms": ("message.timestamp.before.max.ms", 1),
     "log.message.timestamp.after.max.ms": ("message.timestamp.after.max.ms", 1),
+    "log.message.timestamp.difference.max.ms": ("message.timestamp.difference.max.ms", 1),
     "log.retention.ms": ("retention.ms", 1),
     "log.retention.minutes": ("retention.ms", MINUTE_MS),
     "log.retention.hours": ("retention.ms", HOUR_MS),
     "log.retention.bytes": ("retention.bytes", 1),
-    "log.cleanup.policy": ("cleanup.policy", 1),
+    "log.cleanup.policy": (CLEANUP_POLICY, 1),
 }
 
 

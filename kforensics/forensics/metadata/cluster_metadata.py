@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kforensics.forensics.core.election import Election
+from kforensics.forensics.core.settings import CLEANUP_POLICY, COMPACT
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.parsers.files.source import open_source
@@ -33,7 +34,6 @@ METADATA_SNAPSHOT = "checkpoint"
 RECOVERING = 1
 NO_LEADER, UNCHANGED = -1, -2
 TOPIC_RESOURCE = 2
-CLEANUP_POLICY, COMPACT = "cleanup.policy", "compact"
 ELECTION_RECORDS = ("PartitionRecord", "PartitionChangeRecord")
 TOPIC_RECORDS = ("TopicRecord", "PartitionRecord", "ConfigRecord")
 

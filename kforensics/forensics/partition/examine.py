@@ -48,7 +48,8 @@ def examine(
     Raises:
         InputError: a segment cannot be read.
     """
-    task = ReadTask(partition, rules.at(partition.place.log_dir), collectors, watches_indexes, kernels=kernels)
+    rules = rules.at(partition.place.log_dir, partition.place.topic)
+    task = ReadTask(partition, rules, collectors, watches_indexes, kernels=kernels)
     builder = PartitionStateBuilder(task)
     for segment in range(len(partition.segments)):
         builder.add(log_chunks(task, SegmentSplit(segment)))

@@ -29,7 +29,7 @@ from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, Tr
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
 from kforensics.parsers.files.log_names import ALWAYS_COMPACTED
 from kforensics.parsers.files.source import file_name
-from kforensics.parsers.format.array_types import IntArray, StructArray
+from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 
 if TYPE_CHECKING:
     from kforensics.forensics.metadata.remote_log import RemoteLog
@@ -191,9 +191,10 @@ class PartitionState:
         The copy then has the segment before it as it was, and no merged one. Rule: ``UnifiedLog.replaceSegments``.
         """
         segments, bases = self.log.segments, [segment.base_offset or 0 for segment in self.partition.segments]
-        after = np.array(bases, "i8")[segments["segment"][1:]]
+        after: IntArray = np.array(bases, "i8")[segments["segment"][1:]]
         is_cleaned = segments["first_offset"][:-1] < self.first_uncompacted_offset
-        return after[is_cleaned & (segments["highest_offset"][:-1] + 1 < after)]
+        lacks_end: BoolArray = segments["highest_offset"][:-1] + 1 < after
+        return np.extract(is_cleaned & lacks_end, after)
 
     def may_lack_merged_segment(self, first_offset: int, last_offset: int) -> bool:
         """Return whether the copy of a running broker may lack a segment between two offsets, which its cleaner merged.
@@ -330,7 +331,10 @@ def compacted_elsewhere(state: PartitionState) -> str | None:
 
     A replica fetches the leader's log, compacted or not, and its own cleaner checkpoint does not record that.
     """
-    return "the topic is compacted" if state.partition.place.topic in ALWAYS_COMPACTED else _partly_compacted(state)
+    if state.partition.place.topic in ALWAYS_COMPACTED:
+        return "the topic is compacted"
+    policy = state.rules.compaction
+    return _partly_compacted(state) if policy is None else f"cleanup.policy is {policy.value} ({policy.source})"
 
 
 def _partly_compacted(state: PartitionState) -> str | None:

@@ -74,10 +74,12 @@ def _superseded_segments(segments: Sequence[FoundFile], indexes: Mapping[int, Fo
     """
     superseded: list[FoundFile] = []
     emptied: list[FoundFile] = []
-    merged = end = None
+    merged: FoundFile | None = None
+    end: int | None = None
     for segment in segments:
         base = segment.base_offset or 0
-        matching = _matching_batches(merged, segment) if merged is not None and (end or -1) >= base else None
+        overlaps = merged is not None and end is not None and end >= base
+        matching = _matching_batches(merged, segment) if merged is not None and overlaps else None
         if matching:
             superseded += [*emptied, segment]
             emptied = []
@@ -106,7 +108,7 @@ def _last_offset(segment: FoundFile, index: FoundFile | None) -> int | None:
 def _begins_batch(source: Source, position: int, offset: int) -> bool:
     """Return whether a batch with an offset, or before it, begins at a position."""
     first = next(iter(LogWalk(source, position).step()), None) if position < source.size else None
-    return isinstance(first, Batch) and first.crc_valid and first.base_offset <= offset
+    return isinstance(first, Batch) and first.crc_valid and (first.base_offset or 0) <= offset
 
 
 def _matching_batches(merged: FoundFile, segment: FoundFile) -> int | None:
@@ -115,7 +117,9 @@ def _matching_batches(merged: FoundFile, segment: FoundFile) -> int | None:
     try:
         own = _sound_batches(segment)
         batches = next(own, None)
-        for chunk in _sound_batches(merged, base) if batches is not None else ():
+        if batches is None:
+            return None
+        for chunk in _sound_batches(merged, base):
             while batches.base_offset[-1] < chunk.base_offset[-1] and (after := next(own, None)) is not None:
                 batches = concat_batches([batches[batches.base_offset >= chunk.base_offset[0]], after])
             in_range = chunk[chunk.base_offset <= batches.last_offset.max()]
@@ -124,7 +128,7 @@ def _matching_batches(merged: FoundFile, segment: FoundFile) -> int | None:
             matching += len(in_range)
     except (InputError, _DamagedError):
         return None
-    return None if batches is None else matching
+    return matching
 
 
 def _sound_batches(segment: FoundFile, base: int = 0) -> Iterator[BatchColumns]:

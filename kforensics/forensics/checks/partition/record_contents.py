@@ -135,6 +135,8 @@ def _why_compacted(state: PartitionState) -> tuple[str, Exactness] | None:
         return "every broker compacts this topic", Exactness.EXACT
     if state.first_dirty_offset is not None:
         return "the cleaner's checkpoint lists the partition", Exactness.EXACT
+    if (policy := state.rules.compaction) is not None:
+        return f"cleanup.policy is {policy.value} ({policy.source})", Exactness.EXACT
     # Lost batches leave offset gaps as a cleaner does.
     if state.log.cleaned_to >= 0 and not (state.is_known_uncleaned or state.is_broken):
         return f"the batches up to offset {state.log.cleaned_to} were compacted", Exactness.APPROXIMATE

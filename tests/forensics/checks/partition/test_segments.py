@@ -9,9 +9,11 @@ import pytest
 
 from kforensics.forensics.checks.partition import damage, segments, structure
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
+from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.partition_files import CLEANER
 from tests.forensics.checks.partition.check_runs import (
     HEALTHY_SCENARIOS,
+    RULES,
     code_names,
     findings_in_sample,
     found_in,
@@ -263,3 +265,23 @@ def test_partition_without_segments_has_none_missing(tmp_path: Path) -> None:
     forge(tmp_path, FOUR)
     state = state_under(tmp_path, CHECK_MODULES)
     assert list(segments.findings(replace(state, partition=replace(state.partition, segments=())))) == []
+
+
+@pytest.mark.parametrize(
+    ("entity", "policy", "severity"),
+    [
+        ("topic t", "compact,delete", Severity.WARNING),
+        (None, "compact", Severity.WARNING),
+        ("topic t", "delete", Severity.CRITICAL),
+        ("topic other", "compact", Severity.CRITICAL),
+    ],
+)
+def test_a_topic_that_is_known_to_be_compacted_may_have_been_on_its_leader(
+    tmp_path: Path, entity: str | None, policy: str, severity: Severity
+) -> None:
+    file_of(forge(tmp_path, FOUR), 10).unlink()
+    settings = (Setting("cleanup.policy", policy, "metadata log, topic t", entity),)
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES, replace(RULES, topic_settings=settings)))
+    assert (finding.code.name, finding.severity) == ("segment-missing", severity)
+    known = f"likely, cleanup.policy is {policy} (metadata log, topic t)"
+    assert (known in finding.benign[-1]) == (severity is Severity.WARNING)
