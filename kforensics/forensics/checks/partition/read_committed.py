@@ -15,7 +15,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets
 from kforensics.forensics.core.observations import Observed, batches, observations_of
-from kforensics.forensics.core.record_types import TransactionOutcome
+from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.reporting import MOST, Row, RowPart, first_n_of_parts
 from kforensics.forensics.partition.partition_state import MERGED_IN_COPY, PartitionState
 from kforensics.forensics.partition.producer_history import transactions_before
@@ -155,6 +155,8 @@ def _missing_entry(state: PartitionState, damaged: set[int], row: Row) -> Findin
     # The copy is as old as its files, however much later it is evaluated.
     taken = state.partition.taken_ms
     taken = state.rules.as_of_ms if taken is None else min(taken, state.rules.as_of_ms)
+    if state.kept_until() == NO_TIME:  # the files are of the time of a later copy
+        taken = min(taken, state.log.newest_timestamp)
     is_recent = taken - row["marker_timestamp"] <= COPY_MS
     may_be_newer = row["begins"] == NEVER and row["newer"] and is_recent and may_be_live(state, row["index"])
     may_be_renamed = row["index"] in vanished_indexes(state)

@@ -166,6 +166,14 @@ def test_22_an_empty_batch_without_an_entry_shows_nothing(tmp_path: Path) -> Non
     assert key_facts(found_in(tmp_path)) == [(MISSING, Severity.INFO)]
 
 
+def set_times(partition: Path, written_ms: int, copied_ms: int) -> None:
+    """Set when the files of a partition, and then the checkpoints beside it, were last written."""
+    for file in partition.iterdir():
+        utime(file, ns=(written_ms * 1_000_000,) * 2)
+    for file in partition.parent.glob("*-checkpoint"):
+        utime(file, ns=(copied_ms * 1_000_000,) * 2)
+
+
 LIVE: dict[str, tuple[bool, int, Severity, Exactness]] = {
     "copied while it was written": (False, NOW + HOUR // 2, Severity.INFO, Exactness.UNVERIFIABLE),
     "the broker had stopped": (True, NOW + HOUR // 2, Severity.CRITICAL, Exactness.EXACT),
@@ -177,7 +185,7 @@ LIVE: dict[str, tuple[bool, int, Severity, Exactness]] = {
 def test_a_marker_may_be_younger_than_the_copy_of_its_index(
     tmp_path: Path, clean: bool, as_of_ms: int, severity: Severity, exactness: Exactness
 ) -> None:
-    forge(tmp_path, NESTED, clean_shutdown=clean, txnindex={0: [(2, 1, 2, 0)]})
+    set_times(forge(tmp_path, NESTED, clean_shutdown=clean, txnindex={0: [(2, 1, 2, 0)]}), NOW, as_of_ms)
     findings = found_in(tmp_path, as_of_ms)
     assert key_facts(findings) == [(MISSING, severity), (MISMATCH, severity)]
     assert {finding.exactness for finding in findings} == {exactness}
@@ -186,10 +194,16 @@ def test_a_marker_may_be_younger_than_the_copy_of_its_index(
 @pytest.mark.parametrize(("written_ms", "severity"), [(HOUR // 2, Severity.INFO), (2 * HOUR, Severity.CRITICAL)])
 def test_a_copy_does_not_age_when_it_is_evaluated_later(written_ms: int, severity: Severity, tmp_path: Path) -> None:
     """Its files show when it was made, whatever ``--as-of`` says."""
-    forge(tmp_path, NESTED, clean_shutdown=False, txnindex={0: [(2, 1, 2, 0)]})
-    for file in tmp_path.rglob("*"):
-        utime(file, ns=((NOW + written_ms) * 1_000_000,) * 2)
+    partition = forge(tmp_path, NESTED, clean_shutdown=False, txnindex={0: [(2, 1, 2, 0)]})
+    set_times(partition, NOW, NOW + written_ms)
     assert key_facts(found_in(tmp_path, NOW + 48 * HOUR)) == [(MISSING, severity), (MISMATCH, severity)]
+
+
+def test_files_that_have_not_kept_their_times_do_not_make_a_copy_late(tmp_path: Path) -> None:
+    """All are of the time of a second copy; brokers of 3.3.2 and 4.4.0 had written the marker during the first one."""
+    partition = forge(tmp_path, NESTED, clean_shutdown=False, txnindex={0: [(2, 1, 2, 0)]})
+    set_times(partition, NOW + 48 * HOUR, NOW + 48 * HOUR)
+    assert key_facts(found_in(tmp_path, NOW + 48 * HOUR)) == [(MISSING, Severity.INFO), (MISMATCH, Severity.INFO)]
 
 
 def test_an_entry_missing_before_others_is_no_matter_of_time(tmp_path: Path) -> None:
