@@ -20,7 +20,7 @@ from kforensics.forensics.coordinators.deadlines import (
     transaction_deadlines,
 )
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
-from kforensics.forensics.core.commands import DESCRIBE
+from kforensics.forensics.core.commands import DESCRIBE, TERMINATE
 from kforensics.forensics.core.findings import Code, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME
@@ -48,7 +48,10 @@ CODES = by_name(
         "txnlog-ongoing-overdue",
         Severity.ERROR,
         meaning="A transaction is still ongoing after its timeout.",
-        remedy=f"Check it with {DESCRIBE}; a new producer with the same id ends it.",
+        remedy=(
+            f"Check it with {DESCRIBE}. If it is still ongoing, end it: start a new producer with the same transactional "
+            f"id or, since 4.1, use {TERMINATE}."
+        ),
         why=(
             "Every ten seconds a coordinator aborts transactions that have exceeded their timeout. Since it did "
             "not, it was not running, or it cannot bump the epoch any more."
