@@ -33,6 +33,8 @@ def audit(  # long: one parameter per option
     output: Annotated[
         str | None,
         typer.Option(
+            "--output",
+            "-o",
             metavar="DIR",
             help="Write the evidence store to this folder; it appears when it is complete.",
             rich_help_panel=OUTPUT,

@@ -200,7 +200,7 @@ def dump(  # long: one parameter per option
         ),
     ] = 134217728,
     quiet: Annotated[
-        bool, typer.Option("--quiet", help="Do not report damage on standard error.", rich_help_panel=EXECUTION)
+        bool, typer.Option("--quiet", "-q", help="Do not report damage on standard error.", rich_help_panel=EXECUTION)
     ] = False,
     progress: Progress = None,
 ) -> None:

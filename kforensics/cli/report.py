@@ -22,6 +22,8 @@ def report(
     output: Annotated[
         Path | None,
         typer.Option(
+            "--output",
+            "-o",
             metavar="FILE",
             help="Write the report to this file; it appears when it is complete.",
             rich_help_panel=OUTPUT,

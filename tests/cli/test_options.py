@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from kforensics.analyses.times import Since, since_time, time_zone
 from kforensics.analyses.topics import is_selected
+from kforensics.cli import COMMANDS, app
 from kforensics.errors import UsageError
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.explain.story_tables import EXPLAIN_TABLES
@@ -201,3 +203,12 @@ def test_no_time_as_text_replaces_a_column() -> None:
         assert len({*table.names, *names.values()}) == len(table.names) + len(names), table.name
         in_ms = {column.name for column in table.columns if re.search(r"\btime.* in ms|when .*in ms", column.doc)}
         assert in_ms <= {*names, "transaction_timeout_ms", "duration_ms", "age_ms"}, table.name
+
+
+@pytest.mark.parametrize("command", [*COMMANDS])
+def test_options_have_the_same_short_names_everywhere(command: str) -> None:
+    parameters = get_command(app).commands[command].params  # type: ignore[attr-defined]  # typer names no class for a group
+    short = {"--output": "-o", "--quiet": "-q", "--verbose": "-v"}
+    names = [option for parameter in parameters for option in parameter.opts]
+    assert [name for name in short if name in names] != []
+    assert [name for name in short if name in names and short[name] not in names] == []

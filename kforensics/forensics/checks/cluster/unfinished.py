@@ -49,8 +49,8 @@ CODES = by_name(
         Severity.ERROR,
         meaning="A transaction is still ongoing after its timeout.",
         remedy=(
-            f"Check it with {DESCRIBE}. If it is still ongoing, end it: start a new producer with the same transactional "
-            f"id or, since 4.1, use {TERMINATE}."
+            f"Check it with {DESCRIBE}. If it is still ongoing, end it: start a new producer with the same "
+            f"transactional id or, since 4.1, use {TERMINATE}."
         ),
         why=(
             "Every ten seconds a coordinator aborts transactions that have exceeded their timeout. Since it did "
