@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,8 +48,8 @@ Row = Sequence[Any]
 Item = TypeVar("Item")
 
 
-# What a spreadsheet begins a formula with; it removes tabs and line ends in front of one, as it does spaces.
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# What a spreadsheet begins a formula with. It removes tabs and line ends in front of one, and any other white space.
+FORMULA_START = re.compile(r'[" ]*[\t\r\n]|["\s]*[=+\-@\uff1d\uff0b\uff0d\uff20]')
 
 
 class Writer(Protocol):
@@ -188,7 +189,7 @@ class _SafeCsvWriter(_CsvWriter):
 
     def _field(self, value: Any) -> str:
         field = _csv_field(value)
-        if isinstance(value, bool | int | float) or not field.lstrip('" ').startswith(FORMULA_STARTS):
+        if isinstance(value, bool | int | float) or not FORMULA_START.match(field):
             return field
         return f"\"'{field[1:]}" if field.startswith('"') else f"'{field}"
 

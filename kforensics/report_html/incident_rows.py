@@ -18,6 +18,7 @@ from kforensics.forensics.core.commands import for_brokers
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.log.log_rows import Place
+from kforensics.parsers.tables.schemas import encodable
 from kforensics.report_html.store_reader import SortKey, StoreReader, first_rows
 
 # Incidents that a report has; the store has the others.
@@ -156,10 +157,19 @@ def _parsed(store: StoreReader, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _json(text: str) -> Any:
+    """Return the value of JSON, with text as Arrow has it in the other columns; None if it is damaged."""
     try:
-        return json.loads(text)
+        return _encodable(json.loads(text))
     except (ValueError, RecursionError):
         return None
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {encodable(name): _encodable(item) for name, item in value.items()}
+    return [_encodable(item) for item in value] if isinstance(value, list) else value
 
 
 def _identity(row: Mapping[str, Any]) -> str:

@@ -57,7 +57,19 @@ def csv_text(value: Any) -> str:
             return str(value)
 
 
-FORMULAS = ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", " =1", '"=1', "\uff1d1"]
+FORMULAS = [
+    "=cmd|' /C calc'!A0",
+    "+1+1",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    " =1",
+    '"=1',
+    "\uff1d1",
+    "\u2003-0",
+    "\xa0=1",
+]
 
 
 @pytest.mark.parametrize("text", FORMULAS)

@@ -21,6 +21,7 @@ from kforensics.report_html.incident_rows import (
 )
 from kforensics.report_html.report_page import report_page
 from kforensics.report_html.store_reader import open_store
+from tests.command import SAMPLES
 from tests.forensics.forge import forge
 from tests.report_html.stores import audited, forged
 
@@ -120,3 +121,17 @@ def _replace(store: Path, name: str, column: str, values: pa.Array) -> None:
     table = pq.read_table(path)
     field = table.schema.field(column)
     pq.write_table(table.set_column(table.schema.get_field_index(column), field, values.cast(field.type)), path)
+
+
+def test_text_that_is_not_utf_8_is_found_as_the_findings_have_it(tmp_path: Path) -> None:
+    """JSON has lone surrogates, which Arrow refuses; the findings have them escaped."""
+    store = tmp_path / "store"
+    kforensics.audit(SAMPLES / "transactions-v2", output=store, as_of="2026-11-22T01:00")
+    for name, column in (("incidents", "evidence"), ("findings", "message")):
+        path = store / name / "part-0.parquet"
+        table = pq.read_table(path)
+        texts = [text.replace("LSO stuck", "LSO \\udccc stuck") for text in table[column].to_pylist()]
+        pq.write_table(table.set_column(table.column_names.index(column), column, pa.array(texts)), path)
+    incidents = _incidents(store)
+    messages = [finding["message"] for incident in incidents for finding in incident.findings if finding["remedy"]]
+    assert any(message.startswith("LSO \\udccc stuck") for message in messages)
