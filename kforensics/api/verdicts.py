@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Unpack
 from kforensics.analyses.audit import STORED
 from kforensics.analyses.duplicates import DuplicatesQuestion
 from kforensics.analyses.explain import Subject, explain_subject
+from kforensics.analyses.filters import offset_range
 from kforensics.analyses.keys import KeysQuestion, evaluate_topic_keys
 from kforensics.analyses.lso import LsoQuestion
 from kforensics.analyses.partitions import Investigation, investigate
@@ -22,6 +23,7 @@ from kforensics.api.views.table_view import TableView, view_of
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.topic_result import TopicKeyResult
 from kforensics.forensics.duplicates.partition_duplicates import DEFAULT_MEMORY
+from kforensics.parsers.log.selection import HalfOpenRange
 from kforensics.parsers.tables.arrow import table_of_parts
 
 __all__ = [
@@ -158,17 +160,18 @@ def duplicates(  # one parameter per option of the command
 def explain(  # one parameter per option of the command
     paths: Paths,
     *,
-    offset: int | None = None,
+    offset: int | str | range | None = None,
     producer_id: int | None = None,
     transactional_id: str | None = None,
     at: int | None = None,
     **evaluation: Unpack[Evaluation],
 ) -> Explanation:
-    """Explain one offset, one producer or one transactional id: as values, as text and as a table.
+    """Explain offsets, one producer or one transactional id: as values, as text and as a table.
 
     Args:
         paths: log directories, partition folders, files, globs or URIs.
-        offset: an offset of one partition.
+        offset: an offset of one partition, or several as a range or as text, such as ``"100:200"`` without 200. Of
+            several, neighbours with the same story are one row.
         producer_id: a producer.
         transactional_id: a transactional id; the log of its coordinator must be under the paths.
         at: the high watermark at which to evaluate an offset; None for the end of the log.
@@ -182,13 +185,30 @@ def explain(  # one parameter per option of the command
         >>> story = kforensics.explain("sample_logs/transactions-v2/broker-1", topic="hanging", offset=3)
         >>> print(story.text.splitlines()[0])
         hanging-0 on broker 1, offset 3: undecided
+        >>> runs = kforensics.explain("sample_logs/transactions-v2/broker-1", topic="hanging", offset=range(0, 4))
+        >>> [run["fate"] for run in runs.table.to_pylist()]
+        ['visible', 'control', 'undecided']
     """
     named = parameters_of(**evaluation)
-    subject = Subject(offset, producer_id, transactional_id, at, named["topics"], named["numbers"])
+    one, several = (offset, None) if offset is None or isinstance(offset, int) else (None, _offsets(offset))
+    subject = Subject(one, producer_id, transactional_id, at, named["topics"], named["numbers"], several)
     errors: list[InputError] = []
     stories = tuple(explain_subject(_investigation_of_all(paths, evaluation), subject, errors.append))
     _raise_any(paths, errors)
     return Explanation(subject, stories)
+
+
+def _offsets(offsets: str | range) -> HalfOpenRange | None:
+    """Return a range of offsets.
+
+    Raises:
+        UsageError: it is none, or leaves some out.
+    """
+    if isinstance(offsets, str):
+        return offset_range(offsets)
+    if offsets.step != 1:
+        raise UsageError(f"{offsets} leaves offsets out; give a range without a step")
+    return offset_range(f"{offsets.start}:{offsets.stop}")
 
 
 def keys(

@@ -122,6 +122,12 @@ def stored_compression(histograms: Tabular, producer_batches: Tabular) -> Plot:
     Args:
         histograms: the table ``batch_histograms``.
         producer_batches: the table ``producer_batches``, which has rows if the audit ran with ``--records``.
+
+    Examples:
+        >>> tables = kforensics.audit("sample_logs/transactions-v2/broker-1", records=True).tables
+        >>> plot = kforensics.plots.stored_compression(tables["batch_histograms"], tables["producer_batches"])
+        >>> plot.to_dict()["title"]["text"]
+        'Compression'
     """
     batches = to_table(histograms)
     ratios = _stored_ratios(batches, to_table(producer_batches))

@@ -136,6 +136,12 @@ def timeline(events: Tabular, transactions: Tabular | None = None, incidents: Ta
         events: the table ``cluster_events``.
         transactions: the table ``transactions``.
         incidents: the table ``incidents``.
+
+    Examples:
+        >>> tables = kforensics.audit("sample_logs/transactions-v2/broker-1").tables
+        >>> plot = kforensics.plots.timeline(tables["cluster_events"], tables["transactions"], tables["incidents"])
+        >>> plot.to_dict()["title"]["text"]
+        'Timeline of the cluster'
     """
     drawn = _Drawn([], [], [])
     known = _events(events, drawn)

@@ -28,7 +28,9 @@ def run_examples(item: Any, **names: Any) -> None:
     assert not failed, "".join(printed)
 
 
-@pytest.mark.parametrize("name", [*sorted(FUNCTIONS.keys() - {"kforensics.register"}), "kforensics.TableView"])
+@pytest.mark.parametrize(
+    "name", [*sorted(FUNCTIONS.keys() - {"kforensics.register", "kforensics.views"}), "kforensics.TableView"]
+)
 def test_examples_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import altair as alt
 

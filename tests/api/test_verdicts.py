@@ -48,6 +48,10 @@ def test_a_time_of_evaluation_can_be_given_in_several_ways(as_of: datetime | str
     assert age - last == AS_OF_MS
 
 
+# The last offset of each run from offset 1 to 3.
+RUNS_OF_HANGING = {"visible": 1, "control": 2, "undecided": 3}
+
+
 def test_now_is_the_time_of_the_call() -> None:
     before = time.time_ns() // 1_000_000
     (age,) = kforensics.lso(HANGING, as_of="now")["age_ms"].to_pylist()
@@ -176,3 +180,22 @@ def test_an_explanation_shows_itself() -> None:
     explanation = kforensics.explain(HANGING, offset=3, as_of=AS_OF_MS)
     assert repr(explanation) == explanation.text.rstrip("\n")
     assert explanation.text.splitlines() == assert_harmless(explanation._repr_html_()).text.splitlines()
+
+
+@pytest.mark.parametrize("offset", [range(1, 4), "1:4"])
+def test_a_range_of_offsets_is_explained(offset: range | str) -> None:
+    runs = kforensics.explain(HANGING, offset=offset, as_of=AS_OF_MS).table
+    shown = run("explain", "--offset", "1:4", "--as-of", "2026-11-21T12:30", "--format", "ndjson", HANGING).rows(
+        "explained_runs"
+    )
+    assert [row["fate"] for row in runs.to_pylist()] == [row["fate"] for row in shown] == [*RUNS_OF_HANGING]
+    assert [row["last_offset"] for row in runs.to_pylist()] == [*RUNS_OF_HANGING.values()]
+
+
+@pytest.mark.parametrize(
+    ("offset", "sentence"),
+    [(range(0, 9, 2), "leaves offsets out"), (range(3, 3), "has no offset"), ("x", "not a range")],
+)
+def test_a_range_without_offsets_or_with_gaps_is_refused(offset: range | str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        kforensics.explain(HANGING, offset=offset)

@@ -17,7 +17,8 @@ from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.tables.arrow import arrow_schema_of
 from kforensics.parsers.tables.schemas import TABLES, arrow_schema
 from kforensics.spark.source.source_options import ddl_of
-from tests.command import CLASSIC, SAMPLES
+from tests.api.test_examples import run_examples
+from tests.command import CLASSIC, ROOT, SAMPLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -241,3 +242,9 @@ def test_a_view_is_created_in_sql(spark: SparkSession, load: Load) -> None:
     found = spark.sql("select base_offset from of_classic order by base_offset").toArrow()
     assert found["base_offset"].to_pylist() == sorted(kforensics.dump(CLASSIC).batches["base_offset"].to_pylist())
     spark.catalog.dropTempView("of_classic")
+
+
+@pytest.mark.parametrize("function", [kforensics.register, kforensics.views])
+def test_the_examples_run(spark: SparkSession, function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    run_examples(function, spark=spark)
