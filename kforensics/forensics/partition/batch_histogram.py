@@ -40,6 +40,9 @@ OTHERS, NO_PRODUCER = int(np.iinfo("i8").min), -1
 # Kinds of batches of one producer: each codec number with each power of two.
 POWERS = 64
 KINDS = (CODEC_MASK + 1) * POWERS
+EXPONENT_SHIFT, EXPONENT_BIAS = 52, 1023
+# Cells that are counted without sorting, if there are not more batches.
+MOST_CELLS = 1 << 16
 
 
 def batch_histogram(batches: BatchColumns) -> BatchHistogramArray:
@@ -50,24 +53,36 @@ def batch_histogram(batches: BatchColumns) -> BatchHistogramArray:
     """
     if not len(batches):
         return NO_BATCHES
-    # Exact: sizes are far below 2**53.
-    kinds = (batches.attributes & CODEC_MASK).astype("i8") * POWERS + np.frexp(np.maximum(batches.size, 1))[1] - 1
-    producers = batches.producer_id[:1]
-    if (batches.producer_id != producers[0]).any():
-        producers, ranks = np.unique(batches.producer_id, return_inverse=True)
-        present, cells = np.unique(ranks * KINDS + kinds, return_inverse=True)
-    else:
-        counts = np.bincount(kinds, minlength=KINDS)
-        present = np.flatnonzero(counts)
-        cells = (np.cumsum(counts > 0) - 1)[kinds]
+    rows, cells = _counted(batches)
+    rows["batches"] = np.bincount(cells, minlength=len(rows))
+    for name, values in (("records", batches.count), ("bytes", batches.size)):
+        # Sums of floating-point numbers are exact here: the bytes of a chunk are far below 2**53.
+        rows[name] = np.bincount(cells, values, len(rows))
+    return _limited(rows)
+
+
+def _counted(batches: BatchColumns) -> tuple[BatchHistogramArray, IntArray]:
+    """Return the rows without their sums, and the row of each batch; without sorting if the values are few."""
+    # The exponent of a floating-point number; exact, because sizes are far below 2**53.
+    powers = (np.maximum(batches.size, 1).astype("f8").view("i8") >> EXPONENT_SHIFT) - EXPONENT_BIAS
+    columns = (batches.producer_id, (batches.attributes & CODEC_MASK).astype("i8"), powers)
+    firsts = [int(column.min()) for column in columns]
+    spans = [int(column.max()) - first + 1 for column, first in zip(columns, firsts, strict=True)]
+    if spans[0] * spans[1] * spans[2] <= max(MOST_CELLS, len(batches)):
+        kinds = (columns[1] - firsts[1]) * spans[2] + powers - firsts[2]
+        keys = (columns[0] - firsts[0]) * (spans[1] * spans[2]) + kinds
+        counts = np.bincount(keys)
+        present, cells = np.flatnonzero(counts), (np.cumsum(counts > 0) - 1)[keys]
+        rows = np.empty(len(present), BATCH_HISTOGRAM)
+        rows["producer_id"] = present // (spans[1] * spans[2]) + firsts[0]
+        rows["codec"], rows["power"] = present // spans[2] % spans[1] + firsts[1], present % spans[2] + firsts[2]
+        return rows, cells
+    producers, ranks = np.unique(batches.producer_id, return_inverse=True)
+    present, cells = np.unique(ranks * KINDS + columns[1] * POWERS + powers, return_inverse=True)
     rows = np.empty(len(present), BATCH_HISTOGRAM)
     rows["producer_id"] = producers[present // KINDS]
     rows["codec"], rows["power"] = present % KINDS // POWERS, present % POWERS
-    rows["batches"] = np.bincount(cells, minlength=len(present))
-    for name, values in (("records", batches.count), ("bytes", batches.size)):
-        # Sums of floating-point numbers are exact here: the bytes of a chunk are far below 2**53.
-        rows[name] = np.bincount(cells, values, len(present))
-    return _limited(rows)
+    return rows, cells
 
 
 def merged_histograms(left: BatchHistogramArray, right: BatchHistogramArray) -> BatchHistogramArray:
