@@ -28,6 +28,8 @@ __all__ = ["FinishedTasks", "KeptStage", "resume_key"]
 
 KEY_SIZE = 32
 LENGTH_SIZE, CODE_SIZE = 8, 32
+# A record batch is far smaller: see the limits of ``serialization``.
+MAX_LENGTH = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class KeptStage:
         while data:
             length = int.from_bytes(stream.read(LENGTH_SIZE))
             code = stream.read(CODE_SIZE)
-            data = stream.read(length)
+            data = stream.read(length) if length <= MAX_LENGTH else b""
             if len(data) != length or not hmac.compare_digest(code, self._code(task, number, data)):
                 raise ValueError(f"what the task {task} of {self.name} returned is damaged")
             if data:

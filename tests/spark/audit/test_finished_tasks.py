@@ -69,7 +69,7 @@ def test_what_another_key_has_written_is_not_used(tmp_path: Path) -> None:
     assert work.done == 2
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "longer", "of another task", "a pipe"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "longer", "length", "of another task", "a pipe"])
 def test_what_is_damaged_is_done_again(tmp_path: Path, damage: str) -> None:
     work = Work()
     returned(tmp_path, work)
@@ -81,6 +81,8 @@ def test_what_is_damaged_is_done_again(tmp_path: Path, damage: str) -> None:
         path.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
     elif damage == "longer":
         path.write_bytes(data[:8] + data)
+    elif damage == "length":
+        path.write_bytes(b"\x3f" + data[1:])
     elif damage == "of another task":
         returned(tmp_path, Work(), task=4)
         path.write_bytes((path.parent / "read-000004").read_bytes())
