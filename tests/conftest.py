@@ -29,6 +29,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if config.getoption("--quick"):
         settings.load_profile("quick")
+    os.environ.pop("PYTHONUNBUFFERED", None)  # users do not set it
+    os.environ["TERM"] = "xterm"  # a dumb terminal has no progress
     os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and text would be wrapped
     os.environ["XDG_STATE_HOME"] = tempfile.gettempdir() + f"/kforensics-tests-{os.geteuid()}"  # the user's own stays
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

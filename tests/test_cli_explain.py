@@ -369,7 +369,10 @@ def test_unreadable_input_is_not_a_usage_error(words: tuple[object, ...], tmp_pa
         ),
         (["--producer-id", 4711, BROKER / "open-0"], "producer 4711 does not appear in open-0; name other partitions"),
         (["--transactional-id", "nope", BROKER], "there is no record of the id 'nope' in __transaction_state-0"),
-        (["--transactional-id", "nope", BROKER / "open-0"], "its coordinator's log is __transaction_state-4"),
+        (
+            ["--transactional-id", "nope", BROKER / "open-0"],
+            "with 1 partition its coordinator's log is __transaction_state-0",
+        ),
         (["--offset", 1, "--format", "xml", BROKER / "open-0"], "--format 'xml' is not one of"),
     ],
     ids=[

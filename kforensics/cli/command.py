@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, TextIO, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -319,9 +319,11 @@ def notify(sentence: str) -> None:
 
         now = time.time_ns() // 1_000_000
         line = json.dumps({"schema": OUTPUT_SCHEMA, "time_ms": now, "message": sentence})
-    with suppress(OSError):
+    try:
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
+    except OSError:
+        _redirect_to_null(sys.stderr)  # what it has buffered would fail again at the end
 
 
 def epilog(*examples: str, failure: str = "findings") -> str:
@@ -336,6 +338,11 @@ def discard_output() -> None:
         with suppress(OSError):
             stream.flush()
             continue
+        _redirect_to_null(stream)
+
+
+def _redirect_to_null(stream: TextIO) -> None:
+    with suppress(OSError):  # a stream in memory has no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

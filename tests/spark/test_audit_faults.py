@@ -115,7 +115,7 @@ def test_both_engines_say_the_same(spark: SparkSession, tmp_path: Path, scene: S
     code, begins = SCENES[scene]
     here = run(*AUDIT, "--output", tmp_path / "here", *paths)
     there = run(*ON_SPARK, "--output", tmp_path / "there", *paths)
-    assert there.lines == here.lines
+    assert [line.replace(" --engine spark", "") for line in there.lines] == here.lines
     errors = there.err.replace(str(tmp_path / "there"), str(tmp_path / "here"))
     assert sorted(errors.splitlines()) == sorted(here.err.splitlines())
     assert (there.code, there.text[: len(begins)]) == (here.code, begins) == (code, begins)

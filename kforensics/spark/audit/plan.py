@@ -304,8 +304,8 @@ def _finished_or(
     from pyspark import TaskContext  # only workers are in a task
 
     context = TaskContext.get()
-    if context is None:
-        raise RuntimeError("this function runs in a task of Spark")
+    if context is None:  # the function alone, without Spark
+        return applied(batches)
     return finished.of_task(context.partitionId(), batches, applied, schema)
 
 

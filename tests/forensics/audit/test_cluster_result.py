@@ -54,6 +54,7 @@ def test_every_table_becomes_arrow(tmp_path: Path) -> None:
     assert {table_rows.table.name for table_rows in rows} | {
         "group_offsets",
         "committed_offsets",
+        "cluster_events",
     } == CLUSTER_TABLES.keys()
     for table_rows in rows:
         (batch,) = table_rows.record_batches()
