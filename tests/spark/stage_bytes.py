@@ -133,7 +133,8 @@ class LocalFrame:
         for task in self._stages.dice.sample(tasks, len(tasks)):
             batches = list(batches_of(self._schema, self._tasks[task]))
             results[task] = list(rows_of(function(iter(batches))))
-            name = f"{number:02}-{_name(function.keywords['steps'])}"
+            steps = function.keywords.get("applied", function).keywords["steps"]  # within what keeps finished tasks
+            name = f"{number:02}-{_name(steps)}"
             digests = (sha256(repr(row).encode()).hexdigest()[:16] for row in results[task])
             self._stages.digests[f"{name}-{task:03}"] = sorted(digests)
         return LocalFrame(self._stages, schema, results)
