@@ -220,6 +220,10 @@ def is_numbered(partition: int | None, numbers: Sequence[range]) -> bool:
     return not numbers or any(partition in each for each in numbers)
 
 
+def ignore(_: object) -> None:
+    """Ignore progress, or a sentence on the time of evaluation: a caller knows whether it gave one."""
+
+
 def rules_as_of(as_of_ms: int | None, newest: FileTime | None) -> Rules:
     """Return the time of evaluation, without settings.
 

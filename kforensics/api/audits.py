@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from kforensics.analyses.audit import STORED, AuditRequest, Stages, audit_results, run_audit, without_secrets
+from kforensics.analyses.partitions import ignore
 from kforensics.analyses.settings import Evaluation, parameters_of
-from kforensics.api.verdicts import Paths, ignore, investigation_of, path_names
+from kforensics.api.verdicts import Paths, investigation_of, path_names
 from kforensics.api.views.table_view import TableSource, TableView, view_of
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.partition_result import PartitionResult

@@ -12,7 +12,7 @@ from kforensics.analyses.explain import Subject, explain_subject
 from kforensics.analyses.filters import offset_range
 from kforensics.analyses.keys import KeysQuestion, evaluate_topic_keys
 from kforensics.analyses.lso import LsoQuestion
-from kforensics.analyses.partitions import Investigation, investigate
+from kforensics.analyses.partitions import Investigation, ignore, investigate
 from kforensics.analyses.producers import ProducersQuestion
 from kforensics.analyses.questions import Question
 from kforensics.analyses.settings import Evaluation, parameters_of
@@ -298,7 +298,3 @@ def _raise(error: InputError) -> NoReturn:
 def _raise_any(paths: Paths, errors: Sequence[InputError]) -> None:
     if errors:
         raise InputError(", ".join(path_names(paths)), "; ".join(map(str, errors)))
-
-
-def ignore(_: object) -> None:
-    """Ignore progress, and sentences on the time of evaluation: a caller knows whether it gave one."""

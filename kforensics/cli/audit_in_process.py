@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import IO
 
 from kforensics.analyses.audit import AuditRequest, Stages, run_audit
+from kforensics.analyses.partitions import ignore
 from kforensics.analyses.topics import similar
 from kforensics.cli.command import notify
 from kforensics.cli.common_options import CommonOptions, ExitStatus
-from kforensics.cli.evaluating import audit_meter, ignore, selected_results, watch_partitions
+from kforensics.cli.evaluating import audit_meter, selected_results, watch_partitions
 from kforensics.cli.writing import write_lines, write_tables
 from kforensics.errors import UsageError
 from kforensics.forensics.audit.partition_result import PartitionResult

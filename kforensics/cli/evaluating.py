@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from kforensics.analyses.audit import AuditRequest, Stages, audit_size, run_audit
-from kforensics.analyses.partitions import Investigation
+from kforensics.analyses.partitions import Investigation, ignore
 from kforensics.cli.common_options import CommonOptions, ExitStatus, FindingSelection, severities_of
 from kforensics.cli.writing import write_parts, write_tables
 from kforensics.forensics.audit.partition_result import PartitionResult
@@ -89,10 +89,6 @@ def watch_partitions(
             status.add_unreadable(result.why)
         status.add(severities_of(result))
         yield result
-
-
-def ignore(_size: int) -> None:
-    """Show no progress."""
 
 
 def selected_results(results: Iterable[PartitionResult], selection: FindingSelection) -> Iterator[PartitionResult]:

@@ -124,13 +124,12 @@ def write_tables(
     from kforensics.forensics.core.tables import RESULTS
     from kforensics.render.writers import open_writer
 
-    writer = open_writer(output_format, out)
-    for name in names:
-        writer.write(RESULTS[name], chain.from_iterable(result.rows[name] for result in results if name in result.rows))
+    tables = [(name, results) for name in names]
     if output_format is Format.JSON and judged is not None:
-        for name in (name for name in ("findings", "incidents") if name not in names):
-            every = [result.rows[name] for result in judged if name in result.rows]
-            writer.write(RESULTS[name], chain.from_iterable(every))
+        tables += [(name, judged) for name in ("findings", "incidents") if name not in names]
+    writer = open_writer(output_format, out)
+    for name, having in tables:
+        writer.write(RESULTS[name], chain.from_iterable(result.rows[name] for result in having if name in result.rows))
     writer.close()
 
 

@@ -7,6 +7,7 @@ among the highest of the whole log is among the highest of every part that it is
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -68,20 +69,18 @@ def _counted(batches: BatchColumns) -> tuple[BatchHistogramArray, IntArray]:
     columns = (batches.producer_id, (batches.attributes & CODEC_MASK).astype("i8"), powers)
     firsts = [int(column.min()) for column in columns]
     spans = [int(column.max()) - first + 1 for column, first in zip(columns, firsts, strict=True)]
-    if spans[0] * spans[1] * spans[2] <= max(MOST_CELLS, len(batches)):
-        kinds = (columns[1] - firsts[1]) * spans[2] + powers - firsts[2]
-        keys = (columns[0] - firsts[0]) * (spans[1] * spans[2]) + kinds
-        counts = np.bincount(keys)
-        present, cells = np.flatnonzero(counts), (np.cumsum(counts > 0) - 1)[keys]
-        rows = np.empty(len(present), BATCH_HISTOGRAM)
-        rows["producer_id"] = present // (spans[1] * spans[2]) + firsts[0]
-        rows["codec"], rows["power"] = present // spans[2] % spans[1] + firsts[1], present % spans[2] + firsts[2]
-        return rows, cells
-    producers, ranks = np.unique(batches.producer_id, return_inverse=True)
-    present, cells = np.unique(ranks * KINDS + columns[1] * POWERS + powers, return_inverse=True)
+    if prod(spans) <= max(MOST_CELLS, len(batches)):
+        numbers = (columns[0] - firsts[0]) * spans[1] + columns[1] - firsts[1]
+        numbers = numbers * spans[2] + powers - firsts[2]
+        counts = np.bincount(numbers)
+        present, cells = np.flatnonzero(counts), (np.cumsum(counts > 0) - 1)[numbers]
+        values = [part + first for part, first in zip(np.unravel_index(present, spans), firsts, strict=True)]
+    else:
+        producers, ranks = np.unique(columns[0], return_inverse=True)
+        present, cells = np.unique(ranks * KINDS + columns[1] * POWERS + powers, return_inverse=True)
+        values = [producers[present // KINDS], present % KINDS // POWERS, present % POWERS]
     rows = np.empty(len(present), BATCH_HISTOGRAM)
-    rows["producer_id"] = producers[present // KINDS]
-    rows["codec"], rows["power"] = present % KINDS // POWERS, present % POWERS
+    rows["producer_id"], rows["codec"], rows["power"] = values
     return rows, cells
 
 

@@ -18,7 +18,7 @@ from kforensics.forensics.partition.index_entries import offset_index_entries
 from kforensics.parsers.columns.batch_columns import BatchColumns, concat_batches
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
-from kforensics.parsers.format.rows import Batch, Damage
+from kforensics.parsers.format.rows import Batch, Damage, ignore_damage
 from kforensics.parsers.kernels.policy import kernels_for
 from kforensics.parsers.log.batches import LogWalk
 
@@ -99,7 +99,7 @@ def _last_offset(segment: FoundFile, index: FoundFile | None) -> int | None:
             position = int(entries.values[-1]) if len(entries) else 0
             if position and not _begins_batch(source, position, int(entries.offsets[-1])):
                 position = 0
-            chunks = batch_chunks(source, 0, lambda _: None, kernels_for, start=position, workers=0)
+            chunks = batch_chunks(source, 0, ignore_damage, kernels_for, start=position, workers=0)
             return max((int(chunk.last_offset.max()) for chunk in chunks), default=None)
     except InputError:
         return None  # the error is reported when the segment is read
