@@ -72,14 +72,16 @@ HOSTILE = [
 def test_an_id_is_quoted_for_the_shell(name: str) -> None:
     remedy = filled_in(REMEDIES["txnlog-ongoing-overdue"], {"transactional_id": name, "topic": "'; reboot"})
     remedy = for_brokers(remedy, "a:1")
-    (command,) = (text for text, is_command in split_commands(remedy, "__transaction_state") if is_command)
-    assert words_in_bash(command)[-2:] == ["--transactional-id", name]
+    describe, terminate = (text for text, is_command in split_commands(remedy, "__transaction_state") if is_command)
+    assert words_in_bash(describe)[-2:] == ["--transactional-id", name]
+    assert words_in_bash(terminate)[-2:] == ["--transactionalId", name]
 
 
 def test_a_tool_does_not_take_a_value_for_an_option() -> None:
     remedy = filled_in(REMEDIES["txnlog-ongoing-overdue"], {"transactional_id": "--help"})
-    (command,) = (text for text, is_command in split_commands(remedy, "__transaction_state") if is_command)
-    assert words_in_bash(command)[-1] == "--transactional-id=--help"
+    describe, terminate = (text for text, is_command in split_commands(remedy, "__transaction_state") if is_command)
+    assert words_in_bash(describe)[-1] == "--transactional-id=--help"
+    assert words_in_bash(terminate)[-1] == "--transactionalId=--help"
 
 
 @pytest.mark.parametrize("name", ["/data/it's `x`-0", "-rf", "a b", "/x/{path}"])

@@ -135,7 +135,9 @@ def test_a_remedy_quotes_the_id_for_a_shell(tmp_path: Path) -> None:
     (finding,) = (
         placed_finding for placed_finding in placed if placed_finding.finding.code.name == "txnlog-ongoing-overdue"
     )
-    assert "--transactional-id '$(reboot)'`;" in str(remedy_text(*finding))
+    remedy = str(remedy_text(*finding))
+    assert "describe --transactional-id '$(reboot)'`. If" in remedy
+    assert "forceTerminateTransaction --transactionalId '$(reboot)'`." in remedy
 
 
 @pytest.mark.parametrize(("settings", "codes"), [((), set()), (("10000",), {"txn-duration-excessive"})])
