@@ -21,7 +21,7 @@ from kforensics.render.formats import Format
 from kforensics.render.incident_lines import IncidentView
 from kforensics.render.output import check_output, open_output
 from kforensics.render.screen import COMMAND, Line, Screen
-from kforensics.render.staged_store import check_unused
+from kforensics.render.store_claim import check_unused
 from kforensics.spark.audit.listing import topic_names
 from kforensics.spark.audit.plan import Plan
 from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned, rules_of

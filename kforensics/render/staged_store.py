@@ -7,16 +7,12 @@ folder: there the files are written in place and the manifest comes last. A fold
 from __future__ import annotations
 
 import errno
-import os
-import platform
 import re
 import shutil
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from random import uniform
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
@@ -38,14 +34,12 @@ from kforensics.render.evidence_store import (
     store_path,
 )
 from kforensics.render.output import abandoned
+from kforensics.render.store_claim import FINISHED, check_unused, claimed_objects, create_folder, unwritable
 
-# Folders in the staging folder: of the plan, of what finished tasks returned, and of the claims of those who want to
-# write a store of objects.
-PLAN, FINISHED, CLAIMS = "_plan", "_finished", "_claims"
+# Folder of the plan in the staging folder.
+PLAN = "_plan"
 # Files that tasks write, by their paths in the staging folder.
 OF_TASKS = re.compile(r"[a-z_]+/(part-[^/]+\.parquet|\.part-[^/]+)|_plan/[^/]+|_finished/[^/]+/[^/]+")
-# Attempts to claim a store, and seconds before the first repetition; the time doubles.
-ATTEMPTS, FIRST_WAIT, LONGEST_WAIT = 10, 0.1, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,40 +57,6 @@ class StorePart:
     rows: int
 
 
-def check_unused(output: str) -> None:
-    """Refuse an output folder that exists, unless it is empty.
-
-    Args:
-        output: a path or a URI.
-
-    Raises:
-        UsageError: the folder is in use, cannot be read, or is or contains the current folder.
-        InputError: no file system supports the URI.
-    """
-    system, root = locate_store(output)
-    if not is_uri(output):
-        store_path(Path(output))
-    try:
-        is_file = system.get_file_info(root).type == fs.FileType.File
-        infos = system.get_file_info(fs.FileSelector(root, allow_not_found=True)) if not is_file else []
-        names = {info.base_name for info in infos}
-        is_used = is_file or bool(names - {CLAIMS} and not _is_unfinished(names))
-    except OSError as error:
-        raise _unwritable(output, error) from error
-    if is_used:
-        raise UsageError(f"{output} exists already; choose another folder for --output, or move it away")
-
-
-def _is_unfinished(names: Collection[str]) -> bool:
-    """Return whether a folder of these files and folders has an audit that ended early, and may be continued there."""
-    return FINISHED in names and MANIFEST not in names
-
-
-def _unwritable(output: str, error: OSError) -> UsageError:
-    why = os.strerror(error.errno) if error.errno else str(error)
-    return UsageError(f"cannot write {output}: {why}; choose another path for --output")
-
-
 @contextmanager
 def writing(staging: str) -> Iterator[None]:
     """Raise errors of the disk as errors of the output; whoever gives the folder to tasks knows its final name."""
@@ -105,53 +65,7 @@ def writing(staging: str) -> Iterator[None]:
     except InputError:
         raise
     except OSError as error:
-        raise _unwritable(staging, error) from error
-
-
-@contextmanager
-def claimed_objects(system: fs.FileSystem, root: str, output: str) -> Iterator[None]:
-    """Keep other processes, on any host, from writing a store of objects until the context ends.
-
-    pyarrow cannot create an object on condition that there is none. But listings show every object that was completed
-    before: each process writes a claim of its own and lists all. At most one process sees no other claim, and it may
-    write; the others delete their claims and try again after a random time. No process deletes the claim of another.
-
-    Args:
-        system: the file system.
-        root: folder of the store in it.
-        output: the folder as the user has given it.
-
-    Raises:
-        UsageError: another process is writing the store, or it exists.
-        OSError: the claim cannot be written.
-    """
-    folder = f"{root}/{CLAIMS}"
-    name = f"{platform.node() or 'host'}-{os.getpid()}-{uuid4().hex}"
-    for attempt in range(ATTEMPTS):
-        create_folder(system, folder)
-        with system.open_output_stream(f"{folder}/{name}") as stream:
-            stream.write(name.encode())
-        infos = system.get_file_info(fs.FileSelector(root, recursive=True))
-        files = {info.path for info in infos if info.type == fs.FileType.File}
-        others = files - {f"{folder}/{name}"}
-        if _is_unfinished({path.removeprefix(f"{root}/").partition("/")[0] for path in others}):
-            others = {path for path in others if path.startswith(f"{folder}/")}
-        if f"{folder}/{name}" in files and not others:
-            break
-        system.delete_file(f"{folder}/{name}")
-        holders = sorted(path.removeprefix(f"{folder}/") for path in others if path.startswith(f"{folder}/"))
-        if len(holders) < len(others):
-            raise UsageError(f"{output} exists already; choose another folder for --output, or move it away")
-        time.sleep(uniform(0, min(FIRST_WAIT * 2**attempt, LONGEST_WAIT)))  # noqa: S311  # nosec B311  # a time, no secret
-    else:
-        raise UsageError(
-            f"another process is writing {output} ({holders[0]}); wait until it has ended, or choose another folder for"
-            f" --output; if it was killed, delete {output}/{CLAIMS} first"
-        )
-    try:
-        yield
-    finally:
-        system.delete_file(f"{folder}/{name}")
+        raise unwritable(staging, error) from error
 
 
 class TaskWriter:
@@ -211,12 +125,6 @@ def publish(system: fs.FileSystem, attempt: str, path: str) -> None:
     system.move(attempt, path)
 
 
-def create_folder(system: fs.FileSystem, folder: str) -> None:
-    """Create a folder on a local file system; object stores do not need it."""
-    if isinstance(system, fs.LocalFileSystem):
-        system.create_dir(folder, recursive=True)
-
-
 def _has_finished(part: Path) -> bool:
     return (part / FINISHED).is_dir()
 
@@ -250,7 +158,7 @@ class StagedStore:
                     check_unused(output)  # another process may have finished it in the meantime
                 self._held: ExitStack | None = unfinished.pop_all()
         except OSError as error:
-            raise _unwritable(output, error) from error
+            raise unwritable(output, error) from error
 
     def __enter__(self) -> Self:
         return self
@@ -286,7 +194,7 @@ class StagedStore:
                 shutil.rmtree(part)
             return self._finished_of(self._staging_path, plan)
         except OSError as error:
-            raise _unwritable(self._output, error) from error
+            raise unwritable(self._output, error) from error
 
     def _finished_of(self, folder: str, plan: str) -> str | None:
         infos = self._system.get_file_info(fs.FileSelector(f"{folder}/{FINISHED}", allow_not_found=True))
@@ -348,7 +256,7 @@ class StagedStore:
                 "name a folder for --output that all machines share"
             ) from error
         except OSError as error:
-            raise _unwritable(self._output, error) from error
+            raise unwritable(self._output, error) from error
 
     def _delete_others(self, paths: set[str]) -> None:
         """Delete the files of tasks but those named; what others have written stays.

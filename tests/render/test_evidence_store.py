@@ -24,7 +24,8 @@ from kforensics.parsers.tables.arrow import arrow_schema_of
 from kforensics.parsers.tables.schemas import Table
 from kforensics.render.evidence_store import MIN_ARROW_ROWS, EvidenceStore, TableFile, TableFiles, locate_store
 from kforensics.render.output import part_path
-from kforensics.render.staged_store import StagedStore, StorePart, TaskWriter, create_folder
+from kforensics.render.staged_store import StagedStore, StorePart, TaskWriter
+from kforensics.render.store_claim import create_folder
 from tests.spark.object_store import object_store
 
 PRODUCERS, FINDINGS = RESULTS["producers"], RESULTS["findings"]
@@ -163,7 +164,9 @@ def test_of_many_simultaneous_starts_in_a_bucket_one_wins(tmp_path: Path, monkey
         bucket.use(monkeypatch)
         winner, sentences = _one_of_many(StagedStore, "s3://logs/evidence")
         assert len(sentences) == STARTS - 1
-        assert not [text for text in sentences if not text.startswith("another process is writing s3://logs/evidence (")]
+        assert not [
+            text for text in sentences if not text.startswith("another process is writing s3://logs/evidence (")
+        ]
         with winner:
             parts = TaskWriter(winner.staging, "small-00000")
             parts.add_values(PRODUCERS, _producers(0, 2))

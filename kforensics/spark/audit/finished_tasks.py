@@ -22,7 +22,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from kforensics.render.evidence_store import locate_store
-from kforensics.render.staged_store import FINISHED, create_folder, publish, writing
+from kforensics.render.staged_store import publish, writing
+from kforensics.render.store_claim import FINISHED, create_folder
 
 __all__ = ["FinishedTasks", "KeptStage", "resume_key"]
 

@@ -22,7 +22,8 @@ from kforensics.forensics.audit.setting_evidence import SettingEvidence, setting
 from kforensics.forensics.partition.log_places import moved_away
 from kforensics.parsers.files.discover import Unreadable
 from kforensics.render.evidence_store import locate_store
-from kforensics.render.staged_store import PLAN, StagedStore, create_folder, writing
+from kforensics.render.staged_store import PLAN, StagedStore, writing
+from kforensics.render.store_claim import create_folder
 from kforensics.spark.audit.finished_tasks import FinishedTasks, KeptStage
 from kforensics.spark.audit.listing import (
     CONTEXT,
