@@ -116,7 +116,7 @@ def audit(  # long: one parameter per option
             raise UsageError("--processes is for --engine process; on Spark, use --master and --conf instead")
         request = spark_request(options, output, split_size, records=records, checksums=checksums, command=command)
         request = replace(request, resume=resume is not False)
-        spark = SparkOptions(master, tuple(conf or ()), options.progress)
+        spark = SparkOptions(master, tuple(conf or ()))
         raise typer.Exit(audit_on_spark(options, request, spark, view))
     audit_request = AuditRequest(
         store_folder(output), processes, records=records, copies=True, checksums=checksums, command=command

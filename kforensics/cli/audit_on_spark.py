@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kforensics.analyses.partitions import as_of_notes
 from kforensics.cli.audit_in_process import write_report_lines
 from kforensics.cli.command import notify
-from kforensics.cli.common_options import CommonOptions, ExitStatus
+from kforensics.cli.common_options import CommonOptions, ExitStatus, clock_sentence, settings_sentence
 from kforensics.errors import UsageError
 from kforensics.forensics.core.commands import shell_word
-from kforensics.forensics.core.formatting import format_count
+from kforensics.forensics.core.formatting import format_count, format_size
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.files.source import is_uri
 from kforensics.render.audit_report import AuditReport
@@ -22,6 +21,7 @@ from kforensics.render.incident_lines import IncidentView
 from kforensics.render.output import check_output, open_output
 from kforensics.render.screen import COMMAND, Line, Screen
 from kforensics.render.store_claim import check_unused
+from kforensics.render.streams import progress_meter
 from kforensics.spark.audit.listing import topic_names
 from kforensics.spark.audit.plan import Plan
 from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned, rules_of
@@ -35,12 +35,10 @@ class SparkOptions:
     Attributes:
         master: URL of the Spark master, None for Spark's configuration.
         properties: Spark properties, as NAME=VALUE.
-        progress: whether to show progress, None for only on a terminal.
     """
 
     master: str | None
     properties: Sequence[str]
-    progress: bool | None
 
 
 def audit_on_spark(
@@ -59,13 +57,22 @@ def audit_on_spark(
         MissingExtraError: pyspark is not installed.
         EngineError: Spark does not start, or fails.
     """
-    severity, brokers, properties = options.severity(), options.brokers(), _properties(options, spark_options)
+    severity, brokers, properties = options.severity(), options.brokers(), _properties(spark_options)
     with session(spark_options.master, properties) as spark:
-        plan = planned(spark, request)
+        with options.stage("folders listed"):
+            plan = planned(spark, request)
         _notify_unreadable(plan)
+        for sentence in _evidence(plan, request) if options.verbose else ():
+            notify(sentence)
         if plan.finished and not options.quiet and (count := plan.finished.count()):
             notify(f"going on from {format_count(count, 'finished task')} of an audit that ended early")
-        report = audited_on_spark(spark, plan, request)
+        with (
+            progress_meter(
+                plan.size, show=options.shows_progress, what=options.command_name, partitions=len(plan.sizes)
+            ) as meter,
+            options.stage("partitions read and evaluated"),
+        ):
+            report = audited_on_spark(spark, plan, request, meter)
     if report.partitions and not options.quiet:
         for sentence in as_of_notes(plan.taken, rules_of(plan, request), plan.newest_file):
             notify(sentence)
@@ -123,14 +130,13 @@ def spark_request(
     )
 
 
-def _properties(options: CommonOptions, spark_options: SparkOptions) -> dict[str, str]:
+def _properties(spark_options: SparkOptions) -> dict[str, str]:
     """Return the properties of the Spark session.
 
     Raises:
         UsageError: one is not of the form NAME=VALUE.
     """
-    is_shown = sys.stderr.isatty() if spark_options.progress is None else spark_options.progress
-    properties = {"spark.ui.showConsoleProgress": str(is_shown and not options.quiet).lower()}
+    properties = {"spark.ui.showConsoleProgress": "false"}
     for given in spark_options.properties:
         name, equals, value = given.partition("=")
         if not (name and equals):
@@ -144,6 +150,15 @@ def _notify_unreadable(plan: Plan) -> None:
         notify(f"cannot read {path.path}: {path.why}")
     if more := plan.unreadable - len(plan.named):
         notify(f"… and {more:,} more that cannot be read")
+
+
+def _evidence(plan: Plan, request: SparkRequest) -> Iterator[str]:
+    """Yield what is used as evidence: partitions, coordinators' logs, settings and the clock."""
+    yield f"evidence: {format_count(len(plan.sizes), 'partition')} to analyze, with {format_size(plan.size)} of logs"
+    around = len(plan.context) if plan.context else 0
+    yield f"logs of coordinators and of the metadata beside them: {around or 'none'}"
+    yield settings_sentence(request.settings)
+    yield clock_sentence(rules_of(plan, request))
 
 
 def _on_spark(screen: Screen) -> Screen:

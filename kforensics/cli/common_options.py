@@ -21,6 +21,7 @@ from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE, SharedOptions, n
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_count, format_size, format_time
+from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import Setting
 from kforensics.render.formats import Format
 from kforensics.render.output import check_output
@@ -343,10 +344,20 @@ def _evidence(found: Investigation, settings: Sequence[Setting]) -> Iterator[str
     yield f"evidence: {files}, {format_size(size)}, under the paths; {partitions} to analyze"
     logs = sorted(partition.folder for partition in found.neighbours)
     yield f"logs of coordinators and of the metadata beside them: {', '.join(logs) or 'none'}"
+    yield settings_sentence(settings)
+    yield clock_sentence(found.rules)
+
+
+def settings_sentence(settings: Sequence[Setting]) -> str:
+    """Return which settings the user has given."""
     given = ", ".join(dict.fromkeys(setting.name for setting in settings))
-    yield f"settings given: {given or 'none; others follow from the files, or are the defaults of Kafka'}"
-    clock = "assumed from the newest file" if found.rules.is_assumed else "given"
-    yield f"time of evaluation: {format_time(found.rules.as_of_ms)}, {clock}"
+    return f"settings given: {given or 'none; others follow from the files, or are the defaults of Kafka'}"
+
+
+def clock_sentence(rules: Rules) -> str:
+    """Return the time of evaluation, and where it comes from."""
+    clock = "assumed from the newest file" if rules.is_assumed else "given"
+    return f"time of evaluation: {format_time(rules.as_of_ms)}, {clock}"
 
 
 def _known_code(name: str) -> str:

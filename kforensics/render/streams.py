@@ -62,7 +62,7 @@ class ProgressMeter:
         self._what, self._partitions = what, partitions
         self._sizes: dict[str, int] = {}
         self._finished: set[str] = set()
-        self._finished_bytes = 0
+        self._finished_count = self._finished_bytes = 0
         self._display: tuple[Progress, TaskID] | None = None
 
     def expect(self, sizes: Mapping[str, int]) -> None:
@@ -76,9 +76,15 @@ class ProgressMeter:
         """Take a partition for read, with all its bytes."""
         if folder not in self._finished:
             self._finished.add(folder)
+            self._finished_count += 1
             self._finished_bytes += self._sizes.get(folder, 0)
         # A partition has more bytes than those of its batches.
         self._done = max(self._done, self._finished_bytes) if not self._sizes else self._finished_bytes
+        self.advance(0)
+
+    def reach(self, size: int, partitions: int) -> None:
+        """Set how many bytes were processed, and how many partitions."""
+        self._done, self._finished_count = size, partitions
         self.advance(0)
 
     def advance(self, size: int) -> None:
@@ -94,7 +100,7 @@ class ProgressMeter:
     def _description(self) -> str:
         if not self._partitions:
             return self._what
-        return f"{self._what} {min(len(self._finished), self._partitions):,}/{self._partitions:,} partitions".lstrip()
+        return f"{self._what} {min(self._finished_count, self._partitions):,}/{self._partitions:,} partitions".lstrip()
 
     def close(self) -> None:
         """Remove the progress bar."""

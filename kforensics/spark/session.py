@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from kforensics.errors import EngineError, MissingExtraError, UsageError
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 __all__ = [
@@ -217,8 +218,8 @@ def check_workers(spark: SparkSession) -> None:
     Raises:
         EngineError: they do not have it.
     """
-    context = getattr(spark, "sparkContext", None)  # a client of Spark Connect does not see it
-    if context is None or not re.fullmatch(r"local(\[.*\])?", context.master):
+    context = context_of(spark)
+    if context is None or not re.fullmatch(r"local(\[.*\])?", context.master or ""):
         return
     python = shutil.which(context.pythonExec)
     # The Python of a virtual environment is a link to one that has other packages, so files are not compared.
@@ -303,11 +304,8 @@ def described(spark: SparkSession, work: str) -> Iterator[None]:
         spark: the session.
         work: what the jobs do.
     """
-    from pyspark.errors import PySparkAttributeError  # imported only where Spark is used
-
-    try:
-        context = spark.sparkContext
-    except PySparkAttributeError:  # a client of Spark Connect does not see the cluster
+    context = context_of(spark)
+    if context is None:
         yield
         return
     before = context.getLocalProperty(DESCRIPTION)
@@ -320,9 +318,15 @@ def described(spark: SparkSession, work: str) -> Iterator[None]:
 
 def parallelism(spark: SparkSession) -> int:
     """Return the approximate number of tasks that can run at once."""
+    context = context_of(spark)
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1) if context is None else context.defaultParallelism
+
+
+def context_of(spark: SparkSession) -> SparkContext | None:
+    """Return the context of a session; None for a client of Spark Connect, which does not see the cluster."""
     from pyspark.errors import PySparkAttributeError  # imported only where Spark is used
 
     try:
-        return int(spark.sparkContext.defaultParallelism)
-    except PySparkAttributeError:  # a client of Spark Connect does not see the cluster
-        return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        return spark.sparkContext
+    except PySparkAttributeError:
+        return None

@@ -82,3 +82,22 @@ def test_partitions_and_their_bytes_count_once(
     assert "lso 0/2 partitions" in err
     assert "lso 1/2 partitions" in err
     assert "75/100" in err
+
+
+@pytest.mark.parametrize(("counted", "shown"), [((40, 3), (40, 3)), ((120, 9), (100, 8))])
+def test_sums_that_tasks_have_counted_are_shown(
+    counted: tuple[int, int],
+    shown: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Tasks that Spark runs twice may count twice."""
+    monkeypatch.setattr(streams, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    with progress_meter(100, show=True, what="audit", partitions=8) as meter:
+        assert meter
+        meter.reach(*counted)
+    err = capsys.readouterr().err
+    assert f"{shown[0]}/100" in err
+    assert f"audit {shown[1]}/8 partitions" in err

@@ -57,6 +57,11 @@ def audit_here(spark: SparkSession, request: SparkRequest) -> Stored:
     return stored(request.output)
 
 
+def read_bytes(store: Path) -> int:
+    """Return how many bytes the tasks of the last run have read, as the manifest states it."""
+    return int(json.loads((store / "manifest.json").read_text(encoding="utf-8"))["read_bytes"])
+
+
 def audit_elsewhere(
     conf: Mapping[str, str], request: SparkRequest, environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[str]:

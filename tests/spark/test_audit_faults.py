@@ -19,6 +19,7 @@ import pytest
 import kforensics
 from kforensics.analyses.audit import without_secrets
 from kforensics.errors import EngineError, InputError, UsageError
+from kforensics.forensics.core.formatting import format_size
 from kforensics.render.staged_store import StagedStore
 from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned
 from tests.command import DAMAGED, SAMPLES, Ended, run, sentence
@@ -226,6 +227,9 @@ def test_findings_that_are_left_out_are_in_the_store_that_a_command_shows(tmp_pa
     assert arguments == ["report", str(store), "--output", "report.html"]
     assert run(*arguments[:-1], tmp_path / "report.html").code == 1
     assert "--format ndjson" not in ended.text
+    partitions, size = len(list(logs.rglob("*-0"))), sum(log.stat().st_size for log in logs.rglob("*.log"))
+    assert f"evidence: {partitions} partitions to analyze, with {format_size(size)} of logs" in ended.err
+    assert "time of evaluation: 2026-11-21 12:30:00 UTC, given" in ended.err
 
 
 @pytest.mark.spark

@@ -31,6 +31,7 @@ from kforensics.spark.audit.cross_partition import (
 from kforensics.spark.audit.finished_tasks import FinishedTasks
 from kforensics.spark.audit.listing import CONTEXT, PARTITION
 from kforensics.spark.audit.plan import NUMBERED, Plan, Step, by_slot, mapped
+from kforensics.spark.audit.read_counter import ReadCounter
 from kforensics.spark.audit.scheduling import Schedule, scheduled
 from kforensics.spark.audit.segment_contents import hashes_of, records_of, repeated_of
 from kforensics.spark.audit.serialization import (
@@ -72,6 +73,7 @@ def run_audit_job(  # noqa: PLR0913, PLR0917  # what a job consists of
     sink: Sink,
     sharing: TaskSizing,
     finished: FinishedTasks | None = None,
+    counter: ReadCounter | None = None,
 ) -> bytes:
     """Return the combined return values of the sink for the whole plan.
 
@@ -82,10 +84,11 @@ def run_audit_job(  # noqa: PLR0913, PLR0917  # what a job consists of
         sink: takes the partition results.
         sharing: parameters of task sizing.
         finished: keeps what tasks that read logs return, None to keep nothing.
+        counter: counts what the tasks have read, None to count nothing.
     """
     clusters, tasks = scope.clusters, TASKS * sharing.parallelism
     around = min(len(plan.context), tasks) if plan.context else 0
-    job = _Job(plan.frame, scope, sink, plan_tasks(plan.sizes, sharing), sharing.split_size, around, finished)
+    job = _Job(plan.frame, scope, sink, plan_tasks(plan.sizes, sharing), sharing.split_size, around, finished, counter)
     outcomes: list[bytes] = []
     if clusters and clusters.has_copies(plan.members):
         # The verdict of each replica includes what the comparison found, so this has to be known first.
@@ -121,12 +124,14 @@ class _Job:
     split_size: int
     around: int = 0
     finished: FinishedTasks | None = None
+    counter: ReadCounter | None = None
 
     def answers(self) -> DataFrame:
         """Return the answers for partitions, and for clusters of them."""
-        frames = [self._read("read", self._spread(), partial(_done, scope=self.scope, sink=self.sink))]
+        read = partial(_done, scope=self.scope, sink=self.sink, counter=self.counter)
+        frames = [self._read("read", self._spread(), read)]
         frames += [self._records()] if self.scope.records and self.shares.reads else []
-        answers = merge_answers(frames, self.shares, self.scope, self.sink)
+        answers = merge_answers(frames, self.shares, self.scope, self.sink, self.counter)
         clusters = len(self.scope.clusters.checked) if self.scope.clusters else 0
         if not clusters:
             return answers
@@ -209,7 +214,9 @@ class _Job:
         return mapped(frame, [step], SCHEMA, self.finished.stage(stage) if self.finished else None)
 
 
-def merge_answers(frames: Sequence[DataFrame], shares: TaskPlan, scope: AuditScope, sink: Sink) -> DataFrame:
+def merge_answers(
+    frames: Sequence[DataFrame], shares: TaskPlan, scope: AuditScope, sink: Sink, counter: ReadCounter | None = None
+) -> DataFrame:
     """Return the answers for everything that tasks have returned, as a data frame.
 
     Args:
@@ -218,6 +225,7 @@ def merge_answers(frames: Sequence[DataFrame], shares: TaskPlan, scope: AuditSco
         shares: the tasks of each stage.
         scope: the audit scope.
         sink: takes the partition results.
+        counter: counts the partitions with a verdict, None to count nothing.
     """
     parts, *of_records = frames
     if shares.runs:
@@ -226,7 +234,7 @@ def merge_answers(frames: Sequence[DataFrame], shares: TaskPlan, scope: AuditSco
     if not shares.finals:
         return parts
     last = by_slot(_union([parts, *of_records]), shares.finals, "final_slot").sortWithinPartitions(*IN_PARTITION)
-    return mapped(last, [partial(_ended, scope=scope, sink=sink)], SCHEMA)
+    return mapped(last, [partial(_ended, scope=scope, sink=sink, counter=counter)], SCHEMA)
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:
@@ -255,8 +263,9 @@ def _cut(rows: Iterator[Row], size: int) -> Iterator[Row]:
         yield from _framed(cut(address, value, size))
 
 
-def _done(rows: Iterator[Row], scope: AuditScope, sink: Sink) -> Iterator[Row]:
-    return _framed(done(values(rows), scope, sink))
+def _done(rows: Iterator[Row], scope: AuditScope, sink: Sink, counter: ReadCounter | None) -> Iterator[Row]:
+    arriving = values(rows)
+    return _framed(done(counter.counted(arriving) if counter else arriving, scope, sink))
 
 
 def _hashed(rows: Iterator[Row]) -> Iterator[Row]:
@@ -276,8 +285,9 @@ def _runs(rows: Iterator[Row], scope: AuditScope) -> Iterator[Row]:
     return _framed(run_of(values(rows), scope))
 
 
-def _ended(rows: Iterator[Row], scope: AuditScope, sink: Sink) -> Iterator[Row]:
-    return _framed(ended(values(rows), scope, sink))
+def _ended(rows: Iterator[Row], scope: AuditScope, sink: Sink, counter: ReadCounter | None) -> Iterator[Row]:
+    arriving = values(rows)
+    return _framed(ended(counter.counted(arriving, partitions=True) if counter else arriving, scope, sink))
 
 
 def _contributed(rows: Iterator[Row], scope: AuditScope) -> Iterator[Row]:

@@ -6,7 +6,7 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from hashlib import sha256
@@ -40,10 +40,12 @@ from kforensics.parsers.files.source import is_uri
 from kforensics.parsers.tables.schemas import Table, parse_columns
 from kforensics.render.audit_report import AuditReport
 from kforensics.render.staged_store import StagedStore, StorePart, TaskWriter
+from kforensics.render.streams import ProgressMeter
 from kforensics.spark.audit.audit_job import run_audit_job
 from kforensics.spark.audit.finished_tasks import FinishedTasks, resume_key
 from kforensics.spark.audit.listing import topics_under
 from kforensics.spark.audit.plan import Plan, plan_of, setting_evidence_of
+from kforensics.spark.audit.read_counter import ReadCounter
 from kforensics.spark.audit.serialization import deserialize, serialize
 from kforensics.spark.audit.task_sizing import FEW, TaskSizing
 from kforensics.spark.session import answering, check_workers, described, parallelism
@@ -263,15 +265,22 @@ def _known_rules(plan: Plan, request: SparkRequest) -> Rules:
     return rules_by_evidence(rules, request.settings, evidence, members, Clusters.of_members(members))
 
 
-def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> AuditReport:
+def audited_on_spark(
+    spark: SparkSession, plan: Plan, request: SparkRequest, meter: ProgressMeter | None = None
+) -> AuditReport:
     """Evaluate all partitions of a plan, write the evidence store, and return the report.
+
+    Args:
+        spark: the session of the plan.
+        plan: the partitions.
+        request: what to audit, and how.
+        meter: shows how much has been read, None for nothing.
 
     Raises:
         UsageError: the store cannot be written.
         EngineError: Spark fails; no store is written then.
     """
-    stages = Stages()
-    store = plan.store
+    stages, counter, store = Stages(), ReadCounter.of(spark), plan.store
     with closing(plan), _naming_output(store, request), _keeping_finished(plan):
         with answering("the settings were not looked up"), described(spark, "look up the settings"):
             rules = _known_rules(plan, request)
@@ -279,17 +288,18 @@ def audited_on_spark(spark: SparkSession, plan: Plan, request: SparkRequest) -> 
         sharing = TaskSizing(tasks, request.split_size, request.whole, request.few)
         names = {member.log_dir: plan.clusters.name_of_member(member) for member in plan.members}
         sink = _Sink(store.staging if store else None, rules.as_of_ms, request.checksums, names)
-        with stages.stage("examine"), answering("the audit broke off"):
+        progress = counter.shown(meter) if counter else nullcontext()
+        with stages.stage("examine"), answering("the audit broke off"), progress:
             replicas = SearchedReplicas.of(plan.members if request.records else (), plan.clusters)
             scope = AuditScope(rules, records=request.records, clusters=plan.clusters, replicas=replicas)
-            outcome: _Outcome = deserialize(run_audit_job(spark, plan, scope, sink, sharing, plan.finished))
+            outcome: _Outcome = deserialize(run_audit_job(spark, plan, scope, sink, sharing, plan.finished, counter))
         _check_complete(plan, outcome)
         incidents = outcome.incidents.rows()
         outcome.report.add(PartitionResult(NO_PLACE, "", 0, {incidents.table.name: incidents}, is_counted=False))
         if store:
             outcome.parts += _stored_rows(store.staging, setting_rows(rules), incidents)
             tables = {**STORED, CHECKSUMS.name: CHECKSUMS} if request.checksums else STORED
-            store.finish(outcome.parts, tables, _manifest(spark, plan, request, rules.as_of_ms, stages))
+            store.finish(outcome.parts, tables, _manifest(spark, plan, request, rules.as_of_ms, stages, counter))
     outcome.report.unreadable_paths = plan.unreadable
     return outcome.report
 
@@ -338,8 +348,13 @@ def _stored_rows(staging: str, *tables: Rows) -> tuple[StorePart, ...]:
     return parts.finish()
 
 
-def _manifest(
-    spark: SparkSession, plan: Plan, request: SparkRequest, as_of_ms: int, stages: Stages
+def _manifest(  # noqa: PLR0913, PLR0917  # what it states
+    spark: SparkSession,
+    plan: Plan,
+    request: SparkRequest,
+    as_of_ms: int,
+    stages: Stages,
+    counter: ReadCounter | None,
 ) -> Mapping[str, Any]:
     tables: Sequence[str] = ["files", "checksums"] if request.checksums else ["files"]
     return {
@@ -358,5 +373,7 @@ def _manifest(
         "unreadable": plan.unreadable,
         # A cluster has millions of inputs: they are rows of a table, not lines of this file.
         "inputs": {"tables": tables},
+        # What this run has read: tasks that another run had finished do not read again.
+        "read_bytes": counter.read_bytes.value if counter else None,
         "seconds": {name: round(seconds, 3) for name, seconds in stages.seconds.items()},
     }

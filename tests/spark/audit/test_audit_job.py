@@ -26,6 +26,7 @@ from tests.spark.audits import (
     audit_in_process,
     cluster_of_samples,
     dense_indexes,
+    read_bytes,
     stored,
 )
 from tests.spark.clusters import standalone_cluster
@@ -140,6 +141,7 @@ def test_splits_of_any_size_down_to_one_batch(
     expected = audit_in_process([str(tmp_path / "logs")], tmp_path / "expected")
     found = audit_here(spark, _request(tmp_path / "store", tmp_path / "logs", split_size=size, whole=whole))
     _assert_same(found, expected, request)
+    assert read_bytes(tmp_path / "store") == sum(log.stat().st_size for log in (tmp_path / "logs").rglob("*.log"))
 
 
 @pytest.mark.parametrize("whole", [0, 1 << 20])

@@ -14,7 +14,8 @@ import pytest
 from kforensics.spark.audit.finished_tasks import FinishedTasks, resume_key
 from kforensics.spark.audit.run import SparkRequest
 from tests.command import SAMPLES
-from tests.spark.audits import AS_OF_MS, Stored, audit_elsewhere, audit_in_process, stored
+from tests.forensics.forge import forge
+from tests.spark.audits import AS_OF_MS, Stored, audit_elsewhere, audit_in_process, read_bytes, stored
 
 pytestmark = pytest.mark.spark
 SCHEMA = pa.schema([("number", pa.int64()), ("payload", pa.binary())])
@@ -163,3 +164,20 @@ def test_an_audit_that_was_killed_goes_on(logs: list[str], expected: Stored, tmp
     assert f"going on from {len(first)} finished tasks" in output
     assert stored(store) == expected
     assert [path.name for path in tmp_path.iterdir() if path.name != "state"] == ["store"]
+
+
+@pytest.mark.exhaustive
+def test_an_audit_that_was_killed_half_way_reads_the_other_half(tmp_path: Path) -> None:
+    """Two processors get eight tasks that read; after four of them at most 60 % of the bytes are left."""
+    logs, store = tmp_path / "logs", tmp_path / "store"
+    for number in range(16):
+        forge(logs, "D 1 0 0-4 @0-4 T; M 1 0 C 3 @5", topic=f"topic{number:02}")
+    size = sum(path.stat().st_size for path in logs.rglob("*.log"))
+    request = SparkRequest((str(logs),), output=str(store), as_of_ms=AS_OF_MS, whole=0, split_size=1, alone=True)
+    conf = {"spark.master": "local[2]", "spark.ui.enabled": "false"}
+    killed(request, tmp_path, conf, 4)
+    driver = audit_elsewhere(conf, request, {"XDG_STATE_HOME": str(tmp_path / "state")})
+    output, _ = driver.communicate(timeout=400)
+    assert driver.returncode == 0, output
+    assert 0 < read_bytes(store) <= 0.6 * size
+    assert stored(store) == audit_in_process([str(logs)], tmp_path / "expected")
