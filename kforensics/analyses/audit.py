@@ -192,14 +192,30 @@ def run_audit(investigation: Investigation, request: AuditRequest, advance: Adva
 
 def _with_incidents(investigation: Investigation, results: Results) -> Results:
     """Yield results, then the incidents of their findings."""
-    clusters, partitions = investigation.clusters, investigation.partitions
-    names = {partition.place.log_dir: clusters.name_of(partition) for partition in partitions}
-    incidents = IncidentSummary(names, investigation.rules.as_of_ms)
+    incidents = _no_incidents(investigation)
     with closing(results):
         for result in results:
             incidents.add(result)
             yield result
-    yield PartitionResult(NO_PLACE, "", 0, {"incidents": incidents.rows()}, is_counted=False)
+    yield _incident_result(incidents)
+
+
+def incidents_of(investigation: Investigation, results: Iterable[PartitionResult]) -> PartitionResult:
+    """Return the incidents of some results, as a result that no partition has."""
+    incidents = _no_incidents(investigation)
+    for result in results:
+        incidents.add(result)
+    return _incident_result(incidents)
+
+
+def _no_incidents(investigation: Investigation) -> IncidentSummary:
+    clusters, partitions = investigation.clusters, investigation.partitions
+    names = {partition.place.log_dir: clusters.name_of(partition) for partition in partitions}
+    return IncidentSummary(names, investigation.rules.as_of_ms)
+
+
+def _incident_result(incidents: IncidentSummary) -> PartitionResult:
+    return PartitionResult(NO_PLACE, "", 0, {"incidents": incidents.rows()}, is_counted=False)
 
 
 def _manifest(

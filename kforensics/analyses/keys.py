@@ -19,6 +19,7 @@ from kforensics.parsers.tables.schemas import Table
 
 # Name and id of a topic.
 Topic: TypeAlias = tuple[str, str | None]
+TopicResult: TypeAlias = TopicKeyResult | MissingLog
 LISTS = {"partitions": "key_partitions", "keys": "keys_apart", "producers": "producer_batches"}
 
 
@@ -51,7 +52,7 @@ class KeysQuestion:
 
 def evaluate_topic_keys(
     investigation: Investigation, question: KeysQuestion, on_unreadable: OnUnreadable
-) -> Iterator[TopicKeyResult | MissingLog]:
+) -> Iterator[TopicResult]:
     """Yield the result of each topic, by name, after its partitions whose log is missing.
 
     Args:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from operator import attrgetter
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kforensics.analyses.questions import AnswerT, Question
 from kforensics.cli.common_options import CommonOptions, ExitStatus, FindingSelection, severities_of
 from kforensics.cli.writing import write_parts, write_results
-from kforensics.forensics.core.commands import for_brokers
-from kforensics.forensics.core.result_rows import Rows
+from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.partition.partition_rows import finding_rows
 from kforensics.render.formats import Format
 from kforensics.render.output import open_output
+
+if TYPE_CHECKING:
+    from kforensics.analyses.partitions import Investigation
+    from kforensics.forensics.audit.partition_result import PartitionResult
+    from kforensics.forensics.core.findings import Finding
+    from kforensics.forensics.partition.stable_offset import StableOffset
+    from kforensics.parsers.log.log_rows import Place
 
 
 class CollectedText(Protocol):
@@ -61,21 +67,56 @@ def ask(options: CommonOptions, question: Question[AnswerT], text: TextT, add: C
                 write_parts(text.parts(), out)
         else:
             table = RESULTS[question.table]
-            found: list[Rows] = []
-            kept = _with_findings(answers, found, options.brokers())
-            write_results(kept, output_format, options, text=str, table=table, rows=attrgetter("rows"), findings=found)
+            judged = Judged(investigation, options.brokers())
+            kept = _judged(answers, judged) if output_format is Format.JSON else answers
+            write_results(
+                kept, output_format, options, text=str, table=table, rows=attrgetter("rows"), beside=judged.tables
+            )
     return status.code(fail_on)
 
 
-def _with_findings(answers: Iterable[AnswerT], found: list[Rows], brokers: str | None) -> Iterator[AnswerT]:
-    """Yield answers, and keep their findings as rows."""
+class Judged:
+    """The findings on what was asked about, and their incidents: what a JSON document has beside the rows.
+
+    Args:
+        investigation: the partitions that were asked about.
+        brokers: addresses of brokers for the remedies, None if they are not known.
+    """
+
+    def __init__(self, investigation: Investigation, brokers: str | None) -> None:
+        self._investigation, self._brokers = investigation, brokers
+        self._found: list[PartitionResult] = []
+
+    def add(self, place: Place, findings: tuple[Finding, ...], stable: StableOffset | None = None) -> None:
+        """Add findings.
+
+        Args:
+            place: where they are.
+            findings: the findings.
+            stable: the last stable offset there, if it is known.
+        """
+        from kforensics.forensics.audit.partition_result import PartitionResult  # only a document needs it
+
+        rows = {"findings": finding_rows(place, findings)}
+        self._found.append(PartitionResult(place, "", 0, rows, findings, stable=stable))
+
+    @property
+    def tables(self) -> Mapping[str, Iterable[Rows | RowStream]]:
+        """The rows by table, which are created when they are looked at."""
+        return {name: self._rows(name) for name in ("findings", "incidents")}
+
+    def _rows(self, table: str) -> Iterator[Rows | RowStream]:
+        from kforensics.analyses.audit import incidents_of  # only a document needs it
+
+        for result in self._found if table == "findings" else [incidents_of(self._investigation, self._found)]:
+            yield result.for_brokers(self._brokers).rows[table]
+
+
+def _judged(answers: Iterable[AnswerT], judged: Judged) -> Iterator[AnswerT]:
+    """Yield answers, and add their findings to what a document has beside their rows."""
     for answer in answers:
         if answer.findings:
-            rows = finding_rows(answer.place, answer.findings)
-            remedies = rows.columns["remedy"]
-            if brokers is not None:
-                remedies = [text and for_brokers(text, brokers) for text in remedies]
-            found.append(replace(rows, columns={**rows.columns, "remedy": remedies}))
+            judged.add(answer.place, answer.findings, getattr(answer, "stable", None))
         yield answer
 
 

@@ -10,6 +10,10 @@ import typer
 from kforensics.cli.command import EXECUTION, OUTPUT, Command, epilog, with_shared_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kforensics.analyses.keys import TopicResult
+    from kforensics.cli.asking import Judged
     from kforensics.cli.common_options import CommonOptions
 
 app = typer.Typer(add_completion=False)
@@ -47,8 +51,10 @@ def keys(  # long: one parameter per option
 ) -> None:
     """Find keys that are not where their partitioner puts them, or are in several partitions."""
     from kforensics.analyses.keys import KeysQuestion, evaluate_topic_keys
+    from kforensics.cli.asking import Judged
     from kforensics.cli.common_options import ExitStatus, severities_of
     from kforensics.cli.writing import write_results
+    from kforensics.render.formats import Format
     from kforensics.render.key_text import key_lines
 
     question = KeysQuestion(tuple(options.topic or ()), partition_count, listed)
@@ -56,14 +62,24 @@ def keys(  # long: one parameter per option
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)  # the metadata topic has the partition counts
     status = ExitStatus(investigation.unreadable)
-    table = question.table
+    table, judged = question.table, Judged(investigation, options.brokers())
     with options.stage("partitions read, evaluated and written"), options.watched(investigation) as watched:
+        results = status.watch(evaluate_topic_keys(watched, question, status.add_unreadable), severities_of)
         write_results(
-            status.watch(evaluate_topic_keys(watched, question, status.add_unreadable), severities_of),
+            _judged(results, judged) if to_format is Format.JSON else results,
             to_format,
             options,
             text=partial(key_lines, screen=options.screen()),
             table=table,
             rows=lambda keys: keys.rows.get(table.name, ()),
+            beside=judged.tables,
         )
     raise typer.Exit(status.code(severity))
+
+
+def _judged(results: "Iterable[TopicResult]", judged: "Judged") -> "Iterator[TopicResult]":
+    """Yield results, and add their findings to what a document has beside their rows."""
+    for result in results:
+        for place, finding in result.placed:
+            judged.add(place, (finding,))
+        yield result

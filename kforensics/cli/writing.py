@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain, islice
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, TypeVar, get_args
 
 from kforensics.parsers.tables.schemas import Table
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 
     from kforensics.cli.common_options import CommonOptions
     from kforensics.forensics.audit.partition_result import PartitionResult
-    from kforensics.forensics.core.result_rows import Rows
+    from kforensics.forensics.core.result_rows import Rows, RowStream
     from kforensics.render.screen import CommandWords, Screen
 
 T = TypeVar("T")
 # What a command that shows the rest leaves out: it must not replace a file or a store, and the rest is text.
 NOT_REPEATED = ("output", "checksums", "output_format", "table")
 # For results that are not judged.
-NO_FINDINGS: tuple[Rows, ...] = ()
+NO_TABLES: Mapping[str, Iterable[Rows | RowStream]] = MappingProxyType({})
 # Lines that are written at once.
 BATCH = 1 << 10
 
@@ -36,7 +37,7 @@ def write_results(
     text: Callable[[T], Iterable[str]],
     table: Table,
     rows: Callable[[T], Any],
-    findings: Iterable[Rows] = NO_FINDINGS,
+    beside: Mapping[str, Iterable[Rows | RowStream]] = NO_TABLES,
 ) -> None:
     """Write results, each as soon as it is there.
 
@@ -47,7 +48,7 @@ def write_results(
         text: returns the lines of a result.
         table: the table of the rows.
         rows: returns the rows of a result; as ``Rows`` or ``RowStream`` if they are columns.
-        findings: rows of the table ``findings``, which a JSON document has beside the others; complete at the end.
+        beside: rows of other tables by their names, which a JSON document has after these; they are looked at last.
 
     Raises:
         UsageError: the output cannot be written.
@@ -56,7 +57,7 @@ def write_results(
         if output_format is Format.TEXT:
             write_lines(chain.from_iterable(map(text, results)), out, options.screen())
         else:
-            _write_table(map(rows, results), output_format, table, out, findings)
+            _write_table(map(rows, results), output_format, table, out, beside)
 
 
 def write_lines(lines: Iterable[str], out: IO[bytes], screen: Screen | None = None) -> None:
@@ -84,7 +85,11 @@ def write_parts(parts: Iterable[bytes], out: IO[bytes]) -> None:
 
 
 def _write_table(
-    parts: Iterable[Any], output_format: Format, table: Table, out: IO[bytes], findings: Iterable[Rows]
+    parts: Iterable[Any],
+    output_format: Format,
+    table: Table,
+    out: IO[bytes],
+    beside: Mapping[str, Iterable[Rows | RowStream]],
 ) -> None:
     from kforensics.render.writers import ColumnWriter, open_writer  # text does not need them
 
@@ -93,10 +98,11 @@ def _write_table(
         writer.write_parts(table, chain.from_iterable(map(_columns, parts)))
     else:
         writer.write(table, chain.from_iterable(parts))
-    if output_format is Format.JSON and findings is not NO_FINDINGS:
+    if output_format is Format.JSON:
         from kforensics.forensics.core.tables import RESULTS
 
-        writer.write(RESULTS["findings"], chain.from_iterable(findings))
+        for name, rows in beside.items():
+            writer.write(RESULTS[name], chain.from_iterable(rows))
     writer.close()
 
 

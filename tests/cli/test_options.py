@@ -165,8 +165,9 @@ def test_an_audit_writes_a_chosen_table() -> None:
 
 def test_a_json_document_has_findings_and_incidents_beside_its_rows_and_ndjson_stays_lean() -> None:
     for command, tables in (
-        ("lso", ["lso", "findings"]),
-        ("duplicates", ["duplicates", "findings"]),
+        ("lso", ["lso", "findings", "incidents"]),
+        ("duplicates", ["duplicates", "findings", "incidents"]),
+        ("keys", ["key_partitions", "findings", "incidents"]),
         ("scan", ["partitions", "findings", "incidents"]),
         ("verify", ["findings", "incidents"]),
     ):
@@ -187,6 +188,11 @@ def test_a_json_document_has_findings_and_incidents_beside_its_rows_and_ndjson_s
     audit = json.loads(run("audit", "-q", *AS_OF, BROKER / "open-0", "--format", "json").text)["tables"]
     scan = json.loads(run("scan", "-q", *AS_OF, BROKER / "open-0", "--format", "json").text)["tables"]
     assert (scan["findings"], scan["incidents"]) == (audit["findings"], audit["incidents"])
+    lso = json.loads(run("lso", "-q", *AS_OF, BROKER / "open-0", "--format", "json").text)["tables"]
+    same = ("kind", "severity", "since", "what", "impact", "hidden_records", "transactional_ids", "partitions", "remedy")
+    said = [{name: row[name] for name in same} for row in lso["incidents"]]
+    assert said == [{name: row[name] for name in same} for row in audit["incidents"]]
+    assert said[0]["transactional_ids"] == '["open-first"]'
 
 
 def test_a_json_document_has_times_as_text_beside_those_in_ms() -> None:

@@ -115,6 +115,11 @@ class MissingLog:
     findings: tuple[Finding, ...]
 
     @property
+    def placed(self) -> tuple[tuple[Place, Finding], ...]:
+        """The findings with their places."""
+        return tuple((self.place, finding) for finding in self.findings)
+
+    @property
     def rows(self) -> Mapping[str, Rows]:
         """No rows of any table."""
         return {}
