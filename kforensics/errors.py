@@ -13,6 +13,9 @@ KforensicsError
 
 from __future__ import annotations
 
+import shlex
+import sys
+
 __all__ = [
     "EngineError",
     "InputError",
@@ -27,6 +30,28 @@ __all__ = [
 
 
 NO_FILE = "there is no such file"
+# The name under which an index has this package; None while none has it, and anyone could take the name.
+PUBLISHED: str | None = None
+
+
+def install_line(extra: str) -> str:
+    """Return the shell command that installs what an extra needs into the environment of this Python.
+
+    Until the package is published it names what the extra needs, so it works for a checkout and for a wheel.
+
+    Args:
+        extra: name of the extra.
+    """
+    from importlib import metadata  # only an error needs it
+
+    try:
+        required = metadata.requires("kforensics") or []
+    except metadata.PackageNotFoundError:  # the folder or archive of the package is on the path
+        required = []
+    needed = [line.partition(";")[0].strip() for line in required if line.endswith(f"extra == '{extra}'")]
+    if PUBLISHED is not None or not needed:
+        needed = [f"{PUBLISHED or '.'}[{extra}]"]
+    return shlex.join([sys.executable, "-m", "pip", "install", *needed])
 
 
 class KforensicsError(Exception):
@@ -50,7 +75,7 @@ class MissingExtraError(KforensicsError, ImportError):
         self.extra, self.module = extra, module
 
     def __str__(self) -> str:
-        return f"{self.module} is not installed. Install it with: pip install 'kforensics[{self.extra}]'"
+        return f"{self.module} is not installed. Install it with: {install_line(self.extra)}"
 
 
 class EngineError(KforensicsError, RuntimeError):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import kforensics
+from kforensics.errors import PUBLISHED
 
 PACKAGE = Path(kforensics.__file__).parent
 LONGEST_FUNCTION, LONGEST_MODULE = 40, 400
@@ -122,6 +123,15 @@ def test_no_file_names_a_registry_or_a_machine(root: Path) -> None:
         if (found := ADDRESSES.search(line))
     ]
     assert named == []
+
+
+@pytest.mark.repository
+def test_no_install_line_names_a_package_that_is_not_published(root: Path) -> None:
+    """Anyone could publish another package of that name."""
+    assert PUBLISHED is None
+    documents = [*root.glob("*.md"), *(root / "docs").rglob("*.md"), *(root / "notebooks").glob("*.ipynb")]
+    named = re.compile(r"pip install[^`\n]*['\s]kforensics(?!-\d)")
+    assert [path.name for path in documents if named.search(path.read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.repository

@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
-from kforensics.errors import EngineError, MissingExtraError, UsageError
+from kforensics.errors import EngineError, MissingExtraError, UsageError, install_line
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -208,7 +208,7 @@ def check_version() -> None:
     if tuple(map(int, re.findall(r"\d+", pyspark.__version__)[:2])) < OLDEST:
         raise EngineError(
             f"kforensics needs Spark {'.'.join(map(str, OLDEST))} or later, and this is Spark {pyspark.__version__};"
-            " install it with: pip install 'kforensics[spark]'"
+            f" install it with: {install_line('spark')}"
         )
 
 

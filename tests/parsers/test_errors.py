@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -18,6 +21,7 @@ from kforensics.errors import (
     MissingExtraError,
     OutputClosedError,
     UsageError,
+    install_line,
 )
 
 EXAMPLES: list[tuple[KforensicsError, type[Exception], str]] = [
@@ -26,7 +30,7 @@ EXAMPLES: list[tuple[KforensicsError, type[Exception], str]] = [
     (
         MissingExtraError("spark", "pyspark"),
         ImportError,
-        "pyspark is not installed. Install it with: pip install 'kforensics[spark]'",
+        f"pyspark is not installed. Install it with: {sys.executable} -m pip install 'pyspark>=4.1' 'pandas>=2.2,<3'",
     ),
     (EngineError("Spark does not start"), RuntimeError, "Spark does not start"),
     (OutputClosedError("closed"), BrokenPipeError, "closed"),
@@ -64,3 +68,15 @@ def test_an_input_error_has_its_attributes(kind: type[InputError]) -> None:
     error = kind("s3://bucket/a.log", "it is gone")
     assert (error.path, error.why) == ("s3://bucket/a.log", "it is gone")
     assert not isinstance(error, FileNotFoundError) or kind is InputMissingError
+
+
+@pytest.mark.parametrize("extra", ["plots", "spark"])
+def test_a_shell_understands_the_line_that_installs_an_extra(extra: str) -> None:
+    """Nothing is published, so the line has no name that anyone could take."""
+    line = install_line(extra)
+    program, *rest, first, second = shlex.split(line)
+    assert (program, rest) == (sys.executable, ["-m", "pip", "install"])
+    assert "kforensics" not in f"{first} {second}"
+    script = ["/bin/sh", "-c", f"{line} --dry-run --quiet --no-index"]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import kforensics
-from kforensics.errors import MissingExtraError
+from kforensics.errors import MissingExtraError, install_line
 from kforensics.plots import (
     Plot,
     atomicity,
@@ -166,7 +166,7 @@ def test_a_missing_vega_library_is_reported(monkeypatch: pytest.MonkeyPatch) -> 
     chart = lso(kforensics.open(CLASSIC).lso_history)
     page.__globals__["libraries"].cache_clear()
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtraError, match=re.escape("pip install 'kforensics[plots]'")):
+    with pytest.raises(MissingExtraError, match=re.escape(install_line("plots"))):
         page({"": chart})
 
 

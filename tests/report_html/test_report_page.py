@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kforensics.errors import InputError
+from kforensics.errors import InputError, install_line
 from kforensics.forensics.core.findings import Severity
 from kforensics.report_html.page_rows import page_value
 from kforensics.report_html.report_page import report_page
@@ -277,7 +277,7 @@ def test_a_notice_says_that_charts_are_left_out(store: Path, monkeypatch: pytest
     monkeypatch.setattr("importlib.util.find_spec", lambda _name, _package=None: None)
     verdict, page = report_page(open_store(str(store)))
     text = "".join(seen(page).texts)
-    assert "Charts are left out: altair is not installed. Install it with: pip install 'kforensics[plots]'" in text
+    assert f"Charts are left out: altair is not installed. Install it with: {install_line('plots')}" in text
     assert verdict.sentence in text
     assert _data(page)["charts"] == {}
     assert "data-chart" not in page.split("<script", maxsplit=1)[0]

@@ -18,7 +18,7 @@ import pytest
 
 import kforensics
 from kforensics.analyses.audit import without_secrets
-from kforensics.errors import EngineError, InputError, UsageError
+from kforensics.errors import EngineError, InputError, UsageError, install_line
 from kforensics.forensics.core.formatting import format_size
 from kforensics.render.staged_store import StagedStore
 from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned
@@ -376,7 +376,7 @@ def test_without_pyspark_a_sentence_says_what_to_install() -> None:
     program = "import sys; sys.modules['pyspark'] = None; from kforensics.cli import main; main()"
     ended = _run_alone({**os.environ}, *ON_SPARK, LOGS, program=("-c", program))
     assert (ended.code, ended.out) == (1, b"")
-    assert ended.err == "kforensics: pyspark is not installed. Install it with: pip install 'kforensics[spark]'\n"
+    assert ended.err == f"kforensics: pyspark is not installed. Install it with: {install_line('spark')}\n"
 
 
 @pytest.mark.spark

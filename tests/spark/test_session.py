@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kforensics.errors import install_line
 from kforensics.spark.session import OPTIONS, StartupOutput, check_workers, options_first
 from tests.command import ROOT, SAMPLES
 
@@ -146,8 +147,7 @@ def test_a_spark_that_is_too_old_is_one_sentence(tmp_path: Path, version: str) -
     (tmp_path / "pyspark" / "__init__.py").write_text(f"__version__ = {version!r}\n")
     path = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
     says = (
-        f"kforensics needs Spark 4.1 or later, and this is Spark {version};"
-        " install it with: pip install 'kforensics[spark]'\n"
+        f"kforensics needs Spark 4.1 or later, and this is Spark {version}; install it with: {install_line('spark')}\n"
     )
     audit = _run(path, "-m", "kforensics", "audit", "--engine", "spark", str(SAMPLES / "transactions-v2"))
     assert (audit.returncode, audit.stdout, audit.stderr) == (3, "", f"kforensics: {says}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kforensics.errors import UsageError
+from kforensics.errors import UsageError, install_line
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.log.selection import HalfOpenRange, Selection
 from kforensics.parsers.tables.schemas import TABLES, Column
@@ -116,7 +116,7 @@ except MissingExtraError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == "pyspark is not installed. Install it with: pip install 'kforensics[spark]'\n"
+    assert done.stdout == f"pyspark is not installed. Install it with: {install_line('spark')}\n"
 
 
 def test_a_request_knows_its_columns() -> None:
