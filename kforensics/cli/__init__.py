@@ -48,6 +48,7 @@ COMMANDS = (
 )
 
 
+ABOUT_COMPLETION = ("-h", "--help", "--install-completion", "--show-completion")
 # They end a command as Ctrl-C does; a shell reports 128 and their number.
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -75,11 +76,19 @@ class _LazyGroup(CommandGroup):
         self.commands = _LazyCommands()  # type: ignore[assignment]  # typer only reads it
 
 
+def _is_about_completion() -> bool:
+    """Return whether a shell asks how to complete a command line, or the user may ask for it or read about it.
+
+    To find out which shell it is takes another process, and as long as a small dump.
+    """
+    return "_KFORENSICS_COMPLETE" in os.environ or sys.argv[1:2] in ([], *([word] for word in ABOUT_COMPLETION))
+
+
 app = typer.Typer(
     name="kforensics",
     cls=_LazyGroup,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=_is_about_completion(),
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -96,7 +105,8 @@ def _print_version(is_given: bool) -> None:  # typer calls it with the value of 
 @app.callback()
 def _root(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     """Analyze the log directories of Apache Kafka brokers."""
