@@ -8,6 +8,7 @@ from kforensics.parsers.format.integers import int64, sequence_after
 from kforensics.parsers.format.layouts import BATCH_HEADER, ENTRY_PREFIX, LEGACY_HEADER_V0, LEGACY_HEADER_V1
 from kforensics.parsers.format.rows import (
     CODEC_MASK,
+    CODECS,
     CREATE_TIME,
     LOG_APPEND_TIME,
     LOG_APPEND_TIME_BIT,
@@ -105,3 +106,13 @@ def legacy_header(data: bytes, position: int, *, crc_of_rest: int | None = None)
 def crc_start(magic: int) -> int:
     """Return the offset within a batch from which the checksum covers its bytes."""
     return LEGACY_CRC_START if magic < 2 else CRC_START
+
+
+def plausible(batch: Batch) -> bool:
+    """Return whether the header fields are consistent, for a batch whose checksum does not confirm them."""
+    if batch.last_offset < 0 or batch.codec >= len(CODECS):
+        return False
+    if batch.is_legacy:
+        return True
+    delta, count = batch.last_offset_delta or 0, batch.count or 0
+    return batch.magic == 2 and (batch.base_offset or 0) >= 0 and delta >= 0 and 0 <= count <= delta + 1

@@ -7,6 +7,7 @@ another batch, or the end, follows where the header says; ``crc_valid`` is False
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +17,7 @@ from kforensics.parsers.files.source import BUFFER_BYTES, Source, Window
 from kforensics.parsers.format.checksums import crc32, crc32c
 from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import BATCH_HEADER, ENTRY_PREFIX, LEGACY_HEADER_V1
-from kforensics.parsers.format.rows import CODECS, Batch, Damage
+from kforensics.parsers.format.rows import Batch, Damage
 from kforensics.parsers.log.batch_headers import (
     LENGTH_END,
     LENGTH_FIELD,
@@ -24,6 +25,7 @@ from kforensics.parsers.log.batch_headers import (
     batch_header,
     crc_start,
     legacy_header,
+    plausible,
     prefix,
 )
 
@@ -267,18 +269,26 @@ class _Walker:
         if rejection.next_good is not None:
             return rejection.next_good
         end = position + rejection.size
-        if rejection.size and self._valid_batch(end):
-            inside = self._batch_inside(position, end)
+        if rejection.size and (following := self._valid_batch(end)):
+            offset, _, _ = prefix(self.window.peek(position, HEADER.size))
+            # The length may be wrong and end at a batch by chance. A negative offset is wrong, too, and proves nothing.
+            between = (offset, following.last_offset) if offset >= 0 else None
+            inside = self._batch_inside(position, end, between)
             return end if inside is None else inside
         # A header may begin with zeros, up to its magic byte.
         start = max(position + 1, zeros - PREFIX.size)
         return next((candidate for candidate in self.candidates.between(start) if self._valid_batch(candidate)), None)
 
-    def _batch_inside(self, position: int, end: int, last_offset: int | None = None) -> int | None:
+    def _batch_inside(self, position: int, end: int, between: tuple[int, float] | None) -> int | None:
         """Return the position of the first valid batch inside an invalid one, if both belong to the same log.
 
         In that case the outer batch has a wrong length or lacks bytes. The value of a record may contain valid batches
         of another log, too, but those neither reach the end of the outer batch nor continue its offsets.
+
+        Args:
+            position: start of the outer batch.
+            end: its end.
+            between: the outer batch's offset and that of the batch after it, None if unknown.
         """
         cost = SEARCH_COST * (end - position)
         is_thorough = self.search_budget.allows(position, cost)
@@ -289,7 +299,7 @@ class _Walker:
                 continue
             first = candidate if first is None else first
             chain_end = self._chain_end(inner, end) if is_thorough else end
-            if chain_end >= end or (last_offset is not None and inner.last_offset > last_offset):
+            if chain_end >= end or (between and between[0] < inner.last_offset < between[1]):
                 self.search_budget.spend(cost)
                 return first
         return None
@@ -321,9 +331,9 @@ class _Walker:
     def _without_checksum(self, batch: Batch, checksum: str) -> _Rejection | None:
         """Return why a batch without a valid checksum is rejected; None if it and what follows it are plausible."""
         end = batch.position + batch.size
-        if not _plausible(batch) or not _continues(self.window, end):
+        if not plausible(batch) or not _continues(self.window, end):
             return _Rejection("crc", f"{checksum} and no batch follows the {batch.size} bytes of this one", batch.size)
-        inside = self._batch_inside(batch.position, end, batch.last_offset)
+        inside = self._batch_inside(batch.position, end, (batch.last_offset, math.inf))
         if inside is None:
             return None
         return _Rejection("length", f"the batch has {batch.size} bytes, {checksum}", next_good=inside)
@@ -374,16 +384,6 @@ def _crc(window: Window, position: int, size: int, magic: int) -> int:
     return checksum
 
 
-def _plausible(batch: Batch) -> bool:
-    """Return whether the header fields are consistent, for a batch whose checksum does not confirm them."""
-    if batch.last_offset < 0 or batch.codec >= len(CODECS):
-        return False
-    if batch.is_legacy:
-        return True
-    delta, count = batch.last_offset_delta or 0, batch.count or 0
-    return batch.magic == 2 and (batch.base_offset or 0) >= 0 and delta >= 0 and 0 <= count <= delta + 1
-
-
 def _continues(window: Window, position: int) -> bool:
     """Return whether a batch, a truncated batch, zeros or the end of the file follows at a position."""
     head = window.peek(position, HEADER.size)
@@ -396,4 +396,4 @@ def _continues(window: Window, position: int) -> bool:
         return False
     if magic < 2 or len(head) < HEADER.size:
         return True
-    return _plausible(batch_header(head, position, crc_of_rest=0))
+    return plausible(batch_header(head, position, crc_of_rest=0))

@@ -304,6 +304,28 @@ def test_a_valid_batch_in_a_value_after_an_invalid_header_is_not_part_of_the_log
     assert valid_batches(b"".join(parts)) == {place for place in whole if place != whole[1]}
 
 
+@pytest.mark.parametrize("name", ["v2 none", "v1"])
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_an_invalid_header_that_ends_at_a_batch_by_chance_hides_nothing(name: str, number: int) -> None:
+    """A batch inside has a flipped bit, so no chain of valid batches leads to the end."""
+    parts = batches(6) if name == "v2 none" else [message(n) for n in range(6)]
+    parts[1] = (
+        parts[1][:8] + (len(b"".join(parts[1:5])) - 12).to_bytes(4, "big") + parts[1][12:16] + b"\xff" + parts[1][17:]
+    )
+    parts[number] = parts[number][:-1] + bytes([parts[number][-1] ^ 1])
+    whole = spans(parts)
+    assert valid_batches(b"".join(parts)) == {place for place in whole if place not in (whole[1], whole[number])}
+
+
+@pytest.mark.parametrize("offsets", [(50, 0), (50, 100)], ids=["lower", "higher"])
+def test_batches_in_a_value_are_not_part_of_the_log_if_their_offsets_do_not_fit(offsets: tuple[int, int]) -> None:
+    offset, first = offsets
+    outer = batch(record(value=b"".join(batches(3, first=first))), record(1), base_offset=offset, magic=-1)
+    parts = [batches(1, first=49)[0], outer, *batches(2, first=52)]
+    whole = spans(parts)
+    assert valid_batches(b"".join(parts)) == {place for place in whole if place != whole[1]}
+
+
 def test_a_valid_batch_in_a_value_is_not_part_of_the_log() -> None:
     """A topic contains a backup of another topic, and the outer batch has a flipped bit."""
     inner = batches(3)
@@ -388,7 +410,20 @@ def test_headers_that_all_extend_to_the_end_are_not_searched_repeatedly(
     monkeypatch.setattr(module, "VAIN_FLOOR", 0)
     good, count = batch(), 500
     data = b"".join(batch(crc=5, length=(count - n) * 2 * len(good) - 12) + good for n in range(count))
-    assert calls("_sound", data) < 40 * count
+    assert count < calls("_valid_batch", data) < 60 * count
+
+
+def test_headers_that_all_extend_to_a_valid_batch_are_not_searched_repeatedly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each header hides the batches after it; only the offset of the last one shows that they are of this log."""
+    monkeypatch.setattr(module, "VAIN_FLOOR", 0)
+    count, size = 500, len(batch())
+    hidden = [
+        batch(base_offset=count - 2, magic=-1, length=(count - n) * 2 * size - 12) + batch(base_offset=n)
+        for n in range(count)
+    ]
+    data = b"".join([*hidden, batch(base_offset=count + 1)])
+    assert len(valid_batches(data)) == count + 1
+    assert count < calls("_valid_batch", data) < 60 * count
 
 
 # Shrinking -----------------------------------------------------------------------------------------------------------
