@@ -22,7 +22,8 @@ from kforensics.forensics.audit.cross_partition_duplicates import (
 from kforensics.forensics.checks.check import findings_of
 from kforensics.forensics.checks.duplicate_checks import DUPLICATE_CHECKS
 from kforensics.forensics.checks.partition import missing_logs
-from kforensics.forensics.core.result_rows import Rows
+from kforensics.forensics.core.result_rows import Rows, RowStream
+from kforensics.forensics.core.spill_file import SpilledRows
 from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE
 from kforensics.forensics.duplicates.partition_duplicates import (
     DEFAULT_MEMORY,
@@ -47,9 +48,11 @@ class PartitionDuplicates(PartitionAnswer):
 
     Attributes:
         rows: rows of the table.
+        duplicates: what they are made of.
     """
 
-    rows: Rows
+    rows: RowStream
+    duplicates: SpilledRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +107,11 @@ class DuplicatesQuestion(Question[DuplicatesAnswer]):
     def answer(self, state: PartitionState, context: Context) -> PartitionDuplicates:  # noqa: ARG002  # needs none
         """Return the duplicates inside a partition."""
         found = find_duplicates(state, memory=self.memory) if self.replicas.searches(state) else ()
-        duplicates = self.replicas.reported(state.partition, np.concatenate([np.empty(0, DUPLICATE), *found]))
-        duplicates = self._selected(duplicates)
+        reported = self.replicas.reported(state.partition, found)
+        duplicates = SpilledRows.of(DUPLICATE, map(self._selected, reported))
         findings = findings_of(replace(state, duplicates=duplicates), (missing_logs.CHECK, *DUPLICATE_CHECKS))
-        return PartitionDuplicates(rows=partition_duplicate_rows(state, duplicates), findings=findings, state=state)
+        rows = partition_duplicate_rows(state, duplicates)
+        return PartitionDuplicates(rows=rows, findings=findings, state=state, duplicates=duplicates)
 
     def answers(self, investigation: Investigation, on_unreadable: OnUnreadable) -> Iterator[DuplicatesAnswer]:
         """Yield the duplicates inside each partition, then those across the partitions of each topic.
@@ -127,7 +131,7 @@ class DuplicatesQuestion(Question[DuplicatesAnswer]):
                 continue
             if replicas.is_longest(answer.state.partition):
                 searched.append((answer.state.partition, SearchedPartition.of(answer.state)))
-            elif not (len(answer.rows) or answer.findings):
+            elif not (len(answer.duplicates) or answer.findings):
                 continue
             yield answer
         if self.levels != ("sequence",):  # producers number their batches per partition

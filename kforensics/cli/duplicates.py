@@ -69,7 +69,7 @@ def _add(text: "RankedText", answer: "DuplicatesAnswer") -> None:
     if not isinstance(answer, PartitionDuplicates):
         place, folder = answer.copies.place, answer.copies.folder
         text.add((worst,), cross_partition_duplicate_lines(place, folder, answer.rows, shown=text))
-    elif len(answer.rows) or not answer.state.partition.has_log:
+    elif len(answer.duplicates) or not answer.state.partition.has_log:
         advice = duplicate_advice(answer.state, answer.rows, answer.findings)
         text.add((worst,), chain(duplicate_lines(answer.state, answer.rows, shown=text), advice))
     else:

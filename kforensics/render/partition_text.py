@@ -51,6 +51,8 @@ PRODUCER_COLUMNS = (
 NO_IDS: Mapping[int, str] = {}
 # Transactions, producers and runs of duplicates of a partition that are listed.
 LISTED = 20
+# The views of duplicates in the order in which they are listed.
+VIEWS = ("committed", "raw")
 # Where the text of a run of duplicates begins, after its level.
 RUN_HANG = 17
 # Where the details of a finding begin, after its severity.
@@ -189,20 +191,20 @@ def _producer_cells(producer: dict[str, Any], transactional_ids: Mapping[int, st
     )
 
 
-def duplicate_lines(state: PartitionState, rows: Rows, *, shown: RankedText) -> Iterator[str]:
+def duplicate_lines(state: PartitionState, rows: RowStream, *, shown: RankedText) -> Iterator[str]:
     """Yield the duplicates within a partition, one run of records per line; those of read_committed consumers first."""
     if not state.partition.has_log:
         yield from missing_log_lines(MissingLog.of(state, "duplicates"))
         return
-    runs = f" in {format_count(len(rows), 'run')}" if len(rows) else ""
-    yield f"{_name(state)}: {_duplicates_count(rows)}{runs}"
-    yield from _run_lines(rows, shown)
+    count, records = _run_totals(rows)
+    runs = f" in {format_count(count, 'run')}" if count else ""
+    yield f"{_name(state)}: {format_count(records, 'duplicate record')}{runs}"
+    yield from _run_lines(rows, count, shown)
 
 
-def duplicate_advice(state: PartitionState, rows: Rows, findings: Sequence[Finding]) -> Iterator[str]:
+def duplicate_advice(state: PartitionState, rows: RowStream, findings: Sequence[Finding]) -> Iterator[str]:
     """Yield the command that shows the first duplicate and its original, and what to do about duplicates."""
-    if len(rows):
-        run = min((dict(zip(rows.table.names, values, strict=True)) for values in rows), key=lambda run: run["view"])
+    for run in islice(_listed_runs(rows), 1):
         offsets = f"{run['first_offset']}:{run['second_offset'] + run['records']}"
         words = ("dump", "--format", "table", "--records", "--offset", offsets, state.partition.folder)
         yield Line(f"  check: {COMMAND}kforensics {' '.join(map(shell_word, words))}", "command")
@@ -213,31 +215,41 @@ def duplicate_advice(state: PartitionState, rows: Rows, findings: Sequence[Findi
 
 def cross_partition_duplicate_lines(place: Place, folder: str, rows: Rows, *, shown: RankedText) -> Iterator[str]:
     """Yield the duplicates of records in other partitions of the topic, one run of records per line."""
-    runs = format_count(len(rows), "run")
-    yield f"{partition_label(place, folder)}: {_duplicates_count(rows)} of other partitions in {runs}"
-    yield from _run_lines(rows, shown)
+    count, records = _run_totals(rows)
+    of_others = f"{format_count(records, 'duplicate record')} of other partitions in {format_count(count, 'run')}"
+    yield f"{partition_label(place, folder)}: {of_others}"
+    yield from _run_lines(rows, count, shown)
 
 
-def _duplicates_count(rows: Rows) -> str:
-    return format_count(int(rows.columns["records"].sum()), "duplicate record")
+def _run_totals(rows: Rows | RowStream) -> tuple[int, int]:
+    """Return how many runs there are, and how many records are in them."""
+    count = records = 0
+    for part in rows.parts():
+        count, records = count + len(part), records + int(part.columns["records"].sum())
+    return count, records
 
 
-def _run_lines(rows: Rows, shown: RankedText) -> Iterator[str]:
+def _listed_runs(rows: Rows | RowStream) -> Iterator[dict[str, Any]]:
+    """Yield all runs in the order in which they are listed; there may be very many, so they are read part by part."""
+    for view in VIEWS:
+        for part in rows.parts():
+            views = part.columns["view"]
+            for values in part.taken(np.flatnonzero(views.codes == views.words.index(view))):
+                yield dict(zip(rows.table.names, values, strict=True))
+
+
+def _run_lines(rows: Rows | RowStream, count: int, shown: RankedText) -> Iterator[str]:
     limit = shown.screen.shown(LISTED)
-    views = rows.columns["view"]
-    ranks = np.argsort(np.argsort(views.words))[views.codes]
-    # There may be very many: only those that are shown become Python values.
-    for values in rows.taken(np.argsort(ranks, kind="stable")[:limit]):
-        run = dict(zip(rows.table.names, values, strict=True))
+    for run in islice(_listed_runs(rows), limit):
         verb = "duplicates" if run["records"] == 1 else "duplicate"
         why = f"{run['why']}{_run_distance(run)}"
         line = f"  {run['level']:<13}  {_run_side(run, 'second')} {verb} {_run_side(run, 'first')}: {why}"
         yield Line(line, hang=RUN_HANG)
         if run["view"] == "raw":
             yield f"{' ' * RUN_HANG}read_committed consumers do not receive both"
-    if limit is not None and len(rows) > limit:
+    if limit is not None and count > limit:
         shown.is_cut = True
-        yield f"  … and {format_count(len(rows) - limit, 'more run')}"
+        yield f"  … and {format_count(count - limit, 'more run')}"
 
 
 def _run_distance(run: dict[str, Any]) -> str:

@@ -20,6 +20,8 @@ from kforensics.forensics.checks.check import collectors_of
 from kforensics.forensics.checks.partition_checks import CHECK_GROUPS
 from kforensics.forensics.core.external_sort import ExternalSort, SortedRows
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.core.spill_file import SpilledRows
+from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE
 from kforensics.forensics.partition.examine import PartitionStateBuilder
 from kforensics.forensics.partition.log_chunk import ChunkJoiner, LogChunk, ReadTask, log_chunks
 from kforensics.forensics.partition.partition_files import Partition
@@ -167,9 +169,10 @@ def finish_evaluation(
 
 def _with_reported(state: PartitionState, replicas: SearchedReplicas) -> PartitionState:
     """Return a partition state without the duplicates that another replica reports."""
-    if state.duplicates is None:
+    if state.duplicates is None or (replicas.is_longest(state.partition) and replicas.may_report(state.partition)):
         return state
-    return replace(state, duplicates=replicas.reported(state.partition, state.duplicates))
+    reported = replicas.reported(state.partition, state.duplicates)
+    return replace(state, duplicates=SpilledRows.of(DUPLICATE, reported))
 
 
 def _unreadable(partition: Partition, why: object) -> PartitionResult:

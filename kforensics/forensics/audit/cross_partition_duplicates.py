@@ -118,16 +118,19 @@ class SearchedReplicas:
             for start, stop in self._shown_elsewhere(state.partition)
         )
 
-    def reported(self, partition: Partition, duplicates: DuplicateArray) -> DuplicateArray:
-        """Return the duplicates of a partition that it reports."""
+    def reported(self, partition: Partition, duplicates: Iterable[DuplicateArray]) -> Iterator[DuplicateArray]:
+        """Yield the duplicates of a partition that it reports, part by part."""
         if not self.may_report(partition):
-            return duplicates[:0]
-        for start, stop in self._shown_elsewhere(partition):
-            is_only_here = duplicates["first_offset"] < start
-            if stop is not None:
-                is_only_here |= duplicates["second_last_offset"] >= stop
-            duplicates = duplicates[is_only_here]
-        return duplicates
+            return
+        shown = self._shown_elsewhere(partition)
+        for part in duplicates:
+            kept = part
+            for start, stop in shown:
+                is_only_here = kept["first_offset"] < start
+                if stop is not None:
+                    is_only_here |= kept["second_last_offset"] >= stop
+                kept = kept[is_only_here]
+            yield kept
 
     def _shown_elsewhere(self, partition: Partition) -> list[tuple[int, int | None]]:
         """Return the offsets that each longer replica shows as well: the first, and where another leader's begin."""

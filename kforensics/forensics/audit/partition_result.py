@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from kforensics.forensics.checks.check import Check, findings_of
 from kforensics.forensics.core.commands import for_brokers
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.result_rows import Rows, RowStream
+from kforensics.forensics.core.spill_file import SpilledRows
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE
 from kforensics.forensics.duplicates.partition_duplicates import find_duplicates, partition_duplicate_rows
@@ -110,7 +109,7 @@ def with_records(
         InputError: a segment cannot be read.
     """
     found = find_duplicates(state, workers=workers) if searches(state) else ()
-    duplicates = np.concatenate([np.empty(0, DUPLICATE), *found])
+    duplicates = SpilledRows.of(DUPLICATE, found)
     return replace(state, records=record_evidence(state.partition, workers=workers), duplicates=duplicates)
 
 

@@ -1,19 +1,24 @@
-"""Rows in an unnamed temporary file that other processes can read, too."""
+"""Rows in an unnamed temporary file that other processes can read, too, and rows that use one if there are many."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 import weakref
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import numpy as np
 
 from kforensics.errors import UsageError
+from kforensics.forensics.core.record_arrays import concat_rows, own_rows
 from kforensics.parsers.format.array_types import StructArray
 
-__all__ = ["SpillFile"]
+__all__ = ["SpillFile", "SpilledRows"]
+
+# Bytes of rows to keep in memory.
+ROOM = 16 << 20
 
 
 class SpillFile:
@@ -97,3 +102,59 @@ def _close(file: IO[bytes]) -> None:
     # A failed write on a full disk may be reported again on close; the data is no longer needed.
     with suppress(OSError):
         file.close()
+
+
+class SpilledRows:
+    """Rows in the order in which they were added: in memory up to a limit, and beyond it in a :class:`SpillFile`.
+
+    They can be iterated repeatedly, in parts. Pickling sends the rows in memory and the open file.
+
+    Args:
+        dtype: type of a row.
+        room: bytes of rows to keep in memory.
+    """
+
+    def __init__(self, dtype: np.dtype[Any], room: int = ROOM) -> None:
+        self._dtype, self._room = dtype, max(room // dtype.itemsize, 1)
+        self._parts: list[StructArray] = []
+        self._pending = self._written = 0
+        self._file: SpillFile | None = None
+
+    @classmethod
+    def of(cls, dtype: np.dtype[Any], parts: Iterable[StructArray]) -> Self:
+        """Return the rows of all parts.
+
+        Raises:
+            UsageError: temporary files cannot be written.
+        """
+        rows = cls(dtype)
+        for part in parts:
+            rows.add(part)
+        return rows
+
+    def add(self, rows: StructArray) -> None:
+        """Add rows; the array is kept.
+
+        Raises:
+            UsageError: temporary files cannot be written.
+        """
+        if len(rows):
+            self._parts.append(own_rows(rows))
+            self._pending += len(rows)
+        if self._pending > self._room:
+            self._file = self._file or SpillFile(self._dtype)
+            for part in self._parts:
+                self._file.append(part)
+            self._written, self._parts, self._pending = self._written + self._pending, [], 0
+
+    def __len__(self) -> int:
+        return self._written + self._pending
+
+    def __iter__(self) -> Iterator[StructArray]:
+        """Yield the rows in parts, none of them empty; changes of what is yielded may or may not be kept."""
+        for first in range(0, self._written, self._room):
+            if self._file is not None:
+                yield self._file.read(first, min(self._room, self._written - first))
+        if self._parts:
+            self._parts = [concat_rows(self._parts)]
+            yield from self._parts

@@ -18,6 +18,7 @@ import numpy as np
 
 from kforensics.forensics.core.hash_buckets import HashBuckets
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
+from kforensics.forensics.core.spill_file import SpilledRows
 from kforensics.forensics.duplicates.content_pairs import (
     CONTENT_PAIR,
     DUPLICATE_RUN,
@@ -33,7 +34,13 @@ from kforensics.forensics.duplicates.content_pairs import (
     repeated_hashes,
     single_runs,
 )
-from kforensics.forensics.duplicates.duplicate_rows import DuplicateArray, DuplicateLevel, DuplicateReason
+from kforensics.forensics.duplicates.duplicate_rows import (
+    DUPLICATE,
+    DuplicateArray,
+    DuplicateLevel,
+    DuplicateReason,
+)
+from kforensics.forensics.duplicates.periodic_retries import Retries
 from kforensics.forensics.duplicates.record_reader import (
     RECORD_ENTRY,
     RecordEntryArray,
@@ -53,7 +60,6 @@ __all__ = [
     "duplicates_of_entries",
     "pair_bucket_count",
     "runs_of_buckets",
-    "without_periodic_retries",
 ]
 
 
@@ -155,21 +161,25 @@ def duplicates_of_entries(
                     by_part.add(pairs)
                     divided.add(pairs)
             # How often a content recurs is known at the end of the log.
-            found: list[DuplicateArray] = []
-            retries = [np.empty(0, DUPLICATE_RUN)]
+            found, retries = SpilledRows(DUPLICATE, limit), Retries()
             for runs in runs_of_buckets(by_part.buckets(), to_runs):
-                found.append(as_duplicates(runs))
-                retries.append(runs[runs["level"] == DuplicateLevel.CONTENT_RETRY])
-            yield from _with_levels(found, without_periodic_retries(concat_rows(retries)))
+                found.add(as_duplicates(runs))
+                retries.add(runs)
+    yield from _without_periodic(found, retries)
 
 
-def _with_levels(found: Iterable[DuplicateArray], retries: DuplicateRunArray) -> Iterator[DuplicateArray]:
-    """Yield duplicates with the levels and reasons of their retries, which are in the same order."""
-    first = 0
+def _without_periodic(found: Iterable[DuplicateArray], retries: Retries) -> Iterator[DuplicateArray]:
+    """Yield duplicates, at level CONTENT those that cannot be retries because they recur.
+
+    Args:
+        found: all duplicates; those at level CONTENT_RETRY are in the same order in ``retries``.
+        retries: these.
+    """
+    periodic, first = retries.are_periodic(), 0
     for rows in found:
         indexes = np.flatnonzero(rows["level"] == DuplicateLevel.CONTENT_RETRY)
-        for name in ("level", "why"):
-            rows[name][indexes] = retries[name][first : first + len(indexes)]
+        recurring = indexes[periodic[first : first + len(indexes)]]
+        rows["level"][recurring], rows["why"][recurring] = DuplicateLevel.CONTENT, DuplicateReason.PERIODIC
         first += len(indexes)
         yield rows
 
@@ -307,60 +317,3 @@ def _conclusive(runs: DuplicateRunArray) -> Iterator[DuplicateRunArray]:
     conclusive = runs[runs["is_conclusive"]]
     if len(conclusive):
         yield conclusive[np.argsort(conclusive["second"], kind="stable")]
-
-
-# A client gives up at some point: more copies of a batch than that are content that recurs. With timestamps of the
-# producer, all copies have the same one, which is hardly chance; with those of the broker, fewer copies count.
-MAX_RETRIES_SAME_TIME = 10
-MAX_RETRIES_APPEND_TIME = 2
-
-
-def without_periodic_retries(runs: DuplicateRunArray) -> DuplicateRunArray:
-    """Return all runs of a partition, with those at level CONTENT that cannot be retries because they recur.
-
-    Equal records without a timestamp of their producer count as a retry only if they occur exactly twice, one directly
-    after the other.
-
-    Args:
-        runs: in any order; within a view, their later copies do not overlap.
-    """
-    retries = np.flatnonzero(runs["level"] == DuplicateLevel.CONTENT_RETRY)
-    if not len(retries):
-        return runs
-    retries = retries[np.argsort(runs["second"][retries], kind="stable")]
-    periodic = retries[_are_periodic(take_rows(runs, retries))]
-    runs["level"][periodic], runs["why"][periodic] = DuplicateLevel.CONTENT, DuplicateReason.PERIODIC
-    return runs
-
-
-def _are_periodic(retries: DuplicateRunArray) -> BoolArray:
-    """Return which runs recur too often for a retry; they are ordered by their later copies."""
-    copies = _copies(retries)
-    has_same_time = retries["why"] == DuplicateReason.RETRY_SAME_TIME
-    limit = np.where(has_same_time, MAX_RETRIES_SAME_TIME, MAX_RETRIES_APPEND_TIME)
-    is_directly_after = retries["second"] == retries["first"] + retries["span"]
-    proves_little = ~has_same_time & ~retries["is_varied"]
-    periodic: BoolArray = (copies > limit) | (proves_little & ((copies > 1) | ~is_directly_after))
-    return periodic
-
-
-def _copies(retries: DuplicateRunArray) -> IntArray:
-    """Return how many runs repeat the same records, one after another, up to a little more than the limit."""
-    previous = _previous_copies(retries)
-    has_previous = previous >= 0
-    before, after = np.zeros(len(retries), "i8"), np.zeros(len(retries), "i8")
-    for _ in range(MAX_RETRIES_SAME_TIME):
-        before = np.where(has_previous, before[previous] + 1, 0)
-        longer = np.zeros(len(retries), "i8")
-        np.maximum.at(longer, previous[has_previous], after[has_previous] + 1)
-        after = longer
-    copies: IntArray = before + after + 1
-    return copies
-
-
-def _previous_copies(retries: DuplicateRunArray) -> IntArray:
-    """Return for each run the index of the run whose later copy is its earlier one, at least in part; -1 for none."""
-    first_end = retries["first"] + retries["span"]
-    previous = np.searchsorted(retries["second"], first_end) - 1
-    second_end = (retries["second"] + retries["span"])[previous]
-    return np.where((previous >= 0) & (second_end > retries["first"]), previous, -1)

@@ -305,6 +305,8 @@ def partition_reasons(
     has_time = (first["timestamp"] >= 0) & (second["timestamp"] >= 0)
     retry = without_producer & has_time & (first["batch"] != second["batch"]) & (find_whole or are_whole_batches)(pairs)
     retry &= second["offset"] - first["offset"] < window.offsets
+    # The offsets of a malformed batch need not ascend.
+    retry &= second["ordinal"] - first["ordinal"] < window.offsets
     retry &= np.abs(second["timestamp"] - first["timestamp"]) < window.milliseconds
     return np.select(
         [

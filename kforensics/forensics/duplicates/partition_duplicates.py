@@ -7,13 +7,15 @@ batches in the affected sequence ranges are compared, and memory grows with thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from kforensics.forensics.core.record_types import Anomaly, AnomalyArray, TransactionOutcome
-from kforensics.forensics.core.result_rows import Rows, Words
+from kforensics.forensics.core.result_rows import Rows, RowStream, Words
+from kforensics.forensics.core.spill_file import SpilledRows
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.duplicates.content_duplicates import DEFAULT_MEMORY, content_duplicates
 from kforensics.forensics.duplicates.duplicate_rows import (
@@ -58,6 +60,8 @@ __all__ = [
 
 # Columns of the table that DUPLICATE has for both copies.
 SIDE_COLUMNS = ("offset", "timestamp", "producer_id", "producer_epoch", "position")
+# Rows of the table to make at once.
+ROWS_AT_ONCE = 1 << 16
 
 
 def find_duplicates(
@@ -120,11 +124,18 @@ def _batches(state: PartitionState, kernels: KernelPolicy, workers: int | None) 
             yield from batch_chunks(source, number, ignore_damage, kernels, workers=workers)
 
 
-def partition_duplicate_rows(state: PartitionState, duplicates: DuplicateArray) -> Rows:
+def partition_duplicate_rows(state: PartitionState, duplicates: SpilledRows) -> RowStream:
     """Return the duplicates of a partition as rows of the table ``duplicates``."""
     paths = [segment.path for segment in state.partition.segments]
-    columns = {f"{side}_path": Words(duplicates[f"{side}_segment"], paths) for side in ("first", "second")}
-    return duplicate_table_rows(state.partition.place, duplicates, {**columns, "first_partition": None})
+    return RowStream(RESULTS["duplicates"], partial(_table_parts, state.partition.place, paths, duplicates))
+
+
+def _table_parts(place: Place, paths: Sequence[str], duplicates: SpilledRows) -> Iterator[Rows]:
+    for part in duplicates:
+        for first in range(0, len(part), ROWS_AT_ONCE):
+            rows = part[first : first + ROWS_AT_ONCE]
+            columns = {f"{side}_path": Words(rows[f"{side}_segment"], paths) for side in ("first", "second")}
+            yield duplicate_table_rows(place, rows, {**columns, "first_partition": None})
 
 
 def duplicate_table_rows(place: Place, duplicates: StructArray, other_columns: Mapping[str, Any]) -> Rows:

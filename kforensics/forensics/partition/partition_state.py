@@ -14,6 +14,7 @@ from kforensics.forensics.core.observations import Observed, observations_of, su
 from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.record_types import NO_TIME, AnomalyArray, EmptyMarkerArray, TransactionArray
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.core.spill_file import SpilledRows
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.log_summary import LogSummary
 from kforensics.forensics.partition.partition_files import (
@@ -29,7 +30,7 @@ from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, Tr
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
 from kforensics.parsers.files.log_names import ALWAYS_COMPACTED
 from kforensics.parsers.files.source import file_name
-from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 
 if TYPE_CHECKING:
     from kforensics.forensics.metadata.remote_log import RemoteLog
@@ -59,7 +60,7 @@ class PartitionState:
         producers_at: by the offset of a snapshot, the producers after all batches below that offset.
         index_faults: faults of offset and time indexes, None if they were not checked.
         records: evidence from decoded records, None if records were not decoded.
-        duplicates: DUPLICATE records, None if duplicates were not searched for.
+        duplicates: DUPLICATE records, which need not fit into memory; None if duplicates were not searched for.
     """
 
     partition: Partition
@@ -74,7 +75,7 @@ class PartitionState:
     producers_at: Mapping[int, ProducerStates] = field(default_factory=dict)
     index_faults: IndexFaults | None = None
     records: RecordEvidence | None = None
-    duplicates: StructArray | None = None
+    duplicates: SpilledRows | None = None
 
     @cached_property
     def log_start_offset(self) -> int:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 
 import numpy as np
 
 from kforensics.errors import InputError
+from kforensics.forensics.core.spill_file import SpilledRows
 from kforensics.forensics.duplicates.content_duplicates import duplicates_of_entries
 from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE
 from kforensics.forensics.duplicates.partition_duplicates import find_batch_duplicates, partition_reader
@@ -231,9 +232,9 @@ def into_records(state: PartitionState, arriving: Iterator[Recorded | Suspects])
     """
     counted = _Counted(arriving)
     reader = partition_reader(state, kernels_for, 0)
-    duplicates = [np.empty(0, DUPLICATE), *find_batch_duplicates(state, reader)]
-    duplicates += duplicates_of_entries(counted.entries(reader))
-    return replace(state, records=counted.evidence, duplicates=np.concatenate(duplicates))
+    found = chain(find_batch_duplicates(state, reader), duplicates_of_entries(counted.entries(reader)))
+    duplicates = SpilledRows.of(DUPLICATE, found)
+    return replace(state, records=counted.evidence, duplicates=duplicates)
 
 
 class _Counted:

@@ -6,7 +6,7 @@ This check finds batches with the same sequences and different records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -15,8 +15,10 @@ import numpy as np
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_duration, format_offsets
+from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.record_types import NO_TIME, Anomaly
-from kforensics.forensics.core.reporting import Row, RowPart, first_n
+from kforensics.forensics.core.reporting import Row, RowPart, first_n_of_parts
+from kforensics.forensics.core.spill_file import SpilledRows
 from kforensics.forensics.duplicates.duplicate_rows import (
     REASON_NAMES,
     VIEW_NAMES,
@@ -27,7 +29,7 @@ from kforensics.forensics.duplicates.duplicate_rows import (
 )
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import NOTHING, anomalies_of, epochs_bumped_by_commits, last_before
-from kforensics.parsers.format.array_types import BoolArray
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.messages.registry import INTERNAL_TOPICS
 
 CODES = by_name(
@@ -103,27 +105,49 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield duplicate records, if the records were compared, in the part of the log that was never compacted."""
     if state.duplicates is None or not state.checks_sequences:
         return
-    rows = _selected(state.duplicates, state.duplicates["second_offset"] >= state.first_uncompacted_offset)
-    if (rows["second_offset"][1:] < rows["second_offset"][:-1]).any():
-        rows = rows.take(np.argsort(rows["second_offset"], kind="stable"))
-    reused = rows.compress(
-        (rows["level"] == DuplicateLevel.SEQUENCE) & (rows["why"] == DuplicateReason.SEQUENCE_NOT_CONTENT)
+    parts = partial(_parts, state, state.duplicates)
+    first_rows = partial(first_n_of_parts, by="second_offset")
+    reused = parts(DuplicateLevel.SEQUENCE, DuplicateReason.SEQUENCE_NOT_CONTENT)
+    yield from first_rows((_with_anomalies(state, rows) for rows in reused), partial(_reuse, state))
+    yield from first_rows(map(RowPart, parts(DuplicateLevel.CONTENT_RETRY)), partial(_retry, state))
+    bumped = _bumped_producers(state, parts(DuplicateLevel.CONTENT, *PRODUCERS))
+    across_producers = (
+        RowPart(rows, {"has_version_2": np.isin(rows["second_producer_id"], bumped)})
+        for rows in parts(DuplicateLevel.CONTENT, *PRODUCERS)
     )
-    yield from first_n(reused, partial(_reuse, state), is_taken_for_copy=_are_taken_for_copies(state, reused))
-    yield from first_n(rows.compress(rows["level"] == DuplicateLevel.CONTENT_RETRY), partial(_retry, state))
-    # In other views the older copy was not committed, so a read_committed consumer gets the records once.
-    received = _selected(rows, (rows["level"] == DuplicateLevel.CONTENT) & (rows["view"] == DuplicateView.COMMITTED))
-    across_producers = received.compress(np.isin(received["why"], list(PRODUCERS)))
-    has_version_2 = epochs_bumped_by_commits(state, across_producers["second_producer_id"])
-    yield from first_n(across_producers, partial(_across_producers, state), has_version_2=has_version_2)
-    repeated = _selected(received, np.isin(received["why"], REPEATED))
-    if len(repeated) and state.partition.place.topic not in INTERNAL_TOPICS:
-        yield _repeated(state, repeated)
+    yield from first_rows(across_producers, partial(_across_producers, state))
+    if state.partition.place.topic not in INTERNAL_TOPICS:
+        yield from _repeated(state, parts(DuplicateLevel.CONTENT, *REPEATED))
 
 
-def _selected(rows: DuplicateArray, mask: BoolArray) -> DuplicateArray:
-    """Return the rows of a mask; there may be very many, so those of a mask that has all are not copied."""
-    return rows if mask.all() else rows.compress(mask)
+def _parts(
+    state: PartitionState, duplicates: SpilledRows, level: DuplicateLevel, *reasons: DuplicateReason
+) -> Iterator[DuplicateArray]:
+    """Yield the uncompacted duplicates at a level, with one of the reasons if any are given, part by part.
+
+    There may be too many to hold in memory. At level CONTENT only those in the view COMMITTED count: in the other, the
+    older copy was not committed, so a read_committed consumer gets the records once.
+    """
+    for rows in duplicates:
+        selected = (rows["level"] == level) & (rows["second_offset"] >= state.first_uncompacted_offset)
+        if reasons:
+            selected &= np.isin(rows["why"], reasons)
+        if level == DuplicateLevel.CONTENT:
+            selected &= rows["view"] == DuplicateView.COMMITTED
+        if selected.any():
+            yield rows if selected.all() else take_rows(rows, selected)
+
+
+def _with_anomalies(state: PartitionState, rows: DuplicateArray) -> RowPart:
+    return RowPart(rows, {"is_taken_for_copy": _are_taken_for_copies(state, rows)})
+
+
+def _bumped_producers(state: PartitionState, parts: Iterable[DuplicateArray]) -> IntArray:
+    """Return the producers of some duplicates that have COMMIT markers which bump the epoch."""
+    producers = np.empty(0, "i8")
+    for rows in parts:
+        producers = np.union1d(producers, rows["second_producer_id"])
+    return producers[epochs_bumped_by_commits(state, producers)]
 
 
 def _are_taken_for_copies(state: PartitionState, rows: DuplicateArray) -> BoolArray:
@@ -222,16 +246,24 @@ def _across_producers(state: PartitionState, row: Row) -> Finding:
     )
 
 
-def _repeated(state: PartitionState, rows: DuplicateArray) -> Finding:
-    """Return one finding for all of the records: there may be many, and each may be innocent."""
-    (first,) = RowPart(rows[:1]).values()
-    total = int(rows["records"].sum())
-    return state.finding(
+def _repeated(state: PartitionState, parts: Iterable[DuplicateArray]) -> Iterator[Finding]:
+    """Yield one finding for all of the records: there may be many, and each may be innocent."""
+    first: Row | None = None
+    total = runs = last_offset = 0
+    for rows in parts:
+        total, runs = total + int(rows["records"].sum()), runs + len(rows)
+        last_offset = max(last_offset, int(rows["second_last_offset"].max()))
+        earliest = int(rows["second_offset"].argmin())
+        if first is None or rows["second_offset"][earliest] < first["second_offset"]:
+            (first,) = RowPart(rows[earliest : earliest + 1]).values()
+    if first is None:
+        return
+    yield state.finding(
         CODES["content-duplicate-repeated"],
-        f"{format_count(total, 'record')} with the content of an earlier one, in {format_count(len(rows), 'run')}: "
+        f"{format_count(total, 'record')} with the content of an earlier one, in {format_count(runs, 'run')}: "
         f"{_both_offsets(first)} ({REASON_NAMES[DuplicateReason(first['why'])]}).",
-        **_second_copy(first) | {"offsets": (first["second_offset"], int(rows["second_last_offset"].max()))},
-        evidence=_evidence(first) | {"records": total, "runs": len(rows)},
+        **_second_copy(first) | {"offsets": (first["second_offset"], last_offset)},
+        evidence=_evidence(first) | {"records": total, "runs": runs},
         benign=(
             "events that repeat, such as heartbeats: possible",
             "older copy in an aborted transaction: ruled out, a read_committed consumer gets both",

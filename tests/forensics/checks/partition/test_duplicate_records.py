@@ -15,6 +15,7 @@ from kforensics.forensics.checks.partition import duplicate_records, producer_se
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.core.reporting import MOST
+from kforensics.forensics.core.spill_file import SpilledRows
 from kforensics.forensics.duplicates.content_duplicates import content_duplicates
 from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE, DuplicateLevel, DuplicateReason, DuplicateView
 from kforensics.forensics.duplicates.partition_duplicates import sequence_duplicates
@@ -86,7 +87,7 @@ def searched(state: PartitionState) -> PartitionState:
     reading = RecordReader(paths, hidden_transactions(uncommitted), kernels=no_kernels, workers=0)
     by_sequence = sequence_duplicates(state.anomalies, _batches(state), reading)
     by_content = content_duplicates(reading, lambda _segment, _damage: None)
-    return replace(state, duplicates=np.concatenate([by_sequence, *by_content]))
+    return replace(state, duplicates=SpilledRows.of(DUPLICATE, [by_sequence, *by_content]))
 
 
 def _batches(state: PartitionState) -> Callable[[], Iterator[BatchColumns]]:
@@ -144,7 +145,7 @@ def test_retries_that_a_broker_let_in_are_no_reuse(sample: str) -> None:
     (partition,) = partitions_under(SAMPLES / "duplicates" / "broker-1" / sample)
     state = searched(sample_state(partition))
     assert state.duplicates is not None
-    assert DuplicateReason.SEQUENCE_AND_CONTENT in state.duplicates["why"]
+    assert DuplicateReason.SEQUENCE_AND_CONTENT in np.concatenate(list(state.duplicates))["why"]
     assert "seq-duplicate-batch" in code_names(list(producer_sequences.findings(state)))
     assert list(duplicate_records.findings(state)) == []
 
@@ -234,7 +235,7 @@ def test_partially_compacted_batches_cannot_be_compared(tmp_path: Path) -> None:
     forge(tmp_path, segments, compacted=True, first_dirty=0)
     state = searched(state_under(tmp_path))
     assert state.duplicates is not None
-    assert state.duplicates["why"].tolist() == [DuplicateReason.SEQUENCE_ALONE]
+    assert np.concatenate(list(state.duplicates))["why"].tolist() == [DuplicateReason.SEQUENCE_ALONE]
     assert state.first_uncompacted_offset <= 4
     assert list(duplicate_records.findings(state)) == []
 
@@ -388,7 +389,9 @@ def test_of_very_many_the_first_are_reported(
 ) -> None:
     """With the number of the others."""
     forge(tmp_path, "plain @0")
-    state = replace(state_under(tmp_path), duplicates=_rows(MOST + 7, level, why))
+    state = replace(
+        state_under(tmp_path), duplicates=SpilledRows.of(DUPLICATE, np.array_split(_rows(MOST + 7, level, why), 9))
+    )
     findings = list(duplicate_records.findings(state))
     assert code_names(findings) == [code] * MOST
     assert [finding.first_offset for finding in findings] == list(range(5, 5 + MOST))
@@ -406,7 +409,7 @@ def test_each_reason_has_at_most_one_code(tmp_path: Path, why: DuplicateReason) 
         if is_retry
         else DuplicateLevel.CONTENT
     )
-    state = replace(state_under(tmp_path), duplicates=_rows(1, level, why))
+    state = replace(state_under(tmp_path), duplicates=SpilledRows.of(DUPLICATE, [_rows(1, level, why)]))
     expected = {
         DuplicateReason.SEQUENCE_NOT_CONTENT: ["seq-reuse"],
         DuplicateReason.OTHER_PRODUCER: [ACROSS],
