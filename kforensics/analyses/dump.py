@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from kforensics.analyses.filters import Isolation
 from kforensics.analyses.find_files import Notify, find_files
 from kforensics.analyses.read_files import (
     Convert,
     FilesReader,
+    Part,
+    Read,
     drain,
     isolation_filter_of,
     kind_to_read,
@@ -25,16 +27,17 @@ from kforensics.kafka_dump.tool_options import ToolOptions
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.format.decompression import DEFAULT_BUDGET
 from kforensics.parsers.format.rows import Damage
-from kforensics.parsers.kernels.policy import kernels_for
+from kforensics.parsers.kernels.policy import MAX_DECOMPRESSED_BYTES, kernels_for
 from kforensics.parsers.log.selection import Selection
 from kforensics.parsers.tables.file_rows import LOG_KINDS, ReadOptions, damage_rows, table_name_of
-from kforensics.render.formats import ONE_TABLE, BytesFormat, Format
+from kforensics.render.formats import LINE_FORMATS, ONE_TABLE, BytesFormat, Format, LineStyle
 from kforensics.render.streams import TextSink, progress_meter
 
 if TYPE_CHECKING:
     from kforensics.forensics.sidecar.isolation import IsolationFilter
     from kforensics.parsers.tables.schemas import Table
     from kforensics.render.payloads import Redactor
+    from kforensics.render.writers import LineParts
 
 # Formats that can write several tables, including the damage.
 WITH_DAMAGE = (Format.JSON, Format.NDJSON, Format.TABLE)
@@ -208,7 +211,7 @@ def _decoders(request: DumpRequest) -> tuple[Callable[[bytes], str], Callable[[b
 def dump_rows(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutcome:
     """Write files as rows of tables. The arguments are those of :func:`dump_text`."""
     from kforensics.parsers.tables.schemas import TABLES  # text does not need it
-    from kforensics.render.writers import ColumnWriter, open_writer
+    from kforensics.render.writers import ColumnWriter, LineWriter, open_writer
 
     outcome = DumpOutcome(quiet=request.quiet)
     isolation_filter = isolation_filter_of(request.isolation, notify, aborted=request.aborted)
@@ -234,6 +237,8 @@ def dump_rows(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutco
                 drain(reader.parts(files, convert, kernels))
             elif isinstance(writer, ColumnWriter) and request.takes_columns:
                 writer.write_parts(table, reader.parts(files, convert, kernels))
+            elif isinstance(writer, LineWriter) and (read := _line_reader(request, table)):
+                writer.write_lines(table, cast("LineParts", reader.parts(files, convert, kernels, read)))
             else:
                 writer.write(table, map(convert, islice(reader.rows(files), request.limit)))
     if request.table == "damage" or (damaged and request.output_format in WITH_DAMAGE):
@@ -241,6 +246,24 @@ def dump_rows(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutco
         writer.write(TABLES["damage"], islice(rows, request.limit))
     writer.close()
     return outcome
+
+
+def _line_reader(request: DumpRequest, table: Table) -> Read | None:
+    """Return what has kernels write the rows of logs as text, None if only rows will do."""
+    key, value = _payload_formats(request)
+    changes = request.limit is not None or request.redact or request.tool.topic_decoder
+    if changes or key is None or value is None or BytesFormat.JSON in (key, value):
+        return None
+    if request.output_format not in LINE_FORMATS or request.budget < MAX_DECOMPRESSED_BYTES:
+        return None
+    style = LineStyle(request.output_format, table, key, value)
+
+    def read(*log: Any) -> Iterator[Part]:
+        from kforensics.render.row_lines import read_row_lines  # small logs do not need it
+
+        return read_row_lines(*log, style)
+
+    return read
 
 
 def _output_table(request: DumpRequest, name: str) -> tuple[Table, Convert]:

@@ -15,7 +15,7 @@ from kforensics.parsers.files.discover import UNKNOWN, FoundFile
 from kforensics.parsers.files.log_names import parse_file_name
 from kforensics.parsers.files.source import Source, file_name, open_source
 from kforensics.parsers.format.rows import Damage
-from kforensics.parsers.kernels.policy import KernelPolicy
+from kforensics.parsers.kernels.policy import KernelLoader, KernelPolicy
 from kforensics.parsers.log.selection import Selection, start_position
 from kforensics.parsers.tables.file_rows import LOG_KINDS, ReadOptions, detect_log, file_rows
 from kforensics.render.streams import MeteredSource, ProgressMeter
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 Item = TypeVar("Item")
 Convert = Callable[[Row], Sequence[Any]]
-Part: TypeAlias = "pa.RecordBatch | Iterator[Sequence[Any]]"
+Part: TypeAlias = "pa.RecordBatch | memoryview | Iterator[Sequence[Any]]"
+Read = Callable[[FoundFile, Source, ReadOptions, Callable[[Damage], None], KernelLoader], Iterator[Part]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,10 @@ class FilesReader:
             rows = file_rows(file, source, options, partial(self.on_damage, file))
             yield from _until_unreadable(rows, self.on_unreadable)
 
-    def parts(self, files: list[FoundFile], convert: Convert, kernels: KernelPolicy) -> Iterator[Part]:
-        """Yield the columns of logs that a kernel decodes, and the rows of other files.
+    def parts(
+        self, files: list[FoundFile], convert: Convert, kernels: KernelPolicy, read: Read | None = None
+    ) -> Iterator[Part]:
+        """Yield the columns, or the text, of logs that a kernel decodes, and the rows of other files.
 
         The rows must be consumed before the next part is taken.
 
@@ -66,7 +69,9 @@ class FilesReader:
             files: the files.
             convert: makes a row of the output table from a row of the file.
             kernels: returns the kernels for a log of a given size, None if rows are faster.
+            read: reads a log with kernels; by default, as columns.
         """
+        read = read or _read_columns
         for file, source, options in self._opened(files):
             is_whole_log = file.kind in LOG_KINDS and options.selection == Selection()
             kernel = kernels(source.size - options.start) if is_whole_log else None
@@ -75,10 +80,8 @@ class FilesReader:
                 rows = map(convert, file_rows(file, source, options, on_damage))
                 yield _until_unreadable(rows, self.on_unreadable)
                 continue
-            from kforensics.parsers.columns.arrow_columns import read_arrow_columns  # small logs do not need Arrow
-
             errors: list[InputError] = []
-            for part in _until_unreadable(read_arrow_columns(file, source, options, on_damage, kernel), errors.append):
+            for part in _until_unreadable(read(file, source, options, on_damage, kernel), errors.append):
                 is_rows = isinstance(part, Iterator)
                 yield _until_unreadable(map(convert, part), errors.append) if is_rows else part
                 if errors:
@@ -93,6 +96,14 @@ class FilesReader:
         ):
             selected = isolation.applied_to(selection) if isolation else selection
             yield file, source, replace(self.options, selection=selected, start=start)
+
+
+def _read_columns(
+    file: FoundFile, source: Source, options: ReadOptions, report: Callable[[Damage], None], kernel: KernelLoader
+) -> Iterator[Part]:
+    from kforensics.parsers.columns.arrow_columns import read_arrow_columns  # small logs do not need Arrow
+
+    yield from read_arrow_columns(file, source, options, report, kernel)
 
 
 def _until_unreadable(items: Iterable[Item], on_unreadable: Callable[[InputError], None]) -> Iterator[Item]:

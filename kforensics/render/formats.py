@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ class Format(StrEnum):
 OUTPUT_SCHEMA = "kforensics/1"
 # Formats whose files hold one table.
 ONE_TABLE = (Format.CSV, Format.CSV_SAFE, Format.PARQUET, Format.ARROW)
+# Formats whose rows kernels can write as text.
+LINE_FORMATS = (Format.JSON, Format.NDJSON, Format.CSV)
 
 
 class BytesFormat(StrEnum):
@@ -37,6 +40,23 @@ class BytesFormat(StrEnum):
     INT = "int"
     LONG = "long"
     JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class LineStyle:
+    """How rows are written as lines of text.
+
+    Attributes:
+        output_format: one of ``LINE_FORMATS``.
+        table: the table, after the conversion of payloads.
+        key: format of keys.
+        value: format of values and header values.
+    """
+
+    output_format: Format
+    table: Table
+    key: BytesFormat
+    value: BytesFormat
 
 
 # Columns with times in ms whose names do not end in ``timestamp``, and the members with the same times as text.

@@ -11,8 +11,9 @@ import platform
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import islice, takewhile
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
@@ -45,6 +46,8 @@ STATISTICS_COLUMNS = (
     "position",
 )
 Row = Sequence[Any]
+# Text of rows in the format of the writer, mixed with iterables of rows.
+LineParts = Iterable[memoryview | Iterable[Row]]
 Item = TypeVar("Item")
 
 
@@ -67,6 +70,14 @@ class ColumnWriter(Writer, Protocol):
     """Writes record batches as well as rows."""
 
     def write_parts(self, table: Table, parts: ArrowParts) -> None:
+        """Write all rows of a table; call this once for each table."""
+
+
+@runtime_checkable
+class LineWriter(Writer, Protocol):
+    """Writes lines that kernels have written, as well as rows."""
+
+    def write_lines(self, table: Table, parts: LineParts) -> None:
         """Write all rows of a table; call this once for each table."""
 
 
@@ -95,8 +106,18 @@ def open_writer(output_format: Format, out: IO[bytes]) -> Writer:
     return writer
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
+    """Return a value as JSON."""
     return json_printable(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=without_bytes))
+
+
+def _texts(parts: LineParts, line: Callable[[Row], bytes]) -> Iterator[bytes | memoryview]:
+    """Yield the text of parts, without empty ones; a kernel overwrites its text when the next one is requested."""
+    for part in parts:
+        if not isinstance(part, memoryview):
+            yield from map(line, part)
+        elif part:
+            yield part
 
 
 def _json_object(table: Table, row: Row) -> dict[str, Any]:
@@ -111,14 +132,21 @@ class _JsonWriter:
         out.write(f'{{"schema":"{OUTPUT_SCHEMA}","tables":{{'.encode())
 
     def write(self, table: Table, rows: Iterable[Row]) -> None:
-        self._out.write(f"{',' if self._tables else ''}\n{_json(table.name)}:[".encode())
+        self.write_lines(table, [rows])
+
+    def write_lines(self, table: Table, parts: LineParts) -> None:
+        self._out.write(f"{',' if self._tables else ''}\n{json_text(table.name)}:[".encode())
         self._tables += 1
-        times = time_names(table)
-        for index, row in enumerate(rows):
-            values = _json_object(table, row)
-            values |= {name: iso_time(values[column]) for column, name in times.items()}
-            self._out.write(f"{',' if index else ''}\n{_json(values)}".encode())
+        is_first = True
+        for text in _texts(parts, partial(self._line, table, time_names(table))):
+            self._out.write(text[1:] if is_first else text)  # each begins with a comma
+            is_first = False
         self._out.write(b"]")
+
+    def _line(self, table: Table, times: dict[str, str], row: Row) -> bytes:
+        values = _json_object(table, row)
+        values |= {name: iso_time(values[column]) for column, name in times.items()}
+        return f",\n{json_text(values)}".encode()
 
     def close(self) -> None:
         self._out.write(b"\n}}\n")
@@ -131,8 +159,14 @@ class _NdjsonWriter:
         self._out = out
 
     def write(self, table: Table, rows: Iterable[Row]) -> None:
-        for row in rows:
-            self._out.write(f"{_json({'table': table.name} | _json_object(table, row))}\n".encode())
+        self.write_lines(table, [rows])
+
+    def write_lines(self, table: Table, parts: LineParts) -> None:
+        for text in _texts(parts, partial(self._line, table)):
+            self._out.write(text)
+
+    def _line(self, table: Table, row: Row) -> bytes:
+        return f"{json_text({'table': table.name} | _json_object(table, row))}\n".encode()
 
     def close(self) -> None:
         """Do nothing: the format has no end."""
@@ -175,33 +209,42 @@ class _OneTableWriter:
 class _CsvWriter(_OneTableWriter):
     """Writes RFC 4180 with a header line; null is an empty field, an empty string is ``""``."""
 
-    def _write(self, table: Table, rows: Iterable[Row]) -> None:
-        self._out.write((",".join(table.names) + "\r\n").encode())
-        for row in rows:
-            self._out.write((",".join(map(self._field, row)) + "\r\n").encode(errors="backslashreplace"))
+    def write(self, table: Table, rows: Iterable[Row]) -> None:
+        self.write_lines(table, [rows])
+
+    def write_lines(self, table: Table, parts: LineParts) -> None:
+        texts = _texts(parts, self._line)
+        if self._accepts(table, texts):
+            self._out.write((",".join(table.names) + "\r\n").encode())
+            for text in texts:
+                self._out.write(text)
+
+    def _line(self, row: Row) -> bytes:
+        return (",".join(map(self._field, row)) + "\r\n").encode(errors="backslashreplace")
 
     def _field(self, value: Any) -> str:
-        return _csv_field(value)
+        return csv_field(value)
 
 
 class _SafeCsvWriter(_CsvWriter):
     """Writes CSV in which no text begins like a formula: spreadsheets take text after an apostrophe for text."""
 
     def _field(self, value: Any) -> str:
-        field = _csv_field(value)
+        field = csv_field(value)
         if isinstance(value, bool | int | float) or not FORMULA_START.match(field):
             return field
         return f"\"'{field[1:]}" if field.startswith('"') else f"'{field}"
 
 
-def _csv_field(value: Any) -> str:
+def csv_field(value: Any) -> str:
+    """Return a value as a field of CSV."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
-    text = without_bytes(value) if isinstance(value, str | bytes | memoryview) else _json(value)
+    text = without_bytes(value) if isinstance(value, str | bytes | memoryview) else json_text(value)
     if text and not any(character in text for character in ',"\r\n'):
         return str(text)
     return '"' + text.replace('"', '""') + '"'

@@ -95,7 +95,7 @@ def _is_ascii(address: int, size: int) -> bool:
 
 
 @inlined
-def _parse_control(fields: int) -> tuple[int, int, int]:
+def parse_control(fields: int) -> tuple[int, int, int]:
     """Return the control type (or NO_CODE, or UNUSUAL), whether there is a coordinator epoch, and the epoch."""
     if get_field(fields, FIELD.key_size) < KEY_SIZE:
         return NO_CODE, 0, 0
@@ -162,7 +162,7 @@ def _put_control(request: int, codes: int, epochs: int, has_epoch: int, fields: 
     """Write the control columns of the current record; return False to leave the batch to pure Python."""
     control_type, is_epoch_known, epoch = NO_CODE, 0, 0
     if get_field(fields, FIELD.is_control):
-        control_type, is_epoch_known, epoch = _parse_control(fields)
+        control_type, is_epoch_known, epoch = parse_control(fields)
         _add(request, COLUMN_SLOT.control_rows, 1)
         _add(request, COLUMN_SLOT.epoch_rows, is_epoch_known)
     store32(codes, control_type)
@@ -283,7 +283,7 @@ def _begin(request: int) -> None:
 
 
 @compiled
-def _set_first_record_fields(fields: int, address: int, size: int, budget: int) -> bool:
+def set_first_record_fields(fields: int, address: int, size: int, budget: int) -> bool:
     """Set the fields of a batch's first record; return False to leave the batch to pure Python."""
     if big16(address + HEADER_FIELD.attributes) & CODEC_MASK or size - HEADER_SIZE > budget:
         return False
@@ -328,7 +328,7 @@ def _put_batch(request: int, address: int, size: int, position: int, is_legacy: 
         set_batch_fields_of_entry(fields, address, size, position)
     else:
         set_batch_fields(fields, address, position)
-    if get_field(fields, FIELD.is_control) and not _set_first_record_fields(fields, address, size, budget):
+    if get_field(fields, FIELD.is_control) and not set_first_record_fields(fields, address, size, budget):
         return DECLINED
     codes = columns + BATCH_LAYOUT.control_type + 4 * row
     epochs = columns + BATCH_LAYOUT.coordinator_epoch + 4 * row

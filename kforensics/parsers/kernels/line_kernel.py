@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from kforensics.parsers.kernels.batch_checks import valid_batch_size
+from kforensics.parsers.kernels.batch_checks import HEADER_FIELD, valid_batch_size
 from kforensics.parsers.kernels.batch_payload import batch_payload
-from kforensics.parsers.kernels.compiler import compiled, inlined, int64
+from kforensics.parsers.kernels.column_kernels import UNUSUAL, parse_control, set_first_record_fields
+from kforensics.parsers.kernels.compiler import compiled, inlined
 from kforensics.parsers.kernels.decoded_fields import (
     get_field,
     set_batch_fields,
@@ -14,25 +13,18 @@ from kforensics.parsers.kernels.decoded_fields import (
     set_marker_fields,
     set_record_fields,
 )
-from kforensics.parsers.kernels.intrinsics import (
-    bit_length,
-    get_slot,
-    load8,
-    load64,
-    set_slot,
-    store8,
-    store16,
-    store64,
-    trailing_zeros,
-)
+from kforensics.parsers.kernels.intrinsics import big16, get_slot, load8, load64, set_slot, store8, store64
 from kforensics.parsers.kernels.legacy_entries import (
     has_legacy_magic,
-    set_entry_fields,
+    set_batch_fields_of_entry,
     set_message_crc,
     set_message_fields,
+    signed_attributes,
     unwrap,
     valid_entry_size,
 )
+from kforensics.parsers.kernels.payload_text import put_headers, put_payload, put_time
+from kforensics.parsers.kernels.put_text import put_literal, put_number, put_text
 from kforensics.parsers.kernels.record_parser import NO_ADDRESS, parse_header, parse_record
 from kforensics.parsers.kernels.request import (
     DECLINED,
@@ -47,162 +39,18 @@ from kforensics.parsers.kernels.templates import (
     LABEL_SIZE,
     OPERATION_SIZE,
     PUT_HEADER_KEYS,
+    PUT_HEADERS,
     PUT_LABEL,
     PUT_NUMBER,
+    PUT_PAYLOAD,
+    PUT_TIME,
     PUT_UTF8,
     SKIP_UNLESS,
 )
 
-PAIRS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), "<u2").copy()
-POWERS = np.array([10**digits for digits in range(19)], np.int64)
-# The only number whose absolute value does not fit into an int64.
-INT64_MIN = -(1 << 63)
-INT64_MIN_DIGITS = np.frombuffer(b"9223372036854775808", np.uint8).copy()
-# 1233 / 4096 is slightly more than the decimal logarithm of 2.
-LOG_NUMERATOR, LOG_SHIFT = 1233, 12
-MINUS, ZERO = ord("-"), ord("0")
-HIGH_BITS = int.from_bytes(b"\x80" * 8, signed=True)
-# The range of a continuation byte.
-CONTINUATION_MIN, CONTINUATION_END = 0x80, 0xC0
-
-
-@inlined
-def put_literal(out: int, text: int, length: int) -> int:
-    """Write text that is known to be valid; return the address after it."""
-    done = 0
-    while done < length:
-        store64(out + done, load64(text + done))
-        done += 8
-    return out + length
-
-
-@compiled
-def _put_int64_min(out: int) -> int:
-    for digit in INT64_MIN_DIGITS:
-        store8(out, int64(digit))
-        out += 1
-    return out
-
-
-@inlined
-def put_number(out: int, number: int) -> int:
-    """Write a number in decimal digits; return the address after it."""
-    if number < 0:
-        store8(out, MINUS)
-        out += 1
-        if number == INT64_MIN:
-            return _put_int64_min(out)
-        number = -number
-    if number < 10:
-        store8(out, ZERO + number)
-        return out + 1
-    digits = bit_length(number) * LOG_NUMERATOR >> LOG_SHIFT
-    if number >= POWERS[digits]:
-        digits += 1
-    address = out + digits
-    left = np.uint64(number)
-    while left >= np.uint64(100):
-        rest = left // np.uint64(100)
-        address -= 2
-        store16(address, int64(PAIRS[left - rest * np.uint64(100)]))
-        left = rest
-    if left >= np.uint64(10):
-        store16(address - 2, int64(PAIRS[left]))
-    else:
-        store8(address - 1, ZERO + int64(left))
-    return out + digits
-
-
-@inlined
-def _is_in_range(address: int, end: int, low: int, high: int) -> bool:
-    if address >= end:
-        return False
-    byte = load8(address)
-    return low <= byte < high
-
-
-@compiled
-def _multi_byte_character(address: int, end: int) -> tuple[bool, int]:
-    """Return whether a valid character of several bytes begins here, and the bytes of the character or replacement.
-
-    Like Java and Python, this replaces the longest prefix of a valid character with one U+FFFD. As in Java, an encoded
-    surrogate is one replacement.
-    """
-    lead = load8(address)
-    if 0xC2 <= lead < 0xE0:
-        return (True, 2) if _is_in_range(address + 1, end, CONTINUATION_MIN, CONTINUATION_END) else (False, 1)
-    if lead < 0xE0 or lead > 0xF4:
-        return False, 1
-    low, high = CONTINUATION_MIN, CONTINUATION_END
-    if lead == 0xE0:
-        low = 0xA0
-    elif lead == 0xF0:
-        low = 0x90
-    elif lead == 0xF4:
-        high = 0x90
-    if not _is_in_range(address + 1, end, low, high):
-        return False, 1
-    if not _is_in_range(address + 2, end, CONTINUATION_MIN, CONTINUATION_END):
-        return False, 2
-    if lead < 0xF0:
-        return lead != 0xED or load8(address + 1) < 0xA0, 3
-    return (True, 4) if _is_in_range(address + 3, end, CONTINUATION_MIN, CONTINUATION_END) else (False, 3)
-
-
-@compiled
-def _put_characters(out: int, address: int, end: int) -> int:
-    while address < end:
-        word = load64(address)
-        high = word & HIGH_BITS
-        store64(out, word)
-        ascii_length = min(end - address, trailing_zeros(high) >> 3 if high else 8)
-        address += ascii_length
-        out += ascii_length
-        if ascii_length < 8 and address < end:
-            is_valid, length = _multi_byte_character(address, end)
-            if is_valid:
-                for index in range(length):
-                    store8(out + index, load8(address + index))
-                out += length
-            else:
-                store8(out, 0xEF)
-                store8(out + 1, 0xBF)
-                store8(out + 2, 0xBD)
-                out += 3
-            address += length
-    return out
-
-
-@inlined
-def put_text(out: int, address: int, size: int) -> int:
-    """Write bytes as UTF-8 and replace invalid ones like Java; return the address after the text."""
-    end = address + size
-    while end - address >= 32:
-        first, second = load64(address), load64(address + 8)
-        third, fourth = load64(address + 16), load64(address + 24)
-        if (first | second | third | fourth) & HIGH_BITS:
-            return _put_characters(out, address, end)
-        store64(out, first)
-        store64(out + 8, second)
-        store64(out + 16, third)
-        store64(out + 24, fourth)
-        address += 32
-        out += 32
-    while address < end:
-        word = load64(address)
-        left = end - address
-        if word & HIGH_BITS and trailing_zeros(word & HIGH_BITS) < 8 * left:
-            return _put_characters(out, address, end)
-        store64(out, word)
-        if left <= 8:
-            return out + left
-        address += 8
-        out += 8
-    return out
-
-
-# A byte that is not valid UTF-8 becomes three, and a header key is followed by a comma.
-EXPANSION = 4
+# A byte that is not valid UTF-8 becomes three, and a header key is followed by a comma; JSON writes some bytes as six
+# characters, and names, quotes and a hash of 32 digits for each header.
+EXPANSION, HEADER_EXPANSION = 6, 96
 COMMA = ord(",")
 
 
@@ -219,7 +67,7 @@ def _put_header_keys(out: int, address: int, count: int) -> int:
 
 
 @compiled
-def _put_line(operations: int, fields: int, out: int) -> int:
+def _put_line(operations: int, fields: int, out: int) -> int:  # noqa: C901  # one branch per kind of operation
     """Write the line that a template defines; return the address after it."""
     operation = operations + 8
     end = operation + OPERATION_SIZE * load64(operations)
@@ -239,6 +87,12 @@ def _put_line(operations: int, fields: int, out: int) -> int:
         elif kind == PUT_HEADER_KEYS:
             if get_field(fields, index + 1):
                 out = _put_header_keys(out, get_field(fields, index), get_field(fields, index + 1))
+        elif kind == PUT_PAYLOAD:
+            out = put_payload(out, get_field(fields, index), get_field(fields, index + 1), load64(operation + 32))
+        elif kind == PUT_HEADERS:
+            out = put_headers(out, get_field(fields, index), get_field(fields, index + 1), load64(operation + 32))
+        elif kind == PUT_TIME:
+            out = put_time(out, get_field(fields, index))
         elif kind == SKIP_UNLESS and get_field(fields, index) == 0:
             operation += OPERATION_SIZE * load64(operation + 32)
         operation += OPERATION_SIZE
@@ -254,7 +108,7 @@ def _last_line_start(request: int, margin: int) -> int:
 @inlined
 def _put_gap(request: int, gaps: int, last: int, offset: int) -> int:
     """Append a pair of offsets that are not consecutive; return the number of pairs, or -1 if there is no room."""
-    if last < 0 or offset == last + 1:
+    if last < 0 or offset == last + 1 or get_slot(request, SLOT.writes_rows):
         return gaps
     if gaps >= get_slot(request, SLOT.gaps_capacity):
         return -1
@@ -270,6 +124,18 @@ def _set_offsets(request: int, gaps: int, first: int, last: int, count: int) -> 
     set_slot(request, SLOT.first_offset, first)
     set_slot(request, SLOT.last_offset, last)
     set_slot(request, SLOT.records, get_slot(request, SLOT.records) + count)
+
+
+@inlined
+def _set_control_fields(request: int, fields: int, is_control: int) -> bool:
+    """Set the control fields from the current record; return False to leave the batch to pure Python."""
+    if not get_slot(request, SLOT.writes_rows):
+        return not is_control or set_marker_fields(fields)
+    control_type, has_epoch, epoch = parse_control(fields) if is_control else (-1, 0, 0)
+    set_field(fields, FIELD.control_label, control_type + 1)
+    set_field(fields, FIELD.has_epoch, has_epoch)
+    set_field(fields, FIELD.coordinator_epoch, epoch)
+    return control_type != UNUSUAL
 
 
 @compiled
@@ -291,10 +157,10 @@ def _put_records(request: int, address: int, size: int, out: int) -> tuple[int, 
         record_end = parsed[8]
         if record_end == NO_ADDRESS:
             return DECLINED, out
-        if out + EXPANSION * (record_end - address) > out_end:
+        if out + EXPANSION * (record_end - address) + HEADER_EXPANSION * parsed[7] > out_end:
             return OUTPUT_FULL, out
         offset = set_record_fields(fields, parsed)
-        if offset < 0 or (is_control and not set_marker_fields(fields)):
+        if offset < 0 or not _set_control_fields(request, fields, is_control):
             return DECLINED, out
         gaps = _put_gap(request, gaps, last, offset)
         if gaps < 0:
@@ -341,21 +207,60 @@ def _put_messages(request: int, address: int, size: int, out: int) -> tuple[int,
     return DONE, out
 
 
+@compiled
+def _set_row_fields(request: int, fields: int, address: int, size: int) -> bool:
+    """Set the fields that only rows of batches have; return False to leave the batch to pure Python."""
+    set_field(fields, FIELD.attributes, big16(address + HEADER_FIELD.attributes))
+    is_control = get_field(fields, FIELD.is_control)
+    if is_control and not set_first_record_fields(fields, address, size, size):
+        return False
+    return _set_control_fields(request, fields, is_control)
+
+
 @inlined
 def _put_batch(request: int, address: int, size: int, out: int, position: int) -> tuple[int, int]:
-    """Write the lines of a batch and, if requested, of its records; return like :func:`_put_records`."""
-    fields = request + 8 * FIRST_FIELD_SLOT
+    """Write the lines of a batch, of its records, or both, as requested; return like :func:`_put_records`."""
+    fields, operations = request + 8 * FIRST_FIELD_SLOT, get_slot(request, SLOT.batch_ops)
     set_batch_fields(fields, address, position)
-    out = _put_line(get_slot(request, SLOT.batch_ops), fields, out)
+    if operations:
+        if get_slot(request, SLOT.writes_rows) and not _set_row_fields(request, fields, address, size):
+            return DECLINED, out
+        out = _put_line(operations, fields, out)
     return _put_records(request, address, size, out) if get_slot(request, SLOT.record_ops) else (DONE, out)
+
+
+@compiled
+def _set_entry_row_fields(request: int, fields: int, address: int, size: int) -> int:
+    """Set the fields that only rows of entries have: what is inside a wrapper; return a status."""
+    set_field(fields, FIELD.attributes, signed_attributes(address))
+    if get_field(fields, FIELD.codec) == 0:
+        return DONE
+    status, message, end, base = unwrap(request, fields, address, address + size)
+    count = 0
+    while status == DONE and message < end:
+        message = set_message_fields(fields, message, end, base)
+        if message == NO_ADDRESS or get_field(fields, FIELD.offset) < 0:
+            return DECLINED
+        if count == 0:
+            set_field(fields, FIELD.base_offset, get_field(fields, FIELD.offset))
+        count += 1
+    set_field(fields, FIELD.record_count, count)
+    return status
 
 
 @inlined
 def _put_entry(request: int, address: int, size: int, out: int, position: int) -> tuple[int, int]:
-    """Write the lines of a format 0 or 1 entry and, if requested, of its messages."""
-    fields = request + 8 * FIRST_FIELD_SLOT
-    set_entry_fields(fields, address, size, position)
-    out = _put_line(get_slot(request, SLOT.entry_ops), fields, out)
+    """Write the lines of a format 0 or 1 entry, of its messages, or both, as requested."""
+    fields, operations = request + 8 * FIRST_FIELD_SLOT, get_slot(request, SLOT.entry_ops)
+    set_batch_fields_of_entry(fields, address, size, position)
+    if operations:
+        if get_slot(request, SLOT.writes_rows):
+            status = _set_entry_row_fields(request, fields, address, size)
+            if status != DONE:
+                return status, out
+        out = _put_line(operations, fields, out)
+    elif not _set_control_fields(request, fields, 0):
+        return DECLINED, out
     return _put_messages(request, address, size, out) if get_slot(request, SLOT.message_ops) else (DONE, out)
 
 
@@ -365,7 +270,7 @@ def lines(request: int) -> int:
     address, end = data + get_slot(request, SLOT.start), data + get_slot(request, SLOT.end)
     position, refused_sizes = get_slot(request, SLOT.position) - data, get_slot(request, SLOT.refused_sizes)
     out_end, status = _last_line_start(request, SLOT.batch_margin), DONE
-    takes_legacy = get_slot(request, SLOT.entry_ops) != 0
+    takes_legacy = get_slot(request, SLOT.entry_ops) != 0 or get_slot(request, SLOT.message_ops) != 0
     while address < end:
         is_legacy = takes_legacy and has_legacy_magic(address)
         if is_legacy:

@@ -61,6 +61,8 @@ class Slots(NamedTuple):
     # In: addresses of the templates for a format 0 or 1 entry, 0 to decline those, and for its messages.
     entry_ops: int
     message_ops: int
+    # In: 1 to write rows of tables: the fields of control batches are those of the tables, and lines are not counted.
+    writes_rows: int
     # In: where pairs of neighbouring but not consecutive offsets go. In and out: number of pairs, first and last offset
     # or -1.
     gaps: int
@@ -72,9 +74,9 @@ class Slots(NamedTuple):
 
 SLOT = Slots(*range(len(Slots._fields)))
 # Slots from here on differ from kernel to kernel.
-FIRST_KERNEL_SLOT = 40
+FIRST_KERNEL_SLOT = 64
 # Where a kernel keeps the fields of the current batch and record.
-FIRST_FIELD_SLOT = 96
+FIRST_FIELD_SLOT = 112
 
 
 class Fields(NamedTuple):
@@ -118,6 +120,10 @@ class Fields(NamedTuple):
     has_lone_value: int
     control_type: int
     coordinator_epoch: int
+    # Only for rows of tables: the control type plus 1, or 0 for none.
+    control_label: int
+    has_epoch: int
+    attributes: int
 
 
 FIELD = Fields(*range(len(Fields._fields)))

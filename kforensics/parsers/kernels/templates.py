@@ -12,29 +12,68 @@ from string import Formatter
 
 from kforensics.parsers.kernels.request import FIELD, SLACK
 
-__all__ = ["If", "Template"]
+__all__ = ["If", "Literal", "Put", "Template", "payload_style"]
 
 OPERATION_SIZE = 5 * 8
 # After its text an operation writes nothing, a number, the label for a number, bytes as UTF-8, or the keys of the
 # headers. SKIP_UNLESS skips the given number of operations if a field is 0.
-PUT_TEXT, PUT_NUMBER, PUT_LABEL, PUT_UTF8, PUT_HEADER_KEYS, SKIP_UNLESS = range(6)
+PUT_TEXT, PUT_NUMBER, PUT_LABEL, PUT_UTF8, PUT_HEADER_KEYS, SKIP_UNLESS, PUT_PAYLOAD, PUT_HEADERS, PUT_TIME = range(9)
+# Formats of keys, values and header values, and how they are quoted: not at all, or as a value of JSON or a CSV field.
+AS_UTF8, AS_HEX, AS_BASE64, AS_INT, AS_LONG = range(5)
+BARE, IN_JSON, IN_CSV = range(3)
+QUOTE_SHIFT = 8
 # A label in a table: its length and its characters.
 LABEL_SIZE = 32
 NUMBER_WIDTH = 20
+# The longest quoted time, or redacted payload with quotes, and something to spare.
+PUT_WIDTH = 64
 SPECIAL_NAMES = {
     "count": (PUT_NUMBER, "record_count"),
     "key": (PUT_UTF8, "key_address"),
     "value": (PUT_UTF8, "value_address"),
     "header_keys": (PUT_HEADER_KEYS, "headers_address"),
 }
+PUT_KINDS = {
+    "key": (PUT_PAYLOAD, "key_address"),
+    "value": (PUT_PAYLOAD, "value_address"),
+    "headers": (PUT_HEADERS, "headers_address"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A key, a value, headers or a time, in a style.
+
+    Attributes:
+        field: ``key``, ``value`` or ``headers``; or the field with the time in milliseconds, which is quoted text.
+        style: see :func:`payload_style`.
+    """
+
+    field: str
+    style: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """Text that is written only if a field is not 0."""
+    """A part that is written only if a field is not 0."""
 
     field: str
+    part: str | Put
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Text that is written as it is, braces included."""
+
     text: str
+
+
+def payload_style(payload_format: int, quoting: int) -> int:
+    """Return the number of a format, such as ``AS_HEX``, and of how it is quoted, such as ``IN_JSON``."""
+    return payload_format | quoting << QUOTE_SHIFT
+
+
+Part = str | If | Put | Literal
 
 
 class Template:
@@ -49,21 +88,28 @@ class Template:
         margin: maximum size of the line in bytes, without keys, values and header keys.
     """
 
-    def __init__(self, parts: Sequence[str | If], labels: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, parts: Sequence[Part], labels: Mapping[str, Sequence[str]]) -> None:
         self._labels, self._buffers = labels, list[ctypes.Array[ctypes.c_char]]()
         operations: list[tuple[int, ...]] = []
         for part in parts:
-            of_part = self._operations(part if isinstance(part, str) else part.text)
+            of_part = self._operations(part)
             if isinstance(part, If):
                 operations.append((SKIP_UNLESS, _index(part.field), 0, 0, len(of_part)))
             operations += of_part
         numbers = [len(operations), *(number for operation in operations for number in operation)]
         self._block = (ctypes.c_int64 * len(numbers))(*numbers)
         self.address = ctypes.addressof(self._block)
-        self.margin = sum(max(NUMBER_WIDTH, LABEL_SIZE) + operation[3] for operation in operations) + SLACK
+        self.margin = sum(max(NUMBER_WIDTH, LABEL_SIZE, PUT_WIDTH) + operation[3] for operation in operations) + SLACK
 
-    def _operations(self, text: str) -> list[tuple[int, ...]]:
-        return [self._operation(literal, name) for literal, name, _, _ in Formatter().parse(text)]
+    def _operations(self, part: Part) -> list[tuple[int, ...]]:
+        if isinstance(part, Literal):
+            return [self._operation(part.text, None)]
+        if isinstance(part, Put):
+            kind, field = PUT_KINDS.get(part.field, (PUT_TIME, part.field))
+            return [(kind, _index(field), self._address_of(b""), 0, part.style)]
+        if isinstance(part, If):
+            return self._operations(part.part)
+        return [self._operation(literal, name) for literal, name, _, _ in Formatter().parse(part)]
 
     def _operation(self, literal: str, name: str | None) -> tuple[int, ...]:
         text = literal.encode()

@@ -21,6 +21,7 @@ __all__ = [
     "detect_log",
     "file_rows",
     "place_of",
+    "record_rows",
     "table_name_of",
 ]
 
@@ -122,14 +123,15 @@ def _log_rows(file: FoundFile, source: Source, options: ReadOptions, report: Cal
         if isinstance(row, Damage):
             report(row)
         elif options.records:
-            yield from _record_rows(place, source, row, options, report)
+            yield from record_rows(place, source, row, options, report)
         else:
             yield batch_row(place, source, row, options.budget)
 
 
-def _record_rows(
+def record_rows(
     place: Place, source: Source, batch: Batch, options: ReadOptions, report: Callable[[Damage], None]
 ) -> Iterator[Row]:
+    """Yield the selected records of a batch as rows, and report the damage between them."""
     for row in read_records(source, batch, options.budget):
         if isinstance(row, Damage):
             report(row)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kforensics.parsers.format.text_encoding import java_utf8
 from kforensics.parsers.kernels.compiler import compiled
-from kforensics.parsers.kernels.line_kernel import put_literal, put_number, put_text
+from kforensics.parsers.kernels.put_text import put_literal, put_number, put_text
 from kforensics.parsers.kernels.request import SLACK
 
 pytestmark = pytest.mark.slow  # compiles kernels of its own
