@@ -18,19 +18,21 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch, Record
 from kforensics.parsers.log.batches import walk
 from kforensics.parsers.log.log_rows import read_records
-from kforensics.parsers.messages.internal_records import decode_record
+from kforensics.parsers.messages.internal_records import decode_control_record, decode_record
 
 __all__ = [
     "Election",
     "PartitionCount",
     "TopicMetadata",
     "elections_in",
+    "is_whole_snapshot",
     "metadata_batches",
     "metadata_records",
+    "replay_start",
     "topics_in",
 ]
 
-METADATA_SNAPSHOT = "checkpoint"
+METADATA_SNAPSHOT, FOOTER = "checkpoint", "SNAPSHOT_FOOTER"
 RECOVERING = 1
 NO_LEADER, UNCHANGED = -1, -2
 TOPIC_RESOURCE = 2
@@ -73,15 +75,47 @@ def metadata_batches(metadata: Partition, kinds: Collection[str]) -> Iterator[tu
     Raises:
         InputError: the metadata log cannot be read.
     """
-    start = metadata.first_offset
-    snapshots = {file.base_offset or 0: file.path for file in metadata.others if file.kind == METADATA_SNAPSHOT}
-    if start > 0 and (after := [offset for offset in snapshots if offset >= start]):
-        start = min(after)
-        for batch, records in _decoded(snapshots[start], 0, kinds):
-            yield snapshots[start], batch, [record._replace(timestamp=None) for record in records]
+    start, snapshot = replay_start(metadata)
+    if snapshot is not None:
+        for batch, records in _decoded(snapshot, 0, kinds):
+            yield snapshot, batch, [record._replace(timestamp=None) for record in records]
     for segment in metadata.segments:
         for batch, records in _decoded(segment.path, start, kinds):
             yield segment.path, batch, records
+
+
+def replay_start(metadata: Partition, at: int | None = None) -> tuple[int, str | None]:
+    """Return the offset that a replay of the log begins at, and the snapshot before it, None for the log alone.
+
+    It is the oldest snapshot that the log continues, because the log shows more than a snapshot: what happened when.
+    Without one the replay begins at the start of the log, although the records before it are missing.
+
+    Args:
+        metadata: a copy of the metadata log.
+        at: the offset that the replay ends at, None for the end of the log.
+    """
+    start = metadata.first_offset
+    snapshots = sorted((file.base_offset or 0, file.path) for file in metadata.others if file.kind == METADATA_SNAPSHOT)
+    for offset, path in snapshots:
+        if start <= offset and (at is None or offset <= at) and is_whole_snapshot(path):
+            return offset, path
+    return start, None
+
+
+def is_whole_snapshot(path: str) -> bool:
+    """Return whether Kafka can load a snapshot: no byte of it is damaged, and it ends with a footer.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    last = None
+    with open_source(path) as source:
+        for batch in walk(source):
+            if not isinstance(batch, Batch) or not batch.crc_valid:
+                return False
+            last = batch
+        footer = next(iter(read_records(source, last)), None) if last is not None and last.is_control else None
+    return isinstance(footer, Record) and decode_control_record(footer.key, footer.value).type_name == FOOTER
 
 
 def _length(copy: Partition) -> tuple[int, int]:

@@ -1,0 +1,129 @@
+"""The image of a topic in the metadata of a KRaft cluster: the registrations of its partitions.
+
+Rules: ``PartitionRegistration`` with its ``merge``, and ``TopicImage``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+__all__ = ["NO_LEADER", "RECOVERING", "UNCHANGED", "Fields", "PartitionRegistration", "TopicImage"]
+
+Fields: TypeAlias = dict[str, Any]
+Ids: TypeAlias = tuple[int, ...]
+
+NO_LEADER, UNCHANGED = -1, -2
+RECOVERED, RECOVERING = 0, 1
+# ``DirectoryId.MIGRATING``: the directory of a replica from before metadata version 3.7.
+MIGRATING = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+class PartitionRegistration(NamedTuple):
+    """The registration of a partition: the fields of ``PartitionRegistration``.
+
+    Attributes:
+        replicas: broker ids; the first one is the preferred leader.
+        isr: in-sync replicas.
+        leader: broker id, -1 for none.
+        leader_epoch: leader epoch.
+        partition_epoch: how often it was changed.
+        recovery: 0, or 1 while the leader recovers from an unclean election.
+        removing: replicas that a reassignment removes.
+        adding: replicas that a reassignment adds.
+        directories: ids of the log directories of the replicas, in their order.
+        elr: eligible leader replicas.
+        last_known_elr: the last known ones.
+        leader_ms: when the leader was elected; None if that was before the available log.
+        isr_ms: when the in-sync replicas changed last; None if that was before the available log.
+    """
+
+    replicas: Ids
+    isr: Ids
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    recovery: int
+    removing: Ids
+    adding: Ids
+    directories: tuple[str, ...]
+    elr: Ids
+    last_known_elr: Ids
+    leader_ms: int | None = None
+    isr_ms: int | None = None
+
+    def changed(self, value: Mapping[str, Any], timestamp: int | None) -> PartitionRegistration:
+        """Return the registration after a ``PartitionChangeRecord``."""
+        isr, leader, epoch, recovery = value["isr"], value["leader"], self.leader_epoch, value["leaderRecoveryState"]
+        has_leader = leader != UNCHANGED
+        return PartitionRegistration(
+            self.replicas if value["replicas"] is None else tuple(value["replicas"]),
+            self.isr if isr is None else tuple(isr),
+            leader if has_leader else self.leader,
+            epoch + 1 if has_leader else epoch,
+            self.partition_epoch + 1,
+            self.recovery if recovery < 0 else recovery,
+            self.removing if value["removingReplicas"] is None else tuple(value["removingReplicas"]),
+            self.adding if value["addingReplicas"] is None else tuple(value["addingReplicas"]),
+            self.directories if value.get("directories") is None else tuple(value["directories"]),
+            self.elr if value.get("eligibleLeaderReplicas") is None else tuple(value["eligibleLeaderReplicas"]),
+            self.last_known_elr if value.get("lastKnownElr") is None else tuple(value["lastKnownElr"]),
+            timestamp if has_leader else self.leader_ms,
+            self.isr_ms if isr is None else timestamp,
+        )
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any], timestamp: int | None) -> PartitionRegistration:
+        """Return the registration that a ``PartitionRecord`` states."""
+        replicas = tuple(value["replicas"])
+        return cls(
+            replicas,
+            tuple(value["isr"]),
+            value["leader"],
+            value["leaderEpoch"],
+            value["partitionEpoch"],
+            value.get("leaderRecoveryState", RECOVERED),
+            tuple(value["removingReplicas"] or ()),
+            tuple(value["addingReplicas"] or ()),
+            tuple(value.get("directories") or (MIGRATING,) * len(replicas)),
+            tuple(value.get("eligibleLeaderReplicas") or ()),
+            tuple(value.get("lastKnownElr") or ()),
+            timestamp,
+            timestamp,
+        )
+
+    def record(self, topic_id: str, number: int) -> Fields:
+        """Return the ``PartitionRecord`` that states the registration."""
+        return {
+            "partitionId": number,
+            "topicId": topic_id,
+            "replicas": [*self.replicas],
+            "isr": [*self.isr],
+            "removingReplicas": [*self.removing],
+            "addingReplicas": [*self.adding],
+            "leader": self.leader,
+            "leaderRecoveryState": self.recovery,
+            "leaderEpoch": self.leader_epoch,
+            "partitionEpoch": self.partition_epoch,
+            "directories": [*self.directories],
+            "eligibleLeaderReplicas": [*self.elr] or None,
+            "lastKnownElr": [*self.last_known_elr] or None,
+        }
+
+
+@dataclass(slots=True)
+class TopicImage:
+    """A topic.
+
+    Attributes:
+        name: its name.
+        topic_id: its id.
+        partitions: its partitions by number.
+        created_ms: when it was created; None if that was before the available log.
+    """
+
+    name: str
+    topic_id: str
+    partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
+    created_ms: int | None = None
