@@ -33,8 +33,11 @@ from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.tables.schemas import TABLES, Table
 from kforensics.version import __version__
 
+# Answers to a question that an audit does not ask.
+NOT_STORED = ("cluster_changes", "partition_history")
+AUDITED: dict[str, Table] = {name: table for name, table in RESULTS.items() if name not in NOT_STORED}
 # The tables of a store: the input files, the damage in them, and the results.
-STORED: dict[str, Table] = {name: TABLES[name] for name in ("files", "damage")} | RESULTS
+STORED: dict[str, Table] = {name: TABLES[name] for name in ("files", "damage")} | AUDITED
 # The default of Spark's spark.redaction.regex, and names of environment variables, up to the equals sign.
 SECRET = re.compile(r"(.*?(?:secret|password|token|access[._]?key)[^=]*=).+", re.IGNORECASE | re.DOTALL)
 HASH_CHUNK = 1 << 20

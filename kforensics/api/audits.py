@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from kforensics.analyses.audit import STORED, AuditRequest, Stages, audit_results, run_audit, without_secrets
+from kforensics.analyses.audit import AUDITED, STORED, AuditRequest, Stages, audit_results, run_audit, without_secrets
 from kforensics.analyses.partitions import ignore
 from kforensics.analyses.settings import Evaluation, parameters_of
 from kforensics.api.verdicts import Paths, investigation_of, path_names
@@ -16,7 +16,6 @@ from kforensics.api.views.table_view import TableSource, TableView, view_of
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.formatting import format_count
-from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.tables.arrow import table_of_parts
 from kforensics.render.markup import Markup, element
@@ -245,11 +244,11 @@ def _audit_on_spark(
 def _stored_audit(store: str | Path) -> Audit:
     from kforensics.render.evidence_store import StoredTables  # only a store needs Parquet
 
-    return Audit(StoredTables(str(store), [*RESULTS]))
+    return Audit(StoredTables(str(store), [*AUDITED]))
 
 
 def _audit_in_memory(results: Iterable[PartitionResult]) -> Audit:
-    batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in RESULTS}
+    batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in AUDITED}
     for result in results:
         for name, rows in result.rows.items():
             batches[name] += rows.record_batches()

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, Unpack
 
-from kforensics.analyses.audit import STORED
+from kforensics.analyses.cluster import ClusterQuestion
 from kforensics.analyses.duplicates import DuplicatesQuestion
 from kforensics.analyses.explain import Subject, explain_subject
 from kforensics.analyses.filters import offset_range
@@ -22,11 +22,13 @@ from kforensics.api.explanation import Explanation
 from kforensics.api.views.table_view import TableView, view_of
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.topic_result import TopicKeyResult
+from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.duplicates.partition_duplicates import DEFAULT_MEMORY
 from kforensics.parsers.log.selection import HalfOpenRange
 from kforensics.parsers.tables.arrow import table_of_parts
 
 __all__ = [
+    "cluster",
     "duplicates",
     "explain",
     "keys",
@@ -255,9 +257,52 @@ def keys(
     return view_of(table, table_of_parts(table, parts))
 
 
+def cluster(  # one parameter per option of the command
+    paths: Paths,
+    *,
+    at: int | str | None = None,
+    diff: str | None = None,
+    history: str | None = None,
+    broker: int | None = None,
+    **evaluation: Unpack[Evaluation],
+) -> TableView:
+    """Return what a KRaft cluster was: the table ``cluster_image``, ``cluster_changes`` or ``partition_history``.
+
+    ``topic`` and ``partition`` select what is in the metadata, whether its files are under the paths or not.
+
+    Args:
+        paths: log directories, partition folders, files, globs or URIs.
+        at: before this offset of the metadata log, or at this time; None for the end of the log.
+        diff: what changed between two offsets or times, as in ``"1200..1300"``, or between the copies in two paths.
+        history: the leaders and in-sync replicas of this partition, such as ``"orders-0"``.
+        broker: only this broker or controller, and its partitions.
+        evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
+
+    Raises:
+        InputError: an input cannot be read.
+        UsageError: there is no log, or the metadata log does not have the offset, time or partition.
+
+    Examples:
+        >>> image = kforensics.cluster("sample_logs/unclean-election", at=80, topic="lossy")
+        >>> image.select(["kind", "name", "setting", "value", "leader", "isr"])
+        cluster_image: 6 rows, one per entity in the image of a KRaft cluster
+          kind       name         setting                         value  leader  isr
+          topic      lossy        null                            1      null    null
+          partition  lossy-0      null                            null   3       2,3
+          config     topic lossy  index.interval.bytes            128    null    null
+          config     topic lossy  internal.segment.bytes          600    null    null
+          config     topic lossy  segment.index.bytes             1024   null    null
+          config     topic lossy  unclean.leader.election.enable  true   null    null
+    """
+    named = parameters_of(**evaluation)
+    at_text = None if at is None else str(at)
+    question = ClusterQuestion(at_text, diff, history, broker, tuple(named["topics"]), tuple(named["numbers"]))
+    return _answers(paths, question, evaluation | Evaluation(topic=None, partition=None))
+
+
 def _answers(paths: Paths, question: Question[Any], evaluation: Evaluation) -> TableView:
     answers = question.answers(investigation_of(paths, evaluation), _raise)
-    definition = STORED[question.table]
+    definition = RESULTS[question.table]
     parts = (batch for each in answers for batch in each.rows.record_batches())
     return view_of(definition, table_of_parts(definition, parts))
 

@@ -40,6 +40,7 @@ COMMANDS = (
     "duplicates",
     "explain",
     "keys",
+    "cluster",
     "scan",
     "verify",
     "audit",

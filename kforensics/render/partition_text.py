@@ -105,10 +105,10 @@ def transaction_lines(  # noqa: PLR0913  # the rows, and how they are shown
         opened, others = (each.only(*LISTED_TRANSACTION_COLUMNS) for each in (still_open, rows))
         ordered = chain(opened, (row for row in others if row[0] != "open"))
         cells = (_transaction_cells(row, transactional_ids) for row in ordered)
-        yield from _listed(TRANSACTION_COLUMNS, cells, count, "transaction", shown)
+        yield from listed_lines(TRANSACTION_COLUMNS, cells, count, "transaction", shown)
 
 
-def _listed(
+def listed_lines(
     columns: Sequence[TableColumn], rows: Iterable[Sequence[str]], count: int, noun: str, shown: RankedText
 ) -> Iterator[str]:
     """Yield the first rows of a list, and how many there are more."""
@@ -168,7 +168,7 @@ def producer_lines(
         producers = [dict(zip(rows.table.names, values, strict=True)) for values in rows]
         producers.sort(key=lambda each: (each["in_snapshot"] is not False, each["current_txn_first_offset"] < 0))
         cells = (_producer_cells(producer, transactional_ids) for producer in producers)
-        yield from _listed(PRODUCER_COLUMNS, cells, len(rows), "producer", shown)
+        yield from listed_lines(PRODUCER_COLUMNS, cells, len(rows), "producer", shown)
 
 
 def _producer_cells(producer: dict[str, Any], transactional_ids: Mapping[int, str]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE
 from kforensics.forensics.duplicates.partition_duplicates import find_duplicates, partition_duplicate_rows
 from kforensics.forensics.metadata.cluster_events import event_rows
+from kforensics.forensics.metadata.image_entities import image_rows
 from kforensics.forensics.partition.batch_histogram import histogram_rows
 from kforensics.forensics.partition.partition_rows import (
     ProducerTable,
@@ -29,6 +30,7 @@ from kforensics.forensics.partition.record_evidence import record_evidence
 from kforensics.forensics.partition.stable_offset import StableOffset, stable_offset
 from kforensics.forensics.partition.transaction_store import TransactionStore
 from kforensics.forensics.sidecar.aborted_entries import index_records
+from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.parsers.log.log_rows import Place, damage_row
 
 if TYPE_CHECKING:
@@ -142,6 +144,7 @@ def evaluate_state(state: PartitionState, checks: Sequence[Check[PartitionState,
             "batch_histograms": histogram_rows(place, state.log.histogram),
             "aborted_transactions": tables.aborted(index_records(state.partition)),
             "cluster_events": event_rows(state),
+            **({"cluster_image": image_rows(state.partition)} if place.topic == METADATA_TOPIC else {}),
             "findings": finding_rows(place, findings),
             **({} if state.duplicates is None else {"duplicates": partition_duplicate_rows(state, state.duplicates)}),
         },

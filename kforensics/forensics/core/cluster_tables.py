@@ -1,15 +1,19 @@
-"""Definitions of the tables about coordinators: transactional ids, transactions and consumer groups."""
+"""Definitions of the tables about a cluster: its coordinators and groups, its events and its metadata."""
 
 from __future__ import annotations
 
 from kforensics.parsers.tables.schemas import Table, parse_columns, placed_table
 
 __all__ = [
+    "CLUSTER_CHANGES",
+    "CLUSTER_EVENTS",
+    "CLUSTER_IMAGE",
     "CLUSTER_TABLES",
     "COMMITTED_OFFSETS",
     "COORDINATOR_TRANSACTIONS",
     "DISTRIBUTED_TRANSACTIONS",
     "GROUP_OFFSETS",
+    "PARTITION_HISTORY",
     "TRANSACTIONAL_IDS",
 ]
 
@@ -146,6 +150,64 @@ position int64 byte position of the batch, or of the damage
 offset int64 first offset of the batch; null for damage
 """)
 
+IMAGE = parse_columns("""
+kind string broker, controller, voter, feature, topic, partition, config, quota, acl, scram_user, …
+name string the node, feature, topic, partition, user, …; of a config or quota, what it is for
+setting string name of the setting or quota, mechanism of a user, or what an access control entry allows or denies
+value string its value; level of a feature, and hidden if the setting is a secret
+state string what is the matter, such as fenced, no leader or under-replicated; null if nothing is
+node_id int32 broker or controller; null for other entities
+topic_id string topic id; null for anything but topics and partitions
+leader int32 leader of the partition, -1 if it has none; null for other entities, like the next nine columns
+leader_epoch int32 leader epoch
+partition_epoch int32 how often the partition was changed
+replicas string broker ids, with commas; the first one is the preferred leader
+isr string in-sync replicas
+elr string eligible leader replicas
+last_known_elr string last known eligible leader replicas
+adding string replicas that a reassignment adds
+removing string replicas that a reassignment removes
+directories string ids of the log directories of the replicas
+since int64 when the leader was elected or the topic created, in ms; null if before the available log
+record string the record that states it, as JSON with Kafka's names, without secrets; null if it is no record of its own
+end_offset int64 end offset of the image in the metadata log
+timestamp int64 time of the last record in the image, in ms; null if unknown
+""")
+CHANGES = parse_columns("""
+kind string kind of the entity, as in `cluster_image`
+name string its name
+setting string its setting, as in `cluster_image`
+change string created, deleted or changed
+what string what is different, each value with the one before
+before string record that stated it before, as JSON without secrets; null if it was created
+after string record that states it after, as JSON without secrets; null if it was deleted
+records int64 records between that concern it; null if they are not available, like the next seven columns
+first_offset int64 offset of the first of them
+first_timestamp int64 its time in ms
+last_offset int64 offset of the last of them
+last_timestamp int64 its time in ms
+elections int64 elections among them
+controller int32 controller that wrote the last of them
+controller_epoch int32 its epoch
+""")
+HISTORY = parse_columns("""
+offset int64 offset of the record; null for the state in a snapshot
+timestamp int64 its time in ms; null for the state in a snapshot
+change string what changed: created, elected, unclean election, no leader, isr shrunk, isr expanded, …; with commas
+leader int32 leader after it, -1 for none; null once the topic is deleted, like the next eight columns
+leader_epoch int32 leader epoch
+partition_epoch int32 partition epoch
+replicas string broker ids, with commas
+isr string in-sync replicas
+elr string eligible leader replicas
+last_known_elr string last known eligible leader replicas
+adding string replicas that a reassignment adds
+removing string replicas that a reassignment removes
+duration_ms int64 how long it lasted, in ms; null if it did not end, or a time is unknown
+controller int32 controller that wrote it; null if unknown
+controller_epoch int32 its epoch
+""")
+
 COORDINATOR_TRANSACTIONS = placed_table("coordinator_transactions", "record of `__transaction_state`", RECORDS)
 TRANSACTIONAL_IDS = placed_table("transactional_ids", "transactional id, by its last use", IDS)
 DISTRIBUTED_TRANSACTIONS = placed_table(
@@ -156,6 +218,9 @@ COMMITTED_OFFSETS = placed_table(
     "committed_offsets", "offset of a group in force at the end of the cluster's logs", IN_FORCE
 )
 CLUSTER_EVENTS = placed_table("cluster_events", "event that the log of a partition shows", EVENTS)
+CLUSTER_IMAGE = placed_table("cluster_image", "entity in the image of a KRaft cluster", IMAGE)
+CLUSTER_CHANGES = placed_table("cluster_changes", "entity that differs between two images", CHANGES)
+PARTITION_HISTORY = placed_table("partition_history", "change of a partition in the metadata log", HISTORY)
 CLUSTER_TABLES: dict[str, Table] = {
     table.name: table
     for table in (
@@ -165,5 +230,8 @@ CLUSTER_TABLES: dict[str, Table] = {
         GROUP_OFFSETS,
         COMMITTED_OFFSETS,
         CLUSTER_EVENTS,
+        CLUSTER_IMAGE,
+        CLUSTER_CHANGES,
+        PARTITION_HISTORY,
     )
 }

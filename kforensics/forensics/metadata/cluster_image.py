@@ -168,8 +168,8 @@ def _change_broker(image: ClusterImage, node: int, epoch: int, changes: Fields) 
 
 def _change_registration(image: ClusterImage, value: Fields, _: int | None) -> None:
     changes: Fields = {}
-    if value["fenced"]:
-        changes["fenced"] = value["fenced"] == FENCED
+    if fencing := value.get("fenced"):
+        changes["fenced"] = fencing == FENCED
     if value.get("inControlledShutdown") == IN_SHUTDOWN:
         changes["inControlledShutdown"] = True
     if value.get("logDirs"):

@@ -22,10 +22,11 @@ from kforensics.parsers.format.rows import Batch, Record
 from kforensics.parsers.log.batches import walk
 from kforensics.parsers.log.log_rows import read_records
 from kforensics.parsers.messages.internal_records import decode_control_record, decode_record
+from kforensics.parsers.state.json_state import QuorumState, read_quorum_state
 
 __all__ = ["ImageReplay", "LogRecord"]
 
-NO_OP = "NoOpRecord"
+NO_OP, QUORUM_STATE = "NoOpRecord", "quorum-state"
 
 
 class LogRecord(NamedTuple):
@@ -63,8 +64,8 @@ class ImageReplay:
         offset: offset after the last record that was replayed.
         epoch: leader epoch of that record.
         timestamp: its time in ms; None if unknown.
-        leader: the leader of the controllers that the log names; None if it names none.
-        leader_ms: when it was elected.
+        leader: the leader of the controllers; None if it is unknown.
+        leader_ms: when it was elected; None if it is unknown.
         kraft_version: level of ``kraft.version``.
         voters: fields of the voters; without a dynamic quorum only their ids.
         skipped: records that cannot be read, by type.
@@ -127,7 +128,16 @@ class ImageReplay:
         """
         for record in self.begin().records():
             self.apply(record)
+        self.name_leader()
         return self
+
+    def name_leader(self) -> None:
+        """Take the leader from ``quorum-state`` if the log names none for the epoch that it ends with."""
+        for file in self.metadata.others if self.leader is None else ():
+            if file.kind == QUORUM_STATE:
+                with open_source(file.path) as source:
+                    states = [row for row in read_quorum_state(source) if isinstance(row, QuorumState)]
+                self.leader = next((one.leader_id for one in states if one.leader_epoch == self.epoch), None)
 
     def records(self) -> Iterator[LogRecord]:
         """Yield the records of the log, in log order; each is to be applied by the caller.

@@ -55,20 +55,25 @@ class PartitionRegistration(NamedTuple):
 
     def changed(self, value: Mapping[str, Any], timestamp: int | None) -> PartitionRegistration:
         """Return the registration after a ``PartitionChangeRecord``."""
-        isr, leader, epoch, recovery = value["isr"], value["leader"], self.leader_epoch, value["leaderRecoveryState"]
+        isr, leader, recovery = value["isr"], value["leader"], value.get("leaderRecoveryState", UNCHANGED)
         has_leader = leader != UNCHANGED
+
+        def either(name: str, known: tuple[Any, ...]) -> tuple[Any, ...]:
+            ids = value.get(name)  # releases before a field have no value for it
+            return known if ids is None else tuple(ids)
+
         return PartitionRegistration(
-            self.replicas if value["replicas"] is None else tuple(value["replicas"]),
-            self.isr if isr is None else tuple(isr),
+            either("replicas", self.replicas),
+            either("isr", self.isr),
             leader if has_leader else self.leader,
-            epoch + 1 if has_leader else epoch,
+            self.leader_epoch + 1 if has_leader else self.leader_epoch,
             self.partition_epoch + 1,
             self.recovery if recovery < 0 else recovery,
-            self.removing if value["removingReplicas"] is None else tuple(value["removingReplicas"]),
-            self.adding if value["addingReplicas"] is None else tuple(value["addingReplicas"]),
-            self.directories if value.get("directories") is None else tuple(value["directories"]),
-            self.elr if value.get("eligibleLeaderReplicas") is None else tuple(value["eligibleLeaderReplicas"]),
-            self.last_known_elr if value.get("lastKnownElr") is None else tuple(value["lastKnownElr"]),
+            either("removingReplicas", self.removing),
+            either("addingReplicas", self.adding),
+            either("directories", self.directories),
+            either("eligibleLeaderReplicas", self.elr),
+            either("lastKnownElr", self.last_known_elr),
             timestamp if has_leader else self.leader_ms,
             self.isr_ms if isr is None else timestamp,
         )

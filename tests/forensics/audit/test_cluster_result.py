@@ -55,6 +55,9 @@ def test_every_table_becomes_arrow(tmp_path: Path) -> None:
         "group_offsets",
         "committed_offsets",
         "cluster_events",
+        "cluster_image",
+        "cluster_changes",
+        "partition_history",
     } == CLUSTER_TABLES.keys()
     for table_rows in rows:
         (batch,) = table_rows.record_batches()
