@@ -310,7 +310,7 @@ def history_lines(
 def _step_cells(step: HistoryStep, end: int | None) -> tuple[str, ...]:
     record, state = step.record, step.state
     offset, time = ("", "") if record is None else (str(record.offset), format_time(record.timestamp))
-    of_state = ("", "", "", "", "")
+    of_state: tuple[str, ...] = ("",) * 5
     if state is not None:
         leader = "none" if state.leader == NO_LEADER else str(state.leader)
         lists = (",".join(map(str, ids)) for ids in (state.isr, state.replicas, state.elr))

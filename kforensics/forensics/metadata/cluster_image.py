@@ -132,9 +132,9 @@ class ClusterImage:
                 yield ImageRecord(schemas.CONFIG_RECORD, fields)
         for entity, quotas in self.quotas.items():
             parts = [{"entityType": kind, "entityName": name} for kind, name in entity]
-            for key, number in quotas.items():
-                fields = {"entity": parts, "key": key, "value": number, "remove": False}
-                yield ImageRecord(schemas.CLIENT_QUOTA_RECORD, fields)
+            for key, limit in quotas.items():
+                quota: Fields = {"entity": parts, "key": key, "value": limit, "remove": False}
+                yield ImageRecord(schemas.CLIENT_QUOTA_RECORD, quota)
         if self.next_producer_id is not None:
             block = {"brokerId": -1, "brokerEpoch": -1, "nextProducerId": self.next_producer_id}
             yield ImageRecord(schemas.PRODUCER_IDS_RECORD, block)

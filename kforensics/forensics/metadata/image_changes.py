@@ -31,8 +31,10 @@ __all__ = [
 
 EntityKey: TypeAlias = tuple[str, tuple[Any, ...]]
 # The fields of a registration that are compared; when they changed is not one of them.
-COMPARED = ("replicas", "isr", "leader", "leader_epoch", "partition_epoch", "recovery", "removing", "adding")
-COMPARED += ("directories", "elr", "last_known_elr")
+COMPARED = (
+    *("replicas", "isr", "leader", "leader_epoch", "partition_epoch", "recovery", "removing", "adding"),
+    *("directories", "elr", "last_known_elr"),
+)
 
 
 @dataclass(slots=True)

@@ -136,8 +136,8 @@ def entities(image: ClusterImage, voters: Iterable[Mapping[str, Any]] = ()) -> I
     yield from _quotas(image)
     if image.next_producer_id is not None:
         block = {"brokerId": -1, "brokerEpoch": -1, "nextProducerId": image.next_producer_id}
-        number = str(image.next_producer_id)
-        yield _stated("producer_ids", (), "next producer id", schemas.PRODUCER_IDS_RECORD, block, value=number)
+        first = str(image.next_producer_id)
+        yield _stated("producer_ids", (), "next producer id", schemas.PRODUCER_IDS_RECORD, block, value=first)
     yield from _security(image)
 
 

@@ -16,12 +16,15 @@ from typing import Any, NamedTuple
 from kforensics.forensics.metadata.cluster_image import ClusterImage
 from kforensics.forensics.metadata.cluster_metadata import replay_start
 from kforensics.forensics.partition.partition_files import Partition
+from kforensics.parsers.columns.record_columns import MIN_COLUMNAR_BYTES, record_chunks
 from kforensics.parsers.files.log_names import METADATA_TOPIC
-from kforensics.parsers.files.source import open_source
+from kforensics.parsers.files.source import Source, open_source
 from kforensics.parsers.format.rows import Batch, Record
+from kforensics.parsers.kernels.policy import kernels_for
 from kforensics.parsers.log.batches import walk
 from kforensics.parsers.log.log_rows import read_records
-from kforensics.parsers.messages.internal_records import decode_control_record, decode_record
+from kforensics.parsers.messages.framed_columns import FramedRecord, framed_records
+from kforensics.parsers.messages.internal_records import DecodedMessage, decode_control_record, decode_record
 from kforensics.parsers.state.json_state import QuorumState, read_quorum_state
 
 __all__ = ["ImageReplay", "LogRecord"]
@@ -209,6 +212,9 @@ class ImageReplay:
 def _records(path: str, start: int) -> Iterator[LogRecord]:
     """Yield the records of a segment from an offset on, or of a snapshot."""
     with open_source(path) as source:
+        if source.size >= MIN_COLUMNAR_BYTES:
+            yield from _records_in_columns(source, start)
+            return
         for batch in walk(source):
             if not isinstance(batch, Batch) or not batch.crc_valid or batch.last_offset < start:
                 continue
@@ -217,15 +223,32 @@ def _records(path: str, start: int) -> Iterator[LogRecord]:
                     yield _decoded(batch, record)
 
 
+def _records_in_columns(source: Source, start: int) -> Iterator[LogRecord]:
+    for chunk in record_chunks(source, kernels_for(source.size)):
+        rows = chunk.rows
+        columns = (rows[name].tolist() for name in ("offset", "timestamp", "leader_epoch", "position", "is_control"))
+        decoded = framed_records(METADATA_TOPIC, chunk.values)
+        for row, (offset, timestamp, epoch, position, is_control) in enumerate(zip(*columns, strict=True)):
+            if offset < start:
+                continue
+            found = decode_control_record(chunk.keys.get(row), chunk.values.get(row)) if is_control else decoded[row]
+            kind, value = _kind_and_value(found)
+            yield LogRecord(offset, timestamp, epoch, kind, value, position, is_control)
+
+
 def _decoded(batch: Batch, record: Record) -> LogRecord:
     if batch.is_control:
         decoded = decode_control_record(record.key, record.value)
     else:
         decoded = decode_record(METADATA_TOPIC, record.key, record.value)
-    # Kafka reads no record of an unknown version, and none with bytes after its value.
-    value = decoded.value if decoded.error is None else None
-    name = decoded.type_name or ""
-    kind = name if value is not None else f"{name} ({decoded.error})" if name else decoded.error or ""
-    timestamp = -1 if record.timestamp is None else record.timestamp
+    kind, value = _kind_and_value(decoded)
     epoch = -1 if batch.partition_leader_epoch is None else batch.partition_leader_epoch
-    return LogRecord(record.offset, timestamp, epoch, kind, value, batch.position, batch.is_control)
+    return LogRecord(record.offset, record.timestamp, epoch, kind, value, batch.position, batch.is_control)
+
+
+def _kind_and_value(decoded: FramedRecord | DecodedMessage) -> tuple[str, dict[str, Any] | None]:
+    """Return type and fields; Kafka reads no record of an unknown version, and none with bytes after its value."""
+    if decoded.error is None and decoded.value is not None:
+        return decoded.type_name or "", decoded.value
+    error = decoded.error or "no value"
+    return f"{decoded.type_name} ({error})" if decoded.type_name else error, None

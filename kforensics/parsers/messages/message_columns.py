@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 _FieldColumn: TypeAlias = "IntArray | ByteSlices"
 _ReadField: TypeAlias = Callable[["_Cursor"], _FieldColumn]
 
-_WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8}
+_WIDTHS = {"bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8}
 _UUID_SIZE = 16
+# The sizes of the elements of arrays that are read as their bytes.
+ELEMENT_SIZES = _WIDTHS | {"uuid": _UUID_SIZE}
 # Bytes of the record type before a key.
 _TYPE_SIZE = 2
 # The record type of a key that is too short for one. Types have 16 bits.
@@ -48,7 +50,7 @@ class ReadColumns:
     Attributes:
         fits: A mask of the rows that were read. The other rows of the columns have no meaning.
         columns: The fields by name: integers as numbers, strings as their encoded bytes, arrays as their bytes with
-            the length, and a UUID as its bytes, null if it was not written.
+            the length, and a UUID as its bytes. A tagged array or UUID is null if it was not written.
     """
 
     fits: BoolArray
@@ -246,6 +248,8 @@ def _field(field: Field, version: int, flexible: bool) -> _ReadField:
         return lambda cursor: cursor.number(width)
     if field.type == "string":
         return _string(flexible, nullable)
+    if field.type == "uuid":
+        return lambda cursor: cursor.slices(np.full(len(cursor.positions), _UUID_SIZE, "i8"))
     raise TypeError(f"{field.name} of type {field.type} is not read in columns")
 
 
@@ -260,7 +264,7 @@ def _string(flexible: bool, nullable: bool) -> _ReadField:
 
 def _array(field: Field, version: int, flexible: bool, nullable: bool) -> _ReadField:
     """Return a function that reads an array as its bytes."""
-    width = _WIDTHS.get(field.element_type)
+    width = ELEMENT_SIZES.get(field.element_type)
     if width is None and not field.fields:
         raise TypeError(f"{field.name} of type {field.type} is not read in columns")
     element = _untagged_fields(field.fields, version, flexible)
@@ -322,7 +326,7 @@ def _read_tagged_section(
 
 def _absent(field: Field, cursor: _Cursor) -> _FieldColumn:
     """Return the column of a tagged field with its default in every row."""
-    if field.type == "uuid":
+    if field.type == "uuid" or (field.is_array and field.element_type in ELEMENT_SIZES):
         return ByteSlices(cursor.data, cursor.positions.copy(), np.full(len(cursor.positions), -1, "i8"))
     if field.type not in _WIDTHS:
         raise TypeError(f"{field.name} of type {field.type} is not read in columns")
@@ -342,12 +346,12 @@ def _read_tag(remaining: _Cursor, rows: IntArray, tagged: list[Field], columns: 
     known = np.zeros(len(rows), "?")
     for field in tagged:
         width = _WIDTHS.get(field.type, _UUID_SIZE)
-        with_field = np.flatnonzero(remaining.fits & (tags == field.tag) & (sizes == width))
+        with_field = np.flatnonzero(remaining.fits & (tags == field.tag) & (field.is_array | (sizes == width)))
         known[with_field] = True
         cursor, column = remaining.subset(with_field), columns[field.name]
         if isinstance(column, ByteSlices):
-            column.starts[rows[with_field]], column.sizes[rows[with_field]] = cursor.positions, width
-            cursor.advance(width)
+            column.starts[rows[with_field]], column.sizes[rows[with_field]] = cursor.positions, sizes[with_field]
+            cursor.advance(sizes[with_field])
         else:
             column[rows[with_field]] = cursor.number(width)
         remaining.update(with_field, cursor)

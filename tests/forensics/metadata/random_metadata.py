@@ -25,9 +25,14 @@ TIME = 1_700_000_000_000
 CONFIGS = ("retention.ms", "cleanup.policy", "min.insync.replicas")
 
 
-def metadata_record(message: MessageSchema, version: int | None = None, **fields: Any) -> bytes:
-    """Return the value of a record of the metadata log; fields that are not given have their defaults."""
-    version = message.highest_version if version is None else version
+def metadata_record(message: MessageSchema, **fields: Any) -> bytes:
+    """Return the value of a record of the metadata log; fields that are not given have their defaults.
+
+    Args:
+        message: its type.
+        fields: its fields by Kafka's names, and its ``version`` if that is not the highest one.
+    """
+    version: int = fields.pop("version", message.highest_version)
     value = {field.name: default_of(field)() for field in message.fields if field.until is None} | fields
     return b"\1" + unsigned_varint(message.id or 0) + unsigned_varint(version) + encode(message, version, value)
 

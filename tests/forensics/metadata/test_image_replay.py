@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from kforensics.forensics.metadata import image_replay
 from kforensics.forensics.metadata.cluster_image import ClusterImage
 from kforensics.forensics.metadata.cluster_metadata import METADATA_SNAPSHOT
 from kforensics.forensics.metadata.image_replay import ImageReplay
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.parsers.files.log_names import METADATA_TOPIC
+from kforensics.parsers.messages import framed_columns
 from kforensics.parsers.messages import metadata as schemas
 from kforensics.parsers.messages.json_render import json_tree
 from lab.metadata_images import IMAGES, copy_whole, read_metadata_images
@@ -67,6 +69,15 @@ def _from(metadata: Partition, snapshot: str | None) -> Partition:
     return replace(metadata, others=tuple(others))
 
 
+@pytest.fixture(params=["one by one", "in columns"])
+def _reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read records one by one, as of small files, or in columns, as of large ones."""
+    if request.param == "in columns":
+        monkeypatch.setattr(image_replay, "MIN_COLUMNAR_BYTES", 0)
+        monkeypatch.setattr(framed_columns, "MIN_ROWS", 1)
+
+
+@pytest.mark.usefixtures("_reading")
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_images_are_those_of_kafka(folder: str, tmp_path: Path) -> None:
     """From each snapshot and from the start of the log, at each later snapshot and at the end of the log."""
@@ -113,6 +124,7 @@ def test_log_alone_and_snapshot_with_log_are_one_image(folder: str, snapshot: st
             assert alone == both
 
 
+@pytest.mark.usefixtures("_reading")
 @pytest.mark.parametrize("image", RANDOM_IMAGES, ids=lambda image: image["folder"])
 def test_random_records_make_the_image_of_kafka(image: dict[str, Any], tmp_path: Path) -> None:
     """With transactions, and with records that do not apply or that no release knows."""
