@@ -9,6 +9,8 @@ SCENARIOS ?=
 BENCH_FLAGS ?=
 # Options of `make fuzz`, for example FUZZ_FLAGS="--minutes 60 --seed 2".
 FUZZ_FLAGS ?=
+# Options of `make forecast-truth`, for example FORECAST_FLAGS="4.4.0-jbod --case second-missing".
+FORECAST_FLAGS ?=
 # Options of `make scale`, for example SCALE_FLAGS="--parts growth --rounds 1".
 SCALE_FLAGS ?=
 
@@ -25,12 +27,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test quick fuzz check audit-deps fix docs site samples bench scale notebooks jupyter build pack constraints clean
+.PHONY: help demo demo-spark test quick fuzz check audit-deps fix docs site samples forecast-truth bench scale notebooks jupyter build pack constraints clean
 
 help: ## print this list
 	@echo "make TARGET, where TARGET is one of"
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do \
-		printf '  %-12s %s\n' "$$name" "$$what"; done
+		printf '  %-14s %s\n' "$$name" "$$what"; done
 
 demo: $(VENV)/core.stamp ## install into .venv, dump the transaction sample, and audit all sample logs
 	$(RUN) kforensics dump --print-data-log --files $(CLASSIC)
@@ -83,6 +85,9 @@ samples: $(VENV)/core.stamp ## rebuild sample_logs/ with real brokers and dump t
 	$(RUN) lab.damage
 	$(RUN) lab.every_record
 	$(RUN) lab.golden $(if $(SCENARIOS),$(SCENARIOS) damaged)
+
+forecast-truth: $(VENV)/core.stamp ## start real brokers on doctored log directories and record what they do; takes an hour, needs Java 17 (JDK) and Maven
+	$(RUN) lab.forecast $(FORECAST_FLAGS)
 
 bench: $(VENV)/test.stamp ## compare dump, lso, transactions and audit with Kafka's tools, and Spark with a process pool; takes minutes, needs Java 17 (JDK) and Maven
 	$(RUN) benchmarks.speed $(BENCH_FLAGS)

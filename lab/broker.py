@@ -293,12 +293,13 @@ def make_cluster(
     _handed_out.clear()
     nodes = [Node(number, version, folder, {}, log_dirs) for number in range(1, node_count + 1)]
     for node in nodes:
-        node.config.update(_kraft_config(node, nodes))
+        node.config.update(kraft_config(node, nodes))
         node.config.update(config or {})
     return Cluster(nodes)
 
 
-def _kraft_config(node: Node, nodes: Sequence[Node]) -> dict[str, str]:
+def kraft_config(node: Node, nodes: Sequence[Node]) -> dict[str, str]:
+    """The settings of a node of a KRaft cluster, without those of a scenario."""
     listeners = f"PLAINTEXT://{node.listener},CONTROLLER://127.0.0.1:{node.controller_port}"
     return {
         "process.roles": "broker,controller",

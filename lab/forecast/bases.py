@@ -1,0 +1,225 @@
+"""The log directories that are doctored: of a broker that was stopped in order, and of one that was killed."""
+
+import shutil
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.broker import Cluster, Node, make_cluster, running
+from lab.driver import Driver, driving, records
+from lab.jars import broker_jars
+from lab.legacy import zookeeper, zookeeper_node
+from lab.places import ROOT
+from lab.progress import say
+from lab.scenario import workspace
+from lab.scenarios.steps import open_producer, small_segments, transaction
+
+DATA = ROOT / "tests" / "data" / "forecast"
+# The metadata log gets snapshots and begins above 0; producers and transactions outlive the base's age.
+CONFIG = {
+    "metadata.log.max.record.bytes.between.snapshots": "2500",
+    "transaction.max.timeout.ms": "2147483647",
+    "transactional.id.expiration.ms": "2147483647",
+    "producer.id.expiration.ms": "2147483647",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2147483647",
+    "offsets.retention.minutes": "2147483647",
+}
+RETENTION = {
+    "4": {"internal.metadata.log.segment.bytes": "3000", "metadata.max.retention.bytes": "5000"},
+    "3": {
+        "metadata.log.segment.bytes": "3000",
+        "metadata.log.segment.min.bytes": "3000",
+        "metadata.max.retention.bytes": "5000",
+    },
+}
+_CLEANER_SECONDS = 90
+_LONG = {"transaction_timeout_ms": "2147483647"}
+# A fixed date in the archive: the same files make the same bytes.
+_DATE = (2026, 11, 23, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A state of log directories before the start.
+
+    Attributes:
+        release: release of the broker.
+        state: ``stopped``, ``killed`` or ``jbod``.
+        log_dirs: names of the log directories; the empty name is the folder itself.
+    """
+
+    release: str
+    state: str
+    log_dirs: tuple[str, ...] = ("",)
+
+    @property
+    def name(self) -> str:
+        """The name of the base and of its archive."""
+        return f"{self.release}-{self.state}"
+
+    @property
+    def archive(self) -> Path:
+        """The archive with its files."""
+        return DATA / f"{self.name}.zip"
+
+    @property
+    def has_zookeeper(self) -> bool:
+        """Whether the cluster keeps its metadata in ZooKeeper, whose files then lie in ``zookeeper``."""
+        return self.release.startswith("2.")
+
+
+JBOD = ("a", "b")
+BASES = (
+    Base("4.4.0", "stopped"),
+    Base("4.4.0", "killed"),
+    Base("4.4.0", "jbod", JBOD),
+    Base("3.9.1", "stopped"),
+    Base("3.9.1", "killed"),
+    Base("2.8.2", "stopped"),
+    Base("2.8.2", "killed"),
+)
+
+
+def unpack(base: Base, folder: Path) -> None:
+    """Write the files of a base to a new folder, sparse where they are zero."""
+    with zipfile.ZipFile(base.archive) as archive:
+        for name in archive.namelist():
+            path = folder / name
+            if name.endswith("/"):
+                path.mkdir(parents=True, exist_ok=True)
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = archive.read(name)
+            with path.open("wb") as file:
+                file.write(content.rstrip(b"\0"))
+                file.truncate(len(content))
+
+
+def pack(folder: Path, base: Base) -> None:
+    """Write the archive of a base."""
+    base.archive.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(base.archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(folder).as_posix() + ("/" if path.is_dir() else "")
+            content = b"" if path.is_dir() else path.read_bytes()
+            archive.writestr(zipfile.ZipInfo(name, _DATE), content, zipfile.ZIP_DEFLATED, 9)
+    say(f"wrote {base.name}: {base.archive.stat().st_size // 1024} KB")
+
+
+def build(release: str) -> None:
+    """Write the archives of the bases of a release, all from one run each."""
+    folder = workspace(f"forecast-{release}")
+    with _cluster(folder, release) as cluster, driving(cluster.bootstrap, folder / "driver.out") as driver:
+        node = cluster.nodes[0]
+        _write(driver, release)
+        if not release.startswith("2."):
+            _wait_for_cleaner(node)
+        cluster.stop()
+        _keep(node, folder, Base(release, "stopped"))
+        cluster.start()
+        _write_more(driver)
+        cluster.kill()
+        _keep(node, folder, Base(release, "killed"))
+    if release == "4.4.0":
+        _build_jbod(release)
+
+
+def _build_jbod(release: str) -> None:
+    folder = workspace(f"forecast-{release}-jbod")
+    cluster = make_cluster(folder, release, config=CONFIG, log_dirs=JBOD)
+    cluster.format()
+    with running(cluster), driving(cluster.bootstrap, folder / "driver.out") as driver:
+        driver.call("create_topic", name="plain", partitions=4)
+        open_producer(driver, "p")
+        for number in range(8):
+            driver.send("p", "plain", records(f"plain {number}", 3), number % 4)
+        cluster.stop()
+        _keep(cluster.nodes[0], folder, Base(release, "jbod", JBOD))
+
+
+@contextmanager
+def _cluster(folder: Path, release: str) -> Iterator[Cluster]:
+    if not release.startswith("2."):
+        cluster = make_cluster(folder, release, config=CONFIG | RETENTION[release[0]])
+        cluster.format()
+        with running(cluster):
+            yield cluster
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with zookeeper(folder, broker_jars(release)) as port:
+        config = {key: value for key, value in CONFIG.items() if not key.startswith(("metadata.", "producer.id"))}
+        cluster = Cluster([zookeeper_node(1, folder, port, release, config)])
+        with running(cluster):
+            yield cluster
+
+
+def _write(driver: Driver, release: str) -> None:
+    """Several segments, aborted, open and ended transactions, a moved log start, an empty partition."""
+    small = small_segments(release, 900)
+    driver.call("create_topic", name="plain", partitions=3, configs=small)
+    driver.call("create_topic", name="single")
+    driver.call("create_topic", name="txn", configs=small_segments(release, 1500))
+    driver.call("create_topic", name="open")
+    driver.call("create_topic", name="trimmed", configs=small)
+    driver.call("create_topic", name="idle")
+    driver.call("create_topic", name="compact", configs={**small, "cleanup.policy": "compact"})
+    open_producer(driver, "p")
+    open_producer(driver, "q", enable_idempotence="true")
+    open_producer(driver, "t", "tx", **_LONG)
+    open_producer(driver, "u", "ux", **_LONG)
+    for number in range(9):
+        driver.send("q", "plain", records(f"plain {number}", 3, 60))
+        driver.send("p", "plain", records(f"plain {number}", 2, 60), 1)
+        driver.send("p", "trimmed", records(f"trimmed {number}", 3, 60))
+        driver.send("q", "single", records(f"single {number}", 3, 40))
+        driver.send("p", "compact", records("compact", 3, 60))
+    for outcome in ("commit", "abort", "commit", "abort", "commit"):
+        transaction(driver, "t", "txn", outcome, 3, 2)
+    transaction(driver, "t", "open", "abort", 2)
+    transaction(driver, "t", "open", "commit", 2)
+    driver.call("begin", name="u")
+    driver.send("u", "open", records("hanging", 3))
+    driver.send("q", "open", records("afterwards", 5))
+    driver.call("delete_records", topic="trimmed", partition=0, before=11)
+    driver.call("begin", name="t")
+    driver.send("t", "txn", records("offsets", 1))
+    driver.call("send_offsets", name="t", topic="txn", partition=0, offset=3, metadata="", group="movers")
+    driver.call("commit", name="t")
+    driver.call("pause", milliseconds=2000)
+
+
+def _write_more(driver: Driver) -> None:
+    """What lies behind the checkpoints of a killed broker."""
+    open_producer(driver, "late", enable_idempotence="true")
+    open_producer(driver, "v", "vx", **_LONG)
+    for number in range(7):
+        driver.send("late", "plain", records(f"late {number}", 3, 60))
+        driver.send("late", "single", records(f"late {number}", 3, 40))
+    transaction(driver, "v", "txn", "abort", 2, 2)
+    transaction(driver, "v", "txn", "commit", 1)
+    driver.call("pause", milliseconds=1500)
+
+
+def _wait_for_cleaner(node: Node) -> None:
+    folder = node.data / "__cluster_metadata-0"
+    deadline = time.monotonic() + _CLEANER_SECONDS
+    while time.monotonic() < deadline and (folder / f"{0:020}.log").exists():
+        time.sleep(0.5)
+    time.sleep(1)
+
+
+def _keep(node: Node, folder: Path, base: Base) -> None:
+    """Copy what the start would find, and pack it; of a killed broker the lock file lies there too."""
+    copied = folder / base.state
+    shutil.rmtree(copied, ignore_errors=True)
+    shutil.copytree(node.data, copied / "data")
+    if base.has_zookeeper:
+        shutil.copytree(folder / "zookeeper", copied / "zookeeper")
+    pack(copied, base)
+
+
+Doctor = Callable[[Path], None]

@@ -1,0 +1,219 @@
+"""Starts a broker on a doctored copy, within limits, and records what it did."""
+
+import hashlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.broker import Node, kraft_config
+from lab.forecast.bases import CONFIG, RETENTION, Base, unpack
+from lab.forecast.cases import Case
+from lab.forecast.offsets import EARLIEST, LATEST, list_offsets
+from lab.jars import broker_jars, tool
+from lab.legacy import zookeeper, zookeeper_node
+
+_START_SECONDS, _SETTLE_SECONDS, _STOP_SECONDS = 75, 8, 25
+_JVM = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
+_STARTED = re.compile(r"Kafka Server started|KafkaServer id=\d+\] started")
+_LINE = re.compile(r"^(?:\d{4}-\d\d-\d\d \S+ |\d+ )?\[([^\]]*)\] (WARN|ERROR) (.*)")
+_EXCEPTION = re.compile(r"^(?:Caused by: )?((?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error)\b)(?::\s*(.*))?")
+_CHANGING = re.compile(r"[0-9a-f]{32}|\d{10,}|:\d{4,5}\b|0x[0-9a-f]+|\d+ ?ms\b|[0-9A-Za-z_-]{22}(?![\w-])")
+_LONGEST = 300
+
+
+@dataclass(slots=True)
+class Slot:
+    """A place in which one broker after the other is started, always on the same ports."""
+
+    folder: Path
+    release: str
+    _node: Node | None = None
+    files: dict[str, str] = field(default_factory=dict)
+
+    def node(self, base: Base, zookeeper_port: int | None) -> Node:
+        """The broker of the next start."""
+        if zookeeper_port is not None:
+            kept = {key: value for key, value in CONFIG.items() if not key.startswith(("metadata.", "producer.id"))}
+            made: Node = zookeeper_node(1, self.folder, zookeeper_port, base.release, kept)
+        else:
+            made = Node(1, base.release, self.folder, {}, base.log_dirs)
+        if self._node is not None:
+            made.port, made.controller_port = self._node.port, self._node.controller_port
+        if zookeeper_port is None:
+            made.config = kraft_config(made, [made]) | CONFIG | RETENTION[base.release[0]]
+        else:
+            made.config["listeners"] = f"PLAINTEXT://{made.listener}"
+        self._node = made
+        return made
+
+
+def record(base: Base, case: Case, slot: Slot) -> dict[str, Any]:
+    """Doctor a copy, start a broker on it, stop it, and return what came of it."""
+    shutil.rmtree(slot.folder, ignore_errors=True)
+    slot.folder.mkdir(parents=True)
+    unpack(base, slot.folder)
+    data = slot.folder / "broker-1"
+    (slot.folder / "data").rename(data)
+    case.doctor(data)
+    place = zookeeper(slot.folder, broker_jars(base.release)) if base.has_zookeeper else nullcontext(None)
+    with place as zookeeper_port:
+        return _run(slot.node(base, zookeeper_port), base, data)
+
+
+def _run(node: Node, base: Base, data: Path) -> dict[str, Any]:
+    before = _listing(data)
+    node.write_config()
+    command = ["nice", "-n", "10", tool("java"), *_JVM, *node.logging(), "-cp", f"{broker_jars(base.release)}/*"]
+    with node.log.open("wb") as output:
+        process = subprocess.Popen(
+            [*command, "kafka.Kafka", str(node.config_file)],
+            stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=node.folder,
+        )  # fmt: skip
+    try:
+        outcome = _wait(process, node.log)
+        answer = _settled(node, _partitions(before)) if outcome == "started" else {}
+        during = _listing(data)
+        if outcome == "started" and process.poll() is not None:
+            outcome = "ended"
+    finally:
+        stopped = _stop(process)
+    # The paths of the machine that recorded it are of no interest to others.
+    log = node.log.read_text(errors="replace").replace(f"{node.folder}/", "")
+    return {
+        "outcome": outcome,
+        **({"exceptions": _exceptions(log)} if outcome in ("refused", "ended") else {}),
+        **({} if stopped else {"stop": "had to be killed"}),
+        "partitions": answer,
+        "files": _changes(before, during),
+        "log": _warnings(log),
+    }
+
+
+def _wait(process: subprocess.Popen[bytes], log: Path) -> str:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            return "refused"
+        if _STARTED.search(log.read_text(errors="replace")):
+            return "started"
+        time.sleep(0.2)
+    return "hung"
+
+
+def _settled(node: Node, partitions: list[tuple[str, int]]) -> dict[str, Any]:
+    """The offsets of the partitions, once all are served or enough time has passed."""
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while True:
+        try:
+            ends = list_offsets(node.port, partitions, LATEST, committed=False)
+        except OSError:
+            ends = {}
+        served = ends and not any(error for error, _ in ends.values())
+        if served or time.monotonic() > deadline:
+            break
+        time.sleep(0.3)
+    time.sleep(0.5)
+    try:
+        ends = list_offsets(node.port, partitions, LATEST, committed=False)
+        starts = list_offsets(node.port, partitions, EARLIEST, committed=False)
+        stable = list_offsets(node.port, partitions, LATEST, committed=True)
+    except OSError:
+        return {}
+    return {f"{topic}-{number}": _offsets(starts, ends, stable, (topic, number)) for topic, number in partitions}
+
+
+_Offsets = dict[tuple[str, int], tuple[int, int]]
+
+
+def _offsets(starts: _Offsets, ends: _Offsets, stable: _Offsets, place: tuple[str, int]) -> list[int] | str:
+    error = ends[place][0]
+    return f"error {error}" if error else [starts[place][1], ends[place][1], stable[place][1]]
+
+
+def _partitions(before: dict[str, str]) -> list[tuple[str, int]]:
+    folders = {Path(name).parent.name for name in before if "/" in name}
+    matches = [re.fullmatch(r"(.+)-(\d+)", folder) for folder in sorted(folders)]
+    found = {(match[1], int(match[2])) for match in matches if match and match[1] != "__cluster_metadata"}
+    return sorted(place for place in found if not place[0].startswith(("plain.", "single.")))
+
+
+def _stop(process: subprocess.Popen[bytes]) -> bool:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            return False
+    return True
+
+
+def _listing(data: Path) -> dict[str, str]:
+    """Size and hash of each file, and an entry for each folder."""
+    found: dict[str, str] = {}
+    for path in sorted(data.rglob("*")):
+        name = path.relative_to(data).as_posix()
+        with suppress(OSError):  # Kafka has just removed or renamed it
+            found[name + "/" * path.is_dir()] = "" if path.is_dir() else _digest(path)
+    return found
+
+
+def _digest(path: Path) -> str:
+    return f"{path.stat().st_size} {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+
+
+def _changes(before: dict[str, str], after: dict[str, str]) -> dict[str, str]:
+    kinds: dict[str, str] = {}
+    for name in sorted(before.keys() | after.keys()):
+        if name.startswith("__cluster_metadata-0/") and "deleted" not in name and name in after:
+            continue  # its log grows with each start
+        if before.get(name) != after.get(name):
+            kinds[_constant(name)] = _kind(before.get(name), after.get(name))
+    return kinds
+
+
+def _kind(before: str | None, after: str | None) -> str:
+    if before is None:
+        return "created"
+    if after is None:
+        return "removed"
+    old, new = before.split()[0], after.split()[0]
+    return "changed" if old == new else f"{old} -> {new} bytes"
+
+
+def without_usual(result: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
+    """Return a result without what a start of the undoctored copy did and logged too."""
+    files, lines = result["files"], set(usual["log"])
+    if result["outcome"] == "started":
+        shown = {name: kind for name, kind in files.items() if usual["files"].get(name) != kind}
+        shown |= {name: "as before" for name in usual["files"] if name not in files}
+    else:
+        shown = {name: kind for name, kind in files.items() if name.endswith("/") or name.startswith(".kafka")}
+    return result | {"files": shown, "log": [line for line in result["log"] if line not in lines]}
+
+
+def _constant(name: str) -> str:
+    return re.sub(r"[0-9a-f]{32}", "*", name)
+
+
+def _exceptions(log: str) -> list[list[str]]:
+    """Each exception in the log, class and message, once; the first of a fatal line first."""
+    found = [[match[1], (match[2] or "")[:_LONGEST]] for match in map(_EXCEPTION.match, log.splitlines()) if match]
+    return [each for number, each in enumerate(found) if each not in found[:number]][:8]
+
+
+def _warnings(log: str) -> list[str]:
+    lines: list[str] = []
+    for line in log.splitlines():
+        match = _LINE.match(line)
+        if match:
+            text = f"{match[2]} {match[3]}"[:_LONGEST]
+            lines.append(_CHANGING.sub("*", text))
+    return list(dict.fromkeys(lines))[:60]
