@@ -62,6 +62,11 @@ def free_port() -> int:
     raise LabError("No free port was found on the loopback interface.")
 
 
+def give_back(*ports: int) -> None:
+    """Let ports be handed out again."""
+    _handed_out.difference_update(ports)
+
+
 @cache
 def _lab_number() -> int:
     """The first number no other lab on this machine holds: a stopped broker wants its port again."""

@@ -107,6 +107,8 @@ def _meta_properties_cases() -> Iterator[Case]:
         _replace(meta, re.compile(rb"directory\.id=.*"), b"directory.id=" + _ID.encode()),
         kraft=True,
     )
+    moved = _replace(meta, re.compile(rb"directory\.id=.*"), b"directory.id=zGp8lTqfQ8uLk1Xw3xTq0A")
+    yield Case("meta-moved-directory", moved, kraft=True)
     yield Case("meta-no-directory", _replace(meta, re.compile(rb"directory\.id=.*\n"), b""), kraft=True)
     yield Case("meta-bad-directory", _replace(meta, re.compile(rb"directory\.id=.*"), b"directory.id=x"), kraft=True)
     yield Case("meta-no-cluster", _replace(meta, re.compile(rb"cluster\.id=.*\n?"), b""))

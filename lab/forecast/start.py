@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.broker import Node, kraft_config
+from lab.broker import Node, give_back, kraft_config
 from lab.forecast.bases import CONFIG, RETENTION, Base, unpack
 from lab.forecast.cases import Case
 from lab.forecast.offsets import EARLIEST, LATEST, list_offsets
@@ -23,6 +23,7 @@ _JVM = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-
 _STARTED = re.compile(r"Kafka Server started|KafkaServer id=\d+\] started")
 _LINE = re.compile(r"^(?:\d{4}-\d\d-\d\d \S+ |\d+ )?\[([^\]]*)\] (WARN|ERROR) (.*)")
 _EXCEPTION = re.compile(r"^(?:Caused by: )?((?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error)\b)(?::\s*(.*))?")
+_FATAL = re.compile(r"Encountered fatal fault|Exiting Kafka|[Ff]atal error during|Shutdown broker because|Halting")
 _CHANGING = re.compile(r"[0-9a-f]{32}|\d{10,}|:\d{4,5}\b|0x[0-9a-f]+|\d+ ?ms\b|[0-9A-Za-z_-]{22}(?![\w-])")
 _LONGEST = 300
 
@@ -44,6 +45,7 @@ class Slot:
         else:
             made = Node(1, base.release, self.folder, {}, base.log_dirs)
         if self._node is not None:
+            give_back(made.port, made.controller_port)
             made.port, made.controller_port = self._node.port, self._node.controller_port
         if zookeeper_port is None:
             made.config = kraft_config(made, [made]) | CONFIG | RETENTION[base.release[0]]
@@ -60,13 +62,17 @@ def record(base: Base, case: Case, slot: Slot) -> dict[str, Any]:
     unpack(base, slot.folder)
     data = slot.folder / "broker-1"
     (slot.folder / "data").rename(data)
+    undoctored = _listing(data)
     case.doctor(data)
     place = zookeeper(slot.folder, broker_jars(base.release)) if base.has_zookeeper else nullcontext(None)
     with place as zookeeper_port:
-        return _run(slot.node(base, zookeeper_port), base, data)
+        result = _run(slot.node(base, zookeeper_port), base, data, undoctored)
+    if zookeeper_port is not None:
+        give_back(zookeeper_port)
+    return result
 
 
-def _run(node: Node, base: Base, data: Path) -> dict[str, Any]:
+def _run(node: Node, base: Base, data: Path, undoctored: dict[str, str]) -> dict[str, Any]:
     before = _listing(data)
     node.write_config()
     command = ["nice", "-n", "10", tool("java"), *_JVM, *node.logging(), "-cp", f"{broker_jars(base.release)}/*"]
@@ -77,7 +83,7 @@ def _run(node: Node, base: Base, data: Path) -> dict[str, Any]:
         )  # fmt: skip
     try:
         outcome = _wait(process, node.log)
-        answer = _settled(node, _partitions(before)) if outcome == "started" else {}
+        answer = _settled(node, _partitions({**undoctored, **before})) if outcome == "started" else {}
         during = _listing(data)
         if outcome == "started" and process.poll() is not None:
             outcome = "ended"
@@ -87,7 +93,7 @@ def _run(node: Node, base: Base, data: Path) -> dict[str, Any]:
     log = node.log.read_text(errors="replace").replace(f"{node.folder}/", "")
     return {
         "outcome": outcome,
-        **({"exceptions": _exceptions(log)} if outcome in ("refused", "ended") else {}),
+        **({"fatal": _fatal(log), "exceptions": _exceptions(log)} if outcome in ("refused", "ended") else {}),
         **({} if stopped else {"stop": "had to be killed"}),
         "partitions": answer,
         "files": _changes(before, during),
@@ -171,7 +177,10 @@ def _digest(path: Path) -> str:
 
 def _changes(before: dict[str, str], after: dict[str, str]) -> dict[str, str]:
     kinds: dict[str, str] = {}
+    moved = {name for name in before.keys() ^ after.keys() if name.endswith("/")}
     for name in sorted(before.keys() | after.keys()):
+        if any(name != folder and name.startswith(folder) for folder in moved):
+            continue  # it came or went with its folder
         if name.startswith("__cluster_metadata-0/") and "deleted" not in name and name in after:
             continue  # its log grows with each start
         if before.get(name) != after.get(name):
@@ -201,6 +210,17 @@ def without_usual(result: dict[str, Any], usual: dict[str, Any]) -> dict[str, An
 
 def _constant(name: str) -> str:
     return re.sub(r"[0-9a-f]{32}", "*", name)
+
+
+def _fatal(log: str) -> list[str]:
+    """The line with which the broker gives up, and the class and message of the exception below it, if there is one."""
+    lines = log.splitlines()
+    for number, line in enumerate(lines):
+        match = _LINE.match(line)
+        if match and _FATAL.search(match[3]):
+            below = _EXCEPTION.match(lines[number + 1]) if number + 1 < len(lines) else None
+            return [match[3][:_LONGEST], *([below[1], (below[2] or "")[:_LONGEST]] if below else [])]
+    return []
 
 
 def _exceptions(log: str) -> list[list[str]]:

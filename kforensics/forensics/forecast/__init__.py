@@ -1,0 +1,1 @@
+"""What the next start of a broker does to its log directories."""

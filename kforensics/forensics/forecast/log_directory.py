@@ -1,0 +1,157 @@
+"""A log directory as a broker finds it at its start: identity, marker, checkpoints and folders.
+
+Rules: ``MetaPropertiesEnsemble``, ``LogManager.loadLogs`` and ``UnifiedLog.parseTopicPartitionName``. Kafka rejects a
+whole checkpoint at its first fault, and takes a file of 0 bytes for one without entries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kforensics.forensics.forecast.log_loading import LoadRefusedError, unreadable_text
+from kforensics.parsers.files.folders import Entry, folders_of
+from kforensics.parsers.files.log_names import METADATA_TOPIC, FolderName, parse_folder_name
+from kforensics.parsers.files.meta_properties import MetaProperties, meta_properties, read_meta_properties
+from kforensics.parsers.files.partition_metadata import PartitionMetadata, read_partition_metadata
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import Damage
+from kforensics.parsers.state.text_checkpoint import OffsetCheckpointEntry, read_offset_checkpoint
+
+__all__ = ["LogDirectory", "PartitionFolder", "read_log_directory"]
+
+META, MARKER = "meta.properties", ".kafka_cleanshutdown"
+RECOVERY_POINT, LOG_START = "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"
+# The order in which a start reads them; the first fault ends it.
+CHECKPOINTS = (RECOVERY_POINT, LOG_START, "cleaner-offset-checkpoint", "replication-offset-checkpoint")
+REMOTE_INDEX_CACHE = "remote-log-index-cache"
+METADATA_FOLDER = f"{METADATA_TOPIC}-0"
+RUNTIME, KAFKA = "java.lang.RuntimeException", "org.apache.kafka.common.KafkaException"
+NULL_POINTER = "java.lang.NullPointerException"
+UNNAMED = (
+    "Found directory {0}/{1}, '{1}' is not in the form of topic-partition or topic-partition.uniqueId-delete (if marked"
+    " for deletion)."
+)
+Offsets = dict[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFolder:
+    """The folder of a partition.
+
+    Attributes:
+        path: the folder.
+        name: its name, parsed.
+        topic_id: from ``partition.metadata``; None without that file.
+    """
+
+    path: str
+    name: FolderName
+    topic_id: str | None
+
+
+@dataclass(slots=True)
+class LogDirectory:
+    """A log directory.
+
+    Attributes:
+        path: the directory.
+        meta: its identity; None without ``meta.properties``, and if the broker cannot read it.
+        meta_fault: why the broker cannot read it.
+        clean: whether it has the marker of a clean shutdown.
+        checkpoints: offsets by file name.
+        folders: the folders of partitions, without that of the metadata log.
+        refusals: what ends the start, or takes the directory offline, in order.
+        has_metadata: whether it has a copy of the metadata log.
+        files: the names of its files, which no folder can be created over.
+    """
+
+    path: str
+    meta: MetaProperties | None = None
+    meta_fault: str | None = None
+    clean: bool = False
+    checkpoints: dict[str, Offsets] = field(default_factory=dict)
+    folders: list[PartitionFolder] = field(default_factory=list)
+    refusals: list[LoadRefusedError] = field(default_factory=list)
+    has_metadata: bool = False
+    files: frozenset[str] = frozenset()
+
+    def offset(self, checkpoint: str, name: FolderName) -> int:
+        """Return the offset of a partition in a checkpoint, 0 without an entry."""
+        return self.checkpoints.get(checkpoint, {}).get((name.topic, name.partition), 0)
+
+
+def read_log_directory(path: str) -> LogDirectory:
+    """Return what a broker finds in a log directory, before it loads the logs.
+
+    Raises:
+        InputError: it cannot be listed, or a file cannot be read.
+    """
+    directory = LogDirectory(path)
+    children = {entry.name: entry for entry in folders_of(path).children(path)}
+    if META in children:
+        _read_meta(directory, children[META].path)
+    directory.clean = MARKER in children
+    directory.files = frozenset(name for name, entry in children.items() if not entry.is_folder)
+    directory.has_metadata = METADATA_FOLDER in children
+    for name in CHECKPOINTS:
+        if name in children:
+            _read_checkpoint(directory, name, children[name].path)
+    for entry in children.values():
+        if entry.is_folder and entry.name not in (METADATA_FOLDER, REMOTE_INDEX_CACHE):
+            _add_folder(directory, entry)
+    return directory
+
+
+def _read_meta(directory: LogDirectory, path: str) -> None:
+    with open_source(path) as source:
+        rows = list(read_meta_properties(source))
+    fault = next((row.detail for row in rows if isinstance(row, Damage)), None)
+    meta = meta_properties(rows)
+    if fault is None and meta.version > 0 and (meta.node_id is None or meta.cluster_id is None):
+        fault = "Failed to find node.id" if meta.node_id is None else "cluster.id was not found."
+    directory.meta, directory.meta_fault = (None, fault) if fault else (meta, None)
+
+
+def _read_checkpoint(directory: LogDirectory, name: str, path: str) -> None:
+    with open_source(path) as source:
+        rows = list(read_offset_checkpoint(source))
+    fault = next((row for row in rows if isinstance(row, Damage)), None)
+    if fault is not None:
+        directory.refusals.append(unreadable_text(path, fault))
+        return
+    entries = (row for row in rows if isinstance(row, OffsetCheckpointEntry))
+    directory.checkpoints[name] = {(entry.topic, entry.partition): entry.offset for entry in entries}
+
+
+def _add_folder(directory: LogDirectory, entry: Entry) -> None:
+    name = parse_folder_name(entry.name)
+    if name is None:
+        message = UNNAMED.format(directory.path, entry.name)
+        directory.refusals.append(LoadRefusedError(KAFKA, message, entry.path))
+        return
+    try:
+        directory.folders.append(PartitionFolder(entry.path, name, _topic_id(entry.path)))
+    except LoadRefusedError as refused:
+        directory.refusals.append(refused)
+
+
+def _topic_id(folder: str) -> str | None:
+    """Return the topic id in a partition's folder, None without its file.
+
+    Raises:
+        LoadRefusedError: the broker cannot read the file.
+    """
+    children = {entry.name: entry for entry in folders_of(folder).children(folder)}
+    if "partition.metadata" not in children:
+        return None
+    path = children["partition.metadata"].path
+    with open_source(path) as source:
+        rows = list(read_partition_metadata(source))
+    for row in rows:
+        if isinstance(row, PartitionMetadata):
+            return row.topic_id
+    fault = next((row for row in rows if isinstance(row, Damage)), None)
+    if fault is None or fault.reason == "truncated":
+        message = 'Cannot invoke "java.lang.CharSequence.length()" because "this.text" is null'
+        raise LoadRefusedError(NULL_POINTER, message, path)
+    raise unreadable_text(path, fault)

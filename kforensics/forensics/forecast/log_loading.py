@@ -1,0 +1,481 @@
+"""What the load of one log at the start of a broker does to its files: recovery, truncation, state of producers.
+
+Rules: ``LogLoader.load``, ``UnifiedLog.rebuildProducerState`` and ``ProducerStateManager.truncateAndReload``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from kforensics.errors import InputError, InputMissingError
+from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, next_offset, recover
+from kforensics.parsers.files.folders import Entry, folders_of
+from kforensics.parsers.files.source import Window, open_source
+from kforensics.parsers.format.rows import Batch, Damage
+from kforensics.parsers.state.indexes import read_transaction_index
+from kforensics.parsers.state.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
+from kforensics.parsers.state.text_checkpoint import read_leader_epochs
+
+__all__ = ["HOUSEKEEPING", "Effect", "LoadRefusedError", "LoadedLog", "load_log", "unreadable_text"]
+
+INDEXES = (".index", ".timeindex", ".txnindex")
+DELETED, CLEANED, SWAP, LOG, SNAPSHOT = ".deleted", ".cleaned", ".swap", ".log", ".snapshot"
+IO, MALFORMED_INPUT = "java.io.IOException", "java.nio.charset.MalformedInputException"
+NUMBER_FORMAT = "java.lang.NumberFormatException"
+# What an orderly start does, too.
+HOUSEKEEPING = "housekeeping"
+EPOCHS = "leader-epoch-checkpoint"
+
+
+class LoadRefusedError(Exception):
+    """A log whose load ends the start of the broker, or takes its log directory offline.
+
+    Attributes:
+        exception: class of the exception that the broker logs.
+        message: its message.
+        path: the file.
+        is_storage: whether only the log directory fails, so that a broker with others starts without it.
+    """
+
+    def __init__(self, exception: str, message: str, path: str, *, is_storage: bool = False) -> None:
+        super().__init__(exception, message, path)
+        self.exception, self.message, self.path, self.is_storage = exception, message, path, is_storage
+
+
+def unreadable_text(path: str, fault: Damage) -> LoadRefusedError:
+    """Return the refusal of a text file that fails its log directory."""
+    with open_source(path) as source:
+        data = source.read(0, source.size)
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return LoadRefusedError(MALFORMED_INPUT, "Input length = 1", path, is_storage=True)
+    return LoadRefusedError(IO, fault.detail, path, is_storage=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing that the start does.
+
+    Attributes:
+        kind: what, see ``docs/forecast.md``.
+        detail: a sentence.
+        silent: whether the broker logs no warning of it.
+        offset: from which offset on.
+        records: how many offsets are lost or come back, None if that is not known.
+        size: how many bytes are read, or cut off.
+        path: the file or folder.
+    """
+
+    kind: str
+    detail: str
+    silent: bool = False
+    offset: int | None = None
+    records: int | None = None
+    size: int | None = None
+    path: str | None = None
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """A log as the broker has it after the load.
+
+    Attributes:
+        path: the folder.
+        log_start: its first offset.
+        log_end: the offset after its last record.
+        open_transactions: first offsets of the transactions that the broker takes for open, by producer id.
+        producers: ids of the producers that it remembers.
+        effects: what the load does.
+    """
+
+    path: str
+    log_start: int = 0
+    log_end: int = 0
+    open_transactions: dict[int, int] = field(default_factory=dict)
+    producers: set[int] = field(default_factory=set)
+    effects: list[Effect] = field(default_factory=list)
+
+    @property
+    def last_stable(self) -> int:
+        """The last stable offset once the whole log is replicated."""
+        return min([self.log_end, *self.open_transactions.values()])
+
+
+@dataclass(slots=True)
+class _Segment:
+    base: int
+    log: Entry
+    index: str | None
+    has_time_index: bool
+    size: int
+    recovered: bool = False
+    next_offset: int | None = None  # of a segment that is recovered
+
+
+@dataclass(slots=True)
+class _Folder:
+    """The files of a partition as the load goes on."""
+
+    path: str
+    files: dict[str, Entry]
+
+    @classmethod
+    def of(cls, path: str) -> _Folder:
+        return cls(path, {entry.name: entry for entry in folders_of(path).children(path) if not entry.is_folder})
+
+    def number(self, name: str) -> int:
+        """The offset in the name of a file, as the broker parses it."""
+        text = name.partition(".")[0]
+        digits = text[1:] if text[:1] in "+-" else text
+        if not digits.isdecimal() or int(digits) >= 1 << 63:
+            raise LoadRefusedError(NUMBER_FORMAT, f'For input string: "{text}"', f"{self.path}/{name}")
+        return int(text)
+
+
+def load_log(path: str, recovery_point: int, log_start: int, *, clean: bool, is_deleted: bool = False) -> LoadedLog:
+    """Return a log as the broker has it after its load.
+
+    Args:
+        path: folder of the partition.
+        recovery_point: from the checkpoint, 0 without an entry.
+        log_start: from the checkpoint, 0 without an entry.
+        clean: whether the log directory has the marker of a clean shutdown.
+        is_deleted: whether the folder is marked for deletion, whose log is not recovered.
+
+    Raises:
+        LoadRefusedError: the load ends the start.
+        InputError: a file cannot be read.
+    """
+    _check_epochs(path)
+    load = _Load(_Folder.of(path), recovery_point, log_start, clean, LoadedLog(path))
+    load.drop_temporary_files()
+    load.find_segments()
+    if not is_deleted:
+        load.recover()
+    load.settle_bounds()
+    if not is_deleted:
+        load.load_producers()
+    return load.loaded
+
+
+def _check_epochs(folder: str) -> None:
+    path = f"{folder}/{EPOCHS}"
+    try:
+        with open_source(path) as source:
+            fault = next((row for row in read_leader_epochs(source) if isinstance(row, Damage)), None)
+    except InputMissingError:
+        return
+    if fault is not None:
+        raise unreadable_text(path, fault)
+
+
+@dataclass(slots=True)
+class _Load:
+    folder: _Folder
+    recovery_point: int
+    log_start: int
+    clean: bool
+    loaded: LoadedLog
+    segments: dict[int, _Segment] = field(default_factory=dict)
+    snapshots: dict[int, str] = field(default_factory=dict)
+    snapshots_by_recovery: set[int] = field(default_factory=set)
+
+    def add(self, kind: str, detail: str, **values: object) -> None:
+        self.loaded.effects.append(Effect(kind, detail, **values))  # type: ignore[arg-type]  # names of its fields
+
+    # Files that a cleaning or a deletion left behind.
+
+    def drop_temporary_files(self) -> None:
+        folder = self.folder
+        names = sorted(folder.files)
+        dropped = [name for name in names if name.endswith(DELETED) and not name.endswith(f".checkpoint{DELETED}")]
+        cleaned = [name for name in names if name.endswith(CLEANED)]
+        swapped = [name for name in names if name.endswith(SWAP)]
+        least = min((folder.number(name) for name in cleaned), default=None)
+        invalid = [name for name in swapped if least is not None and folder.number(name) >= least]
+        for name in (*dropped, *cleaned, *invalid):
+            entry = folder.files.pop(name)
+            self.add(HOUSEKEEPING, f"{name} is deleted", silent=True, size=entry.size, path=entry.path)
+        self._rename_swapped([name for name in swapped if name not in invalid])
+
+    def _rename_swapped(self, names: list[str]) -> None:
+        folder, ranges = self.folder, []
+        for name in names:
+            if name.removesuffix(SWAP).endswith(LOG):
+                base = folder.number(name)
+                ranges.append((base, self._next_offset(folder.files[name].path, None, base)))
+        if ranges:
+            least, most = min(base for base, _ in ranges), max(end for _, end in ranges)
+            for name in [name for name in folder.files if not name.endswith(SWAP)]:
+                number = name.partition(".")[0]
+                if number.isdecimal() and least <= int(number) < most:
+                    entry = folder.files.pop(name)
+                    self.add("file-deleted", f"{name} is deleted, {names[0]} replaces it", silent=True, path=entry.path)
+        for name in names:
+            entry = folder.files.pop(name)
+            folder.files[name.removesuffix(SWAP)] = entry
+            self.add("file-renamed", f"{name} becomes {name.removesuffix(SWAP)}", silent=True, path=entry.path)
+
+    def _next_offset(self, log: str, index: str | None, base: int) -> int:
+        try:
+            return next_offset(log, index, base)
+        except CorruptLogError as error:
+            message = f"{error.why} in file {error.path}."
+            raise LoadRefusedError(CORRUPT, message, error.path) from error
+
+    # Segments.
+
+    def find_segments(self) -> None:
+        folder = self.folder
+        for name in sorted(folder.files):
+            if name.endswith(INDEXES):
+                if f"{folder.number(name):020}{LOG}" not in folder.files:
+                    entry = folder.files.pop(name)
+                    self.add(
+                        "orphan-deleted", f"{name} is deleted: its log is missing", size=entry.size, path=entry.path
+                    )
+            elif name.endswith(LOG):
+                self._add_segment(name)
+        for name in sorted(folder.files):
+            if name.endswith(SNAPSHOT):
+                self.snapshots[folder.number(name)] = folder.files[name].path
+
+    def _add_segment(self, name: str) -> None:
+        folder, base = self.folder, self.folder.number(name)
+        stem = f"{base:020}"
+        entry = folder.files.get(f"{stem}{LOG}") or folder.files[name]
+        index = folder.files.get(f"{stem}.index")
+        has_time_index = f"{stem}.timeindex" in folder.files
+        segment = _Segment(base, entry, index.path if index else None, has_time_index, entry.size)
+        reason = self._why_recovered(segment)
+        if reason:
+            kept = self._recovered(segment)
+            self.add("indexes-rebuilt", reason, size=kept, offset=base, path=entry.path)
+        elif not has_time_index:
+            self.add("indexes-rebuilt", f"{stem}.timeindex is missing and starts empty", silent=True, offset=base)
+        self.segments[base] = segment
+
+    def _why_recovered(self, segment: _Segment) -> str | None:
+        name = f"{segment.base:020}"
+        if segment.index is None:
+            return f"{name}.index is missing: the segment is read and its indexes are rebuilt"
+        index = self.folder.files.get(f"{name}.txnindex")
+        if index is not None and _is_corrupt(index.path, segment.base):
+            return f"{name}.txnindex is corrupt: the segment is read and its indexes are rebuilt"
+        return None
+
+    def _recovered(self, segment: _Segment) -> int:
+        """Recover a segment; returns how many bytes are cut off."""
+        kept = recover(segment.log.path, segment.base)
+        before = segment.size
+        segment.recovered, segment.size, segment.next_offset = True, kept.end, kept.next_offset
+        segment.index = None
+        self.snapshots_by_recovery.add(kept.next_offset)
+        if kept.lost_bytes:
+            lost = _lost_records(segment.log.path, kept.end, kept.next_offset)
+            self.add(
+                "truncated",
+                f"cut to offset {kept.next_offset}: {kept.lost_bytes} of {before} bytes of {segment.base:020}.log",
+                offset=kept.next_offset,
+                records=lost,
+                size=kept.lost_bytes,
+                path=segment.log.path,
+            )
+        return before
+
+    def recover(self) -> None:
+        """Recover what a broker that was not stopped in order may have left half written."""
+        if not self.clean:
+            self._recover_unflushed()
+        end = self._end()
+        if end is not None and end < self.log_start:
+            sizes = sum(segment.size for segment in self.segments.values())
+            detail = f"all segments are deleted: the log ends at {end}, before the log start {self.log_start}"
+            self.add("truncated", detail, offset=self.log_start, records=end - min(self.segments), size=sizes)
+            self.segments, self.snapshots = {}, {}
+
+    def _recover_unflushed(self) -> None:
+        bases = sorted(self.segments)
+        first = max((base for base in bases if base <= self.recovery_point), default=None)
+        unflushed = [base for base in bases if first is None or base >= first]
+        for number, base in enumerate(unflushed):
+            segment, size = self.segments[base], self.segments[base].size
+            before = len(self.loaded.effects)
+            self._recovered(segment)
+            self.add("recovered", f"{base:020}.log is read to its end", silent=True, offset=base, size=size)
+            if any(effect.kind == "truncated" for effect in self.loaded.effects[before:]):
+                self._drop(unflushed[number + 1 :])
+                return
+
+    def _drop(self, bases: list[int]) -> None:
+        for base in bases:
+            segment = self.segments.pop(base)
+            end = _end_of(segment)
+            self.add(
+                "truncated",
+                f"{base:020}.log is deleted, because a segment before it was cut",
+                offset=base,
+                records=None if end is None else end - base,
+                size=segment.size,
+                path=segment.log.path,
+            )
+
+    def _end(self) -> int | None:
+        """The log end offset as the broker computes it, None without a segment."""
+        if not self.segments:
+            return None
+        last = self.segments[max(self.segments)]
+        if last.next_offset is not None:
+            return last.next_offset
+        return self._next_offset(last.log.path, last.index, last.base)
+
+    def settle_bounds(self) -> None:
+        loaded, end = self.loaded, self._end()
+        loaded.log_end = self.log_start if end is None else end
+        first = min(self.segments, default=self.log_start)
+        loaded.log_start = max(self.log_start, first)
+        if end is None or not self.segments:
+            return
+        last = self.segments[max(self.segments)]
+        if not last.recovered:
+            whole = _whole_end(last)
+            if whole > end:
+                detail = f"the log ends at {end}: the last entry of its index points to a batch that is not whole"
+                self.add("truncated", detail, silent=True, offset=end, records=whole - end, path=last.log.path)
+
+    # Producers.
+
+    def load_producers(self) -> None:
+        self._drop_stray_snapshots()
+        loaded = self.loaded
+        if not self.snapshots and self.clean and not self.snapshots_by_recovery:
+            self._forget_producers()
+            return
+        for offset in [offset for offset in self.snapshots if not loaded.log_start < offset <= loaded.log_end]:
+            path = self.snapshots.pop(offset)
+            kind = HOUSEKEEPING if offset <= loaded.log_start else "snapshot-dropped"
+            self.add(kind, f"{offset:020}.snapshot is outside the log and is deleted", silent=True, path=path)
+        start = self._load_snapshot()
+        self._replay(start)
+
+    def _drop_stray_snapshots(self) -> None:
+        """Drop snapshots that belong to no segment, but the newest."""
+        stray = sorted(offset for offset in self.snapshots if offset not in self.segments)
+        last = max(self.segments, default=-1)
+        kept = stray[-1:] if stray and stray[-1] >= last else []
+        for offset in stray:
+            if offset not in kept:
+                path = self.snapshots.pop(offset)
+                self.add("snapshot-dropped", f"{offset:020}.snapshot belongs to no segment", silent=True, path=path)
+
+    def _forget_producers(self) -> None:
+        """Without any snapshot, a clean shutdown means that no producer is known."""
+        known, producers = dict[int, int](), set[int]()
+        for batch in self._batches(self.loaded.log_start):
+            _add_batch(known, producers, batch)
+        if producers:
+            detail = f"no snapshot is left: {len(producers)} producers are forgotten"
+            if known:
+                detail += f", and {len(known)} open transactions from offset {min(known.values())} on"
+            offset = min(known.values(), default=None)
+            self.add("producers-forgotten", detail, silent=True, offset=offset, records=len(producers))
+
+    def _load_snapshot(self) -> int:
+        """Take over the newest snapshot that can be read; returns the offset from which the log is replayed."""
+        loaded = self.loaded
+        for offset in sorted(self.snapshots, reverse=True):
+            entries = _snapshot_entries(self.snapshots[offset])
+            if entries is None:
+                path = self.snapshots.pop(offset)
+                self.add("snapshot-dropped", f"{offset:020}.snapshot is corrupt", path=path)
+                continue
+            for entry in entries:
+                loaded.producers.add(entry.producer_id)
+                if entry.current_txn_first_offset >= 0:
+                    loaded.open_transactions[entry.producer_id] = entry.current_txn_first_offset
+            return offset
+        return loaded.log_start
+
+    def _replay(self, start: int) -> None:
+        loaded = self.loaded
+        if start >= loaded.log_end:
+            return
+        size = 0
+        for batch in self._batches(start):
+            size += batch.size
+            _add_batch(loaded.open_transactions, loaded.producers, batch)
+        if size:
+            detail = f"the state of producers is rebuilt from offset {start}"
+            self.add("producers-rebuilt", detail, silent=True, offset=start, size=size)
+
+    def _batches(self, start: int) -> Iterator[Batch]:
+        """Yield the batches from an offset to the end of the log, as far as it is kept."""
+        bases = sorted(self.segments)
+        for number, base in enumerate(bases):
+            if number + 1 < len(bases) and bases[number + 1] <= start:
+                continue
+            segment = self.segments[base]
+            with open_source(segment.log.path) as source:
+                window = Window(source, segment.size)
+                try:
+                    for batch in batches_from(window, 0, segment.log.path):
+                        if start <= batch.header.last_offset < self.loaded.log_end:
+                            yield batch.header
+                except CorruptLogError as error:
+                    raise LoadRefusedError(CORRUPT, f"{error.why} in file {error.path}.", error.path) from error
+
+
+def _add_batch(known: dict[int, int], producers: set[int], batch: Batch) -> None:
+    """Add a batch to the state of producers."""
+    if batch.producer_id is None or batch.producer_id < 0:
+        return
+    producers.add(batch.producer_id)
+    if batch.is_control:
+        known.pop(batch.producer_id, None)
+    elif batch.is_transactional:
+        known.setdefault(batch.producer_id, batch.base_offset or 0)
+
+
+def _is_corrupt(path: str, base: int) -> bool:
+    """Return whether the broker's check of a transaction index fails."""
+    with open_source(path) as source:
+        rows = list(read_transaction_index(source))
+    if any(isinstance(row, Damage) for row in rows):
+        return True
+    return any(row.last_offset < base for row in rows if not isinstance(row, Damage))
+
+
+def _snapshot_entries(path: str) -> list[ProducerSnapshotEntry] | None:
+    """Return the producers of a snapshot, None if the broker cannot read it."""
+    try:
+        with open_source(path) as source:
+            rows = list(read_producer_snapshot(source))
+    except InputError:
+        return None
+    if any(isinstance(row, Damage) for row in rows):
+        return None
+    return [row for row in rows if isinstance(row, ProducerSnapshotEntry)]
+
+
+def _whole_end(segment: _Segment) -> int:
+    """Return the offset after the last whole batch of a segment."""
+    return next_offset(segment.log.path, None, segment.base)
+
+
+def _end_of(segment: _Segment) -> int | None:
+    try:
+        return next_offset(segment.log.path, None, segment.base)
+    except CorruptLogError:
+        return None
+
+
+def _lost_records(path: str, position: int, offset: int) -> int | None:
+    """Return how many offsets are in what is cut off, as far as batches can be recognized; None if there is none."""
+    last = offset
+    with open_source(path) as source, suppress(CorruptLogError):
+        for batch in batches_from(Window(source), position, path):
+            last = max(last, batch.next_offset)
+    return last - offset or None

@@ -1,0 +1,352 @@
+"""What the next start of a broker does to its log directories, and what becomes of each partition."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kforensics.forensics.forecast.log_directory import (
+    LOG_START,
+    METADATA_FOLDER,
+    RECOVERY_POINT,
+    RUNTIME,
+    LogDirectory,
+    PartitionFolder,
+    read_log_directory,
+)
+from kforensics.forensics.forecast.log_loading import Effect, LoadedLog, LoadRefusedError, load_log
+from kforensics.forensics.forecast.metadata_loading import MetadataImage, load_metadata
+
+__all__ = ["BrokerForecast", "PartitionForecast", "forecast_start"]
+
+STARTS, REFUSES, HANGS, NOT_KNOWN = "starts", "refuses", "hangs", "not known"
+SERVED, STRAY, GONE, UNSERVED, CREATED = "served", "stray", "deleted", "unserved", "created"
+WITHOUT_LEADER, OFFLINE, FUTURE = "without leader", "offline", "future"
+FILE_SYSTEM, FILE_EXISTS = "java.nio.file.FileSystemException", "java.nio.file.FileAlreadyExistsException"
+ILLEGAL_STATE = "java.lang.IllegalStateException"
+# Ids below this one are reserved for directories that are unassigned, lost or migrating, and for later use.
+RESERVED = 100
+
+
+@dataclass(slots=True)
+class PartitionForecast:
+    """What becomes of the folder of a partition.
+
+    Attributes:
+        log_dir: its log directory.
+        folder: its folder; None for a partition that the broker creates.
+        topic: its topic.
+        partition: its number.
+        fate: ``served``, ``stray``, ``deleted``, ``unserved``, ``created`` or ``offline``.
+        loaded: the log after the load; None if it is not loaded.
+        effects: what the start does to it.
+    """
+
+    log_dir: str
+    folder: str | None
+    topic: str
+    partition: int
+    fate: str
+    loaded: LoadedLog | None = None
+    effects: list[Effect] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Topic and number."""
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(slots=True)
+class BrokerForecast:
+    """What the next start of a broker does.
+
+    Attributes:
+        log_dirs: its log directories.
+        node_id: its id, None if no log directory shows it.
+        outcome: ``starts``, ``refuses``, ``hangs`` or ``not known``.
+        refusals: what ends the start, the first first; of a broker that starts, what takes a log directory offline.
+        effects: what it does to the log directories themselves.
+        partitions: what becomes of the partitions.
+        image: what it reads from its metadata log, None without one.
+    """
+
+    log_dirs: list[str]
+    node_id: int | None = None
+    outcome: str = STARTS
+    refusals: list[LoadRefusedError] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    partitions: list[PartitionForecast] = field(default_factory=list)
+    image: MetadataImage | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether it does anything that an orderly start of healthy log directories does not."""
+        return self.outcome != STARTS or bool(self.refusals) or any(True for _ in self.all_effects())
+
+    def all_effects(self) -> Iterator[tuple[PartitionForecast | None, Effect]]:
+        """Yield the effects with their partitions, those without a word in the log of the broker first."""
+        found = [(None, effect) for effect in self.effects]
+        every = [*found, *((partition, effect) for partition in self.partitions for effect in partition.effects)]
+        yield from sorted(every, key=lambda pair: not pair[1].silent)
+
+
+def forecast_start(paths: Sequence[str]) -> BrokerForecast:
+    """Return what the next start of a broker does to its log directories.
+
+    Args:
+        paths: all its log directories.
+
+    Raises:
+        InputError: one cannot be read.
+    """
+    start = _Start([read_log_directory(path) for path in paths], BrokerForecast(list(paths)))
+    start.run()
+    return start.forecast
+
+
+@dataclass(slots=True)
+class _Start:
+    directories: list[LogDirectory]
+    forecast: BrokerForecast
+    loads: list[tuple[LogDirectory, PartitionForecast, PartitionFolder]] = field(default_factory=list)
+
+    def run(self) -> None:
+        forecast = self.forecast
+        for step in (self.check_identity, self.load_metadata, self.load_logs):
+            refusal = step()
+            if refusal is not None:
+                forecast.refusals.insert(0, refusal)
+                forecast.outcome = REFUSES
+                return
+        self.assign()
+
+    # Identity.
+
+    def check_identity(self) -> LoadRefusedError | None:
+        known = [each.meta for each in self.directories if each.meta is not None]
+        if not known:
+            path = f"{self.directories[0].path}/meta.properties"
+            return LoadRefusedError(RUNTIME, "No readable meta.properties files found.", path)
+        for directory in self.directories:
+            if directory.meta is not None and directory.meta.node_id is None:
+                message = f"Error: node ID not found in {directory.path}"
+                return LoadRefusedError(RUNTIME, message, f"{directory.path}/meta.properties")
+            if directory.meta is not None and _is_reserved(directory.meta.directory_id):
+                message = f"Invalid reserved directory ID {directory.meta.directory_id} found in {directory.path}"
+                return LoadRefusedError(RUNTIME, message, f"{directory.path}/meta.properties")
+        self.forecast.node_id = known[0].node_id
+        return None
+
+    def _other_node(self, image: MetadataImage) -> LoadRefusedError | None:
+        """Return the refusal of a directory whose node id is not the one under which it was registered."""
+        for directory in self.directories:
+            meta = directory.meta
+            if meta is None or meta.node_id is None:
+                continue
+            registered = image.directories.get(meta.directory_id or "")
+            if registered is None and image.voters is not None and len(image.voters) == 1:
+                registered = image.voters[0]
+            if registered is not None and registered != meta.node_id:
+                message = (
+                    f"Stored node id {meta.node_id} doesn't match previous node id {registered} in"
+                    f" {directory.path}/meta.properties."
+                )
+                return LoadRefusedError(RUNTIME, message, f"{directory.path}/meta.properties")
+        return None
+
+    # The metadata log.
+
+    def load_metadata(self) -> LoadRefusedError | None:
+        having = [directory for directory in self.directories if directory.has_metadata]
+        if not having:
+            return self._without_metadata()
+        try:
+            image = load_metadata(f"{having[0].path}/{METADATA_FOLDER}")
+        except LoadRefusedError as refused:
+            return refused
+        self.forecast.image = image
+        self.forecast.effects += image.effects
+        return self._other_node(image)
+
+    def _without_metadata(self) -> LoadRefusedError | None:
+        versions = {each.meta.version for each in self.directories if each.meta is not None}
+        if versions == {1}:  # KRaft: ZooKeeper-time brokers wrote version 0
+            self.forecast.image = MetadataImage(lost="the metadata log is missing")
+        return None
+
+    # The logs.
+
+    def load_logs(self) -> LoadRefusedError | None:
+        fatal: list[LoadRefusedError] = []
+        for directory in self.directories:
+            refusals = [*directory.refusals, *self._load(directory)]
+            fatal += [each for each in refusals if not each.is_storage]
+            if refusals:
+                self.forecast.refusals += refusals
+        offline = {self._directory_of(each.path) for each in self.forecast.refusals}
+        if not fatal and len(offline) == len(self.directories) and offline:
+            fatal = [self.forecast.refusals[0]]
+        if fatal:
+            self.forecast.refusals.remove(fatal[0])
+            return fatal[0]
+        return self._duplicates()
+
+    def _directory_of(self, path: str) -> str:
+        return next(each.path for each in self.directories if path.startswith(each.path))
+
+    def _load(self, directory: LogDirectory) -> list[LoadRefusedError]:
+        refusals = []
+        for folder in directory.folders:
+            name = folder.name
+            deleted = name.state == "deleted"
+            partition = PartitionForecast(directory.path, folder.path, name.topic, name.partition, UNSERVED)
+            try:
+                recovery, log_start = directory.offset(RECOVERY_POINT, name), directory.offset(LOG_START, name)
+                partition.loaded = load_log(folder.path, recovery, log_start, clean=directory.clean, is_deleted=deleted)
+            except LoadRefusedError as refused:
+                refusals.append(refused)
+            else:
+                partition.effects += partition.loaded.effects
+            self.loads.append((directory, partition, folder))
+        return refusals
+
+    def _duplicates(self) -> LoadRefusedError | None:
+        """Return the refusal of two live folders of the same partition, or of a future one that cannot be renamed."""
+        live = [(part, folder) for _, part, folder in self.loads if folder.name.state == "live"]
+        seen: dict[tuple[str, int], str] = {}
+        for partition, folder in live:
+            key = partition.topic, partition.partition
+            if key in seen:
+                message = (
+                    f"Duplicate log directories for {partition.name} are found in both {seen[key]} and {folder.path}."
+                )
+                return LoadRefusedError(ILLEGAL_STATE, message, folder.path)
+            seen[key] = folder.path
+        for _, partition, folder in self.loads:
+            beside = f"{partition.log_dir}/{partition.name}"
+            if folder.name.state == "future" and beside in seen.values():
+                message = f"{folder.path} -> {beside}: Directory not empty"
+                return LoadRefusedError(FILE_SYSTEM, message, folder.path, is_storage=True)
+        return None
+
+    # What becomes of each partition.
+
+    def assign(self) -> None:
+        image, forecast = self.forecast.image, self.forecast
+        for _, partition, folder in self.loads:
+            partition.fate = self._fate(folder)
+            if partition.fate == STRAY and folder.name.state == "live":
+                partition.effects.append(self._stray_effect(partition, folder))
+            if partition.fate == GONE:
+                detail = "the folder is deleted a minute after the start"
+                partition.effects.append(Effect("deleted", detail, silent=True, path=folder.path))
+            if partition.fate == SERVED and folder.name.state == "future":
+                self._promote(partition, folder)
+            forecast.partitions.append(partition)
+        if image is not None:
+            self._create_missing(image)
+            self._find_leaderless(image)
+
+    def _fate(self, folder: PartitionFolder) -> str:
+        image = self.forecast.image
+        if folder.name.state == "deleted":
+            return GONE
+        if folder.name.state == "stray":
+            return STRAY
+        if image is None:
+            return SERVED
+        assigned = image.partitions.get((folder.topic_id or "", folder.name.partition))
+        if assigned is None or self.forecast.node_id not in assigned.replicas:
+            return STRAY
+        return SERVED if image.topics.get(folder.topic_id or "") == folder.name.topic else UNSERVED
+
+    def _promote(self, partition: PartitionForecast, folder: PartitionFolder) -> None:
+        others = (other for _, other, each in self.loads if each.name.state == "live")
+        if any(other.name == partition.name for other in others):
+            partition.fate = FUTURE
+        else:
+            detail = f"the folder is renamed to {partition.name} and served as it is: no other replica is here"
+            partition.effects.append(Effect("promoted", detail, silent=True, path=folder.path))
+
+    def _stray_effect(self, partition: PartitionForecast, folder: PartitionFolder) -> Effect:
+        image = self.forecast.image
+        if folder.topic_id is None:
+            why = "partition.metadata is missing"
+        elif image is not None and image.lost:
+            why = image.lost
+        elif image is not None and folder.topic_id not in image.topics:
+            why = "the metadata has no topic with its topic id"
+        else:
+            why = "the metadata does not assign it to this broker"
+        size = partition.loaded.log_end - partition.loaded.log_start if partition.loaded else None
+        return Effect("stray", f"renamed to -stray and out of service: {why}", records=size, path=folder.path)
+
+    def _create_missing(self, image: MetadataImage) -> None:
+        there = {(part.topic, part.partition) for part in self.forecast.partitions if part.fate == SERVED}
+        for (topic_id, number), assigned in sorted(image.partitions.items()):
+            name = image.topics.get(topic_id)
+            if name is None or self.forecast.node_id not in assigned.replicas or (name, number) in there:
+                continue
+            directory = self.directories[0]
+            log_dir = directory.path
+            if f"{name}-{number}" in directory.files:
+                path = f"{log_dir}/{name}-{number}"
+                self.forecast.refusals.append(LoadRefusedError(FILE_EXISTS, path, path, is_storage=True))
+                self.forecast.outcome = REFUSES if len(self.directories) == 1 else STARTS
+            created = PartitionForecast(log_dir, None, name, number, CREATED, LoadedLog(f"{log_dir}/{name}-{number}"))
+            alone = len(assigned.replicas) == 1
+            then = "it is served empty" if alone else "it is copied from the leader"
+            created.effects.append(Effect("created", f"no folder of it is left: {then}", silent=True, offset=0))
+            self.forecast.partitions.append(created)
+
+    def _find_leaderless(self, image: MetadataImage) -> None:
+        """Find partitions without a leader: their directory is unknown, or the broker cannot apply the metadata."""
+        ids = {each.meta.directory_id for each in self.directories if each.meta is not None and each.meta.directory_id}
+        fault = self._publishing_fault(image)
+        if fault is not None:
+            self.forecast.effects.append(fault)
+        for partition in self.forecast.partitions:
+            if partition.fate not in (SERVED, CREATED):
+                continue
+            assigned = self._assigned_directory(image, partition)
+            if fault is not None:
+                partition.fate = NOT_KNOWN
+            elif assigned is not None and not _is_reserved(assigned) and assigned not in ids:
+                partition.fate = WITHOUT_LEADER
+                detail = (
+                    f"the metadata has it in the directory {assigned}, which no log directory is: it has no leader here"
+                )
+                partition.effects = [Effect("without-leader", detail, silent=True)]
+
+    def _assigned_directory(self, image: MetadataImage, partition: PartitionForecast) -> str | None:
+        for (topic_id, number), assigned in image.partitions.items():
+            if number == partition.partition and image.topics.get(topic_id) == partition.topic:
+                places = dict(zip(assigned.replicas, assigned.directories, strict=False))
+                return places.get(self.forecast.node_id or -1)
+        return None
+
+    def _publishing_fault(self, image: MetadataImage) -> Effect | None:
+        """Return the effect of a folder with the topic id of another topic: the metadata cannot be applied."""
+        ids = {
+            (name, number): topic_id
+            for topic_id, name in image.topics.items()
+            for each, number in image.partitions
+            if each == topic_id
+        }
+        for _, partition, folder in self.loads:
+            expected = ids.get((partition.topic, partition.partition))
+            if partition.fate == UNSERVED and folder.name.state == "live" and expected not in (None, folder.topic_id):
+                detail = (
+                    f"{folder.path}/partition.metadata has the topic id of {image.topics.get(folder.topic_id or '')}:"
+                    " the broker stops applying the metadata there, and most or all partitions have no leader"
+                )
+                return Effect("nothing-served", detail, path=f"{folder.path}/partition.metadata")
+        return None
+
+
+def _is_reserved(directory_id: str | None) -> bool:
+    if directory_id is None:
+        return False
+    padded = directory_id + "=" * (-len(directory_id) % 4)
+    return int.from_bytes(base64.urlsafe_b64decode(padded), "big") < RESERVED

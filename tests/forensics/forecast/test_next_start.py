@@ -1,0 +1,93 @@
+"""Every forecast against what a real broker did on the same files: see ``lab/forecast``."""
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kforensics.forensics.forecast.log_loading import HOUSEKEEPING
+from kforensics.forensics.forecast.next_start import NOT_KNOWN, BrokerForecast, forecast_start
+from lab.forecast.bases import BASES, DATA, Base, unpack
+from lab.forecast.cases import Case, cases_of
+
+RECORDED = [base for base in BASES if (DATA / f"{base.name}.json").exists()]
+OUTCOMES = {"started": "starts", "refused": "refuses", "ended": "refuses", "hung": "hangs"}
+# The forecast says that it does not know; each is named in docs/forecast.md.
+OPEN: dict[str, set[str]] = {}
+
+
+def _truth(base: Base) -> dict[str, Any]:
+    recorded: dict[str, Any] = json.loads((DATA / f"{base.name}.json").read_text(encoding="utf-8"))
+    return recorded
+
+
+def _forecast(base: Base, case: Case, pristine: Path, folder: Path) -> BrokerForecast:
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(pristine, folder)
+    case.doctor(folder)
+    return forecast_start([str(folder / name) if name else str(folder) for name in base.log_dirs])
+
+
+def _differences(forecast: BrokerForecast, truth: dict[str, Any]) -> list[str]:
+    expected = OUTCOMES[truth["outcome"]]
+    if forecast.outcome != expected:
+        return [f"{forecast.outcome} instead of {expected}: {forecast.refusals[:1]} {truth.get('exceptions')}"]
+    if expected == "refuses":
+        first = truth["exceptions"][0][0]
+        named = forecast.refusals[0].exception
+        return [] if named == first else [f"{named} instead of {first}"]
+    return [*_offset_differences(forecast, truth["partitions"]), *_stray_differences(forecast, truth["files"])]
+
+
+def _offset_differences(forecast: BrokerForecast, truth: dict[str, Any]) -> list[str]:
+    unknown = {each.name for each in forecast.partitions if each.fate == NOT_KNOWN}
+    served = {
+        each.name: [each.loaded.log_start, each.loaded.log_end, each.loaded.last_stable]
+        for each in forecast.partitions
+        if each.fate in ("served", "created") and each.loaded is not None
+    }
+    return [
+        f"{name}: {served.get(name)} instead of {offsets}"
+        for name, offsets in truth.items()
+        if name not in unknown and served.get(name) != (offsets if isinstance(offsets, list) else None)
+    ]
+
+
+def _stray_differences(forecast: BrokerForecast, truth: dict[str, str]) -> list[str]:
+    made = {name.split(".*")[0] for name, kind in truth.items() if name.endswith("-stray/") and kind == "created"}
+    named = {
+        Path(each.folder).name
+        for each in forecast.partitions
+        if each.fate == "stray" and each.folder is not None and not each.folder.endswith("-stray")
+    }
+    made = {name.rpartition("/")[2] for name in made}
+    return [] if made == named else [f"strays {sorted(named)} instead of {sorted(made)}"]
+
+
+@pytest.mark.parametrize("base", RECORDED, ids=lambda base: base.name)
+def test_forecast_equals_what_the_broker_did(base: Base, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unpack(base, tmp_path / "base")
+    truth, wrong = _truth(base), dict[str, list[str]]()
+    cases = [case for case in cases_of(base.state, kraft=not base.has_zookeeper) if case.name in truth]
+    for case in cases:
+        forecast = _forecast(base, case, tmp_path / "base" / "data", tmp_path / "copy")
+        differences = _differences(forecast, truth[case.name])
+        if differences and case.name not in OPEN.get(base.name, set()):
+            wrong[case.name] = differences
+    outcomes = Counter(truth[case.name]["outcome"] for case in cases)
+    with capsys.disabled():
+        line = f"{base.name}: {len(cases)} directories ({', '.join(f'{n} {kind}' for kind, n in outcomes.items())})"
+        print(f"\n{line}")  # noqa: T201  # how much the comparison covers
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("base", [base for base in RECORDED if base.state != "killed"], ids=lambda base: base.name)
+def test_healthy_directory_starts_and_nothing_is_changed(base: Base, tmp_path: Path) -> None:
+    unpack(base, tmp_path / "base")
+    case = cases_of(base.state, kraft=not base.has_zookeeper)[0]
+    forecast = _forecast(base, case, tmp_path / "base" / "data", tmp_path / "copy")
+    assert forecast.outcome == "starts"
+    assert [effect for _, effect in forecast.all_effects() if effect.kind != HOUSEKEEPING] == []
