@@ -31,6 +31,7 @@ __all__ = [
     "cluster",
     "duplicates",
     "explain",
+    "forecast",
     "keys",
     "lso",
     "producers",
@@ -328,6 +329,31 @@ def _investigation_of_all(paths: Paths, evaluation: Evaluation) -> Investigation
     topics = parameters_of(**evaluation)["topics"]
     check_topics(topics, [partition.place.topic for partition in investigation.partitions])
     return investigation
+
+
+def forecast(paths: Paths, *, release: str | None = None) -> TableView:
+    """Return what the next start of a broker does to its log directories: the table ``forecast``.
+
+    Args:
+        paths: log directories, globs, or folders of log directories. Those of the same node are of one broker.
+        release: the release that will be started, such as ``"3.9.1"``; None for the newest that is known.
+
+    Raises:
+        InputError: a log directory cannot be read.
+        UsageError: there is no log directory, or no such release.
+
+    Examples:
+        >>> forecast = kforensics.forecast("sample_logs/crash-before-recovery/broker-1")
+        >>> forecast["effect"].to_pylist()[0]
+        'starts'
+    """
+    from kforensics.analyses.forecast import forecast_brokers, known_release
+    from kforensics.forensics.forecast.forecast_rows import FORECAST, forecast_rows
+    from kforensics.parsers.tables.arrow import arrow_table
+
+    brokers = forecast_brokers(path_names(paths), known_release(release))
+    rows = [row for broker in brokers for row in forecast_rows(broker)]
+    return view_of(FORECAST, arrow_table(FORECAST, rows))
 
 
 def path_names(paths: Paths) -> tuple[str, ...]:

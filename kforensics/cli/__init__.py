@@ -43,6 +43,7 @@ COMMANDS = (
     "cluster",
     "scan",
     "verify",
+    "forecast",
     "audit",
     "report",
     "plot",

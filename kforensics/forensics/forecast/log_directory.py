@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kforensics.forensics.forecast.log_loading import LoadRefusedError, unreadable_text
+from kforensics.forensics.forecast.log_loading import KAFKA, LoadRefusedError, unreadable_text
 from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.log_names import METADATA_TOPIC, FolderName, parse_folder_name
 from kforensics.parsers.files.meta_properties import MetaProperties, meta_properties, read_meta_properties
@@ -17,7 +17,7 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.state.text_checkpoint import OffsetCheckpointEntry, read_offset_checkpoint
 
-__all__ = ["LogDirectory", "PartitionFolder", "read_log_directory"]
+__all__ = ["LogDirectory", "PartitionFolder", "read_identity", "read_log_directory"]
 
 META, MARKER = "meta.properties", ".kafka_cleanshutdown"
 RECOVERY_POINT, LOG_START = "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"
@@ -25,7 +25,7 @@ RECOVERY_POINT, LOG_START = "recovery-point-offset-checkpoint", "log-start-offse
 CHECKPOINTS = (RECOVERY_POINT, LOG_START, "cleaner-offset-checkpoint", "replication-offset-checkpoint")
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 METADATA_FOLDER = f"{METADATA_TOPIC}-0"
-RUNTIME, KAFKA = "java.lang.RuntimeException", "org.apache.kafka.common.KafkaException"
+RUNTIME = "java.lang.RuntimeException"
 NULL_POINTER = "java.lang.NullPointerException"
 UNNAMED = (
     "Found directory {0}/{1}, '{1}' is not in the form of topic-partition or topic-partition.uniqueId-delete (if marked"
@@ -100,6 +100,19 @@ def read_log_directory(path: str) -> LogDirectory:
         if entry.is_folder and entry.name not in (METADATA_FOLDER, REMOTE_INDEX_CACHE):
             _add_folder(directory, entry)
     return directory
+
+
+def read_identity(path: str) -> tuple[str | None, int] | None:
+    """Return cluster id and node id in ``meta.properties``, None if a broker cannot read them.
+
+    Raises:
+        InputError: the log directory cannot be read.
+    """
+    directory = LogDirectory(path)
+    if any(entry.name == META for entry in folders_of(path).children(path)):
+        _read_meta(directory, f"{path}/{META}")
+    meta = directory.meta
+    return None if meta is None or meta.node_id is None else (meta.cluster_id, meta.node_id)
 
 
 def _read_meta(directory: LogDirectory, path: str) -> None:

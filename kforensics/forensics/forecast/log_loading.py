@@ -10,19 +10,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from kforensics.errors import InputError, InputMissingError
+from kforensics.forensics.forecast.aborted_records import forgotten_aborts
 from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, next_offset, recover
 from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.source import Window, open_source
 from kforensics.parsers.format.rows import Batch, Damage
 from kforensics.parsers.state.indexes import read_transaction_index
 from kforensics.parsers.state.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
-from kforensics.parsers.state.text_checkpoint import read_leader_epochs
+from kforensics.parsers.state.text_checkpoint import LeaderEpochEntry, read_leader_epochs
 
 __all__ = ["HOUSEKEEPING", "Effect", "LoadRefusedError", "LoadedLog", "load_log", "unreadable_text"]
 
 INDEXES = (".index", ".timeindex", ".txnindex")
 DELETED, CLEANED, SWAP, LOG, SNAPSHOT = ".deleted", ".cleaned", ".swap", ".log", ".snapshot"
 IO, MALFORMED_INPUT = "java.io.IOException", "java.nio.charset.MalformedInputException"
+KAFKA = "org.apache.kafka.common.KafkaException"
 NUMBER_FORMAT = "java.lang.NumberFormatException"
 # What an orderly start does, too.
 HOUSEKEEPING = "housekeeping"
@@ -158,6 +160,7 @@ def load_log(path: str, recovery_point: int, log_start: int, *, clean: bool, is_
     load.settle_bounds()
     if not is_deleted:
         load.load_producers()
+        load.find_forgotten_aborts()
     return load.loaded
 
 
@@ -182,6 +185,7 @@ class _Load:
     segments: dict[int, _Segment] = field(default_factory=dict)
     snapshots: dict[int, str] = field(default_factory=dict)
     snapshots_by_recovery: set[int] = field(default_factory=set)
+    has_coordinator: bool = False
 
     def add(self, kind: str, detail: str, **values: object) -> None:
         self.loaded.effects.append(Effect(kind, detail, **values))  # type: ignore[arg-type]  # names of its fields
@@ -341,10 +345,34 @@ class _Load:
             return
         last = self.segments[max(self.segments)]
         if not last.recovered:
-            whole = _whole_end(last)
-            if whole > end:
-                detail = f"the log ends at {end}: the last entry of its index points to a batch that is not whole"
-                self.add("truncated", detail, silent=True, offset=end, records=whole - end, path=last.log.path)
+            self._find_torn_end(last, end)
+        self._find_returning_records()
+
+    def _find_torn_end(self, last: _Segment, end: int) -> None:
+        """Find what a clean start leaves behind the log end, where the next records are written."""
+        position, whole = _whole_end(last)
+        path = last.log.path
+        if whole > end:
+            detail = f"the log ends at {end}: the last entry of its index points to a batch that is not whole"
+            self.add("truncated", detail, silent=True, offset=end, records=whole - end, path=path)
+        if last.size > position:
+            detail = (
+                f"{last.size - position} bytes behind offset {end} are no batch; the broker writes the next records"
+                " after them, and a recovery cuts both off"
+            )
+            self.add("torn-tail", detail, silent=True, offset=end, size=last.size - position, path=path)
+
+    def _find_returning_records(self) -> None:
+        """Find records that were deleted, and come back because the checkpoint of the log start lacks the log."""
+        path = f"{self.folder.path}/{EPOCHS}"
+        if EPOCHS not in self.folder.files:
+            return
+        with open_source(path) as source:
+            starts = [row.start_offset for row in read_leader_epochs(source) if isinstance(row, LeaderEpochEntry)]
+        first, start = min(starts, default=0), self.loaded.log_start
+        if start < first <= self.loaded.log_end:
+            detail = f"records {start} to {first - 1} come back: no checkpoint has the log start {first} any more"
+            self.add("records-return", detail, silent=True, offset=start, records=first - start)
 
     # Producers.
 
@@ -360,6 +388,35 @@ class _Load:
             self.add(kind, f"{offset:020}.snapshot is outside the log and is deleted", silent=True, path=path)
         start = self._load_snapshot()
         self._replay(start)
+
+    def find_forgotten_aborts(self) -> None:
+        """Find aborted transactions whose records read_committed consumers get; only in logs with transactions."""
+        if not self.clean or not self._has_transactions():
+            return
+        by_index: dict[str, list[tuple[int, int]]] = {}
+        for index, first, last in forgotten_aborts(self._segment_batches()):
+            by_index.setdefault(index, []).append((first, last))
+        for index, found in by_index.items():
+            detail = f"{len(found)} aborted transactions are not in it: read_committed consumers get their records"
+            offset = min(first for first, _ in found)
+            self.add("aborted-visible", detail, silent=True, offset=offset, records=len(found), path=index)
+
+    def _has_transactions(self) -> bool:
+        if self.loaded.open_transactions or any(name.endswith(".txnindex") for name in self.folder.files):
+            return True
+        return self.has_coordinator
+
+    def _segment_batches(self) -> Iterator[tuple[str, Iterator[Batch]]]:
+        for base in sorted(self.segments):
+            segment = self.segments[base]
+            if not segment.recovered:
+                yield segment.log.path, self._of_segment(segment)
+
+    def _of_segment(self, segment: _Segment) -> Iterator[Batch]:
+        path = segment.log.path
+        with open_source(path) as source, suppress(CorruptLogError):
+            for batch in batches_from(Window(source, segment.size), 0, path):
+                yield batch.header
 
     def _drop_stray_snapshots(self) -> None:
         """Drop snapshots that belong to no segment, but the newest."""
@@ -394,6 +451,7 @@ class _Load:
                 continue
             for entry in entries:
                 loaded.producers.add(entry.producer_id)
+                self.has_coordinator |= entry.coordinator_epoch >= 0
                 if entry.current_txn_first_offset >= 0:
                     loaded.open_transactions[entry.producer_id] = entry.current_txn_first_offset
             return offset
@@ -443,9 +501,15 @@ def _is_corrupt(path: str, base: int) -> bool:
     """Return whether the broker's check of a transaction index fails."""
     with open_source(path) as source:
         rows = list(read_transaction_index(source))
-    if any(isinstance(row, Damage) for row in rows):
-        return True
-    return any(row.last_offset < base for row in rows if not isinstance(row, Damage))
+    for row in rows:
+        if not isinstance(row, Damage):
+            if row.last_offset < base:
+                return True
+        elif row.reason == "version":
+            raise LoadRefusedError(KAFKA, row.detail, path)
+        else:
+            return False  # bytes behind the last whole entry are ignored
+    return False
 
 
 def _snapshot_entries(path: str) -> list[ProducerSnapshotEntry] | None:
@@ -460,9 +524,13 @@ def _snapshot_entries(path: str) -> list[ProducerSnapshotEntry] | None:
     return [row for row in rows if isinstance(row, ProducerSnapshotEntry)]
 
 
-def _whole_end(segment: _Segment) -> int:
-    """Return the offset after the last whole batch of a segment."""
-    return next_offset(segment.log.path, None, segment.base)
+def _whole_end(segment: _Segment) -> tuple[int, int]:
+    """Return the position and the offset after the last whole batch of a segment."""
+    position, offset = 0, segment.base
+    with open_source(segment.log.path) as source, suppress(CorruptLogError):
+        for batch in batches_from(Window(source), 0, segment.log.path):
+            position, offset = batch.end, batch.next_offset
+    return position, offset
 
 
 def _end_of(segment: _Segment) -> int | None:

@@ -91,16 +91,17 @@ class BrokerForecast:
         yield from sorted(every, key=lambda pair: not pair[1].silent)
 
 
-def forecast_start(paths: Sequence[str]) -> BrokerForecast:
+def forecast_start(paths: Sequence[str], release: str = "4.4") -> BrokerForecast:
     """Return what the next start of a broker does to its log directories.
 
     Args:
         paths: all its log directories.
+        release: the release whose rules count.
 
     Raises:
         InputError: one cannot be read.
     """
-    start = _Start([read_log_directory(path) for path in paths], BrokerForecast(list(paths)))
+    start = _Start([read_log_directory(path) for path in paths], BrokerForecast(list(paths)), release)
     start.run()
     return start.forecast
 
@@ -109,6 +110,7 @@ def forecast_start(paths: Sequence[str]) -> BrokerForecast:
 class _Start:
     directories: list[LogDirectory]
     forecast: BrokerForecast
+    release: str
     loads: list[tuple[LogDirectory, PartitionForecast, PartitionFolder]] = field(default_factory=list)
 
     def run(self) -> None:
@@ -189,8 +191,13 @@ class _Start:
             fatal = [self.forecast.refusals[0]]
         if fatal:
             self.forecast.refusals.remove(fatal[0])
-            return fatal[0]
-        return self._duplicates()
+        refusal = fatal[0] if fatal else self._duplicates()
+        if refusal is not None and any(directory.clean for directory in self.directories):
+            detail = (
+                "the marker of the clean shutdown is removed by the start that fails; the next one recovers all logs"
+            )
+            self.forecast.effects.append(Effect("marker-removed", detail, silent=True))
+        return refusal
 
     def _directory_of(self, path: str) -> str:
         return next(each.path for each in self.directories if path.startswith(each.path))
@@ -293,7 +300,9 @@ class _Start:
             if f"{name}-{number}" in directory.files:
                 path = f"{log_dir}/{name}-{number}"
                 self.forecast.refusals.append(LoadRefusedError(FILE_EXISTS, path, path, is_storage=True))
-                self.forecast.outcome = REFUSES if len(self.directories) == 1 else STARTS
+                if len(self.directories) == 1:
+                    self.forecast.outcome = REFUSES
+                    self._lose_marker()
             created = PartitionForecast(log_dir, None, name, number, CREATED, LoadedLog(f"{log_dir}/{name}-{number}"))
             alone = len(assigned.replicas) == 1
             then = "it is served empty" if alone else "it is copied from the leader"

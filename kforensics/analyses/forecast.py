@@ -1,0 +1,92 @@
+"""The question of ``forecast``: what will the next start of a broker do to its log directories?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kforensics.errors import InputError, UsageError
+from kforensics.forensics.forecast.log_directory import MARKER, META, METADATA_FOLDER, read_identity
+from kforensics.forensics.forecast.next_start import BrokerForecast, forecast_start
+from kforensics.parsers.files.folders import folders_of
+from kforensics.parsers.files.log_names import parse_folder_name
+
+__all__ = ["RELEASES", "forecast_brokers", "known_release"]
+
+# The releases whose starts were recorded; others follow the nearest older one.
+RELEASES = ("3.9", "4.4")
+MARKS = (META, MARKER, METADATA_FOLDER, "recovery-point-offset-checkpoint", "replication-offset-checkpoint")
+NO_LOG_DIRECTORY = "there is no log directory at {}; name the directories in log.dirs of the broker"
+
+
+def known_release(release: str | None) -> str:
+    """Return the release whose rules count, the newest by default.
+
+    Raises:
+        UsageError: it is no release of Kafka, or one before 3.9, whose starts are not forecast.
+    """
+    if release is None:
+        return RELEASES[-1]
+    try:
+        major, minor = map(int, release.split(".")[:2])
+    except ValueError:
+        raise UsageError(f"--release {release!r} is not a release of Kafka, such as 4.4.0") from None
+    older = [each for each in RELEASES if tuple(map(int, each.split("."))) <= (major, minor)]
+    if not older:
+        raise UsageError(f"--release {release}: starts of releases before {RELEASES[0]} are not forecast")
+    return older[-1]
+
+
+def forecast_brokers(paths: Sequence[str], release: str) -> Iterator[BrokerForecast]:
+    """Yield what the next start of each broker does.
+
+    Args:
+        paths: log directories, globs, or folders of log directories. Those of the same node are of one broker.
+        release: the release whose rules count, of RELEASES.
+
+    Raises:
+        UsageError: there is no log directory.
+        InputError: one cannot be read.
+    """
+    found = [directory for path in paths for directory in _log_directories(path)]
+    brokers: dict[object, list[str]] = {}
+    unnamed: list[str] = []
+    for directory in dict.fromkeys(found):
+        identity = read_identity(directory)
+        (unnamed if identity is None else brokers.setdefault(identity, [])).append(directory)
+    if len(brokers) == 1:
+        next(iter(brokers.values())).extend(unnamed)
+    elif unnamed:
+        brokers[None] = unnamed
+    for directories in brokers.values():
+        yield forecast_start(directories, release)
+
+
+def _log_directories(path: str) -> list[str]:
+    """Return a path if it is a log directory, otherwise the log directories in it."""
+    folders = folders_of(path)
+    found: list[str] = []
+    for entry in folders.expand(path):
+        if not entry.is_folder:
+            raise UsageError(NO_LOG_DIRECTORY.format(entry.path))
+        children = folders.children(entry.path)
+        if _is_log_directory([child.name for child in children]):
+            found.append(entry.path.rstrip("/") or entry.path)
+            continue
+        inner = [child.path for child in children if child.is_folder and _contains_log(child.path)]
+        found += inner
+        if not inner:
+            raise UsageError(NO_LOG_DIRECTORY.format(entry.path))
+    return found
+
+
+def _contains_log(path: str) -> bool:
+    try:
+        return _is_log_directory([child.name for child in folders_of(path).children(path)])
+    except InputError:
+        return False
+
+
+def _is_log_directory(names: list[str]) -> bool:
+    return any(name in MARKS for name in names) or any(
+        (parsed := parse_folder_name(name)) is not None and parsed.topic.startswith("__") for name in names
+    )

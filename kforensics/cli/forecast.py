@@ -1,0 +1,54 @@
+"""The command ``kforensics forecast``: what the next start of a broker will do to its log directories."""
+
+# No postponed annotations, see ``command``.
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kforensics.cli.command import EXECUTION, Command, epilog, with_shared_options
+
+if TYPE_CHECKING:
+    from kforensics.cli.common_options import CommonOptions
+
+app = typer.Typer(add_completion=False)
+# There is nothing to select by, and no time of evaluation: it is about the files as they are.
+LEFT_OUT = (
+    *("topic", "partitions", "min_severity", "codes", "since", "tz", "as_of", "alone", "settings"),
+    *("server_properties", "bootstrap_server", "progress"),
+)
+
+
+@app.command(cls=Command, epilog=epilog("forecast /var/lib/kafka/data", "forecast --format json /data/1 /data/2"))
+@with_shared_options(*LEFT_OUT)
+def forecast(
+    options: "CommonOptions",
+    *,
+    release: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RELEASE",
+            help="The release that will be started, such as 3.9.1. Default: the newest that is known.",
+            rich_help_panel=EXECUTION,
+        ),
+    ] = None,
+) -> None:
+    """Show what the next start of a broker will do to its log directories: refuse, cut, forget, or nothing."""
+    from kforensics.analyses.forecast import forecast_brokers, known_release
+    from kforensics.cli.common_options import ExitStatus
+    from kforensics.cli.writing import write_results
+    from kforensics.errors import UsageError
+    from kforensics.forensics.forecast.forecast_rows import FORECAST, forecast_rows, worst_severity_of
+    from kforensics.render.forecast_text import forecast_lines
+    from kforensics.render.output import check_output
+
+    paths, to_format, severity = tuple(options.paths or ()), options.format(), options.severity()
+    if not paths:
+        raise UsageError("there is no input; name log directories, as in /var/lib/kafka/data")
+    check_output(options.output, paths)
+    status = ExitStatus()
+    found = list(status.watch(forecast_brokers(paths, known_release(release)), worst_severity_of))
+    text = partial(forecast_lines, screen=options.screen())
+    write_results(found, to_format, options, text=text, table=FORECAST, rows=forecast_rows)
+    raise typer.Exit(status.code(severity))

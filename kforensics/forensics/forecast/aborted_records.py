@@ -1,0 +1,61 @@
+"""Which aborted transactions a broker no longer knows after a clean start, because its indexes lack them.
+
+A broker reads the aborted transactions of a segment from its ``.txnindex`` and nowhere else. After a clean shutdown it
+takes a missing index for an empty one, and read_committed consumers get the records of the aborted transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kforensics.errors import InputMissingError
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.control_records import control_fields
+from kforensics.parsers.format.rows import Batch, Record
+from kforensics.parsers.log.log_rows import read_records
+from kforensics.parsers.state.indexes import TransactionIndexEntry, read_transaction_index
+
+__all__ = ["forgotten_aborts"]
+
+ABORT = "ABORT"
+
+
+def forgotten_aborts(segments: Iterable[tuple[str, Iterable[Batch]]]) -> Iterator[tuple[str, int, int]]:
+    """Yield the aborted transactions that the index of their segment lacks: the index, first and last offset.
+
+    A transaction whose first data is not in the log any more is left out, because it may have had none.
+
+    Args:
+        segments: each ``.log`` with its batches, in order.
+    """
+    open_since: dict[int, int] = {}
+    for path, batches in segments:
+        index = f"{path.removesuffix('.log')}.txnindex"
+        aborted = list(_aborted(path, batches, open_since))
+        known = _entries(index) if aborted else set()
+        for producer_id, first, last in aborted:
+            if (producer_id, last) not in known:
+                yield index, first, last
+
+
+def _aborted(path: str, batches: Iterable[Batch], open_since: dict[int, int]) -> Iterator[tuple[int, int, int]]:
+    with open_source(path) as source:
+        for batch in batches:
+            if not batch.is_transactional or batch.producer_id is None:
+                continue
+            if not batch.is_control:
+                open_since.setdefault(batch.producer_id, batch.base_offset or 0)
+                continue
+            first = open_since.pop(batch.producer_id, None)
+            record = next(iter(read_records(source, batch)), None)
+            if first is not None and isinstance(record, Record) and control_fields(record)[0] == ABORT:
+                yield batch.producer_id, first, batch.last_offset
+
+
+def _entries(path: str) -> set[tuple[int, int]]:
+    try:
+        with open_source(path) as source:
+            rows = list(read_transaction_index(source))
+    except InputMissingError:
+        return set()
+    return {(row.producer_id, row.last_offset) for row in rows if isinstance(row, TransactionIndexEntry)}

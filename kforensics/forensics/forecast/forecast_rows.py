@@ -1,0 +1,186 @@
+"""The table ``forecast``, how bad each effect is, and what to do before the start."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from kforensics.forensics.core.findings import Severity
+from kforensics.forensics.forecast.log_loading import HOUSEKEEPING, Effect, LoadRefusedError
+from kforensics.forensics.forecast.next_start import NOT_KNOWN, STARTS, BrokerForecast, PartitionForecast
+from kforensics.parsers.tables.schemas import Table, parse_columns, placed_table
+
+__all__ = ["FORECAST", "forecast_rows", "remedies", "severity_of_effect", "worst_severity_of"]
+
+COLUMNS = parse_columns("""
+effect string what happens: starts, refuses, hangs or not known for the broker; served, stray, … for a partition
+severity string severity of the consequence
+silent bool whether the broker logs no warning and no error of it
+offset int64 from which offset on; null if the effect has none, like the next two columns
+records int64 offsets, producers or transactions concerned; null if that is not known
+bytes int64 bytes that are read, ignored or cut off
+log_start_offset int64 log start offset after the start; null without a log, like the next two columns
+log_end_offset int64 log end offset after the start
+last_stable_offset int64 last stable offset after the start, once all is replicated
+exception string class of the exception that the broker logs first; null without one
+message string a sentence, or the message of the exception
+path string file or folder
+""")
+FORECAST: Table = placed_table("forecast", "effect of the next start", COLUMNS)
+SEVERITIES = {
+    HOUSEKEEPING: Severity.INFO,
+    "recovered": Severity.INFO,
+    "producers-rebuilt": Severity.INFO,
+    "indexes-rebuilt": Severity.INFO,
+    "file-deleted": Severity.INFO,
+    "file-renamed": Severity.INFO,
+    "orphan-deleted": Severity.INFO,
+    "snapshot-dropped": Severity.INFO,
+    "deleted": Severity.INFO,
+    "unserved": Severity.WARNING,
+    "promoted": Severity.WARNING,
+    "marker-removed": Severity.WARNING,
+    "offline": Severity.CRITICAL,
+    "nothing-served": Severity.CRITICAL,
+    "without-leader": Severity.CRITICAL,
+}
+FATES = {"stray": Severity.ERROR, "unserved": Severity.WARNING, "offline": Severity.CRITICAL}
+
+
+class Remedy(NamedTuple):
+    """A step before the start.
+
+    Attributes:
+        text: what to do, and why.
+        command: a shell command; empty if there is none.
+    """
+
+    text: str
+    command: str = ""
+
+
+def severity_of_effect(effect: Effect) -> Severity:
+    """Return how bad the consequence of an effect is."""
+    if effect.kind == "truncated" and not effect.records:
+        return Severity.WARNING  # bytes that were never whole
+    return SEVERITIES.get(effect.kind, Severity.ERROR)
+
+
+def worst_severity_of(forecast: BrokerForecast) -> Iterator[Severity]:
+    """Yield the severities of everything that the start does, but housekeeping."""
+    if forecast.outcome != STARTS or forecast.refusals:
+        yield Severity.CRITICAL if forecast.outcome != NOT_KNOWN else Severity.WARNING
+    for _, effect in forecast.all_effects():
+        yield severity_of_effect(effect)
+
+
+def forecast_rows(forecast: BrokerForecast) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a forecast, in the column order of the table: the broker, then effect by effect."""
+    first = forecast.refusals[0] if forecast.refusals and forecast.outcome != STARTS else None
+    yield _broker_row(forecast, forecast.outcome, first)
+    for refusal in forecast.refusals[1 if first else 0 :]:
+        yield _broker_row(forecast, "offline" if forecast.outcome == STARTS else "refuses", refusal)
+    for partition, effect in forecast.all_effects():
+        yield _effect_row(forecast, partition, effect)
+    for partition in forecast.partitions:
+        if not partition.effects:
+            yield _effect_row(forecast, partition, Effect(partition.fate, "nothing is changed", silent=True))
+
+
+def _broker_row(forecast: BrokerForecast, effect: str, refusal: LoadRefusedError | None) -> tuple[Any, ...]:
+    severity = Severity.INFO if effect == STARTS else Severity.CRITICAL
+    exception, message, path = (refusal.exception, refusal.message, refusal.path) if refusal else (None, None, None)
+    log_dir = next((each for each in forecast.log_dirs if (path or "").startswith(each)), forecast.log_dirs[0])
+    place = (forecast.node_id, log_dir, None, None)
+    return (*place, effect, str(severity), refusal is None, *(None,) * 6, exception, message, path)
+
+
+def _effect_row(forecast: BrokerForecast, partition: PartitionForecast | None, effect: Effect) -> tuple[Any, ...]:
+    topic, number = (partition.topic, partition.partition) if partition else (None, None)
+    log_dir = partition.log_dir if partition else forecast.log_dirs[0]
+    severity = FATES.get(effect.kind) if partition and not partition.effects else severity_of_effect(effect)
+    if partition is not None and not partition.effects:
+        severity = FATES.get(partition.fate, Severity.INFO)
+    loaded = partition.loaded if partition else None
+    offsets = (loaded.log_start, loaded.log_end, loaded.last_stable) if loaded else (None, None, None)
+    what = (effect.kind, str(severity), effect.silent, effect.offset, effect.records, effect.size)
+    return (forecast.node_id, log_dir, topic, number, *what, *offsets, None, effect.detail, effect.path)
+
+
+def remedies(forecast: BrokerForecast) -> list[Remedy]:
+    """Return what to do before the start, in the order in which it has to be done, each step once."""
+    steps = [_of_refusal(refusal) for refusal in forecast.refusals]
+    every = list(forecast.all_effects())
+    steps += [_of_effect(effect) for _, effect in every if effect.kind in ("stray", "nothing-served")]
+    for kind, text in BY_KIND.items():
+        log_dirs = dict.fromkeys(part.log_dir for part, effect in every if part is not None and effect.kind == kind)
+        commands = [REMOVED[kind].format(shlex.quote(log_dir)) for log_dir in log_dirs if kind in REMOVED]
+        steps += [Remedy(text, " && ".join(commands))] if log_dirs else []
+    found = list(dict.fromkeys(step for step in steps if step is not None))
+    if found:
+        sources = " ".join(shlex.quote(path) for path in forecast.log_dirs)
+        copy = f"cp --archive --sparse=always {sources} /path/with/space/"
+        found.insert(0, Remedy("First copy the log directories as they are: a start changes them.", copy))
+        again = f"kforensics forecast {sources}"
+        found.append(Remedy("Then ask again, and start the broker when the answer is as it should be.", again))
+    return found
+
+
+# Without the marker a broker recovers its logs, and without recovery points it recovers them from their start.
+REMOVED = {
+    "torn-tail": "rm {0}/.kafka_cleanshutdown",
+    "producers-forgotten": "rm {0}/.kafka_cleanshutdown",
+    "aborted-visible": "rm {0}/.kafka_cleanshutdown {0}/recovery-point-offset-checkpoint",
+}
+BY_KIND = {
+    "truncated": (
+        "Records will be cut off. If the partition has other replicas, elect one of them first; if it has none, save"
+        " the records with kforensics dump."
+    ),
+    "torn-tail": (
+        "Remove the marker of the clean shutdown, so that the broker recovers the logs and cuts the torn end off before"
+        " it writes."
+    ),
+    "producers-forgotten": (
+        "Remove the marker of the clean shutdown: the broker then rebuilds the state of producers from the logs."
+    ),
+    "aborted-visible": (
+        "Remove the marker of the clean shutdown and the recovery points: the broker then rebuilds the transaction"
+        " indexes, and reads all logs to do so."
+    ),
+    "records-return": (
+        "Restore log-start-offset-checkpoint from a copy, or delete the records again after the start with"
+        " kafka-delete-records.sh."
+    ),
+    "created": "Put the folders of the missing partitions back, if a copy of them exists.",
+    "without-leader": "Put the directory.id back that meta.properties had: the metadata log names it.",
+}
+
+
+def _of_refusal(refusal: LoadRefusedError) -> Remedy:
+    path = shlex.quote(refusal.path)
+    name = refusal.path.rpartition("/")[2]
+    if "is not in the form of" in refusal.message or refusal.exception.endswith("NumberFormatException"):
+        return Remedy(f"Move {name} out of the log directory.", f"mv {path} /path/outside/")
+    if name.endswith("-checkpoint"):
+        return Remedy(
+            f"Replace {name} by a copy, or take it away: a missing one is rebuilt.", f"mv {path} /path/outside/"
+        )
+    if name.endswith((".checkpoint", "quorum-state", "__cluster_metadata-0")):
+        return Remedy(
+            "If other controllers have the metadata, move the whole metadata folder away and let this node fetch it."
+            " If this is the only one, put its files back from a copy.",
+        )
+    if name == "meta.properties":
+        return Remedy("Put meta.properties back with the node id, cluster id and directory id of this log directory.")
+    if name == "partition.metadata":
+        return Remedy(f"Write {path} again: `version: 0` and `topic_id: ` with the id from the metadata log.")
+    return Remedy(f"Repair or replace {refusal.path}: {refusal.message}")
+
+
+def _of_effect(effect: Effect) -> Remedy | None:
+    if effect.path is None:
+        return None
+    path = effect.path.removesuffix("/partition.metadata") + "/partition.metadata"
+    return Remedy(f"Check the topic id in {path} against the metadata log; a wrong or missing one makes the log stray.")

@@ -1,0 +1,99 @@
+"""Formats what the next start of a broker does: the outcome, the silent effects first, and what to do before it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from kforensics.forensics.core.findings import Severity
+from kforensics.forensics.core.formatting import format_count, format_size
+from kforensics.forensics.forecast.forecast_rows import remedies, severity_of_effect
+from kforensics.forensics.forecast.log_loading import HOUSEKEEPING, Effect
+from kforensics.forensics.forecast.next_start import STARTS, BrokerForecast, PartitionForecast
+from kforensics.parsers.format.text_encoding import printable
+from kforensics.render.screen import Line, Screen
+
+__all__ = ["forecast_lines"]
+
+ALWAYS = (
+    "  as at every start: the marker of the clean shutdown is removed, indexes of active segments are extended, leader"
+    " epochs and the checkpoints are written again"
+)
+# Effects of one kind that are listed before the rest is counted.
+LISTED = 10
+INDENT = 11
+Found = tuple[PartitionForecast | None, Effect]
+
+
+def forecast_lines(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
+    """Yield a forecast as text."""
+    node = "broker" if forecast.node_id is None else f"broker {forecast.node_id}"
+    where = printable(", ".join(forecast.log_dirs))
+    every = [pair for pair in forecast.all_effects() if pair[1].kind != HOUSEKEEPING]
+    yield Line(f"{node} on {where}: {_outcome(forecast, every)}", _style(forecast))
+    for refusal in forecast.refusals:
+        what = "a log directory goes offline" if forecast.outcome == STARTS else "it ends with"
+        message = printable(f"{refusal.exception}: {refusal.message}")
+        yield Line(f"  {Severity.CRITICAL!s:<8} {what} {message}", Severity.CRITICAL, INDENT)
+        yield f"{' ' * INDENT}at {printable(refusal.path)}"
+    if forecast.outcome == STARTS:
+        yield ALWAYS
+    yield from _effects("without a word in its log", [pair for pair in every if pair[1].silent], screen)
+    yield from _effects("with a warning or an error in its log", [pair for pair in every if not pair[1].silent], screen)
+    if forecast.outcome == STARTS:
+        yield from _partitions(forecast, screen)
+    for number, (text, command) in enumerate(remedies(forecast) if _is_bad(forecast, every) else (), 1):
+        if number == 1:
+            yield "before the start:"
+        yield Line(f"  {number}. {printable(text)}", hang=5)
+        if command:
+            yield Line(f"     $ {printable(command)}", "command")
+
+
+def _outcome(forecast: BrokerForecast, every: list[Found]) -> str:
+    if forecast.outcome != STARTS:
+        return forecast.outcome
+    if forecast.refusals:
+        return "starts without some of its log directories"
+    count = len(forecast.partitions)
+    partitions = format_count(count, "partition")
+    return f"starts, {partitions}" if every else f"starts, changes nothing; {partitions}"
+
+
+def _style(forecast: BrokerForecast) -> str:
+    return "" if forecast.outcome == STARTS and not forecast.refusals else str(Severity.CRITICAL)
+
+
+def _is_bad(forecast: BrokerForecast, every: list[Found]) -> bool:
+    return bool(forecast.refusals) or any(severity_of_effect(effect) > Severity.INFO for _, effect in every)
+
+
+def _effects(title: str, found: list[Found], screen: Screen) -> Iterator[str]:
+    if not found:
+        return
+    yield f"{title}:"
+    by_severity = sorted(found, key=lambda pair: -severity_of_effect(pair[1]))
+    kinds = Counter[str]()
+    for partition, effect in by_severity:
+        kinds[effect.kind] += 1
+        if kinds[effect.kind] > LISTED and not screen.shows_all:
+            continue
+        severity = severity_of_effect(effect)
+        name = "" if partition is None else f" {partition.name}"
+        size = f" ({format_size(effect.size)})" if effect.size else ""
+        text = f"  {severity!s:<8} {effect.kind}{name}: {effect.detail}{size}"
+        yield Line(printable(text), severity, INDENT)
+    for kind, count in kinds.items():
+        if count > LISTED and not screen.shows_all:
+            yield f"{' ' * INDENT}… and {count - LISTED} more of {kind}; --all shows them"
+
+
+def _partitions(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
+    changed = [each for each in forecast.partitions if any(effect.kind != HOUSEKEEPING for effect in each.effects)]
+    shown = forecast.partitions if screen.shows_all else changed
+    for partition in sorted(shown, key=lambda each: (each.topic, each.partition)):
+        loaded = partition.loaded
+        offsets = ""
+        if loaded is not None and partition.fate in ("served", "created"):
+            offsets = f", log {loaded.log_start} to {loaded.log_end}, LSO {loaded.last_stable}"
+        yield printable(f"  {partition.name} afterwards: {partition.fate}{offsets}")
