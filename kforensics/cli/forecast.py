@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False)
 # There is nothing to select by, and no time of evaluation: it is about the files as they are.
 LEFT_OUT = (
     *("topic", "partitions", "min_severity", "codes", "since", "tz", "as_of", "alone", "settings"),
-    *("server_properties", "bootstrap_server", "progress"),
+    *("server_properties", "bootstrap_server", "progress", "verbose"),
 )
 
 

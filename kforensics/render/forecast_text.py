@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_count, format_size
+from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect
 from kforensics.forensics.forecast.forecast_rows import remedies, severity_of_effect
-from kforensics.forensics.forecast.log_loading import HOUSEKEEPING, Effect
 from kforensics.forensics.forecast.next_start import STARTS, BrokerForecast, PartitionForecast
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.screen import Line, Screen

@@ -7,7 +7,6 @@ short for the batch that it begins is the end of the log. A length that no batch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 from kforensics.errors import KforensicsError
@@ -19,7 +18,16 @@ from kforensics.parsers.log.batch_headers import LENGTH_END, MIN_SIZE, batch_hea
 from kforensics.parsers.log.batches import MIN_HEAD, checked_header
 from kforensics.parsers.state.indexes import OffsetLookup
 
-__all__ = ["CorruptLogError", "ReadBatch", "Recovered", "batches_from", "is_valid", "next_offset", "recover"]
+__all__ = [
+    "CorruptLogError",
+    "ReadBatch",
+    "Recovered",
+    "WrongSegmentError",
+    "batches_from",
+    "is_valid",
+    "next_offset",
+    "recover",
+]
 
 HEADER = fixed_layout(BATCH_HEADER)
 CORRUPT = "org.apache.kafka.common.errors.CorruptRecordException"
@@ -39,6 +47,10 @@ class CorruptLogError(KforensicsError):
 
     def __str__(self) -> str:
         return f"{self.path} at position {self.position}: {self.why}"
+
+
+class WrongSegmentError(CorruptLogError):
+    """A log has offsets below that in its name, which a broker cannot recover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +151,24 @@ def recover(log: str, base_offset: int) -> Recovered:
     """Return what a recovery keeps of a segment: the batches before the first that is not valid.
 
     Raises:
+        WrongSegmentError: the broker cannot recover it.
         InputError: the log cannot be read.
     """
     end, following = 0, base_offset
     with open_source(log) as source:
         window = Window(source)
-        with suppress(CorruptLogError):  # the rest is cut off
+        try:
             for batch in batches_from(window, 0, log):
                 if not is_valid(window, batch.header):
                     break
+                if batch.header.last_offset < base_offset:
+                    raise WrongSegmentError(log, batch.header.position, "an offset is below that in the file name")
                 end, following = batch.end, batch.next_offset
+        except WrongSegmentError:
+            raise
+        except CorruptLogError as error:
+            # The rest is cut off.
+            end = min(end, error.position)
         return Recovered(end, following, window.end - end)
 
 

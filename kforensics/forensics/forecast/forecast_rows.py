@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kforensics.forensics.core.findings import Severity
-from kforensics.forensics.forecast.log_loading import HOUSEKEEPING, Effect, LoadRefusedError
+from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect, LoadRefusedError
 from kforensics.forensics.forecast.next_start import NOT_KNOWN, STARTS, BrokerForecast, PartitionForecast
 from kforensics.parsers.tables.schemas import Table, parse_columns, placed_table
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kforensics.forensics.forecast.log_loading import KAFKA, LoadRefusedError, unreadable_text
+from kforensics.forensics.forecast.effects import KAFKA, LoadRefusedError, unreadable_text
 from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.log_names import METADATA_TOPIC, FolderName, parse_folder_name
 from kforensics.parsers.files.meta_properties import MetaProperties, meta_properties, read_meta_properties

@@ -9,132 +9,37 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from kforensics.errors import InputError, InputMissingError
+from kforensics.errors import InputMissingError
 from kforensics.forensics.forecast.aborted_records import forgotten_aborts
-from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, next_offset, recover
-from kforensics.parsers.files.folders import Entry, folders_of
+from kforensics.forensics.forecast.broker_reader import (
+    CORRUPT,
+    CorruptLogError,
+    WrongSegmentError,
+    batches_from,
+    next_offset,
+    recover,
+)
+from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect, LoadedLog, LoadRefusedError, unreadable_text
+from kforensics.forensics.forecast.segment_files import (
+    LoadedSegment,
+    PartitionFiles,
+    end_offset,
+    is_corrupt,
+    lost_records,
+    snapshot_entries,
+    whole_end,
+)
 from kforensics.parsers.files.source import Window, open_source
 from kforensics.parsers.format.rows import Batch, Damage
-from kforensics.parsers.state.indexes import read_transaction_index
-from kforensics.parsers.state.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
 from kforensics.parsers.state.text_checkpoint import LeaderEpochEntry, read_leader_epochs
 
-__all__ = ["HOUSEKEEPING", "Effect", "LoadRefusedError", "LoadedLog", "load_log", "unreadable_text"]
+__all__ = ["load_log"]
 
 INDEXES = (".index", ".timeindex", ".txnindex")
 DELETED, CLEANED, SWAP, LOG, SNAPSHOT = ".deleted", ".cleaned", ".swap", ".log", ".snapshot"
-IO, MALFORMED_INPUT = "java.io.IOException", "java.nio.charset.MalformedInputException"
-KAFKA = "org.apache.kafka.common.KafkaException"
-NUMBER_FORMAT = "java.lang.NumberFormatException"
-# What an orderly start does, too.
-HOUSEKEEPING = "housekeeping"
+ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
+SPLIT = "Split operation is only permitted for segments with overflow, and the problem path is {}"
 EPOCHS = "leader-epoch-checkpoint"
-
-
-class LoadRefusedError(Exception):
-    """A log whose load ends the start of the broker, or takes its log directory offline.
-
-    Attributes:
-        exception: class of the exception that the broker logs.
-        message: its message.
-        path: the file.
-        is_storage: whether only the log directory fails, so that a broker with others starts without it.
-    """
-
-    def __init__(self, exception: str, message: str, path: str, *, is_storage: bool = False) -> None:
-        super().__init__(exception, message, path)
-        self.exception, self.message, self.path, self.is_storage = exception, message, path, is_storage
-
-
-def unreadable_text(path: str, fault: Damage) -> LoadRefusedError:
-    """Return the refusal of a text file that fails its log directory."""
-    with open_source(path) as source:
-        data = source.read(0, source.size)
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return LoadRefusedError(MALFORMED_INPUT, "Input length = 1", path, is_storage=True)
-    return LoadRefusedError(IO, fault.detail, path, is_storage=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """One thing that the start does.
-
-    Attributes:
-        kind: what, see ``docs/forecast.md``.
-        detail: a sentence.
-        silent: whether the broker logs no warning of it.
-        offset: from which offset on.
-        records: how many offsets are lost or come back, None if that is not known.
-        size: how many bytes are read, or cut off.
-        path: the file or folder.
-    """
-
-    kind: str
-    detail: str
-    silent: bool = False
-    offset: int | None = None
-    records: int | None = None
-    size: int | None = None
-    path: str | None = None
-
-
-@dataclass(slots=True)
-class LoadedLog:
-    """A log as the broker has it after the load.
-
-    Attributes:
-        path: the folder.
-        log_start: its first offset.
-        log_end: the offset after its last record.
-        open_transactions: first offsets of the transactions that the broker takes for open, by producer id.
-        producers: ids of the producers that it remembers.
-        effects: what the load does.
-    """
-
-    path: str
-    log_start: int = 0
-    log_end: int = 0
-    open_transactions: dict[int, int] = field(default_factory=dict)
-    producers: set[int] = field(default_factory=set)
-    effects: list[Effect] = field(default_factory=list)
-
-    @property
-    def last_stable(self) -> int:
-        """The last stable offset once the whole log is replicated."""
-        return min([self.log_end, *self.open_transactions.values()])
-
-
-@dataclass(slots=True)
-class _Segment:
-    base: int
-    log: Entry
-    index: str | None
-    has_time_index: bool
-    size: int
-    recovered: bool = False
-    next_offset: int | None = None  # of a segment that is recovered
-
-
-@dataclass(slots=True)
-class _Folder:
-    """The files of a partition as the load goes on."""
-
-    path: str
-    files: dict[str, Entry]
-
-    @classmethod
-    def of(cls, path: str) -> _Folder:
-        return cls(path, {entry.name: entry for entry in folders_of(path).children(path) if not entry.is_folder})
-
-    def number(self, name: str) -> int:
-        """The offset in the name of a file, as the broker parses it."""
-        text = name.partition(".")[0]
-        digits = text[1:] if text[:1] in "+-" else text
-        if not digits.isdecimal() or int(digits) >= 1 << 63:
-            raise LoadRefusedError(NUMBER_FORMAT, f'For input string: "{text}"', f"{self.path}/{name}")
-        return int(text)
 
 
 def load_log(path: str, recovery_point: int, log_start: int, *, clean: bool, is_deleted: bool = False) -> LoadedLog:
@@ -152,7 +57,7 @@ def load_log(path: str, recovery_point: int, log_start: int, *, clean: bool, is_
         InputError: a file cannot be read.
     """
     _check_epochs(path)
-    load = _Load(_Folder.of(path), recovery_point, log_start, clean, LoadedLog(path))
+    load = _Load(PartitionFiles.of(path), recovery_point, log_start, clean, LoadedLog(path))
     load.drop_temporary_files()
     load.find_segments()
     if not is_deleted:
@@ -177,12 +82,12 @@ def _check_epochs(folder: str) -> None:
 
 @dataclass(slots=True)
 class _Load:
-    folder: _Folder
+    folder: PartitionFiles
     recovery_point: int
     log_start: int
     clean: bool
     loaded: LoadedLog
-    segments: dict[int, _Segment] = field(default_factory=dict)
+    segments: dict[int, LoadedSegment] = field(default_factory=dict)
     snapshots: dict[int, str] = field(default_factory=dict)
     snapshots_by_recovery: set[int] = field(default_factory=set)
     has_coordinator: bool = False
@@ -253,7 +158,7 @@ class _Load:
         entry = folder.files.get(f"{stem}{LOG}") or folder.files[name]
         index = folder.files.get(f"{stem}.index")
         has_time_index = f"{stem}.timeindex" in folder.files
-        segment = _Segment(base, entry, index.path if index else None, has_time_index, entry.size)
+        segment = LoadedSegment(base, entry, index.path if index else None, has_time_index, entry.size)
         reason = self._why_recovered(segment)
         if reason:
             kept = self._recovered(segment)
@@ -262,24 +167,27 @@ class _Load:
             self.add("indexes-rebuilt", f"{stem}.timeindex is missing and starts empty", silent=True, offset=base)
         self.segments[base] = segment
 
-    def _why_recovered(self, segment: _Segment) -> str | None:
+    def _why_recovered(self, segment: LoadedSegment) -> str | None:
         name = f"{segment.base:020}"
         if segment.index is None:
             return f"{name}.index is missing: the segment is read and its indexes are rebuilt"
         index = self.folder.files.get(f"{name}.txnindex")
-        if index is not None and _is_corrupt(index.path, segment.base):
+        if index is not None and is_corrupt(index.path, segment.base):
             return f"{name}.txnindex is corrupt: the segment is read and its indexes are rebuilt"
         return None
 
-    def _recovered(self, segment: _Segment) -> int:
+    def _recovered(self, segment: LoadedSegment) -> int:
         """Recover a segment; returns how many bytes are cut off."""
-        kept = recover(segment.log.path, segment.base)
+        try:
+            kept = recover(segment.log.path, segment.base)
+        except WrongSegmentError as error:
+            raise LoadRefusedError(ILLEGAL_ARGUMENT, SPLIT.format(error.path), error.path) from error
         before = segment.size
         segment.recovered, segment.size, segment.next_offset = True, kept.end, kept.next_offset
         segment.index = None
         self.snapshots_by_recovery.add(kept.next_offset)
         if kept.lost_bytes:
-            lost = _lost_records(segment.log.path, kept.end, kept.next_offset)
+            lost = lost_records(segment.log.path, kept.end, kept.next_offset)
             self.add(
                 "truncated",
                 f"cut to offset {kept.next_offset}: {kept.lost_bytes} of {before} bytes of {segment.base:020}.log",
@@ -317,7 +225,7 @@ class _Load:
     def _drop(self, bases: list[int]) -> None:
         for base in bases:
             segment = self.segments.pop(base)
-            end = _end_of(segment)
+            end = end_offset(segment.log.path, segment.base)
             self.add(
                 "truncated",
                 f"{base:020}.log is deleted, because a segment before it was cut",
@@ -348,9 +256,9 @@ class _Load:
             self._find_torn_end(last, end)
         self._find_returning_records()
 
-    def _find_torn_end(self, last: _Segment, end: int) -> None:
+    def _find_torn_end(self, last: LoadedSegment, end: int) -> None:
         """Find what a clean start leaves behind the log end, where the next records are written."""
-        position, whole = _whole_end(last)
+        position, whole = whole_end(last.log.path, last.base)
         path = last.log.path
         if whole > end:
             detail = f"the log ends at {end}: the last entry of its index points to a batch that is not whole"
@@ -412,7 +320,7 @@ class _Load:
             if not segment.recovered:
                 yield segment.log.path, self._of_segment(segment)
 
-    def _of_segment(self, segment: _Segment) -> Iterator[Batch]:
+    def _of_segment(self, segment: LoadedSegment) -> Iterator[Batch]:
         path = segment.log.path
         with open_source(path) as source, suppress(CorruptLogError):
             for batch in batches_from(Window(source, segment.size), 0, path):
@@ -444,7 +352,7 @@ class _Load:
         """Take over the newest snapshot that can be read; returns the offset from which the log is replayed."""
         loaded = self.loaded
         for offset in sorted(self.snapshots, reverse=True):
-            entries = _snapshot_entries(self.snapshots[offset])
+            entries = snapshot_entries(self.snapshots[offset])
             if entries is None:
                 path = self.snapshots.pop(offset)
                 self.add("snapshot-dropped", f"{offset:020}.snapshot is corrupt", path=path)
@@ -495,55 +403,3 @@ def _add_batch(known: dict[int, int], producers: set[int], batch: Batch) -> None
         known.pop(batch.producer_id, None)
     elif batch.is_transactional:
         known.setdefault(batch.producer_id, batch.base_offset or 0)
-
-
-def _is_corrupt(path: str, base: int) -> bool:
-    """Return whether the broker's check of a transaction index fails."""
-    with open_source(path) as source:
-        rows = list(read_transaction_index(source))
-    for row in rows:
-        if not isinstance(row, Damage):
-            if row.last_offset < base:
-                return True
-        elif row.reason == "version":
-            raise LoadRefusedError(KAFKA, row.detail, path)
-        else:
-            return False  # bytes behind the last whole entry are ignored
-    return False
-
-
-def _snapshot_entries(path: str) -> list[ProducerSnapshotEntry] | None:
-    """Return the producers of a snapshot, None if the broker cannot read it."""
-    try:
-        with open_source(path) as source:
-            rows = list(read_producer_snapshot(source))
-    except InputError:
-        return None
-    if any(isinstance(row, Damage) for row in rows):
-        return None
-    return [row for row in rows if isinstance(row, ProducerSnapshotEntry)]
-
-
-def _whole_end(segment: _Segment) -> tuple[int, int]:
-    """Return the position and the offset after the last whole batch of a segment."""
-    position, offset = 0, segment.base
-    with open_source(segment.log.path) as source, suppress(CorruptLogError):
-        for batch in batches_from(Window(source), 0, segment.log.path):
-            position, offset = batch.end, batch.next_offset
-    return position, offset
-
-
-def _end_of(segment: _Segment) -> int | None:
-    try:
-        return next_offset(segment.log.path, None, segment.base)
-    except CorruptLogError:
-        return None
-
-
-def _lost_records(path: str, position: int, offset: int) -> int | None:
-    """Return how many offsets are in what is cut off, as far as batches can be recognized; None if there is none."""
-    last = offset
-    with open_source(path) as source, suppress(CorruptLogError):
-        for batch in batches_from(Window(source), position, path):
-            last = max(last, batch.next_offset)
-    return last - offset or None

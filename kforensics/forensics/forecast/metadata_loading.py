@@ -12,7 +12,8 @@ from typing import Any
 
 from kforensics.errors import InputMissingError
 from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, is_valid
-from kforensics.forensics.forecast.log_loading import Effect, LoadedLog, LoadRefusedError, load_log
+from kforensics.forensics.forecast.effects import Effect, LoadedLog, LoadRefusedError
+from kforensics.forensics.forecast.log_loading import load_log
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.log_names import METADATA_TOPIC, parse_file_name
 from kforensics.parsers.files.source import Window, open_source

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from kforensics.forensics.forecast.effects import Effect, LoadedLog, LoadRefusedError
 from kforensics.forensics.forecast.log_directory import (
     LOG_START,
     METADATA_FOLDER,
@@ -15,7 +16,7 @@ from kforensics.forensics.forecast.log_directory import (
     PartitionFolder,
     read_log_directory,
 )
-from kforensics.forensics.forecast.log_loading import Effect, LoadedLog, LoadRefusedError, load_log
+from kforensics.forensics.forecast.log_loading import load_log
 from kforensics.forensics.forecast.metadata_loading import MetadataImage, load_metadata
 
 __all__ = ["BrokerForecast", "PartitionForecast", "forecast_start"]
@@ -192,12 +193,14 @@ class _Start:
         if fatal:
             self.forecast.refusals.remove(fatal[0])
         refusal = fatal[0] if fatal else self._duplicates()
-        if refusal is not None and any(directory.clean for directory in self.directories):
-            detail = (
-                "the marker of the clean shutdown is removed by the start that fails; the next one recovers all logs"
-            )
-            self.forecast.effects.append(Effect("marker-removed", detail, silent=True))
+        if refusal is not None:
+            self._lose_marker()
         return refusal
+
+    def _lose_marker(self) -> None:
+        if any(directory.clean for directory in self.directories):
+            detail = "the start that fails removes the marker of the clean shutdown; the next one recovers all logs"
+            self.forecast.effects.append(Effect("marker-removed", detail, silent=True))
 
     def _directory_of(self, path: str) -> str:
         return next(each.path for each in self.directories if path.startswith(each.path))

@@ -1,0 +1,90 @@
+"""What a start does to the files, effect by effect, and what ends it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import Damage
+
+__all__ = ["HOUSEKEEPING", "KAFKA", "Effect", "LoadRefusedError", "LoadedLog", "unreadable_text"]
+
+# What an orderly start does, too.
+HOUSEKEEPING = "housekeeping"
+KAFKA = "org.apache.kafka.common.KafkaException"
+IO, MALFORMED_INPUT = "java.io.IOException", "java.nio.charset.MalformedInputException"
+
+
+class LoadRefusedError(Exception):
+    """A log whose load ends the start of the broker, or takes its log directory offline.
+
+    Attributes:
+        exception: class of the exception that the broker logs.
+        message: its message.
+        path: the file.
+        is_storage: whether only the log directory fails, so that a broker with others starts without it.
+    """
+
+    def __init__(self, exception: str, message: str, path: str, *, is_storage: bool = False) -> None:
+        super().__init__(exception, message, path)
+        self.exception, self.message, self.path, self.is_storage = exception, message, path, is_storage
+
+
+def unreadable_text(path: str, fault: Damage) -> LoadRefusedError:
+    """Return the refusal of a text file that fails its log directory."""
+    with open_source(path) as source:
+        data = source.read(0, source.size)
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return LoadRefusedError(MALFORMED_INPUT, "Input length = 1", path, is_storage=True)
+    return LoadRefusedError(IO, fault.detail, path, is_storage=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing that the start does.
+
+    Attributes:
+        kind: what, see ``docs/forecast.md``.
+        detail: a sentence.
+        silent: whether the broker logs no warning of it.
+        offset: from which offset on.
+        records: how many offsets are lost or come back, None if that is not known.
+        size: how many bytes are read, or cut off.
+        path: the file or folder.
+    """
+
+    kind: str
+    detail: str
+    silent: bool = False
+    offset: int | None = None
+    records: int | None = None
+    size: int | None = None
+    path: str | None = None
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """A log as the broker has it after the load.
+
+    Attributes:
+        path: the folder.
+        log_start: its first offset.
+        log_end: the offset after its last record.
+        open_transactions: first offsets of the transactions that the broker takes for open, by producer id.
+        producers: ids of the producers that it remembers.
+        effects: what the load does.
+    """
+
+    path: str
+    log_start: int = 0
+    log_end: int = 0
+    open_transactions: dict[int, int] = field(default_factory=dict)
+    producers: set[int] = field(default_factory=set)
+    effects: list[Effect] = field(default_factory=list)
+
+    @property
+    def last_stable(self) -> int:
+        """The last stable offset once the whole log is replicated."""
+        return min([self.log_end, *self.open_transactions.values()])
