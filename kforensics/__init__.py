@@ -11,7 +11,17 @@ if TYPE_CHECKING:
     from kforensics.api.drawing import plot
     from kforensics.api.dump_result import Dump, dump
     from kforensics.api.opened import Opened, open  # noqa: A004  # it opens, as gzip.open does
-    from kforensics.api.verdicts import cluster, duplicates, explain, forecast, keys, lso, producers, transactions
+    from kforensics.api.verdicts import (
+        cluster,
+        duplicates,
+        explain,
+        forecast,
+        keys,
+        lso,
+        producers,
+        settings,
+        transactions,
+    )
     from kforensics.api.views.table_view import TableView
     from kforensics.spark import register, views
     from kforensics.version import __version__
@@ -37,6 +47,7 @@ __all__ = [
     "register",
     "report",
     "scan",
+    "settings",
     "transactions",
     "verify",
     "views",

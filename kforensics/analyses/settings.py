@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from kforensics.analyses.times import as_of_ms
-from kforensics.analyses.topics import partition_numbers
+from kforensics.analyses.topics import is_selected, partition_numbers
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import (
@@ -28,6 +28,10 @@ from kforensics.parsers.files.meta_properties import Property, read_properties
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Damage
 
+if TYPE_CHECKING:
+    from kforensics.analyses.partitions import Investigation
+    from kforensics.forensics.core.result_rows import Rows
+
 __all__ = [
     "Evaluation",
     "KnownSettings",
@@ -35,6 +39,7 @@ __all__ = [
     "may_show_settings",
     "parameters_of",
     "rules_for",
+    "settings_in_force",
     "with_given",
     "with_remote_logs",
 ]
@@ -159,6 +164,19 @@ class KnownSettings:
     def rules(self) -> Rules:
         """The limits and the time of evaluation."""
         return rules_for(self.base, self.given, list(self.partitions()))
+
+
+def settings_in_force(investigation: Investigation, topics: Sequence[str] = ()) -> Rows:
+    """Return the settings that count in the log directories of an investigation, as rows of the table ``settings``.
+
+    Args:
+        investigation: all partitions under the paths.
+        topics: only the settings of these topics, besides those of brokers; all if it is empty.
+    """
+    from kforensics.forensics.audit.setting_evidence import rows_in_force  # slow to import
+
+    log_dirs = {partition.place.log_dir for partition in investigation.partitions}
+    return rows_in_force(investigation.known_rules, log_dirs, lambda topic: is_selected(topic, topics))
 
 
 def with_given(rules: Rules, given: Sequence[Setting]) -> Rules:

@@ -15,7 +15,7 @@ from kforensics.analyses.lso import LsoQuestion
 from kforensics.analyses.partitions import Investigation, ignore, investigate
 from kforensics.analyses.producers import ProducersQuestion
 from kforensics.analyses.questions import Question
-from kforensics.analyses.settings import Evaluation, parameters_of
+from kforensics.analyses.settings import Evaluation, parameters_of, settings_in_force
 from kforensics.analyses.topics import check_topics
 from kforensics.analyses.transactions import TransactionsQuestion
 from kforensics.api.explanation import Explanation
@@ -35,6 +35,7 @@ __all__ = [
     "keys",
     "lso",
     "producers",
+    "settings",
     "transactions",
 ]
 
@@ -299,6 +300,30 @@ def cluster(  # one parameter per option of the command
     at_text = None if at is None else str(at)
     question = ClusterQuestion(at_text, diff, history, broker, tuple(named["topics"]), tuple(named["numbers"]))
     return _answers(paths, question, evaluation | Evaluation(topic=None, partition=None))
+
+
+def settings(paths: Paths, **evaluation: Unpack[Evaluation]) -> TableView:
+    """Return the settings in force, where they come from and what they mean for the verdicts: the table ``settings``.
+
+    Args:
+        paths: log directories, partition folders, files, globs or URIs.
+        evaluation: ``topic``, which selects settings of topics, ``settings``, ``server_properties`` and more; see
+            :class:`Evaluation`.
+
+    Raises:
+        InputError: an input cannot be read.
+        UsageError: there is no log, a setting is invalid, or a partition is named.
+
+    Examples:
+        >>> in_force = kforensics.settings("sample_logs/cluster-metadata", topic="kept").to_pylist()
+        >>> [row["value"] for row in in_force if row["name"] == "max.message.bytes"]
+        ['9999', '1048588']
+    """
+    named = parameters_of(**evaluation)
+    if named["numbers"]:
+        raise UsageError("partition selects partitions, and settings are for brokers and topics; leave it out")
+    rows = settings_in_force(_investigation_of_all(paths, evaluation), named["topics"])
+    return view_of(rows.table, table_of_parts(rows.table, rows.record_batches()))
 
 
 def _answers(paths: Paths, question: Question[Any], evaluation: Evaluation) -> TableView:

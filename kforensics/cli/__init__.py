@@ -41,6 +41,7 @@ COMMANDS = (
     "explain",
     "keys",
     "cluster",
+    "settings",
     "scan",
     "verify",
     "forecast",

@@ -296,3 +296,63 @@ def test_the_partition_of_an_unknown_id_is_that_of_the_known_count() -> None:
     assert "with 1 partition its coordinator's log is __transaction_state-0" in unknown.err
     alone = run("explain", TRANSACTIONS / "broker-1" / "__transaction_state-0", "--transactional-id", "zzz", "--alone")
     assert "with the default of 50 partitions its coordinator's log is" in alone.err
+
+
+def _in_force(*words: object) -> list[dict[str, Any]]:
+    ended = run("settings", "--format", "ndjson", *words)
+    assert ended.code == 0
+    return ended.objects
+
+
+def test_the_settings_in_force_are_those_of_an_audit_without_what_is_replaced() -> None:
+    audited = kforensics.audit(TRANSACTIONS, as_of=LATER_MS).tables["settings"].to_pylist()
+    in_force = kforensics.settings(TRANSACTIONS, as_of=LATER_MS).to_pylist()
+    replaced = [row for row in audited if row not in in_force]
+    assert [row for row in in_force if row not in audited] == []
+    assert [(row["name"], row["value"], row["source"]) for row in replaced] == [
+        ("transaction.state.log.num.partitions", "50", DEFAULT),
+        ("offsets.topic.num.partitions", "50", DEFAULT),
+    ]
+    assert {row["name"] for row in in_force} == set(KNOWN)
+    assert {row["meaning"] for row in in_force} == {known.meaning for known in KNOWN.values()}
+
+
+def test_each_source_is_named(tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text("log.retention.hours=2\nproducer.id.expiration.ms=7000\n")
+    words = ("--set", "producer.id.expiration.ms=5000", "--server-properties", properties, METADATA)
+    values = {(row["name"], row["topic"]): (row["value"], row["source"]) for row in _in_force(*words)}
+    assert values["producer.id.expiration.ms", None] == ("5000", "--set")
+    assert values["retention.ms", None] == ("7200000", str(properties))
+    assert values["max.message.bytes", "kept"] == ("9999", "metadata log, topic kept")
+    assert values["max.message.bytes", None] == ("1048588", f"{DEFAULT} since 2.5")
+    (proven,) = [row for row in _in_force(SAMPLES / "producer-expiry") if row["name"] == PRODUCER_EXPIRY]
+    assert proven["source"].startswith("proof: ")
+
+
+def test_topics_select_their_settings_and_not_those_of_brokers() -> None:
+    every, of_kept = _in_force(METADATA), _in_force("--topic", "kept", METADATA)
+    assert {row["topic"] for row in every} == {None, "kept", "later-3", "later-4"}
+    assert of_kept == [row for row in every if row["topic"] in (None, "kept")]
+
+
+def test_brokers_with_values_of_their_own_are_shown_besides_the_value_for_all() -> None:
+    rows = [row for row in _in_force(SAMPLES / "producer-expiry", TRANSACTIONS) if row["name"] == PRODUCER_EXPIRY]
+    assert [(row["value"] == "86400000", Path(row["log_dirs"]).parent.name) for row in rows] == [
+        (False, "producer-expiry"),
+        (True, "transactions-v2"),
+    ]
+    text = run("settings", SAMPLES / "producer-expiry").text
+    assert " for broker 1: proof: " in text
+
+
+def test_a_long_list_of_values_is_cut(tmp_path: Path) -> None:
+    limit = "kforensics.render.ids_text.LISTED"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limit, 2)
+        text = run("settings", "--as-of", "2026-11-21T12:15", METADATA).text
+        complete = run("settings", "--as-of", "2026-11-21T12:15", "--all", METADATA).text
+    assert "  … and 1 more value\n" in text
+    assert text.endswith(f"$ kforensics settings --all --as-of 2026-11-21T12:15 {METADATA}\n")
+    assert "… and" not in complete
+    assert len(complete.splitlines()) == len(text.splitlines()) - 1

@@ -10,7 +10,9 @@ from tests.command import SAMPLES, run, sentence
 
 BROKER = SAMPLES / "transactions-v2" / "broker-1"
 COMMANDS = {
-    **dict.fromkeys(["audit", "scan", "verify", "lso", "transactions", "producers", "duplicates", "keys"], ()),
+    **dict.fromkeys(
+        ["audit", "scan", "verify", "lso", "transactions", "producers", "duplicates", "keys", "settings"], ()
+    ),
     "explain": ("--offset", 0),
 }
 

@@ -31,6 +31,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "producers": kforensics.producers,
     "duplicates": kforensics.duplicates,
     "keys": kforensics.keys,
+    "settings": kforensics.settings,
     "scan": kforensics.scan,
     "verify": kforensics.verify,
     "audit": lambda paths, **options: kforensics.audit(paths, **options).findings,

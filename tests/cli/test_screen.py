@@ -49,6 +49,7 @@ CASES = {
     "audit-forty-of-one-producer": ("audit", *FORGED, "held"),
     "verify": ("verify", "--as-of", "2026-11-21T12:15", "sample_logs/damaged/batches/written-twice-0"),
     "explain": ("explain", "--as-of", "2026-11-21T12:16", "--offset", 5, V2 / "open-0"),
+    "settings": ("settings", "--as-of", AS_OF, "--topic", "kept", "sample_logs/cluster-metadata"),
     "keys": ("keys", "--as-of", "2026-11-22", "--topic", "grown-twice", "sample_logs/partition-growth"),
 }
 screens = pytest.mark.parametrize("name", CASES)

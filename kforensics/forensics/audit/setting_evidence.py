@@ -6,7 +6,7 @@ What a user gives comes first, then the metadata log, then what the files prove.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -39,7 +39,7 @@ from kforensics.forensics.sidecar.snapshot_expiry import Expired, SnapshotExpiry
 from kforensics.parsers.files.log_names import METADATA_TOPIC, REMOTE_LOG_METADATA
 from kforensics.parsers.log.log_rows import Place
 
-__all__ = ["SettingEvidence", "rules_by_evidence", "setting_evidence", "setting_rows"]
+__all__ = ["SettingEvidence", "rows_in_force", "rules_by_evidence", "setting_evidence", "setting_rows"]
 
 LogDirs = frozenset[str | None]
 
@@ -245,6 +245,33 @@ def _is_credible(expired: Expired, longest_idle_ms: int) -> bool:
 
 def setting_rows(rules: Rules) -> Rows:
     """Return the rows of the table of settings: all known ones, and Kafka's defaults for the others."""
+    return _rows(_known_settings(rules))
+
+
+def rows_in_force(rules: Rules, log_dirs: Iterable[str | None], topics: Callable[[str], bool]) -> Rows:
+    """Return the rows of the settings that count for some log directories and topics.
+
+    Args:
+        rules: all settings that are known.
+        log_dirs: the log directories.
+        topics: returns whether a topic is selected.
+    """
+    remaining: dict[str, set[str | None]] = defaultdict(lambda: set(every))
+    every, in_force = frozenset(log_dirs), []
+    for setting in _known_settings(rules):
+        concerned = every if setting.log_dirs is None else every & setting.log_dirs
+        kind, _, name = (setting.entity or "").partition(" ")
+        if kind == "topic":
+            if concerned and topics(name):
+                in_force.append(setting)
+        elif remaining[setting.name] & concerned:
+            in_force.append(setting)
+            remaining[setting.name] -= concerned
+    return _rows(in_force)
+
+
+def _known_settings(rules: Rules) -> list[Setting]:
+    """Return all known settings and Kafka's defaults for the others; of those for a log directory the first counts."""
     known = (*rules.settings, *rules.topic_settings)
     with_release = {setting.name for setting in known if setting.is_default}
     defaults = (default_setting(name) for name in KNOWN if name not in with_release)
@@ -254,7 +281,10 @@ def setting_rows(rules: Rules) -> Rows:
         if setting.name not in for_all:
             settings.append(setting)
             for_all |= {setting.name} if setting.entity is None and setting.log_dirs is None else set()
-    settings = known_first(settings)
+    return known_first(settings)
+
+
+def _rows(settings: Sequence[Setting]) -> Rows:
     columns = {
         **{name: [getattr(_place(setting), name) for setting in settings] for name in Place._fields},
         "name": [setting.name for setting in settings],
@@ -262,6 +292,7 @@ def setting_rows(rules: Rules) -> Rows:
         "source": [setting.source for setting in settings],
         "entity": [setting.entity for setting in settings],
         "log_dirs": [_listed(setting.log_dirs) for setting in settings],
+        "meaning": [setting.meaning for setting in settings],
     }
     return Rows(RESULTS["settings"], len(settings), columns)
 

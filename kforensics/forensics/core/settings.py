@@ -19,6 +19,7 @@ __all__ = [
     "EARLIER",
     "GIVEN",
     "GIVEN_BY_CALLER",
+    "ID_EXPIRY",
     "KNOWN",
     "MAX_TIMEOUT",
     "OFFSETS_PARTITIONS",
@@ -35,6 +36,7 @@ __all__ = [
 ABORT_SCAN = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 MAX_TIMEOUT = "transaction.max.timeout.ms"
 PRODUCER_EXPIRY = "producer.id.expiration.ms"
+ID_EXPIRY = "transactional.id.expiration.ms"
 CHECK_INTERVAL = "producer.id.expiration.check.interval.ms"
 STATE_PARTITIONS = "transaction.state.log.num.partitions"
 OFFSETS_PARTITIONS = "offsets.topic.num.partitions"
@@ -53,34 +55,68 @@ class KnownSetting:
 
     Attributes:
         default: Kafka's default, as text.
+        meaning: what it means for the verdicts.
         least: the lowest valid number; None for a list of policies.
         most: the highest valid number.
         of_topics: whether topics have it.
     """
 
     default: str
+    meaning: str
     least: int | None = 1
     most: int = INT_MAX
     of_topics: bool = False
 
 
+NO_VERDICT = "No verdict depends on it."
+LATE_TIMESTAMP = f"A broker refuses a record whose timestamp is further from its clock. {NO_VERDICT}"
+RETENTION = f"Decides which segments are deleted, oldest first. {NO_VERDICT}"
 # Rules: ``TransactionStateManagerConfig``, ``TransactionLogConfig``, ``GroupCoordinatorConfig`` and ``LogConfig``.
 KNOWN: Mapping[str, KnownSetting] = {
-    MAX_TIMEOUT: KnownSetting("900000"),
-    PRODUCER_EXPIRY: KnownSetting("86400000"),
-    CHECK_INTERVAL: KnownSetting("600000"),
-    "transactional.id.expiration.ms": KnownSetting("604800000"),
-    ABORT_SCAN: KnownSetting("10000"),
-    STATE_PARTITIONS: KnownSetting("50"),
-    OFFSETS_PARTITIONS: KnownSetting("50"),
-    "offsets.retention.minutes": KnownSetting("10080"),
-    "max.message.bytes": KnownSetting("1048588", 0, of_topics=True),
-    "message.timestamp.before.max.ms": KnownSetting(str(LONG_MAX), 0, LONG_MAX, of_topics=True),
-    "message.timestamp.after.max.ms": KnownSetting(str(HOUR_MS), 0, LONG_MAX, of_topics=True),
-    "message.timestamp.difference.max.ms": KnownSetting(str(LONG_MAX), 0, LONG_MAX, of_topics=True),
-    "retention.ms": KnownSetting("604800000", -1, LONG_MAX, of_topics=True),
-    "retention.bytes": KnownSetting("-1", -1, LONG_MAX, of_topics=True),
-    CLEANUP_POLICY: KnownSetting("delete", None, of_topics=True),
+    MAX_TIMEOUT: KnownSetting(
+        "900000",
+        "An open transaction that has been idle for this and 5 minutes is late (txn-late, lso-stuck). An id with a "
+        "longer timeout is txnlog-timeout-too-large.",
+    ),
+    PRODUCER_EXPIRY: KnownSetting(
+        "86400000",
+        "A broker forgets a producer that has been idle for this, unless its transaction is open: it is shown as "
+        "expired, may be missing in a snapshot, and its retries become duplicates (producer-expired-by-timestamp).",
+    ),
+    CHECK_INTERVAL: KnownSetting("600000", f"How often a broker looks for expired producers. {NO_VERDICT}"),
+    ID_EXPIRY: KnownSetting(
+        "604800000",
+        "A coordinator forgets a transactional id without a transaction that has not changed for this, and writes a "
+        f"tombstone. {NO_VERDICT}",
+    ),
+    ABORT_SCAN: KnownSetting(
+        "10000",
+        "A coordinator aborts a transaction after its timeout and at most this: beyond that it is "
+        "txnlog-ongoing-overdue or txn-duration-excessive.",
+    ),
+    STATE_PARTITIONS: KnownSetting(
+        "50",
+        "The hash of a transactional id modulo this is its partition of __transaction_state (txnlog-wrong-partition).",
+    ),
+    OFFSETS_PARTITIONS: KnownSetting(
+        "50", "The hash of a group modulo this is its partition of __consumer_offsets (group-wrong-partition)."
+    ),
+    "offsets.retention.minutes": KnownSetting(
+        "10080", f"A committed offset expires this long after its group has become empty. {NO_VERDICT}"
+    ),
+    "max.message.bytes": KnownSetting("1048588", f"A broker refuses a larger batch. {NO_VERDICT}", 0, of_topics=True),
+    "message.timestamp.before.max.ms": KnownSetting(str(LONG_MAX), LATE_TIMESTAMP, 0, LONG_MAX, of_topics=True),
+    "message.timestamp.after.max.ms": KnownSetting(str(HOUR_MS), LATE_TIMESTAMP, 0, LONG_MAX, of_topics=True),
+    "message.timestamp.difference.max.ms": KnownSetting(str(LONG_MAX), LATE_TIMESTAMP, 0, LONG_MAX, of_topics=True),
+    "retention.ms": KnownSetting("604800000", RETENTION, -1, LONG_MAX, of_topics=True),
+    "retention.bytes": KnownSetting("-1", RETENTION, -1, LONG_MAX, of_topics=True),
+    CLEANUP_POLICY: KnownSetting(
+        "delete",
+        "With compact, the log cleaner explains gaps between offsets, and records without a key are a finding "
+        "(keyless-in-compacted).",
+        None,
+        of_topics=True,
+    ),
 }
 # A broker's names for the defaults of its topics, with the factor of the unit; of several the first one counts.
 BROKER_NAMES: Mapping[str, tuple[str, int]] = {
@@ -152,6 +188,11 @@ class Setting:
     def is_of_topics(self) -> bool:
         """Whether topics have it, so that no limit of a broker follows from it."""
         return KNOWN[self.name].of_topics
+
+    @property
+    def meaning(self) -> str:
+        """What it means for the verdicts."""
+        return KNOWN[self.name].meaning
 
     @property
     def number(self) -> int:

@@ -177,6 +177,7 @@ value string its value
 source string where the value comes from; of several rows for the same log directory the first one counts
 entity string broker or topic that has it; null if it is for all others
 log_dirs string log directories that it is for, separated by spaces; null if it is for all
+meaning string what it means for the verdicts
 """)
 
 OF_PARTITIONS: dict[str, Table] = {
