@@ -144,7 +144,7 @@ def explain_subject(investigation: Investigation, subject: Subject, on_unreadabl
         UsageError: no partition has anything on the subject, or the subject is in several partitions.
     """
     selected = _selected(investigation.partitions, subject)
-    reader = _Reader(investigation, on_unreadable)
+    reader = PartitionReader(investigation, on_unreadable)
     if subject.offset is not None or subject.offsets is not None:
         return _explain_offsets(reader, selected, subject)
     if subject.producer_id is not None:
@@ -152,30 +152,33 @@ def explain_subject(investigation: Investigation, subject: Subject, on_unreadabl
     return _explain_id(reader, subject.transactional_id or "")
 
 
-class _Reader:
+class PartitionReader:
     """Reads partitions, and continues after one that cannot be read.
 
     Args:
         investigation: all partitions under the paths.
         on_unreadable: takes the error of a partition that cannot be read.
+        needs_settings: whether states need the limits that follow from the files.
 
     Attributes:
         investigation: all partitions under the paths.
         is_complete: whether every partition could be read so far.
     """
 
-    def __init__(self, investigation: Investigation, on_unreadable: OnUnreadable) -> None:
-        self.investigation, self._on_unreadable = investigation, on_unreadable
+    def __init__(
+        self, investigation: Investigation, on_unreadable: OnUnreadable, *, needs_settings: bool = True
+    ) -> None:
+        self.investigation, self._on_unreadable, self._needs_settings = investigation, on_unreadable, needs_settings
         self.is_complete = not investigation.unreadable
 
     def states(self, partitions: Sequence[Partition]) -> Iterator[PartitionState]:
         """Yield the states of partitions."""
-        yield from self.investigation.of(partitions).states(self.skip)
+        yield from self.investigation.of(partitions).states(self.skip, needs_settings=self._needs_settings)
 
     def histories(self) -> dict[str, list[History]]:
         """Return the histories of the transaction coordinators whose logs are available, by cluster."""
         by_cluster = defaultdict[str, list[History]](list)
-        for state in self.states(_coordinators(self.investigation)):
+        for state in self.states(coordinators_among(self.investigation)):
             try:
                 history = coordinator_history(state)
             except InputError as error:
@@ -202,7 +205,8 @@ def _selected(partitions: Sequence[Partition], subject: Subject) -> tuple[Partit
     return selected
 
 
-def _coordinators(investigation: Investigation) -> tuple[Partition, ...]:
+def coordinators_among(investigation: Investigation) -> tuple[Partition, ...]:
+    """Return the available partitions of ``__transaction_state``, neighbours included."""
     everything = (*investigation.partitions, *investigation.neighbours)
     return tuple(
         partition for partition in everything if partition.place.topic == TRANSACTION_STATE and partition.has_log
@@ -221,7 +225,7 @@ def _name(partition: Partition) -> str:
 
 
 def _explain_offsets(
-    reader: _Reader, partitions: Sequence[Partition], subject: Subject
+    reader: PartitionReader, partitions: Sequence[Partition], subject: Subject
 ) -> Iterator[OffsetStory | OffsetRun]:
     if len({(partition.place.topic, partition.place.partition) for partition in partitions}) > 1:
         raise UsageError(
@@ -239,7 +243,7 @@ def _explain_offsets(
 
 
 def _runs(
-    reader: _Reader, state: PartitionState, explainer: OffsetExplainer, offsets: HalfOpenRange
+    reader: PartitionReader, state: PartitionState, explainer: OffsetExplainer, offsets: HalfOpenRange
 ) -> Iterator[OffsetRun]:
     """Yield the runs of offsets of a range; one without an end goes to the end of the log."""
     first = state.log_start_offset if offsets.first is None else offsets.first
@@ -255,7 +259,7 @@ def _runs(
 
 
 def _explain_producer(
-    reader: _Reader, partitions: Sequence[Partition], producer_id: int
+    reader: PartitionReader, partitions: Sequence[Partition], producer_id: int
 ) -> Iterator[ProducerStory | MissingLog]:
     is_known, context = False, Context(reader.investigation, reader.skip)
     for state in reader.states(partitions):
@@ -271,7 +275,7 @@ def _explain_producer(
         raise UsageError(f"producer {producer_id} does not appear in {_names(partitions)}; name other partitions")
 
 
-def _explain_id(reader: _Reader, transactional_id: str) -> Iterator[TransactionalIdStory | MissingLog]:
+def _explain_id(reader: PartitionReader, transactional_id: str) -> Iterator[TransactionalIdStory | MissingLog]:
     known_histories = reader.histories()
     by_cluster = {
         cluster: [history for history in best_histories(histories) if transactional_id in history.names]
@@ -279,14 +283,14 @@ def _explain_id(reader: _Reader, transactional_id: str) -> Iterator[Transactiona
     }
     if not any(by_cluster.values()) and reader.is_complete:
         known = [name for histories in known_histories.values() for history in histories for name in history.names]
-        raise UsageError(_unknown_id(reader.investigation, transactional_id, known))
+        raise UsageError(unknown_id(reader.investigation, transactional_id, known))
     for cluster, histories in by_cluster.items():
         if histories:
             yield from _explain_id_in(reader, transactional_id, cluster, histories)
 
 
 def _explain_id_in(
-    reader: _Reader, transactional_id: str, cluster: str, histories: Sequence[History]
+    reader: PartitionReader, transactional_id: str, cluster: str, histories: Sequence[History]
 ) -> Iterator[TransactionalIdStory | MissingLog]:
     """Yield the story of a transactional id in a cluster, and which partitions of its transactions have no log."""
     investigation = reader.investigation
@@ -302,9 +306,9 @@ def _explain_id_in(
         yield MissingLog.of(state, f"transactions of {transactional_id!r}")
 
 
-def _unknown_id(investigation: Investigation, transactional_id: str, known: Sequence[str]) -> str:
+def unknown_id(investigation: Investigation, transactional_id: str, known: Sequence[str]) -> str:
     """Return the error for a transactional id that no coordinator's log has; it suggests one of the known ids."""
-    coordinators = _coordinators(investigation)
+    coordinators = coordinators_among(investigation)
     rules = investigation.known_rules
     number = int(str(rules.evidence(STATE_PARTITIONS)["setting_value"]))
     expected = f"{TRANSACTION_STATE}-{coordinator_partition(transactional_id, number)}"

@@ -10,6 +10,7 @@ from kforensics.analyses.cluster import ClusterQuestion
 from kforensics.analyses.duplicates import DuplicatesQuestion
 from kforensics.analyses.explain import Subject, explain_subject
 from kforensics.analyses.filters import offset_range
+from kforensics.analyses.ids import IdsQuestion, answer_ids
 from kforensics.analyses.keys import KeysQuestion, evaluate_topic_keys
 from kforensics.analyses.lso import LsoQuestion
 from kforensics.analyses.partitions import Investigation, ignore, investigate
@@ -32,6 +33,7 @@ __all__ = [
     "duplicates",
     "explain",
     "forecast",
+    "ids",
     "keys",
     "lso",
     "producers",
@@ -300,6 +302,46 @@ def cluster(  # one parameter per option of the command
     at_text = None if at is None else str(at)
     question = ClusterQuestion(at_text, diff, history, broker, tuple(named["topics"]), tuple(named["numbers"]))
     return _answers(paths, question, evaluation | Evaluation(topic=None, partition=None))
+
+
+def ids(
+    paths: Paths,
+    *,
+    transactional_id: str | None = None,
+    where: str | None = None,
+    **evaluation: Unpack[Evaluation],
+) -> TableView:
+    """Return the transactional ids: the table ``transactional_ids``, ``id_events`` or ``name_partitions``.
+
+    Args:
+        paths: log directories, partition folders, files, globs or URIs.
+        transactional_id: the life of this id, event by event, instead of all ids.
+        where: the partitions that this transactional id or group belongs to, instead of all ids.
+        evaluation: ``as_of``, ``alone`` and more, but no ``topic`` and no ``partition``; see :class:`Evaluation`.
+
+    Raises:
+        InputError: an input cannot be read.
+        UsageError: no log of a coordinator is under the paths, none has the id, or a topic or a partition is named.
+
+    Examples:
+        >>> life = kforensics.ids("sample_logs/transactions-v1", transactional_id="slow")
+        >>> life.select(["event", "producer_id", "first_epoch", "last_epoch", "committed", "aborted"])
+        id_events: 4 rows, one per event in the life of a transactional id, or run of equal ones
+          in all rows: producer_id 14
+          event         first_epoch  last_epoch  committed  aborted
+          initialised   0            0           0          0
+          timed-out     0            1           0          1
+          initialised   2            2           0          0
+          transactions  2            2           1          0
+    """
+    named = parameters_of(**evaluation)
+    if named["topics"] or named["numbers"]:
+        raise UsageError("transactional ids belong to a cluster; leave out topic and partition")
+    question, errors = IdsQuestion(transactional_id, where), list[InputError]()
+    answers = list(answer_ids(_investigation_of_all(paths, evaluation), question, errors.append))
+    _raise_any(paths, errors)
+    parts = (batch for answer in answers for rows in answer.rows for batch in rows.record_batches())
+    return view_of(question.table, table_of_parts(question.table, parts))
 
 
 def settings(paths: Paths, **evaluation: Unpack[Evaluation]) -> TableView:

@@ -41,6 +41,7 @@ COMMANDS = (
     "explain",
     "keys",
     "cluster",
+    "ids",
     "settings",
     "scan",
     "verify",

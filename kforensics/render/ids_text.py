@@ -1,21 +1,53 @@
-"""Formats settings as lines of text."""
+"""Formats settings and transactional ids as lines of text."""
 
 from __future__ import annotations
 
+import heapq
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from kforensics.forensics.core.formatting import format_count, format_duration, format_size
+from kforensics.forensics.coordinators.cluster_rows import IdList
+from kforensics.forensics.coordinators.partition_of import NamePartition
+from kforensics.forensics.coordinators.transactions.id_events import IdEvent, IdEventKind, TransactionalIdLife
+from kforensics.forensics.core.formatting import (
+    format_count,
+    format_duration,
+    format_share,
+    format_size,
+    format_time,
+    format_time_ms,
+)
+from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.result_rows import Rows
+from kforensics.parsers.files.log_names import TRANSACTION_STATE
 from kforensics.parsers.format.text_encoding import printable
+from kforensics.render.fitted_table import FittedTable, TableColumn
+from kforensics.render.partition_text import partition_label
 from kforensics.render.screen import Line, Screen
 
 # Values of a setting that are listed.
 LISTED = 20
 MINUTE_MS = 60_000
 LONG_MAX = (1 << 63) - 1
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+ID_CELLS = (
+    *("transactional_id", "state", "removed", "last_timestamp", "producer_id", "producer_epoch"),
+    *("transaction_timeout_ms", "partition", "transactions", "committed", "aborted", "exact"),
+)
+ID_COLUMNS = (
+    TableColumn("transactional id", is_text=True),
+    TableColumn("state", is_text=True),
+    TableColumn("producer"),
+    TableColumn("epoch"),
+    TableColumn("timeout", 4),
+    TableColumn("coordinator", 3),
+    TableColumn("transactions", 1),
+    TableColumn("aborted", 1),
+    TableColumn("last change", 2, is_text=True),
+)
 
 
 def setting_lines(rows: Rows, screen: Screen) -> Iterator[str]:
@@ -60,3 +92,99 @@ def _in_units(name: str, value: str) -> str:
     if unit == "bytes":
         return f" ({format_size(number)})"
     return f" ({format_duration(number * (MINUTE_MS if unit == 'minutes' else 1))})"
+
+
+def id_answer_lines(answer: IdList | TransactionalIdLife | NamePartition, screen: Screen) -> Iterator[str]:
+    """Yield the transactional ids of a cluster, the life of one of them, or the partition of a name.
+
+    Args:
+        answer: what to show.
+        screen: where it is shown.
+    """
+    if isinstance(answer, TransactionalIdLife):
+        return _life_lines(answer, screen)
+    return _where_lines(answer) if isinstance(answer, NamePartition) else _id_list_lines(answer, screen)
+
+
+def _id_list_lines(answer: IdList, screen: Screen) -> Iterator[str]:
+    count = sum(map(len, answer.parts))
+    rows = (row for part in answer.parts for row in part.only(*ID_CELLS))
+    limit = screen.shown(LISTED)
+    ranked = heapq.nsmallest(count if limit is None else limit, rows, key=_id_rank)
+    states = Counter(state for part in answer.parts for (state,) in part.only("state"))
+    removed = sum(is_removed for part in answer.parts for (is_removed,) in part.only("removed"))
+    known = [f"{number:,} {state}" for state, number in states.most_common() if state is not None]
+    partitions = format_count(answer.coordinators, "partition")
+    counted = ", ".join([*known, f"{removed:,} expired"] if removed else known)
+    total = f"{format_count(count, 'transactional id')} in {partitions} of {TRANSACTION_STATE}"
+    yield Line(f"{total}: {counted}" if counted else total)
+    table = FittedTable(ID_COLUMNS, screen)
+    if ranked:
+        yield from table.lines(map(_id_cells, ranked))
+    if count > len(ranked):
+        yield f"  … and {format_count(count - len(ranked), 'more id')}"
+        yield from screen.rest("--all")
+    if table.dropped:
+        yield f"columns left out to fit the width: {', '.join(table.dropped)}"
+        yield from screen.rest("--wide")
+
+
+def _id_rank(row: Sequence[Any]) -> tuple[bool, float, str]:
+    """Rank open transactions first, then by the last change, the newest first."""
+    name, state, _, last = row[0], row[1], row[2], row[3]
+    return state not in OPEN_STATES, float("inf") if last is None else -last, name
+
+
+def _id_cells(row: Sequence[Any]) -> tuple[str, ...]:
+    name, state, is_removed, last, producer, epoch, timeout, partition, transactions, committed, aborted, exact = row
+    ended = committed + aborted
+    return (
+        printable(name),
+        state or ("expired" if is_removed else "unreadable"),
+        "" if producer is None else str(producer),
+        "" if epoch is None else str(epoch),
+        "" if timeout is None else format_duration(timeout),
+        "" if partition is None else str(partition),
+        f"{'' if exact else '>='}{transactions}",
+        format_share(aborted / ended) if ended else "",
+        "" if last is None else format_time(last),
+    )
+
+
+def _life_lines(life: TransactionalIdLife, screen: Screen) -> Iterator[str]:
+    state = life.state or ("expired" if life.is_removed else "unreadable")
+    yield f"transactional id {printable(life.transactional_id)}: {state}"
+    yield f"  coordinator: {partition_label(life.place, 'unknown partition')}"
+    limit = screen.shown(LISTED)
+    events = life.events if limit is None else life.events[-limit:]
+    if len(events) < len(life.events):
+        yield f"  {format_count(len(life.events) - len(events), 'earlier event')} …"
+        yield from screen.rest("--all")
+    for event in events:
+        yield Line(f"  {_event_line(event)}", hang=4)
+
+
+def _event_line(event: IdEvent) -> str:
+    time = "no timestamp" if event.last_time == NO_TIME else format_time_ms(event.last_time)
+    epochs = f"epoch {event.last_epoch}"
+    if event.first_epoch != event.last_epoch:
+        epochs = f"epochs {event.first_epoch} to {event.last_epoch}"
+    parts = [] if event.producer_id < 0 else [f"producer {event.producer_id}, {epochs}"]
+    if event.kind is IdEventKind.TRANSACTIONS:
+        counts = ((event.committed, "committed"), (event.aborted, "aborted"))
+        parts.append(", ".join(f"{count:,} {outcome}" for count, outcome in counts if count))
+    elif event.kind in (IdEventKind.INITIALISED, IdEventKind.OPEN) and event.record.timeout_ms >= 0:
+        parts.append(f"timeout {format_duration(event.record.timeout_ms)}")
+    what = event.kind.replace("-", " ")
+    if event.kind is IdEventKind.OPEN and event.first_time != NO_TIME:
+        what = f"open since {format_time_ms(event.first_time)}"
+    times = f" {event.times:,} times" if event.times > 1 and event.kind is not IdEventKind.TRANSACTIONS else ""
+    parts += [event.why] if event.why else []
+    missing = "" if event.is_exact or event.kind is IdEventKind.TIMED_OUT else " (earlier records may be missing)"
+    return f"{time} {what}{times}: {'; '.join(filter(None, parts))}{missing}"
+
+
+def _where_lines(answer: NamePartition) -> Iterator[str]:
+    yield f"{answer.kind} {printable(answer.name)}: {answer.topic}-{answer.partition}"
+    yield f"  hash {answer.hash} modulo {format_count(answer.count, 'partition')} ({printable(answer.source)})"
+    yield f"  {'among the files' if answer.is_available else 'not among the files'}"

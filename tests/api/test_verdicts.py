@@ -31,6 +31,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "producers": kforensics.producers,
     "duplicates": kforensics.duplicates,
     "keys": kforensics.keys,
+    "ids": kforensics.ids,
     "settings": kforensics.settings,
     "scan": kforensics.scan,
     "verify": kforensics.verify,

@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "explain-range": ("explain", "--offset", "1:9", BROKER / "open-0"),
     "explain-producer": ("explain", "--producer-id", 12, BROKER),
     "explain-id": ("explain", "--transactional-id", "wide", BROKER),
+    "ids": ("ids", BROKER),
     "scan": ("scan", BROKER),
     "verify": ("verify", BROKER),
     "audit": ("audit", BROKER),

@@ -256,8 +256,8 @@ def rows_in_force(rules: Rules, log_dirs: Iterable[str | None], topics: Callable
         log_dirs: the log directories.
         topics: returns whether a topic is selected.
     """
+    every, in_force = frozenset(log_dirs), list[Setting]()
     remaining: dict[str, set[str | None]] = defaultdict(lambda: set(every))
-    every, in_force = frozenset(log_dirs), []
     for setting in _known_settings(rules):
         concerned = every if setting.log_dirs is None else every & setting.log_dirs
         kind, _, name = (setting.entity or "").partition(" ")

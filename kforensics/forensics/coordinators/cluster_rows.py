@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from kforensics.forensics.core.result_rows import Rows, Words, nullable
 from kforensics.parsers.format.array_types import IntArray, StructArray
 from kforensics.parsers.tables.schemas import Table
 
-__all__ = ["distributed_transaction_rows", "id_rows"]
+__all__ = ["IdList", "distributed_transaction_rows", "id_rows"]
 
 STATE_NAMES = tuple(str(state) for state in State)
 TRANSACTION_OUTCOMES = ("open", "committed", "aborted", "superseded")
@@ -35,6 +36,26 @@ COUNTED = {
     "unverifiable": (MarkerStatus.AMBIGUOUS, MarkerStatus.NOT_COVERED, MarkerStatus.NOT_SUPPLIED),
     "pending": (MarkerStatus.PENDING,),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class IdList:
+    """The transactional ids of a cluster.
+
+    Attributes:
+        cluster: name of the cluster.
+        coordinators: how many partitions of ``__transaction_state`` are available.
+        parts: rows of the table ``transactional_ids``, by coordinator partition.
+    """
+
+    cluster: str
+    coordinators: int
+    parts: tuple[Rows, ...]
+
+    @property
+    def rows(self) -> Iterator[Rows]:
+        """The rows."""
+        return iter(self.parts)
 
 
 def id_rows(cluster: Cluster) -> Iterator[Rows]:

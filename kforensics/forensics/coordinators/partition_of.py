@@ -5,14 +5,18 @@ Rule: ``TransactionStateManager.partitionFor`` and ``GroupCoordinatorService.par
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from kforensics.forensics.core.cluster_tables import NAME_PARTITIONS
+from kforensics.forensics.core.result_rows import Rows
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.format.byte_slices import ByteSlices, joined_bytes, to_byte_slices
+from kforensics.parsers.log.log_rows import Place
 
-__all__ = ["DEFAULT_PARTITIONS", "hashes_of", "java_hashes", "likely_count"]
+__all__ = ["DEFAULT_PARTITIONS", "NamePartition", "hashes_of", "java_hashes", "likely_count"]
 
 # Kafka's default for transaction.state.log.num.partitions and offsets.topic.num.partitions.
 DEFAULT_PARTITIONS = 50
@@ -20,6 +24,48 @@ SIGN_BIT, HASH_RANGE = 1 << 31, 1 << 32
 FACTOR, MAX_ASCII = 31, 0x7F
 # Names to hash at once.
 BLOCK = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class NamePartition:
+    """The partition of an internal topic that a name belongs to.
+
+    Attributes:
+        name: the name.
+        kind: what it is taken for: ``transactional id`` or ``group``.
+        topic: the internal topic.
+        hash: Java's hash of the name, made non-negative.
+        count: number of partitions of the topic.
+        source: where this number comes from.
+        is_available: whether the log of the partition is among the files.
+    """
+
+    name: str
+    kind: str
+    topic: str
+    hash: int
+    count: int
+    source: str
+    is_available: bool
+
+    @property
+    def partition(self) -> int:
+        """The number of the partition."""
+        return self.hash % self.count
+
+    @property
+    def rows(self) -> Iterator[Rows]:
+        """The row of the table ``name_partitions``."""
+        columns = {
+            **Place(None, None, self.topic, self.partition)._asdict(),
+            "name": [self.name],
+            "kind": [self.kind],
+            "hash": [self.hash],
+            "partition_count": [self.count],
+            "count_source": [self.source],
+            "available": [self.is_available],
+        }
+        yield Rows(NAME_PARTITIONS, 1, columns)
 
 
 def java_hashes(names: Sequence[str]) -> IntArray:

@@ -14,6 +14,9 @@ __all__ = [
     "DISTRIBUTED_TRANSACTIONS",
     "GROUP_OFFSETS",
     "PARTITION_HISTORY",
+    "ID_EVENTS",
+    "ID_TABLES",
+    "NAME_PARTITIONS",
     "TRANSACTIONAL_IDS",
 ]
 
@@ -206,6 +209,32 @@ removing string replicas that a reassignment removes
 duration_ms int64 how long it lasted, in ms; null if it did not end, or a time is unknown
 controller int32 controller that wrote it; null if unknown
 controller_epoch int32 its epoch
+OF_AN_ID = parse_columns("""
+transactional_id string transactional id
+event string initialised, transactions, fenced, timed-out, rotated, expired, open, deciding or unreadable
+times int64 how often it happened in a row
+first_timestamp int64 when it began, in ms: for transactions the start of the first one; null if unknown
+last_timestamp int64 when it ended, in ms; null if unknown
+producer_id int64 producer id; null for an unreadable record, like the next three columns
+first_epoch int16 producer epoch at its first record
+last_epoch int16 producer epoch at its last record
+transaction_timeout_ms int32 transaction timeout in ms
+previous_producer_id int64 producer id before; null unless it was another
+committed int64 transactions that were committed
+aborted int64 transactions that were aborted
+exact bool whether no record before or within it can be missing; false for a timeout, which is never certain
+why string the reason, as a clause; null if there is nothing to add
+path string segment with its last record
+position int64 byte position of that record's batch
+offset int64 offset of that record
+""")
+WHERE = parse_columns("""
+name string the name
+kind string what the name is taken for: transactional id or group; the place columns are its partition
+hash int64 Java's String.hashCode of the name, made non-negative as Kafka does
+partition_count int32 number of partitions of the topic
+count_source string where this number comes from
+available bool whether the log of the partition is among the files
 """)
 
 COORDINATOR_TRANSACTIONS = placed_table("coordinator_transactions", "record of `__transaction_state`", RECORDS)
@@ -235,3 +264,6 @@ CLUSTER_TABLES: dict[str, Table] = {
         PARTITION_HISTORY,
     )
 }
+ID_EVENTS = placed_table("id_events", "event in the life of a transactional id, or run of equal ones", OF_AN_ID)
+NAME_PARTITIONS = placed_table("name_partitions", "internal topic that a name may belong to", WHERE)
+ID_TABLES: dict[str, Table] = {table.name: table for table in (ID_EVENTS, NAME_PARTITIONS)}

@@ -1,0 +1,66 @@
+"""The command ``kforensics ids``: the transactional ids, the life of one of them, and the partitions of a name."""
+
+# No postponed annotations, see ``command``.
+
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kforensics.cli.command import SELECTION, Command, epilog, with_shared_options
+
+if TYPE_CHECKING:
+    from kforensics.cli.common_options import CommonOptions
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    cls=Command,
+    epilog=epilog(
+        "ids /var/lib/kafka/data",
+        "ids --transactional-id payments-1 /var/lib/kafka/data",
+        "ids --where payments-1 /var/lib/kafka/data",
+        failure="never",
+    ),
+)
+@with_shared_options("topic", "partitions", "min_severity", "codes", "since")
+def ids(
+    options: "CommonOptions",
+    *,
+    transactional_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The life of this id, event by event.", rich_help_panel=SELECTION),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The partitions that this transactional id or group belongs to, and by which count.",
+            rich_help_panel=SELECTION,
+        ),
+    ] = None,
+) -> None:
+    """List the transactional ids with their states, or show the life of one of them."""
+    from itertools import chain
+
+    from kforensics.analyses.ids import IdsQuestion, answer_ids
+    from kforensics.cli.common_options import ExitStatus
+    from kforensics.cli.writing import write_results
+    from kforensics.render.ids_text import id_answer_lines
+
+    question = IdsQuestion(transactional_id, where)
+    to_format, severity = options.format(), options.severity()
+    investigation = options.investigation(all_topics=True)
+    status = ExitStatus(investigation.unreadable)
+    with options.stage("partitions read and written"), options.watched(investigation) as watched:
+        answers = answer_ids(watched, question, status.add_unreadable)
+        text = partial(id_answer_lines, screen=options.screen())
+        rows = attrgetter("rows")
+        if to_format == "text":
+            write_results(answers, to_format, options, text=text, table=question.table, rows=rows)
+        else:
+            parts = chain.from_iterable(map(rows, answers))
+            write_results(parts, to_format, options, text=str, table=question.table, rows=lambda part: part)
+    raise typer.Exit(status.code(severity))

@@ -1,0 +1,265 @@
+"""Transactional ids: their states as the live brokers described them, their lives as the clients had them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kforensics
+from kforensics.errors import UsageError
+from scripts import documented
+from tests.command import ROOT, SAMPLES, run, sentence
+from tests.forensics.coordinators.clusters import at, forge_coordinator, forge_offsets
+
+AS_OF = "2026-11-22"
+DESCRIBED = {
+    path.parent.name: described
+    for path in sorted(SAMPLES.glob("*/truth.json"))
+    if (described := json.loads(path.read_bytes()).get("transactions"))
+}
+# A broker before 4.0 keeps the start of the last transaction in memory when the id is initialised again; the record of
+# that has none, and neither has the broker after its next start.
+IN_MEMORY = {("transactions-v0", "epochs")}
+# Their logs are compacted, or a client initialised an id again to recover from an error of its own.
+OTHER_INITS = {"coordinators-cleaned": set[str](), "legacy-2.7": {"legacy-gamma"}}
+
+
+@cache
+def _lives(folder: Path, name: str) -> list[dict[str, Any]]:
+    return kforensics.ids(folder, transactional_id=name, as_of=AS_OF).to_pylist()
+
+
+def _ids(sample: str) -> dict[str, dict[str, Any]]:
+    rows = kforensics.ids(SAMPLES / sample, as_of=AS_OF).to_pylist()
+    return {row["transactional_id"]: row for row in rows}
+
+
+def test_enough_ids_were_described_by_live_brokers() -> None:
+    assert (len(DESCRIBED), sum(map(len, DESCRIBED.values()))) >= (27, 137)
+
+
+@pytest.mark.parametrize("sample", DESCRIBED)
+def test_each_id_is_as_the_live_broker_described_it(sample: str) -> None:
+    found = _ids(sample)
+    assert {name for name, row in found.items() if not row["removed"]} == DESCRIBED[sample].keys()
+    for name, described in DESCRIBED[sample].items():
+        row = found[name]
+        assert sorted(filter(None, (row["partitions"] or "").split(","))) == sorted(described["topic_partitions"])
+        if (sample, name) not in IN_MEMORY:
+            assert row["start_timestamp"] == described["transaction_start_time_ms"], name
+        columns = ("state", "producer_id", "producer_epoch", "transaction_timeout_ms")
+        assert [row[column] for column in columns] == [described[column] for column in columns], name
+
+
+@pytest.mark.parametrize("sample", DESCRIBED)
+def test_the_life_of_each_id_has_the_transactions_of_the_list(sample: str) -> None:
+    for name, row in _ids(sample).items():
+        events = _lives(SAMPLES / sample, name)
+        for outcome in ("committed", "aborted"):
+            assert sum(event[outcome] for event in events) == row[outcome], name
+        assert (events[-1]["event"] == "expired") == row["removed"]
+        assert (events[-1]["event"] in ("open", "deciding")) == (row["state"] in ("Ongoing", "PrepareCommit"))
+
+
+def _initialised(sample: str) -> Counter[str]:
+    """Return how often clients and administrators initialised each id, by the commands that they were given."""
+    ids: dict[str, str] = {}
+    count: Counter[str] = Counter()
+    for command in json.loads((SAMPLES / sample / "pedigree.json").read_bytes())["commands"]:
+        if opened := re.match(r"producer name=(.*?) config=(\{.*\})", command):
+            ids[opened[1]] = json.loads(opened[2]).get("transactional.id")
+        elif begun := re.match(r"init_transactions name=((?:(?!  ->).)*)$", command):
+            count[ids[begun[1]]] += 1
+        elif fenced := re.match(r"fence_producers ids=(\[.*\])", command):
+            count.update(json.loads(fenced[1]))
+    return count
+
+
+@pytest.mark.parametrize("sample", [*DESCRIBED, "legacy-2.7", "rolling-restart"])
+def test_the_life_of_each_id_has_the_initialisations_of_its_clients(sample: str) -> None:
+    wanted = _initialised(sample)
+    for name in _ids(sample):
+        events = _lives(SAMPLES / sample, name)
+        times = sum(event["times"] for event in events if event["event"] == "initialised")
+        if sample not in OTHER_INITS:
+            assert times == wanted[name], name
+        elif name in OTHER_INITS[sample]:
+            assert times == wanted[name] + 2, name
+
+
+def test_fencings_and_timeouts_are_those_that_the_lab_provoked() -> None:
+    found = {
+        (sample, name, event["event"])
+        for sample in DESCRIBED
+        for name in _ids(sample)
+        for event in _lives(SAMPLES / sample, name)
+        if event["event"] in ("fenced", "timed-out", "rotated")
+    }
+    both, old = ("transactions", "consume-transform-produce"), ("-v0", "-v1")
+    apps = ("consume-transform-produce-3.9", "consume-transform-produce-v1")
+    assert found == {
+        *((f"transactions{version}", name, "fenced") for version in old for name in ("fenced", "epochs")),
+        *((f"{both[0]}{version}", "slow", "timed-out") for version in (*old, "-v2")),
+        *((sample, "fenced-app", "fenced") for sample in apps),
+        *((sample, "slow-app", "timed-out") for sample in (*apps, both[1])),
+    }
+
+
+def test_a_timeout_is_never_certain_and_a_fencing_before_the_timeout_is() -> None:
+    slow, epochs = (_lives(SAMPLES / "transactions-v1", name) for name in ("slow", "epochs"))
+    (timed_out,) = [event for event in slow if event["event"] == "timed-out"]
+    assert not timed_out["exact"]
+    assert timed_out["why"].startswith(
+        "aborted 1.26 s after its start, its timeout is 1 s; after that another producer"
+    )
+    (fenced,) = [event for event in epochs if event["event"] == "fenced"]
+    assert (fenced["exact"], fenced["first_epoch"], fenced["last_epoch"]) == (True, 2, 3)
+
+
+def test_version_2_does_not_show_who_aborted() -> None:
+    aborted = [event for event in _lives(SAMPLES / "transactions-v2", "fenced") if event["aborted"]]
+    assert [(event["event"], event["why"][:24]) for event in aborted] == [("transactions", "version 2 does not show ")]
+
+
+def _events(folder: Path, log: str, **options: Any) -> list[tuple[Any, ...]]:
+    forge_coordinator(folder, log, **options)
+    _lives.cache_clear()
+    columns = ("event", "producer_id", "first_epoch", "last_epoch", "previous_producer_id", "times")
+    return [tuple(event[column] for column in columns) for event in _lives(folder, "a")]
+
+
+def test_a_new_producer_id_is_a_rotation(tmp_path: Path) -> None:
+    ends = "a Ongoing 1 32765 tv 2 {p-0} t 1; a PrepareCommit 1 32766 tv 2 next 2 {p-0} t 2"
+    log = f"a Empty 1 32765 t 0; {ends}; a CompleteCommit 2 0 tv 2 prev 1 t 3; a Empty 2 32766 t 4"
+    log += "; a Empty 3 0 prev 2 t 5"
+    assert _events(tmp_path, log) == [
+        ("initialised", 1, 32765, 32765, None, 1),
+        ("transactions", 1, 32765, 32766, None, 1),
+        ("rotated", 2, 0, 0, 1, 1),
+        ("initialised", 2, 32766, 32766, None, 1),
+        ("initialised", 3, 0, 0, 2, 1),
+    ]
+    reasons = [event["why"] for event in _lives(tmp_path, "a")]
+    assert reasons[2::2] == ["the epochs of producer 1 are used up", "the epochs of producer 2 are used up"]
+
+
+def test_equal_events_in_a_row_are_one(tmp_path: Path) -> None:
+    inits = "; ".join(f"a Empty 1 {epoch} t {epoch}" for epoch in range(5))
+    done = "a Ongoing 1 4 {p-0} t 9; a PrepareCommit 1 4 {p-0} t 9; a CompleteCommit 1 4 t 9"
+    assert _events(tmp_path, f"{inits}; {done}; {done}; a gone t 90000; a Empty 7 0 t 90001") == [
+        ("initialised", 1, 0, 4, None, 5),
+        ("transactions", 1, 4, 4, None, 2),
+        ("expired", 1, 4, 4, None, 1),
+        ("initialised", 7, 0, 0, None, 1),
+    ]
+    assert [event["why"] for event in _lives(tmp_path, "a")][2:] == [
+        "no record for 1 min 29 s",
+        "new again after it had expired",
+    ]
+
+
+def test_up_to_4_0_0_an_epoch_two_higher_shows_the_coordinator(tmp_path: Path) -> None:
+    log = (
+        "a Empty 1 0 t 0; a Ongoing 1 0 tv 2 {p-0} t 1; a PrepareAbort 1 2 tv 2 {p-0} t 9; a CompleteAbort 1 2 tv 2 t 9"
+    )
+    assert _events(tmp_path, log)[1:] == [("fenced", 1, 0, 2, None, 1)]
+
+
+def test_a_client_that_aborts_after_its_timeout_is_no_timeout(tmp_path: Path) -> None:
+    """With versions 0 and 1 the epoch shows that the client decided."""
+    log = "a Empty 1 0 t 0; a Ongoing 1 0 {p-0} t 1; a PrepareAbort 1 0 {p-0} t 70000; a CompleteAbort 1 0 t 70001"
+    assert _events(tmp_path, log)[1:] == [("transactions", 1, 0, 0, None, 1)]
+
+
+def test_a_transaction_without_its_markers_is_being_decided(tmp_path: Path) -> None:
+    assert _events(tmp_path, "a Empty 1 0 t 0; a Ongoing 1 0 {p-0} t 1; a PrepareCommit 1 0 {p-0} t 2")[1:] == [
+        ("deciding", 1, 0, 0, None, 1)
+    ]
+
+
+def test_what_compaction_took_makes_the_rest_inexact() -> None:
+    events = [_lives(SAMPLES / "coordinators-cleaned", name) for name in ("open", "short-lived-2-3")]
+    assert [[(event["event"], event["exact"]) for event in life] for life in events] == [
+        [("open", False)],
+        [("transactions", False), ("expired", True)],
+    ]
+
+
+@pytest.mark.parametrize("sample", DESCRIBED)
+def test_every_id_is_in_the_partition_where_it_belongs(sample: str) -> None:
+    """The coordinators of real brokers put it there; whether the metadata log or the ids show the count."""
+    for name, row in _ids(sample).items():
+        found = kforensics.ids(SAMPLES / sample, where=name, as_of=AS_OF).to_pylist()
+        of_id = [place for place in found if place["kind"] == "transactional id"]
+        assert [(place["topic"], place["partition"]) for place in of_id] == [("__transaction_state", row["partition"])]
+        assert of_id[0]["available"]
+
+
+def test_every_group_is_in_the_partition_where_it_belongs() -> None:
+    commits = kforensics.audit(SAMPLES / "consume-transform-produce", as_of=AS_OF).tables["group_offsets"].to_pylist()
+    partitions = {(row["group"], row["partition"]) for row in commits}
+    assert {partition for _, partition in partitions} == {0, 1}
+    for group, partition in partitions:
+        found = kforensics.ids(SAMPLES / "consume-transform-produce", where=group, as_of=AS_OF).to_pylist()
+        assert [place["partition"] for place in found if place["kind"] == "group"] == [partition]
+
+
+def test_the_count_of_partitions_says_where_it_comes_from(tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, "".join(f"id-{number} Empty {number} 0 t 0; " for number in range(5)))
+    forge_offsets(tmp_path, f"plain @0 {at(1)}", {0: ("g", "p-0", 1)})
+
+    def sources(*words: object) -> list[tuple[int, str]]:
+        rows = run("ids", "--as-of", AS_OF, "--format", "ndjson", "--where", "id-a", *words).objects
+        return [(row["partition_count"], row["count_source"]) for row in rows]
+
+    assert sources(tmp_path)[0] == (1, "5 of 5 names in the logs are where it puts them")
+    assert sources("--set", "transaction.state.log.num.partitions=7", tmp_path)[0] == (7, "--set")
+    assert sources(SAMPLES / "transactions-v2")[0] == (1, "metadata log, partitions of __transaction_state")
+    nothing = SAMPLES / "damaged" / "states" / "index-ragged-0"
+    assert sources("--alone", nothing) == [(50, "Kafka's default")] * 2
+    text = run("ids", "--as-of", AS_OF, "--where", "id-a", "--alone", nothing).lines
+    assert text[:3] == [
+        "transactional id id-a: __transaction_state-47",
+        "  hash 3225647 modulo 50 partitions (Kafka's default)",
+        "  not among the files",
+    ]
+
+
+def test_a_long_list_is_cut_and_shows_open_transactions_first(tmp_path: Path) -> None:
+    log = "; ".join(f"id-{number} Empty {number} 0 t {number}" for number in range(30))
+    forge_coordinator(tmp_path, f"open Ongoing 99 0 {{p-0}} t -5; {log}")
+    lines = run("ids", "--as-of", AS_OF, "--quiet", tmp_path).lines
+    assert lines[0] == "31 transactional ids in 1 partition of __transaction_state: 30 Empty, 1 Ongoing"
+    assert [line.split()[0] for line in lines[3:6]] == ["open", "id-29", "id-28"]
+    assert lines[-2:] == ["  … and 11 more ids", f"  $ kforensics ids --all --as-of {AS_OF} --quiet {tmp_path}"]
+    assert len(run("ids", "--as-of", AS_OF, "--quiet", "--all", tmp_path).lines) == 3 + 31
+
+
+def test_a_long_life_is_cut(tmp_path: Path) -> None:
+    one = "a Ongoing 1 {0} {{p-0}} t 9; a PrepareCommit 1 {0} {{p-0}} t 9; a CompleteCommit 1 {0} t 9"
+    log = "; ".join(f"a Empty 1 {epoch} t 0; {one.format(epoch)}" for epoch in range(12))
+    forge_coordinator(tmp_path, log)
+    lines = run("ids", "--as-of", AS_OF, "--quiet", "--transactional-id", "a", tmp_path).lines
+    assert lines[2] == "  4 earlier events …"
+    assert len(lines) == 4 + 20
+    assert lines[-1].endswith("transactions: producer 1, epoch 11; 1 committed")
+
+
+def test_what_does_not_go_together_or_is_not_there_is_refused() -> None:
+    broker = SAMPLES / "transactions-v2"
+    assert "give one" in sentence(run("ids", "--transactional-id", "a", "--where", "a", broker))
+    assert "did you mean slow?" in sentence(run("ids", "--quiet", "--transactional-id", "slwo", broker))
+    alone = ("--alone", broker / "broker-1" / "open-0")
+    assert "no partition of __transaction_state is under the paths" in sentence(run("ids", "--quiet", *alone))
+    with pytest.raises(UsageError, match="leave out topic and partition"):
+        kforensics.ids(broker, topic="open")
+
+
+def test_the_manual_has_the_tables() -> None:
+    assert documented.id_tables() in (ROOT / "docs" / "ids.md").read_text(encoding="utf-8"), "run make docs"
