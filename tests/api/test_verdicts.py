@@ -129,7 +129,7 @@ def test_keys_take_topics() -> None:
 
 @functions
 def test_every_function_refuses_a_topic_that_is_not_there(name: str) -> None:
-    if name not in ("open", "plot"):
+    if name not in ("open", "plot", "ids"):
         with pytest.raises(UsageError, match="no topic 'hangin'; did you mean hanging"):
             FUNCTIONS[name](SOME, topic="hangin")
 

@@ -55,7 +55,7 @@ class IdEventKind(StrEnum):
     UNREADABLE = "unreadable"
 
 
-# The kinds of events of which several in a row are one.
+# Several events in a row of these kinds are one.
 MERGED = (IdEventKind.INITIALISED, IdEventKind.TRANSACTIONS, IdEventKind.UNREADABLE)
 
 
