@@ -8,6 +8,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from kforensics.analyses.dump import formatted_texts, logs_of_formatter
 from kforensics.analyses.filters import Isolation, isolation_level, offset_range, pattern, time_range
 from kforensics.analyses.find_files import find_files
 from kforensics.analyses.read_files import FilesReader, drain, isolation_filter_of, kind_to_read, served_files
@@ -174,6 +175,25 @@ class Dump:
         schema = arrow_schema_of(table)
         for batch in batches_of_parts(table, parts):
             yield without_dictionaries(batch, schema)
+
+    def formatted(self, formatter: str, style: str | None = None) -> Iterator[str]:
+        """Yield the text of each record as a formatter of kafka-console-consumer prints it.
+
+        Args:
+            formatter: ``transaction-log``, ``offsets`` or ``group-metadata``; only logs of its topic are read.
+            style: the release to imitate, ``4.3``, ``3.9`` or ``2.8``; None for a line of JSON for each record.
+
+        Raises:
+            InputError: a file cannot be read.
+            KforensicsError: the formatter cannot print a record.
+            UsageError: there is no such formatter, style or log.
+        """
+        reader, _, _ = self._reader("records", [])
+        files = logs_of_formatter(self.files, formatter, self._paths)
+        for _, _, text in formatted_texts(reader, files, formatter, style):
+            if not isinstance(text, str):
+                raise text
+            yield text
 
     def _read(self, name: str) -> pa.Table:
         if name == "files":

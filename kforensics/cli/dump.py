@@ -37,6 +37,7 @@ class _DumpCommand(Command):
         "dump --print-data-log orders-0/00000000000000000000.log",
         "dump --format table --records --offset 100:200 orders-0",
         "dump --format csv --damage --output /tmp/damage.csv /var/lib/kafka",
+        "dump --formatter transaction-log --style 3.9 __transaction_state-0",
         "dump --style 4.3 --files orders-0/00000000000000000000.index --verify-index-only",
         failure="damage",
     ),
@@ -106,6 +107,15 @@ def dump(  # long: one parameter per option
         typer.Option(
             metavar="RELEASE",
             help="Imitate the tool of a release, byte for byte: 4.3, 4.2, 3.9, 2.8 or 2.7.",
+            rich_help_panel=KAFKA,
+        ),
+    ] = None,
+    formatter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Print records as kafka-console-consumer does with its formatter: transaction-log, offsets or "
+            "group-metadata. With --style 4.3, 3.9 or 2.8 byte for byte.",
             rich_help_panel=KAFKA,
         ),
     ] = None,
@@ -246,6 +256,7 @@ def dump(  # long: one parameter per option
         paths=tool.files,
         tool=tool,
         style=style,
+        formatter=formatter,
         output_format=to_format,
         table=dump_table(to_format, tool, batches=batches, records=records, damage=damage),
         selection=Selection(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from kforensics.analyses.dump import DumpOutcome, DumpRequest, dump_rows, dump_text, imitate
+from kforensics.analyses.dump import DumpOutcome, DumpRequest, dump_formatted, dump_rows, dump_text, imitate
 from kforensics.analyses.filters import Isolation
 from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE, notify
 from kforensics.errors import UsageError
@@ -32,6 +33,8 @@ TEXT_ONLY = (
 )
 # Options that Kafka's tool does not have, by the attribute of the request.
 NOT_WITH_STYLE = ("aborted", "redact", "limit", "key_format", "value_format")
+# Options that change how keys and values are shown, by the attribute of the request.
+CHANGE_CONTENTS = ("redact", "key_format", "value_format")
 # Formats that a terminal cannot show.
 BINARY = (Format.PARQUET, Format.ARROW)
 MAX_REDACT_KEY = 64
@@ -58,10 +61,15 @@ def run_dump(request: DumpRequest, output: Path | None, fail_on: DumpFailOn) -> 
         UsageError: the options do not go together.
         InputError: an input cannot be read at all.
     """
-    _check_style(request)
+    if request.formatter is None:
+        _check_style(request)
+    else:
+        _check_formatter(request)
     _check_rows(request, output)
     check_output(output, request.paths)
     with open_output(output) as out:
+        if request.formatter is not None:
+            return _exit_code(dump_formatted(request, out, notify), fail_on)
         if request.style:
             sys.stdout.flush()
             return imitate(request, out, guard_stream(sys.stderr))
@@ -178,6 +186,21 @@ def _check_style(request: DumpRequest) -> None:
         raise UsageError(f"--style prints what Kafka's tool prints and nothing else; leave out {_options(given)}")
 
 
+def _check_formatter(request: DumpRequest) -> None:
+    """Refuse what a formatter of kafka-console-consumer has no use for, and what is no formatter."""
+    from kforensics.kafka_dump.decoders.formatters import formatter  # few dumps need them
+
+    formatter(request.formatter or "", request.style)
+    given = [name for name in CHANGE_CONTENTS if getattr(request, name) not in (None, False)]
+    usual, ours = ToolOptions(), ("files", "max_bytes")
+    tool = (each.name for each in fields(ToolOptions) if each.name not in ours)
+    given += [name for name in tool if getattr(request.tool, name) != getattr(usual, name)]
+    given += [request.table] if request.table else []
+    given += ["format"] if request.output_format is not Format.TEXT else []
+    if given:
+        raise UsageError(f"--formatter prints records in a form of their own; leave out {_options(given)}")
+
+
 def _check_rows(request: DumpRequest, output: Path | None) -> None:
     """Refuse options without effect, and binary formats on a terminal."""
     text_only = [name for name in TEXT_ONLY if getattr(request.tool, name) not in (None, False)]
@@ -194,6 +217,8 @@ def _check_rows(request: DumpRequest, output: Path | None) -> None:
 
 
 def _shows_records(request: DumpRequest) -> bool:
+    if request.formatter is not None:
+        return True
     if request.output_format is not Format.TEXT:
         return request.table == "records"
     return request.tool.prints_records or bool(request.key_format or request.value_format or request.redact)

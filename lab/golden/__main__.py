@@ -1,9 +1,10 @@
-"""``python -m lab.golden [SCENARIO…]``: golden output for these scenarios, or for all."""
+"""``python -m lab.golden [SCENARIO…]``: golden output for these scenarios, or for all; ``--formatters`` for those."""
 
 import argparse
 import sys
 
 from lab.errors import LabError
+from lab.golden.formatters import make_formatter_golden
 from lab.golden.runner import check_alone, list_scenarios, make_golden
 from lab.progress import say
 
@@ -14,9 +15,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="a folder of sample_logs (default: all)")
     help_text = "repeat N runs per tool and scenario in processes of their own, and compare"
     parser.add_argument("--check", type=int, metavar="N", help=help_text)
+    parser.add_argument("--formatters", action="store_true", help="those of kafka-console-consumer, for all logs")
     options = parser.parse_args(arguments)
     scenarios = options.scenarios or list_scenarios()
     try:
+        if options.formatters:
+            return _make_formatters()
         return _check(scenarios, options.check) if options.check else _make(scenarios)
     except LabError as error:
         print(error, file=sys.stderr)
@@ -26,6 +30,12 @@ def main(arguments: list[str] | None = None) -> int:
 def _make(scenarios: list[str]) -> int:
     for version, count in make_golden(scenarios).items():
         say(f"dump tool {version}: {count} runs")
+    return 0
+
+
+def _make_formatters() -> int:
+    for version, count in make_formatter_golden().items():
+        say(f"formatters {version}: {count} records")
     return 0
 
 

@@ -19,6 +19,7 @@ from kforensics.parsers.messages.reader import RUNTIME, MessageError, MessageRea
 from kforensics.parsers.messages.registry import (
     COORDINATOR_TYPES,
     SHARE_GROUP_STATE,
+    RecordType,
     record_type,
 )
 from kforensics.parsers.messages.releases import NEWEST, in_releases
@@ -35,7 +36,7 @@ _EMBEDDED = {"subscription": group.CONSUMER_PROTOCOL_SUBSCRIPTION, "assignment":
 _LAST_TYPE_OF_3_9 = 8
 
 
-class _UnknownTypeError(Exception):
+class UnknownTypeError(Exception):
     """The number at the start of the key is not a record type of the release."""
 
     def __init__(self, number: int) -> None:
@@ -44,8 +45,32 @@ class _UnknownTypeError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Tool:
-    """The tool of one release, decoding one topic."""
+class CoordinatorMessage:
+    """A decoded record of a coordinator's topic.
+
+    Attributes:
+        number: the number of its type.
+        kind: its type.
+        key: the fields of its key.
+        version: the version of its value.
+        value: the fields of its value, None for a tombstone.
+    """
+
+    number: int
+    kind: RecordType
+    key: dict[str, Any]
+    version: int = 0
+    value: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorReader:
+    """Reads the records of a topic as the tools of one release do.
+
+    Attributes:
+        topic: the internal topic.
+        release: the release.
+    """
 
     topic: str
     release: str
@@ -56,36 +81,51 @@ class _Tool:
         return in_releases(self.release, "4.1", None)
 
     def record(self, key: bytes, value: bytes | None) -> tuple[str, str]:
+        """Return the texts of a key and a value."""
+        message = self.decoded(key, value)
+        # The version of a key is its record type. Keys have all their fields in every version.
+        key_body = data_text(message.kind.key, message.key, message.number, self.release)
+        key_text = f'{{"type":"{message.number}","data":{key_body}}}'
+        if message.value is None:
+            return key_text, _TOMBSTONE
+        body = data_text(message.kind.value, message.value, message.version, self.release)
+        return key_text, f'{{"version":"{message.version}","data":{body}}}'
+
+    def decoded(self, key: bytes, value: bytes | None) -> CoordinatorMessage:
+        """Return the fields of a record.
+
+        Raises:
+            UnknownTypeError: the release does not have its type.
+            MessageError: the release cannot read it.
+        """
         number = self._number(key, "key")
         kind = record_type(self.topic, number, self.release)
         if kind is None or (not self.is_common and number > _LAST_TYPE_OF_3_9):
-            raise _UnknownTypeError(number)
-        key_text = self._part(kind.key, number, key, "type", "key")
+            raise UnknownTypeError(number)
+        key_fields = self._fields(kind.key, number, key, "key")
         if value is None:
-            return key_text, _TOMBSTONE
+            return CoordinatorMessage(number, kind, key_fields)
         version = self._number(value, "value")
         known = layout(kind.value, self.release)
         if self.is_common and not 0 <= version <= known.highest_version:
             raise MessageError(RUNTIME, f"Found an unknown record version {version} for {number} type")
-        return key_text, self._part(kind.value, version, value, "version", "value")
+        return CoordinatorMessage(number, kind, key_fields, version, self._fields(kind.value, version, value, "value"))
 
     def _number(self, data: bytes, name: str) -> int:
         if len(data) < 2:
             raise MessageError(RUNTIME, f"Could not read version from {name}'s buffer.")
         return MessageReader(data).int16()
 
-    def _part(self, message: MessageSchema, number: int, data: bytes, label: str, name: str) -> str:
+    def _fields(self, message: MessageSchema, number: int, data: bytes, name: str) -> dict[str, Any]:
         try:
-            fields = decode(message, number, data, self.release, start=2).value
+            return decode(message, number, data, self.release, start=2).value
         except MessageError as error:
-            text = f"Could not read record with version {number} from {name}'s buffer due to: {_message(error)}."
+            text = f"Could not read record with version {number} from {name}'s buffer due to: {message_text(error)}."
             raise MessageError(RUNTIME, text) from error
-        # The version of a key is its record type. Keys have all their fields in every version.
-        body = data_text(message, fields, number, self.release)
-        return f'{{"{label}":"{number}","data":{body}}}'
 
 
-def _message(error: MessageError) -> str:
+def message_text(error: MessageError) -> str:
+    """Return the message of Kafka's exception as Java concatenates it."""
     return "null" if error.java_message is None else error.java_message
 
 
@@ -109,7 +149,7 @@ def _embedded(message: MessageSchema, data: bytes, release: str) -> bytes | dict
     return json_tree(message, fields, version, release)
 
 
-def _missing_key(tool: _Tool, offset: int) -> JavaError:
+def _missing_key(tool: CoordinatorReader, offset: int) -> JavaError:
     name = "the specified" if tool.is_common else "offset topic"
     return JavaError(
         RUNTIME, f"Failed to decode message at offset {offset} using {name} decoder (message had a missing key)"
@@ -123,17 +163,17 @@ def coordinator_decoder(kind: str, release: str) -> Decoder:
         kind: `offsets`, `transaction` or `share-group-state`.
         release: The release to imitate, 3.8 or later.
     """
-    tool = _Tool(_TOPICS[kind], release)
+    tool = CoordinatorReader(_TOPICS[kind], release)
 
     def parse(key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
         if key is None:
             raise _missing_key(tool, offset)
         try:
             return tool.record(key, value)
-        except _UnknownTypeError as error:
+        except UnknownTypeError as error:
             return f"Unknown record type {error.number} at offset {offset}, skipping.", None
         except MessageError as error:
-            return f"Error at offset {offset}, skipping. {_message(error)}", None
+            return f"Error at offset {offset}, skipping. {message_text(error)}", None
 
     return parse
 

@@ -2,18 +2,15 @@
 
 A record that cannot be read ends the run. To print the assignments in a classic group, the tools load the group as the
 broker does.
-
-2.7 reads the records with hand-written schemas, whose errors contain the path to the field. The bytes are those of the
-generated messages, so the schemas of 2.8 are used; field names and errors differ.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Final
 
 from kforensics.kafka_dump.decoders.classes import Decoder
+from kforensics.kafka_dump.decoders.handwritten import SCHEMA_EXCEPTION, read_struct
 from kforensics.kafka_dump.java import (
     ILLEGAL_STATE,
     NULL_POINTER,
@@ -24,110 +21,18 @@ from kforensics.kafka_dump.java import (
     topic_partition_hash,
 )
 from kforensics.parsers.format.failures import BUFFER_UNDERFLOW, KAFKA
-from kforensics.parsers.format.text_encoding import java_utf8
 from kforensics.parsers.messages import group, transaction_log
 from kforensics.parsers.messages.codec import decode
 from kforensics.parsers.messages.json_render import json_text
 from kforensics.parsers.messages.reader import MessageError, MessageReader
 from kforensics.parsers.messages.releases import in_releases
-from kforensics.parsers.messages.schema import Field, MessageSchema, has_version, layout
-
-SCHEMA_EXCEPTION: Final = "org.apache.kafka.common.protocol.types.SchemaException"
-# Field names that are not the names of the generated messages in snake case.
-_NAMES: Final = {
-    "transactionTimeoutMs": "transaction_timeout",
-    "transactionLastUpdateTimestampMs": "transaction_entry_timestamp",
-    "transactionStartTimestampMs": "transaction_start_timestamp",
-}
-_RELEASE_OF_SCHEMAS: Final = "2.8"
-
-
-def _name(field: Field, message: MessageSchema, version: int) -> str:
-    if field.name == "commitTimestamp" and message.name == "OffsetCommitValue" and version == 0:
-        return "timestamp"
-    return _NAMES.get(field.name) or re.sub("([A-Z])", r"_\1", field.name).lower()
-
-
-def read_struct(message: MessageSchema, version: int, data: bytes, start: int) -> dict[str, Any]:
-    """Read a message as `org.apache.kafka.common.protocol.types.Schema` does.
-
-    Args:
-        message: The schema of the message.
-        version: The version of the message.
-        data: The bytes.
-        start: The index of the first byte of the message.
-
-    Raises:
-        JavaError: A SchemaException with the path to the field that cannot be read.
-    """
-    reader = MessageReader(data, position=start)
-    try:
-        return _struct(layout(message, _RELEASE_OF_SCHEMAS).fields, message, version, reader)
-    except MessageError as error:
-        raise JavaError.of(error) from error
-
-
-def _struct(fields: tuple[Field, ...], message: MessageSchema, version: int, reader: MessageReader) -> dict[str, Any]:
-    value = {}
-    for field in fields:
-        if not has_version(field.versions, version):
-            continue
-        try:
-            value[field.name] = _field(field, message, version, reader)
-        except MessageError as error:
-            cause = error.java_message or error.java_class
-            text = f"Error reading field '{_name(field, message, version)}': {cause}"
-            raise MessageError(SCHEMA_EXCEPTION, text) from error
-    return value
-
-
-def _field(field: Field, message: MessageSchema, version: int, reader: MessageReader) -> Any:
-    if not field.is_array:
-        return _primitive(field, has_version(field.nullable, version), reader)
-    count = reader.int32()
-    if count < 0:
-        if field.nullable:
-            return None
-        raise MessageError(SCHEMA_EXCEPTION, f"Array size {count} cannot be negative")
-    _check(count, "array", reader)
-    if field.fields:
-        return [_struct(field.fields, message, version, reader) for _ in range(count)]
-    return [reader.int32() for _ in range(count)]
-
-
-def _primitive(field: Field, nullable: bool, reader: MessageReader) -> Any:
-    if field.type == "string":
-        length = reader.int16()
-        if length < 0:
-            return _null("String length", length, nullable)
-        return java_utf8(_sized(length, "string", reader))
-    if field.type == "bytes":
-        length = reader.int32()
-        return _null("Bytes size", length, nullable) if length < 0 else _sized(length, "bytes", reader)
-    return {"int8": reader.int8, "int16": reader.int16, "int32": reader.int32, "int64": reader.int64}[field.type]()
-
-
-def _null(label: str, length: int, nullable: bool) -> None:
-    if not nullable:
-        raise MessageError(SCHEMA_EXCEPTION, f"{label} {length} cannot be negative")
-
-
-def _check(size: int, kind: str, reader: MessageReader) -> None:
-    if size > reader.remaining:
-        unit = "length" if kind == "string" else "size"
-        text = f"Error reading {kind} of {unit} {size}, only {reader.remaining} bytes available"
-        raise MessageError(SCHEMA_EXCEPTION, text)
-
-
-def _sized(size: int, kind: str, reader: MessageReader) -> bytes:
-    _check(size, kind, reader)
-    return reader.raw(size)
-
+from kforensics.parsers.messages.schema import MessageSchema, layout
 
 _TOMBSTONE: Final = "<DELETE>"
 _EMPTY: Final = 0
 _OFFSET_KEYS: Final = (0, 1)
 _GROUP_KEY: Final = 2
+_UNKNOWN_GROUP_VERSION: Final = "Unknown group metadata message version: {}"
 _CONSUMER: Final = "consumer"
 _PROTOCOL_PARTS: Final = {
     group.CONSUMER_PROTOCOL_SUBSCRIPTION.name: "subscription",
@@ -151,14 +56,16 @@ def _has_handwritten_schemas(release: str) -> bool:
     return not in_releases(release, "2.8", None)
 
 
-def _number(data: bytes) -> int:
+def type_number(data: bytes) -> int:
+    """Return the number at the start of a key or a value."""
     try:
         return MessageReader(data).int16()
     except MessageError as error:
         raise JavaError.of(error) from error
 
 
-def _read(message: MessageSchema, version: int, data: bytes, release: str) -> _Fields:
+def read_message(message: MessageSchema, version: int, data: bytes, release: str) -> _Fields:
+    """Return the fields of a key or a value."""
     if _has_handwritten_schemas(release):
         return read_struct(message, version, data, start=2)
     try:
@@ -167,7 +74,7 @@ def _read(message: MessageSchema, version: int, data: bytes, release: str) -> _F
         raise JavaError.of(error) from error
 
 
-def _value(message: MessageSchema, data: bytes, release: str, error: Callable[[int], JavaError]) -> _Fields:
+def _read_value(message: MessageSchema, data: bytes, release: str, error: Callable[[int], JavaError]) -> _Fields:
     """Return the fields of a value.
 
     Args:
@@ -179,12 +86,28 @@ def _value(message: MessageSchema, data: bytes, release: str, error: Callable[[i
     Raises:
         JavaError: The release cannot read the value.
     """
-    version = _number(data)
+    version = type_number(data)
     # The hand-written schemas of 2.7 have the versions of 2.8.
     known = layout(message, "2.8" if _has_handwritten_schemas(release) else release)
     if not 0 <= version <= known.highest_version:
         raise error(version)
-    return _read(message, version, data, release)
+    return read_message(message, version, data, release)
+
+
+def _unknown(handwritten: str, generated: str, release: str) -> Callable[[int], JavaError]:
+    """Return what makes the exception for a version, from the message of 2.7 and that of later releases."""
+
+    def error(version: int) -> JavaError:
+        if _has_handwritten_schemas(release):
+            return JavaError(KAFKA, handwritten.format(version))
+        return JavaError(ILLEGAL_STATE, generated.format(version))
+
+    return error
+
+
+def unknown_group_key(release: str) -> Callable[[int], JavaError]:
+    """Return what makes the exception for an unknown key of `__consumer_offsets`."""
+    return _unknown("Unknown message key schema version {}", _UNKNOWN_GROUP_VERSION, release)
 
 
 def offsets_decoder(release: str) -> Decoder:
@@ -198,17 +121,15 @@ def offsets_decoder(release: str) -> Decoder:
         if key is None:
             text = "Failed to decode message using offset topic decoder (message had a missing key)"
             raise JavaError(KAFKA, text)
-        number = _number(key)
+        number = type_number(key)
         if number in _OFFSET_KEYS:
-            fields = _read(group.OFFSET_COMMIT_KEY, 0, key, release)
+            fields = read_message(group.OFFSET_COMMIT_KEY, 0, key, release)
             partition = f"{fields['topic']}-{fields['partition']}"
             return f"offset_commit::group={fields['group']},partition={partition}", _offset_text(value, release)
         if number == _GROUP_KEY:
-            fields = _read(group.GROUP_METADATA_KEY, 0, key, release)
+            fields = read_message(group.GROUP_METADATA_KEY, 0, key, release)
             return f"group_metadata::group={fields['group']}", _group_text(value, release)
-        if _has_handwritten_schemas(release):
-            raise JavaError(KAFKA, f"Unknown message key schema version {number}")
-        raise JavaError(ILLEGAL_STATE, f"Unknown group metadata message version: {number}")
+        raise unknown_group_key(release)(number)
 
     return parse
 
@@ -216,29 +137,30 @@ def offsets_decoder(release: str) -> Decoder:
 def _offset_text(value: bytes | None, release: str) -> str:
     if value is None:
         return _TOMBSTONE
-
-    def unknown_version(version: int) -> JavaError:
-        if _has_handwritten_schemas(release):
-            return JavaError(KAFKA, f"Unknown offset schema version {version}")
-        return JavaError(ILLEGAL_STATE, f"Unknown offset message version: {version}")
-
-    fields = _value(group.OFFSET_COMMIT_VALUE, value, release, unknown_version)
+    fields = offset_fields(value, release)
     metadata = fields["metadata"]
     return f"offset={fields['offset']},metadata={metadata}" if metadata else f"offset={fields['offset']}"
+
+
+def offset_fields(value: bytes, release: str) -> _Fields:
+    """Return the fields of a committed offset."""
+    unknown_version = _unknown("Unknown offset schema version {}", "Unknown offset message version: {}", release)
+    return _read_value(group.OFFSET_COMMIT_VALUE, value, release, unknown_version)
+
+
+def group_fields(value: bytes, release: str) -> tuple[_Fields, list[_Fields]]:
+    """Return the fields of a classic group, and its members in the broker's order."""
+    unknown_version = _unknown("Unknown group metadata version {}", _UNKNOWN_GROUP_VERSION, release)
+    fields = _read_value(group.GROUP_METADATA_VALUE, value, release, unknown_version)
+    members = _loaded_members(fields)
+    _check_subscriptions(fields, members, release)
+    return fields, members
 
 
 def _group_text(value: bytes | None, release: str) -> str:
     if value is None:
         return _TOMBSTONE
-
-    def unknown_version(version: int) -> JavaError:
-        if _has_handwritten_schemas(release):
-            return JavaError(KAFKA, f"Unknown group metadata version {version}")
-        return JavaError(ILLEGAL_STATE, f"Unknown group metadata message version: {version}")
-
-    fields = _value(group.GROUP_METADATA_VALUE, value, release, unknown_version)
-    members = _loaded_members(fields)
-    _check_subscriptions(fields, members, release)
+    fields, members = group_fields(value, release)
     texts = (_member_text(fields["protocolType"], member, release) for member in members)
     return json_text(
         {
@@ -336,37 +258,39 @@ def transaction_decoder(release: str) -> Decoder:
     def parse(key: bytes | None, value: bytes | None, _offset: int) -> tuple[str | None, str | None]:
         if key is None:
             raise JavaError(NULL_POINTER, null_pointer_text("java.nio.ByteBuffer.getShort()", '"buffer"'))
-        number = _number(key)
+        number = type_number(key)
         if number != 0:
-            return _unknown_transaction_key(number, release)
-        fields = _read(transaction_log.TRANSACTION_LOG_KEY, 0, key, release)
+            return unknown_transaction_key(number, release)
+        fields = read_message(transaction_log.TRANSACTION_LOG_KEY, 0, key, release)
         text = f"transaction_metadata::transactionalId={fields['transactionalId']}"
         return text, _TOMBSTONE if value is None else _transaction_text(value, release)
 
     return parse
 
 
-def _unknown_transaction_key(number: int, release: str) -> tuple[str, None]:
+def unknown_transaction_key(number: int, release: str) -> tuple[str, None]:
+    """Return what is printed for an unknown key of `__transaction_state`, or raise the exception."""
     if in_releases(release, "3.5", None):
         return f"unknown::version={number}", None
-    if _has_handwritten_schemas(release):
-        raise JavaError(KAFKA, f"Unknown transaction log message key schema version {number}")
-    raise JavaError(ILLEGAL_STATE, f"Unknown version {number} from the transaction log message")
+    old = "Unknown transaction log message key schema version {}"
+    raise _unknown(old, "Unknown version {} from the transaction log message", release)(number)
 
 
-def _transaction_text(value: bytes, release: str) -> str:
-    def unknown_version(version: int) -> JavaError:
-        if _has_handwritten_schemas(release):
-            return JavaError(KAFKA, f"Unknown transaction log message value schema version {version}")
-        return JavaError(ILLEGAL_STATE, f"Unknown version {version} from the transaction log message value")
-
-    fields = _value(transaction_log.TRANSACTION_LOG_VALUE, value, release, unknown_version)
+def transaction_fields(value: bytes, release: str) -> tuple[_Fields, str, list[str]]:
+    """Return the fields of a transactional id, its state, and its partitions in the broker's order."""
+    old = "Unknown transaction log message value schema version {}"
+    unknown_version = _unknown(old, "Unknown version {} from the transaction log message value", release)
+    fields = _read_value(transaction_log.TRANSACTION_LOG_VALUE, value, release, unknown_version)
     status = fields["transactionStatus"]
     state = _TRANSACTION_STATES.get(status)
     if state is None:
         noun = "id" if in_releases(release, "3.0", None) else "byte"
         raise JavaError(ILLEGAL_STATE, f"Unknown transaction state {noun} {status} from the transaction status message")
-    partitions = [] if status == _EMPTY else _partitions(fields["transactionPartitions"], release)
+    return fields, state, [] if status == _EMPTY else _partitions(fields["transactionPartitions"], release)
+
+
+def _transaction_text(value: bytes, release: str) -> str:
+    fields, state, partitions = transaction_fields(value, release)
     return (
         f"producerId:{fields['producerId']},producerEpoch:{fields['producerEpoch']},state={state},"
         f"partitions=[{','.join(partitions)}],txnLastUpdateTimestamp={fields['transactionLastUpdateTimestampMs']},"
