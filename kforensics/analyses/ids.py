@@ -152,8 +152,13 @@ def _partition_count(reader: PartitionReader, logs: Sequence[Partition], rules: 
     count = likely_count([one.place.partition or 0 for one in logs], hashes, actual) if len(hashes) else None
     if count is None:
         return default
-    fits = int((hashes % count == actual).sum())
-    return count, f"{fits} of {len(hashes)} names in the logs are where it puts them"
+    fits, by_default = (int((hashes % number == actual).sum()) for number in (count, default[0]))
+    if fits <= by_default:  # one partition alone is no evidence: every name fits a single one
+        return default
+    return count, (
+        f"estimated: {fits} of {len(hashes)} names in the logs are where it puts them, "
+        f"{by_default} where the default of {default[0]} does"
+    )
 
 
 def _hashes_of_ids(reader: PartitionReader, logs: Sequence[Partition]) -> Iterator[tuple[int, IntArray]]:

@@ -39,10 +39,14 @@ BIDIRECTIONAL = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x061C, 0x200E,
 DUMPS = (
     ("--print-data-log",),
     ("--deep-iteration", "--offsets-decoder", "--print-data-log"),
+    *(("--formatter", name) for name in ("transaction-log", "offsets", "group-metadata")),
     ("--style", "4.3", "--print-data-log", "--files"),
     *((("--format", name, "--records")) for name in ("table", "json", "ndjson", "csv", "csv-safe")),
 )
-QUESTIONS = ("lso", "transactions", "producers", "scan", "verify", "audit", "audit --records", "duplicates", "keys")
+QUESTIONS = (
+    *("lso", "transactions", "producers", "scan", "verify", "audit", "audit --records", "duplicates", "keys"),
+    *("ids", "ids --where tx", "settings"),
+)
 
 
 def attack_with_text(dice: Random, keep: Path | None) -> None:
@@ -133,6 +137,7 @@ def _check_outputs(cluster: Path, log: Path, dice: Random) -> None:
     _check_output([*question, *AS_OF, "--format", chosen, cluster])
     asked = dice.choice((("--offset", "3"), ("--producer-id", "7"), ("--transactional-id", "tx")))
     _check_output(["explain", *asked, *AS_OF, cluster])
+    _check_output(["ids", "--transactional-id", "tx", *AS_OF, cluster])
 
 
 def _check_output(arguments: list[object]) -> None:

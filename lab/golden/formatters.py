@@ -108,7 +108,7 @@ def _outputs(each: FormatterTool, kind: str, rows: dict[str, list[dict[str, Any]
     server = subprocess.Popen([*_command(each), kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     if server.stdin is None or server.stdout is None:
         raise LabError(f"{kind} cannot be started")
-    outputs = {}
+    outputs: dict[str, list[list[Any]]] = {}
     with server, server.stdin as requests:
         for log, of_log in rows.items():
             topic, _, partition = Path(log).parent.name.rpartition("-")

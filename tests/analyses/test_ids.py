@@ -13,6 +13,8 @@ import pytest
 
 import kforensics
 from kforensics.errors import UsageError
+from kforensics.forensics.coordinators.partition_of import java_hashes
+from kforensics.forensics.core.settings import DEFAULT
 from scripts import documented
 from tests.command import ROOT, SAMPLES, run, sentence
 from tests.forensics.coordinators.clusters import at, forge_coordinator, forge_offsets
@@ -32,7 +34,8 @@ OTHER_INITS = {"coordinators-cleaned": set[str](), "legacy-2.7": {"legacy-gamma"
 
 @cache
 def _lives(folder: Path, name: str) -> list[dict[str, Any]]:
-    return kforensics.ids(folder, transactional_id=name, as_of=AS_OF).to_pylist()
+    events: list[dict[str, Any]] = kforensics.ids(folder, transactional_id=name, as_of=AS_OF).to_pylist()
+    return events
 
 
 def _ids(sample: str) -> dict[str, dict[str, Any]]:
@@ -218,7 +221,8 @@ def test_the_count_of_partitions_says_where_it_comes_from(tmp_path: Path) -> Non
         rows = run("ids", "--as-of", AS_OF, "--format", "ndjson", "--where", "id-a", *words).objects
         return [(row["partition_count"], row["count_source"]) for row in rows]
 
-    assert sources(tmp_path)[0] == (1, "5 of 5 names in the logs are where it puts them")
+    estimated = "estimated: 5 of 5 names in the logs are where it puts them, 1 where the default of 50 does"
+    assert sources(tmp_path)[0] == (1, estimated)
     assert sources("--set", "transaction.state.log.num.partitions=7", tmp_path)[0] == (7, "--set")
     assert sources(SAMPLES / "transactions-v2")[0] == (1, "metadata log, partitions of __transaction_state")
     nothing = SAMPLES / "damaged" / "states" / "index-ragged-0"
@@ -228,6 +232,24 @@ def test_the_count_of_partitions_says_where_it_comes_from(tmp_path: Path) -> Non
         "transactional id id-a: __transaction_state-47",
         "  hash 3225647 modulo 50 partitions (Kafka's default)",
         "  not among the files",
+    ]
+
+
+def test_names_that_fit_the_default_are_no_evidence_of_fewer_partitions(tmp_path: Path) -> None:
+    """Every name fits a single partition, so one folder of a cluster with 50 does not show that there is only one."""
+    names = [name for name in map(str, range(500)) if java_hashes([name])[0] % 50 == 0]
+    assert len(names) > 3
+    forge_coordinator(tmp_path, "; ".join(f"{name} Empty {number} 0 t 0" for number, name in enumerate(names)))
+    (of_id, _) = kforensics.ids(tmp_path, where="id-a", as_of=AS_OF).to_pylist()
+    assert (of_id["partition"], of_id["partition_count"], of_id["count_source"]) == (47, 50, DEFAULT)
+
+
+def test_an_odd_first_record_is_named(tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, "a Empty 1 7 t 0; a CompleteAbort 1 7 start 0 t 1")
+    events = _lives(tmp_path, "a")
+    assert [(event["exact"], event["why"]) for event in events] == [
+        (False, "no coordinator writes this as the first record of an id"),
+        (False, "no coordinator goes from the state before to this one"),
     ]
 
 

@@ -69,7 +69,9 @@ def test_files_beside_the_log_that_are_closed_are_named_and_no_fault(tmp_path: P
     assert "permission denied" not in json.dumps(alarms(ended))
 
 
-@pytest.mark.parametrize("command", ["lso", "transactions", "producers", "scan", "verify", "keys", "duplicates"])
+@pytest.mark.parametrize(
+    "command", ["lso", "transactions", "producers", "scan", "verify", "keys", "duplicates", "ids", "settings"]
+)
 def test_every_command_names_what_it_may_not_read(tmp_path: Path, command: str) -> None:
     folder = copied(tmp_path, "classic-transaction") / "broker-1"
     files = closed(folder, SIDECARS)

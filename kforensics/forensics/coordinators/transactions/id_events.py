@@ -34,6 +34,7 @@ __all__ = ["IdEvent", "IdEventKind", "IdEvents", "TransactionalIdLife"]
 
 LEFT = "first record that is left"
 NOT_SHOWN = "version 2 does not show who aborted: its client, or another producer that initialised the id"
+NO_FIRST = "no coordinator writes this as the first record of an id"
 ODD_STEPS = {
     StateStep.FLIPPED: "the outcome was decided again",
     StateStep.UNAPPLIED: "the record before was never applied",
@@ -190,7 +191,8 @@ class IdEvents:
             return
         if step == StateStep.AGAIN and before is not None and record.status != State.ONGOING:
             return  # the same state, written again after an append that timed out
-        is_exact, odd = step in (StateStep.FIRST, StateStep.NEXT, StateStep.AGAIN), ODD_STEPS.get(step)
+        is_exact = step in (StateStep.FIRST, StateStep.NEXT, StateStep.AGAIN)
+        odd = NO_FIRST if before is None and step == StateStep.ILLEGAL else ODD_STEPS.get(step)
         if record.is_tombstone:
             self._append(self._expired(record, is_exact=is_exact))
         elif record.status == State.EMPTY:
