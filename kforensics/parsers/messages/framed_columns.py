@@ -119,14 +119,16 @@ def _column(field: Field, version: int, column: Any, rows: Any) -> list[Any]:
         for row, text in zip(present.tolist(), texts_of(java_texts(slices.take(present))), strict=True):
             texts[row] = text
         return texts
+    # A tagged field that was not written is null; one that was has at least its length.
+    absent, default = field.tag is not None, default_of(field)()
+    if absent and (slices.sizes < 0).all():
+        return [default] * len(rows)
     joined, bounds = joined_bytes(ByteSlices(slices.data, slices.starts, np.maximum(slices.sizes, 0)))
-    data, default = joined.tobytes(), default_of(field)()
+    data = joined.tobytes()
     convert: Callable[[bytes], Any] = _uuid
     if field.is_array:
         nullable = field.nullable is not None and has_version(field.nullable, version)
         convert = partial(_array, element=field.element_type, nullable=nullable)
-    # A tagged field that was not written is null; one that was has at least its length.
-    absent = field.tag is not None
     spans = pairwise(bounds.tolist())
     return [default if absent and begin == end else convert(data[begin:end]) for begin, end in spans]
 
