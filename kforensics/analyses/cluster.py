@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from kforensics.analyses.partitions import Investigation, OnUnreadable
 from kforensics.analyses.questions import Answer, Question
 from kforensics.analyses.times import parse_time
 from kforensics.analyses.topics import is_selected
 from kforensics.errors import InputError, UsageError
+from kforensics.forensics.checks.check import findings_of
+from kforensics.forensics.checks.partition import metadata_snapshots
 from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.metadata.cluster_metadata import replay_start
 from kforensics.forensics.metadata.image_changes import (
@@ -36,6 +38,7 @@ from kforensics.parsers.log.log_rows import Place
 __all__ = ["ClusterAnswer", "ClusterQuestion", "Point"]
 
 ALL = EntityFilter()
+CHECKS = (metadata_snapshots.CHECK,)
 # Smaller numbers are offsets, larger ones times in ms: 2001-09-09.
 FIRST_TIME = 10**12
 DIFF = "--diff {!r} is not a pair; write --diff 1200..1300, two times, or two log directories among the paths"
@@ -122,6 +125,7 @@ class ClusterQuestion(Question[ClusterAnswer]):
     zone: tzinfo = UTC
     points: tuple[Point, ...] = field(init=False, default=())
     table: str = field(init=False, default="cluster_image")
+    has_findings: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.diff is not None and (self.at is not None or self.history is not None):
@@ -180,7 +184,10 @@ class ClusterQuestion(Question[ClusterAnswer]):
             copies = [one for one in partitions if one.place.topic == METADATA_TOPIC and one.has_log]
             try:
                 if copies:
-                    yield self._answer(name, longest(copies))
+                    metadata = longest(copies)
+                    states = investigation.of((metadata,)).states(on_unreadable, needs_settings=False)
+                    findings = tuple(found for state in states for found in findings_of(state, CHECKS))
+                    yield replace(self._answer(name, metadata), findings=findings)
                 else:
                     yield self._without_metadata(name, partitions)
             except InputError as error:

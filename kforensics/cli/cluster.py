@@ -4,6 +4,8 @@
 
 from dataclasses import replace
 from datetime import UTC
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -69,11 +71,13 @@ def cluster(  # long: one parameter per option
     question = ClusterQuestion(at, diff, history, broker, *selected, zone=options.zone() or UTC)
     # The metadata log knows topics whose folders are not under the paths.
     everywhere = replace(options, topic=None, partitions=None)
-    raise typer.Exit(ask(everywhere, question, RankedText(options.screen(), "no metadata"), _add))
+    add = partial(_add, brokers=options.brokers())
+    raise typer.Exit(ask(everywhere, question, RankedText(options.screen(), "no metadata"), add))
 
 
-def _add(text: "RankedText", answer: "ClusterAnswer") -> None:
+def _add(text: "RankedText", answer: "ClusterAnswer", brokers: str | None) -> None:
     from kforensics.render.cluster_text import change_lines, history_lines, image_lines, log_dir_lines
+    from kforensics.render.partition_text import finding_details
 
     if answer.replay is None:
         lines = log_dir_lines(answer.name, answer.entities, text)
@@ -83,4 +87,4 @@ def _add(text: "RankedText", answer: "ClusterAnswer") -> None:
         lines = history_lines(answer.partition, answer.replay, answer.steps, text)
     else:
         lines = image_lines(answer.name, answer.replay, answer.selection, text)
-    text.add((answer.name,), lines)
+    text.add((answer.name,), chain(lines, finding_details(answer.place, answer.findings, brokers)))

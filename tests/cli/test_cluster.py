@@ -199,6 +199,17 @@ def test_what_limits_the_image_is_said(tmp_path: Path) -> None:
     assert "of what the image does not have" in ended.text
 
 
+def test_what_the_next_start_refuses_is_a_finding(tmp_path: Path) -> None:
+    folder = copy_whole(METADATA, tmp_path / "__cluster_metadata-0")
+    snapshot = folder / "00000000000000000105-0000000002.checkpoint"
+    snapshot.write_bytes(snapshot.read_bytes()[:-1])
+    ended = run("cluster", "--alone", tmp_path)
+    assert (ended.code, "critical metadata-snapshot-damaged: " in ended.text) == (1, True)
+    as_json = json.loads(run("cluster", "--alone", "--format", "json", tmp_path).text)
+    assert [row["code"] for row in as_json["tables"]["findings"]] == ["metadata-snapshot-damaged"]
+    assert run("cluster", "--alone", "--code", "metadata-snapshot-missing", tmp_path).text == "nothing to show\n"
+
+
 def test_without_a_metadata_log_the_log_directories_answer(tmp_path: Path) -> None:
     ended = run("cluster", *AS_OF, "--topic", "transactions", SAMPLES / "legacy-2.7")
     assert "no metadata log; by its log directories alone 1 topic, 1 partition" in ended.text

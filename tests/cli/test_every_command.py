@@ -59,7 +59,7 @@ REFUSED: dict[str, set[str]] = {
     "duplicates": NO_TIMES,
     "explain-producer": NO_FINDINGS | NO_TIMES,
     "keys": NO_FINDINGS | NO_TIMES | {"--partition"},
-    "cluster": NO_FINDINGS | NO_TIMES,
+    "cluster": NO_TIMES,
     **dict.fromkeys(("ids", "ids-life", "ids-where"), NO_FINDINGS | NO_TIMES | {"--topic", "--partition"}),
     "settings": NO_FINDINGS | NO_TIMES | {"--partition"},
     "scan": NO_TIMES,

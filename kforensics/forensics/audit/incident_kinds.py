@@ -224,10 +224,7 @@ KINDS = (
         ),
     ),
     IncidentKind(
-        "index-damage",
-        "indexes disagree with logs",
-        _disk,
-        ("index-mismatch", "index-corrupt", "timeindex-mismatch"),
+        "index-damage", "indexes disagree with logs", _disk, ("index-mismatch", "index-corrupt", "timeindex-mismatch")
     ),
     IncidentKind(
         "checkpoint-damage",
@@ -235,7 +232,8 @@ KINDS = (
         _disk,
         (
             *("leader-epoch-checkpoint-mismatch", "checkpoint-start-invalid", "checkpoint-hw-beyond-end"),
-            *("checkpoint-cleaner-invalid", "leader-epoch-missing"),
+            *("checkpoint-cleaner-invalid", "leader-epoch-missing", "metadata-snapshot-damaged"),
+            *("metadata-snapshot-missing", "metadata-snapshot-differs"),
         ),
     ),
     IncidentKind(
@@ -290,7 +288,7 @@ KINDS = (
             *("marker-empty", "marker-duplicate", "control-shell", "marker-timestamp-regressed", "snapshot-stray"),
             *("snapshot-extra-producer", "snapshot-minor-mismatch", "txnindex-lso-mismatch", "index-absent"),
             *("index-orphaned", "folder-in-partition", "batch-magic-old", "replica-lag", "replica-start-differs"),
-            *("lso-prefix-unknown", "atomicity-unverifiable", "batch-truncated"),
+            *("lso-prefix-unknown", "atomicity-unverifiable", "batch-truncated", "metadata-snapshot-ahead"),
         ),
         Severity.INFO,
     ),

@@ -13,6 +13,7 @@ from kforensics.forensics.checks.partition import (
     leader_epochs,
     marker_batches,
     markers,
+    metadata_snapshots,
     missing_logs,
     offset_indexes,
     producer_epochs,
@@ -58,6 +59,7 @@ FILES: tuple[Check[PartitionState, Finding], ...] = (
     checkpoints.CHECK,
     stray_files.CHECK,
     timestamps.CHECK,
+    metadata_snapshots.CHECK,
 )
 # Need every record decoded.
 DECODED: tuple[Check[PartitionState, Finding], ...] = (

@@ -13,10 +13,10 @@ __all__ = [
     "COORDINATOR_TRANSACTIONS",
     "DISTRIBUTED_TRANSACTIONS",
     "GROUP_OFFSETS",
-    "PARTITION_HISTORY",
     "ID_EVENTS",
     "ID_TABLES",
     "NAME_PARTITIONS",
+    "PARTITION_HISTORY",
     "TRANSACTIONAL_IDS",
 ]
 
@@ -209,6 +209,7 @@ removing string replicas that a reassignment removes
 duration_ms int64 how long it lasted, in ms; null if it did not end, or a time is unknown
 controller int32 controller that wrote it; null if unknown
 controller_epoch int32 its epoch
+""")
 OF_AN_ID = parse_columns("""
 transactional_id string transactional id
 event string initialised, transactions, fenced, timed-out, rotated, expired, open, deciding or unreadable

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kforensics.forensics.core.election import Election
 from kforensics.forensics.core.settings import CLEANUP_POLICY, COMPACT
-from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.partition.partition_files import LIVE, Partition
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch, Record
@@ -29,6 +29,7 @@ __all__ = [
     "metadata_batches",
     "metadata_records",
     "replay_start",
+    "snapshots_of",
     "topics_in",
 ]
 
@@ -95,11 +96,16 @@ def replay_start(metadata: Partition, at: int | None = None) -> tuple[int, str |
         at: the offset that the replay ends at, None for the end of the log.
     """
     start = metadata.first_offset
-    snapshots = sorted((file.base_offset or 0, file.path) for file in metadata.others if file.kind == METADATA_SNAPSHOT)
-    for offset, path in snapshots:
+    for offset, path in snapshots_of(metadata).items():
         if start <= offset and (at is None or offset <= at) and is_whole_snapshot(path):
             return offset, path
     return start, None
+
+
+def snapshots_of(metadata: Partition) -> dict[int, str]:
+    """Return the live snapshots of a copy of the metadata log by end offset, ascending."""
+    live = (file for file in metadata.others if file.kind == METADATA_SNAPSHOT and file.state == LIVE)
+    return dict(sorted((file.base_offset or 0, file.path) for file in live))
 
 
 def is_whole_snapshot(path: str) -> bool:

@@ -14,7 +14,7 @@ from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.metadata.cluster_image import ClusterImage
 from kforensics.forensics.metadata.image_entities import Entity, EntityFilter, entities
 from kforensics.forensics.metadata.image_replay import ImageReplay, LogRecord
-from kforensics.forensics.metadata.topic_image import NO_LEADER, RECOVERING, PartitionRegistration
+from kforensics.forensics.metadata.topic_image import NO_LEADER, RECOVERING, Fields, PartitionRegistration
 from kforensics.parsers.log.log_rows import Place
 
 __all__ = [
@@ -190,7 +190,15 @@ def _is_different(before: Entity, after: Entity) -> bool:
         return _compared(before.partition) != _compared(after.partition)
     if before.kind == "topic":
         return before.name != after.name
-    return (before.value, before.fields()) != (after.value, after.fields())
+    if before.message is None:
+        return before.value != after.value
+    return _ordered(before.fields()) != _ordered(after.fields())
+
+
+def _ordered(fields: Fields) -> Fields:
+    """Return fields with end points and features in an order; Kafka writes them in that of a hash map."""
+    unordered = (name for name in ("endPoints", "features") if name in fields)
+    return fields | {name: sorted(fields[name], key=lambda one: str(one["name"])) for name in unordered}
 
 
 def _compared(registration: PartitionRegistration) -> tuple[Any, ...]:
@@ -208,7 +216,7 @@ def _differences(before: Entity, after: Entity) -> Iterator[str]:
     if before.partition is not None and after.partition is not None:
         old, new = (dict(zip(COMPARED, _compared(one), strict=True)) for one in (before.partition, after.partition))
     elif before.kind in ("broker", "controller"):
-        old, new = before.fields(), after.fields()
+        old, new = _ordered(before.fields()), _ordered(after.fields())
     else:
         old, new = {"": before.value}, {"": after.value}
     for name, value in new.items():
