@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 from kforensics.analyses.audit import AUDITED, STORED, AuditRequest, Stages, audit_results, run_audit, without_secrets
 from kforensics.analyses.partitions import ignore
 from kforensics.analyses.settings import Evaluation, parameters_of
-from kforensics.api.verdicts import Paths, investigation_of, path_names
+from kforensics.api.verdicts import Paths, investigation_of, path_names, streamed_rows
 from kforensics.api.views.table_view import TableSource, TableView, view_of
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.formatting import format_count
+from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.tables.arrow import table_of_parts
 from kforensics.render.markup import Markup, element
@@ -156,10 +157,15 @@ def report(
 
 
 class Tables(Mapping[str, TableView]):
-    """Tables by name; those of a store are read when their rows are needed."""
+    """Tables by name; those of a store are read when their rows are needed.
 
-    def __init__(self, tables: Mapping[str, pa.Table]) -> None:
-        self._tables = tables
+    Args:
+        tables: tables by name.
+        streamed: the sources of tables that may be larger than memory.
+    """
+
+    def __init__(self, tables: Mapping[str, pa.Table], streamed: Mapping[str, TableSource]) -> None:
+        self._tables, self._streamed = tables, streamed
 
     def __getitem__(self, name: str) -> TableView:
         """Return a table.
@@ -169,7 +175,8 @@ class Tables(Mapping[str, TableView]):
         """
         if name not in [*self._tables]:
             raise KeyError(name)
-        return TableView(STORED[name], TableSource.of_table(lambda: self._tables[name]))
+        source = self._streamed.get(name) or TableSource.of_table(lambda: self._tables[name])
+        return TableView(STORED[name], source)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names."""
@@ -188,8 +195,8 @@ class Audit:
             is read from it when its rows are needed.
     """
 
-    def __init__(self, tables: Mapping[str, pa.Table]) -> None:
-        self.tables = Tables(tables)
+    def __init__(self, tables: Mapping[str, pa.Table], streamed: Mapping[str, TableSource] | None = None) -> None:
+        self.tables = Tables(tables, streamed or {})
 
     @property
     def findings(self) -> TableView:
@@ -249,10 +256,15 @@ def _stored_audit(store: str | Path) -> Audit:
 
 def _audit_in_memory(results: Iterable[PartitionResult]) -> Audit:
     batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in AUDITED}
+    duplicates: list[Rows | RowStream] = []
     for result in results:
         for name, rows in result.rows.items():
-            batches[name] += rows.record_batches()
-    return Audit({name: table_of_parts(STORED[name], parts) for name, parts in batches.items()})
+            if name == "duplicates":
+                duplicates.append(rows)
+            else:
+                batches[name] += rows.record_batches()
+    tables = {name: table_of_parts(STORED[name], parts) for name, parts in batches.items()}
+    return Audit(tables, {"duplicates": streamed_rows(STORED["duplicates"], duplicates)})
 
 
 def _evaluate(paths: Paths, table: str, request: AuditRequest, evaluation: Evaluation) -> TableView:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn, Unpack
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from kforensics.analyses.cluster import ClusterQuestion
 from kforensics.analyses.duplicates import DuplicatesQuestion
@@ -20,13 +20,18 @@ from kforensics.analyses.settings import Evaluation, parameters_of, settings_in_
 from kforensics.analyses.topics import check_topics
 from kforensics.analyses.transactions import TransactionsQuestion
 from kforensics.api.explanation import Explanation
-from kforensics.api.views.table_view import TableView, view_of
+from kforensics.api.views.table_view import TableSource, TableView, view_of
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.topic_result import TopicKeyResult
+from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.duplicates.partition_duplicates import DEFAULT_MEMORY
 from kforensics.parsers.log.selection import HalfOpenRange
-from kforensics.parsers.tables.arrow import table_of_parts
+from kforensics.parsers.tables.arrow import arrow_schema_of, table_of_parts, without_dictionaries
+from kforensics.parsers.tables.schemas import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "cluster",
@@ -160,7 +165,9 @@ def duplicates(  # one parameter per option of the command
           6             8
           8             10
     """
-    return _answers(paths, DuplicatesQuestion(tuple(levels), committed, memory, internal), evaluation)
+    question = DuplicatesQuestion(tuple(levels), committed, memory, internal)
+    answers = question.answers(investigation_of(paths, evaluation), _raise)
+    return TableView(STORED["duplicates"], streamed_rows(STORED["duplicates"], [answer.rows for answer in answers]))
 
 
 def explain(  # one parameter per option of the command
@@ -373,6 +380,16 @@ def _answers(paths: Paths, question: Question[Any], evaluation: Evaluation) -> T
     definition = RESULTS[question.table]
     parts = (batch for each in answers for batch in each.rows.record_batches())
     return view_of(definition, table_of_parts(definition, parts))
+
+
+def streamed_rows(table: Table, rows: Sequence[Rows | RowStream]) -> TableSource:
+    """Return the source of rows that may be too many to hold in memory."""
+    schema = arrow_schema_of(table)
+
+    def stream() -> Iterator[pa.RecordBatch]:
+        return (without_dictionaries(batch, schema) for part in rows for batch in part.record_batches())
+
+    return TableSource.of_stream(schema, stream)
 
 
 def investigation_of(paths: Paths, evaluation: Evaluation) -> Investigation:

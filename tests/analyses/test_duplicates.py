@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
 import kforensics
-from tests.command import SAMPLES, run
+from tests.command import ROOT, SAMPLES, run
+from tests.parsers.builders import GZIP, batch_of, compressed, record
 
 AS_OF = "2026-11-21T18:00"
 INTERNAL = {"__consumer_offsets", "__transaction_state"}
@@ -42,3 +49,33 @@ def test_without_timestamps_the_text_shows_the_distance() -> None:
     runs = [line for line in lines if line.startswith("  content ")]
     assert runs
     assert all("an unknown time" in line and line.endswith("later") and "1969" not in line for line in runs)
+
+
+PEAK = "; print(*(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the peak of a process")
+@pytest.mark.parametrize(
+    ("count", "most_megabytes", "program"),
+    [
+        (1_000_000, 220, "app(['duplicates', '--memory', '16', sys.argv[1]], standalone_mode=False)"),
+        (1_000_000, 300, "print(len(kforensics.duplicates(sys.argv[1], memory=16 << 20)))"),
+        pytest.param(2_000_000, 400, "kforensics.audit(sys.argv[1], records=True)", marks=pytest.mark.slow),
+    ],
+    ids=["command", "library", "audit"],
+)
+def test_memory_hardly_grows_with_the_number_of_duplicates(
+    tmp_path: Path, count: int, most_megabytes: int, program: str
+) -> None:
+    """A million equal records are a gzip batch of 12 kB. Each of them took more than 150 bytes."""
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    payload = compressed(GZIP, record(0, None, b"v") * count)
+    log = batch_of(payload, attributes=GZIP, count=count, last_offset_delta=count - 1)
+    (folder / f"{0:020}.log").write_bytes(log)
+    imports = "import sys, kforensics; from kforensics.cli import app; "
+    command = [sys.executable, "-c", imports + program + PEAK, str(folder)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    *_, peak = ran.stdout.split()
+    assert f"{count - 1:,}" in ran.stdout or str(count - 1) in ran.stdout or "audit" in program
+    assert int(peak) // 1024 < most_megabytes

@@ -100,6 +100,28 @@ class TableSource:
 
         return cls(lambda count: table().slice(0, count), lambda: iter(table().to_batches()))
 
+    @classmethod
+    def of_stream(cls, schema: pa.Schema, stream: Callable[[], Iterator[pa.RecordBatch]]) -> TableSource:
+        """Return the source of rows that are not kept in memory.
+
+        Args:
+            schema: schema of the rows.
+            stream: yields all rows; it is called whenever rows are needed.
+        """
+
+        def first(count: int) -> pa.Table:
+            import pyarrow as pa  # opening a log does not need it
+
+            batches, left = list[pa.RecordBatch](), count
+            for batch in stream() if count else ():
+                batches.append(batch.slice(0, left))
+                left -= len(batches[-1])
+                if not left:
+                    break
+            return pa.Table.from_batches(batches, schema)
+
+        return cls(first, stream)
+
 
 class TableView:
     """A table that shows itself in a notebook and on a terminal.

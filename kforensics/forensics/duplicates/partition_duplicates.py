@@ -61,7 +61,7 @@ __all__ = [
 # Columns of the table that DUPLICATE has for both copies.
 SIDE_COLUMNS = ("offset", "timestamp", "producer_id", "producer_epoch", "position")
 # Rows of the table to make at once.
-ROWS_AT_ONCE = 1 << 16
+ROWS_AT_ONCE = 1 << 14
 
 
 def find_duplicates(
