@@ -20,6 +20,7 @@ from kforensics.forensics.core.findings import Code
 from kforensics.forensics.core.key_tables import KEY_RESULTS
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.explain.story_tables import EXPLAIN_TABLES
+from kforensics.forensics.forecast.forecast_rows import FORECAST
 from kforensics.parsers.format import layouts
 from kforensics.parsers.format.derived import FixedLayout, fixed_layout
 from kforensics.parsers.format.integers import SizedBytes, VarInt, VarLong
@@ -157,6 +158,11 @@ def id_tables() -> str:
 def key_tables() -> str:
     """Return a section for every table on keys, without the place columns."""
     return _sections(KEY_RESULTS)
+
+
+def forecast_table() -> str:
+    """Return the section of the table of forecasts, without the place columns."""
+    return _sections({FORECAST.name: FORECAST})
 
 
 def _sections(statements: Mapping[str, Table]) -> str:

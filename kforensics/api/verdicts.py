@@ -167,7 +167,7 @@ def duplicates(  # one parameter per option of the command
     """
     question = DuplicatesQuestion(tuple(levels), committed, memory, internal)
     answers = question.answers(investigation_of(paths, evaluation), _raise)
-    return TableView(STORED["duplicates"], streamed_rows(STORED["duplicates"], [answer.rows for answer in answers]))
+    return TableView(RESULTS["duplicates"], streamed_rows(RESULTS["duplicates"], [answer.rows for answer in answers]))
 
 
 def explain(  # one parameter per option of the command

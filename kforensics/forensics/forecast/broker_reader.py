@@ -55,7 +55,7 @@ class WrongSegmentError(CorruptLogError):
 
 @dataclass(frozen=True, slots=True)
 class ReadBatch:
-    """A batch as a broker sees it, whose checksum nobody has looked at.
+    """A batch as a broker sees it, without its checksum.
 
     Attributes:
         header: its fields.
@@ -82,7 +82,7 @@ class Recovered:
     Attributes:
         end: size of what is kept.
         next_offset: offset after the last batch that is kept.
-        lost_bytes: bytes behind them that are cut off.
+        lost_bytes: bytes after them that are cut off.
     """
 
     end: int

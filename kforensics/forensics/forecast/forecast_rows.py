@@ -41,6 +41,7 @@ SEVERITIES = {
     "unserved": Severity.WARNING,
     "promoted": Severity.WARNING,
     "marker-removed": Severity.WARNING,
+    "not-known": Severity.WARNING,
     "offline": Severity.CRITICAL,
     "nothing-served": Severity.CRITICAL,
     "without-leader": Severity.CRITICAL,
@@ -114,7 +115,11 @@ def remedies(forecast: BrokerForecast) -> list[Remedy]:
     every = list(forecast.all_effects())
     steps += [_of_effect(effect) for _, effect in every if effect.kind in ("stray", "nothing-served")]
     for kind, text in BY_KIND.items():
-        log_dirs = dict.fromkeys(part.log_dir for part, effect in every if part is not None and effect.kind == kind)
+        log_dirs = dict.fromkeys(
+            part.log_dir
+            for part, effect in every
+            if part is not None and effect.kind == kind and severity_of_effect(effect) > Severity.WARNING
+        )
         commands = [REMOVED[kind].format(shlex.quote(log_dir)) for log_dir in log_dirs if kind in REMOVED]
         steps += [Remedy(text, " && ".join(commands))] if log_dirs else []
     found = list(dict.fromkeys(step for step in steps if step is not None))

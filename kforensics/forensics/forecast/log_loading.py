@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from kforensics.errors import InputMissingError
 from kforensics.forensics.forecast.aborted_records import forgotten_aborts
 from kforensics.forensics.forecast.broker_reader import (
     CORRUPT,
@@ -19,10 +18,11 @@ from kforensics.forensics.forecast.broker_reader import (
     next_offset,
     recover,
 )
-from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect, LoadedLog, LoadRefusedError, unreadable_text
+from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect, LoadedLog, LoadRefusedError
 from kforensics.forensics.forecast.segment_files import (
     LoadedSegment,
     PartitionFiles,
+    check_epochs,
     end_offset,
     is_corrupt,
     lost_records,
@@ -30,7 +30,7 @@ from kforensics.forensics.forecast.segment_files import (
     whole_end,
 )
 from kforensics.parsers.files.source import Window, open_source
-from kforensics.parsers.format.rows import Batch, Damage
+from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.state.text_checkpoint import LeaderEpochEntry, read_leader_epochs
 
 __all__ = ["load_log"]
@@ -56,7 +56,7 @@ def load_log(path: str, recovery_point: int, log_start: int, *, clean: bool, is_
         LoadRefusedError: the load ends the start.
         InputError: a file cannot be read.
     """
-    _check_epochs(path)
+    check_epochs(path)
     load = _Load(PartitionFiles.of(path), recovery_point, log_start, clean, LoadedLog(path))
     load.drop_temporary_files()
     load.find_segments()
@@ -67,17 +67,6 @@ def load_log(path: str, recovery_point: int, log_start: int, *, clean: bool, is_
         load.load_producers()
         load.find_forgotten_aborts()
     return load.loaded
-
-
-def _check_epochs(folder: str) -> None:
-    path = f"{folder}/{EPOCHS}"
-    try:
-        with open_source(path) as source:
-            fault = next((row for row in read_leader_epochs(source) if isinstance(row, Damage)), None)
-    except InputMissingError:
-        return
-    if fault is not None:
-        raise unreadable_text(path, fault)
 
 
 @dataclass(slots=True)
@@ -95,7 +84,7 @@ class _Load:
     def add(self, kind: str, detail: str, **values: object) -> None:
         self.loaded.effects.append(Effect(kind, detail, **values))  # type: ignore[arg-type]  # names of its fields
 
-    # Files that a cleaning or a deletion left behind.
+    # Files that a cleaning or a deletion left.
 
     def drop_temporary_files(self) -> None:
         folder = self.folder
@@ -257,7 +246,7 @@ class _Load:
         self._find_returning_records()
 
     def _find_torn_end(self, last: LoadedSegment, end: int) -> None:
-        """Find what a clean start leaves behind the log end, where the next records are written."""
+        """Find what a clean start leaves after the log end, where the next records are written."""
         position, whole = whole_end(last.log.path, last.base)
         path = last.log.path
         if whole > end:
@@ -265,7 +254,7 @@ class _Load:
             self.add("truncated", detail, silent=True, offset=end, records=whole - end, path=path)
         if last.size > position:
             detail = (
-                f"{last.size - position} bytes behind offset {end} are no batch; the broker writes the next records"
+                f"{last.size - position} bytes after offset {end} are no batch; the broker writes the next records"
                 " after them, and a recovery cuts both off"
             )
             self.add("torn-tail", detail, silent=True, offset=end, size=last.size - position, path=path)

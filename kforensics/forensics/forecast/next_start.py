@@ -122,6 +122,8 @@ class _Start:
                 forecast.refusals.insert(0, refusal)
                 forecast.outcome = REFUSES
                 return
+            if forecast.outcome == NOT_KNOWN:
+                return
         self.assign()
 
     # Identity.
@@ -139,6 +141,12 @@ class _Start:
                 message = f"Invalid reserved directory ID {directory.meta.directory_id} found in {directory.path}"
                 return LoadRefusedError(RUNTIME, message, f"{directory.path}/meta.properties")
         self.forecast.node_id = known[0].node_id
+        if all(meta.version == 0 for meta in known) and not any(each.has_metadata for each in self.directories):
+            self.forecast.outcome = NOT_KNOWN
+            detail = (
+                "a broker with ZooKeeper wrote these files: its start is not forecast, because no metadata log is here"
+            )
+            self.forecast.effects.append(Effect("not-known", detail))
         return None
 
     def _other_node(self, image: MetadataImage) -> LoadRefusedError | None:
@@ -246,6 +254,8 @@ class _Start:
         image, forecast = self.forecast.image, self.forecast
         for _, partition, folder in self.loads:
             partition.fate = self._fate(folder)
+            if partition.fate == STRAY and folder.name.state == "live" and self._is_replaceable():
+                partition.fate = NOT_KNOWN
             if partition.fate == STRAY and folder.name.state == "live":
                 partition.effects.append(self._stray_effect(partition, folder))
             if partition.fate == GONE:
@@ -254,9 +264,17 @@ class _Start:
             if partition.fate == SERVED and folder.name.state == "future":
                 self._promote(partition, folder)
             forecast.partitions.append(partition)
-        if image is not None:
+        if image is not None and self._is_replaceable():
+            detail = f"{image.lost}: without another controller every partition becomes stray, with one none does"
+            forecast.effects.append(Effect("not-known", detail))
+        elif image is not None:
             self._create_missing(image)
             self._find_leaderless(image)
+
+    def _is_replaceable(self) -> bool:
+        """Whether metadata is missing here that other controllers may have."""
+        image = self.forecast.image
+        return image is not None and image.lost is not None and image.voters != (self.forecast.node_id,)
 
     def _fate(self, folder: PartitionFolder) -> str:
         image = self.forecast.image

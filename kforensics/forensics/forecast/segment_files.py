@@ -5,18 +5,20 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from kforensics.errors import InputError
+from kforensics.errors import InputError, InputMissingError
 from kforensics.forensics.forecast.broker_reader import CorruptLogError, batches_from, next_offset
-from kforensics.forensics.forecast.effects import KAFKA, LoadRefusedError
+from kforensics.forensics.forecast.effects import KAFKA, LoadRefusedError, unreadable_text
 from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.source import Window, open_source
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.state.indexes import read_transaction_index
 from kforensics.parsers.state.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
+from kforensics.parsers.state.text_checkpoint import read_leader_epochs
 
 __all__ = [
     "LoadedSegment",
     "PartitionFiles",
+    "check_epochs",
     "end_offset",
     "is_corrupt",
     "lost_records",
@@ -24,6 +26,7 @@ __all__ = [
     "whole_end",
 ]
 
+EPOCHS = "leader-epoch-checkpoint"
 NUMBER_FORMAT = "java.lang.NumberFormatException"
 
 
@@ -82,7 +85,7 @@ def is_corrupt(path: str, base: int) -> bool:
         elif row.reason == "version":
             raise LoadRefusedError(KAFKA, row.detail, path)
         else:
-            return False  # bytes behind the last whole entry are ignored
+            return False  # bytes after the last whole entry are ignored
     return False
 
 
@@ -122,3 +125,19 @@ def lost_records(path: str, position: int, offset: int) -> int | None:
         for batch in batches_from(Window(source), position, path):
             last = max(last, batch.next_offset)
     return last - offset or None
+
+
+def check_epochs(folder: str) -> None:
+    """Read the leader epochs of a partition.
+
+    Raises:
+        LoadRefusedError: the broker cannot read them.
+    """
+    path = f"{folder}/{EPOCHS}"
+    try:
+        with open_source(path) as source:
+            fault = next((row for row in read_leader_epochs(source) if isinstance(row, Damage)), None)
+    except InputMissingError:
+        return
+    if fault is not None:
+        raise unreadable_text(path, fault)
