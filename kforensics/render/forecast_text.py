@@ -38,7 +38,7 @@ def forecast_lines(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
         yield f"{' ' * INDENT}at {printable(refusal.path)}"
     if forecast.outcome == STARTS:
         yield ALWAYS
-    yield from _effects("without a word in its log", [pair for pair in every if pair[1].silent], screen)
+    yield from _effects("without a warning in its log", [pair for pair in every if pair[1].silent], screen)
     yield from _effects("with a warning or an error in its log", [pair for pair in every if not pair[1].silent], screen)
     if forecast.outcome == STARTS:
         yield from _partitions(forecast, screen)
