@@ -8,21 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kforensics import plots
     from kforensics.api.audits import Audit, audit, report, scan, verify
+    from kforensics.api.clusters import cluster, forecast, ids, settings
     from kforensics.api.drawing import plot
     from kforensics.api.dump_result import Dump, dump
     from kforensics.api.opened import Opened, open  # noqa: A004  # it opens, as gzip.open does
-    from kforensics.api.verdicts import (
-        cluster,
-        duplicates,
-        explain,
-        forecast,
-        ids,
-        keys,
-        lso,
-        producers,
-        settings,
-        transactions,
-    )
+    from kforensics.api.verdicts import duplicates, explain, keys, lso, producers, transactions
     from kforensics.api.views.table_view import TableView
     from kforensics.spark import register, views
     from kforensics.version import __version__
@@ -60,6 +50,7 @@ __all__ = [
 _MODULES = {
     "__version__": "version",
     **dict.fromkeys(("Audit", "audit", "report", "scan", "verify"), "api.audits"),
+    **dict.fromkeys(("cluster", "forecast", "ids", "settings"), "api.clusters"),
     "Dump": "api.dump_result",
     "dump": "api.dump_result",
     "Opened": "api.opened",

@@ -6,17 +6,15 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
-from kforensics.analyses.cluster import ClusterQuestion
 from kforensics.analyses.duplicates import DuplicatesQuestion
 from kforensics.analyses.explain import Subject, explain_subject
 from kforensics.analyses.filters import offset_range
-from kforensics.analyses.ids import IdsQuestion, answer_ids
 from kforensics.analyses.keys import KeysQuestion, evaluate_topic_keys
 from kforensics.analyses.lso import LsoQuestion
 from kforensics.analyses.partitions import Investigation, ignore, investigate
 from kforensics.analyses.producers import ProducersQuestion
 from kforensics.analyses.questions import Question
-from kforensics.analyses.settings import Evaluation, parameters_of, settings_in_force
+from kforensics.analyses.settings import Evaluation, parameters_of
 from kforensics.analyses.topics import check_topics
 from kforensics.analyses.transactions import TransactionsQuestion
 from kforensics.api.explanation import Explanation
@@ -34,15 +32,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "cluster",
     "duplicates",
     "explain",
-    "forecast",
-    "ids",
     "keys",
     "lso",
     "producers",
-    "settings",
     "transactions",
 ]
 
@@ -67,7 +61,7 @@ def lso(paths: Paths, *, at: int | None = None, history: bool = False, **evaluat
         >>> lso.select(["last_stable_offset", "log_end_offset", "hidden_records", "producer_id"]).to_pylist()
         [{'last_stable_offset': 3, 'log_end_offset': 9, 'hidden_records': 4, 'producer_id': 12}]
     """
-    return _answers(paths, LsoQuestion(at, history), evaluation)
+    return table_of_answers(paths, LsoQuestion(at, history), evaluation)
 
 
 def transactions(  # one parameter per filter of the command
@@ -102,7 +96,7 @@ def transactions(  # one parameter per filter of the command
           open     16           2             3
           open     17           4             2
     """
-    return _answers(paths, TransactionsQuestion(tuple(states), producer_id, min_duration_ms, sort), evaluation)
+    return table_of_answers(paths, TransactionsQuestion(tuple(states), producer_id, min_duration_ms, sort), evaluation)
 
 
 def producers(paths: Paths, *, at: int | None = None, **evaluation: Unpack[Evaluation]) -> TableView:
@@ -127,7 +121,7 @@ def producers(paths: Paths, *, at: int | None = None, **evaluation: Unpack[Evalu
           16           1               10           2
           17           0               5            4
     """
-    return _answers(paths, ProducersQuestion(at), evaluation)
+    return table_of_answers(paths, ProducersQuestion(at), evaluation)
 
 
 def duplicates(  # one parameter per option of the command
@@ -206,8 +200,8 @@ def explain(  # one parameter per option of the command
     one, several = (offset, None) if offset is None or isinstance(offset, int) else (None, _offsets(offset))
     subject = Subject(one, producer_id, transactional_id, at, named["topics"], named["numbers"], several)
     errors: list[InputError] = []
-    stories = tuple(explain_subject(_investigation_of_all(paths, evaluation), subject, errors.append))
-    _raise_any(paths, errors)
+    stories = tuple(explain_subject(investigation_of_all(paths, evaluation), subject, errors.append))
+    raise_any(paths, errors)
     return Explanation(subject, stories)
 
 
@@ -260,122 +254,21 @@ def keys(
     if named["numbers"]:
         raise UsageError("partition selects partitions, and keys belong to whole topics; leave it out")
     question, errors = KeysQuestion(named["topics"], partition_count, listed), list[InputError]()
-    results = list(evaluate_topic_keys(_investigation_of_all(paths, evaluation), question, errors.append))
+    results = list(evaluate_topic_keys(investigation_of_all(paths, evaluation), question, errors.append))
     topics_with_log = [result for result in results if isinstance(result, TopicKeyResult)]
-    _raise_any(paths, errors)
+    raise_any(paths, errors)
     table = question.table
     parts = [result.rows[table.name].record_batch() for result in topics_with_log]
     return view_of(table, table_of_parts(table, parts))
 
 
-def cluster(  # one parameter per option of the command
-    paths: Paths,
-    *,
-    at: int | str | None = None,
-    diff: str | None = None,
-    history: str | None = None,
-    broker: int | None = None,
-    **evaluation: Unpack[Evaluation],
-) -> TableView:
-    """Return what a KRaft cluster was: the table ``cluster_image``, ``cluster_changes`` or ``partition_history``.
-
-    ``topic`` and ``partition`` select what is in the metadata, whether its files are under the paths or not.
-
-    Args:
-        paths: log directories, partition folders, files, globs or URIs.
-        at: before this offset of the metadata log, or at this time; None for the end of the log.
-        diff: what changed between two offsets or times, as in ``"1200..1300"``, or between the copies in two paths.
-        history: the leaders and in-sync replicas of this partition, such as ``"orders-0"``.
-        broker: only this broker or controller, and its partitions.
-        evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
+def table_of_answers(paths: Paths, question: Question[Any], evaluation: Evaluation) -> TableView:
+    """Return the rows of all answers to a question.
 
     Raises:
         InputError: an input cannot be read.
-        UsageError: there is no log, or the metadata log does not have the offset, time or partition.
-
-    Examples:
-        >>> image = kforensics.cluster("sample_logs/unclean-election", at=80, topic="lossy")
-        >>> image.select(["kind", "name", "setting", "value", "leader", "isr"])
-        cluster_image: 6 rows, one per entity in the image of a KRaft cluster
-          kind       name         setting                         value  leader  isr
-          topic      lossy        null                            1      null    null
-          partition  lossy-0      null                            null   3       2,3
-          config     topic lossy  index.interval.bytes            128    null    null
-          config     topic lossy  internal.segment.bytes          600    null    null
-          config     topic lossy  segment.index.bytes             1024   null    null
-          config     topic lossy  unclean.leader.election.enable  true   null    null
+        UsageError: there is no log, or no such topic or partition.
     """
-    named = parameters_of(**evaluation)
-    at_text = None if at is None else str(at)
-    question = ClusterQuestion(at_text, diff, history, broker, tuple(named["topics"]), tuple(named["numbers"]))
-    return _answers(paths, question, evaluation | Evaluation(topic=None, partition=None))
-
-
-def ids(
-    paths: Paths,
-    *,
-    transactional_id: str | None = None,
-    where: str | None = None,
-    **evaluation: Unpack[Evaluation],
-) -> TableView:
-    """Return the transactional ids: the table ``transactional_ids``, ``id_events`` or ``name_partitions``.
-
-    Args:
-        paths: log directories, partition folders, files, globs or URIs.
-        transactional_id: the life of this id, event by event, instead of all ids.
-        where: the partitions that this transactional id or group belongs to, instead of all ids.
-        evaluation: ``as_of``, ``alone`` and more, but no ``topic`` and no ``partition``; see :class:`Evaluation`.
-
-    Raises:
-        InputError: an input cannot be read.
-        UsageError: no log of a coordinator is under the paths, none has the id, or a topic or a partition is named.
-
-    Examples:
-        >>> life = kforensics.ids("sample_logs/transactions-v1", transactional_id="slow")
-        >>> life.select(["event", "producer_id", "first_epoch", "last_epoch", "committed", "aborted"])
-        id_events: 4 rows, one per event in the life of a transactional id, or run of equal ones
-          in all rows: producer_id 14
-          event         first_epoch  last_epoch  committed  aborted
-          initialised   0            0           0          0
-          timed-out     0            1           0          1
-          initialised   2            2           0          0
-          transactions  2            2           1          0
-    """
-    named = parameters_of(**evaluation)
-    if named["topics"] or named["numbers"]:
-        raise UsageError("transactional ids belong to a cluster; leave out topic and partition")
-    question, errors = IdsQuestion(transactional_id, where), list[InputError]()
-    answers = list(answer_ids(_investigation_of_all(paths, evaluation), question, errors.append))
-    _raise_any(paths, errors)
-    parts = (batch for answer in answers for rows in answer.rows for batch in rows.record_batches())
-    return view_of(question.table, table_of_parts(question.table, parts))
-
-
-def settings(paths: Paths, **evaluation: Unpack[Evaluation]) -> TableView:
-    """Return the settings in force, where they come from and what they mean for the verdicts: the table ``settings``.
-
-    Args:
-        paths: log directories, partition folders, files, globs or URIs.
-        evaluation: ``topic``, which selects settings of topics, ``settings``, ``server_properties`` and more; see
-            :class:`Evaluation`.
-
-    Raises:
-        InputError: an input cannot be read.
-        UsageError: there is no log, a setting is invalid, or a partition is named.
-
-    Examples:
-        >>> in_force = kforensics.settings("sample_logs/cluster-metadata", topic="kept").to_pylist()
-        >>> [row["value"] for row in in_force if row["name"] == "max.message.bytes"]
-        ['9999', '1048588']
-    """
-    named = parameters_of(**evaluation)
-    if named["numbers"]:
-        raise UsageError("partition selects partitions, and settings are for brokers and topics; leave it out")
-    rows = settings_in_force(_investigation_of_all(paths, evaluation), named["topics"])
-    return view_of(rows.table, table_of_parts(rows.table, rows.record_batches()))
-
-
-def _answers(paths: Paths, question: Question[Any], evaluation: Evaluation) -> TableView:
     answers = question.answers(investigation_of(paths, evaluation), _raise)
     definition = RESULTS[question.table]
     parts = (batch for each in answers for batch in each.rows.record_batches())
@@ -407,37 +300,12 @@ def investigation_of(paths: Paths, evaluation: Evaluation) -> Investigation:
     return investigation
 
 
-def _investigation_of_all(paths: Paths, evaluation: Evaluation) -> Investigation:
+def investigation_of_all(paths: Paths, evaluation: Evaluation) -> Investigation:
     """Return all partitions, because other topics have evidence too; the topics to answer for must be among them."""
     investigation = investigation_of(paths, evaluation | Evaluation(topic=None, partition=None))
     topics = parameters_of(**evaluation)["topics"]
     check_topics(topics, [partition.place.topic for partition in investigation.partitions])
     return investigation
-
-
-def forecast(paths: Paths, *, release: str | None = None) -> TableView:
-    """Return what the next start of a broker does to its log directories: the table ``forecast``.
-
-    Args:
-        paths: log directories, globs, or folders of log directories. Those of the same node are of one broker.
-        release: the release that will be started, such as ``"3.9.1"``; None for the newest that is known.
-
-    Raises:
-        InputError: a log directory cannot be read.
-        UsageError: there is no log directory, or no such release.
-
-    Examples:
-        >>> forecast = kforensics.forecast("sample_logs/crash-before-recovery/broker-1")
-        >>> forecast["effect"].to_pylist()[0]
-        'starts'
-    """
-    from kforensics.analyses.forecast import forecast_brokers, known_release
-    from kforensics.forensics.forecast.forecast_rows import FORECAST, forecast_rows
-    from kforensics.parsers.tables.arrow import arrow_table
-
-    brokers = forecast_brokers(path_names(paths), known_release(release))
-    rows = [row for broker in brokers for row in forecast_rows(broker)]
-    return view_of(FORECAST, arrow_table(FORECAST, rows))
 
 
 def path_names(paths: Paths) -> tuple[str, ...]:
@@ -450,6 +318,11 @@ def _raise(error: InputError) -> NoReturn:
     raise error
 
 
-def _raise_any(paths: Paths, errors: Sequence[InputError]) -> None:
+def raise_any(paths: Paths, errors: Sequence[InputError]) -> None:
+    """Raise one error for all inputs that cannot be read.
+
+    Raises:
+        InputError: there is one.
+    """
     if errors:
         raise InputError(", ".join(path_names(paths)), "; ".join(map(str, errors)))

@@ -1,0 +1,147 @@
+"""The questions about a broker or a cluster as a whole as Python functions."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from kforensics.analyses.cluster import ClusterQuestion
+from kforensics.analyses.ids import IdsQuestion, answer_ids
+from kforensics.analyses.settings import Evaluation, parameters_of, settings_in_force
+from kforensics.api.verdicts import Paths, investigation_of_all, path_names, raise_any, table_of_answers
+from kforensics.api.views.table_view import TableView, view_of
+from kforensics.errors import InputError, UsageError
+from kforensics.parsers.tables.arrow import table_of_parts
+
+__all__ = ["cluster", "forecast", "ids", "settings"]
+
+
+def cluster(  # one parameter per option of the command
+    paths: Paths,
+    *,
+    at: int | str | None = None,
+    diff: str | None = None,
+    history: str | None = None,
+    broker: int | None = None,
+    **evaluation: Unpack[Evaluation],
+) -> TableView:
+    """Return what a KRaft cluster was: the table ``cluster_image``, ``cluster_changes`` or ``partition_history``.
+
+    ``topic`` and ``partition`` select what is in the metadata, whether its files are under the paths or not.
+
+    Args:
+        paths: log directories, partition folders, files, globs or URIs.
+        at: before this offset of the metadata log, or at this time; None for the end of the log.
+        diff: what changed between two offsets or times, as in ``"1200..1300"``, or between the copies in two paths.
+        history: the leaders and in-sync replicas of this partition, such as ``"orders-0"``.
+        broker: only this broker or controller, and its partitions.
+        evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
+
+    Raises:
+        InputError: an input cannot be read.
+        UsageError: there is no log, or the metadata log does not have the offset, time or partition.
+
+    Examples:
+        >>> image = kforensics.cluster("sample_logs/unclean-election", at=80, topic="lossy")
+        >>> image.select(["kind", "name", "setting", "value", "leader", "isr"])
+        cluster_image: 6 rows, one per entity in the image of a KRaft cluster
+          kind       name         setting                         value  leader  isr
+          topic      lossy        null                            1      null    null
+          partition  lossy-0      null                            null   3       2,3
+          config     topic lossy  index.interval.bytes            128    null    null
+          config     topic lossy  internal.segment.bytes          600    null    null
+          config     topic lossy  segment.index.bytes             1024   null    null
+          config     topic lossy  unclean.leader.election.enable  true   null    null
+    """
+    named = parameters_of(**evaluation)
+    at_text = None if at is None else str(at)
+    question = ClusterQuestion(at_text, diff, history, broker, tuple(named["topics"]), tuple(named["numbers"]))
+    return table_of_answers(paths, question, evaluation | Evaluation(topic=None, partition=None))
+
+
+def ids(
+    paths: Paths,
+    *,
+    transactional_id: str | None = None,
+    where: str | None = None,
+    **evaluation: Unpack[Evaluation],
+) -> TableView:
+    """Return the transactional ids: the table ``transactional_ids``, ``id_events`` or ``name_partitions``.
+
+    Args:
+        paths: log directories, partition folders, files, globs or URIs.
+        transactional_id: the life of this id, event by event, instead of all ids.
+        where: the partitions that this transactional id or group belongs to, instead of all ids.
+        evaluation: ``as_of``, ``alone`` and more, but no ``topic`` and no ``partition``; see :class:`Evaluation`.
+
+    Raises:
+        InputError: an input cannot be read.
+        UsageError: no log of a coordinator is under the paths, none has the id, or a topic or a partition is named.
+
+    Examples:
+        >>> life = kforensics.ids("sample_logs/transactions-v1", transactional_id="slow")
+        >>> life.select(["event", "producer_id", "first_epoch", "last_epoch", "committed", "aborted"])
+        id_events: 4 rows, one per event in the life of a transactional id, or run of equal ones
+          in all rows: producer_id 14
+          event         first_epoch  last_epoch  committed  aborted
+          initialised   0            0           0          0
+          timed-out     0            1           0          1
+          initialised   2            2           0          0
+          transactions  2            2           1          0
+    """
+    named = parameters_of(**evaluation)
+    if named["topics"] or named["numbers"]:
+        raise UsageError("transactional ids belong to a cluster; leave out topic and partition")
+    question, errors = IdsQuestion(transactional_id, where), list[InputError]()
+    answers = list(answer_ids(investigation_of_all(paths, evaluation), question, errors.append))
+    raise_any(paths, errors)
+    parts = (batch for answer in answers for rows in answer.rows for batch in rows.record_batches())
+    return view_of(question.table, table_of_parts(question.table, parts))
+
+
+def settings(paths: Paths, **evaluation: Unpack[Evaluation]) -> TableView:
+    """Return the settings in force, where they come from and what they mean for the verdicts: the table ``settings``.
+
+    Args:
+        paths: log directories, partition folders, files, globs or URIs.
+        evaluation: ``topic``, which selects settings of topics, ``settings``, ``server_properties`` and more; see
+            :class:`Evaluation`.
+
+    Raises:
+        InputError: an input cannot be read.
+        UsageError: there is no log, a setting is invalid, or a partition is named.
+
+    Examples:
+        >>> in_force = kforensics.settings("sample_logs/cluster-metadata", topic="kept").to_pylist()
+        >>> [row["value"] for row in in_force if row["name"] == "max.message.bytes"]
+        ['9999', '1048588']
+    """
+    named = parameters_of(**evaluation)
+    if named["numbers"]:
+        raise UsageError("partition selects partitions, and settings are for brokers and topics; leave it out")
+    rows = settings_in_force(investigation_of_all(paths, evaluation), named["topics"])
+    return view_of(rows.table, table_of_parts(rows.table, rows.record_batches()))
+
+
+def forecast(paths: Paths, *, release: str | None = None) -> TableView:
+    """Return what the next start of a broker does to its log directories: the table ``forecast``.
+
+    Args:
+        paths: log directories, globs, or folders of log directories. Those of the same node are of one broker.
+        release: the release that will be started, such as ``"3.9.1"``; None for the newest that is known.
+
+    Raises:
+        InputError: a log directory cannot be read.
+        UsageError: there is no log directory, or no such release.
+
+    Examples:
+        >>> forecast = kforensics.forecast("sample_logs/crash-before-recovery/broker-1")
+        >>> forecast["effect"].to_pylist()[0]
+        'starts'
+    """
+    from kforensics.analyses.forecast import forecast_brokers, known_release
+    from kforensics.forensics.forecast.forecast_rows import FORECAST, forecast_rows
+    from kforensics.parsers.tables.arrow import arrow_table
+
+    brokers = forecast_brokers(path_names(paths), known_release(release))
+    rows = [row for broker in brokers for row in forecast_rows(broker)]
+    return view_of(FORECAST, arrow_table(FORECAST, rows))
