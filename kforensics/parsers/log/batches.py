@@ -242,7 +242,7 @@ class _Walker:
         """Return the damage of the torn batch that ends at a position, and the batch that begins inside it."""
         from kforensics.parsers.log.resync import overlapping_batch  # few logs are damaged
 
-        return overlapping_batch(self.window, lambda: self.candidates, self._valid_batch, start, position)
+        return overlapping_batch(self.window, lambda: self.candidates, self.valid_batch, start, position)
 
     def damage(self, position: int, rejection: _Rejection) -> Damage:
         """Return the damage from a position to the next valid batch."""
@@ -269,7 +269,9 @@ class _Walker:
         if rejection.next_good is not None:
             return rejection.next_good
         end = position + rejection.size
-        if rejection.size and (following := self._valid_batch(end)):
+        # A range of a log ends where the next batch begins.
+        walker = self if end < self.window.end else replace(self, window=Window(self.window.source))
+        if rejection.size and (following := walker.valid_batch(end)):
             offset, _, _ = prefix(self.window.peek(position, HEADER.size))
             # The length may be wrong and end at a batch by chance. A negative offset is wrong, too, and proves nothing.
             between = (offset, following.last_offset) if offset >= 0 else None
@@ -277,24 +279,20 @@ class _Walker:
             return end if inside is None else inside
         # A header may begin with zeros, up to its magic byte.
         start = max(position + 1, zeros - PREFIX.size)
-        return next((candidate for candidate in self.candidates.between(start) if self._valid_batch(candidate)), None)
+        return next((candidate for candidate in self.candidates.between(start) if self.valid_batch(candidate)), None)
 
     def _batch_inside(self, position: int, end: int, between: tuple[int, float] | None) -> int | None:
         """Return the position of the first valid batch inside an invalid one, if both belong to the same log.
 
         In that case the outer batch has a wrong length or lacks bytes. The value of a record may contain valid batches
-        of another log, too, but those neither reach the end of the outer batch nor continue its offsets.
-
-        Args:
-            position: start of the outer batch.
-            end: its end.
-            between: the outer batch's offset and that of the batch after it, None if unknown.
+        of another log, too, but those neither reach the end of the outer batch nor continue its offsets. ``between`` is
+        the offset of the outer batch and that of the batch after it, None if unknown.
         """
         cost = SEARCH_COST * (end - position)
         is_thorough = self.search_budget.allows(position, cost)
         first, chain_end = None, 0
         for candidate in self.candidates.between(position + 1, end):
-            inner = self._valid_batch(candidate) if candidate >= chain_end else None
+            inner = self.valid_batch(candidate) if candidate >= chain_end else None
             if inner is None:
                 continue
             first = candidate if first is None else first
@@ -307,11 +305,11 @@ class _Walker:
     def _chain_end(self, batch: Batch, end: int) -> int:
         """Return the end of the chain of adjacent valid batches that starts with ``batch``; stop at ``end``."""
         position = batch.position + batch.size
-        while position < end and (following := self._valid_batch(position)):
+        while position < end and (following := self.valid_batch(position)):
             position += following.size
         return position
 
-    def _valid_batch(self, position: int) -> Batch | None:
+    def valid_batch(self, position: int) -> Batch | None:
         """Return the batch at a position if its checksum is valid."""
         head = self.window.peek(position, HEADER.size)
         if len(head) < MIN_HEAD:
