@@ -29,12 +29,15 @@ from kforensics.parsers.format.decompression import DEFAULT_BUDGET
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.kernels.policy import MAX_DECOMPRESSED_BYTES, kernels_for
 from kforensics.parsers.log.selection import Selection
-from kforensics.parsers.tables.file_rows import LOG_KINDS, ReadOptions, damage_rows, table_name_of
+from kforensics.parsers.tables.file_rows import LOG_KINDS, ReadOptions, RowLimit, damage_rows, table_name_of
 from kforensics.render.formats import LINE_FORMATS, ONE_TABLE, BytesFormat, Format, LineStyle
 from kforensics.render.streams import TextSink, progress_meter
 
 if TYPE_CHECKING:
     from kforensics.forensics.sidecar.isolation import IsolationFilter
+    from kforensics.parsers.files.source import Source
+    from kforensics.parsers.kernels.policy import KernelLoader
+    from kforensics.parsers.kernels.templates import PayloadStyles
     from kforensics.parsers.tables.schemas import Table
     from kforensics.render.payloads import Redactor
     from kforensics.render.writers import LineParts
@@ -89,9 +92,8 @@ class DumpRequest:
 
     @property
     def takes_columns(self) -> bool:
-        """Whether the output has all rows, unchanged."""
-        changes = self.key_format or self.value_format or self.redact or self.tool.topic_decoder
-        return not changes and self.limit is None
+        """Whether the output can be made of the columns of files."""
+        return not self.tool.topic_decoder
 
 
 @dataclass(slots=True)
@@ -180,7 +182,8 @@ def dump_text(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutco
     directory = os.getcwd()  # noqa: PTH109  # Java's user.dir, as text
     kernels = partial(kernels_for, notify=None if request.quiet else notify)
     selection = isolation_filter.applied_to(request.selection) if isolation_filter else request.selection
-    run = PlainRun(request.tool, selection, request.budget, _decoders(request), request.limit, directory, kernels)
+    shown = request.tool, selection, request.budget, _decoders(request), request.limit
+    run = PlainRun(*shown, directory, kernels, _payload_styles(request))
     on_unreadable = partial(outcome.add_unreadable, notify=notify)
     with progress_meter(sum(file.size for file in files), show=request.progress) as meter:
         opened = open_files(files, selection, on_unreadable, meter, isolation_filter, named=request.paths)
@@ -291,6 +294,23 @@ def _decoders(request: DumpRequest) -> tuple[Callable[[bytes], str], Callable[[b
     return key, value
 
 
+def _payload_styles(request: DumpRequest) -> PayloadStyles | None:
+    """Return how kernels show keys and values as :func:`_decoders` does, None if they need not or cannot."""
+    formats = (request.key_format or BytesFormat.UTF8, request.value_format or BytesFormat.UTF8)
+    if not (request.key_format or request.value_format or request.redact) or (
+        BytesFormat.JSON in formats and not request.redact
+    ):
+        return None
+    from kforensics.parsers.kernels.templates import AS_REDACTED, PayloadStyles, redaction_memory
+    from kforensics.render.payloads import REDACTED
+    from kforensics.render.row_lines import PAYLOAD_FORMATS
+
+    if request.redact:
+        return PayloadStyles(AS_REDACTED, AS_REDACTED, redaction_memory(request.redact.key, REDACTED.encode()))
+    key, value = (PAYLOAD_FORMATS[bytes_format] for bytes_format in formats)
+    return PayloadStyles(key, value)
+
+
 def dump_rows(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutcome:
     """Write files as rows of tables. The arguments are those of :func:`dump_text`."""
     from kforensics.parsers.tables.schemas import TABLES  # text does not need it
@@ -314,13 +334,14 @@ def dump_rows(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutco
         sum(file.size for files in by_table.values() for file in files), show=request.progress
     ) as meter:
         for name, files in by_table.items():
-            reader = FilesReader(options, on_damage, on_unreadable, meter, isolation_filter, request.paths)
+            limit = RowLimit(None if request.table == "damage" else request.limit)
+            reader = FilesReader(options, on_damage, on_unreadable, meter, isolation_filter, request.paths, limit)
             table, convert = _output_table(request, name)
             if request.table == "damage":
                 drain(reader.parts(files, convert, kernels))
             elif isinstance(writer, ColumnWriter) and request.takes_columns:
-                writer.write_parts(table, reader.parts(files, convert, kernels))
-            elif isinstance(writer, LineWriter) and (read := _line_reader(request, table)):
+                writer.write_parts(table, map(_column_converter(convert), reader.parts(files, convert, kernels)))
+            elif isinstance(writer, LineWriter) and (read := _line_reader(request, table, limit)):
                 writer.write_lines(table, cast("LineParts", reader.parts(files, convert, kernels, read)))
             else:
                 writer.write(table, map(convert, islice(reader.rows(files), request.limit)))
@@ -331,20 +352,33 @@ def dump_rows(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutco
     return outcome
 
 
-def _line_reader(request: DumpRequest, table: Table) -> Read | None:
+def _column_converter(convert: Convert) -> Callable[[Part], Any]:
+    """Return a function that converts the columns of record batches as rows are converted."""
+    from kforensics.render.payloads import RowConverter
+
+    def converted(part: Part) -> Any:
+        return part if isinstance(part, Iterator) or not isinstance(convert, RowConverter) else convert.columns(part)
+
+    return converted
+
+
+def _line_reader(request: DumpRequest, table: Table, limit: RowLimit) -> Read | None:
     """Return what has kernels write the rows of logs as text, None if only rows will do."""
     key, value = _payload_formats(request)
-    changes = request.limit is not None or request.redact or request.tool.topic_decoder
-    if changes or key is None or value is None or BytesFormat.JSON in (key, value):
+    if request.redact:  # a redacted payload is text
+        key = value = BytesFormat.UTF8
+    if request.tool.topic_decoder or key is None or value is None or BytesFormat.JSON in (key, value):
         return None
     if request.output_format not in LINE_FORMATS or request.budget < MAX_DECOMPRESSED_BYTES:
         return None
-    style = LineStyle(request.output_format, table, key, value)
+    style = LineStyle(request.output_format, table, key, value, request.redact)
 
-    def read(*log: Any) -> Iterator[Part]:
+    def read(
+        file: FoundFile, source: Source, options: ReadOptions, report: Callable[[Damage], None], kernels: KernelLoader
+    ) -> Iterator[Part]:
         from kforensics.render.row_lines import read_row_lines  # small logs do not need it
 
-        return read_row_lines(*log, style)
+        return read_row_lines(file, source, options, report, kernels, style, limit)
 
     return read
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -17,7 +17,7 @@ from kforensics.parsers.files.source import Source, file_name, open_source
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.kernels.policy import KernelLoader, KernelPolicy
 from kforensics.parsers.log.selection import Selection, start_position
-from kforensics.parsers.tables.file_rows import LOG_KINDS, ReadOptions, detect_log, file_rows
+from kforensics.parsers.tables.file_rows import LOG_KINDS, ReadOptions, RowLimit, detect_log, file_rows
 from kforensics.render.streams import MeteredSource, ProgressMeter
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class FilesReader:
         meter: shows the progress.
         isolation_filter: selects batches and records by the outcome of their transactions; None for all.
         named: paths of files that the user named; one without anything to decode cannot be read.
+        limit: how many rows of the parts to yield.
     """
 
     options: ReadOptions
@@ -51,6 +52,7 @@ class FilesReader:
     meter: ProgressMeter | None = None
     isolation_filter: IsolationFilter | None = None
     named: Collection[str] = ()
+    limit: RowLimit = field(default_factory=RowLimit)
 
     def rows(self, files: list[FoundFile]) -> Iterator[Row]:
         """Yield the rows of files."""
@@ -71,10 +73,21 @@ class FilesReader:
             kernels: returns the kernels for a log of a given size, None if rows are faster.
             read: reads a log with kernels; by default, as columns.
         """
-        read = read or _read_columns
+        for part in self._parts(files, convert, kernels, read or _read_columns) if not self.limit.is_reached else ():
+            if isinstance(part, memoryview):
+                yield part  # whatever reads the log has counted its rows
+            elif isinstance(part, Iterator):
+                yield self.limit.applied_to(part)
+            else:
+                selected = part if self.limit.left is None else part.slice(0, self.limit.left)
+                self.limit.take(selected.num_rows)
+                yield selected
+            if self.limit.is_reached:
+                return
+
+    def _parts(self, files: list[FoundFile], convert: Convert, kernels: KernelPolicy, read: Read) -> Iterator[Part]:
         for file, source, options in self._opened(files):
-            is_whole_log = file.kind in LOG_KINDS and options.selection == Selection()
-            kernel = kernels(source.size - options.start) if is_whole_log else None
+            kernel = kernels(source.size - options.start) if file.kind in LOG_KINDS else None
             on_damage = partial(self.on_damage, file)
             if kernel is None:
                 rows = map(convert, file_rows(file, source, options, on_damage))

@@ -23,6 +23,7 @@ from kforensics.parsers.kernels.policy import MAX_DECOMPRESSED_BYTES
 
 if TYPE_CHECKING:
     from kforensics.kafka_dump.decoders import Decoder
+    from kforensics.parsers.kernels.templates import PayloadStyles
     from kforensics.parsers.log.legacy_format import LegacyMessage
 
 ControlSuffix = Callable[[bytes | None, bytes | None], str]
@@ -62,12 +63,14 @@ class BlockLines(NamedTuple):
         first_offset: the first record offset, or -1 if records were not read.
         last_offset: the last record offset, or -1 if records were not read.
         gaps: pairs of neighbouring record offsets that are not consecutive.
+        rows: the number of record lines, or of batch lines if records are not printed.
     """
 
     text: memoryview
     first_offset: int
     last_offset: int
     gaps: Iterable[tuple[int, int]]
+    rows: int = 0
 
 
 @cache
@@ -182,7 +185,7 @@ def codec_name(batch: Batch, style: DumpStyle) -> str:
 
 def kernels_can_print(lines: RecordLines | None, budget: int) -> bool:
     """Return whether kernels can print these record lines, or only batch lines, within the decompression budget."""
-    return (lines is None or lines.as_text) and budget >= MAX_DECOMPRESSED_BYTES
+    return (lines is None or lines.as_text or lines.payloads is not None) and budget >= MAX_DECOMPRESSED_BYTES
 
 
 def java_bool(value: object) -> str:
@@ -206,6 +209,7 @@ class RecordLines:
         skip_metadata: print keys and payloads only.
         prints_errors: the decoder prints exceptions in the fields of a message; they do not end the run.
         as_text: keys and payloads are decoded as UTF-8, if at all, as kernels can do it.
+        payloads: how kernels show keys and payloads as the decoder does; None if they cannot, or ``as_text`` is true.
     """
 
     style: DumpStyle
@@ -214,6 +218,7 @@ class RecordLines:
     skip_metadata: bool = False
     prints_errors: bool = False
     as_text: bool = False
+    payloads: PayloadStyles | None = None
 
     def record(self, batch: Batch, record: Record) -> Iterator[str]:
         """Yield the pieces of the line of a record of format 2.

@@ -31,6 +31,7 @@ from kforensics.parsers.tables.file_rows import LOG_KINDS, ReadOptions, file_row
 
 if TYPE_CHECKING:
     from kforensics.kafka_dump.decoders import Decoder, TextDecoder
+    from kforensics.parsers.kernels.templates import PayloadStyles
 
 EVERYTHING = Selection()
 
@@ -46,6 +47,7 @@ class PlainRun:
         limit: the most record lines to print, or batch lines if records are not printed.
         directory: the working directory, for the absolute paths in the summaries.
         kernels: decides by the size of a log whether to use kernels.
+        payloads: how kernels show keys and values as the decoders do; None if they cannot.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # the parameters of a dump
@@ -57,11 +59,12 @@ class PlainRun:
         limit: int | None = None,
         directory: str = "",
         kernels: KernelPolicy = no_kernels,
+        payloads: PayloadStyles | None = None,
     ) -> None:
         self._options, self._selection, self._budget, self._left = options, selection, budget, limit
         self._summaries, self._kernels = Summaries(directory), kernels
         self._last_offset: int | None = None
-        self._lines = self._record_lines(text_decoders) if options.prints_records or text_decoders else None
+        self._lines = self._record_lines(text_decoders, payloads) if options.prints_records or text_decoders else None
 
     @property
     def finished(self) -> bool:
@@ -100,15 +103,18 @@ class PlainRun:
         """Return the lines to print after the last file: index mismatches and offset gaps."""
         return self._summaries.lines(None)
 
-    def _record_lines(self, text_decoders: tuple[TextDecoder, TextDecoder] | None) -> RecordLines:
+    def _record_lines(
+        self, text_decoders: tuple[TextDecoder, TextDecoder] | None, payloads: PayloadStyles | None
+    ) -> RecordLines:
         from kforensics.kafka_dump.decoders import control_suffix, part_decoder  # not for batch lines
 
         prints_contents = self._options.prints_contents or text_decoders is not None
         decode = part_decoder(*text_decoders) if text_decoders else _option_decoder(self._options)
         as_text = text_decoders is None and self._options.decodes_text
         skips_metadata = self._options.skip_record_metadata
+        decode_contents = decode if prints_contents else None
         return RecordLines(
-            PLAIN_STYLE, decode if prints_contents else None, control_suffix, skips_metadata, as_text=as_text
+            PLAIN_STYLE, decode_contents, control_suffix, skips_metadata, as_text=as_text, payloads=payloads
         )
 
     def _log(self, source: Source, start: int) -> Iterator[TextPiece | Damage]:
@@ -123,26 +129,27 @@ class PlainRun:
             elif not isinstance(row, Batch):
                 self._note_block_gaps(source.path, row)
                 yield row.text
+                self._count_lines(row.rows)
             elif self._lines:
                 yield from self._with_batch_line(_batch_text(row), self._records(self._lines, source, row))
             else:
                 yield _batch_text(row)
-                self._count_line()
+                self._count_lines(1)
             if self.finished:
                 return
 
     def _batches(self, source: Source, start: int) -> Iterator[Batch | Damage | BlockLines]:
         """Yield the selected batches and the damage, or the lines of many batches where kernels can print them."""
         end = self._options.log_end
-        is_everything = self._selection == EVERYTHING and self._left is None
-        may_use_kernels = is_everything and kernels_can_print(self._lines, self._budget)
+        may_use_kernels = kernels_can_print(self._lines, self._budget)
         kernels = self._kernels(source.size - start) if may_use_kernels else None
         if kernels is None:
             yield from selected_batches(source, self._selection, start, end)
             return
         from kforensics.kafka_dump.line_task import lines_with_fallback  # not for small logs
 
-        for row in lines_with_fallback(LogWalk(source, start, end), kernels, source, end, PLAIN_STYLE, self._lines):
+        reader, rules = LogWalk(source, start, end), (self._selection, lambda: self._left)
+        for row in lines_with_fallback(reader, kernels, source, end, PLAIN_STYLE, self._lines, *rules):
             if not isinstance(row, Damage) or not is_cut_at_stop(row, source, end):
                 yield row
 
@@ -171,16 +178,16 @@ class PlainRun:
                 batch_text = ""
             yield piece
 
-    def _count_line(self) -> None:
+    def _count_lines(self, count: int) -> None:
         if self._left is not None:
-            self._left -= 1
+            self._left -= count
 
     def _records(self, lines: RecordLines, source: Source, batch: Batch) -> Iterator[str | Damage]:
         pieces = (self._legacy_lines if batch.is_legacy else self._current_lines)(lines, source, batch)
         for piece in pieces:
             yield piece
             if isinstance(piece, str):
-                self._count_line()
+                self._count_lines(1)
             if self.finished:
                 return
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kforensics.parsers.tables.schemas import Table
+    from kforensics.render.payloads import Redactor
 
 
 class Format(StrEnum):
@@ -51,12 +52,14 @@ class LineStyle:
         table: the table, after the conversion of payloads.
         key: format of keys.
         value: format of values and header values.
+        redact: replaces keys, values and header values; None shows them.
     """
 
     output_format: Format
     table: Table
     key: BytesFormat
     value: BytesFormat
+    redact: Redactor | None = None
 
 
 # Columns with times in ms whose names do not end in ``timestamp``, and the members with the same times as text.

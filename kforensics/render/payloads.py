@@ -6,14 +6,21 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import isinf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from kforensics.parsers.tables.arrow import as_text, byte_strings
 from kforensics.parsers.tables.schemas import Column, Table
 from kforensics.render.formats import BytesFormat
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 INT_SIZE, LONG_SIZE = 4, 8
+# What the hash of a redacted payload begins with.
+REDACTED = "redacted:"
 Conversion = Callable[[Any], Any]
 
 
@@ -22,17 +29,20 @@ class Redactor:
 
     Args:
         key: the secret, at most 64 bytes.
+
+    Attributes:
+        key: the same.
     """
 
     def __init__(self, key: bytes) -> None:
-        self._key = key
+        self.key = key
 
     def __call__(self, data: bytes | None) -> bytes | None:
         """Return the hash as ASCII text, None for None."""
         if data is None:
             return None
-        digest = hashlib.blake2b(data, key=self._key, digest_size=16).hexdigest()
-        return f"redacted:{digest}".encode()
+        digest = hashlib.blake2b(data, key=self.key, digest_size=16).hexdigest()
+        return f"{REDACTED}{digest}".encode()
 
 
 def _integer(size: int) -> Conversion:
@@ -116,6 +126,44 @@ class RowConverter:
             if values[index] is not None:
                 values[index] = convert(values[index])
         return values
+
+    def columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a record batch from kernels with its columns converted."""
+        if not self.conversions:
+            return batch
+        import pyarrow as pa  # needed for Arrow formats only
+
+        columns = batch.columns
+        for index, convert in self.conversions:
+            column, wanted = columns[index], self.table.columns[index]
+            columns[index] = (
+                _converted_headers(column, convert) if wanted.type == "headers" else _converted(column, convert)
+            )
+        names = batch.schema.names
+        return pa.RecordBatch.from_arrays(columns, names)
+
+
+def _converted_headers(column: pa.Array, convert: Conversion) -> pa.Array:
+    if not len(column.values):
+        return column
+    import pyarrow as pa  # needed for Arrow formats only
+
+    # Kernels leave batches with header keys that are not ASCII to pure Python.
+    rows = ([(header["key"].encode(), header["value"]) for header in headers] for headers in column.to_pylist())
+    return pa.array(map(convert, rows), column.type)
+
+
+def _converted(column: pa.Array, convert: Conversion) -> pa.Array:
+    """Return a column of payloads converted, as text unless the conversion returns bytes."""
+    import pyarrow as pa  # needed for Arrow formats only
+
+    if convert is CONVERSIONS[BytesFormat.UTF8]:
+        with suppress(pa.ArrowInvalid):  # bytes that are no text are replaced below
+            return column.cast(pa.string())
+    values = [None if value is None else convert(value) for value in column.to_pylist()]
+    if isinstance(convert, Redactor):
+        return byte_strings(values, pa.binary())
+    return byte_strings([None if value is None else as_text(value).encode() for value in values], pa.string())
 
 
 def row_converter(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from ctypes import addressof
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -11,7 +13,8 @@ from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import Source
 from kforensics.parsers.format.control_records import CONTROL_TYPES
 from kforensics.parsers.format.rows import CODECS, Damage
-from kforensics.parsers.kernels.engine import Block, Engine, MappedMemory, read_with_fallback
+from kforensics.parsers.kernels.block_filter import BlockFilter, read_selected
+from kforensics.parsers.kernels.engine import Block, Engine, MappedMemory
 from kforensics.parsers.kernels.library import Kernels, Request
 from kforensics.parsers.kernels.policy import KernelLoader
 from kforensics.parsers.kernels.request import SLOT, TIMESTAMP_TYPES
@@ -20,21 +23,25 @@ from kforensics.parsers.kernels.templates import (
     AS_HEX,
     AS_INT,
     AS_LONG,
+    AS_REDACTED,
     AS_UTF8,
     IN_CSV,
     IN_JSON,
+    WORK_SIZE,
     If,
     Literal,
     Part,
     Put,
     Template,
     payload_style,
+    redaction_memory,
 )
 from kforensics.parsers.log.batches import LogWalk
 from kforensics.parsers.log.log_rows import batch_row
-from kforensics.parsers.log.selection import is_cut_at_stop
-from kforensics.parsers.tables.file_rows import ReadOptions, place_of, record_rows
+from kforensics.parsers.log.selection import Selection, is_cut_at_stop
+from kforensics.parsers.tables.file_rows import ReadOptions, RowLimit, place_of, record_rows
 from kforensics.render.formats import BytesFormat, Format, LineStyle, time_names
+from kforensics.render.payloads import REDACTED
 from kforensics.render.writers import csv_field, json_text
 
 TEXT_SIZE = 1 << 24
@@ -140,7 +147,8 @@ class _Lines:
         bytes_format = self.style.key if name == "key" else self.style.value
         if name == "headers" and bytes_format not in HEADER_FORMATS:
             bytes_format = BytesFormat.UTF8
-        return payload_style(PAYLOAD_FORMATS[bytes_format], IN_CSV if self.is_csv else IN_JSON)
+        payload_format = AS_REDACTED if self.style.redact else PAYLOAD_FORMATS[bytes_format]
+        return payload_style(payload_format, IN_CSV if self.is_csv else IN_JSON)
 
 
 def _time(name: str, constants: dict[str, Any], null: str) -> list[Part]:
@@ -150,6 +158,14 @@ def _time(name: str, constants: dict[str, Any], null: str) -> list[Part]:
         has, field = OPTIONAL[name]
         return [f"{{{has}}}", If(has, Put(field))]
     return [Put(name)]
+
+
+@dataclass(frozen=True, slots=True)
+class RowOutput:
+    """The memory for the text of a block, and memory to redact payloads with."""
+
+    text: MappedMemory
+    work: MappedMemory
 
 
 class RowTask:
@@ -162,6 +178,7 @@ class RowTask:
     """
 
     def __init__(self, file: FoundFile, style: LineStyle, *, records: bool) -> None:
+        self._redaction = redaction_memory(style.redact.key, REDACTED.encode()) if style.redact else None
         constants = {**place_of(file)._asdict(), "path": file.path}
         lines = _Lines(style)
         labels = lines.labels()
@@ -181,10 +198,12 @@ class RowTask:
         """Return the kernel that writes lines."""
         return kernels.lines
 
-    def prepare(self, request: Request) -> MappedMemory:
+    def prepare(self, request: Request) -> RowOutput:
         """Put the templates and the memory for the text into a request, and return the memory."""
-        output = MappedMemory(TEXT_SIZE)
-        request[SLOT.out], request[SLOT.out_size], request[SLOT.writes_rows] = output.address, output.size, 1
+        output = RowOutput(MappedMemory(TEXT_SIZE), MappedMemory(WORK_SIZE))
+        request[SLOT.out], request[SLOT.out_size], request[SLOT.writes_rows] = output.text.address, output.text.size, 1
+        if self._redaction:
+            request[SLOT.redaction], request[SLOT.redaction_work] = addressof(self._redaction), output.work.address
         request[self._margin] = max(template.margin for template in self._templates.values())
         for operations, template in self._templates.items():
             request[operations] = template.address
@@ -198,6 +217,7 @@ def read_row_lines(  # noqa: PLR0913, PLR0917  # a range of a file, and how to r
     report: Callable[[Damage], None],
     kernels: KernelLoader,
     style: LineStyle,
+    limit: RowLimit | None = None,
 ) -> Iterator[memoryview | Iterator[Row]]:
     """Yield the rows of a log: their text where kernels can write it, and rows elsewhere.
 
@@ -206,16 +226,22 @@ def read_row_lines(  # noqa: PLR0913, PLR0917  # a range of a file, and how to r
     Args:
         file: the log.
         source: its bytes.
-        options: what to read, without a selection.
+        options: what to read.
         report: called with all damage, in log order.
         kernels: loads the compiled kernels.
         style: how to write the rows.
+        limit: how many rows to write; the rows in text are counted here, others by the caller.
     """
-    engine = Engine(kernels, RowTask(file, style, records=options.records), source, options.stop)
-    place = place_of(file)
-    for item in read_with_fallback(LogWalk(source, options.start, options.stop), engine):
+    limit, place = limit or RowLimit(), place_of(file)
+    block_filter = None if options.selection == Selection() else BlockFilter(options.selection)
+    task = RowTask(file, style, records=options.records)
+    engine = Engine(
+        kernels, task, source, options.stop, block_filter=block_filter, rows_left=partial(getattr, limit, "left")
+    )
+    for item in read_selected(LogWalk(source, options.start, options.stop), engine):
         if isinstance(item, Block):
-            yield item.output.view[: item.request[SLOT.written]]
+            limit.take(item.request[SLOT.rows])
+            yield item.output.text.view[: item.request[SLOT.written]]
         elif isinstance(item, Damage):
             if not is_cut_at_stop(item, source, options.stop):
                 report(item)

@@ -64,7 +64,7 @@ def same(data: bytes, style: LineStyle, kernels: Kernels, path: str = NAME) -> t
     """Check that kernels and pure Python write the same; return the output and the number of texts by kernels."""
     file, source = found(data, path), BytesSource(data, path)
     options = ReadOptions(records=style.table.name == "records")
-    convert = row_converter(TABLES[style.table.name], style.key, style.value)
+    convert: Any = row_converter(TABLES[style.table.name], style.key, style.value)
     expected, written = BytesIO(), BytesIO()
     expected_damage: list[Damage] = []
     damage: list[Damage] = []

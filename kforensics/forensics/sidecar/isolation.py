@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -24,14 +25,15 @@ from kforensics.forensics.partition.splits import SegmentSplit
 from kforensics.forensics.partition.timeline import last_stable_offsets
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore, transaction_store_of
 from kforensics.forensics.sidecar.index_visibility import MarkerSweep
-from kforensics.forensics.sidecar.visibility import BatchVisibility
+from kforensics.forensics.sidecar.visibility import Batches, BatchVisibility
 from kforensics.parsers.columns.batch_columns import UNKNOWN_CONTROL, BatchColumns
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.log_names import parse_file_name
 from kforensics.parsers.files.source import file_name
+from kforensics.parsers.format.array_types import BoolArray
 from kforensics.parsers.format.rows import Batch, Record
-from kforensics.parsers.log.selection import Selection
+from kforensics.parsers.log.selection import MAX_INT64, MIN_INT64, BatchHeaders, Selection
 from kforensics.parsers.tables.file_rows import place_of
 
 __all__ = ["IsolationFilter", "PartitionTransactions", "containing_partition", "partition_transactions"]
@@ -165,6 +167,30 @@ class IsolationFilter:
         # The cleaner leaves batches without records, from which consumers receive nothing.
         return visibility is self._kept and batch.count != 0
 
+    def keeps_batches(self, headers: BatchHeaders) -> BoolArray:
+        """Return :meth:`keeps_batch` for many batches; see ``Selection.keeps_batches``."""
+        last_offset, producer_id = headers["last_offset"], headers["producer_id"]
+        base_offset = np.where(headers["base_offset"] == MIN_INT64, last_offset, headers["base_offset"])
+        batches = Batches(
+            np.where(producer_id == MIN_INT64, NONE, producer_id),
+            base_offset,
+            last_offset,
+            headers["is_transactional"] != 0,
+            headers["is_control"] != 0,
+        )
+        if not len(base_offset):
+            return np.ones(0, bool)
+        view = self._visibility.around(int(base_offset.min()), int(last_offset.max()))
+        kept: BoolArray = (view.visibilities(batches) == self._kept) & (headers["record_count"] != 0)
+        return kept
+
+    @property
+    def offset_bounds(self) -> tuple[int, int]:
+        """The least and the most offset for which :meth:`keeps_offset` is true."""
+        if self._kept is BatchVisibility.ABORTED:
+            return MIN_INT64, MAX_INT64
+        return self._visibility.log_start_offset, self._visibility.last_stable_offset - 1
+
     def keeps_offset(self, offset: int) -> bool:
         """Return whether a record of a kept batch is kept: the log start offset may be inside a batch."""
         sweep = self._visibility
@@ -187,6 +213,16 @@ class _IsolatedSelection(Selection):
     def keeps_batch(self, batch: Batch) -> bool:
         """Return whether a batch may contain records to keep."""
         return Selection.keeps_batch(self, batch) and self.isolation_filter.keeps_batch(batch)
+
+    def keeps_batches(self, headers: BatchHeaders) -> Any:
+        """Return :meth:`keeps_batch` for many batches."""
+        return Selection.keeps_batches(self, headers) & self.isolation_filter.keeps_batches(headers)
+
+    def record_bounds(self) -> tuple[int, int, int, int]:
+        """Return the bounds of records that are kept."""
+        least_offset, most_offset, least_time, most_time = Selection.record_bounds(self)
+        least, most = self.isolation_filter.offset_bounds
+        return max(least, least_offset), min(most, most_offset), least_time, most_time
 
     def keeps_record(self, record: Record) -> bool:
         """Return whether a record of a kept batch is kept."""

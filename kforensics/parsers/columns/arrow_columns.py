@@ -18,6 +18,7 @@ from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import Source
 from kforensics.parsers.format.control_records import CONTROL_TYPES
 from kforensics.parsers.format.rows import CODECS, Damage, Record
+from kforensics.parsers.kernels.block_filter import BlockFilter, read_selected
 from kforensics.parsers.kernels.column_buffers import (
     BATCH_AREA,
     BATCH_LAYOUT,
@@ -31,7 +32,7 @@ from kforensics.parsers.kernels.column_buffers import (
     RECORD_LAYOUT,
     RECORD_WIDTHS,
 )
-from kforensics.parsers.kernels.engine import Block, Engine, MappedMemory, read_with_fallback
+from kforensics.parsers.kernels.engine import Block, Engine, MappedMemory
 from kforensics.parsers.kernels.large_batches import LargeBatchReader
 from kforensics.parsers.kernels.library import Kernels, Request
 from kforensics.parsers.kernels.policy import KernelLoader
@@ -72,7 +73,7 @@ def read_arrow_columns(  # noqa: PLR0913  # a range of a file, and how to read i
     Args:
         file: the log.
         source: its bytes.
-        options: what to read, without a selection.
+        options: what to read.
         report: called with all damage, in log order.
         kernels: loads the compiled kernels.
         workers: threads; 0 to use the caller's thread only, None for one per processor.
@@ -82,12 +83,11 @@ def read_arrow_columns(  # noqa: PLR0913  # a range of a file, and how to read i
         :func:`.schemas.dictionary_schema`), and iterators over rows of all columns between them. Exhaust an iterator
         before requesting the next item.
     """
-    if options.selection != Selection():
-        raise ValueError("columns hold whole batches; a selection needs rows")
+    block_filter = None if options.selection == Selection() else BlockFilter(options.selection)
     task = _RecordColumnsTask(file, options) if options.records else _BatchColumnsTask(file, options)
-    engine = Engine(kernels, task, source, options.stop, workers)
-    large_batches, place = LargeBatchReader(kernels, task, source, options.budget), place_of(file)
-    for item in read_with_fallback(LogWalk(source, options.start, options.stop), engine):
+    engine = Engine(kernels, task, source, options.stop, workers, block_filter)
+    large_batches, place = LargeBatchReader(kernels, task, source, options.budget, block_filter), place_of(file)
+    for item in read_selected(LogWalk(source, options.start, options.stop), engine):
         if isinstance(item, Block):
             yield task.columns(item)
         elif isinstance(item, Damage):
@@ -100,7 +100,8 @@ def read_arrow_columns(  # noqa: PLR0913  # a range of a file, and how to read i
                 read += records
             rest = _report_damage(islice(read_records(source, item, options.budget), read, None), report)
             if not (read and large_batches.is_whole):
-                yield (record_row(place, source.path, batch, record) for batch, record in zip(repeat(item), rest))
+                selected = filter(options.selection.keeps_record, rest)
+                yield (record_row(place, source.path, batch, record) for batch, record in zip(repeat(item), selected))
         else:
             yield iter([batch_row(place, source, item, options.budget)])
 

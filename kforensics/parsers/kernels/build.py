@@ -16,14 +16,14 @@ os.environ["NUMBA_OPT"] = "0"
 import llvmlite.binding as llvm
 from numba import cfunc, types
 
-from kforensics.parsers.kernels.batch_ends import whole_batches, whole_records
+from kforensics.parsers.kernels.batch_ends import batch_headers, whole_batches, whole_records
 from kforensics.parsers.kernels.column_kernels import batch_columns, record_columns
 from kforensics.parsers.kernels.hash_kernel import record_hashes
 from kforensics.parsers.kernels.library import PREFIX
 from kforensics.parsers.kernels.line_kernel import lines
 from kforensics.parsers.kernels.target import CPU, FEATURES
 
-ENTRY_POINTS = (whole_batches, whole_records, lines, batch_columns, record_columns, record_hashes)
+ENTRY_POINTS = (whole_batches, batch_headers, whole_records, lines, batch_columns, record_columns, record_hashes)
 # Functions of the C library, which every process has.
 LIBRARY_FUNCTIONS = {"memcpy", "memmove", "memset"}
 

@@ -38,7 +38,6 @@ from kforensics.parsers.kernels.intrinsics import (
     big32,
     copy,
     get_slot,
-    load8,
     load64,
     set_slot,
     store8,
@@ -54,6 +53,8 @@ from kforensics.parsers.kernels.legacy_entries import (
     unwrap,
     valid_entry_size,
 )
+from kforensics.parsers.kernels.put_text import is_ascii
+from kforensics.parsers.kernels.record_filter import is_batch_selected, is_record_selected
 from kforensics.parsers.kernels.record_parser import NO_ADDRESS, parse_header, parse_record
 from kforensics.parsers.kernels.request import (
     DECLINED,
@@ -84,14 +85,6 @@ def _copy_bytes(target: int, source: int, length: int) -> None:
         store64(target + done, first)
         store64(target + done + 8, second)
         done += 16
-
-
-@compiled
-def _is_ascii(address: int, size: int) -> bool:
-    all_bits = 0
-    for index in range(size):
-        all_bits |= load8(address + index)
-    return all_bits < 0x80
 
 
 @inlined
@@ -141,7 +134,7 @@ def _put_headers(request: int, columns: int, address: int, count: int) -> bool:
         # No end is needed: the headers were checked together with the record.
         key_address, key_size, value_address, value_size, address = parse_header(address, address + (1 << 40))
         # Keys that are not ASCII are rare. Pure Python replaces invalid UTF-8 in them.
-        if not _is_ascii(key_address, key_size):
+        if not is_ascii(key_address, key_size):
             return False
         # No header key is null.
         key_counter, keys = COLUMN_SLOT.header_key_bytes, columns + RECORD_LAYOUT.header_keys
@@ -224,6 +217,8 @@ def _put_records(request: int, address: int, size: int, position: int) -> int:
         if body == NO_ADDRESS:
             return DECLINED
         set_record_fields(fields, parsed)
+        if not is_record_selected(request, fields):
+            continue
         if not _put_record(request, columns, fields, row):
             return DECLINED
         row += 1
@@ -252,6 +247,8 @@ def _put_messages(request: int, address: int, size: int, position: int) -> int:
         message = set_message_fields(fields, message, end, base)
         if message == NO_ADDRESS or get_field(fields, FIELD.offset) < 0:
             return DECLINED
+        if not is_record_selected(request, fields):
+            continue
         if not _put_record(request, columns, fields, row):
             return DECLINED
         row += 1
@@ -349,6 +346,7 @@ def _put_batches(request: int, wants_records: bool) -> None:  # wants_records is
     address, end = data + get_slot(request, SLOT.start), data + get_slot(request, SLOT.end)
     position, status = get_slot(request, SLOT.position) - data, DONE
     takes_legacy = get_slot(request, COLUMN_SLOT.takes_legacy) != 0
+    number = get_slot(request, SLOT.number)
     _begin(request)
     while address < end:
         is_full = get_slot(request, COLUMN_SLOT.rows) >= SOFT_ROWS
@@ -363,14 +361,18 @@ def _put_batches(request: int, wants_records: bool) -> None:  # wants_records is
         if size < 0:
             status = -size
             break
-        if wants_records:
+        if not is_batch_selected(request, number):
+            status = DONE
+        elif wants_records:
             status = _put_all_records(request, address, size, position + address, is_legacy)
         else:
             status = _put_batch(request, address, size, position + address, is_legacy)
         if status != DONE:
             break
         address += size
+        number += 1
         set_slot(request, SLOT.batches, get_slot(request, SLOT.batches) + 1)
+    set_slot(request, SLOT.number, number)
     set_slot(request, SLOT.stop, address - data)
     set_slot(request, SLOT.status, status)
 

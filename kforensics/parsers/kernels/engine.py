@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kforensics.parsers.files.source import Source
 from kforensics.parsers.format.rows import CODECS
@@ -21,6 +21,9 @@ from kforensics.parsers.kernels.host_codecs import ZstdContext, decompress_on_ho
 from kforensics.parsers.kernels.library import Kernel, Kernels, Request
 from kforensics.parsers.kernels.policy import MAX_DECOMPRESSED_BYTES, KernelLoader
 from kforensics.parsers.kernels.request import DECLINED, NEEDS_HOST_CODEC, OUTPUT_FULL, SLACK, SLOT
+
+if TYPE_CHECKING:
+    from kforensics.parsers.kernels.block_filter import BlockFilter
 
 __all__ = ["Block", "Engine", "KernelTask", "MappedMemory", "PythonReader", "read_with_fallback"]
 
@@ -66,9 +69,14 @@ class Block:
         position: of the block's first byte in the log.
         size: bytes that were read.
         done: receives None, or an exception, when the kernel has finished.
+        selection: which batches are selected, for the filter.
     """
 
-    def __init__(self, task: KernelTask) -> None:
+    headers: MappedMemory
+    selected: MappedMemory
+    selection: Any = None
+
+    def __init__(self, task: KernelTask, block_filter: BlockFilter | None = None) -> None:
         self.request = Request()
         self.area, self._scratch = MappedMemory(MAX_BATCH_BYTES), MappedMemory(MAX_DECOMPRESSED_BYTES)
         self.position = self.size = 0
@@ -77,6 +85,13 @@ class Block:
         self.request[SLOT.lz4_function] = lz4_function()
         self.request[SLOT.scratch], self.request[SLOT.scratch_size] = self._scratch.address, self._scratch.size
         self.output = task.prepare(self.request)
+        self._part = 0, 0
+        if block_filter:
+            block_filter.prepare(self.request)
+
+    def set_filter(self, block_filter: BlockFilter) -> None:
+        """Get memory for the selection of batches."""
+        self.headers, self.selected = block_filter.memory(self.request)
 
     def fill(self, source: Source, position: int, length: int) -> None:
         """Read bytes of the log, fewer at its end."""
@@ -90,6 +105,17 @@ class Block:
         request[SLOT.start], request[SLOT.payload_size] = start, -1
         request[SLOT.batches] = request[SLOT.records] = request[SLOT.written] = request[SLOT.gap_count] = 0
         request[SLOT.first_offset] = request[SLOT.last_offset] = -1
+        request[SLOT.rows] = 0
+        if not start:
+            request[SLOT.number] = 0
+        self._part = start, request[SLOT.number]
+
+    def begin_again(self) -> None:
+        """Empty the outputs and begin where the last part began."""
+        start, number = self._part
+        self.begin(start)
+        self.request[SLOT.number] = number
+        self._part = start, number
 
     def decompress(self) -> bool:
         """Give the kernel the codec's functions or else the decompressed bytes; return False if neither is possible."""
@@ -122,21 +148,26 @@ class Engine:
         source: the log.
         end: position after the last byte to read, None for the end of the log.
         workers: threads; 0 to use the caller's thread only, None for one per processor.
+        block_filter: selects batches and records; None for all.
+        rows_left: returns the most rows or record lines that blocks may have from now on; None for no limit.
 
     Attributes:
         position: after the last byte that a kernel has processed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # the reader, and what to read
         self,
         kernels: KernelLoader,
         task: KernelTask,
         source: Source,
         end: int | None = None,
         workers: int | None = None,
+        block_filter: BlockFilter | None = None,
+        rows_left: Callable[[], int | None] = lambda: None,
     ) -> None:
         # The task owns memory that requests point to.
         self._task, self._loader = task, kernels
+        self.block_filter, self._rows_left = block_filter, rows_left
         self._source, self._end = source, source.size if end is None else min(end, source.size)
         requested = len(os.sched_getaffinity(0)) if workers is None else workers
         is_single_threaded = requested <= 1 or self._end <= FIRST_READ
@@ -157,7 +188,11 @@ class Engine:
         if kernels is None:
             return False
         self._kernel, self._find_batch_ends = self._task.kernel(kernels), kernels.whole_batches
-        self._free = [Block(self._task) for _ in range(self._workers + 1)]
+        self._read_headers = kernels.batch_headers
+        self._free = [Block(self._task, self.block_filter) for _ in range(self._workers + 1)]
+        if self.block_filter:
+            for block in self._free:
+                block.set_filter(self.block_filter)
         self._threads = [Thread(target=self._work, daemon=True) for _ in range(self._workers)]
         for thread in self._threads:
             thread.start()
@@ -173,6 +208,8 @@ class Engine:
             refused_sizes: see ``request.Slots``.
         """
         self.position, self._read = position, FIRST_READ
+        if self.block_filter:
+            self.block_filter.restart()
         if not self._is_ready():
             return
         pending = deque[Block]()
@@ -218,8 +255,10 @@ class Engine:
         if not length:
             self._free.append(block)
             return 0, False
-        block.begin(0)
         request[SLOT.end], request[SLOT.refused_sizes] = length, refused_sizes
+        has_more &= self._select(block)
+        block.begin(0)
+        request[SLOT.most_rows] = self._rows_left() or 0
         if self._threads:
             self._jobs.put(block)
         else:
@@ -228,6 +267,14 @@ class Engine:
         # Only now: waiting for a block that an exception left unfinished would never end.
         pending.append(block)
         return length, has_more
+
+    def _select(self, block: Block) -> bool:
+        """Select batches of a block; return whether more may follow."""
+        if self.block_filter is None:
+            return True
+        self._read_headers(block.request.address)
+        block.selection, has_more = self.block_filter.select(block.request, block.headers, block.selected)
+        return has_more
 
     def _run(self, block: Block) -> None:
         """Run the kernel on a block, and decompress for it what it cannot decompress itself."""
@@ -253,6 +300,13 @@ class Engine:
         """Yield a block, several times if its output does not fit at once."""
         request = block.request
         while True:
+            left = self._rows_left()
+            if left is not None and request[SLOT.rows] > left:
+                block.begin_again()
+                request[SLOT.most_rows] = left
+                self._run(block)
+            if self.block_filter:
+                self.block_filter.passed(block.selection, request[SLOT.number])
             if request[SLOT.batches]:
                 yield block
             self.position = block.position + request[SLOT.stop]

@@ -204,6 +204,14 @@ def _call_words(_context: Any, builder: Any, _signature: Any, arguments: Any) ->
     return builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), arguments[1:])
 
 
+def _call_key_filter(_typing: Any, _function: Any, _address: Any, _size: Any) -> Any:
+    return types.int64(*[types.int64] * 3), _call_words
+
+
+call_key_filter: Callable[[int, int, int], int] = intrinsic(_call_key_filter)
+"""Call ``int64_t matches(address, size)`` of the host at an address."""
+
+
 def _call_zstd_create(_typing: Any, _function: Any) -> Any:
     return types.int64(types.int64), _call_words
 

@@ -14,6 +14,7 @@ from kforensics.parsers.format.decompression import DEFAULT_BUDGET, decompressed
 from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import BATCH_HEADER
 from kforensics.parsers.format.rows import CODEC_MASK, Batch, Failure
+from kforensics.parsers.kernels.block_filter import BlockFilter
 from kforensics.parsers.kernels.column_buffers import SOFT_ROWS
 from kforensics.parsers.kernels.engine import MAX_BATCH_BYTES, Block, KernelTask
 from kforensics.parsers.kernels.library import Kernels
@@ -44,14 +45,23 @@ class LargeBatchReader:
         task: which kernel to run, and its output.
         source: the log.
         budget: maximum number of bytes of a batch's records, compressed or not.
+        block_filter: selects the records of selected batches; None for all.
 
     Attributes:
         is_whole: whether the kernel has read all records of the latest batch, and there was nothing else in it.
     """
 
-    def __init__(self, loader: KernelLoader, task: KernelTask, source: Source, budget: int = DEFAULT_BUDGET) -> None:
+    def __init__(
+        self,
+        loader: KernelLoader,
+        task: KernelTask,
+        source: Source,
+        budget: int = DEFAULT_BUDGET,
+        block_filter: BlockFilter | None = None,
+    ) -> None:
         self._loader, self._task, self._source, self._budget = loader, task, source, budget
         self._block: Block | None = None
+        self._filter = block_filter
         self.is_whole = False
 
     def parts(self, batch: Batch) -> Iterator[tuple[Block, int]]:
@@ -64,7 +74,7 @@ class LargeBatchReader:
         kernels = self._loader.poll() if _may_be_large(batch) else None
         if kernels is None or batch.size - HEADER.size > self._budget:
             return
-        self._block = block = self._block or Block(self._task)
+        self._block = block = self._block or Block(self._task, self._filter)
         stored = self._source.read(batch.position, HEADER.size).ljust(HEADER.size, b"\0")  # the file may have shrunk
         header = dict(zip(HEADER.names, HEADER.unpack_from(stored), strict=True))
         records, left = _Records(block, kernels, self._chunks(batch)), batch.count or 0

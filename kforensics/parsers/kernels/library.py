@@ -75,6 +75,7 @@ class Kernels:
 
     Attributes:
         whole_batches: finds where batches end, see ``batch_ends``.
+        batch_headers: writes the headers of batches, see ``batch_ends``.
         whole_records: finds where records end, see ``batch_ends``.
         lines: writes lines of batches and records, see ``line_kernel``.
         batch_columns: writes columns of batches, see ``column_kernels``.
@@ -93,6 +94,7 @@ class Kernels:
         self._engine.finalize_object()
         _release_compiler()
         self.whole_batches = self._entry_point("whole_batches")
+        self.batch_headers = self._entry_point("batch_headers")
         self.whole_records = self._entry_point("whole_records")
         self.lines = self._entry_point("lines")
         self.batch_columns = self._entry_point("batch_columns")

@@ -25,7 +25,9 @@ from kforensics.parsers.kernels.legacy_entries import (
 )
 from kforensics.parsers.kernels.payload_text import put_headers, put_payload, put_time
 from kforensics.parsers.kernels.put_text import put_literal, put_number, put_text
+from kforensics.parsers.kernels.record_filter import count_row, has_all_rows, is_batch_selected, is_record_selected
 from kforensics.parsers.kernels.record_parser import NO_ADDRESS, parse_header, parse_record
+from kforensics.parsers.kernels.redaction import begin_redaction
 from kforensics.parsers.kernels.request import (
     DECLINED,
     DONE,
@@ -67,9 +69,9 @@ def _put_header_keys(out: int, address: int, count: int) -> int:
 
 
 @compiled
-def _put_line(operations: int, fields: int, out: int) -> int:  # noqa: C901  # one branch per kind of operation
+def _put_line(request: int, operations: int, out: int) -> int:  # noqa: C901  # one branch per kind of operation
     """Write the line that a template defines; return the address after it."""
-    operation = operations + 8
+    fields, operation = request + 8 * FIRST_FIELD_SLOT, operations + 8
     end = operation + OPERATION_SIZE * load64(operations)
     while operation < end:
         kind, index = load64(operation), load64(operation + 8)
@@ -88,9 +90,11 @@ def _put_line(operations: int, fields: int, out: int) -> int:  # noqa: C901  # o
             if get_field(fields, index + 1):
                 out = _put_header_keys(out, get_field(fields, index), get_field(fields, index + 1))
         elif kind == PUT_PAYLOAD:
-            out = put_payload(out, get_field(fields, index), get_field(fields, index + 1), load64(operation + 32))
+            size = get_field(fields, index + 1)
+            out = put_payload(request, out, get_field(fields, index), size, load64(operation + 32))
         elif kind == PUT_HEADERS:
-            out = put_headers(out, get_field(fields, index), get_field(fields, index + 1), load64(operation + 32))
+            count = get_field(fields, index + 1)
+            out = put_headers(request, out, get_field(fields, index), count, load64(operation + 32))
         elif kind == PUT_TIME:
             out = put_time(out, get_field(fields, index))
         elif kind == SKIP_UNLESS and get_field(fields, index) == 0:
@@ -108,7 +112,7 @@ def _last_line_start(request: int, margin: int) -> int:
 @inlined
 def _put_gap(request: int, gaps: int, last: int, offset: int) -> int:
     """Append a pair of offsets that are not consecutive; return the number of pairs, or -1 if there is no room."""
-    if last < 0 or offset == last + 1 or get_slot(request, SLOT.writes_rows):
+    if last < 0 or offset == last + 1 or get_slot(request, SLOT.gaps_capacity) == 0:
         return gaps
     if gaps >= get_slot(request, SLOT.gaps_capacity):
         return -1
@@ -139,7 +143,7 @@ def _set_control_fields(request: int, fields: int, is_control: int) -> bool:
 
 
 @compiled
-def _put_records(request: int, address: int, size: int, out: int) -> tuple[int, int]:
+def _put_records(request: int, address: int, size: int, out: int) -> tuple[int, int]:  # noqa: C901  # one per status
     """Write the lines of a batch's records; return a status and the address after them."""
     fields = request + 8 * FIRST_FIELD_SLOT
     is_control, count = get_field(fields, FIELD.is_control), get_field(fields, FIELD.record_count)
@@ -162,20 +166,25 @@ def _put_records(request: int, address: int, size: int, out: int) -> tuple[int, 
         offset = set_record_fields(fields, parsed)
         if offset < 0 or not _set_control_fields(request, fields, is_control):
             return DECLINED, out
+        address = record_end
+        if not is_record_selected(request, fields):
+            continue
         gaps = _put_gap(request, gaps, last, offset)
         if gaps < 0:
             return OUTPUT_FULL, out
         first = offset if first < 0 else first
-        last, address = offset, record_end
-        out = _put_line(operations, fields, out)
-    if address != end:
+        last = offset
+        out = _put_line(request, operations, out)
+        if count_row(request):
+            break
+    if address != end and not has_all_rows(request):
         return DECLINED, out
     _set_offsets(request, gaps, first, last, count)
     return DONE, out
 
 
 @compiled
-def _put_messages(request: int, address: int, size: int, out: int) -> tuple[int, int]:
+def _put_messages(request: int, address: int, size: int, out: int) -> tuple[int, int]:  # noqa: C901  # one per status
     """Write the lines of an entry's messages; return a status and the address after them."""
     fields, count = request + 8 * FIRST_FIELD_SLOT, 0
     end, base, is_wrapper = address + size, 0, get_field(fields, FIELD.codec) != 0
@@ -197,12 +206,17 @@ def _put_messages(request: int, address: int, size: int, out: int) -> tuple[int,
             set_message_crc(fields, address, message_end)
         if count == 0:
             set_field(fields, FIELD.base_offset, offset)
+        address, count = message_end, count + 1
+        if not is_record_selected(request, fields):
+            continue
         gaps = _put_gap(request, gaps, last, offset)
         if gaps < 0:
             return OUTPUT_FULL, out
         first = offset if first < 0 else first
-        last, address, count = offset, message_end, count + 1
-        out = _put_line(operations, fields, out)
+        last = offset
+        out = _put_line(request, operations, out)
+        if count_row(request):
+            break
     _set_offsets(request, gaps, first, last, count)
     return DONE, out
 
@@ -218,15 +232,26 @@ def _set_row_fields(request: int, fields: int, address: int, size: int) -> bool:
 
 
 @inlined
+def _without_lone_line(request: int, out: int, lines: int, end: int) -> int:
+    """Return where the text of a batch ends: if no record is selected, there is no line of the batch either."""
+    return out if end == lines and get_slot(request, SLOT.selects_records) else end
+
+
+@inlined
 def _put_batch(request: int, address: int, size: int, out: int, position: int) -> tuple[int, int]:
     """Write the lines of a batch, of its records, or both, as requested; return like :func:`_put_records`."""
     fields, operations = request + 8 * FIRST_FIELD_SLOT, get_slot(request, SLOT.batch_ops)
     set_batch_fields(fields, address, position)
+    lines = out
     if operations:
         if get_slot(request, SLOT.writes_rows) and not _set_row_fields(request, fields, address, size):
             return DECLINED, out
-        out = _put_line(operations, fields, out)
-    return _put_records(request, address, size, out) if get_slot(request, SLOT.record_ops) else (DONE, out)
+        lines = _put_line(request, operations, out)
+        if get_slot(request, SLOT.record_ops) == 0:
+            count_row(request)
+            return DONE, lines
+    status, end = _put_records(request, address, size, lines)
+    return status, _without_lone_line(request, out, lines, end)
 
 
 @compiled
@@ -253,15 +278,20 @@ def _put_entry(request: int, address: int, size: int, out: int, position: int) -
     """Write the lines of a format 0 or 1 entry, of its messages, or both, as requested."""
     fields, operations = request + 8 * FIRST_FIELD_SLOT, get_slot(request, SLOT.entry_ops)
     set_batch_fields_of_entry(fields, address, size, position)
+    lines = out
     if operations:
         if get_slot(request, SLOT.writes_rows):
             status = _set_entry_row_fields(request, fields, address, size)
             if status != DONE:
                 return status, out
-        out = _put_line(operations, fields, out)
+        lines = _put_line(request, operations, out)
+        if get_slot(request, SLOT.message_ops) == 0:
+            count_row(request)
+            return DONE, lines
     elif not _set_control_fields(request, fields, 0):
         return DECLINED, out
-    return _put_messages(request, address, size, out) if get_slot(request, SLOT.message_ops) else (DONE, out)
+    status, end = _put_messages(request, address, size, lines)
+    return status, _without_lone_line(request, out, lines, end)
 
 
 def lines(request: int) -> int:
@@ -271,7 +301,9 @@ def lines(request: int) -> int:
     position, refused_sizes = get_slot(request, SLOT.position) - data, get_slot(request, SLOT.refused_sizes)
     out_end, status = _last_line_start(request, SLOT.batch_margin), DONE
     takes_legacy = get_slot(request, SLOT.entry_ops) != 0 or get_slot(request, SLOT.message_ops) != 0
-    while address < end:
+    number = get_slot(request, SLOT.number)
+    begin_redaction(request)
+    while address < end and not has_all_rows(request):
         is_legacy = takes_legacy and has_legacy_magic(address)
         if is_legacy:
             size = valid_entry_size(address, end, refused_sizes)
@@ -280,15 +312,21 @@ def lines(request: int) -> int:
         if size < 0 or out > out_end:
             status = -size if size < 0 else OUTPUT_FULL
             break
-        if is_legacy:
+        rows, lines_end = get_slot(request, SLOT.rows), out
+        if not is_batch_selected(request, number):
+            status = DONE
+        elif is_legacy:
             status, lines_end = _put_entry(request, address, size, out, position + address)
         else:
             status, lines_end = _put_batch(request, address, size, out, position + address)
         if status != DONE:
+            set_slot(request, SLOT.rows, rows)
             break
         out = lines_end
         address += size
+        number += 1
         set_slot(request, SLOT.batches, get_slot(request, SLOT.batches) + 1)
+    set_slot(request, SLOT.number, number)
     set_slot(request, SLOT.stop, address - data)
     set_slot(request, SLOT.status, status)
     set_slot(request, SLOT.written, out - get_slot(request, SLOT.out))

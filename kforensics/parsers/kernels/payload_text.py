@@ -24,11 +24,13 @@ from kforensics.parsers.kernels.put_text import (
     python_character,
 )
 from kforensics.parsers.kernels.record_parser import parse_header
+from kforensics.parsers.kernels.redaction import put_redacted
 from kforensics.parsers.kernels.templates import (
     AS_BASE64,
     AS_HEX,
     AS_INT,
     AS_LONG,
+    AS_REDACTED,
     AS_UTF8,
     BARE,
     IN_CSV,
@@ -223,8 +225,10 @@ def _put_base64(out: int, address: int, size: int) -> int:
 
 
 @compiled
-def _put_digits(out: int, address: int, size: int, payload_format: int) -> int:
+def _put_digits(request: int, out: int, address: int, size: int, payload_format: int) -> int:
     """Write bytes in a format of few characters, none of which JSON or CSV escapes."""
+    if payload_format == AS_REDACTED:
+        return put_redacted(request, out, address, size)
     if payload_format == AS_BASE64:
         return _put_base64(out, address, size)
     if payload_format != AS_HEX:
@@ -235,10 +239,11 @@ def _put_digits(out: int, address: int, size: int, payload_format: int) -> int:
 
 
 @compiled
-def put_payload(out: int, address: int, size: int, style: int) -> int:
+def put_payload(request: int, out: int, address: int, size: int, style: int) -> int:
     """Write a key or value; return the address after it.
 
     Args:
+        request: address of the request.
         out: where to write.
         address: of the payload.
         size: its bytes; negative for null.
@@ -263,7 +268,7 @@ def put_payload(out: int, address: int, size: int, style: int) -> int:
     is_quoted = quoting == IN_JSON or (quoting != BARE and size == 0 and payload_format in (AS_HEX, AS_BASE64))
     if is_quoted:
         out = _put_quote(out, ONCE)
-    out = _put_digits(out, address, size, payload_format)
+    out = _put_digits(request, out, address, size, payload_format)
     return _put_quote(out, ONCE) if is_quoted else out
 
 
@@ -288,20 +293,23 @@ def _put_name(out: int, name: int, quotes: int) -> int:
 
 
 @compiled
-def _put_header_value(out: int, address: int, size: int, payload_format: int, quotes: int) -> int:
+def _put_header_value(  # noqa: PLR0913, PLR0917  # kernels have no objects to pass around
+    request: int, out: int, address: int, size: int, payload_format: int, quotes: int
+) -> int:
     if size < 0:
-        return put_payload(out, address, size, AS_UTF8 | IN_JSON << QUOTE_SHIFT)
+        return put_payload(request, out, address, size, AS_UTF8 | IN_JSON << QUOTE_SHIFT)
     if payload_format == AS_UTF8:
         return _put_json_text(out, address, size, quotes)
     out = _put_quote(out, quotes)
-    return _put_quote(_put_digits(out, address, size, payload_format), quotes)
+    return _put_quote(_put_digits(request, out, address, size, payload_format), quotes)
 
 
 @compiled
-def put_headers(out: int, address: int, count: int, style: int) -> int:
+def put_headers(request: int, out: int, address: int, count: int, style: int) -> int:
     """Write headers as a list of JSON; return the address after it.
 
     Args:
+        request: address of the request.
         out: where to write.
         address: of the headers, which were checked together with the record.
         count: their number.
@@ -322,7 +330,7 @@ def put_headers(out: int, address: int, count: int, style: int) -> int:
         out = _put_json_text(out, key_address, key_size, quotes)
         store8(out, COMMA)
         out = _put_name(out + 1, 1, quotes)
-        out = _put_header_value(out, value_address, value_size, payload_format, quotes)
+        out = _put_header_value(request, out, value_address, value_size, payload_format, quotes)
         store8(out, ord("}"))
         out += 1
     store8(out, ord("]"))
@@ -345,7 +353,7 @@ def _put_pair(out: int, number: int, separator: int) -> int:
 def put_time(out: int, milliseconds: int) -> int:
     """Write a time in quotes, ``null`` if it is outside of the calendar; rule: ``kforensics.render.formats``."""
     if milliseconds < 0 or milliseconds > MAX_TIME:
-        return put_payload(out, 0, -1, IN_JSON << QUOTE_SHIFT)
+        return put_payload(0, out, 0, -1, IN_JSON << QUOTE_SHIFT)
     # Rule: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days.
     days, rest = milliseconds // DAY + EPOCH_DAYS, milliseconds % DAY
     era, day_of_era = days // DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS

@@ -30,6 +30,15 @@ JAVA, PYTHON = 0, 1
 CONTINUATION_MIN, CONTINUATION_END = 0x80, 0xC0
 
 
+@compiled
+def is_ascii(address: int, size: int) -> bool:
+    """Return whether all bytes are ASCII."""
+    all_bits = 0
+    for index in range(size):
+        all_bits |= load8(address + index)
+    return all_bits < 0x80
+
+
 @inlined
 def put_literal(out: int, text: int, length: int) -> int:
     """Write text that is known to be valid; return the address after it."""

@@ -63,6 +63,28 @@ class Slots(NamedTuple):
     message_ops: int
     # In: 1 to write rows of tables: the fields of control batches are those of the tables, and lines are not counted.
     writes_rows: int
+    # In: address of the state of a keyed hash, 0 if no payloads are redacted, and of work memory, see ``redaction``.
+    redaction: int
+    redaction_work: int
+    # In: addresses of a byte for each batch of the block, 0 to skip it, and of a row of ``HeaderColumns`` for each.
+    # In and out: the number of the next batch in the block.
+    selected: int
+    headers: int
+    number: int
+    # In: 1 to select records by the ranges, ends included, and by the key: the text in it, or at its beginning, or the
+    # C function of the host that decides; 0 for none.
+    selects_records: int
+    least_offset: int
+    most_offset: int
+    least_time: int
+    most_time: int
+    key_text: int
+    key_text_size: int
+    key_is_prefix: int
+    key_function: int
+    # In: the number of rows or record lines to stop after, 0 for none. In and out: those that are written.
+    most_rows: int
+    rows: int
     # In: where pairs of neighbouring but not consecutive offsets go. In and out: number of pairs, first and last offset
     # or -1.
     gaps: int
@@ -71,6 +93,23 @@ class Slots(NamedTuple):
     first_offset: int
     last_offset: int
 
+
+class HeaderColumns(NamedTuple):
+    """Numbers of the fields of batches by which the host selects them; what a format lacks is ``NOT_THERE``."""
+
+    base_offset: int
+    last_offset: int
+    record_count: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    partition_leader_epoch: int
+    is_transactional: int
+    is_control: int
+
+
+HEADER_COLUMN = HeaderColumns(*range(len(HeaderColumns._fields)))
+NOT_THERE = -(1 << 63)
 
 SLOT = Slots(*range(len(Slots._fields)))
 # Slots from here on differ from kernel to kernel.

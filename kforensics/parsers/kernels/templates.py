@@ -12,14 +12,14 @@ from string import Formatter
 
 from kforensics.parsers.kernels.request import FIELD, SLACK
 
-__all__ = ["If", "Literal", "Put", "Template", "payload_style"]
+__all__ = ["If", "Literal", "Part", "PayloadStyles", "Put", "Template", "payload_style", "redaction_memory"]
 
 OPERATION_SIZE = 5 * 8
 # After its text an operation writes nothing, a number, the label for a number, bytes as UTF-8, or the keys of the
 # headers. SKIP_UNLESS skips the given number of operations if a field is 0.
 PUT_TEXT, PUT_NUMBER, PUT_LABEL, PUT_UTF8, PUT_HEADER_KEYS, SKIP_UNLESS, PUT_PAYLOAD, PUT_HEADERS, PUT_TIME = range(9)
 # Formats of keys, values and header values, and how they are quoted: not at all, or as a value of JSON or a CSV field.
-AS_UTF8, AS_HEX, AS_BASE64, AS_INT, AS_LONG = range(5)
+AS_UTF8, AS_HEX, AS_BASE64, AS_INT, AS_LONG, AS_REDACTED = range(6)
 BARE, IN_JSON, IN_CSV = range(3)
 QUOTE_SHIFT = 8
 # A label in a table: its length and its characters.
@@ -68,9 +68,56 @@ class Literal:
     text: str
 
 
+# The memory with which payloads are redacted: the first state of the hash, the block with the key, and the text before
+# the hash. Kernels need work memory beside it.
+START, KEY_BLOCK, LABEL = 0, 64, 192
+BLOCK, DIGEST, WORK_SIZE = 128, 16, 1024
+LABEL_LENGTH = 9
+# The parameters of BLAKE2b, which change the first word of its initialisation vector: the fractional parts of the
+# square roots of the first eight primes.
+FAN_OUT_AND_DEPTH = 0x01010000
+VECTOR = (
+    0x6A09E667F3BCC908,
+    0xBB67AE8584CAA73B,
+    0x3C6EF372FE94F82B,
+    0xA54FF53A5F1D36F1,
+    0x510E527FADE682D1,
+    0x9B05688C2B3E6C1F,
+    0x1F83D9ABFB41BD6B,
+    0x5BE0CD19137E2179,
+)
+
+
+def redaction_memory(key: bytes, label: bytes) -> ctypes.Array[ctypes.c_char]:
+    """Return the memory with which kernels redact payloads.
+
+    Args:
+        key: the secret, 1 to 64 bytes.
+        label: the text before the hash, of ``LABEL_LENGTH`` bytes.
+    """
+    first = VECTOR[0] ^ FAN_OUT_AND_DEPTH ^ len(key) << 8 ^ DIGEST
+    state = b"".join(word.to_bytes(8, "little") for word in (first, *VECTOR[1:]))
+    return ctypes.create_string_buffer(state + key.ljust(BLOCK, b"\0") + label, LABEL + LABEL_LENGTH + SLACK)
+
+
 def payload_style(payload_format: int, quoting: int) -> int:
     """Return the number of a format, such as ``AS_HEX``, and of how it is quoted, such as ``IN_JSON``."""
     return payload_format | quoting << QUOTE_SHIFT
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadStyles:
+    """How kernels show keys and values.
+
+    Attributes:
+        key: style of keys, see :func:`payload_style`.
+        value: style of values.
+        redaction: from :func:`redaction_memory`, if payloads are redacted.
+    """
+
+    key: int
+    value: int
+    redaction: ctypes.Array[ctypes.c_char] | None = None
 
 
 Part = str | If | Put | Literal

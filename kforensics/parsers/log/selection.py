@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from kforensics.parsers.files.source import Source
 from kforensics.parsers.format.derived import fixed_layout
@@ -13,6 +14,7 @@ from kforensics.parsers.format.rows import Batch, Damage, Record
 from kforensics.parsers.log.batches import walk
 
 ENTRY = fixed_layout(OFFSET_INDEX_ENTRY)
+MIN_INT64, MAX_INT64 = -(1 << 63), (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,15 @@ class HalfOpenRange:
     first: int | None = None
     end: int | None = None
 
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The first and the last int64 of the range; if there is none, the first is larger."""
+        first = MIN_INT64 if self.first is None else self.first
+        last = MAX_INT64 if self.end is None else self.end - 1
+        if first > min(last, MAX_INT64) or last < MIN_INT64:
+            return MAX_INT64, MIN_INT64
+        return max(first, MIN_INT64), min(last, MAX_INT64)
+
     def contains(self, value: int) -> bool:
         """Return whether a value is in the range."""
         return (self.first is None or value >= self.first) and (self.end is None or value < self.end)
@@ -29,6 +40,16 @@ class HalfOpenRange:
     def overlaps(self, first: int, last: int) -> bool:
         """Return whether any value from ``first`` to ``last`` is in the range."""
         return (self.first is None or last >= self.first) and (self.end is None or first < self.end)
+
+
+class BatchHeaders(Protocol):
+    """The headers of batches as columns of int64; what the format of a batch does not define is the smallest int64."""
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a column by name, see ``kernels.request.HeaderColumns``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +97,38 @@ class Selection:
             return False
         # Before the records are read, only the largest timestamp of a batch is known.
         return self.times is None or self.times.first is None or batch.max_timestamp >= self.times.first
+
+    def keeps_batches(self, headers: BatchHeaders) -> Any:
+        """Return :meth:`keeps_batch` for many batches, as an array.
+
+        Args:
+            headers: the headers of the batches.
+        """
+        import numpy as np  # few dumps select anything
+
+        keeps = np.ones(len(headers), bool)
+        for name, wanted in (
+            ("producer_id", self.producer_id),
+            ("producer_epoch", self.producer_epoch),
+            ("partition_leader_epoch", self.leader_epoch),
+            ("is_transactional", self.transactional),
+            ("is_control", self.control),
+        ):
+            if wanted is not None:
+                keeps &= headers[name] == wanted if MIN_INT64 < wanted <= MAX_INT64 else False
+        if self.offsets:
+            least, most = self.offsets.bounds
+            base_offset = np.where(headers["base_offset"] == MIN_INT64, 0, headers["base_offset"])
+            keeps &= (headers["last_offset"] >= least) & (base_offset <= most)
+        if self.times and self.times.first is not None:
+            least, _ = self.times.bounds
+            keeps &= headers["max_timestamp"] >= least
+        return keeps
+
+    def record_bounds(self) -> tuple[int, int, int, int]:
+        """Return the least and the most offset, and the least and the most time, of records that are selected."""
+        everything = HalfOpenRange()
+        return (*(self.offsets or everything).bounds, *(self.times or everything).bounds)
 
     def keeps_record(self, record: Record) -> bool:
         """Return whether a record of a selected batch is selected."""

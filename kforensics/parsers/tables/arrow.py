@@ -134,6 +134,18 @@ def plain_text(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
+def byte_strings(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
+    """Return bytes as an array of binary or text. ``pyarrow.array`` would import pandas."""
+    import numpy as np  # comes with pyarrow
+    import pyarrow as pa
+
+    ends = np.zeros(len(values) + 1, "=i4")
+    np.cumsum([len(value or b"") for value in values], out=ends[1:])
+    valid = pa.py_buffer(np.packbits([value is not None for value in values], bitorder="little"))
+    data = pa.py_buffer(b"".join(value or b"" for value in values))
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(ends), data])
+
+
 def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
     """Return the function that converts values for a column: a text column may receive numbers and JSON values."""
     return _text if str(kind) == "string" else _unchanged
@@ -144,7 +156,10 @@ def _unchanged(value: Any) -> Any:
 
 
 def _text(value: Any) -> str | None:
-    if value is None:
-        return None
+    return None if value is None else as_text(value)
+
+
+def as_text(value: Any) -> str:
+    """Return a value of a text column, which may be a number or a JSON value."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return encodable(text)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from kforensics.parsers.files.discover import UNKNOWN, FoundFile
 from kforensics.parsers.files.source import Source
@@ -17,6 +17,7 @@ from kforensics.parsers.log.selection import Selection, selected_batches
 __all__ = [
     "LOG_KINDS",
     "ReadOptions",
+    "RowLimit",
     "damage_rows",
     "detect_log",
     "file_rows",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 Row = tuple[Any, ...]
+T = TypeVar("T")
 LOG_KINDS = ("log", "checkpoint")
 TABLE_OF_KIND = {
     "index": "index_entries",
@@ -66,6 +68,35 @@ class ReadOptions:
     def wants(self, column: str) -> bool:
         """Return whether a column is required."""
         return not self.columns or column in self.columns
+
+
+@dataclass(slots=True)
+class RowLimit:
+    """How many rows of a table are to be written.
+
+    Attributes:
+        left: the most rows from now on; None for no limit.
+    """
+
+    left: int | None = None
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether there are to be no more rows."""
+        return self.left is not None and self.left <= 0
+
+    def take(self, count: int) -> None:
+        """Count rows."""
+        if self.left is not None:
+            self.left -= count
+
+    def applied_to(self, rows: Iterable[T]) -> Iterator[T]:
+        """Yield rows up to the limit, and read no further."""
+        for row in rows if not self.is_reached else ():
+            self.take(1)
+            yield row
+            if self.is_reached:
+                return
 
 
 def detect_log(file: FoundFile, source: Source) -> FoundFile:
