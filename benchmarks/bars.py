@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import ceil, floor
 
 from benchmarks.measure import Measured, Result, Spread
-from benchmarks.peers import AUDIT, DUMP, LSO, PARQUET, PRINT_DATA_LOG, PRODUCERS, TRANSACTIONS
+from benchmarks.peers import AUDIT, DUMP, LSO, OPTIONS, PARQUET, PRINT_DATA_LOG, PRODUCERS, TRANSACTIONS
 from benchmarks.segments import START_UP
 
 SIZE = 1000
@@ -37,6 +37,10 @@ _PEAK_MB: Mapping[str, tuple[float, float | None]] = {
     **dict.fromkeys((DUMP, PRINT_DATA_LOG, PARQUET), (200, 120)),
     **dict.fromkeys((LSO, TRANSACTIONS, PRODUCERS, AUDIT), (300, None)),
 }
+# Times the duration of plain printing that a dump with an option may take at most: JSON and CSV of records, and others.
+_RECORD_TEXT_SLOWDOWN, _SLOWDOWN = 5.0, 3.0
+_SLOWER = "x plain"
+_OPTION_PEAK_MB = 200
 _MANY_PRODUCERS_PEAK_MB: tuple[float, float | None] = (1000, None)
 _TWO_PROCESSES = (1.7, None)
 
@@ -48,7 +52,7 @@ class Line:
     Attributes:
         program: the command of the toolkit.
         segment: kind of segment; for memory the one on which the command took the most.
-        unit: ``x`` for times faster, ``MB`` for peak memory.
+        unit: ``x`` for times faster, ``x plain`` for times the duration of plain printing, ``MB`` for peak memory.
         bar: the requirement.
         aim: the goal beyond it, if any.
         reached: the value of this run; None if the program, or the one it is compared with, failed.
@@ -85,14 +89,36 @@ class Line:
 
 def lines(measured: Measured) -> list[Line]:
     """A line per requirement on what was measured: the ratios in their defined order, then the memory per command."""
-    results = {(segment.name, result.peer.name): result for segment, segments in measured for result in segments}
+    results = {
+        (segment.name, result.peer.name): result
+        for segment, segments in measured
+        for result in segments
+        if result.peer.job != OPTIONS
+    }
     ratios = [
         _ratio_line(program, segment, requirement, results[segment, program])
         for program, requirements in _TIMES_FASTER.items()
         for segment, requirement in requirements.items()
         if (segment, program) in results
     ]
-    return [*ratios, *_memory_lines(results)]
+    return [*ratios, *_option_lines(measured), *_memory_lines(results)]
+
+
+def _option_lines(measured: Measured) -> Iterator[Line]:
+    """A line per option of a dump: how long it takes, against plain printing in the same rounds, and its memory."""
+    for segment, results in measured:
+        for result in results:
+            if result.peer.job != OPTIONS or result.peer.base:
+                continue
+            is_text = any(f"--records --format {name}" in result.peer.name for name in ("ndjson", "json", "csv"))
+            bar = _RECORD_TEXT_SLOWDOWN if is_text else _SLOWDOWN
+            ratio = result.metrics.times_faster if result.metrics else None
+            if result.metrics is None or ratio is None:
+                yield Line(result.peer.name, segment.name, _SLOWER, bar, None, reached=None)
+                continue
+            by_round = (1 / ratio.most, 1 / ratio.least)
+            yield Line(result.peer.name, segment.name, _SLOWER, bar, None, 1 / ratio.median, by_round)
+            yield Line(result.peer.name, segment.name, "MB", _OPTION_PEAK_MB, None, result.metrics.peak_bytes / 1e6)
 
 
 def _ratio_line(program: str, segment: str, requirement: tuple[float, float | None], result: Result) -> Line:
@@ -158,6 +184,8 @@ def _reached(value: float | None, unit: str) -> str:
     """Rounded towards the worse, so that what misses its bar by a hair does not look as if it had reached it."""
     if value is None:
         return "-"
+    if unit == _SLOWER:
+        return f"{ceil(value * 100) / 100:.2f} {unit}"
     return f"{_ratio(value)}x" if unit == "x" else f"{ceil(value)} {unit}"
 
 

@@ -13,7 +13,8 @@ from lab.errors import LabError
 BATCHES = "batches"
 RECORDS = "records"
 STATE = "state"
-JOBS = (BATCHES, RECORDS, STATE)
+OPTIONS = "options"
+JOBS = (BATCHES, RECORDS, STATE, OPTIONS)
 TOOLKIT = "kforensics"
 DUMP = f"{TOOLKIT} dump"
 PRINT_DATA_LOG = f"{DUMP} --print-data-log"
@@ -24,6 +25,33 @@ PRODUCERS = f"{TOOLKIT} producers"
 AUDIT = f"{TOOLKIT} audit"
 STATE_KINDS = ("plain", "tiny", "txn")
 """Segments that are recovered: the others would only show what dumping them already shows about their codec."""
+OPTION_KINDS = ("txn", "tiny")
+"""Segments that are dumped with every option."""
+_FILTERS = (
+    "--offset 1000:",
+    "--time 1:",
+    "--producer-id 1",
+    "--transactional",
+    "--no-control",
+    "--key 1",
+    "--key [0-4]$",
+    "--isolation read_committed",
+    "--aborted",
+    "--limit 1000000000",
+)
+_PAYLOADS = ("--key-format hex", "--value-format base64", "--redact")
+_ROWS = tuple(f"--{table} --format {name}" for table in ("records", "batches") for name in ("ndjson", "json", "csv"))
+OPTION_ROWS = (
+    *(f"--print-data-log {option}" for option in (*_FILTERS, *_PAYLOADS)),
+    *_ROWS,
+    *(f"--records --format {name}" for name in ("parquet", "arrow")),
+    *(
+        f"--records --format {name} {option}"
+        for name in ("ndjson", "parquet")
+        for option in ("--isolation read_committed", "--transactional", "--key 1", "--redact")
+    ),
+)
+"""The options of a dump that are compared with plain printing."""
 _DUMP_LOG = "kafka-dump-log"
 _AS_PARQUET = ("--records", "--format", "parquet")
 _AIOKAFKA = Path(__file__).with_name("read_with_aiokafka.py")
@@ -67,7 +95,19 @@ def peers(segment: Segment, *, jobs: Collection[str] = JOBS, readers: bool = Tru
         wanted += [*(_readers(BATCHES) if readers else ()), *_dumps(RECORDS), *(_readers(RECORDS) if readers else ())]
     if segment.name in STATE_KINDS:
         wanted += _state()
+    if segment.name in OPTION_KINDS:
+        wanted += options()
     return [peer for peer in wanted if peer.job in jobs]
+
+
+def options() -> list[Peer]:
+    """Plain printing, and a dump with each of the options."""
+    plain, *others = ("--print-data-log", *OPTION_ROWS)
+    dump = (command(), "dump", "--quiet", "--fail-on", "never")
+    return [
+        Peer(f"{DUMP} {plain}", OPTIONS, (*dump, plain), base=True),
+        *(Peer(f"{DUMP} {words}", OPTIONS, (*dump, *words.split())) for words in others),
+    ]
 
 
 def toolkit() -> list[Peer]:
