@@ -15,6 +15,7 @@ from kforensics.parsers.format.control_records import CONTROL_TYPES
 from kforensics.parsers.format.rows import CODECS, Damage
 from kforensics.parsers.kernels.block_filter import BlockFilter, read_selected
 from kforensics.parsers.kernels.engine import Block, Engine, MappedMemory
+from kforensics.parsers.kernels.large_batches import LargeBatchReader
 from kforensics.parsers.kernels.library import Kernels, Request
 from kforensics.parsers.kernels.policy import KernelLoader
 from kforensics.parsers.kernels.request import SLOT, TIMESTAMP_TYPES
@@ -44,7 +45,8 @@ from kforensics.render.formats import BytesFormat, Format, LineStyle, time_names
 from kforensics.render.payloads import REDACTED
 from kforensics.render.writers import csv_field, json_text
 
-TEXT_SIZE = 1 << 24
+# Room for the rows of a part of a large batch; pages that are never touched cost nothing.
+TEXT_SIZE = 1 << 25
 PAYLOAD_FORMATS = {
     BytesFormat.UTF8: AS_UTF8,
     BytesFormat.HEX: AS_HEX,
@@ -238,6 +240,7 @@ def read_row_lines(  # noqa: PLR0913, PLR0917  # a range of a file, and how to r
     engine = Engine(
         kernels, task, source, options.stop, block_filter=block_filter, rows_left=partial(getattr, limit, "left")
     )
+    large_batches = LargeBatchReader(kernels, task, source, options.budget, block_filter)
     for item in read_selected(LogWalk(source, options.start, options.stop), engine):
         if isinstance(item, Block):
             limit.take(item.request[SLOT.rows])
@@ -246,6 +249,11 @@ def read_row_lines(  # noqa: PLR0913, PLR0917  # a range of a file, and how to r
             if not is_cut_at_stop(item, source, options.stop):
                 report(item)
         elif options.records:
-            yield record_rows(place, source, item, options, report)
+            read = 0
+            for block, count in large_batches.parts(item) if item.crc_valid and limit.left is None else ():
+                yield block.output.text.view[: block.request[SLOT.written]]
+                read += count
+            if not (read and large_batches.is_whole):
+                yield record_rows(place, source, item, options, report, read)
         else:
             yield iter([batch_row(place, source, item, options.budget)])

@@ -144,3 +144,18 @@ def test_mutated_and_truncated_samples_are_written_the_same(
                 data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
         texts += same(bytes(data[: dice.choice([None, dice.randint(0, len(data))])]), style, kernels, str(path))[1]
     assert texts > 50
+
+
+@pytest.mark.parametrize(
+    ("output_format", "codec", "damaged"), [(Format.CSV, NONE, False), (Format.NDJSON, ZSTD, True)]
+)
+def test_batches_larger_than_a_block_are_written_the_same(
+    output_format: Format, codec: int, damaged: bool, kernels: Kernels
+) -> None:
+    """Kernels write them part by part, up to the first record that cannot be read."""
+    records = [record(number, b"key", b"x" * 2000, timestamp_delta=number) for number in range(6_000)]
+    records[5_900] = b"\x02" if damaged else records[5_900]
+    data = batch(*records, codec=codec) + batch(record(), base_offset=100_000)
+    text, by_kernels = same(data, style_of("records", output_format), kernels)
+    assert by_kernels >= 3
+    assert len(text) > 5 << 20

@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import accumulate, islice, repeat
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import Source
 from kforensics.parsers.format.control_records import CONTROL_TYPES
-from kforensics.parsers.format.rows import CODECS, Damage, Record
+from kforensics.parsers.format.rows import CODECS, Damage
 from kforensics.parsers.kernels.block_filter import BlockFilter, read_selected
 from kforensics.parsers.kernels.column_buffers import (
     BATCH_AREA,
@@ -38,9 +38,9 @@ from kforensics.parsers.kernels.library import Kernels, Request
 from kforensics.parsers.kernels.policy import KernelLoader
 from kforensics.parsers.kernels.request import SLOT, TIMESTAMP_TYPES
 from kforensics.parsers.log.batches import LogWalk
-from kforensics.parsers.log.log_rows import batch_row, read_records, record_row
+from kforensics.parsers.log.log_rows import batch_row
 from kforensics.parsers.log.selection import Selection, is_cut_at_stop
-from kforensics.parsers.tables.file_rows import ReadOptions, place_of
+from kforensics.parsers.tables.file_rows import ReadOptions, place_of, record_rows
 from kforensics.parsers.tables.schemas import arrow_schema, dictionary_schema, encodable
 
 if TYPE_CHECKING:
@@ -98,21 +98,10 @@ def read_arrow_columns(  # noqa: PLR0913  # a range of a file, and how to read i
             for block, records in large_batches.parts(item) if item.crc_valid else ():
                 yield task.columns(block)
                 read += records
-            rest = _report_damage(islice(read_records(source, item, options.budget), read, None), report)
             if not (read and large_batches.is_whole):
-                selected = filter(options.selection.keeps_record, rest)
-                yield (record_row(place, source.path, batch, record) for batch, record in zip(repeat(item), selected))
+                yield record_rows(place, source, item, options, report, read)
         else:
             yield iter([batch_row(place, source, item, options.budget)])
-
-
-def _report_damage(rows: Iterator[Record | Damage], report: Callable[[Damage], None]) -> Iterator[Record]:
-    """Yield the records and report the damage between them."""
-    for row in rows:
-        if isinstance(row, Damage):
-            report(row)
-        else:
-            yield row
 
 
 # Tasks ---------------------------------------------------------------------------------------------------------------

@@ -226,7 +226,7 @@ def _put_base64(out: int, address: int, size: int) -> int:
 
 @compiled
 def _put_digits(request: int, out: int, address: int, size: int, payload_format: int) -> int:
-    """Write bytes in a format of few characters, none of which JSON or CSV escapes."""
+    """Write bytes in a format of few characters, which neither JSON nor CSV escapes."""
     if payload_format == AS_REDACTED:
         return put_redacted(request, out, address, size)
     if payload_format == AS_BASE64:

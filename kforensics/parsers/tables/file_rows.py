@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, TypeVar
 
 from kforensics.parsers.files.discover import UNKNOWN, FoundFile
@@ -159,11 +160,16 @@ def _log_rows(file: FoundFile, source: Source, options: ReadOptions, report: Cal
             yield batch_row(place, source, row, options.budget)
 
 
-def record_rows(
-    place: Place, source: Source, batch: Batch, options: ReadOptions, report: Callable[[Damage], None]
+def record_rows(  # noqa: PLR0913, PLR0917  # a batch, and how to read it
+    place: Place,
+    source: Source,
+    batch: Batch,
+    options: ReadOptions,
+    report: Callable[[Damage], None],
+    first: int = 0,
 ) -> Iterator[Row]:
-    """Yield the selected records of a batch as rows, and report the damage between them."""
-    for row in read_records(source, batch, options.budget):
+    """Yield the selected records of a batch as rows, from the one of a number on, and report the damage after it."""
+    for row in islice(read_records(source, batch, options.budget), first, None):
         if isinstance(row, Damage):
             report(row)
         elif options.selection.keeps_record(row):

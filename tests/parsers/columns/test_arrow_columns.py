@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -285,10 +286,16 @@ def test_requested_columns_are_the_same_as_among_all(requested: str) -> None:
     assert (made, damage) == ({name: expected[name].to_pylist() for name in names}, [])
 
 
-def test_a_selection_needs_rows() -> None:
-    file, options = FoundFile("x", "log", 0), ReadOptions(selection=Selection(offsets=HalfOpenRange(1, 2)))
-    with pytest.raises(ValueError, match="selection"):
-        next(read_arrow_columns(file, BytesSource(b""), options, print, compiled()))
+@pytest.mark.parametrize("records", [True, False], ids=["records", "batches"])
+def test_columns_of_selected_records_and_batches(records: bool) -> None:
+    data = b"".join(batches(40))
+    selection = Selection(offsets=HalfOpenRange(11, 31), key=re.compile("^key-1") if records else None)
+    options = ReadOptions(records=records, selection=selection)
+    table, by_kernels = compare(FoundFile("0.log", "log", len(data)), BytesSource(data, "0.log"), options)
+    # Batches of two records, of which the second has no key.
+    expected = [20, 22, 24, 26, 28, 30] if records else [*range(10, 31, 2)]
+    assert table["offset" if records else "base_offset"].to_pylist() == expected
+    assert by_kernels
 
 
 def test_names_that_are_not_utf8() -> None:
