@@ -148,6 +148,9 @@ class ClusterQuestion(Question[ClusterAnswer]):
             points = [self._point(part) for part in (text[:position], text[position + 2 :])]
             first, second = points
             if first is not None and second is not None and (first.path is None) == (second.path is None):
+                for one, other in ((first.offset, second.offset), (first.time_ms, second.time_ms)):
+                    if one is not None and other is not None and one > other:
+                        raise UsageError(f"--diff {text!r} goes back; write the earlier one first")
                 return first, second
             position = text.find("..", position + 1)
         raise UsageError(DIFF.format(text))

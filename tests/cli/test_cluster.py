@@ -63,6 +63,7 @@ def test_at_a_time_is_the_image_at_the_offset_after_its_last_record() -> None:
         (("--at", "900"), "ends at offset 97"),
         (("--at", "yesterday"), "neither an offset nor a time"),
         (("--diff", "3"), "is not a pair"),
+        (("--diff", "4..3"), "goes back"),
         (("--diff", "3..4", "--at", "5"), "leave --at"),
         (("--history", "lossy"), "is not a partition"),
         (("--history", "unknown-0"), "has no partition unknown-0"),

@@ -1,6 +1,6 @@
 """Checks the snapshots of a KRaft cluster's metadata log: whether a node can load them, and whether they are true.
 
-Rule: ``KafkaMetadataLog`` and ``MetadataLoader``. A node loads the newest snapshot when it starts, and then the log
+Rule: ``KafkaRaftLog`` and ``MetadataLoader``. A node loads the newest snapshot when it starts, and then the log
 after it. If the log begins after offset 0 there must be a snapshot at its start or later (KAFKA-14240); if the newest
 snapshot is beyond the end of the log, the node empties the log.
 """
@@ -27,10 +27,10 @@ CODES = by_name(
         Severity.CRITICAL,
         meaning="The newest snapshot of the cluster's metadata is damaged or incomplete.",
         remedy=(
-            "Keep this node stopped, and copy its metadata log directory. If a majority of the controllers is intact, "
-            "move the whole folder {topic}-{partition} away: the node fetches the metadata from the leader when it "
-            "starts. If it is the only controller, move {path} away, only if an older whole snapshot and the log "
-            "after it are there."
+            "Copy the metadata log directory before this node starts again. If another controller leads, treat it as a "
+            "failed disk: move the folder {topic}-{partition} away, so that the node fetches the metadata from the "
+            "leader; on a controller only while a majority of the other voters is up. If it is the only controller, "
+            "restore {path} from a backup."
         ),
         why=(
             "A node loads the newest snapshot when it starts, and refuses to start, or hangs, if it cannot read it. "
@@ -43,9 +43,9 @@ CODES = by_name(
         Severity.CRITICAL,
         meaning="The metadata log does not begin at offset 0, and no snapshot has what was before.",
         remedy=(
-            "Restore the .checkpoint files of {topic}-{partition} from a backup, or from another controller. If a "
-            "majority of the controllers is intact, move the whole folder away: the node fetches the metadata from the "
-            "leader when it starts."
+            "Restore the .checkpoint files of {topic}-{partition} from a backup, or from another controller. If "
+            "another controller leads, treat it as a failed disk: move the folder away, so that the node fetches the "
+            "metadata from the leader; on a controller only while a majority of the other voters is up."
         ),
         why=(
             "A node deletes the start of its metadata log only after it has written a snapshot of it. Without one it "
@@ -76,7 +76,7 @@ CODES = by_name(
             "The node crashed after it had fetched the snapshot from the leader, or the log has lost its end. When it "
             "starts, it empties the log and continues at the snapshot, which has everything before it."
         ),
-        benign="A follower that was far behind and crashed.",
+        benign="A follower that had fallen far back and crashed.",
     ),
 )
 # Differences that a message names.

@@ -1,7 +1,8 @@
 """Snapshots of the metadata log that a node cannot load, that are missing, or that are not what the log says.
 
-A broker of Kafka 4.4.0 was started on copies of the same files: with one bit changed in the newest snapshot and without
-snapshots it ended with an exception, without the segments before the snapshot it started.
+Kafka 4.4.0 was started on copies of the same files, as broker and controller. With one bit changed in the newest
+snapshot it ended with a CorruptRecordException, without snapshots with "Inconsistent snapshot state"; with a newest
+snapshot of 0 bytes it hung. Without the last segments it emptied the log and ran, and it ran on the files as they are.
 """
 
 from __future__ import annotations
