@@ -178,8 +178,8 @@ def _node_events(timestamp: int | None, kind: str, value: dict[str, Any]) -> Ite
 def _metadata_events(partition: Partition) -> Iterator[Event]:
     """Yield the events of the metadata log; a snapshot has no times and shows only what was before."""
     reader = _MetadataReader()
-    for path, batch, records in metadata_batches(partition, RECORDS):
+    for path, position, offset, records in metadata_batches(partition, RECORDS):
         events = list(reader.events(records))
         if records[0].timestamp is not None:
             for event in events:
-                yield event._replace(path=path, position=batch.position, offset=batch.base_offset)
+                yield event._replace(path=path, position=position, offset=offset)

@@ -8,24 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kforensics.forensics.core.election import Election
 from kforensics.forensics.core.settings import CLEANUP_POLICY, COMPACT
 from kforensics.forensics.partition.partition_files import LIVE, Partition
 from kforensics.parsers.files.log_names import METADATA_TOPIC
-from kforensics.parsers.files.source import open_source
+from kforensics.parsers.files.source import Source, open_source
 from kforensics.parsers.format.rows import Batch, Record
 from kforensics.parsers.log.batches import walk
 from kforensics.parsers.log.log_rows import read_records
-from kforensics.parsers.messages.internal_records import decode_control_record, decode_record
+from kforensics.parsers.messages.internal_records import DecodedMessage, decode_control_record, decode_record
+
+if TYPE_CHECKING:
+    from kforensics.parsers.messages.framed_columns import FramedRecord
 
 __all__ = [
     "Election",
+    "LogRecord",
+    "MetadataBatch",
     "PartitionCount",
     "TopicMetadata",
     "elections_in",
     "is_whole_snapshot",
+    "log_records",
     "metadata_batches",
     "metadata_records",
     "replay_start",
@@ -33,6 +41,8 @@ __all__ = [
     "topics_in",
 ]
 
+# Larger files are read in columns: ``record_columns.MIN_COLUMNAR_BYTES``.
+COLUMNAR_BYTES = 1 << 16
 METADATA_SNAPSHOT, FOOTER = "checkpoint", "SNAPSHOT_FOOTER"
 RECOVERING = 1
 NO_LEADER, UNCHANGED = -1, -2
@@ -41,6 +51,28 @@ ELECTION_RECORDS = ("PartitionRecord", "PartitionChangeRecord")
 TOPIC_RECORDS = ("TopicRecord", "PartitionRecord", "ConfigRecord")
 
 PartitionKey = tuple[str, int]
+
+
+class LogRecord(NamedTuple):
+    """A record of the metadata log or of a snapshot.
+
+    Attributes:
+        offset: its offset.
+        timestamp: when it was written, in ms.
+        epoch: leader epoch of its batch.
+        kind: its type, by Kafka's name; what is known of an unknown type.
+        value: its fields; None if its type or version is unknown, or its bytes are malformed.
+        position: of its batch.
+        is_control: whether it is a record of KRaft itself.
+    """
+
+    offset: int
+    timestamp: int
+    epoch: int
+    kind: str
+    value: dict[str, Any] | None
+    position: int
+    is_control: bool = False
 
 
 class MetadataRecord(NamedTuple):
@@ -57,17 +89,33 @@ class MetadataRecord(NamedTuple):
     value: dict[str, Any]
 
 
+class MetadataBatch(NamedTuple):
+    """Records of some types in a batch of the metadata log or of a snapshot.
+
+    Attributes:
+        path: the file.
+        position: byte position of the batch.
+        offset: first offset of the batch.
+        records: the records.
+    """
+
+    path: str
+    position: int
+    offset: int
+    records: list[MetadataRecord]
+
+
 def metadata_records(partitions: Iterable[Partition], kinds: Collection[str]) -> Iterator[MetadataRecord]:
     """Yield records of some types in log order; if the start of the log is missing, those of a snapshot come first."""
     copies = [copy for copy in partitions if copy.place.topic == METADATA_TOPIC and copy.segments]
     if not copies:
         return
-    for _, _, records in metadata_batches(max(copies, key=_length), kinds):
-        yield from records
+    for batch in metadata_batches(max(copies, key=_length), kinds):
+        yield from batch.records
 
 
-def metadata_batches(metadata: Partition, kinds: Collection[str]) -> Iterator[tuple[str, Batch, list[MetadataRecord]]]:
-    """Yield batches with records of some types: path, batch, records; if the log start is missing, a snapshot's first.
+def metadata_batches(metadata: Partition, kinds: Collection[str]) -> Iterator[MetadataBatch]:
+    """Yield batches with records of some types; if the log start is missing, those of a snapshot first.
 
     Args:
         metadata: a copy of the metadata log.
@@ -78,11 +126,10 @@ def metadata_batches(metadata: Partition, kinds: Collection[str]) -> Iterator[tu
     """
     start, snapshot = replay_start(metadata)
     if snapshot is not None:
-        for batch, records in _decoded(snapshot, 0, kinds):
-            yield snapshot, batch, [record._replace(timestamp=None) for record in records]
+        for batch in _batches(snapshot, 0, kinds):
+            yield batch._replace(records=[record._replace(timestamp=None) for record in batch.records])
     for segment in metadata.segments:
-        for batch, records in _decoded(segment.path, start, kinds):
-            yield segment.path, batch, records
+        yield from _batches(segment.path, start, kinds)
 
 
 def replay_start(metadata: Partition, at: int | None = None) -> tuple[int, str | None]:
@@ -128,19 +175,71 @@ def _length(copy: Partition) -> tuple[int, int]:
     return copy.segments[-1].base_offset or 0, copy.segments[-1].size
 
 
-def _decoded(path: str, start: int, kinds: Collection[str]) -> Iterator[tuple[Batch, list[MetadataRecord]]]:
+def _batches(path: str, start: int, kinds: Collection[str]) -> Iterator[MetadataBatch]:
+    for position, batch in groupby(log_records(path, start), key=attrgetter("position")):
+        every = list(batch)
+        selected = [one for one in every if one.kind in kinds and one.value is not None and not one.is_control]
+        if selected:
+            records = [MetadataRecord(one.timestamp, one.kind, one.value or {}) for one in selected]
+            yield MetadataBatch(path, position, every[0].offset, records)
+
+
+def log_records(path: str, start: int) -> Iterator[LogRecord]:
+    """Yield the records of a segment from an offset on, or of a snapshot; not those of batches that are damaged.
+
+    Args:
+        path: the segment, or the snapshot.
+        start: the offset.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
     with open_source(path) as source:
+        if source.size >= COLUMNAR_BYTES:
+            yield from _records_in_columns(source, start)
+            return
         for batch in walk(source):
-            if not isinstance(batch, Batch) or batch.is_control or not batch.crc_valid or batch.last_offset < start:
+            if not isinstance(batch, Batch) or not batch.crc_valid or batch.last_offset < start:
                 continue
-            records = []
             for record in read_records(source, batch):
-                if isinstance(record, Record):
-                    decoded = decode_record(METADATA_TOPIC, record.key, record.value)
-                    if decoded.type_name in kinds and decoded.value is not None:
-                        records.append(MetadataRecord(record.timestamp, str(decoded.type_name), decoded.value))
-            if records:
-                yield batch, records
+                if isinstance(record, Record) and record.offset >= start:
+                    yield _log_record(batch, record)
+
+
+def _records_in_columns(source: Source, start: int) -> Iterator[LogRecord]:
+    # Most metadata logs are small, and are read in less time than it takes to import these.
+    from kforensics.parsers.columns.record_columns import record_chunks
+    from kforensics.parsers.kernels.policy import kernels_for
+    from kforensics.parsers.messages.framed_columns import framed_records
+
+    for chunk in record_chunks(source, kernels_for(source.size)):
+        rows = chunk.rows
+        columns = (rows[name].tolist() for name in ("offset", "timestamp", "leader_epoch", "position", "is_control"))
+        decoded = framed_records(METADATA_TOPIC, chunk.values)
+        for row, (offset, timestamp, epoch, position, is_control) in enumerate(zip(*columns, strict=True)):
+            if offset < start:
+                continue
+            found = decode_control_record(chunk.keys.get(row), chunk.values.get(row)) if is_control else decoded[row]
+            kind, value = _kind_and_value(found)
+            yield LogRecord(offset, timestamp, epoch, kind, value, position, is_control)
+
+
+def _log_record(batch: Batch, record: Record) -> LogRecord:
+    if batch.is_control:
+        decoded = decode_control_record(record.key, record.value)
+    else:
+        decoded = decode_record(METADATA_TOPIC, record.key, record.value)
+    kind, value = _kind_and_value(decoded)
+    epoch = -1 if batch.partition_leader_epoch is None else batch.partition_leader_epoch
+    return LogRecord(record.offset, record.timestamp, epoch, kind, value, batch.position, batch.is_control)
+
+
+def _kind_and_value(decoded: FramedRecord | DecodedMessage) -> tuple[str, dict[str, Any] | None]:
+    """Return type and fields; Kafka reads no record of an unknown version, and none with bytes after its value."""
+    if decoded.error is None and decoded.value is not None:
+        return decoded.type_name or "", decoded.value
+    error = decoded.error or "no value"
+    return f"{decoded.type_name} ({error})" if decoded.type_name else error, None
 
 
 @dataclass(frozen=True, slots=True)

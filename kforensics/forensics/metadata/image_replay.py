@@ -11,47 +11,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from kforensics.forensics.metadata.cluster_image import ClusterImage
-from kforensics.forensics.metadata.cluster_metadata import replay_start
+from kforensics.forensics.metadata.cluster_metadata import LogRecord, log_records, replay_start
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.parsers.columns.record_columns import MIN_COLUMNAR_BYTES, record_chunks
-from kforensics.parsers.files.log_names import METADATA_TOPIC
-from kforensics.parsers.files.source import Source, open_source
-from kforensics.parsers.format.rows import Batch, Record
-from kforensics.parsers.kernels.policy import kernels_for
-from kforensics.parsers.log.batches import walk
-from kforensics.parsers.log.log_rows import read_records
-from kforensics.parsers.messages.framed_columns import FramedRecord, framed_records
-from kforensics.parsers.messages.internal_records import DecodedMessage, decode_control_record, decode_record
+from kforensics.parsers.files.source import open_source
 from kforensics.parsers.state.json_state import QuorumState, read_quorum_state
 
-__all__ = ["ImageReplay", "LogRecord"]
+__all__ = ["ImageReplay"]
 
 NO_OP, QUORUM_STATE = "NoOpRecord", "quorum-state"
-
-
-class LogRecord(NamedTuple):
-    """A record of the metadata log or of a snapshot.
-
-    Attributes:
-        offset: its offset.
-        timestamp: when it was written, in ms.
-        epoch: leader epoch of its batch.
-        kind: its type, by Kafka's name; what is known of an unknown type.
-        value: its fields; None if its type or version is unknown, or its bytes are malformed.
-        position: of its batch.
-        is_control: whether it is a record of KRaft itself.
-    """
-
-    offset: int
-    timestamp: int
-    epoch: int
-    kind: str
-    value: dict[str, Any] | None
-    position: int
-    is_control: bool = False
 
 
 @dataclass(slots=True)
@@ -118,7 +88,7 @@ class ImageReplay:
         self.offset = self.start
         self.is_complete = self.snapshot is not None or self.start == 0
         if self.snapshot is not None:
-            for record in _records(self.snapshot, 0):
+            for record in log_records(self.snapshot, 0):
                 self._apply_value(record, None)
                 self.epoch = record.epoch
         return self
@@ -151,7 +121,7 @@ class ImageReplay:
         expected = self.start
         for segment in self.metadata.segments:
             self.path = segment.path
-            for record in _records(segment.path, self.start):
+            for record in log_records(segment.path, self.start):
                 if self.at is not None and record.offset >= self.at:
                     return
                 if self.at_ms is not None and record.timestamp > self.at_ms:
@@ -207,48 +177,3 @@ class ImageReplay:
             self.kraft_version = value["kRaftVersion"]
         elif kind == "KRAFT_VOTERS":
             self.voters = tuple(value["voters"])
-
-
-def _records(path: str, start: int) -> Iterator[LogRecord]:
-    """Yield the records of a segment from an offset on, or of a snapshot."""
-    with open_source(path) as source:
-        if source.size >= MIN_COLUMNAR_BYTES:
-            yield from _records_in_columns(source, start)
-            return
-        for batch in walk(source):
-            if not isinstance(batch, Batch) or not batch.crc_valid or batch.last_offset < start:
-                continue
-            for record in read_records(source, batch):
-                if isinstance(record, Record) and record.offset >= start:
-                    yield _decoded(batch, record)
-
-
-def _records_in_columns(source: Source, start: int) -> Iterator[LogRecord]:
-    for chunk in record_chunks(source, kernels_for(source.size)):
-        rows = chunk.rows
-        columns = (rows[name].tolist() for name in ("offset", "timestamp", "leader_epoch", "position", "is_control"))
-        decoded = framed_records(METADATA_TOPIC, chunk.values)
-        for row, (offset, timestamp, epoch, position, is_control) in enumerate(zip(*columns, strict=True)):
-            if offset < start:
-                continue
-            found = decode_control_record(chunk.keys.get(row), chunk.values.get(row)) if is_control else decoded[row]
-            kind, value = _kind_and_value(found)
-            yield LogRecord(offset, timestamp, epoch, kind, value, position, is_control)
-
-
-def _decoded(batch: Batch, record: Record) -> LogRecord:
-    if batch.is_control:
-        decoded = decode_control_record(record.key, record.value)
-    else:
-        decoded = decode_record(METADATA_TOPIC, record.key, record.value)
-    kind, value = _kind_and_value(decoded)
-    epoch = -1 if batch.partition_leader_epoch is None else batch.partition_leader_epoch
-    return LogRecord(record.offset, record.timestamp, epoch, kind, value, batch.position, batch.is_control)
-
-
-def _kind_and_value(decoded: FramedRecord | DecodedMessage) -> tuple[str, dict[str, Any] | None]:
-    """Return type and fields; Kafka reads no record of an unknown version, and none with bytes after its value."""
-    if decoded.error is None and decoded.value is not None:
-        return decoded.type_name or "", decoded.value
-    error = decoded.error or "no value"
-    return f"{decoded.type_name} ({error})" if decoded.type_name else error, None

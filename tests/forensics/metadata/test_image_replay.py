@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kforensics.forensics.metadata import image_replay
+from kforensics.forensics.metadata import cluster_metadata
 from kforensics.forensics.metadata.cluster_image import ClusterImage
 from kforensics.forensics.metadata.cluster_metadata import METADATA_SNAPSHOT
 from kforensics.forensics.metadata.image_replay import ImageReplay
@@ -73,7 +73,7 @@ def _from(metadata: Partition, snapshot: str | None) -> Partition:
 def _reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read records one by one, as of small files, or in columns, as of large ones."""
     if request.param == "in columns":
-        monkeypatch.setattr(image_replay, "MIN_COLUMNAR_BYTES", 0)
+        monkeypatch.setattr(cluster_metadata, "COLUMNAR_BYTES", 0)
         monkeypatch.setattr(framed_columns, "MIN_ROWS", 1)
 
 
