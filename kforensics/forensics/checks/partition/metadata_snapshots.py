@@ -14,11 +14,13 @@ from kforensics.errors import InputError
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
-from kforensics.forensics.metadata.cluster_metadata import is_whole_snapshot, snapshots_of
+from kforensics.forensics.metadata.cluster_metadata import METADATA_SNAPSHOT, is_whole_snapshot, snapshots_of
 from kforensics.forensics.metadata.image_changes import Change, Touched, changes_between
 from kforensics.forensics.metadata.image_replay import ImageReplay
+from kforensics.forensics.partition.partition_files import LIVE
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.parsers.files.log_names import METADATA_TOPIC
+from kforensics.parsers.files.folders import folders_of
+from kforensics.parsers.files.log_names import METADATA_TOPIC, parse_file_name
 from kforensics.parsers.files.source import file_name
 
 CODES = by_name(
@@ -99,10 +101,13 @@ def findings(state: PartitionState) -> Iterator[Finding]:
         yield _damaged(state, offset, snapshots[offset], is_newest=offset == newest)
     start = metadata.first_offset
     if start > 0 and (newest is None or newest < start):
+        if _lists_newer(metadata.folder, start):
+            return  # only some of the files were named
         missing = f"The metadata log begins at offset {start}, and there is no snapshot at this offset or a later one:"
         message = f"{missing} a node that starts here ends with 'Inconsistent snapshot state'."
         evidence: dict[str, object] = {"first_offset": start, "snapshots": sorted(snapshots)}
-        finding = state.finding(CODES["metadata-snapshot-missing"], message, evidence=evidence)
+        innocent = ("only some of the files were copied: not ruled out",)
+        finding = state.finding(CODES["metadata-snapshot-missing"], message, evidence=evidence, benign=innocent)
         yield replace(finding, path=metadata.folder)
     elif newest is not None and newest > state.log_end_offset:
         message = (
@@ -115,6 +120,16 @@ def findings(state: PartitionState) -> Iterator[Finding]:
         )
     elif newest is not None and whole[newest]:
         yield from _different(state, newest, snapshots[newest])
+
+
+def _lists_newer(folder: str, start: int) -> bool:
+    """Return whether a folder has a snapshot at an offset or later that the user did not name."""
+    try:
+        names = [parse_file_name(child.name) for child in folders_of(folder).children(folder)]
+    except InputError:
+        return True  # whoever cannot list the folder does not know
+    live = (name for name in names if name is not None and name.state == LIVE)
+    return any(name.kind == METADATA_SNAPSHOT and (name.base_offset or 0) >= start for name in live)
 
 
 def _damaged(state: PartitionState, offset: int, path: str, *, is_newest: bool) -> Finding:

@@ -90,6 +90,13 @@ def test_a_log_without_its_start_needs_a_snapshot(left: tuple[str, ...], folder:
     assert "begins at offset 90" in finding.message
 
 
+def test_a_snapshot_that_was_not_named_is_not_missing(folder: Path) -> None:
+    for file in (folder / f"{base:020}.log" for base in (0, 29, 57)):
+        file.unlink()
+    ended = run("verify", "--alone", *sorted(folder.glob("*.log")))
+    assert (ended.code, "metadata-snapshot-missing" in ended.text) == (0, False)
+
+
 def test_a_snapshot_beyond_the_log_is_named(folder: Path) -> None:
     for base in (90, 132):
         (folder / f"{base:020}.log").unlink()
