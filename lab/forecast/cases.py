@@ -449,7 +449,7 @@ def _flip(pattern: str, place: float, *, number: int = -1) -> Doctor:
 
 def _position(place: float, size: int) -> int:
     """A byte: a fraction of the size, or an index as Python counts."""
-    return int(place * size) if isinstance(place, float) else place
+    return place if isinstance(place, int) else int(place * size)
 
 
 def _cut(pattern: str, place: float, *, number: int = -1) -> Doctor:
@@ -482,7 +482,7 @@ def _append(pattern: str, content: bytes, *, number: int = -1) -> Doctor:
 
 
 def _remove(pattern: str, *, number: int = -1) -> Doctor:
-    return lambda data: _removed(_matching(data, pattern)[slice(number, number + 1 or None)])
+    return lambda data: _removed(_matching(data, pattern)[slice(number, None if number == -1 else number + 1)])
 
 
 def _remove_all(pattern: str, *, but: str | None = None) -> Doctor:
@@ -560,7 +560,7 @@ def _offset(name: str, partition: str, offset: int) -> Doctor:
     return change
 
 
-def _last_batch(content: bytes) -> int:
+def _last_batch(content: bytes | bytearray) -> int:
     position = last = 0
     while position + 12 <= len(content):
         last, position = position, position + 12 + int.from_bytes(content[position + 8 : position + 12], "big")

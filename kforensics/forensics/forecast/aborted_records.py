@@ -7,11 +7,13 @@ takes a missing index for an empty one, and read_committed consumers get the rec
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from kforensics.errors import InputMissingError
-from kforensics.parsers.files.source import open_source
+from kforensics.forensics.forecast.broker_reader import CorruptLogError, batches_from
+from kforensics.parsers.files.source import Window, open_source
 from kforensics.parsers.format.control_records import control_fields
-from kforensics.parsers.format.rows import Batch, Record
+from kforensics.parsers.format.rows import Record
 from kforensics.parsers.log.log_rows import read_records
 from kforensics.parsers.state.indexes import TransactionIndexEntry, read_transaction_index
 
@@ -20,27 +22,28 @@ __all__ = ["forgotten_aborts"]
 ABORT = "ABORT"
 
 
-def forgotten_aborts(segments: Iterable[tuple[str, Iterable[Batch]]]) -> Iterator[tuple[str, int, int]]:
+def forgotten_aborts(segments: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, int]]:
     """Yield the aborted transactions that the index of their segment lacks: the index, first and last offset.
 
     A transaction whose first data is not in the log any more is left out, because it may have had none.
 
     Args:
-        segments: each ``.log`` with its batches, in order.
+        segments: each ``.log`` with the size up to which it is read, in order.
     """
     open_since: dict[int, int] = {}
-    for path, batches in segments:
+    for path, size in segments:
         index = f"{path.removesuffix('.log')}.txnindex"
-        aborted = list(_aborted(path, batches, open_since))
+        aborted = list(_aborted(path, size, open_since))
         known = _entries(index) if aborted else set()
         for producer_id, first, last in aborted:
             if (producer_id, last) not in known:
                 yield index, first, last
 
 
-def _aborted(path: str, batches: Iterable[Batch], open_since: dict[int, int]) -> Iterator[tuple[int, int, int]]:
-    with open_source(path) as source:
-        for batch in batches:
+def _aborted(path: str, size: int, open_since: dict[int, int]) -> Iterator[tuple[int, int, int]]:
+    with open_source(path) as source, suppress(CorruptLogError):
+        for each in batches_from(Window(source, size), 0, path):
+            batch = each.header
             if not batch.is_transactional or batch.producer_id is None:
                 continue
             if not batch.is_control:

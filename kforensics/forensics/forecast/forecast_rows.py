@@ -38,6 +38,7 @@ SEVERITIES = {
     "orphan-deleted": Severity.INFO,
     "snapshot-dropped": Severity.INFO,
     "deleted": Severity.INFO,
+    "short-log": Severity.WARNING,
     "unserved": Severity.WARNING,
     "promoted": Severity.WARNING,
     "marker-removed": Severity.WARNING,
@@ -111,7 +112,7 @@ def _effect_row(forecast: BrokerForecast, partition: PartitionForecast | None, e
 
 def remedies(forecast: BrokerForecast) -> list[Remedy]:
     """Return what to do before the start, in the order in which it has to be done, each step once."""
-    steps = [_of_refusal(refusal) for refusal in forecast.refusals]
+    steps: list[Remedy | None] = [_of_refusal(refusal) for refusal in forecast.refusals]
     every = list(forecast.all_effects())
     steps += [_of_effect(effect) for _, effect in every if effect.kind in ("stray", "nothing-served")]
     for kind, text in BY_KIND.items():
@@ -122,7 +123,7 @@ def remedies(forecast: BrokerForecast) -> list[Remedy]:
         )
         commands = [REMOVED[kind].format(shlex.quote(log_dir)) for log_dir in log_dirs if kind in REMOVED]
         steps += [Remedy(text, " && ".join(commands))] if log_dirs else []
-    found = list(dict.fromkeys(step for step in steps if step is not None))
+    found = [step for step in dict.fromkeys(steps) if step is not None]
     if found:
         sources = " ".join(shlex.quote(path) for path in forecast.log_dirs)
         copy = f"cp --archive --sparse=always {sources} /path/with/space/"

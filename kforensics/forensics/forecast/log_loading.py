@@ -6,7 +6,6 @@ Rules: ``LogLoader.load``, ``UnifiedLog.rebuildProducerState`` and ``ProducerSta
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from kforensics.forensics.forecast.aborted_records import forgotten_aborts
@@ -22,8 +21,10 @@ from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect, LoadedLo
 from kforensics.forensics.forecast.segment_files import (
     LoadedSegment,
     PartitionFiles,
+    add_batch,
     check_epochs,
     end_offset,
+    first_epoch_start,
     is_corrupt,
     lost_records,
     snapshot_entries,
@@ -31,7 +32,6 @@ from kforensics.forensics.forecast.segment_files import (
 )
 from kforensics.parsers.files.source import Window, open_source
 from kforensics.parsers.format.rows import Batch
-from kforensics.parsers.state.text_checkpoint import LeaderEpochEntry, read_leader_epochs
 
 __all__ = ["load_log"]
 
@@ -80,6 +80,7 @@ class _Load:
     snapshots: dict[int, str] = field(default_factory=dict)
     snapshots_by_recovery: set[int] = field(default_factory=set)
     has_coordinator: bool = False
+    swapped: set[int] = field(default_factory=set)
 
     def add(self, kind: str, detail: str, **values: object) -> None:
         self.loaded.effects.append(Effect(kind, detail, **values))  # type: ignore[arg-type]  # names of its fields
@@ -104,6 +105,7 @@ class _Load:
         for name in names:
             if name.removesuffix(SWAP).endswith(LOG):
                 base = folder.number(name)
+                self.swapped.add(base)
                 ranges.append((base, self._next_offset(folder.files[name].path, None, base)))
         if ranges:
             least, most = min(base for base, _ in ranges), max(end for _, end in ranges)
@@ -148,25 +150,38 @@ class _Load:
         index = folder.files.get(f"{stem}.index")
         has_time_index = f"{stem}.timeindex" in folder.files
         segment = LoadedSegment(base, entry, index.path if index else None, has_time_index, entry.size)
+        if name != f"{stem}{LOG}" and f"{stem}{LOG}" not in folder.files:
+            detail = f"{name} is not read: the broker makes an empty {stem}{LOG} beside it"
+            self.add(
+                "truncated", detail, silent=True, offset=base, records=end_offset(entry.path, base), path=entry.path
+            )
+            folder.files[f"{stem}{LOG}"] = entry
+            segment.recovered, segment.size, segment.next_offset = True, 0, base
+            self.segments[base] = segment
+            return
         reason = self._why_recovered(segment)
         if reason:
-            kept = self._recovered(segment)
-            self.add("indexes-rebuilt", reason, size=kept, offset=base, path=entry.path)
+            size, is_silent = segment.size, not self.clean and base >= self.recovery_point
+            self._recovered(segment)
+            self.add("indexes-rebuilt", reason, silent=is_silent, size=size, offset=base, path=entry.path)
         elif not has_time_index:
             self.add("indexes-rebuilt", f"{stem}.timeindex is missing and starts empty", silent=True, offset=base)
         self.segments[base] = segment
 
     def _why_recovered(self, segment: LoadedSegment) -> str | None:
         name = f"{segment.base:020}"
-        if segment.index is None:
+        if segment.index is None and segment.base not in self.swapped:
             return f"{name}.index is missing: the segment is read and its indexes are rebuilt"
         index = self.folder.files.get(f"{name}.txnindex")
         if index is not None and is_corrupt(index.path, segment.base):
             return f"{name}.txnindex is corrupt: the segment is read and its indexes are rebuilt"
         return None
 
-    def _recovered(self, segment: LoadedSegment) -> int:
-        """Recover a segment; returns how many bytes are cut off."""
+    def _recovered(self, segment: LoadedSegment) -> None:
+        """Recover a segment."""
+        if not segment.size:
+            segment.recovered, segment.next_offset = True, segment.base
+            return
         try:
             kept = recover(segment.log.path, segment.base)
         except WrongSegmentError as error:
@@ -185,7 +200,6 @@ class _Load:
                 size=kept.lost_bytes,
                 path=segment.log.path,
             )
-        return before
 
     def recover(self) -> None:
         """Recover what a broker that was not stopped in order may have left half written."""
@@ -241,7 +255,7 @@ class _Load:
         if end is None or not self.segments:
             return
         last = self.segments[max(self.segments)]
-        if not last.recovered:
+        if not last.recovered and last.size:
             self._find_torn_end(last, end)
         self._find_returning_records()
 
@@ -257,16 +271,16 @@ class _Load:
                 f"{last.size - position} bytes after offset {end} are no batch; the broker writes the next records"
                 " after them, and a recovery cuts both off"
             )
-            self.add("torn-tail", detail, silent=True, offset=end, size=last.size - position, path=path)
+            lost = self.recovery_point - end if self.recovery_point > end else None
+            self.add("torn-tail", detail, silent=True, offset=end, records=lost, size=last.size - position, path=path)
+        elif end < self.recovery_point and whole == end:
+            detail = f"the log ends at {end}, and the checkpoint of the recovery point has {self.recovery_point}"
+            lost = self.recovery_point - end
+            self.add("short-log", detail, silent=True, offset=end, records=lost, path=path)
 
     def _find_returning_records(self) -> None:
         """Find records that were deleted, and come back because the checkpoint of the log start lacks the log."""
-        path = f"{self.folder.path}/{EPOCHS}"
-        if EPOCHS not in self.folder.files:
-            return
-        with open_source(path) as source:
-            starts = [row.start_offset for row in read_leader_epochs(source) if isinstance(row, LeaderEpochEntry)]
-        first, start = min(starts, default=0), self.loaded.log_start
+        first, start = first_epoch_start(self.folder), self.loaded.log_start
         if start < first <= self.loaded.log_end:
             detail = f"records {start} to {first - 1} come back: no checkpoint has the log start {first} any more"
             self.add("records-return", detail, silent=True, offset=start, records=first - start)
@@ -274,6 +288,8 @@ class _Load:
     # Producers.
 
     def load_producers(self) -> None:
+        for offset in self.snapshots_by_recovery:
+            self.snapshots.pop(offset, None)  # the recovery writes it again
         self._drop_stray_snapshots()
         loaded = self.loaded
         if not self.snapshots and self.clean and not self.snapshots_by_recovery:
@@ -290,8 +306,10 @@ class _Load:
         """Find aborted transactions whose records read_committed consumers get; only in logs with transactions."""
         if not self.clean or not self._has_transactions():
             return
+        kept = [self.segments[base] for base in sorted(self.segments)]
+        logs = [(each.log.path, each.size) for each in kept if each.size and not each.recovered]
         by_index: dict[str, list[tuple[int, int]]] = {}
-        for index, first, last in forgotten_aborts(self._segment_batches()):
+        for index, first, last in forgotten_aborts(logs):
             by_index.setdefault(index, []).append((first, last))
         for index, found in by_index.items():
             detail = f"{len(found)} aborted transactions are not in it: read_committed consumers get their records"
@@ -302,18 +320,6 @@ class _Load:
         if self.loaded.open_transactions or any(name.endswith(".txnindex") for name in self.folder.files):
             return True
         return self.has_coordinator
-
-    def _segment_batches(self) -> Iterator[tuple[str, Iterator[Batch]]]:
-        for base in sorted(self.segments):
-            segment = self.segments[base]
-            if not segment.recovered:
-                yield segment.log.path, self._of_segment(segment)
-
-    def _of_segment(self, segment: LoadedSegment) -> Iterator[Batch]:
-        path = segment.log.path
-        with open_source(path) as source, suppress(CorruptLogError):
-            for batch in batches_from(Window(source, segment.size), 0, path):
-                yield batch.header
 
     def _drop_stray_snapshots(self) -> None:
         """Drop snapshots that belong to no segment, but the newest."""
@@ -329,7 +335,7 @@ class _Load:
         """Without any snapshot, a clean shutdown means that no producer is known."""
         known, producers = dict[int, int](), set[int]()
         for batch in self._batches(self.loaded.log_start):
-            _add_batch(known, producers, batch)
+            add_batch(known, producers, batch)
         if producers:
             detail = f"no snapshot is left: {len(producers)} producers are forgotten"
             if known:
@@ -361,7 +367,7 @@ class _Load:
         size = 0
         for batch in self._batches(start):
             size += batch.size
-            _add_batch(loaded.open_transactions, loaded.producers, batch)
+            add_batch(loaded.open_transactions, loaded.producers, batch)
         if size:
             detail = f"the state of producers is rebuilt from offset {start}"
             self.add("producers-rebuilt", detail, silent=True, offset=start, size=size)
@@ -373,6 +379,8 @@ class _Load:
             if number + 1 < len(bases) and bases[number + 1] <= start:
                 continue
             segment = self.segments[base]
+            if not segment.size:
+                continue
             with open_source(segment.log.path) as source:
                 window = Window(source, segment.size)
                 try:
@@ -381,14 +389,3 @@ class _Load:
                             yield batch.header
                 except CorruptLogError as error:
                     raise LoadRefusedError(CORRUPT, f"{error.why} in file {error.path}.", error.path) from error
-
-
-def _add_batch(known: dict[int, int], producers: set[int], batch: Batch) -> None:
-    """Add a batch to the state of producers."""
-    if batch.producer_id is None or batch.producer_id < 0:
-        return
-    producers.add(batch.producer_id)
-    if batch.is_control:
-        known.pop(batch.producer_id, None)
-    elif batch.is_transactional:
-        known.setdefault(batch.producer_id, batch.base_offset or 0)

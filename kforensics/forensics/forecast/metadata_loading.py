@@ -6,7 +6,7 @@ Rules: ``QuorumState.initialize``, ``KafkaRaftLog.createLog`` (before 4.4 ``Kafk
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from kforensics.errors import InputMissingError
 from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, is_valid
 from kforensics.forensics.forecast.effects import Effect, LoadedLog, LoadRefusedError
 from kforensics.forensics.forecast.log_loading import load_log
-from kforensics.parsers.files.folders import folders_of
+from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.log_names import METADATA_TOPIC, parse_file_name
 from kforensics.parsers.files.source import Window, open_source
 from kforensics.parsers.format.rows import Batch, Damage, Record
@@ -144,8 +144,8 @@ def _segments(folder: str, start: int) -> list[str]:
     return [path for number, (_, path) in enumerate(found) if number + 1 == len(found) or found[number + 1][0] > start]
 
 
-def _snapshots(children: Iterable[str]) -> Iterator[tuple[int, int, str]]:
-    for name, entry in dict(children).items():  # type: ignore[call-overload]
+def _snapshots(children: Mapping[str, Entry]) -> Iterator[tuple[int, int, str]]:
+    for name, entry in children.items():
         parsed = parse_file_name(name)
         if parsed and parsed.kind == "checkpoint" and parsed.state == "live" and parsed.base_offset is not None:
             yield parsed.base_offset, parsed.leader_epoch or 0, entry.path

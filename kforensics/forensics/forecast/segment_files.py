@@ -10,16 +10,18 @@ from kforensics.forensics.forecast.broker_reader import CorruptLogError, batches
 from kforensics.forensics.forecast.effects import KAFKA, LoadRefusedError, unreadable_text
 from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.source import Window, open_source
-from kforensics.parsers.format.rows import Damage
+from kforensics.parsers.format.rows import Batch, Damage
 from kforensics.parsers.state.indexes import read_transaction_index
 from kforensics.parsers.state.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
-from kforensics.parsers.state.text_checkpoint import read_leader_epochs
+from kforensics.parsers.state.text_checkpoint import LeaderEpochEntry, read_leader_epochs
 
 __all__ = [
     "LoadedSegment",
     "PartitionFiles",
+    "add_batch",
     "check_epochs",
     "end_offset",
+    "first_epoch_start",
     "is_corrupt",
     "lost_records",
     "snapshot_entries",
@@ -141,3 +143,24 @@ def check_epochs(folder: str) -> None:
         return
     if fault is not None:
         raise unreadable_text(path, fault)
+
+
+def add_batch(known: dict[int, int], producers: set[int], batch: Batch) -> None:
+    """Add a batch to the state of producers."""
+    if batch.producer_id is None or batch.producer_id < 0:
+        return
+    producers.add(batch.producer_id)
+    if batch.is_control:
+        known.pop(batch.producer_id, None)
+    elif batch.is_transactional:
+        known.setdefault(batch.producer_id, batch.base_offset or 0)
+
+
+def first_epoch_start(files: PartitionFiles) -> int:
+    """Return where the first leader epoch in the checkpoint starts, 0 without one."""
+    if EPOCHS not in files.files:
+        return 0
+    with open_source(files.files[EPOCHS].path) as source:
+        return min(
+            (row.start_offset for row in read_leader_epochs(source) if isinstance(row, LeaderEpochEntry)), default=0
+        )
