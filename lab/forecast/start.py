@@ -204,7 +204,7 @@ def without_usual(result: dict[str, Any], usual: dict[str, Any]) -> dict[str, An
         shown = {name: kind for name, kind in files.items() if usual["files"].get(name) != kind}
         shown |= {name: "as before" for name in usual["files"] if name not in files}
     else:
-        shown = {name: kind for name, kind in files.items() if name.endswith("/") or name.startswith(".kafka")}
+        shown = {name: kind for name, kind in files.items() if name.endswith(("/", ".kafka_cleanshutdown"))}
     return result | {"files": shown, "log": [line for line in result["log"] if line not in lines]}
 
 

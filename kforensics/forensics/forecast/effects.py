@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Damage
 
-__all__ = ["HOUSEKEEPING", "KAFKA", "Effect", "LoadRefusedError", "LoadedLog", "unreadable_text"]
+__all__ = ["HOUSEKEEPING", "IO", "KAFKA", "Effect", "LoadRefusedError", "LoadedLog", "unreadable_text"]
 
 # What an orderly start does, too.
 HOUSEKEEPING = "housekeeping"

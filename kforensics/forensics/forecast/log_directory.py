@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kforensics.forensics.forecast.effects import KAFKA, LoadRefusedError, unreadable_text
+from kforensics.errors import InputMissingError
+from kforensics.forensics.forecast.effects import IO, KAFKA, LoadRefusedError, unreadable_text
 from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.log_names import METADATA_TOPIC, FolderName, parse_folder_name
 from kforensics.parsers.files.meta_properties import MetaProperties, meta_properties, read_meta_properties
@@ -86,8 +87,15 @@ def read_log_directory(path: str) -> LogDirectory:
     Raises:
         InputError: it cannot be listed, or a file cannot be read.
     """
-    directory = LogDirectory(path)
-    children = {entry.name: entry for entry in folders_of(path).children(path)}
+    directory, folders = LogDirectory(path), folders_of(path)
+    try:
+        is_folder = all(entry.is_folder for entry in folders.expand(path))
+    except InputMissingError:
+        return directory  # the broker makes an empty one
+    if not is_folder:
+        directory.refusals.append(LoadRefusedError(IO, f"{path} exists, and is no directory", path, is_storage=True))
+        return directory
+    children = {entry.name: entry for entry in folders.children(path)}
     if META in children:
         _read_meta(directory, children[META].path)
     directory.clean = MARKER in children

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kforensics.forensics.forecast.effects import Effect, LoadedLog, LoadRefusedError
+from kforensics.forensics.forecast.identity import identity_fault, is_reserved
 from kforensics.forensics.forecast.log_directory import (
     LOG_START,
     METADATA_FOLDER,
@@ -26,8 +26,6 @@ SERVED, STRAY, GONE, UNSERVED, CREATED = "served", "stray", "deleted", "unserved
 WITHOUT_LEADER, OFFLINE, FUTURE = "without leader", "offline", "future"
 FILE_SYSTEM, FILE_EXISTS = "java.nio.file.FileSystemException", "java.nio.file.FileAlreadyExistsException"
 ILLEGAL_STATE = "java.lang.IllegalStateException"
-# Ids below this one are reserved for directories that are unassigned, lost or migrating, and for later use.
-RESERVED = 100
 
 
 @dataclass(slots=True)
@@ -113,6 +111,7 @@ class _Start:
     forecast: BrokerForecast
     release: str
     loads: list[tuple[LogDirectory, PartitionForecast, PartitionFolder]] = field(default_factory=list)
+    offline: set[str] = field(default_factory=set)
 
     def run(self) -> None:
         forecast = self.forecast
@@ -133,13 +132,12 @@ class _Start:
         if not known:
             path = f"{self.directories[0].path}/meta.properties"
             return LoadRefusedError(RUNTIME, "No readable meta.properties files found.", path)
-        for directory in self.directories:
-            if directory.meta is not None and directory.meta.node_id is None:
-                message = f"Error: node ID not found in {directory.path}"
-                return LoadRefusedError(RUNTIME, message, f"{directory.path}/meta.properties")
-            if directory.meta is not None and _is_reserved(directory.meta.directory_id):
-                message = f"Invalid reserved directory ID {directory.meta.directory_id} found in {directory.path}"
-                return LoadRefusedError(RUNTIME, message, f"{directory.path}/meta.properties")
+        fault = identity_fault(self.directories)
+        if isinstance(fault, LoadRefusedError):
+            return fault
+        if fault is not None:
+            self.forecast.outcome = NOT_KNOWN
+            self.forecast.effects.append(fault)
         self.forecast.node_id = known[0].node_id
         if all(meta.version == 0 for meta in known) and not any(each.has_metadata for each in self.directories):
             self.forecast.outcome = NOT_KNOWN
@@ -172,6 +170,12 @@ class _Start:
         having = [directory for directory in self.directories if directory.has_metadata]
         if not having:
             return self._without_metadata()
+        if having[0] is not self.directories[0]:
+            self.forecast.outcome = NOT_KNOWN
+            path = f"{having[0].path}/{METADATA_FOLDER}"
+            detail = f"{path} is not in the first log directory: the broker refuses unless metadata.log.dir names it"
+            self.forecast.effects.append(Effect("not-known", detail, path=path))
+            return None
         try:
             image = load_metadata(f"{having[0].path}/{METADATA_FOLDER}")
         except LoadRefusedError as refused:
@@ -195,8 +199,9 @@ class _Start:
             fatal += [each for each in refusals if not each.is_storage]
             if refusals:
                 self.forecast.refusals += refusals
-        offline = {self._directory_of(each.path) for each in self.forecast.refusals}
-        if not fatal and len(offline) == len(self.directories) and offline:
+        self.offline = offline = {self._directory_of(each.path) for each in self.forecast.refusals}
+        metadata = {each.path for each in self.directories if each.has_metadata}
+        if not fatal and offline and (len(offline) == len(self.directories) or offline & metadata):
             fatal = [self.forecast.refusals[0]]
         if fatal:
             self.forecast.refusals.remove(fatal[0])
@@ -254,6 +259,8 @@ class _Start:
         image, forecast = self.forecast.image, self.forecast
         for _, partition, folder in self.loads:
             partition.fate = self._fate(folder)
+            if partition.log_dir in self.offline:
+                partition.fate, partition.loaded, partition.effects = OFFLINE, None, []
             if partition.fate == STRAY and folder.name.state == "live" and self._is_replaceable():
                 partition.fate = NOT_KNOWN
             if partition.fate == STRAY and folder.name.state == "live":
@@ -311,7 +318,8 @@ class _Start:
         return Effect("stray", f"renamed to -stray and out of service: {why}", records=size, path=folder.path)
 
     def _create_missing(self, image: MetadataImage) -> None:
-        there = {(part.topic, part.partition) for part in self.forecast.partitions if part.fate == SERVED}
+        kept = (SERVED, OFFLINE)
+        there = {(part.topic, part.partition) for part in self.forecast.partitions if part.fate in kept}
         for (topic_id, number), assigned in sorted(image.partitions.items()):
             name = image.topics.get(topic_id)
             if name is None or self.forecast.node_id not in assigned.replicas or (name, number) in there:
@@ -342,7 +350,7 @@ class _Start:
             assigned = self._assigned_directory(image, partition)
             if fault is not None:
                 partition.fate = NOT_KNOWN
-            elif assigned is not None and not _is_reserved(assigned) and assigned not in ids:
+            elif assigned is not None and not is_reserved(assigned) and assigned not in ids:
                 partition.fate = WITHOUT_LEADER
                 detail = (
                     f"the metadata has it in the directory {assigned}, which no log directory is: it has no leader here"
@@ -373,10 +381,3 @@ class _Start:
                 )
                 return Effect("nothing-served", detail, path=f"{folder.path}/partition.metadata")
         return None
-
-
-def _is_reserved(directory_id: str | None) -> bool:
-    if directory_id is None:
-        return False
-    padded = directory_id + "=" * (-len(directory_id) % 4)
-    return int.from_bytes(base64.urlsafe_b64decode(padded), "big") < RESERVED

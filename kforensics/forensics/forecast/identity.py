@@ -1,0 +1,70 @@
+"""The identity of log directories in ``meta.properties``: what a broker refuses, alone or beside others."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from itertools import takewhile
+
+from kforensics.forensics.forecast.effects import Effect, LoadRefusedError
+from kforensics.forensics.forecast.log_directory import META, RUNTIME, LogDirectory
+
+__all__ = ["identity_fault", "is_reserved"]
+
+# Ids below this one are reserved for directories that are unassigned, lost or migrating, and for later use.
+RESERVED = 100
+UNFORMATTED = "No `meta.properties` found in {} (have you run `kafka-storage.sh` to format the directory?)"
+
+
+def identity_fault(directories: Sequence[LogDirectory]) -> LoadRefusedError | Effect | None:
+    """Return what a broker refuses about the identity of its log directories, or what about it is not known.
+
+    Args:
+        directories: all of them; at least one has an identity.
+    """
+    for directory in directories:
+        path = f"{directory.path}/{META}"
+        if directory.refusals and directory.meta is None and not directory.folders:
+            continue  # it is offline
+        if directory.meta is None and directory.meta_fault is not None:
+            why = f"{path} cannot be read ({directory.meta_fault})"
+            return Effect("not-known", f"{why}; what a broker with other log directories does is open", path=path)
+        message = _fault(directory) or _disagreement(directory, directories)
+        if message is not None:
+            return LoadRefusedError(RUNTIME, message, path)
+    return None
+
+
+def _fault(directory: LogDirectory) -> str | None:
+    meta = directory.meta
+    if meta is None:
+        return UNFORMATTED.format(directory.path)
+    if meta.node_id is None:
+        return f"Error: node ID not found in {directory.path}"
+    if is_reserved(meta.directory_id):
+        return f"Invalid reserved directory ID {meta.directory_id} found in {directory.path}"
+    return None
+
+
+def _disagreement(directory: LogDirectory, directories: Sequence[LogDirectory]) -> str | None:
+    """Return how a log directory disagrees with one before it."""
+    meta, path = directory.meta, f"{directory.path}/{META}"
+    for other in takewhile(lambda each: each is not directory, directories):
+        if meta is None or other.meta is None:
+            continue
+        if other.meta.node_id != meta.node_id:
+            return f"Stored node id {meta.node_id} doesn't match previous node id {other.meta.node_id} in {path}."
+        if other.meta.cluster_id != meta.cluster_id:
+            return f"Invalid cluster.id in: {path}. Expected {other.meta.cluster_id}, but read {meta.cluster_id}"
+        if meta.directory_id is not None and other.meta.directory_id == meta.directory_id:
+            places = f"It was the ID of {other.path}, but also of {directory.path}"
+            return f"Duplicate directory ID Optional[{meta.directory_id}] found. {places}"
+    return None
+
+
+def is_reserved(directory_id: str | None) -> bool:
+    """Return whether a directory id is one of those that name no directory."""
+    if directory_id is None:
+        return False
+    padded = directory_id + "=" * (-len(directory_id) % 4)
+    return int.from_bytes(base64.urlsafe_b64decode(padded), "big") < RESERVED
