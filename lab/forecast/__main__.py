@@ -40,11 +40,11 @@ def main() -> int:
 def _record_all(base: Base, names: list[str] | None, *, missing: bool) -> None:
     path = DATA / f"{base.name}.json"
     known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    cases = cases_of(base.state, kraft=not base.has_zookeeper)
+    cases = cases_of(base.state)
     wanted = [case for case in cases if (not names or case.name in names) and not (missing and case.name in known)]
     slots: SimpleQueue[Slot] = SimpleQueue()
     for number in range(_BROKERS):
-        slots.put(Slot(workspace(f"forecast-start-{base.name}-{number}"), base.release))
+        slots.put(Slot(workspace(f"forecast-start-{base.name}-{number}")))
     with ThreadPoolExecutor(_BROKERS) as pool:
         for case, result in pool.map(lambda case: (case, _recorded(base, case, slots)), wanted):
             usual = known.get("undoctored", result)

@@ -3,15 +3,11 @@
 import shutil
 import time
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.broker import Cluster, Node, make_cluster, running
+from lab.broker import Node, make_cluster, running
 from lab.driver import Driver, driving, records
-from lab.jars import broker_jars
-from lab.legacy import zookeeper, zookeeper_node
 from lab.places import ROOT
 from lab.progress import say
 from lab.scenario import workspace
@@ -65,11 +61,6 @@ class Base:
         """The archive with its files."""
         return DATA / f"{self.name}.zip"
 
-    @property
-    def has_zookeeper(self) -> bool:
-        """Whether the cluster keeps its metadata in ZooKeeper, whose files then lie in ``zookeeper``."""
-        return self.release.startswith("2.")
-
 
 JBOD = ("a", "b")
 BASES = (
@@ -78,8 +69,6 @@ BASES = (
     Base("4.4.0", "jbod", JBOD),
     Base("3.9.1", "stopped"),
     Base("3.9.1", "killed"),
-    Base("2.8.2", "stopped"),
-    Base("2.8.2", "killed"),
 )
 
 
@@ -112,11 +101,12 @@ def pack(folder: Path, base: Base) -> None:
 def build(release: str) -> None:
     """Write the archives of the bases of a release, all from one run each."""
     folder = workspace(f"forecast-{release}")
-    with _cluster(folder, release) as cluster, driving(cluster.bootstrap, folder / "driver.out") as driver:
+    cluster = make_cluster(folder, release, config=CONFIG | RETENTION[release[0]])
+    cluster.format()
+    with running(cluster), driving(cluster.bootstrap, folder / "driver.out") as driver:
         node = cluster.nodes[0]
         _write(driver, release)
-        if not release.startswith("2."):
-            _wait_for_cleaner(node)
+        _wait_for_cleaner(node)
         cluster.stop()
         _keep(node, folder, Base(release, "stopped"))
         cluster.start()
@@ -138,23 +128,6 @@ def _build_jbod(release: str) -> None:
             driver.send("p", "plain", records(f"plain {number}", 3), number % 4)
         cluster.stop()
         _keep(cluster.nodes[0], folder, Base(release, "jbod", JBOD))
-
-
-@contextmanager
-def _cluster(folder: Path, release: str) -> Iterator[Cluster]:
-    if not release.startswith("2."):
-        cluster = make_cluster(folder, release, config=CONFIG | RETENTION[release[0]])
-        cluster.format()
-        with running(cluster):
-            yield cluster
-        return
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    with zookeeper(folder, broker_jars(release)) as port:
-        config = {key: value for key, value in CONFIG.items() if not key.startswith(("metadata.", "producer.id"))}
-        cluster = Cluster([zookeeper_node(1, folder, port, release, config)])
-        with running(cluster):
-            yield cluster
 
 
 def _write(driver: Driver, release: str) -> None:
@@ -213,13 +186,8 @@ def _wait_for_cleaner(node: Node) -> None:
 
 
 def _keep(node: Node, folder: Path, base: Base) -> None:
-    """Copy what the start would find, and pack it; of a killed broker the lock file lies there too."""
+    """Copy what the start would find, and pack it."""
     copied = folder / base.state
     shutil.rmtree(copied, ignore_errors=True)
     shutil.copytree(node.data, copied / "data")
-    if base.has_zookeeper:
-        shutil.copytree(folder / "zookeeper", copied / "zookeeper")
     pack(copied, base)
-
-
-Doctor = Callable[[Path], None]

@@ -28,18 +28,16 @@ class Case:
     Attributes:
         name: what is changed.
         doctor: changes the log directory that it is given.
-        kraft: whether it needs a metadata log.
     """
 
     name: str
     doctor: Doctor
-    kraft: bool = False
 
 
-def cases_of(state: str, *, kraft: bool) -> list[Case]:
+def cases_of(state: str) -> list[Case]:
     """The cases of a base, the undoctored one first."""
     made = {"stopped": _stopped, "killed": _killed, "jbod": _jbod}[state]()
-    return [Case("undoctored", _nothing), *(case for case in made if kraft or not case.kraft)]
+    return [Case("undoctored", _nothing), *made]
 
 
 def _nothing(_: Path) -> None:
@@ -94,7 +92,7 @@ def _quorum_cases() -> Iterator[Case]:
         "metadata-snapshot-beyond-log": _copy(newest, f"{_METADATA}/{5000:020}-{2:010}.checkpoint"),
         "metadata-foreign-file": _put_new(f"{_METADATA}/notes.txt", b"hello"),
     }.items():
-        yield Case(name, doctor, kraft=True)
+        yield Case(name, doctor)
 
 
 def _meta_properties_cases() -> Iterator[Case]:
@@ -108,9 +106,9 @@ def _meta_properties_cases() -> Iterator[Case]:
         kraft=True,
     )
     moved = _replace(meta, re.compile(rb"directory\.id=.*"), b"directory.id=zGp8lTqfQ8uLk1Xw3xTq0A")
-    yield Case("meta-moved-directory", moved, kraft=True)
-    yield Case("meta-no-directory", _replace(meta, re.compile(rb"directory\.id=.*\n"), b""), kraft=True)
-    yield Case("meta-bad-directory", _replace(meta, re.compile(rb"directory\.id=.*"), b"directory.id=x"), kraft=True)
+    yield Case("meta-moved-directory", moved)
+    yield Case("meta-no-directory", _replace(meta, re.compile(rb"directory\.id=.*\n"), b""))
+    yield Case("meta-bad-directory", _replace(meta, re.compile(rb"directory\.id=.*"), b"directory.id=x"))
     yield Case("meta-no-cluster", _replace(meta, re.compile(rb"cluster\.id=.*\n?"), b""))
     yield Case("meta-no-node", _replace(meta, re.compile(rb"(node|broker)\.id=.*\n"), b""))
     yield Case("meta-empty", _put(meta, b""))
@@ -157,7 +155,7 @@ def _folder_cases() -> Iterator[Case]:
 
 def _partition_metadata_cases() -> Iterator[Case]:
     name = "plain-0/partition.metadata"
-    yield Case("topic-id-missing", _remove(name), kraft=True)
+    yield Case("topic-id-missing", _remove(name))
     yield Case("topic-id-other", _replace(name, re.compile(rb"topic_id: .*"), b"topic_id: " + _ID.encode()))
     yield Case("topic-id-empty", _put(name, b""))
     yield Case("topic-id-garbage", _put(name, _GARBAGE))
@@ -166,8 +164,8 @@ def _partition_metadata_cases() -> Iterator[Case]:
     yield Case("topic-id-zero", _replace(name, re.compile(rb"topic_id: .*"), b"topic_id: " + b"A" * 22))
     yield Case("topic-ids-swapped", _swap(name, "single-0/partition.metadata"))
     yield Case("internal-topic-id-other", _swap("__consumer_offsets-0/partition.metadata", "idle-0/partition.metadata"))
-    yield Case("topic-id-of-sibling-missing", _remove("plain-1/partition.metadata"), kraft=True)
-    yield Case("topic-id-of-empty-missing", _remove("idle-0/partition.metadata"), kraft=True)
+    yield Case("topic-id-of-sibling-missing", _remove("plain-1/partition.metadata"))
+    yield Case("topic-id-of-empty-missing", _remove("idle-0/partition.metadata"))
 
 
 def _checkpoint_cases() -> Iterator[Case]:
@@ -351,7 +349,7 @@ def _killed() -> Iterator[Case]:
         "metadata-snapshot-bit": _flip(f"{_METADATA}/*.checkpoint", 0.5),
         "metadata-snapshots-missing": _remove_all(f"{_METADATA}/*.checkpoint"),
     }.items():
-        yield Case(name, doctor, kraft=True)
+        yield Case(name, doctor)
 
 
 def _jbod() -> Iterator[Case]:

@@ -6,8 +6,8 @@ import shutil
 import signal
 import subprocess
 import time
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,10 @@ from lab.forecast.bases import CONFIG, RETENTION, Base, unpack
 from lab.forecast.cases import Case
 from lab.forecast.offsets import EARLIEST, LATEST, list_offsets
 from lab.jars import broker_jars, tool
-from lab.legacy import zookeeper, zookeeper_node
 
 _START_SECONDS, _SETTLE_SECONDS, _STOP_SECONDS = 75, 8, 25
 _JVM = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
-_STARTED = re.compile(r"Kafka Server started|KafkaServer id=\d+\] started")
+_STARTED = re.compile(r"Kafka Server started")
 _LINE = re.compile(r"^(?:\d{4}-\d\d-\d\d \S+ |\d+ )?\[([^\]]*)\] (WARN|ERROR) (.*)")
 _EXCEPTION = re.compile(r"^(?:Caused by: )?((?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error)\b)(?::\s*(.*))?")
 _FATAL = re.compile(r"Encountered fatal fault|Exiting Kafka|[Ff]atal error during|Shutdown broker because|Halting")
@@ -33,24 +32,15 @@ class Slot:
     """A place in which one broker after the other is started, always on the same ports."""
 
     folder: Path
-    release: str
     _node: Node | None = None
-    files: dict[str, str] = field(default_factory=dict)
 
-    def node(self, base: Base, zookeeper_port: int | None) -> Node:
+    def node(self, base: Base) -> Node:
         """The broker of the next start."""
-        if zookeeper_port is not None:
-            kept = {key: value for key, value in CONFIG.items() if not key.startswith(("metadata.", "producer.id"))}
-            made: Node = zookeeper_node(1, self.folder, zookeeper_port, base.release, kept)
-        else:
-            made = Node(1, base.release, self.folder, {}, base.log_dirs)
+        made = Node(1, base.release, self.folder, {}, base.log_dirs)
         if self._node is not None:
             give_back(made.port, made.controller_port)
             made.port, made.controller_port = self._node.port, self._node.controller_port
-        if zookeeper_port is None:
-            made.config = kraft_config(made, [made]) | CONFIG | RETENTION[base.release[0]]
-        else:
-            made.config["listeners"] = f"PLAINTEXT://{made.listener}"
+        made.config = kraft_config(made, [made]) | CONFIG | RETENTION[base.release[0]]
         self._node = made
         return made
 
@@ -64,12 +54,7 @@ def record(base: Base, case: Case, slot: Slot) -> dict[str, Any]:
     (slot.folder / "data").rename(data)
     undoctored = _listing(data)
     case.doctor(data)
-    place = zookeeper(slot.folder, broker_jars(base.release)) if base.has_zookeeper else nullcontext(None)
-    with place as zookeeper_port:
-        result = _run(slot.node(base, zookeeper_port), base, data, undoctored)
-    if zookeeper_port is not None:
-        give_back(zookeeper_port)
-    return result
+    return _run(slot.node(base), base, data, undoctored)
 
 
 def _run(node: Node, base: Base, data: Path, undoctored: dict[str, str]) -> dict[str, Any]:

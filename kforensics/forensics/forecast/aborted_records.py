@@ -46,6 +46,8 @@ def _aborted(path: str, size: int, open_since: dict[int, int]) -> Iterator[tuple
             batch = each.header
             if not batch.is_transactional or batch.producer_id is None:
                 continue
+            if not batch.is_control and not batch.count:
+                continue  # the cleaner keeps the header of the last batch of a producer
             if not batch.is_control:
                 open_since.setdefault(batch.producer_id, batch.base_offset or 0)
                 continue

@@ -281,7 +281,8 @@ class _Load:
     def _find_returning_records(self) -> None:
         """Find records that were deleted, and come back because the checkpoint of the log start lacks the log."""
         first, start = first_epoch_start(self.folder), self.loaded.log_start
-        if start < first <= self.loaded.log_end:
+        oldest = next(self._batches(start), None)
+        if start < first <= self.loaded.log_end and oldest is not None and not oldest.is_legacy:
             detail = f"records {start} to {first - 1} come back: no checkpoint has the log start {first} any more"
             self.add("records-return", detail, silent=True, offset=start, records=first - start)
 

@@ -22,7 +22,7 @@ from kforensics.parsers.log.log_rows import read_records
 from kforensics.parsers.messages.internal_records import decode_record
 from kforensics.parsers.state.json_state import QuorumState, read_quorum_state
 
-__all__ = ["MetadataImage", "load_metadata"]
+__all__ = ["AssignedPartition", "MetadataImage", "load_metadata"]
 
 UNCHECKED = "java.io.UncheckedIOException"
 NO_ELEMENT = "java.util.NoSuchElementException"

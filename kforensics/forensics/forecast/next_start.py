@@ -17,7 +17,7 @@ from kforensics.forensics.forecast.log_directory import (
     read_log_directory,
 )
 from kforensics.forensics.forecast.log_loading import load_log
-from kforensics.forensics.forecast.metadata_loading import MetadataImage, load_metadata
+from kforensics.forensics.forecast.metadata_loading import AssignedPartition, MetadataImage, load_metadata
 
 __all__ = ["BrokerForecast", "PartitionForecast", "forecast_start"]
 
@@ -324,6 +324,8 @@ class _Start:
             name = image.topics.get(topic_id)
             if name is None or self.forecast.node_id not in assigned.replicas or (name, number) in there:
                 continue
+            if self._is_elsewhere(image, assigned):
+                continue
             directory = self.directories[0]
             log_dir = directory.path
             if f"{name}-{number}" in directory.files:
@@ -341,6 +343,7 @@ class _Start:
     def _find_leaderless(self, image: MetadataImage) -> None:
         """Find partitions without a leader: their directory is unknown, or the broker cannot apply the metadata."""
         ids = {each.meta.directory_id for each in self.directories if each.meta is not None and each.meta.directory_id}
+        changed = not self._are_registered(image)
         fault = self._publishing_fault(image)
         if fault is not None:
             self.forecast.effects.append(fault)
@@ -350,12 +353,25 @@ class _Start:
             assigned = self._assigned_directory(image, partition)
             if fault is not None:
                 partition.fate = NOT_KNOWN
-            elif assigned is not None and not is_reserved(assigned) and assigned not in ids:
+            elif assigned is not None and not is_reserved(assigned) and assigned not in ids and changed:
                 partition.fate = WITHOUT_LEADER
                 detail = (
                     f"the metadata has it in the directory {assigned}, which no log directory is: it has no leader here"
                 )
                 partition.effects = [Effect("without-leader", detail, silent=True)]
+
+    def _are_registered(self, image: MetadataImage) -> bool:
+        """Whether the metadata has the directory ids of all log directories."""
+        metas = [each.meta for each in self.directories]
+        return all(meta is not None and meta.directory_id in image.directories for meta in metas)
+
+    def _is_elsewhere(self, image: MetadataImage, assigned: AssignedPartition) -> bool:
+        """Whether a partition is in a log directory of the broker that the caller has not named."""
+        place = dict(zip(assigned.replicas, assigned.directories, strict=False)).get(self.forecast.node_id or -1)
+        ids = {each.meta.directory_id for each in self.directories if each.meta is not None}
+        if place is None or is_reserved(place) or place in ids or not self._are_registered(image):
+            return False
+        return image.directories.get(place) == self.forecast.node_id
 
     def _assigned_directory(self, image: MetadataImage, partition: PartitionForecast) -> str | None:
         for (topic_id, number), assigned in image.partitions.items():

@@ -79,7 +79,7 @@ def _stray_differences(forecast: BrokerForecast, truth: dict[str, str]) -> list[
 def test_forecast_equals_what_the_broker_did(base: Base, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unpack(base, tmp_path / "base")
     truth, wrong, unknown = _truth(base), dict[str, list[str]](), list[str]()
-    cases = [case for case in cases_of(base.state, kraft=not base.has_zookeeper) if case.name in truth]
+    cases = [case for case in cases_of(base.state) if case.name in truth]
     for case in cases:
         forecast = _forecast(base, case, tmp_path / "base" / "data", tmp_path / "copy")
         differences = _differences(forecast, truth[case.name])
@@ -98,7 +98,16 @@ def test_forecast_equals_what_the_broker_did(base: Base, tmp_path: Path, capsys:
 @pytest.mark.parametrize("base", [base for base in RECORDED if base.state != "killed"], ids=lambda base: base.name)
 def test_healthy_directory_starts_and_nothing_is_changed(base: Base, tmp_path: Path) -> None:
     unpack(base, tmp_path / "base")
-    case = cases_of(base.state, kraft=not base.has_zookeeper)[0]
+    case = cases_of(base.state)[0]
     forecast = _forecast(base, case, tmp_path / "base" / "data", tmp_path / "copy")
     assert forecast.outcome == "starts"
     assert [effect for _, effect in forecast.all_effects() if effect.kind != HOUSEKEEPING] == []
+
+
+def test_partitions_in_directories_that_are_not_named_are_left_out(tmp_path: Path) -> None:
+    base = next(base for base in BASES if base.state == "jbod")
+    unpack(base, tmp_path)
+    forecast = forecast_start([str(tmp_path / "data" / base.log_dirs[0])])
+    assert forecast.outcome == "starts"
+    assert {each.fate for each in forecast.partitions} == {"served"}
+    assert 0 < len(forecast.partitions) < 4
