@@ -103,7 +103,6 @@ def _meta_properties_cases() -> Iterator[Case]:
     yield Case(
         "meta-other-directory",
         _replace(meta, re.compile(rb"directory\.id=.*"), b"directory.id=" + _ID.encode()),
-        kraft=True,
     )
     moved = _replace(meta, re.compile(rb"directory\.id=.*"), b"directory.id=zGp8lTqfQ8uLk1Xw3xTq0A")
     yield Case("meta-moved-directory", moved)

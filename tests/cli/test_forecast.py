@@ -29,7 +29,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _doctored(name: str, folder: Path) -> Path:
     unpack(STOPPED, folder)
-    case = next(case for case in cases_of(STOPPED.state, kraft=True) if case.name == name)
+    case = next(case for case in cases_of(STOPPED.state) if case.name == name)
     case.doctor(folder / "data")
     return folder / "data"
 
