@@ -13,6 +13,7 @@ from kforensics.analyses.times import Since, since_time, time_zone
 from kforensics.analyses.topics import is_selected
 from kforensics.cli import COMMANDS, app
 from kforensics.errors import UsageError
+from kforensics.forensics.core.cluster_tables import ID_TABLES
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.explain.story_tables import EXPLAIN_TABLES
 from kforensics.parsers.tables.schemas import TABLES
@@ -204,7 +205,7 @@ def test_a_json_document_has_times_as_text_beside_those_in_ms() -> None:
 
 
 def test_no_time_as_text_replaces_a_column() -> None:
-    for table in (*TABLES.values(), *RESULTS.values(), *EXPLAIN_TABLES.values()):
+    for table in (*TABLES.values(), *RESULTS.values(), *EXPLAIN_TABLES.values(), *ID_TABLES.values()):
         names = time_names(table)
         assert len({*table.names, *names.values()}) == len(table.names) + len(names), table.name
         in_ms = {column.name for column in table.columns if re.search(r"\btime.* in ms|when .*in ms", column.doc)}

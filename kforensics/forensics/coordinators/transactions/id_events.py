@@ -334,9 +334,10 @@ def _cause_of_abort(before: _Record, record: _Record) -> tuple[IdEventKind, bool
         return IdEventKind.TRANSACTIONS, True, None
     lasted = f"aborted {format_duration(elapsed)} after its start"
     if elapsed > before.timeout_ms:
-        others = "another producer" if of_coordinator else "its client or another producer"
+        other = "" if of_coordinator else "its client aborted it or "
         timeout = format_duration(before.timeout_ms)
-        why = f"{lasted}, its timeout is {timeout}; after that {others} may have been faster"
+        by = f"by the coordinator, unless {other}another producer initialised the id after the timeout"
+        why = f"{lasted}, its timeout is {timeout}: {by}"
         return IdEventKind.TIMED_OUT, False, why
     if of_coordinator:
         why = f"{lasted}, before its timeout: the id was initialised again, by a new producer or fenceProducers"
