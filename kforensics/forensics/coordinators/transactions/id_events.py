@@ -56,10 +56,6 @@ class IdEventKind(StrEnum):
     UNREADABLE = "unreadable"
 
 
-# Several events in a row of these kinds are one.
-MERGED = (IdEventKind.INITIALISED, IdEventKind.TRANSACTIONS, IdEventKind.UNREADABLE)
-
-
 class _Record(NamedTuple):
     """The fields of a STATE_ROW record that count here."""
 
@@ -261,7 +257,7 @@ class IdEvents:
         """Add an event, or add it to the last one if that is equal."""
         last = self.events[-1] if self.events else None
         is_equal = last is not None and (last.kind, last.producer_id) == (event.kind, event.producer_id)
-        if last is None or not is_equal or event.kind not in MERGED or not event.is_exact:
+        if last is None or not is_equal or not event.is_exact:
             self.events.append(event)
             return
         last.record, last.last_time, last.last_epoch = event.record, event.last_time, event.last_epoch
