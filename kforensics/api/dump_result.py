@@ -8,9 +8,9 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kforensics.analyses.dump import formatted_texts, logs_of_formatter
 from kforensics.analyses.filters import Isolation, isolation_level, offset_range, pattern, time_range
 from kforensics.analyses.find_files import find_files
+from kforensics.analyses.formatted_records import formatted_texts, logs_of_formatter
 from kforensics.analyses.read_files import FilesReader, drain, isolation_filter_of, kind_to_read, served_files
 from kforensics.errors import InputError
 from kforensics.parsers.format.decompression import DEFAULT_BUDGET

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from kforensics.analyses.dump import DumpOutcome, DumpRequest, dump_formatted, dump_rows, dump_text, imitate
+from kforensics.analyses.dump import DumpOutcome, DumpRequest, dump_rows, dump_text, imitate
 from kforensics.analyses.filters import Isolation
 from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE, notify
 from kforensics.errors import UsageError
@@ -69,6 +69,8 @@ def run_dump(request: DumpRequest, output: Path | None, fail_on: DumpFailOn) -> 
     check_output(output, request.paths)
     with open_output(output) as out:
         if request.formatter is not None:
+            from kforensics.analyses.formatted_records import dump_formatted  # few dumps need it
+
             return _exit_code(dump_formatted(request, out, notify), fail_on)
         if request.style:
             sys.stdout.flush()

@@ -11,7 +11,8 @@ from kforensics.errors import UsageError
 from kforensics.parsers.tables.arrow import table_of_parts
 from kforensics.parsers.tables.schemas import TABLES, Column, Table, arrow_schema
 from kforensics.render.formats import ONE_TABLE, Format, time_names
-from kforensics.render.writers import ColumnWriter, TableWriter, open_writer
+from kforensics.render.table_writer import TableWriter
+from kforensics.render.writers import ColumnWriter, open_writer
 from tests.render.rows import as_text, rows_of
 
 ROWS_FORMATS = [each for each in Format if each is not Format.TEXT]
