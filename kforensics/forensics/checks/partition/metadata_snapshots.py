@@ -69,6 +69,7 @@ CODES = by_name(
             "loses a SCRAM credential that it applies together with the removal of another one. Nodes that start from "
             "the snapshot lack it, and all nodes do once the log before it is deleted."
         ),
+        benign="None is known. A log with gaps, or with records of unknown types, is not compared.",
     ),
     Code(
         "metadata-snapshot-ahead",
