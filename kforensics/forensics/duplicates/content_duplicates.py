@@ -67,7 +67,7 @@ __all__ = [
 DEFAULT_MEMORY = 256 << 20
 _HASH_BITS = 64
 # Sorting, copying and pairing rows takes a few times their size.
-MEMORY_SHARES = 8
+MEMORY_SHARES = 12
 BUCKET_BITS = 10
 MAX_PAIR_BUCKETS = 1 << 12
 # Slots of a HashFilter per record, as a power of two.
