@@ -27,7 +27,13 @@ __all__ = ["AssignedPartition", "MetadataImage", "load_metadata"]
 UNCHECKED = "java.io.UncheckedIOException"
 NO_ELEMENT = "java.util.NoSuchElementException"
 ILLEGAL_STATE = "java.lang.IllegalStateException"
-DYNAMIC = "kraft.version"
+RUNTIME = "java.lang.RuntimeException"
+BROKER_CHANGES = (
+    "BrokerRegistrationChangeRecord",
+    "FenceBrokerRecord",
+    "UnfenceBrokerRecord",
+    "UnregisterBrokerRecord",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +59,7 @@ class MetadataImage:
         partitions: assignments by topic id and number.
         directories: broker ids by the directory ids that they registered.
         effects: what the load does to the files.
-        is_voter: whether the node votes; None if that is not known.
-        other_voters: the other voters of a static quorum.
-        is_dynamic: whether the quorum is dynamic.
-        release: the metadata version's release, such as ``4.4``; None if it is not known.
+        voters: the voters of a static quorum; None if the files name none.
         lost: why metadata is lost, None if none is.
     """
 
@@ -66,9 +69,15 @@ class MetadataImage:
     directories: dict[str, int] = field(default_factory=dict)
     effects: list[Effect] = field(default_factory=list)
     voters: tuple[int, ...] | None = None
-    is_dynamic: bool = False
-    level: int | None = None
     lost: str | None = None
+
+    def lacks(self, kind: str, value: dict[str, Any]) -> bool:
+        """Return whether a record changes a broker or a topic that was never registered, which ends the broker."""
+        if kind in ("TopicRecord", "RegisterBrokerRecord"):
+            return False
+        if "topicId" in value:
+            return value["topicId"] not in self.topics
+        return kind in BROKER_CHANGES and value.get("brokerId", value.get("id")) not in self.directories.values()
 
     def add(self, kind: str, value: dict[str, Any]) -> None:
         """Add a record."""
@@ -81,8 +90,6 @@ class MetadataImage:
             self._assign(value)
         elif kind in ("RegisterBrokerRecord", "BrokerRegistrationChangeRecord"):
             self.directories |= dict.fromkeys(value.get("logDirs") or (), value["brokerId"])
-        elif kind == "FeatureLevelRecord" and value["name"] == "metadata.version":
-            self.level = value["featureLevel"]
 
     def _assign(self, value: dict[str, Any]) -> None:
         key = value["topicId"], value["partitionId"]
@@ -131,6 +138,9 @@ def _read_image(image: MetadataImage, loaded: LoadedLog, newest: tuple[int, int,
     if loaded.log_end > start:
         for path in _segments(folder, start):
             for kind, value in _records(path, start, loaded.log_end):
+                if image.lost is not None and image.lacks(kind, value):
+                    message = f"Unable to replay {kind}: what it changes is not in the torn snapshot"
+                    raise LoadRefusedError(RUNTIME, message, path)
                 image.add(kind, value)
 
 
