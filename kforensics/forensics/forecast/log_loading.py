@@ -369,7 +369,7 @@ class _Load:
         for batch in self._batches(start):
             size += batch.size
             add_batch(loaded.open_transactions, loaded.producers, batch)
-        if size:
+        if size and not self.snapshots_by_recovery:  # a recovery has it already
             detail = f"the state of producers is rebuilt from offset {start}"
             self.add("producers-rebuilt", detail, silent=True, offset=start, size=size)
 
