@@ -77,6 +77,18 @@ def test_table_of_the_bars_shows_what_was_reached(lines: list[bars.Line]) -> Non
     assert shown[9] == ["plain", "200 MB", "120 MB", "201 MB", "", "no"]
 
 
+def test_options_have_bars_against_plain_printing() -> None:
+    """An option that takes four times as long has a ratio of a quarter; JSON and CSV of records may take longer."""
+    plain, *options = [replace(result("", 0.25, peak_mb=150), peer=peer) for peer in peers.options()]
+    lines = bars.lines([(segment("txn"), [plain, *options])])
+    slower = {line.program: line for line in lines if line.unit != "MB"}
+    assert {line.bar for line in lines if line.unit == "MB"} == {200}
+    assert len(slower) == len(peers.OPTION_ROWS) == len(lines) / 2
+    filtered, text = slower[f"{PRINT_DATA_LOG} --transactional"], slower[f"{DUMP} --records --format csv"]
+    assert (filtered.bar, filtered.reached, filtered.verdict) == (3, 4, "no")
+    assert (text.bar, text.reached, text.verdict) == (5, 4, "yes")
+
+
 def test_bars_name_segments_that_can_be_written() -> None:
     known = {segments.START_UP, *segments.KINDS}
     assert {kind for demands in bars._TIMES_FASTER.values() for kind in demands} == known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from io import BytesIO
 from random import Random
 from typing import Any
@@ -17,7 +18,7 @@ from kforensics.parsers.kernels.library import Kernels, load_kernels
 from kforensics.parsers.tables.file_rows import ReadOptions, file_rows
 from kforensics.parsers.tables.schemas import TABLES
 from kforensics.render.formats import LINE_FORMATS, BytesFormat, Format, LineStyle
-from kforensics.render.payloads import row_converter
+from kforensics.render.payloads import Redactor, row_converter
 from kforensics.render.row_lines import read_row_lines
 from kforensics.render.writers import open_writer
 from lab.places import SAMPLES
@@ -64,7 +65,7 @@ def same(data: bytes, style: LineStyle, kernels: Kernels, path: str = NAME) -> t
     """Check that kernels and pure Python write the same; return the output and the number of texts by kernels."""
     file, source = found(data, path), BytesSource(data, path)
     options = ReadOptions(records=style.table.name == "records")
-    convert: Any = row_converter(TABLES[style.table.name], style.key, style.value)
+    convert: Any = row_converter(TABLES[style.table.name], style.key, style.value, style.redact)
     expected, written = BytesIO(), BytesIO()
     expected_damage: list[Damage] = []
     damage: list[Damage] = []
@@ -159,3 +160,15 @@ def test_batches_larger_than_a_block_are_written_the_same(
     text, by_kernels = same(data, style_of("records", output_format), kernels)
     assert by_kernels >= 3
     assert len(text) > 5 << 20
+
+
+@pytest.mark.parametrize("key", [b"k", b"a secret of sixty-four bytes, the most that the hash takes: 123456"[:64]])
+def test_payloads_of_any_length_are_redacted_the_same(key: bytes, kernels: Kernels) -> None:
+    """The hash takes blocks of 128 bytes; an empty payload leaves the block with the key as the last."""
+    records = [
+        record(size, bytes(size), b"\xff" * size, [(b"h", b"v" * size)]) for size in [*range(260), 1023, 1024, 4097]
+    ]
+    style = replace(style_of("records", Format.CSV), redact=Redactor(key))
+    text, by_kernels = same(batch(*records), style, kernels)
+    assert by_kernels == 1
+    assert text.count(b"redacted:") == 3 * 263
