@@ -46,8 +46,6 @@ PROVOKED = {
     # DeleteRecords moved log starts into open transactions.
     "ghosts": {"txn-head-deleted"},
     "ghosts-3.9": {"txn-head-deleted"},
-    # The broker lost a SCRAM credential that it applied together with the removal of another one.
-    "cluster-metadata-3.9": {"metadata-snapshot-differs"},
 }
 # What may come with the time: transactions that were open when the broker was stopped, and beyond their timeout now.
 OVERDUE = {"lso-stuck", "txn-late", "txnlog-ongoing-overdue", "eos-offsets-pending"}

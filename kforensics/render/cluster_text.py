@@ -74,7 +74,7 @@ NOUNS = {
     "producer_ids": "producer id block",
     "acl": "access control entry",
     "scram_user": "SCRAM credential",
-    "delegation_token": "delegation token",
+    "delegation_token": "delegation token",  # nosec B105  # the name of a kind, no secret
 }
 PLURALS = {"access control entry": "access control entries"}
 # What the first line counts already.
