@@ -126,8 +126,8 @@ def index_finding(state: PartitionState, code: Code, faulty: FaultyIndex, messag
     is_rebuilt = _is_rebuilt(state, faulty.segment)
     is_ahead = is_rebuilt and _is_ahead(state, faulty)
     is_replaced = _may_be_replaced(state, faulty)
-    is_excused = is_rebuilt or is_replaced
-    less = Severity.INFO if is_ahead else Severity(max(severity - 1, Severity.INFO)) if is_excused else severity
+    less = Severity(max(severity - 1, Severity.INFO)) if is_rebuilt else severity
+    less = Severity.INFO if is_ahead or is_replaced else less
     evidence: dict[str, object] = {"entries": faulty.count}
     first = faulty["offset"]
     finding = state.finding(

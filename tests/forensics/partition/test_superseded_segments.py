@@ -55,7 +55,7 @@ def test_what_two_segments_have_is_replayed_once(tmp_path: Path) -> None:
     producers = examine(found, Rules(0)).producers
     assert producers["producer_epoch"].tolist() == [2, 0]
     found_here = severities(partition)
-    assert found_here.pop("segment-overlap") == "warning"
+    assert found_here["segment-overlap"] == "info"
     assert set(found_here.values()) <= {"info"}
 
 
@@ -150,7 +150,7 @@ def test_a_copy_may_lack_a_segment_that_was_merged_meanwhile(
     assert [found_here[code] for code in FOLLOWS] == severities_then
 
 
-@pytest.mark.parametrize(("clean_shutdown", "severity"), [(False, "warning"), (True, "error")])
+@pytest.mark.parametrize(("clean_shutdown", "severity"), [(False, "info"), (True, "error")])
 def test_an_index_may_be_from_before_a_cleaning(tmp_path: Path, clean_shutdown: bool, severity: str) -> None:
     """Even that of a segment that had been flushed, so that the broker will not rebuild it."""
     before = forge(tmp_path / "before", {0: "plain @0-4; plain @5-6; plain @7-9", 10: "plain @10"})

@@ -173,7 +173,8 @@ def _superseded(state: PartitionState, bounds: _Bounds, file: FoundFile) -> Find
         CODES["segment-overlap"],
         f"The segment ends at offset {highest}, but another one starts at offset {base}: {file_name(file.path)} has "
         "the same batches from before the cleaner merged the two, and is not analyzed.",
-        severity=Severity.WARNING,
+        # Only a copy has both: the broker goes on with the merged segment.
+        severity=Severity.INFO,
         at=(segment, 0),
         offsets=(base, max(base, highest)),
         evidence={"next_base_offset": base, "unfinished": [], "superseded": file.path},
