@@ -17,13 +17,12 @@ import pyarrow.dataset as ds
 import pytest
 
 import kforensics
-from kforensics.analyses.audit import AuditRequest, Stages, audit_size, run_audit
+from kforensics.analyses.audit import AUDITED, AuditRequest, Stages, audit_size, run_audit
 from kforensics.analyses.partitions import Investigation
 from kforensics.analyses.pool import partition_results
 from kforensics.analyses.settings import rules_for
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.partition.partition_files import partitions_of
 from kforensics.forensics.partition.splits import splits_of
 from kforensics.parsers.files.discover import FoundFile, discover
@@ -33,7 +32,7 @@ from tests.forensics.forge import forge, patch
 AS_OF = "2026-11-21T12:30"
 AS_OF_MS = 1_795_264_200_000
 CLUSTER = (SAMPLES / "transactions-v2", SAMPLES / "compaction", SAMPLES / "deletion")
-STORED = {"files", "damage", *RESULTS}
+STORED = {"files", "damage", *AUDITED}
 
 
 def _tables(folder: Path) -> dict[str, pa.Table]:

@@ -114,7 +114,7 @@ def test_a_killed_audit_leaves_no_store_or_a_whole_one(tmp_path: Path) -> None:
     """An audit is killed at some of its system calls; ``make fuzz`` kills it at every hundredth."""
     audits = KilledAudits(tmp_path)
     first = audits.calls * 6 // 10  # before that, it loads modules and reads logs
-    calls = [audits.calls // 4, *range(first, audits.calls, (audits.calls - first) // 7), audits.calls - 5]
+    calls = {audits.calls // 4, *range(first, audits.calls, (audits.calls - first) // 7), audits.calls - 5}
     assert audits.kill_at_all(calls) == len(calls)
     assert audits.unfinished >= len(calls) // 2
     assert not audits.kill_at(2 * audits.calls)

@@ -171,6 +171,17 @@ def _name(steps: Sequence[Any]) -> str:
     return ".".join(name.strip("_") for name in names)
 
 
+class LocalSum:
+    """An accumulator of this process."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def add(self, term: int) -> None:
+        """Add a number."""
+        self.value += term
+
+
 class LocalSpark:
     """A session whose data frames are lists.
 
@@ -184,6 +195,10 @@ class LocalSpark:
         self._stages = stages
         self.conf, self.sparkContext = {"spark.master": "local"}, self
         self.defaultParallelism = 2
+
+    def accumulator(self, value: int) -> LocalSum:
+        """Return a new accumulator."""
+        return LocalSum(value)
 
     def getLocalProperty(self, _name: str) -> None:  # noqa: N802  # the name in Spark's interface
         """Return no property."""

@@ -78,7 +78,7 @@ def _plain(value: Any) -> Any:
 READERS: dict[str, tuple[Reader, Any, str]] = {
     "hashes": (hashes, hash_columns._PythonHasher, "add"),
     "batches": (batch_rows, batch_reader, "_row"),
-    "records": (record_rows, arrow_columns, "record_row"),
+    "records": (record_rows, arrow_columns, "record_rows"),
 }
 readers = pytest.mark.parametrize("reader", READERS)
 
