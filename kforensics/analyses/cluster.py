@@ -189,7 +189,7 @@ class ClusterQuestion(Question[ClusterAnswer]):
                 if copies:
                     metadata = longest(copies)
                     states = investigation.of((metadata,)).states(on_unreadable, needs_settings=False)
-                    findings = tuple(found for state in states for found in findings_of(state, CHECKS))
+                    findings = tuple(finding for state in states for finding in findings_of(state, CHECKS))
                     yield replace(self._answer(name, metadata), findings=findings)
                 else:
                     yield self._without_metadata(name, partitions)
@@ -225,9 +225,9 @@ class ClusterQuestion(Question[ClusterAnswer]):
             touched = Touched()
             after.run()
         _check_reached(after, self.points[1])
-        found = tuple(selected_changes(changes_between(before, after, touched), self.selection))
-        rows = change_rows(second.place, found)
-        return ClusterAnswer(rows=rows, name=name, where=second.place, replay=after, before=before, changes=found)
+        changes = tuple(selected_changes(changes_between(before, after, touched), self.selection))
+        rows = change_rows(second.place, changes)
+        return ClusterAnswer(rows=rows, name=name, where=second.place, replay=after, before=before, changes=changes)
 
     def _without_metadata(self, name: str, partitions: Sequence[Partition]) -> ClusterAnswer:
         if self.diff is not None or self.history is not None or self.at is not None:
@@ -324,6 +324,6 @@ def entities_of_log_dirs(partitions: Sequence[Partition]) -> Iterator[Entity]:
         yield Entity("topic", (topic, topic_id), topic, topic=topic, topic_id=topic_id, value=count)
     for (topic, topic_id), numbers in ordered:
         for number, replicas in sorted(numbers.items()):
-            found = ",".join(map(str, sorted(replicas)))
+            owners = ",".join(map(str, sorted(replicas)))
             name, key = f"{topic}-{number}", (topic, topic_id, number)
-            yield Entity("partition", key, name, topic=topic, topic_id=topic_id, number=number, value=found)
+            yield Entity("partition", key, name, topic=topic, topic_id=topic_id, number=number, value=owners)

@@ -146,9 +146,9 @@ def _partition_count(reader: PartitionReader, logs: Sequence[Partition], rules: 
     if not rules.is_default(setting) or not logs:
         return default
     of_topic = _hashes_of_ids if setting == STATE_PARTITIONS else _hashes_of_groups
-    found = [(number, hashes) for number, hashes in of_topic(reader, logs) if len(hashes)]
-    hashes = np.concatenate([np.empty(0, "i8"), *(hashes for _, hashes in found)])
-    actual = np.concatenate([np.empty(0, "i8"), *(np.full(len(hashes), number) for number, hashes in found)])
+    hashed = [(number, hashes) for number, hashes in of_topic(reader, logs) if len(hashes)]
+    hashes = np.concatenate([np.empty(0, "i8"), *(hashes for _, hashes in hashed)])
+    actual = np.concatenate([np.empty(0, "i8"), *(np.full(len(hashes), number) for number, hashes in hashed)])
     count = likely_count([one.place.partition or 0 for one in logs], hashes, actual) if len(hashes) else None
     if count is None:
         return default

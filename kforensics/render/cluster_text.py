@@ -263,12 +263,12 @@ def change_lines(
         shown: the text that the lines are for.
     """
     counts = Counter(change.change for change in changes)
-    found = ", ".join(f"{counts[kind]:,} {kind}" for kind in ("created", "deleted", "changed") if counts[kind])
+    parts = ", ".join(f"{counts[kind]:,} {kind}" for kind in ("created", "deleted", "changed") if counts[kind])
     spans = " to ".join(
         f"offset {one.offset}" + ("" if one.timestamp is None else f" ({format_time(one.timestamp)})")
         for one in (before, after)
     )
-    yield f"{_label(name)}, {spans}: {found or 'nothing changed'}"
+    yield f"{_label(name)}, {spans}: {parts or 'nothing changed'}"
     limit = shown.screen.shown(LISTED)
     for change in changes[:limit]:
         entity, touches = change.entity, change.touches

@@ -68,11 +68,11 @@ def _is_bad(forecast: BrokerForecast, every: list[Found]) -> bool:
     return bool(forecast.refusals) or any(severity_of_effect(effect) > Severity.INFO for _, effect in every)
 
 
-def _effects(title: str, found: list[Found], screen: Screen) -> Iterator[str]:
-    if not found:
+def _effects(title: str, effects: list[Found], screen: Screen) -> Iterator[str]:
+    if not effects:
         return
     yield f"{title}:"
-    by_severity = sorted(found, key=lambda pair: -severity_of_effect(pair[1]))
+    by_severity = sorted(effects, key=lambda pair: -severity_of_effect(pair[1]))
     kinds = Counter[str]()
     for partition, effect in by_severity:
         kinds[effect.kind] += 1

@@ -123,14 +123,14 @@ def remedies(forecast: BrokerForecast) -> list[Remedy]:
         )
         commands = [REMOVED[kind].format(shlex.quote(log_dir)) for log_dir in log_dirs if kind in REMOVED]
         steps += [Remedy(text, " && ".join(commands))] if log_dirs else []
-    found = [step for step in dict.fromkeys(steps) if step is not None]
-    if found:
+    remedies = [step for step in dict.fromkeys(steps) if step is not None]
+    if remedies:
         sources = " ".join(shlex.quote(path) for path in forecast.log_dirs)
         copy = f"cp --archive --sparse=always {sources} /path/with/space/"
-        found.insert(0, Remedy("First copy the log directories as they are: a start changes them.", copy))
+        remedies.insert(0, Remedy("First copy the log directories as they are: a start changes them.", copy))
         again = f"kforensics forecast {sources}"
-        found.append(Remedy("Then ask again, and start the broker when the answer is as it should be.", again))
-    return found
+        remedies.append(Remedy("Then ask again, and start the broker when the answer is as it should be.", again))
+    return remedies
 
 
 # Without the marker a broker recovers its logs, and without recovery points it recovers them from their start.

@@ -145,13 +145,15 @@ def _read_image(image: MetadataImage, loaded: LoadedLog, newest: tuple[int, int,
 
 
 def _segments(folder: str, start: int) -> list[str]:
-    found = []
+    entries = []
     for entry in folders_of(folder).children(folder):
         name = parse_file_name(entry.name)
         if name is not None and name.kind == "log" and name.state == "live" and not entry.is_folder:
-            found.append((name.base_offset or 0, entry.path))
-    found.sort()
-    return [path for number, (_, path) in enumerate(found) if number + 1 == len(found) or found[number + 1][0] > start]
+            entries.append((name.base_offset or 0, entry.path))
+    entries.sort()
+    return [
+        path for number, (_, path) in enumerate(entries) if number + 1 == len(entries) or entries[number + 1][0] > start
+    ]
 
 
 def _snapshots(children: Mapping[str, Entry]) -> Iterator[tuple[int, int, str]]:

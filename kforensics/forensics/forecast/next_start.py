@@ -85,8 +85,8 @@ class BrokerForecast:
 
     def all_effects(self) -> Iterator[tuple[PartitionForecast | None, Effect]]:
         """Yield the effects with their partitions, those without a word in the log of the broker first."""
-        found = [(None, effect) for effect in self.effects]
-        every = [*found, *((partition, effect) for partition in self.partitions for effect in partition.effects)]
+        of_broker = [(None, effect) for effect in self.effects]
+        every = [*of_broker, *((partition, effect) for partition in self.partitions for effect in partition.effects)]
         yield from sorted(every, key=lambda pair: not pair[1].silent)
 
 

@@ -219,8 +219,8 @@ def _records_in_columns(source: Source, start: int) -> Iterator[LogRecord]:
         for row, (offset, timestamp, epoch, position, is_control) in enumerate(zip(*columns, strict=True)):
             if offset < start:
                 continue
-            found = decode_control_record(chunk.keys.get(row), chunk.values.get(row)) if is_control else decoded[row]
-            kind, value = _kind_and_value(found)
+            content = decode_control_record(chunk.keys.get(row), chunk.values.get(row)) if is_control else decoded[row]
+            kind, value = _kind_and_value(content)
             yield LogRecord(offset, timestamp, epoch, kind, value, position, is_control)
 
 

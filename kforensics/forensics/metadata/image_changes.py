@@ -307,8 +307,8 @@ def history_of(replay: ImageReplay, topic: str, number: int) -> Iterator[History
 
 
 def _registration(replay: ImageReplay, topic: str, number: int) -> PartitionRegistration | None:
-    found = replay.image.topic_named(topic)
-    return None if found is None else found.partitions.get(number)
+    known = replay.image.topic_named(topic)
+    return None if known is None else known.partitions.get(number)
 
 
 def _change(before: PartitionRegistration | None, after: PartitionRegistration | None) -> str:
