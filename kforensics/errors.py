@@ -13,7 +13,6 @@ KforensicsError
 
 from __future__ import annotations
 
-import shlex
 import sys
 
 __all__ = [
@@ -42,7 +41,8 @@ def install_line(extra: str) -> str:
     Args:
         extra: name of the extra.
     """
-    from importlib import metadata  # only an error needs it
+    import shlex  # only an error needs it, and metadata
+    from importlib import metadata
 
     try:
         required = metadata.requires("kforensics") or []

@@ -17,7 +17,7 @@ from kforensics.errors import InputError, UsageError
 from kforensics.forensics.checks.check import findings_of
 from kforensics.forensics.checks.partition import metadata_snapshots
 from kforensics.forensics.core.formatting import format_time
-from kforensics.forensics.metadata.cluster_metadata import replay_start
+from kforensics.forensics.metadata.cluster_metadata import longest_copy, replay_start
 from kforensics.forensics.metadata.image_changes import (
     Change,
     HistoryStep,
@@ -163,7 +163,7 @@ class ClusterQuestion(Question[ClusterAnswer]):
     @property
     def selection(self) -> EntityFilter:
         """Which entities to show."""
-        is_topic = partial(_is_topic, patterns=self.topics) if self.topics else None
+        is_topic = partial(is_selected, patterns=self.topics) if self.topics else None
         return EntityFilter(is_topic, self.numbers, self.broker)
 
     def answers(self, investigation: Investigation, on_unreadable: OnUnreadable) -> Iterator[ClusterAnswer]:
@@ -187,7 +187,7 @@ class ClusterQuestion(Question[ClusterAnswer]):
             copies = [one for one in partitions if one.place.topic == METADATA_TOPIC and one.has_log]
             try:
                 if copies:
-                    metadata = longest(copies)
+                    metadata = longest_copy(copies)
                     states = investigation.of((metadata,)).states(on_unreadable, needs_settings=False)
                     findings = tuple(finding for state in states for finding in findings_of(state, CHECKS))
                     yield replace(self._answer(name, metadata), findings=findings)
@@ -239,10 +239,6 @@ class ClusterQuestion(Question[ClusterAnswer]):
         return ClusterAnswer(rows=rows, name=name, where=place, entities=shown)
 
 
-def _is_topic(topic: str, patterns: Sequence[str]) -> bool:
-    return is_selected(topic, patterns)
-
-
 def _topic_partition(text: str) -> tuple[str, int]:
     topic, _, number = text.rpartition("-")
     if not topic or not (number.isdecimal() and number.isascii()):
@@ -250,11 +246,6 @@ def _topic_partition(text: str) -> tuple[str, int]:
             f"--history {text!r} is not a partition; write the topic, a hyphen and the number, as in orders-0"
         )
     return topic, int(number)
-
-
-def longest(copies: Sequence[Partition]) -> Partition:
-    """Return the copy of a metadata log that ends last."""
-    return max(copies, key=lambda copy: (copy.segments[-1].base_offset or 0, copy.segments[-1].size))
 
 
 def _copy_under(path: str, by_cluster: dict[str, list[Partition]]) -> Partition:
@@ -268,7 +259,7 @@ def _copy_under(path: str, by_cluster: dict[str, list[Partition]]) -> Partition:
     ]
     if not copies:
         raise UsageError(f"--diff: there is no log of {METADATA_TOPIC} in {path}; name it among the paths, too")
-    return longest(copies)
+    return longest_copy(copies)
 
 
 def _replay_of(metadata: Partition, point: Point) -> ImageReplay:
@@ -282,9 +273,10 @@ def _check_reached(replay: ImageReplay, point: Point) -> None:
         UsageError: it begins later or ends earlier.
     """
     start, time = replay.start, replay.timestamp
-    whole_start, snapshot = replay_start(replay.metadata)
-    if not replay.is_complete and snapshot is not None:
-        raise UsageError(f"the metadata log is available from offset {whole_start} on; give a later offset or time")
+    if not replay.is_complete:
+        whole_start, snapshot = replay_start(replay.metadata)
+        if snapshot is not None:
+            raise UsageError(f"the metadata log is available from offset {whole_start} on; give a later offset or time")
     if (point.offset is not None and point.offset < start) or (
         point.time_ms is not None and replay.offset == start and time is not None and time > point.time_ms
     ):

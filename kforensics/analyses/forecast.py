@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.forecast.log_directory import MARKER, META, METADATA_FOLDER, read_identity
 from kforensics.forensics.forecast.next_start import BrokerForecast, forecast_start
+from kforensics.forensics.partition.partition_files import HIGH_WATERMARK, RECOVERY_POINT
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.log_names import parse_folder_name
 
@@ -14,7 +15,7 @@ __all__ = ["RELEASES", "forecast_brokers", "known_release"]
 
 # The releases whose starts were recorded; others follow the nearest older one.
 RELEASES = ("3.9", "4.4")
-MARKS = (META, MARKER, METADATA_FOLDER, "recovery-point-offset-checkpoint", "replication-offset-checkpoint")
+MARKS = (META, MARKER, METADATA_FOLDER, RECOVERY_POINT, HIGH_WATERMARK)
 NO_LOG_DIRECTORY = "there is no log directory at {}; name the directories in log.dirs of the broker"
 
 

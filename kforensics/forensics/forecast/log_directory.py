@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from kforensics.errors import InputMissingError
 from kforensics.forensics.forecast.effects import IO, KAFKA, LoadRefusedError, unreadable_text
+from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.log_names import METADATA_TOPIC, FolderName, parse_folder_name
 from kforensics.parsers.files.meta_properties import MetaProperties, meta_properties, read_meta_properties
@@ -21,9 +22,8 @@ from kforensics.parsers.state.text_checkpoint import OffsetCheckpointEntry, read
 __all__ = ["LogDirectory", "PartitionFolder", "read_identity", "read_log_directory"]
 
 META, MARKER = "meta.properties", ".kafka_cleanshutdown"
-RECOVERY_POINT, LOG_START = "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"
 # The order in which a start reads them; the first fault ends it.
-CHECKPOINTS = (RECOVERY_POINT, LOG_START, "cleaner-offset-checkpoint", "replication-offset-checkpoint")
+CHECKPOINTS = (RECOVERY_POINT, LOG_START, CLEANER, HIGH_WATERMARK)
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 METADATA_FOLDER = f"{METADATA_TOPIC}-0"
 RUNTIME = "java.lang.RuntimeException"

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from kforensics.forensics.forecast.effects import Effect, LoadedLog, LoadRefusedError
 from kforensics.forensics.forecast.identity import identity_fault, is_reserved
 from kforensics.forensics.forecast.log_directory import (
-    LOG_START,
     METADATA_FOLDER,
-    RECOVERY_POINT,
     RUNTIME,
     LogDirectory,
     PartitionFolder,
@@ -18,6 +16,7 @@ from kforensics.forensics.forecast.log_directory import (
 )
 from kforensics.forensics.forecast.log_loading import load_log
 from kforensics.forensics.forecast.metadata_loading import AssignedPartition, MetadataImage, load_metadata
+from kforensics.forensics.partition.partition_files import LOG_START, RECOVERY_POINT
 
 __all__ = ["BrokerForecast", "PartitionForecast", "forecast_start"]
 

@@ -34,6 +34,7 @@ __all__ = [
     "elections_in",
     "is_whole_snapshot",
     "log_records",
+    "longest_copy",
     "metadata_batches",
     "metadata_records",
     "replay_start",
@@ -110,7 +111,7 @@ def metadata_records(partitions: Iterable[Partition], kinds: Collection[str]) ->
     copies = [copy for copy in partitions if copy.place.topic == METADATA_TOPIC and copy.segments]
     if not copies:
         return
-    for batch in metadata_batches(max(copies, key=_length), kinds):
+    for batch in metadata_batches(longest_copy(copies), kinds):
         yield from batch.records
 
 
@@ -171,8 +172,9 @@ def is_whole_snapshot(path: str) -> bool:
     return isinstance(footer, Record) and decode_control_record(footer.key, footer.value).type_name == FOOTER
 
 
-def _length(copy: Partition) -> tuple[int, int]:
-    return copy.segments[-1].base_offset or 0, copy.segments[-1].size
+def longest_copy(copies: Iterable[Partition]) -> Partition:
+    """Return the copy of a metadata log that ends last."""
+    return max(copies, key=lambda copy: (copy.segments[-1].base_offset or 0, copy.segments[-1].size))
 
 
 def _batches(path: str, start: int, kinds: Collection[str]) -> Iterator[MetadataBatch]:
