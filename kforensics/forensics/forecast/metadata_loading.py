@@ -165,30 +165,23 @@ def _snapshots(children: Mapping[str, Entry]) -> Iterator[tuple[int, int, str]]:
 
 def _read_snapshot(image: MetadataImage, path: str) -> None:
     """Read a snapshot, whose checksums the broker checks."""
-    batches = 0
+    last: Batch | None = None
     with open_source(path) as source:
         window = Window(source)
         try:
             for batch in batches_from(window, 0, path):
-                batches += 1
+                last = batch.header
                 if not is_valid(window, batch.header):
                     raise LoadRefusedError(CORRUPT, "Record is corrupt", path)
                 for kind, value in _decoded(source, batch.header):
                     image.add(kind, value)
         except CorruptLogError as error:
             raise LoadRefusedError(CORRUPT, error.why, path) from error
-        if not batches:
+        if last is None:
             raise LoadRefusedError(NO_ELEMENT, "No value present", path)
-        if batches and not _is_whole(window, path):
+        # The footer is a control batch of its own.
+        if not (last.is_control and last.position > 0 and last.position + last.size == window.end):
             image.lost = f"{path} is torn: the broker reads what is there without a word"
-
-
-def _is_whole(window: Window, path: str) -> bool:
-    """Return whether a snapshot ends with its footer, which is a control batch of its own."""
-    last: Batch | None = None
-    for batch in batches_from(window, 0, path):
-        last = batch.header
-    return last is not None and last.is_control and last.position > 0 and last.position + last.size == window.end
 
 
 def _records(path: str, start: int, end: int) -> Iterator[tuple[str, dict[str, Any]]]:
