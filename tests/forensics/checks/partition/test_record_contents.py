@@ -11,6 +11,7 @@ import pytest
 
 from kforensics.forensics.checks.partition import damage, record_contents
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
+from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -201,6 +202,31 @@ def test_all_records_without_key_are_one_finding(tmp_path: Path) -> None:
 
 def test_topic_that_is_not_compacted_needs_no_keys(tmp_path: Path) -> None:
     assert forged_findings(tmp_path, THREE, records=LONE) == []
+
+
+@pytest.mark.parametrize(
+    ("entity", "policy", "needs_keys"),
+    [
+        ("topic t", "compact", True),
+        (None, "compact,delete", True),
+        ("topic t", "delete", False),
+        ("topic other", "compact", False),
+    ],
+)
+def test_topic_whose_settings_compact_it_needs_keys(
+    tmp_path: Path, entity: str | None, policy: str, needs_keys: bool
+) -> None:
+    """Before its first compaction, when no checkpoint lists it."""
+    forge(tmp_path, THREE, records=LONE)
+    state = decoded(state_under(tmp_path, collectors=COLLECTORS))
+    settings = (Setting("cleanup.policy", policy, "metadata log, topic t", entity),)
+    rules = replace(state.rules, topic_settings=settings).at(None, state.partition.place.topic)
+    findings = list(record_contents.findings(replace(state, rules=rules)))
+    assert [finding.exactness for finding in findings] == [Exactness.EXACT] * needs_keys
+    if needs_keys:
+        assert the_one(findings).message == (
+            f"The record at offset 4 has no key, but cleanup.policy is {policy} (metadata log, topic t)."
+        )
 
 
 def test_topics_that_every_broker_compacts_need_keys(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from kforensics.forensics.checks.partition import damage, structure
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.observations import Observed, observations_of
 from kforensics.forensics.core.reporting import MOST
+from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.log_summary import LogSummary, log_summary, merged_logs
 from kforensics.forensics.partition.partition_files import CLEANER
 from kforensics.parsers.columns.batch_columns import BatchColumns, column_dtype
@@ -78,6 +79,26 @@ def test_gap_in_a_log_that_is_not_cleaned_is_found(tmp_path: Path) -> None:
     assert (finding.code.name, finding.severity, finding.exactness) == ("offset-gap", Severity.ERROR, Exactness.EXACT)
     assert (finding.first_offset, finding.last_offset, finding.evidence["missing"]) == (10, 14, 5)
     assert (finding.path, finding.position) == (str(log), _position(log, 15))
+
+
+@pytest.mark.parametrize(
+    ("entity", "policy", "severity"),
+    [
+        ("topic t", "compact,delete", Severity.WARNING),
+        (None, "compact", Severity.WARNING),
+        ("topic t", "delete", Severity.ERROR),
+        ("topic other", "compact", Severity.ERROR),
+    ],
+)
+def test_gap_in_a_topic_that_is_known_to_be_compacted_may_come_from_its_leader(
+    tmp_path: Path, entity: str | None, policy: str, severity: Severity
+) -> None:
+    drop(file_of(forge(tmp_path, FIVE)), 10)
+    settings = (Setting("cleanup.policy", policy, "metadata log, topic t", entity),)
+    finding = _the_one(found_in(tmp_path, CHECK_MODULES, replace(RULES, topic_settings=settings)))
+    assert (finding.code.name, finding.severity) == ("offset-gap", severity)
+    known = f"likely, cleanup.policy is {policy} (metadata log, topic t)"
+    assert (known in finding.benign[-1]) == (severity is Severity.WARNING)
 
 
 def test_gap_proves_nothing_where_the_cleaner_is_not_known(tmp_path: Path) -> None:
