@@ -9,15 +9,16 @@ from itertools import chain
 from typing import TypeAlias
 
 from kforensics.analyses.context import Context
-from kforensics.analyses.partitions import Investigation, OnUnreadable, is_numbered
-from kforensics.analyses.topics import is_selected, similar
+from kforensics.analyses.partitions import Investigation, OnUnreadable, ignore
+from kforensics.analyses.topics import is_numbered, is_selected, similar
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.cluster_result import best_histories, coordinator_history, evaluate_cluster
+from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.transactions.history import History
-from kforensics.forensics.core.findings import Severity
+from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.settings import STATE_PARTITIONS
 from kforensics.forensics.explain.offset_explainer import OffsetExplainer
@@ -41,6 +42,7 @@ from kforensics.forensics.explain.transactional_id_story import (
     transactional_id_story,
 )
 from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.partition.partition_rows import finding_rows
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.log.selection import HalfOpenRange
 from kforensics.parsers.tables.schemas import Table
@@ -87,6 +89,17 @@ class Subject:
             raise UsageError(
                 "--transactional-id covers all partitions of the transactions; leave out --topic and --partition"
             )
+
+    def has(self, finding: Finding) -> bool:
+        """Return whether a finding in one of the partitions is on this subject."""
+        if self.producer_id is not None:
+            return finding.producer_id == self.producer_id
+        if self.transactional_id is not None:
+            return finding.evidence.get("transactional_id") == self.transactional_id
+        if finding.first_offset is None or finding.last_offset is None:
+            return False
+        offsets = self.offsets or HalfOpenRange(self.offset, None if self.offset is None else self.offset + 1)
+        return offsets.overlaps(finding.first_offset, finding.last_offset)
 
     @property
     def table(self) -> Table:
@@ -150,6 +163,30 @@ def explain_subject(investigation: Investigation, subject: Subject, on_unreadabl
     if subject.producer_id is not None:
         return _explain_producer(reader, selected, subject.producer_id)
     return _explain_id(reader, subject.transactional_id or "")
+
+
+def findings_on(investigation: Investigation, subject: Subject) -> Iterator[PartitionResult]:
+    """Yield what an audit finds on a subject, each result with the findings on the subject alone.
+
+    Args:
+        investigation: all partitions under the paths.
+        subject: what to explain.
+    """
+    from kforensics.analyses.audit import AuditRequest, audit_results  # only a document has findings
+
+    audited = investigation
+    if subject.transactional_id is None:
+        audited = investigation.beside_context(_selected(investigation.partitions, subject))
+    results = [one for one in audit_results(audited, AuditRequest(copies=True), ignore) if one.findings]
+    producers: set[int | None] = set()  # of the transactional id: not every finding on them names it
+    if subject.transactional_id is not None:
+        producers = {one.producer_id for result in results for one in filter(subject.has, result.findings)} - {None}
+    for result in results:
+        findings = tuple(one for one in result.findings if subject.has(one) or one.producer_id in producers)
+        if findings:
+            yield PartitionResult(
+                result.place, "", 0, {"findings": finding_rows(result.place, findings)}, findings, stable=result.stable
+            )
 
 
 class PartitionReader:

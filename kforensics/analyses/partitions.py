@@ -16,7 +16,7 @@ from kforensics.analyses.surroundings import (
     newest_file,
     partitions_around,
 )
-from kforensics.analyses.topics import check_topics, is_selected
+from kforensics.analyses.topics import NO_PARTITION, check_topics, is_numbered, is_selected
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.formatting import format_count, format_duration, format_time
 from kforensics.forensics.core.rules import Rules
@@ -107,6 +107,11 @@ class Investigation:
         """Return the investigation of some of the partitions."""
         return replace(self, partitions=tuple(partitions))
 
+    def beside_context(self, partitions: Sequence[Partition]) -> Investigation:
+        """Return the investigation of some of the partitions; those of CONTEXT_TOPICS stay evidence about them."""
+        unselected = () if self.alone else (*self.unselected, *_unselected(self.partitions, partitions))
+        return replace(self, partitions=tuple(partitions), unselected=unselected)
+
     def states(
         self, on_unreadable: OnUnreadable, collectors: Sequence[Collector] = (), *, needs_settings: bool = True
     ) -> Iterator[PartitionState]:
@@ -174,7 +179,7 @@ def investigate(  # noqa: PLR0913  # what a user can say
         check_topics(topics, [partition.place.topic for partition in found])
     partitions = _selected(found, topics, numbers)
     if found and not partitions and not unreadable:
-        raise UsageError("no partition is left by --topic and --partition; give others")
+        raise UsageError(NO_PARTITION)
     unreadable += _name_forbidden(_related(files, topics), found, warn)
     if not partitions and not unreadable:
         raise UsageError(NO_LOG.format(", ".join(paths)))
@@ -213,11 +218,6 @@ def _unselected(found: Sequence[Partition], partitions: Sequence[Partition]) -> 
     folders = {partition.folder for partition in partitions}
     in_context = (partition for partition in found if partition.place.topic in CONTEXT_TOPICS)
     return tuple(partition for partition in in_context if partition.folder not in folders)
-
-
-def is_numbered(partition: int | None, numbers: Sequence[range]) -> bool:
-    """Return whether the number of a partition is in one of some ranges; any number is if there are none."""
-    return not numbers or any(partition in each for each in numbers)
 
 
 def ignore(_: object) -> None:

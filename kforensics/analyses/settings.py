@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from kforensics.analyses.times import as_of_ms
-from kforensics.analyses.topics import is_selected, partition_numbers
+from kforensics.analyses.topics import is_selected, selection_of
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import (
@@ -108,21 +108,15 @@ def parameters_of(  # noqa: PLR0913  # one parameter per key
     """
     path = None if server_properties is None else os.fspath(server_properties)
     given = ((name, str(value)) for name, value in (settings or {}).items())
+    topics, numbers = selection_of(topic, partition)
     of_caller = tuple(validated(name, value, GIVEN_BY_CALLER, f"settings[{name!r}]") for name, value in given)
     return {
         "as_of_ms": as_of_ms(as_of),
-        "topics": _listed(topic),
-        "numbers": tuple(partition_numbers(str(number), "partition") for number in _listed(partition)),
+        "topics": topics,
+        "numbers": numbers,
         "settings": (*of_caller, *given_settings((), path)),
         "alone": alone,
     }
-
-
-def _listed(given: str | int | Sequence[str | int] | None) -> tuple[str | int, ...]:
-    """Return what a caller gives alone or in a sequence as a tuple."""
-    if given is None:
-        return ()
-    return tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
 
 
 def _assigned(assignment: str) -> Setting:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from kforensics.errors import UsageError
 from kforensics.forensics.core.formatting import format_count
 
+if TYPE_CHECKING:
+    from kforensics.parsers.files.discover import FoundFile
+
+NO_PARTITION = "no partition is left by --topic and --partition; give others"
 # How many topics are named.
 SIMILAR, NAMED = 3, 10
 NOT = "!"
@@ -32,6 +37,33 @@ def is_selected(topic: str | None, patterns: Sequence[str]) -> bool:
     return is_wanted and not any(fnmatchcase(topic, pattern) for pattern in unwanted)
 
 
+def is_numbered(partition: int | None, numbers: Sequence[range]) -> bool:
+    """Return whether the number of a partition is in one of some ranges; any number is if there are none."""
+    return not numbers or any(partition in each for each in numbers)
+
+
+def files_of_partitions(files: list[FoundFile], topics: Sequence[str], numbers: Sequence[range]) -> list[FoundFile]:
+    """Return those of some files that belong to partitions that the user wants.
+
+    Args:
+        files: the files.
+        topics: names or globs, as for :func:`is_selected`.
+        numbers: ranges of the numbers of partitions; all if it is empty.
+
+    Raises:
+        UsageError: there is no such topic, or no file is left.
+    """
+    if not (topics or numbers) or not files:
+        return files
+    of_partitions = [file for file in files if file.topic is not None]
+    check_topics(topics, (file.topic for file in of_partitions))
+    of_topics = (file for file in of_partitions if is_selected(file.topic, topics))
+    selected = [file for file in of_topics if is_numbered(file.partition, numbers)]
+    if not selected:
+        raise UsageError(NO_PARTITION)
+    return selected
+
+
 def partition_numbers(text: str, option: str = "--partition") -> range:
     """Return the numbers of partitions that a user wants.
 
@@ -46,6 +78,29 @@ def partition_numbers(text: str, option: str = "--partition") -> range:
     if not (first.isdecimal() and (not last or last.isdecimal()) and text.isascii()) or text.endswith("-"):
         raise UsageError(f"{option} {text!r} is not a number or a range; write {option} 3 or {option} 0-9")
     return range(int(first), int(last or first) + 1)
+
+
+def selection_of(
+    topic: str | Sequence[str] | None, partition: int | str | Sequence[int | str] | None
+) -> tuple[tuple[str, ...], tuple[range, ...]]:
+    """Return the topics and the ranges of partitions that the caller of a function wants.
+
+    Args:
+        topic: a name or glob, or several; None for all topics.
+        partition: a number, or a range such as ``"0-9"``, or several; None for all partitions.
+
+    Raises:
+        UsageError: what is given for a partition is neither a number nor a range.
+    """
+    numbers = (partition_numbers(str(each), "partition") for each in _listed(partition))
+    return tuple(map(str, _listed(topic))), tuple(numbers)
+
+
+def _listed(given: str | int | Sequence[str | int] | None) -> tuple[str | int, ...]:
+    """Return what a caller gives alone or in a sequence as a tuple."""
+    if given is None:
+        return ()
+    return tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
 
 
 def similar(name: str, known: Iterable[str]) -> str:

@@ -81,10 +81,13 @@ class Judged:
     Args:
         investigation: the partitions that were asked about.
         brokers: addresses of brokers for the remedies, None if they are not known.
+        results: results with findings, which are created when they are looked at.
     """
 
-    def __init__(self, investigation: Investigation, brokers: str | None) -> None:
-        self._investigation, self._brokers = investigation, brokers
+    def __init__(
+        self, investigation: Investigation, brokers: str | None, results: Iterable[PartitionResult] = ()
+    ) -> None:
+        self._investigation, self._brokers, self._results = investigation, brokers, results
         self._found: list[PartitionResult] = []
 
     def add(self, place: Place, findings: tuple[Finding, ...], stable: StableOffset | None = None) -> None:
@@ -108,6 +111,8 @@ class Judged:
     def _rows(self, table: str) -> Iterator[Rows | RowStream]:
         from kforensics.analyses.audit import incidents_of  # only a document needs it
 
+        self._found += self._results
+        self._results = ()
         for result in self._found if table == "findings" else [incidents_of(self._investigation, self._found)]:
             yield result.for_brokers(self._brokers).rows[table]
 

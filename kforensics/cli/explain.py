@@ -53,9 +53,10 @@ def explain(  # long: one parameter per option
     ] = None,
 ) -> None:
     """Explain one offset, one producer or one transactional id, with the evidence."""
-    from kforensics.analyses.explain import Subject, explain_subject, story_rows, story_severities
+    from kforensics.analyses.explain import Subject, explain_subject, findings_on, story_rows, story_severities
     from kforensics.analyses.filters import offset_range
     from kforensics.api.explanation import story_lines
+    from kforensics.cli.asking import Judged
     from kforensics.cli.common_options import ExitStatus
     from kforensics.cli.writing import write_results
 
@@ -76,5 +77,14 @@ def explain(  # long: one parameter per option
     status = ExitStatus(investigation.unreadable)
     with options.stage("partitions read, evaluated and written"), options.watched(investigation) as watched:
         stories = status.watch(explain_subject(watched, subject, status.add_unreadable), story_severities)
-        write_results(stories, to_format, options, text=story_lines, table=subject.table, rows=story_rows)
+        judged = Judged(investigation, options.brokers(), findings_on(investigation, subject))
+        write_results(
+            stories,
+            to_format,
+            options,
+            text=story_lines,
+            table=subject.table,
+            rows=story_rows,
+            beside=judged.tables,
+        )
     raise typer.Exit(status.code(severity))
