@@ -281,6 +281,7 @@ def test_max_bytes_is_not_damage_in_text_or_rows() -> None:
         (["--style", "4.3", "--offset", "1:2"], "leave out filters and --format"),
         (["--style", "4.3", "--format", "json"], "leave out filters and --format"),
         (["--style", "4.3", "--limit", "1"], "leave out --limit"),
+        (["--style", "4.3", "--topic", "t", "--partition", "0"], "leave out --topic, --partition"),
         (["--style", "4.3", "--records", "--redact"], "leave out --redact, --records"),
         (["--style", "4.3", "--key-format", "hex"], "leave out --key-format"),
         (["--format", "xml"], "--format 'xml' is not one of text, table, json, ndjson, csv, csv-safe, parquet, arrow"),

@@ -62,6 +62,8 @@ class DumpRequest:
         output_format: text, or a format of rows.
         table: ``batches`` or ``records`` of logs, ``damage`` of all files, None for each file's own table.
         selection: which batches and records.
+        topics: only files of topics with these names or globs, without those that begin with ``!``; all if it is empty.
+        numbers: only files of partitions with these numbers; all if it is empty.
         isolation: which of them by the outcome of their transactions.
         aborted: only the records of aborted transactions.
         limit: maximum number of rows, or of record lines, or of batch lines if no records are printed.
@@ -80,6 +82,8 @@ class DumpRequest:
     output_format: Format = Format.TEXT
     table: str | None = None
     selection: Selection = field(default_factory=Selection)
+    topics: tuple[str, ...] = ()
+    numbers: tuple[range, ...] = ()
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     aborted: bool = False
     limit: int | None = None
@@ -158,6 +162,10 @@ def selected_files(
     if not files and not outcome.unreadable:
         notify(f"there is no file under {', '.join(request.paths)}")
         outcome.unreadable += 1
+    if request.topics or request.numbers:
+        from kforensics.analyses.topics import files_of_partitions  # few dumps select by them
+
+        files = files_of_partitions(files, request.topics, request.numbers)
     if request.selection == Selection() and isolation_filter is None:
         return files
     logs = [file for file in files if file.kind in (*LOG_KINDS, "unknown")]

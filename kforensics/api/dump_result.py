@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -12,9 +13,13 @@ from kforensics.analyses.filters import Isolation, isolation_level, offset_range
 from kforensics.analyses.find_files import find_files
 from kforensics.analyses.formatted_records import formatted_texts, logs_of_formatter
 from kforensics.analyses.read_files import FilesReader, drain, isolation_filter_of, kind_to_read, served_files
+from kforensics.analyses.topics import files_of_partitions, selection_of
+from kforensics.api.views.table_view import CELL_STYLE, aligned_lines
 from kforensics.errors import InputError
+from kforensics.forensics.core.formatting import format_count, format_size
 from kforensics.parsers.format.decompression import DEFAULT_BUDGET
 from kforensics.parsers.format.rows import Damage
+from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.kernels.policy import kernels_for
 from kforensics.parsers.log.selection import Selection
 from kforensics.parsers.tables.arrow import (
@@ -27,6 +32,7 @@ from kforensics.parsers.tables.arrow import (
 )
 from kforensics.parsers.tables.file_rows import ReadOptions, damage_rows, table_name_of
 from kforensics.parsers.tables.schemas import TABLES, Table
+from kforensics.render.markup import Markup, element
 from kforensics.render.payloads import RowConverter, row_converter
 
 if TYPE_CHECKING:
@@ -36,12 +42,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Dump", "dump"]
 
+# Tables that do not belong to one kind of file.
+GENERAL_TABLES = ("files", "damage")
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def dump(  # noqa: PLR0913  # one parameter per filter of the command
     paths: Paths,
     *,
+    topic: str | Sequence[str] | None = None,
+    partition: int | str | Sequence[int | str] | None = None,
     offset: str | None = None,
     time: str | None = None,
     key: str | None = None,
@@ -58,6 +68,9 @@ def dump(  # noqa: PLR0913  # one parameter per filter of the command
 
     Args:
         paths: files, folders, globs or URIs.
+        topic: only files of topics with this name or glob, or with one of several; one that begins with ``!`` excludes.
+        partition: only files of partitions with this number, with one in a range such as ``"0-9"``, or with one of
+            several.
         offset: offsets ``A:B``, without B.
         time: times ``A:B`` in ms or ISO 8601, without B.
         key: a regular expression that keys match.
@@ -72,7 +85,7 @@ def dump(  # noqa: PLR0913  # one parameter per filter of the command
 
     Raises:
         InputError: a path cannot be read at all.
-        UsageError: a filter is malformed.
+        UsageError: a filter is malformed, or there is no such topic or partition.
 
     Examples:
         >>> dump = kforensics.dump("sample_logs/classic-transaction", transactional=True)
@@ -93,7 +106,9 @@ def dump(  # noqa: PLR0913  # one parameter per filter of the command
         pattern(key),
     )
     level = isolation_level(isolation, aborted=aborted)
-    return Dump(tuple(os.fspath(name) for name in names), selection, max_decompressed_bytes, level, aborted=aborted)
+    places = selection_of(topic, partition)
+    fs_names = tuple(os.fspath(name) for name in names)
+    return Dump(fs_names, selection, max_decompressed_bytes, level, aborted=aborted, places=places)
 
 
 class Dump:
@@ -105,7 +120,7 @@ class Dump:
             after a table was read.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what dump() was asked for
         self,
         paths: tuple[str, ...],
         selection: Selection,
@@ -113,11 +128,13 @@ class Dump:
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         *,
         aborted: bool = False,
+        places: tuple[tuple[str, ...], tuple[range, ...]] = ((), ()),
     ) -> None:
         unreadable: list[str] = []
-        self.files, _ = find_files(paths, unreadable.append)
+        files, _ = find_files(paths, unreadable.append)
         if unreadable:
             raise InputError(", ".join(paths), "; ".join(unreadable))
+        self.files = files_of_partitions(files, *places)
         self.notes: list[str] = []
         self._paths, self._selection, self._budget = paths, selection, budget
         self._isolation, self._aborted = isolation, aborted
@@ -137,6 +154,36 @@ class Dump:
     def damage(self) -> pa.Table:
         """A row per range of bytes that could not be decoded, records included."""
         return self.table("damage")
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables that these files have rows for; :meth:`table` returns each."""
+        kinds = {kind_to_read(file) for file in self.files}
+        names = {table_name_of(kind, records=records) for kind in kinds for records in (False, True)}
+        return tuple(name for name in TABLES if name in names or name in GENERAL_TABLES)
+
+    def __repr__(self) -> str:
+        rows = [[printable(kind), str(count), size] for kind, count, size in self._kinds()]
+        return "\n".join([self._title, *aligned_lines(rows), f"tables: {', '.join(self.tables)}"])
+
+    def _repr_html_(self) -> Markup:
+        kinds = [map(str, row) for row in self._kinds()]
+        rows = (element("tr", *(element("td", text, style=CELL_STYLE) for text in row)) for row in kinds)
+        table = element("table", element("tbody", *rows))
+        return element("div", element("p", element("b", self._title)), table, element("p", ", ".join(self.tables)))
+
+    @property
+    def _title(self) -> str:
+        files = self.files
+        partitions = {(file.log_dir, file.topic, file.partition) for file in files if file.topic is not None}
+        size = format_size(sum(file.size for file in files))
+        return f"{format_count(len(files), 'file')} of {format_count(len(partitions), 'partition')}, {size}"
+
+    def _kinds(self) -> Iterator[tuple[str, int, str]]:
+        """Yield kind, number and size of the files."""
+        counts = Counter(file.kind for file in self.files)
+        for kind, count in counts.most_common():
+            yield kind, count, format_size(sum(file.size for file in self.files if file.kind == kind))
 
     def table(self, name: str) -> pa.Table:
         """Return a table by name, such as ``index_entries`` or ``producer_snapshots``.

@@ -3,48 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from kforensics.analyses.read_files import kind_to_read
+from kforensics.analyses.settings import Evaluation
 from kforensics.analyses.times import as_of_ms
 from kforensics.api import audits, verdicts
 from kforensics.api.dump_result import Dump, Paths, dump
 from kforensics.api.views.batch_view import BatchView
-from kforensics.api.views.table_view import CELL_STYLE, TableSource, TableView, aligned_lines
+from kforensics.api.views.table_view import TableSource, TableView
 from kforensics.errors import UsageError
-from kforensics.forensics.core.formatting import format_count, format_size
 from kforensics.forensics.core.tables import RESULTS
-from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.tables.file_rows import table_name_of
 from kforensics.parsers.tables.schemas import TABLES
-from kforensics.render.markup import Markup, element
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from kforensics.render.markup import Markup
 
 __all__ = ["BatchesView", "Opened", "open"]
 
-# Tables that do not belong to one kind of file.
-GENERAL_TABLES = ("files", "damage")
 
-
-def open(paths: Paths, *, as_of: datetime | str | int | None = None) -> Opened:  # noqa: A001  # it opens, as gzip.open does
+def open(paths: Paths, **evaluation: Unpack[Evaluation]) -> Opened:  # noqa: A001  # it opens, as gzip.open does
     """Return the files under paths as tables that are read on access.
 
     Args:
         paths: log directories, partition folders, files of any kind, globs or URIs.
-        as_of: time of evaluation: a datetime with a time zone, text in ISO 8601 or ``"now"``, or milliseconds; None for
-            the newest modification time of the files.
+        evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`. With a topic or a partition,
+            tables of stored data are read from the files of those partitions only.
 
     Raises:
         InputError: a path cannot be listed.
-        UsageError: there are no files, or the time of evaluation is none.
+        UsageError: there are no files, or no such topic or partition, or the time of evaluation is none.
 
     Examples:
-        >>> log = kforensics.open("sample_logs/transactions-v2/broker-1/hanging-0")
+        >>> log = kforensics.open("sample_logs/transactions-v2/broker-1", topic="hanging")
         >>> len(log.batches), len(log.transactions)
         (7, 4)
         >>> log.lso.select(["topic", "last_stable_offset", "log_end_offset"])
@@ -52,13 +45,18 @@ def open(paths: Paths, *, as_of: datetime | str | int | None = None) -> Opened: 
           topic    last_stable_offset  log_end_offset
           hanging  3                   9
     """
-    time_ms = as_of_ms(as_of)  # once, so that all tables have the same "now"
-    files = dump(paths)
+    if (as_of := evaluation.get("as_of")) is not None:
+        evaluation["as_of"] = as_of_ms(as_of)  # once, so that all tables have the same "now"
+    files = _dump(paths, evaluation)
     if not files.files:
         names = [paths] if isinstance(paths, str | os.PathLike) else [*paths]
         listed = ", ".join(os.fspath(name) for name in names)
         raise UsageError(f"there is no file under {listed}; name log directories, partition folders or files")
-    return Opened(paths, files, time_ms)
+    return Opened(paths, files, evaluation)
+
+
+def _dump(paths: Paths, evaluation: Evaluation, offset: str | None = None) -> Dump:
+    return dump(paths, topic=evaluation.get("topic"), partition=evaluation.get("partition"), offset=offset)
 
 
 class Opened:
@@ -68,9 +66,9 @@ class Opened:
     Tables of stored data are read from the files. Tables of results come from the function of the same name.
     """
 
-    def __init__(self, paths: Paths, files: Dump, as_of_ms: int | None = None) -> None:
+    def __init__(self, paths: Paths, files: Dump, evaluation: Evaluation) -> None:
         self._paths: Paths = paths if isinstance(paths, str | os.PathLike) else [*paths]
-        self._dump, self._as_of_ms = files, as_of_ms
+        self._dump, self._evaluation = files, evaluation
 
     @cached_property
     def batches(self) -> BatchesView:
@@ -135,9 +133,7 @@ class Opened:
     @property
     def tables(self) -> tuple[str, ...]:
         """Names of the tables of stored data that these files have rows for; :meth:`table` returns each."""
-        kinds = {kind_to_read(file) for file in self._dump.files}
-        names = {table_name_of(kind, records=records) for kind in kinds for records in (False, True)}
-        return tuple(name for name in TABLES if name in names or name in GENERAL_TABLES)
+        return self._dump.tables
 
     def table(self, name: str) -> TableView:
         """Return a table by name.
@@ -160,33 +156,16 @@ class Opened:
             IndexError: there is no such batch.
             InputError: a file cannot be read.
         """
-        rows = dump(self._paths, offset=str(offset)).first("batches", 1).to_pylist()
+        rows = _dump(self._paths, self._evaluation, str(offset)).first("batches", 1).to_pylist()
         if not rows:
             raise IndexError(f"no batch spans offset {offset}")
         return BatchView(rows[0])
 
     def __repr__(self) -> str:
-        rows = [[printable(kind), str(count), size] for kind, count, size in self._kinds()]
-        return "\n".join([self._title, *aligned_lines(rows), f"tables: {', '.join(self.tables)}"])
+        return repr(self._dump)
 
     def _repr_html_(self) -> Markup:
-        kinds = [map(str, row) for row in self._kinds()]
-        rows = (element("tr", *(element("td", text, style=CELL_STYLE) for text in row)) for row in kinds)
-        table = element("table", element("tbody", *rows))
-        return element("div", element("p", element("b", self._title)), table, element("p", ", ".join(self.tables)))
-
-    @property
-    def _title(self) -> str:
-        files = self._dump.files
-        partitions = {(file.log_dir, file.topic, file.partition) for file in files if file.topic is not None}
-        size = format_size(sum(file.size for file in files))
-        return f"{format_count(len(files), 'file')} of {format_count(len(partitions), 'partition')}, {size}"
-
-    def _kinds(self) -> Iterator[tuple[str, int, str]]:
-        """Yield kind, number and size of the files."""
-        counts = Counter(file.kind for file in self._dump.files)
-        for kind, count in counts.most_common():
-            yield kind, count, format_size(sum(file.size for file in self._dump.files if file.kind == kind))
+        return self._dump._repr_html_()  # Jupyter's name for what anyone may call
 
     def _source(self, name: str) -> TableSource:
         files = self._dump
@@ -195,12 +174,12 @@ class Opened:
 
     def _results(self, name: str, evaluate: Callable[..., TableView]) -> TableView:
         """Return a table of results, which is evaluated once on first access."""
-        evaluated = partial(evaluate, self._paths, as_of=self._as_of_ms)
+        evaluated = partial(evaluate, self._paths, **self._evaluation)
         return TableView(RESULTS[name], TableSource.of_table(lambda: evaluated().to_arrow()))
 
     @cached_property
     def _audit(self) -> audits.Audit:
-        return audits.audit(self._paths, as_of=self._as_of_ms)
+        return audits.audit(self._paths, **self._evaluation)
 
 
 class BatchesView(TableView):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kforensics.cli.command import EXECUTION, OUTPUT, Command, FormatOption, Output, Progress, epilog
+from kforensics.cli.command import EXECUTION, OUTPUT, Command, FormatOption, Output, Partitions, Progress, Topic, epilog
 
 # The panels of the help.
 KAFKA = "Options of kafka-dump-log"
@@ -154,6 +154,8 @@ def dump(  # long: one parameter per option
             metavar="FILE", help="File with the secret of the hash. Default: a random secret.", rich_help_panel=OUTPUT
         ),
     ] = None,
+    topic: Topic = None,
+    partition: Partitions = None,
     offset: Annotated[
         str | None,
         typer.Option(
@@ -225,6 +227,7 @@ def dump(  # long: one parameter per option
         choice,
         dump_paths,
         dump_table,
+        partition_ranges,
         payload_format,
         redactor,
         run_dump,
@@ -269,6 +272,8 @@ def dump(  # long: one parameter per option
             control=control,
             key=pattern(key),
         ),
+        topics=tuple(topic or ()),
+        numbers=partition_ranges(partition),
         isolation=isolation_level(isolation, aborted=aborted),
         aborted=aborted,
         limit=limit,

@@ -32,7 +32,9 @@ TEXT_ONLY = (
     "value_decoder_class",
 )
 # Options that Kafka's tool does not have, by the attribute of the request.
-NOT_WITH_STYLE = ("aborted", "redact", "limit", "key_format", "value_format")
+NOT_WITH_STYLE = ("aborted", "redact", "limit", "key_format", "value_format", "topics", "numbers")
+# Options that are not named like the attribute of the request.
+OPTION_OF = {"topics": "topic", "numbers": "partition"}
 # Options that change how keys and values are shown, by the attribute of the request.
 CHANGE_CONTENTS = ("redact", "key_format", "value_format")
 # Formats that a terminal cannot show.
@@ -100,6 +102,19 @@ def dump_paths(files: str, paths: Sequence[str] | None) -> tuple[str, ...]:
     if not (listed or paths):
         raise UsageError("there is no input; name files or folders, as in: kforensics dump topic-0/*.log")
     return (*listed, *(paths or ()))
+
+
+def partition_ranges(partitions: Sequence[str] | None) -> tuple[range, ...]:
+    """Return the ranges of the numbers of partitions that the user wants, none for all.
+
+    Raises:
+        UsageError: one is neither a number nor a range.
+    """
+    if not partitions:
+        return ()
+    from kforensics.analyses.topics import partition_numbers  # few dumps select by them
+
+    return tuple(map(partition_numbers, partitions))
 
 
 def choice(choices: type[ChoiceT], name: str, option: str) -> ChoiceT:
@@ -181,7 +196,7 @@ def _check_style(request: DumpRequest) -> None:
         return
     if request.style not in STYLES:
         raise UsageError(f"--style {request.style!r} is not one of {', '.join(STYLES)}")
-    given = [name for name in NOT_WITH_STYLE if getattr(request, name) not in (None, False)]
+    given = [name for name in NOT_WITH_STYLE if getattr(request, name) not in (None, False, ())]
     given += [request.table] if request.table else []
     given += [] if request.isolation is Isolation.READ_UNCOMMITTED else ["isolation"]
     if given or request.output_format is not Format.TEXT or request.selection != Selection():
@@ -227,4 +242,4 @@ def _shows_records(request: DumpRequest) -> bool:
 
 
 def _options(names: Sequence[str]) -> str:
-    return ", ".join(f"--{name.replace('_', '-')}" for name in names) or "filters and --format"
+    return ", ".join(f"--{OPTION_OF.get(name, name).replace('_', '-')}" for name in names) or "filters and --format"

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +14,11 @@ import pytest
 import kforensics
 from kforensics.errors import InputError, InputMissingError, UsageError
 from kforensics.parsers.tables.schemas import TABLES, arrow_schema
-from tests.command import CLASSIC, DAMAGED, SAMPLES, dump
+from tests.command import CLASSIC, DAMAGED, SAMPLES, dump, run
 
 pytestmark = pytest.mark.slow
 
+BROKER = SAMPLES / "transactions-v2" / "broker-1"
 NAMES = [name for name in TABLES if name != "files"]
 
 
@@ -95,6 +97,53 @@ def test_paths_come_in_every_form(paths: Any) -> None:
 )
 def test_filters_are_those_of_the_command(filters: dict[str, Any], offsets: list[int]) -> None:
     assert kforensics.dump(CLASSIC, **filters).records["offset"].to_pylist() == offsets
+
+
+@pytest.mark.parametrize(
+    ("places", "folders"),
+    [
+        ({"topic": "hanging"}, ["hanging-0"]),
+        ({"topic": ["hang*", "!*-resolved"]}, ["hanging-0"]),
+        ({"topic": "__consumer_offsets", "partition": ["1-2", 4]}, [f"__consumer_offsets-{n}" for n in (1, 2, 4)]),
+        ({"topic": ["open", "epochs"], "partition": 0}, ["epochs-0", "open-0"]),
+    ],
+    ids=str,
+)
+def test_only_the_files_of_wanted_partitions_are_dumped(places: dict[str, Any], folders: list[str]) -> None:
+    dump = kforensics.dump(BROKER, **places)
+    assert sorted({Path(file.path).parent.name for file in dump.files}) == folders
+    given = {name: each if isinstance(each, list) else [each] for name, each in places.items()}
+    words = [f"--{name}={each}" for name in given for each in given[name]]
+    rows = run("dump", "--format", "ndjson", "--batches", *words, BROKER).objects
+    assert [row["path"] for row in rows] == dump.batches["path"].to_pylist()
+    assert {Path(row["path"]).parent.name for row in rows} <= {*folders}
+
+
+@pytest.mark.parametrize(
+    ("places", "why"),
+    [
+        ({"topic": "hangin"}, "no topic 'hangin'; did you mean hanging?"),
+        ({"topic": "hanging", "partition": 7}, "no partition is left by --topic and --partition"),
+        ({"partition": "7-"}, "partition '7-' is not a number or a range"),
+    ],
+    ids=str,
+)
+def test_a_partition_that_is_not_there_is_an_error(places: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(why)):
+        kforensics.dump(BROKER, **places)
+    words = [f"--{name}={given}" for name, given in places.items()]
+    ended = run("dump", *words, BROKER)
+    assert (ended.code, ended.out) == (2, b"")
+    assert why.removeprefix("partition ") in ended.err
+
+
+def test_a_dump_lists_its_files() -> None:
+    dump = kforensics.dump(BROKER, topic="hanging")
+    title, *kinds, tables = repr(dump).splitlines()
+    assert title.startswith(f"{len(dump.files)} files of 1 partition, ")
+    assert kinds[0].split()[:2] == ["log", "1"]
+    assert tables.startswith("tables: batches, ")
+    assert f"<b>{title}</b>" in dump._repr_html_()
 
 
 def test_damage_inside_records_is_in_the_table() -> None:

@@ -105,6 +105,17 @@ def test_only_the_files_of_the_shown_rows_are_read(tmp_path: Path) -> None:
         log.batches.to_arrow()
 
 
+def test_a_topic_and_a_partition_select_every_table() -> None:
+    folder = SAMPLES / "transactions-v2"
+    log = kforensics.open(folder, topic="hang*", partition=0, as_of=AS_OF_MS, settings={"retention.ms": -1})
+    assert {row["topic"] for row in log.files} == {"hanging", "hanging-resolved"}
+    assert {Path(row["path"]).parent.name for row in log.records} == {"hanging-0", "hanging-resolved-0"}
+    for name in VERDICTS:
+        assert {row["topic"] for row in getattr(log, name)} <= {"hanging", "hanging-resolved"}, name
+    assert log.lso == kforensics.lso(folder, topic="hang*", partition=0, as_of=AS_OF_MS)
+    assert log.batch(3).row["path"].endswith("hanging-0/00000000000000000000.log")
+
+
 def test_missing_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no file under"):
         kforensics.open(tmp_path)
