@@ -5,6 +5,7 @@ This runs in a process of its own, so that the process that reads logs spends ne
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import zlib
@@ -15,60 +16,94 @@ os.environ["NUMBA_OPT"] = "0"
 
 import llvmlite.binding as llvm
 from numba import cfunc, types
+from numba.core.cgutils import normalize_ir_text
+from numba.core.codegen import JITCodeLibrary
+from numba.core.registry import cpu_target
 
 from kforensics.parsers.kernels.batch_ends import batch_headers, whole_batches, whole_records
 from kforensics.parsers.kernels.column_kernels import batch_columns, record_columns
 from kforensics.parsers.kernels.hash_kernel import record_hashes
 from kforensics.parsers.kernels.library import PREFIX
 from kforensics.parsers.kernels.line_kernel import lines
-from kforensics.parsers.kernels.target import CPU, FEATURES
+from kforensics.parsers.kernels.target import CRC_INSTRUCTION, Target, this_processor
 
 ENTRY_POINTS = (whole_batches, batch_headers, whole_records, lines, batch_columns, record_columns, record_hashes)
 # Functions of the C library, which every process has.
 LIBRARY_FUNCTIONS = {"memcpy", "memmove", "memset"}
 
 
-def object_file() -> bytes:
-    """Return the compiled kernels, each under its own name, taking the address of a request and returning 0.
+class _Library(JITCodeLibrary):
+    """The code of one function. numba would link it with that of its callees and compile it, for each function anew."""
+
+    texts: list[str] = []  # of all functions  # noqa: RUF012
+
+    def add_ir_module(self, ir_module: Any) -> None:
+        self.texts.append(normalize_ir_text(str(ir_module)))
+
+    def finalize(self) -> None:
+        self._finalized = True
+
+    def get_pointer_to_function(self, _name: str) -> int:
+        """Return an address that nothing calls."""
+        return 1
+
+
+def kernel_code() -> str:
+    """Return the code of all kernels, each under its own name, for any processor, not optimised."""
+    gc.disable()  # numba creates millions of objects and drops few
+    context = cpu_target.target_context
+    context.codegen()._library_class = _Library  # noqa: SLF001
+    context.codegen().set_env = context.create_cpython_wrapper = _nothing
+    names = {_native_name(entry_point): f"{PREFIX}{entry_point.__name__}" for entry_point in ENTRY_POINTS}
+    linked = llvm.parse_assembly("")
+    for text in _Library.texts:
+        linked.link_in(llvm.parse_assembly(text))
+    for native_name, name in names.items():
+        linked.get_function(native_name).name = name
+    for function in linked.functions:
+        if not function.is_declaration and not function.name.startswith(PREFIX):
+            function.linkage = "internal"
+    return str(linked)
+
+
+def _nothing(*_arguments: Any, **_named: Any) -> None:
+    """Prepare nothing for calls from Python."""
+
+
+def _native_name(entry_point: Any) -> str:
+    kernel = cfunc(types.int64(types.int64), nopython=True, error_model="numpy")(entry_point)
+    name: str = kernel.native_name
+    return name
+
+
+def object_file(code: str, target: Target) -> bytes:
+    """Return the kernels compiled for a processor, each taking the address of a request and returning 0.
 
     Raises:
         RuntimeError: a kernel calls a function that only numba has, because it can raise an exception or allocates.
     """
-    linked = llvm.parse_assembly("")
-    for entry_point in ENTRY_POINTS:
-        linked.link_in(_module(entry_point))
+    module = llvm.parse_assembly(code)
+    flag = int(target.has_crc_instruction)
+    module.link_in(llvm.parse_assembly(f"@{CRC_INSTRUCTION} = constant i8 {flag}"))
+    module.get_global_variable(CRC_INSTRUCTION).linkage = "internal"
     machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=CPU, features=FEATURES, opt=3, reloc="pic", codemodel="small"
+        cpu=target.cpu, features=target.features, opt=3, reloc="pic", codemodel="small"
     )
-    _optimise(linked, machine)
-    external = {function.name for function in linked.functions if function.is_declaration}
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
+    # Optimising across functions shows that no kernel raises. After the first pass has inlined functions, the second
+    # one sees which are never called.
+    for _ in range(2):
+        builder.getModulePassManager().run(module, builder)
+    external = {function.name for function in module.functions if function.is_declaration}
     external = {name for name in external if not name.startswith("llvm.")} - LIBRARY_FUNCTIONS
     if external:
         raise RuntimeError(f"kernels cannot call {', '.join(sorted(external))}")
-    code: bytes = machine.emit_object(linked)
-    return code
-
-
-def _optimise(module: Any, machine: Any) -> None:
-    """Optimise across functions, which shows that no kernel raises."""
-    for function in module.functions:
-        if not function.is_declaration and not function.name.startswith(PREFIX):
-            function.linkage = "internal"
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
-    # After the first pass has inlined functions, the second one sees which are never called.
-    for _ in range(2):
-        builder.getModulePassManager().run(module, builder)
-
-
-def _module(entry_point: Any) -> Any:
-    kernel = cfunc(types.int64(types.int64), nopython=True, error_model="numpy")(entry_point)
-    module = llvm.parse_assembly(kernel.inspect_llvm())
-    module.get_function(kernel.native_name).name = f"{PREFIX}{entry_point.__name__}"
-    return module
+    compiled: bytes = machine.emit_object(module)
+    return compiled
 
 
 if __name__ == "__main__":
-    compiled = object_file()
+    compiled = object_file(kernel_code(), this_processor())
     # A full disk may pass unnoticed here, so the reader verifies the checksum.
     sys.stdout.buffer.write(zlib.crc32(compiled).to_bytes(4) + compiled)
     sys.stdout.buffer.flush()

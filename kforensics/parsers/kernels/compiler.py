@@ -17,7 +17,7 @@ NUMBA_TYPES = {int: types.int64, bool: types.boolean, type(None): types.void}
 
 
 def compiled(function: Function) -> Function:
-    """Return a function compiled for use in kernels."""
+    """Return a function that is compiled when a kernel or Python calls it first."""
     return _compile(function, inline=False)
 
 
@@ -27,12 +27,37 @@ def inlined(function: Function) -> Function:
 
 
 def _compile(function: Function, *, inline: bool) -> Function:
+    dispatcher: Any = njit(error_model="numpy", forceinline=inline)(function)
     arguments = [_numba_type(hint) for hint in get_type_hints(function).values()]
-    # Without a signature numba compiles a function again for every constant argument. With a signature it compiles at
-    # once, so a module defines each function after those it calls.
-    signature = () if None in arguments else (arguments[-1](*arguments[:-1]),)
-    dispatcher: Function = njit(*signature, error_model="numpy", forceinline=inline)(function)
-    return dispatcher
+    if None not in arguments:
+        _compile_once(dispatcher, arguments[-1](*arguments[:-1]))
+    kernel_function: Function = dispatcher
+    return kernel_function
+
+
+def _compile_once(dispatcher: Any, signature: Any) -> None:
+    """Compile for one signature only, when the function is called first.
+
+    numba would compile it again for every constant argument. If it were given the signature, it would compile at once,
+    the functions that are not called too.
+    """
+    call_template = dispatcher.get_call_template
+
+    def compile_first() -> None:
+        if not dispatcher.overloads:
+            dispatcher.compile(signature)
+            dispatcher.disable_compile()
+
+    def called_by_kernel(arguments: Any, named: Any) -> Any:
+        compile_first()
+        return call_template(arguments, named)
+
+    def called_by_python(*_arguments: Any) -> Any:
+        compile_first()
+        (overload,) = dispatcher.overloads.values()
+        return overload.entry_point
+
+    dispatcher.get_call_template, dispatcher._compile_for_args = called_by_kernel, called_by_python  # noqa: SLF001
 
 
 def _numba_type(hint: Any) -> Any:

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kforensics.parsers.kernels.compiler import compiled, inlined, int64
-from kforensics.parsers.kernels.intrinsics import crc32c_byte, crc32c_word, load8, load64
-from kforensics.parsers.kernels.target import HAS_CRC_INSTRUCTION
+from kforensics.parsers.kernels.intrinsics import crc32c_byte, crc32c_word, has_crc_instruction, load8, load64
 
 CASTAGNOLI, IEEE = 0x82F63B78, 0xEDB88320
 ALL_ONES, BYTE = 0xFFFFFFFF, 0xFF
@@ -130,4 +129,7 @@ def crc32(address: int, length: int) -> int:
     return _crc_by_tables(IEEE_TABLES, address, length)
 
 
-crc32c = crc32c_by_instruction if HAS_CRC_INSTRUCTION else crc32c_by_tables
+@compiled
+def crc32c(address: int, length: int) -> int:
+    """Return the CRC-32C of bytes."""
+    return crc32c_by_instruction(address, length) if has_crc_instruction() else crc32c_by_tables(address, length)

@@ -14,6 +14,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from kforensics.parsers.kernels.compiler import inlined
+from kforensics.parsers.kernels.target import CRC_INSTRUCTION
 
 Load = Callable[[int], int]
 Store = Callable[[int, int], None]
@@ -150,6 +151,18 @@ def _crc32c_byte(_typing: Any, _checksum: Any, _byte: Any) -> Any:
 
 crc32c_byte: Callable[[int, int], int] = intrinsic(_crc32c_byte)
 """Update a CRC-32C with one byte, using the SSE4.2 instruction."""
+
+
+def _has_crc_instruction(_typing: Any) -> Any:
+    def code(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+        flag = builder.module.globals.get(CRC_INSTRUCTION) or ir.GlobalVariable(builder.module, BYTE, CRC_INSTRUCTION)
+        return builder.trunc(builder.load(flag), ir.IntType(1))
+
+    return types.boolean(), code
+
+
+has_crc_instruction: Callable[[], bool] = intrinsic(_has_crc_instruction)
+"""Return whether the processor has the instruction; a constant once the kernels are compiled for a processor."""
 
 
 def _shift_right(_typing: Any, _value: Any, _bits: Any) -> Any:

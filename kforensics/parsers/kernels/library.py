@@ -214,9 +214,10 @@ def _key() -> str:
     """Return a key that differs for other sources, another compiler and other processors."""
     import llvmlite  # small inputs must not pay for it
 
-    from kforensics.parsers.kernels.target import CPU, FEATURES
+    from kforensics.parsers.kernels.target import this_processor
 
-    texts = [*_sources(), *(text.encode() for text in (llvmlite.__version__, CPU, FEATURES))]
+    cpu, features, _ = this_processor()
+    texts = [*_sources(), *(text.encode() for text in (llvmlite.__version__, cpu, features))]
     data = b"\0".join(texts)
     return f"{zlib.crc32(data):08x}{zlib.adler32(data):08x}"
 
