@@ -1,10 +1,13 @@
 """The changes, one per copy: what is broken, lost, foreign or out of place before the start."""
 
+import base64
 import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from lab.damage.forge import batch, record
 
 Doctor = Callable[[Path], None]
 CHECKPOINTS = {
@@ -19,6 +22,8 @@ _MARKER = ".kafka_cleanshutdown"
 _METADATA = "__cluster_metadata-0"
 _ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 _UUID = "0123456789abcdef0123456789abcdef"
+# Records of metadata: frame version, type, version, then the fields.
+_NO_OP, _BEGIN, _END, _ABORT = (bytes([1, kind, 0, 0]) for kind in (20, 23, 24, 25))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,10 @@ def _quorum_cases() -> Iterator[Case]:
         "metadata-foreign-file": _put_new(f"{_METADATA}/notes.txt", b"hello"),
     }.items():
         yield Case(name, doctor)
+    for name, ends in {"open": (), "aborted": (_ABORT,), "ended": (_END,)}.items():
+        yield Case(f"metadata-transaction-{name}", _remove_topic_in_transaction("plain-0", ends, before=2))
+    yield Case("metadata-transaction-one-later", _remove_topic_in_transaction("plain-0", (_END,), before=1))
+    yield Case("metadata-transaction-at-snapshot", _remove_topic_in_transaction("plain-0", (_END,), before=0))
 
 
 def _meta_properties_cases() -> Iterator[Case]:
@@ -562,6 +571,29 @@ def _last_batch(content: bytes | bytearray) -> int:
     while position + 12 <= len(content):
         last, position = position, position + 12 + int.from_bytes(content[position + 8 : position + 12], "big")
     return last
+
+
+def _remove_topic_in_transaction(folder: str, ends: tuple[bytes, ...], before: int) -> Doctor:
+    """Append a transaction to the metadata log that removes the topic of a folder, after some records.
+
+    In the base the log ends where its newest snapshot does.
+    """
+
+    def append(data: Path) -> None:
+        path = _one(data, f"{_METADATA}/*.log")
+        content = path.read_bytes()
+        last = content[_last_batch(content) :]
+        base = int.from_bytes(last[:8], "big") + int.from_bytes(last[23:27], "big") + 1
+        topic_id = re.findall(rb"topic_id: (.*)", (data / folder / "partition.metadata").read_bytes())[0]
+        remove = b"\1\x09\0" + base64.urlsafe_b64decode(topic_id + b"==") + b"\0"
+        time, epoch = int.from_bytes(last[35:43], "big"), int.from_bytes(last[12:16], "big")
+        for values in (*[(_NO_OP,)] * before, (_BEGIN, remove, *ends)):
+            records = [record(delta, None, value) for delta, value in enumerate(values)]
+            content += batch(base, records, epoch=epoch, times=(time, time))
+            base += len(values)
+        path.write_bytes(content)
+
+    return append
 
 
 def _flip_last_batch(pattern: str, place: int) -> Doctor:

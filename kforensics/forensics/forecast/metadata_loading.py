@@ -8,152 +8,132 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from operator import itemgetter
 
 from kforensics.errors import InputMissingError
 from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, is_valid
-from kforensics.forensics.forecast.effects import Effect, LoadedLog, LoadRefusedError
+from kforensics.forensics.forecast.effects import Effect, LoadRefusedError
 from kforensics.forensics.forecast.log_loading import load_log
+from kforensics.forensics.metadata.cluster_image import ClusterImage
+from kforensics.forensics.metadata.cluster_metadata import LogRecord
+from kforensics.forensics.metadata.image_replay import ImageReplay
+from kforensics.forensics.metadata.topic_image import PartitionRegistration
+from kforensics.forensics.partition.partition_files import LogDir, Partition
+from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.folders import Entry, folders_of
-from kforensics.parsers.files.log_names import METADATA_TOPIC, parse_file_name
+from kforensics.parsers.files.log_names import METADATA_TOPIC, FileName, parse_file_name
 from kforensics.parsers.files.source import Window, open_source
-from kforensics.parsers.format.rows import Batch, Damage, Record
-from kforensics.parsers.log.log_rows import read_records
-from kforensics.parsers.messages.internal_records import decode_record
+from kforensics.parsers.format.rows import Batch, Damage
+from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.state.json_state import QuorumState, read_quorum_state
 
-__all__ = ["AssignedPartition", "MetadataImage", "load_metadata"]
+__all__ = ["LoadedMetadata", "load_metadata"]
 
 UNCHECKED = "java.io.UncheckedIOException"
 NO_ELEMENT = "java.util.NoSuchElementException"
 ILLEGAL_STATE = "java.lang.IllegalStateException"
 RUNTIME = "java.lang.RuntimeException"
-BROKER_CHANGES = (
-    "BrokerRegistrationChangeRecord",
-    "FenceBrokerRecord",
-    "UnfenceBrokerRecord",
-    "UnregisterBrokerRecord",
+BEFORE_SNAPSHOT = (
+    "Can't create a new in-memory snapshot at epoch {0} because there is already a snapshot with epoch {1}. Snapshot"
+    " epochs are {1}"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedPartition:
-    """A partition as the metadata assigns it.
-
-    Attributes:
-        replicas: ids of its brokers.
-        directories: directory ids of the replicas, in their order; empty before 3.7.
-    """
-
-    replicas: tuple[int, ...]
-    directories: tuple[str, ...]
-
-
 @dataclass(slots=True)
-class MetadataImage:
+class LoadedMetadata:
     """What a broker reads from its copy of the metadata log.
 
     Attributes:
-        end: offset after the last record it reads.
-        topics: names by topic id.
-        partitions: assignments by topic id and number.
-        directories: broker ids by the directory ids that they registered.
+        image: the image of the cluster, without the records of an open metadata transaction.
         effects: what the load does to the files.
         voters: the voters of a static quorum; None if the files name none.
         lost: why metadata is lost, None if none is.
     """
 
-    end: int = 0
-    topics: dict[str, str] = field(default_factory=dict)
-    partitions: dict[tuple[str, int], AssignedPartition] = field(default_factory=dict)
-    directories: dict[str, int] = field(default_factory=dict)
+    image: ClusterImage = field(default_factory=ClusterImage)
     effects: list[Effect] = field(default_factory=list)
     voters: tuple[int, ...] | None = None
     lost: str | None = None
 
-    def lacks(self, kind: str, value: dict[str, Any]) -> bool:
-        """Return whether a record changes a broker or a topic that was never registered, which ends the broker."""
-        if kind in ("TopicRecord", "RegisterBrokerRecord"):
-            return False
-        if "topicId" in value:
-            return value["topicId"] not in self.topics
-        return kind in BROKER_CHANGES and value.get("brokerId", value.get("id")) not in self.directories.values()
+    @property
+    def directories(self) -> dict[str, int]:
+        """Broker ids by the directory ids that they registered."""
+        return {path: node for node, broker in self.image.brokers.items() for path in broker.get("logDirs") or ()}
 
-    def add(self, kind: str, value: dict[str, Any]) -> None:
-        """Add a record."""
-        if kind == "TopicRecord":
-            self.topics[value["topicId"]] = value["name"]
-        elif kind == "RemoveTopicRecord":
-            self.topics.pop(value["topicId"], None)
-            self.partitions = {key: each for key, each in self.partitions.items() if key[0] != value["topicId"]}
-        elif kind in ("PartitionRecord", "PartitionChangeRecord"):
-            self._assign(value)
-        elif kind in ("RegisterBrokerRecord", "BrokerRegistrationChangeRecord"):
-            self.directories |= dict.fromkeys(value.get("logDirs") or (), value["brokerId"])
+    def partition(self, topic_id: str | None, number: int) -> PartitionRegistration | None:
+        """Return the registration of a partition, None if there is none."""
+        topic = self.image.topics.get(topic_id or "")
+        return topic.partitions.get(number) if topic else None
 
-    def _assign(self, value: dict[str, Any]) -> None:
-        key = value["topicId"], value["partitionId"]
-        before = self.partitions.get(key, AssignedPartition((), ()))
-        replicas, directories = value.get("replicas"), value.get("directories")
-        self.partitions[key] = AssignedPartition(
-            before.replicas if replicas is None else tuple(replicas),
-            before.directories if not directories else tuple(directories),
-        )
+    def topic_name(self, topic_id: str | None) -> str | None:
+        """Return the name of a topic, None if there is none with this id."""
+        topic = self.image.topics.get(topic_id or "")
+        return topic.name if topic else None
 
 
-def load_metadata(folder: str) -> MetadataImage:
+def load_metadata(folder: str, node_id: int | None) -> LoadedMetadata:
     """Return what a broker reads from a copy of the metadata log.
 
     Args:
         folder: the folder ``__cluster_metadata-0``.
+        node_id: id of the broker, None if it is not known.
 
     Raises:
         LoadRefusedError: the broker ends.
         InputError: a file cannot be read.
     """
-    image = MetadataImage()
     children = {entry.name: entry for entry in folders_of(folder).children(folder)}
-    image.voters = _voters(f"{folder}/quorum-state") if "quorum-state" in children else None
+    metadata = LoadedMetadata(voters=_voters(f"{folder}/quorum-state") if "quorum-state" in children else None)
     loaded = load_log(folder, 0, 0, clean=False)
-    snapshots = sorted(_snapshots(children), reverse=True)
-    image.effects += [effect for effect in loaded.effects if effect.kind == "truncated"]
-    newest = snapshots[0] if snapshots else None
-    _read_image(image, loaded, newest, folder)
-    return image
+    metadata.effects = [effect for effect in loaded.effects if effect.kind == "truncated"]
+    newest = max(_snapshots(children), default=None)
+    if newest is None and loaded.log_start > 0:
+        message = (
+            "Inconsistent snapshot state: there must be a snapshot at an offset larger than the current log start"
+            f" offset {loaded.log_start}, but the latest snapshot is Optional.empty"
+        )
+        raise LoadRefusedError(ILLEGAL_STATE, message, folder)
+    start, snapshot = (newest[0], newest[2]) if newest else (0, None)
+    if snapshot is not None:
+        metadata.lost = _check_snapshot(snapshot)
+    log = Partition(Place(None, None, METADATA_TOPIC, 0), folder, LogDir(None), _segments(children, start))
+    replay = ImageReplay(log, at=loaded.log_end).begin_at(start, snapshot)
+    for record in replay.records() if loaded.log_end > start else ():
+        replay.apply(record)
+        message = _fault(metadata, replay, record, node_id)
+        if message is not None:
+            raise LoadRefusedError(RUNTIME, message, replay.path)
+    metadata.image = replay.image
+    return metadata
 
 
-def _read_image(image: MetadataImage, loaded: LoadedLog, newest: tuple[int, int, str] | None, folder: str) -> None:
-    if newest is None:
-        if loaded.log_start > 0:
-            message = (
-                "Inconsistent snapshot state: there must be a snapshot at an offset larger than the current log start"
-                f" offset {loaded.log_start}, but the latest snapshot is Optional.empty"
-            )
-            raise LoadRefusedError(ILLEGAL_STATE, message, folder)
-        start = 0
-    else:
-        start = newest[0]
-        _read_snapshot(image, newest[2])
-    image.end = max(start, loaded.log_end)
-    if loaded.log_end > start:
-        for path in _segments(folder, start):
-            for kind, value in _records(path, start, loaded.log_end):
-                if image.lost is not None and image.lacks(kind, value):
-                    message = f"Unable to replay {kind}: what it changes is not in the torn snapshot"
-                    raise LoadRefusedError(RUNTIME, message, path)
-                image.add(kind, value)
+def _fault(metadata: LoadedMetadata, replay: ImageReplay, record: LogRecord, node_id: int | None) -> str | None:
+    """Return why the record that was just applied ends the broker, None if it does not."""
+    if metadata.lost is not None and replay.faults:
+        return f"Unable to replay {record.kind}: what it changes is not in the torn snapshot"
+    # A controller cannot go back to the offset before a snapshot that it has loaded.
+    if replay.snapshot and record.offset == replay.start and record.kind == "BeginTransactionRecord":
+        voters = metadata.voters or tuple(voter["voterId"] for voter in replay.voters)
+        if node_id in voters:
+            return BEFORE_SNAPSHOT.format(replay.start - 1, replay.start)
+    return None
 
 
-def _segments(folder: str, start: int) -> list[str]:
-    entries = []
-    for entry in folders_of(folder).children(folder):
-        name = parse_file_name(entry.name)
-        if name is not None and name.kind == "log" and name.state == "live" and not entry.is_folder:
-            entries.append((name.base_offset or 0, entry.path))
-    entries.sort()
-    return [
-        path for number, (_, path) in enumerate(entries) if number + 1 == len(entries) or entries[number + 1][0] > start
-    ]
+def _segments(children: Mapping[str, Entry], start: int) -> tuple[FoundFile, ...]:
+    """Return the segments that have offsets from the start on."""
+    named = ((parse_file_name(name), entry) for name, entry in children.items() if not entry.is_folder)
+    live = [(name.base_offset or 0, entry) for name, entry in named if name and _is_live_log(name)]
+    live.sort(key=itemgetter(0))
+    ends = [*(base for base, _ in live), None][1:]
+    return tuple(
+        FoundFile(entry.path, "log", entry.size, base_offset=base)
+        for (base, entry), end in zip(live, ends, strict=True)
+        if end is None or end > start
+    )
+
+
+def _is_live_log(name: FileName) -> bool:
+    return name.kind == "log" and name.state == "live"
 
 
 def _snapshots(children: Mapping[str, Entry]) -> Iterator[tuple[int, int, str]]:
@@ -163,8 +143,8 @@ def _snapshots(children: Mapping[str, Entry]) -> Iterator[tuple[int, int, str]]:
             yield parsed.base_offset, parsed.leader_epoch or 0, entry.path
 
 
-def _read_snapshot(image: MetadataImage, path: str) -> None:
-    """Read a snapshot, whose checksums the broker checks."""
+def _check_snapshot(path: str) -> str | None:
+    """Return why a part of a snapshot is lost, None if it is whole; the broker checks its checksums."""
     last: Batch | None = None
     with open_source(path) as source:
         window = Window(source)
@@ -173,37 +153,13 @@ def _read_snapshot(image: MetadataImage, path: str) -> None:
                 last = batch.header
                 if not is_valid(window, batch.header):
                     raise LoadRefusedError(CORRUPT, "Record is corrupt", path)
-                for kind, value in _decoded(source, batch.header):
-                    image.add(kind, value)
         except CorruptLogError as error:
             raise LoadRefusedError(CORRUPT, error.why, path) from error
         if last is None:
             raise LoadRefusedError(NO_ELEMENT, "No value present", path)
         # The footer is a control batch of its own.
-        if not (last.is_control and last.position > 0 and last.position + last.size == window.end):
-            image.lost = f"{path} is torn: the broker reads what is there without a word"
-
-
-def _records(path: str, start: int, end: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    with open_source(path) as source:
-        try:
-            for batch in batches_from(Window(source), 0, path):
-                if batch.header.last_offset >= end:
-                    return
-                if batch.header.last_offset >= start:
-                    yield from _decoded(source, batch.header)
-        except CorruptLogError:
-            return  # the recovery cuts it off
-
-
-def _decoded(source: Any, batch: Batch) -> Iterator[tuple[str, dict[str, Any]]]:
-    if batch.is_control:
-        return
-    for record in read_records(source, batch):
-        if isinstance(record, Record):
-            decoded = decode_record(METADATA_TOPIC, record.key, record.value)
-            if decoded.type_name is not None and decoded.value is not None:
-                yield decoded.type_name, decoded.value
+        is_whole = last.is_control and last.position > 0 and last.position + last.size == window.end
+    return None if is_whole else f"{path} is torn: the broker reads what is there without a word"
 
 
 def _voters(path: str) -> tuple[int, ...] | None:

@@ -15,7 +15,8 @@ from kforensics.forensics.forecast.log_directory import (
     read_log_directory,
 )
 from kforensics.forensics.forecast.log_loading import load_log
-from kforensics.forensics.forecast.metadata_loading import AssignedPartition, MetadataImage, load_metadata
+from kforensics.forensics.forecast.metadata_loading import LoadedMetadata, load_metadata
+from kforensics.forensics.metadata.topic_image import PartitionRegistration
 from kforensics.forensics.partition.partition_files import LOG_START, RECOVERY_POINT
 
 __all__ = ["BrokerForecast", "PartitionForecast", "forecast_start"]
@@ -66,7 +67,7 @@ class BrokerForecast:
         refusals: what ends the start, the first first; of a broker that starts, what takes a log directory offline.
         effects: what it does to the log directories themselves.
         partitions: what becomes of the partitions.
-        image: what it reads from its metadata log, None without one.
+        metadata: what it reads from its metadata log, None without one.
     """
 
     log_dirs: list[str]
@@ -75,7 +76,7 @@ class BrokerForecast:
     refusals: list[LoadRefusedError] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     partitions: list[PartitionForecast] = field(default_factory=list)
-    image: MetadataImage | None = None
+    metadata: LoadedMetadata | None = None
 
     @property
     def changes(self) -> bool:
@@ -146,15 +147,15 @@ class _Start:
             self.forecast.effects.append(Effect("not-known", detail))
         return None
 
-    def _other_node(self, image: MetadataImage) -> LoadRefusedError | None:
+    def _other_node(self, metadata: LoadedMetadata) -> LoadRefusedError | None:
         """Return the refusal of a directory whose node id is not the one under which it was registered."""
         for directory in self.directories:
             meta = directory.meta
             if meta is None or meta.node_id is None:
                 continue
-            registered = image.directories.get(meta.directory_id or "")
-            if registered is None and image.voters is not None and len(image.voters) == 1:
-                registered = image.voters[0]
+            registered = metadata.directories.get(meta.directory_id or "")
+            if registered is None and metadata.voters is not None and len(metadata.voters) == 1:
+                registered = metadata.voters[0]
             if registered is not None and registered != meta.node_id:
                 message = (
                     f"Stored node id {meta.node_id} doesn't match previous node id {registered} in"
@@ -176,17 +177,17 @@ class _Start:
             self.forecast.effects.append(Effect("not-known", detail, path=path))
             return None
         try:
-            image = load_metadata(f"{having[0].path}/{METADATA_FOLDER}")
+            metadata = load_metadata(f"{having[0].path}/{METADATA_FOLDER}", self.forecast.node_id)
         except LoadRefusedError as refused:
             return refused
-        self.forecast.image = image
-        self.forecast.effects += image.effects
-        return self._other_node(image)
+        self.forecast.metadata = metadata
+        self.forecast.effects += metadata.effects
+        return self._other_node(metadata)
 
     def _without_metadata(self) -> LoadRefusedError | None:
         versions = {each.meta.version for each in self.directories if each.meta is not None}
         if versions == {1}:  # KRaft: ZooKeeper-time brokers wrote version 0
-            self.forecast.image = MetadataImage(lost="the metadata log is missing")
+            self.forecast.metadata = LoadedMetadata(lost="the metadata log is missing")
         return None
 
     # The logs.
@@ -255,7 +256,7 @@ class _Start:
     # What becomes of each partition.
 
     def assign(self) -> None:
-        image, forecast = self.forecast.image, self.forecast
+        metadata, forecast = self.forecast.metadata, self.forecast
         for _, partition, folder in self.loads:
             partition.fate = self._fate(folder)
             if partition.log_dir in self.offline:
@@ -270,30 +271,30 @@ class _Start:
             if partition.fate == SERVED and folder.name.state == "future":
                 self._promote(partition, folder)
             forecast.partitions.append(partition)
-        if image is not None and self._is_replaceable():
-            detail = f"{image.lost}: without another controller every partition becomes stray, with one none does"
+        if metadata is not None and self._is_replaceable():
+            detail = f"{metadata.lost}: without another controller every partition becomes stray, with one none does"
             forecast.effects.append(Effect("not-known", detail))
-        elif image is not None:
-            self._create_missing(image)
-            self._find_leaderless(image)
+        elif metadata is not None:
+            self._create_missing(metadata)
+            self._find_leaderless(metadata)
 
     def _is_replaceable(self) -> bool:
         """Whether metadata is missing here that other controllers may have."""
-        image = self.forecast.image
-        return image is not None and image.lost is not None and image.voters != (self.forecast.node_id,)
+        metadata = self.forecast.metadata
+        return metadata is not None and metadata.lost is not None and metadata.voters != (self.forecast.node_id,)
 
     def _fate(self, folder: PartitionFolder) -> str:
-        image = self.forecast.image
+        metadata = self.forecast.metadata
         if folder.name.state == "deleted":
             return GONE
         if folder.name.state == "stray":
             return STRAY
-        if image is None:
+        if metadata is None:
             return SERVED
-        assigned = image.partitions.get((folder.topic_id or "", folder.name.partition))
+        assigned = metadata.partition(folder.topic_id, folder.name.partition)
         if assigned is None or self.forecast.node_id not in assigned.replicas:
             return STRAY
-        return SERVED if image.topics.get(folder.topic_id or "") == folder.name.topic else UNSERVED
+        return SERVED if metadata.topic_name(folder.topic_id) == folder.name.topic else UNSERVED
 
     def _promote(self, partition: PartitionForecast, folder: PartitionFolder) -> None:
         others = (other for _, other, each in self.loads if each.name.state == "live")
@@ -304,26 +305,25 @@ class _Start:
             partition.effects.append(Effect("promoted", detail, silent=True, path=folder.path))
 
     def _stray_effect(self, partition: PartitionForecast, folder: PartitionFolder) -> Effect:
-        image = self.forecast.image
+        metadata = self.forecast.metadata
         if folder.topic_id is None:
             why = "partition.metadata is missing"
-        elif image is not None and image.lost:
-            why = image.lost
-        elif image is not None and folder.topic_id not in image.topics:
+        elif metadata is not None and metadata.lost:
+            why = metadata.lost
+        elif metadata is not None and metadata.topic_name(folder.topic_id) is None:
             why = "the metadata has no topic with its topic id"
         else:
             why = "the metadata does not assign it to this broker"
         size = partition.loaded.log_end - partition.loaded.log_start if partition.loaded else None
         return Effect("stray", f"renamed to -stray and out of service: {why}", records=size, path=folder.path)
 
-    def _create_missing(self, image: MetadataImage) -> None:
+    def _create_missing(self, metadata: LoadedMetadata) -> None:
         kept = (SERVED, OFFLINE)
         there = {(part.topic, part.partition) for part in self.forecast.partitions if part.fate in kept}
-        for (topic_id, number), assigned in sorted(image.partitions.items()):
-            name = image.topics.get(topic_id)
-            if name is None or self.forecast.node_id not in assigned.replicas or (name, number) in there:
+        for name, number, assigned in metadata.image.partitions():
+            if self.forecast.node_id not in assigned.replicas or (name, number) in there:
                 continue
-            if self._is_elsewhere(image, assigned):
+            if self._is_elsewhere(metadata, assigned):
                 continue
             directory = self.directories[0]
             log_dir = directory.path
@@ -339,17 +339,17 @@ class _Start:
             created.effects.append(Effect("created", f"no folder of it is left: {then}", silent=True, offset=0))
             self.forecast.partitions.append(created)
 
-    def _find_leaderless(self, image: MetadataImage) -> None:
+    def _find_leaderless(self, metadata: LoadedMetadata) -> None:
         """Find partitions without a leader: their directory is unknown, or the broker cannot apply the metadata."""
         ids = {each.meta.directory_id for each in self.directories if each.meta is not None and each.meta.directory_id}
-        changed = not self._are_registered(image)
-        fault = self._publishing_fault(image)
+        changed = not self._are_registered(metadata)
+        fault = self._publishing_fault(metadata)
         if fault is not None:
             self.forecast.effects.append(fault)
         for partition in self.forecast.partitions:
             if partition.fate not in (SERVED, CREATED):
                 continue
-            assigned = self._assigned_directory(image, partition)
+            assigned = self._assigned_directory(metadata, partition)
             if fault is not None:
                 partition.fate = NOT_KNOWN
             elif assigned is not None and not is_reserved(assigned) and assigned not in ids and changed:
@@ -359,39 +359,34 @@ class _Start:
                 )
                 partition.effects = [Effect("without-leader", detail, silent=True)]
 
-    def _are_registered(self, image: MetadataImage) -> bool:
+    def _are_registered(self, metadata: LoadedMetadata) -> bool:
         """Whether the metadata has the directory ids of all log directories."""
         metas = [each.meta for each in self.directories]
-        return all(meta is not None and meta.directory_id in image.directories for meta in metas)
+        return all(meta is not None and meta.directory_id in metadata.directories for meta in metas)
 
-    def _is_elsewhere(self, image: MetadataImage, assigned: AssignedPartition) -> bool:
+    def _is_elsewhere(self, metadata: LoadedMetadata, assigned: PartitionRegistration) -> bool:
         """Whether a partition is in a log directory of the broker that the caller has not named."""
         place = dict(zip(assigned.replicas, assigned.directories, strict=False)).get(self.forecast.node_id or -1)
         ids = {each.meta.directory_id for each in self.directories if each.meta is not None}
-        if place is None or is_reserved(place) or place in ids or not self._are_registered(image):
+        if place is None or is_reserved(place) or place in ids or not self._are_registered(metadata):
             return False
-        return image.directories.get(place) == self.forecast.node_id
+        return metadata.directories.get(place) == self.forecast.node_id
 
-    def _assigned_directory(self, image: MetadataImage, partition: PartitionForecast) -> str | None:
-        for (topic_id, number), assigned in image.partitions.items():
-            if number == partition.partition and image.topics.get(topic_id) == partition.topic:
-                places = dict(zip(assigned.replicas, assigned.directories, strict=False))
-                return places.get(self.forecast.node_id or -1)
-        return None
+    def _assigned_directory(self, metadata: LoadedMetadata, partition: PartitionForecast) -> str | None:
+        topic = metadata.image.topic_named(partition.topic)
+        assigned = topic.partitions.get(partition.partition) if topic else None
+        if assigned is None:
+            return None
+        return dict(zip(assigned.replicas, assigned.directories, strict=False)).get(self.forecast.node_id or -1)
 
-    def _publishing_fault(self, image: MetadataImage) -> Effect | None:
+    def _publishing_fault(self, metadata: LoadedMetadata) -> Effect | None:
         """Return the effect of a folder with the topic id of another topic: the metadata cannot be applied."""
-        ids = {
-            (name, number): topic_id
-            for topic_id, name in image.topics.items()
-            for each, number in image.partitions
-            if each == topic_id
-        }
         for _, partition, folder in self.loads:
-            expected = ids.get((partition.topic, partition.partition))
+            topic = metadata.image.topic_named(partition.topic)
+            expected = topic.topic_id if topic and partition.partition in topic.partitions else None
             if partition.fate == UNSERVED and folder.name.state == "live" and expected not in (None, folder.topic_id):
                 detail = (
-                    f"{folder.path}/partition.metadata has the topic id of {image.topics.get(folder.topic_id or '')}:"
+                    f"{folder.path}/partition.metadata has the topic id of {metadata.topic_name(folder.topic_id)}:"
                     " the broker stops applying the metadata there, and most or all partitions have no leader"
                 )
                 return Effect("nothing-served", detail, path=f"{folder.path}/partition.metadata")

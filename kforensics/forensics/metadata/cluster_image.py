@@ -116,6 +116,12 @@ class ClusterImage:
         """Return the topic of a name, None if there is none."""
         return self.topics.get(self.names.get(name, ""))
 
+    def partitions(self) -> Iterator[tuple[str, int, PartitionRegistration]]:
+        """Yield the partitions of all topics: name, number and registration."""
+        for topic in self.topics.values():
+            for number, registration in topic.partitions.items():
+                yield topic.name, number, registration
+
     def records(self) -> Iterator[ImageRecord]:
         """Yield the records that state the image, by type; secrets are empty."""
         for name, level in self.features.items():

@@ -78,14 +78,31 @@ class ImageReplay:
         """Offset at which the open transaction begins, None if none is open."""
         return None if self._before is None or self._aborted_in else self._transaction_offset
 
+    @property
+    def faults(self) -> int:
+        """How many records so far could not be applied, with those of an open transaction."""
+        return self._image.not_applied.total()
+
     def begin(self) -> ImageReplay:
         """Load the snapshot that the log continues, if there is one; return the replay.
 
         Raises:
             InputError: the snapshot cannot be read.
         """
-        self.start, self.snapshot = replay_start(self.metadata, self.at)
-        self.offset = self.start
+        return self.begin_at(*replay_start(self.metadata, self.at))
+
+    def begin_at(self, start: int, snapshot: str | None) -> ImageReplay:
+        """Load a snapshot that the log continues; return the replay.
+
+        Args:
+            start: offset that the replay of the log begins at.
+            snapshot: the snapshot at this offset, None for the log alone.
+
+        Raises:
+            InputError: the snapshot cannot be read.
+        """
+        self.start = self.offset = start
+        self.snapshot = snapshot
         self.is_complete = self.snapshot is not None or self.start == 0
         if self.snapshot is not None:
             for record in log_records(self.snapshot, 0):
