@@ -11,9 +11,10 @@ from contextlib import suppress
 
 from kforensics.errors import InputMissingError
 from kforensics.forensics.forecast.broker_reader import CorruptLogError, batches_from
+from kforensics.forensics.forecast.segment_files import is_version_ignored
 from kforensics.parsers.files.source import Window, open_source
 from kforensics.parsers.format.control_records import control_fields
-from kforensics.parsers.format.rows import Record
+from kforensics.parsers.format.rows import Damage, Record
 from kforensics.parsers.log.log_rows import read_records
 from kforensics.parsers.state.indexes import TransactionIndexEntry, read_transaction_index
 
@@ -22,21 +23,22 @@ __all__ = ["forgotten_aborts"]
 ABORT = "ABORT"
 
 
-def forgotten_aborts(segments: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, int]]:
+def forgotten_aborts(segments: Iterable[tuple[str, int]], release: str) -> Iterator[tuple[str, int, int]]:
     """Yield the aborted transactions that the index of their segment lacks: the index, first and last offset.
 
     A transaction whose first data is not in the log any more is left out, because it may have had none.
 
     Args:
         segments: each ``.log`` with the size up to which it is read, in order.
+        release: the release whose rules count.
     """
     open_since: dict[int, int] = {}
     for path, size in segments:
         index = f"{path.removesuffix('.log')}.txnindex"
         aborted = list(_aborted(path, size, open_since))
-        known = _entries(index) if aborted else set()
+        known = _entries(index, release) if aborted else None
         for producer_id, first, last in aborted:
-            if (producer_id, last) not in known:
+            if known is not None and (producer_id, last) not in known:
                 yield index, first, last
 
 
@@ -57,10 +59,14 @@ def _aborted(path: str, size: int, open_since: dict[int, int]) -> Iterator[tuple
                 yield batch.producer_id, first, batch.last_offset
 
 
-def _entries(path: str) -> set[tuple[int, int]]:
+def _entries(path: str, release: str) -> set[tuple[int, int]] | None:
+    """Return producer id and last offset of the entries, None if the release reads some of an unknown version."""
     try:
         with open_source(path) as source:
             rows = list(read_transaction_index(source))
+            damages = (row for row in rows if isinstance(row, Damage) and row.reason == "version")
+            if any(is_version_ignored(source, damage, release) for damage in damages):
+                return None
     except InputMissingError:
         return set()
     return {(row.producer_id, row.last_offset) for row in rows if isinstance(row, TransactionIndexEntry)}

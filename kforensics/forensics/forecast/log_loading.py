@@ -23,12 +23,13 @@ from kforensics.forensics.forecast.segment_files import (
     PartitionFiles,
     add_batch,
     check_epochs,
+    effects_of_end,
     end_offset,
-    first_epoch_start,
+    epoch_starts,
     is_corrupt,
     lost_records,
+    returning_records,
     snapshot_entries,
-    whole_end,
 )
 from kforensics.parsers.files.source import Window, open_source
 from kforensics.parsers.format.rows import Batch
@@ -42,7 +43,9 @@ SPLIT = "Split operation is only permitted for segments with overflow, and the p
 EPOCHS = "leader-epoch-checkpoint"
 
 
-def load_log(path: str, recovery_point: int, log_start: int, *, clean: bool, is_deleted: bool = False) -> LoadedLog:
+def load_log(  # noqa: PLR0913  # what a broker knows of a log before it reads it
+    path: str, recovery_point: int, log_start: int, *, clean: bool, is_deleted: bool = False, release: str = "4.4"
+) -> LoadedLog:
     """Return a log as the broker has it after its load.
 
     Args:
@@ -51,13 +54,14 @@ def load_log(path: str, recovery_point: int, log_start: int, *, clean: bool, is_
         log_start: from the checkpoint, 0 without an entry.
         clean: whether the log directory has the marker of a clean shutdown.
         is_deleted: whether the folder is marked for deletion, whose log is not recovered.
+        release: the release whose rules count.
 
     Raises:
         LoadRefusedError: the load ends the start.
         InputError: a file cannot be read.
     """
     check_epochs(path)
-    load = _Load(PartitionFiles.of(path), recovery_point, log_start, clean, LoadedLog(path))
+    load = _Load(PartitionFiles.of(path), recovery_point, log_start, clean, release, LoadedLog(path))
     load.drop_temporary_files()
     load.find_segments()
     if not is_deleted:
@@ -75,6 +79,7 @@ class _Load:
     recovery_point: int
     log_start: int
     clean: bool
+    release: str
     loaded: LoadedLog
     segments: dict[int, LoadedSegment] = field(default_factory=dict)
     snapshots: dict[int, str] = field(default_factory=dict)
@@ -173,7 +178,7 @@ class _Load:
         if segment.index is None and segment.base not in self.swapped:
             return f"{name}.index is missing: the segment is read and its indexes are rebuilt"
         index = self.folder.files.get(f"{name}.txnindex")
-        if index is not None and is_corrupt(index.path, segment.base):
+        if index is not None and is_corrupt(index.path, segment.base, self.release):
             return f"{name}.txnindex is corrupt: the segment is read and its indexes are rebuilt"
         return None
 
@@ -256,35 +261,10 @@ class _Load:
             return
         last = self.segments[max(self.segments)]
         if not last.recovered and last.size:
-            self._find_torn_end(last, end)
-        self._find_returning_records()
-
-    def _find_torn_end(self, last: LoadedSegment, end: int) -> None:
-        """Find what a clean start leaves after the log end, where the next records are written."""
-        position, whole = whole_end(last.log.path, last.base)
-        path = last.log.path
-        if whole > end:
-            detail = f"the log ends at {end}: the last entry of its index points to a batch that is not whole"
-            self.add("truncated", detail, silent=True, offset=end, records=whole - end, path=path)
-        if last.size > position:
-            detail = (
-                f"{last.size - position} bytes after offset {end} are no batch; the broker writes the next records"
-                " after them, and a recovery cuts both off"
-            )
-            lost = self.recovery_point - end if self.recovery_point > end else None
-            self.add("torn-tail", detail, silent=True, offset=end, records=lost, size=last.size - position, path=path)
-        elif end < self.recovery_point and whole == end:
-            detail = f"the log ends at {end}, and the checkpoint of the recovery point has {self.recovery_point}"
-            lost = self.recovery_point - end
-            self.add("short-log", detail, silent=True, offset=end, records=lost, path=path)
-
-    def _find_returning_records(self) -> None:
-        """Find records that were deleted, and come back because the checkpoint of the log start lacks the log."""
-        first, start = first_epoch_start(self.folder), self.loaded.log_start
-        oldest = next(self._batches(start), None)
-        if start < first <= self.loaded.log_end and oldest is not None and not oldest.is_legacy:
-            detail = f"records {start} to {first - 1} come back: no checkpoint has the log start {first} any more"
-            self.add("records-return", detail, silent=True, offset=start, records=first - start)
+            loaded.effects += effects_of_end(last.log.path, last.base, last.size, end, self.recovery_point)
+        returned = returning_records(epoch_starts(self.folder), loaded.log_start, self._batches(loaded.log_start))
+        if returned is not None and (returned.offset or 0) + (returned.records or 0) <= loaded.log_end:
+            loaded.effects.append(returned)
 
     # Producers.
 
@@ -310,7 +290,7 @@ class _Load:
         kept = [self.segments[base] for base in sorted(self.segments)]
         logs = [(each.log.path, each.size) for each in kept if each.size and not each.recovered]
         by_index: dict[str, list[tuple[int, int]]] = {}
-        for index, first, last in forgotten_aborts(logs):
+        for index, first, last in forgotten_aborts(logs, self.release):
             by_index.setdefault(index, []).append((first, last))
         for index, found in by_index.items():
             detail = f"{len(found)} aborted transactions are not in it: read_committed consumers get their records"

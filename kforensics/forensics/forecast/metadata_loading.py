@@ -13,6 +13,7 @@ from operator import itemgetter
 from kforensics.errors import InputMissingError
 from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, is_valid
 from kforensics.forensics.forecast.effects import Effect, LoadRefusedError
+from kforensics.forensics.forecast.log_directory import PartitionFolder
 from kforensics.forensics.forecast.log_loading import load_log
 from kforensics.forensics.metadata.cluster_image import ClusterImage
 from kforensics.forensics.metadata.cluster_metadata import LogRecord
@@ -27,7 +28,10 @@ from kforensics.parsers.format.rows import Batch, Damage
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.state.json_state import QuorumState, read_quorum_state
 
-__all__ = ["LoadedMetadata", "load_metadata"]
+__all__ = ["GONE", "SERVED", "STRAY", "UNSERVED", "LoadedMetadata", "fate_of", "load_metadata", "why_stray"]
+
+# What becomes of a folder.
+SERVED, STRAY, GONE, UNSERVED = "served", "stray", "deleted", "unserved"
 
 UNCHECKED = "java.io.UncheckedIOException"
 NO_ELEMENT = "java.util.NoSuchElementException"
@@ -105,6 +109,37 @@ def load_metadata(folder: str, node_id: int | None) -> LoadedMetadata:
             raise LoadRefusedError(RUNTIME, message, replay.path)
     metadata.image = replay.image
     return metadata
+
+
+def fate_of(folder: PartitionFolder, metadata: LoadedMetadata | None, node_id: int | None) -> str:
+    """Return what the metadata makes of a folder: ``served``, ``stray``, ``deleted`` or ``unserved``.
+
+    Args:
+        folder: the folder of a partition.
+        metadata: what the broker reads from its metadata log, None without one.
+        node_id: id of the broker.
+    """
+    if folder.name.state == "deleted":
+        return GONE
+    if folder.name.state == "stray":
+        return STRAY
+    if metadata is None:
+        return SERVED
+    assigned = metadata.partition(folder.topic_id, folder.name.partition)
+    if assigned is None or node_id not in assigned.replicas:
+        return STRAY
+    return SERVED if metadata.topic_name(folder.topic_id) == folder.name.topic else UNSERVED
+
+
+def why_stray(folder: PartitionFolder, metadata: LoadedMetadata | None) -> str:
+    """Return why the metadata does not keep a folder in service."""
+    if folder.topic_id is None:
+        return "partition.metadata is missing"
+    if metadata is not None and metadata.lost:
+        return metadata.lost
+    if metadata is not None and metadata.topic_name(folder.topic_id) is None:
+        return "the metadata has no topic with its topic id"
+    return "the metadata does not assign it to this broker"
 
 
 def _fault(metadata: LoadedMetadata, replay: ImageReplay, record: LogRecord, node_id: int | None) -> str | None:

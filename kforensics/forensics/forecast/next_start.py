@@ -15,14 +15,23 @@ from kforensics.forensics.forecast.log_directory import (
     read_log_directory,
 )
 from kforensics.forensics.forecast.log_loading import load_log
-from kforensics.forensics.forecast.metadata_loading import LoadedMetadata, load_metadata
+from kforensics.forensics.forecast.metadata_loading import (
+    GONE,
+    SERVED,
+    STRAY,
+    UNSERVED,
+    LoadedMetadata,
+    fate_of,
+    load_metadata,
+    why_stray,
+)
 from kforensics.forensics.metadata.topic_image import PartitionRegistration
 from kforensics.forensics.partition.partition_files import LOG_START, RECOVERY_POINT
 
 __all__ = ["BrokerForecast", "PartitionForecast", "forecast_start"]
 
 STARTS, REFUSES, HANGS, NOT_KNOWN = "starts", "refuses", "hangs", "not known"
-SERVED, STRAY, GONE, UNSERVED, CREATED = "served", "stray", "deleted", "unserved", "created"
+CREATED = "created"
 WITHOUT_LEADER, OFFLINE, FUTURE = "without leader", "offline", "future"
 FILE_SYSTEM, FILE_EXISTS = "java.nio.file.FileSystemException", "java.nio.file.FileAlreadyExistsException"
 ILLEGAL_STATE = "java.lang.IllegalStateException"
@@ -90,17 +99,18 @@ class BrokerForecast:
         yield from sorted(every, key=lambda pair: not pair[1].silent)
 
 
-def forecast_start(paths: Sequence[str], release: str = "4.4") -> BrokerForecast:
+def forecast_start(paths: Sequence[str], release: str = "4.4", *, loads_logs: bool = True) -> BrokerForecast:
     """Return what the next start of a broker does to its log directories.
 
     Args:
         paths: all its log directories.
         release: the release whose rules count.
+        loads_logs: whether to forecast the load of each log, which reads it.
 
     Raises:
         InputError: one cannot be read.
     """
-    start = _Start([read_log_directory(path) for path in paths], BrokerForecast(list(paths)), release)
+    start = _Start([read_log_directory(path) for path in paths], BrokerForecast(list(paths)), release, loads_logs)
     start.run()
     return start.forecast
 
@@ -110,6 +120,7 @@ class _Start:
     directories: list[LogDirectory]
     forecast: BrokerForecast
     release: str
+    loads_logs: bool = True
     loads: list[tuple[LogDirectory, PartitionForecast, PartitionFolder]] = field(default_factory=list)
     offline: set[str] = field(default_factory=set)
 
@@ -224,14 +235,23 @@ class _Start:
             name = folder.name
             deleted = name.state == "deleted"
             partition = PartitionForecast(directory.path, folder.path, name.topic, name.partition, UNSERVED)
+            self.loads.append((directory, partition, folder))
+            if not self.loads_logs:
+                continue
             try:
                 recovery, log_start = directory.offset(RECOVERY_POINT, name), directory.offset(LOG_START, name)
-                partition.loaded = load_log(folder.path, recovery, log_start, clean=directory.clean, is_deleted=deleted)
+                partition.loaded = load_log(
+                    folder.path,
+                    recovery,
+                    log_start,
+                    clean=directory.clean,
+                    is_deleted=deleted,
+                    release=self.release,
+                )
             except LoadRefusedError as refused:
                 refusals.append(refused)
             else:
                 partition.effects += partition.loaded.effects
-            self.loads.append((directory, partition, folder))
         return refusals
 
     def _duplicates(self) -> LoadRefusedError | None:
@@ -258,7 +278,7 @@ class _Start:
     def assign(self) -> None:
         metadata, forecast = self.forecast.metadata, self.forecast
         for _, partition, folder in self.loads:
-            partition.fate = self._fate(folder)
+            partition.fate = fate_of(folder, metadata, forecast.node_id)
             if partition.log_dir in self.offline:
                 partition.fate, partition.loaded, partition.effects = OFFLINE, None, []
             if partition.fate == STRAY and folder.name.state == "live" and self._is_replaceable():
@@ -283,19 +303,6 @@ class _Start:
         metadata = self.forecast.metadata
         return metadata is not None and metadata.lost is not None and metadata.voters != (self.forecast.node_id,)
 
-    def _fate(self, folder: PartitionFolder) -> str:
-        metadata = self.forecast.metadata
-        if folder.name.state == "deleted":
-            return GONE
-        if folder.name.state == "stray":
-            return STRAY
-        if metadata is None:
-            return SERVED
-        assigned = metadata.partition(folder.topic_id, folder.name.partition)
-        if assigned is None or self.forecast.node_id not in assigned.replicas:
-            return STRAY
-        return SERVED if metadata.topic_name(folder.topic_id) == folder.name.topic else UNSERVED
-
     def _promote(self, partition: PartitionForecast, folder: PartitionFolder) -> None:
         others = (other for _, other, each in self.loads if each.name.state == "live")
         if any(other.name == partition.name for other in others):
@@ -305,15 +312,7 @@ class _Start:
             partition.effects.append(Effect("promoted", detail, silent=True, path=folder.path))
 
     def _stray_effect(self, partition: PartitionForecast, folder: PartitionFolder) -> Effect:
-        metadata = self.forecast.metadata
-        if folder.topic_id is None:
-            why = "partition.metadata is missing"
-        elif metadata is not None and metadata.lost:
-            why = metadata.lost
-        elif metadata is not None and metadata.topic_name(folder.topic_id) is None:
-            why = "the metadata has no topic with its topic id"
-        else:
-            why = "the metadata does not assign it to this broker"
+        why = why_stray(folder, self.forecast.metadata)
         size = partition.loaded.log_end - partition.loaded.log_start if partition.loaded else None
         return Effect("stray", f"renamed to -stray and out of service: {why}", records=size, path=folder.path)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from kforensics.errors import InputError, InputMissingError
 from kforensics.forensics.forecast.broker_reader import CorruptLogError, batches_from, next_offset
-from kforensics.forensics.forecast.effects import KAFKA, LoadRefusedError, unreadable_text
+from kforensics.forensics.forecast.effects import KAFKA, Effect, LoadRefusedError, unreadable_text
 from kforensics.parsers.files.folders import Entry, folders_of
-from kforensics.parsers.files.source import Window, open_source
+from kforensics.parsers.files.source import Source, Window, open_source
 from kforensics.parsers.format.rows import Batch, Damage
 from kforensics.parsers.state.indexes import read_transaction_index
 from kforensics.parsers.state.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
@@ -20,15 +21,19 @@ __all__ = [
     "PartitionFiles",
     "add_batch",
     "check_epochs",
+    "effects_of_end",
     "end_offset",
-    "first_epoch_start",
+    "epoch_starts",
     "is_corrupt",
+    "is_version_ignored",
     "lost_records",
+    "returning_records",
     "snapshot_entries",
-    "whole_end",
 ]
 
 EPOCHS = "leader-epoch-checkpoint"
+# Of the releases whose rules are known.
+ONE_BYTE_VERSIONS = ("3.9",)
 NUMBER_FORMAT = "java.lang.NumberFormatException"
 
 
@@ -76,19 +81,30 @@ class PartitionFiles:
         return int(text)
 
 
-def is_corrupt(path: str, base: int) -> bool:
-    """Return whether the broker's check of a transaction index fails."""
+def is_corrupt(path: str, base: int, release: str) -> bool:
+    """Return whether the broker's check of a transaction index fails.
+
+    Raises:
+        LoadRefusedError: an entry has a version that the broker does not read.
+    """
     with open_source(path) as source:
-        rows = list(read_transaction_index(source))
-    for row in rows:
-        if not isinstance(row, Damage):
-            if row.last_offset < base:
-                return True
-        elif row.reason == "version":
-            raise LoadRefusedError(KAFKA, row.detail, path)
-        else:
-            return False  # bytes after the last whole entry are ignored
+        for row in read_transaction_index(source):
+            if not isinstance(row, Damage):
+                if row.last_offset < base:
+                    return True
+            elif row.reason != "version":
+                return False  # bytes after the last whole entry are ignored
+            elif not is_version_ignored(source, row, release):
+                raise LoadRefusedError(KAFKA, row.detail, path)
     return False
+
+
+def is_version_ignored(source: Source, damage: Damage, release: str) -> bool:
+    """Return whether a release reads an entry of a transaction index although its version is unknown.
+
+    Up to 4.3 a broker reads the first of the two bytes of the version only (``AbortedTxn.version``).
+    """
+    return release in ONE_BYTE_VERSIONS and not source.read(damage.start, 1)[0]
 
 
 def snapshot_entries(path: str) -> list[ProducerSnapshotEntry] | None:
@@ -156,11 +172,58 @@ def add_batch(known: dict[int, int], producers: set[int], batch: Batch) -> None:
         known.setdefault(batch.producer_id, batch.base_offset or 0)
 
 
-def first_epoch_start(files: PartitionFiles) -> int:
-    """Return where the first leader epoch in the checkpoint starts, 0 without one."""
+def epoch_starts(files: PartitionFiles) -> dict[int, int]:
+    """Return start offsets by leader epoch, from the checkpoint; empty without one."""
     if EPOCHS not in files.files:
-        return 0
+        return {}
     with open_source(files.files[EPOCHS].path) as source:
-        return min(
-            (row.start_offset for row in read_leader_epochs(source) if isinstance(row, LeaderEpochEntry)), default=0
+        rows = [row for row in read_leader_epochs(source) if isinstance(row, LeaderEpochEntry)]
+    return {row.leader_epoch: row.start_offset for row in rows}
+
+
+def returning_records(starts: Mapping[int, int], log_start: int, batches: Iterable[Batch]) -> Effect | None:
+    """Return that records were deleted, and come back because the checkpoint of the log start lacks the log.
+
+    A broker that moves the log start truncates its leader epochs there. A checkpoint of leader epochs that was lost
+    also begins late, but with an epoch that the records before it do not have.
+
+    Args:
+        starts: start offsets by leader epoch, from the checkpoint.
+        log_start: offset at which the log starts.
+        batches: the batches from there on.
+    """
+    epoch = min(starts, key=lambda each: starts[each], default=None)
+    if epoch is None or starts[epoch] <= log_start:
+        return None
+    first = starts[epoch]
+    before = next((batch for batch in batches if batch.last_offset >= first - 1), None)
+    if before is None or before.partition_leader_epoch != epoch:
+        return None
+    detail = f"records {log_start} to {first - 1} come back: no checkpoint has the log start {first} any more"
+    return Effect("records-return", detail, silent=True, offset=log_start, records=first - log_start)
+
+
+def effects_of_end(path: str, base: int, size: int, end: int, recovery_point: int) -> Iterator[Effect]:
+    """Yield what a clean start makes of the end of the last segment, after which the next records are written.
+
+    Args:
+        path: the segment.
+        base: its base offset.
+        size: its size.
+        end: the log end offset as the broker computes it.
+        recovery_point: from the checkpoint, 0 without an entry.
+    """
+    position, whole = whole_end(path, base)
+    if whole > end:
+        detail = f"the log ends at {end}: the last entry of its index points to a batch that is not whole"
+        yield Effect("truncated", detail, silent=True, offset=end, records=whole - end, path=path)
+    if size > position:
+        detail = (
+            f"{size - position} bytes after offset {end} are no batch; the broker writes the next records"
+            " after them, and a recovery cuts both off"
         )
+        lost = recovery_point - end if recovery_point > end else None
+        yield Effect("torn-tail", detail, silent=True, offset=end, records=lost, size=size - position, path=path)
+    elif end < recovery_point and whole == end:
+        detail = f"the log ends at {end}, and the checkpoint of the recovery point has {recovery_point}"
+        yield Effect("short-log", detail, silent=True, offset=end, records=recovery_point - end, path=path)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kforensics.analyses.forecast import known_release
 from kforensics.forensics.forecast.effects import HOUSEKEEPING
 from kforensics.forensics.forecast.next_start import NOT_KNOWN, BrokerForecast, forecast_start
 from lab.forecast.bases import BASES, DATA, Base, unpack
@@ -29,7 +30,8 @@ def _forecast(base: Base, case: Case, pristine: Path, folder: Path) -> BrokerFor
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(pristine, folder)
     case.doctor(folder)
-    return forecast_start([str(folder / name) if name else str(folder) for name in base.log_dirs])
+    log_dirs = [str(folder / name) if name else str(folder) for name in base.log_dirs]
+    return forecast_start(log_dirs, known_release(base.release))
 
 
 def _differences(forecast: BrokerForecast, truth: dict[str, Any]) -> list[str]:
