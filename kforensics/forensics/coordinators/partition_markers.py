@@ -41,6 +41,10 @@ TRANSACTION_MARKER = np.dtype(
         ("lowest_epoch", "i2"),
         ("data_epoch", "i2"),  # the highest one
         ("first_timestamp", "i8"),  # NO_TIME if it ended none
+        (
+            "written_by",
+            "i8",
+        ),  # time of the first marker, of any producer, after the first data; NO_TIME if it ended none
         ("segment", "i4"),
         ("position", "i8"),
     ]
@@ -121,7 +125,7 @@ class PartitionMarkers:
     def of(cls, state: PartitionState) -> PartitionMarkers:
         """Return the markers and open transactions of a partition."""
         markers = _markers(state)
-        markers = take_rows(markers, np.flatnonzero(~is_damaged(state, markers, "marker_offset")))
+        markers = _with_written_by(take_rows(markers, ~is_damaged(state, markers, "marker_offset")))
         is_broken = state.is_broken or any(damage.inside_batch is not None for _, damage in state.log.damage)
         times = markers["marker_timestamp"]
         return cls(
@@ -183,7 +187,16 @@ def _markers(state: PartitionState) -> TransactionMarkerArray:
     markers = concat_rows(
         [*map(_markers_with_data, state.transaction_store.closed), _markers_without_data(state.empty_markers)]
     )
-    return take_rows(markers, np.argsort(markers["marker_offset"], kind="stable"))
+    # Damaged logs have several markers at one offset, whose order must not depend on where they come from.
+    return take_rows(markers, np.lexsort([markers[name] for name in ("position", "segment", "marker_offset")]))
+
+
+def _with_written_by(markers: TransactionMarkerArray) -> TransactionMarkerArray:
+    """Set when the first data of each marker had been written; returns the markers."""
+    following = np.searchsorted(markers["marker_offset"], markers["first_offset"], "right")
+    times = np.append(markers["marker_timestamp"], NO_TIME)[following]
+    markers["written_by"] = np.where(markers["first_offset"] == NONE, NO_TIME, times)
+    return markers
 
 
 def _markers_with_data(transactions: TransactionArray) -> TransactionMarkerArray:
@@ -208,7 +221,7 @@ def _markers_without_data(empty_markers: EmptyMarkerArray) -> TransactionMarkerA
 
 def _common_fields(rows: StructArray) -> TransactionMarkerArray:
     markers = np.empty(len(rows), TRANSACTION_MARKER)
-    markers["partition"] = NONE
+    markers["partition"], markers["written_by"] = NONE, NO_TIME
     for name in MARKER_FIELDS:
         markers[name] = rows[name]
     return markers

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-import numpy as np
-
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
-from kforensics.forensics.coordinators.coordinator_records import State
-from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.reporting import Row
-from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
-from kforensics.parsers.format.array_types import BoolArray
 
 CODES = by_name(
     Code(
@@ -38,12 +32,11 @@ CODES = by_name(
 
 def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     """Yield the partitions in which outcomes are unknown, and transactions without output."""
-    partitions = cluster.marker_join.transaction_partitions
+    unknown_outcomes = cluster.marker_join.totals.unknown_outcomes
     for status, reason in _REASONS.items():
-        unknown = partitions[partitions["marker_status"] == status]
-        numbers, first, counts = np.unique(unknown["partition"], return_index=True, return_counts=True)
-        transactions = cluster.coordinators.transactions[unknown["transaction"][first]]
-        more = {"transaction_count": counts, "partition": numbers}
+        unknown = unknown_outcomes[unknown_outcomes["marker_status"] == status]
+        transactions = cluster.coordinators.transactions[unknown["transaction"]]
+        more = {"transaction_count": unknown["count"], "partition": unknown["partition"]}
         yield from first_n_placed(transactions, partial(_unverifiable, cluster, reason), **more)
     yield from _without_output(cluster)
 
@@ -68,20 +61,9 @@ def _unverifiable(cluster: Cluster, reason: str, row: Row) -> PlacedFinding:
 
 
 def _without_output(cluster: Cluster) -> Iterator[PlacedFinding]:
-    transactions = cluster.coordinators.transactions
-    is_committed = np.isin(transactions["status"], (State.PREPARE_COMMIT, State.COMPLETE_COMMIT))
-    offsets_only = transactions[is_committed & _has_offsets_only(cluster, transactions)]
-    _, first, counts = np.unique(offsets_only["id"], return_index=True, return_counts=True)
-    yield from first_n_placed(offsets_only[first], partial(_offsets_only, cluster), transactions=counts)
-
-
-def _has_offsets_only(cluster: Cluster, transactions: CoordinatorTransactionArray) -> BoolArray:
-    """Return which transactions list partitions of ``__consumer_offsets`` and no others."""
-    sets = cluster.coordinators.partition_sets
-    is_only = [bool(names) and all(topic == CONSUMER_OFFSETS for topic, _ in names) for names in sets]
-    # An unknown set is -1, which indexes the False at the end.
-    offsets_only: BoolArray = np.array([*is_only, False], bool)[transactions["partitions"]]
-    return offsets_only
+    offsets_only = cluster.marker_join.totals.offsets_only
+    first = cluster.coordinators.transactions[offsets_only["transaction"]]
+    yield from first_n_placed(first, partial(_offsets_only, cluster), transactions=offsets_only["count"])
 
 
 def _offsets_only(cluster: Cluster, row: Row) -> PlacedFinding:

@@ -14,8 +14,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.partition import markers as partition_markers
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
 from kforensics.forensics.coordinators.coordinator_records import NONE
-from kforensics.forensics.coordinators.partition_markers import TransactionMarkerArray
-from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
+from kforensics.forensics.coordinators.transactions.join_totals import with_certain_marker
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
@@ -166,7 +165,7 @@ def _ends_next(cluster: Cluster, row: Row) -> PlacedFinding:
 def _of_known_transactions(cluster: Cluster) -> Iterator[PlacedFinding]:
     """Yield markers with an unexpected time or coordinator epoch whose transaction is certain."""
     partitions, all_markers = cluster.marker_join.transaction_partitions, cluster.marker_join.markers
-    partitions = partitions[(partitions["marker"] != NONE) & partitions["is_exact"]]
+    partitions = partitions[with_certain_marker(partitions)]
     transactions = cluster.coordinators.transactions[partitions["transaction"]]
     markers = all_markers[partitions["marker"]] if len(partitions) else all_markers[:0]
     skew = cluster.rules.clock_skew_ms
@@ -176,36 +175,12 @@ def _of_known_transactions(cluster: Cluster) -> Iterator[PlacedFinding]:
     for matches, finding in ((is_early, _early), (is_late, _late)):
         more = {name: transactions[name][matches] for name in ("id", "decided", "completed")}
         yield from first_n_placed(markers[matches], partial(finding, cluster), **more)
-    least, last = _epochs_in_use(cluster, markers, transactions), transactions["complete_leader_epoch"]
+    least = cluster.marker_join.totals.epochs_before(transactions["coordinator"], times - skew)
+    last = transactions["complete_leader_epoch"]
     epochs = markers["coordinator_epoch"]
     is_wrong = (epochs < least) | ((last != NONE) & (epochs > last))
     more = {"id": transactions["id"][is_wrong], "least": least[is_wrong], "complete_leader_epoch": last[is_wrong]}
     yield from first_n_placed(markers[is_wrong], partial(_epoch, cluster), **more)
-
-
-def _epochs_in_use(
-    cluster: Cluster, markers: TransactionMarkerArray, transactions: CoordinatorTransactionArray
-) -> IntArray:
-    """Return the highest epoch that the coordinator of each marker had certainly used before; -1 if none.
-
-    The leader epoch of a Prepare record is no lower limit: it rises whenever followers leave or return, and a
-    coordinator that stays sends the epoch with which it was elected. An epoch above that of the Complete record was
-    never its own, and shows nothing of others.
-    """
-    last, epochs, times = (
-        transactions["complete_leader_epoch"],
-        markers["coordinator_epoch"],
-        markers["marker_timestamp"],
-    )
-    is_own = (last != NONE) & (epochs <= last)
-    in_use = np.full(len(markers), NONE, "i8")
-    for coordinator in np.unique(transactions["coordinator"]).tolist():
-        rows = np.flatnonzero(transactions["coordinator"] == coordinator)
-        own = rows[is_own[rows]]
-        own = own[np.argsort(times[own], kind="stable")]
-        highest = np.concatenate([[NONE], np.maximum.accumulate(epochs[own].astype("i8"))])
-        in_use[rows] = highest[np.searchsorted(times[own], times[rows] - cluster.rules.clock_skew_ms)]
-    return in_use
 
 
 def _early(cluster: Cluster, row: Row) -> PlacedFinding:

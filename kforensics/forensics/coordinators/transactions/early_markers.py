@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE
+from kforensics.forensics.coordinators.coordinator_records import NONE
 from kforensics.forensics.coordinators.partition_markers import TransactionMarkerArray
 from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
@@ -110,17 +110,7 @@ def _is_of_transaction(
     ended, start = markers[early], decided["start"]
     same_epoch = (ended["lowest_epoch"] == decided["data_epoch"]) & (ended["data_epoch"] == decided["data_epoch"])
     tolerance = np.where(statuses == MarkerStatus.EMPTY, skew_ms, 0)
-    in_time = (ended["first_timestamp"] >= start - tolerance) & (_written_by(markers, early) >= start)
+    in_time = (ended["first_timestamp"] >= start - tolerance) & (ended["written_by"] >= start)
     is_known = (start != NO_TIME) & (ended["first_timestamp"] != NO_TIME)
     of_transaction: BoolArray = same_epoch & ((decided["transaction_version"] >= TV2) | (is_known & in_time))
     return of_transaction
-
-
-def _written_by(markers: TransactionMarkerArray, early: IntArray) -> IntArray:
-    """Return the time of the first marker, of any producer, after the first data of some markers."""
-    written_by = np.full(len(early), NEVER, "i8")
-    for number, index in enumerate(early.tolist()):
-        same = markers["partition"] == markers["partition"][index]
-        after = same & (markers["marker_offset"] > markers["first_offset"][index])
-        written_by[number] = markers["marker_timestamp"][np.flatnonzero(after)[0]]
-    return written_by

@@ -22,6 +22,7 @@ from kforensics.forensics.coordinators.partition_markers import (
 )
 from kforensics.forensics.coordinators.transactions.early_markers import note_early_markers
 from kforensics.forensics.coordinators.transactions.history import Coordinators, CoordinatorTransactionArray
+from kforensics.forensics.coordinators.transactions.join_totals import JoinTotals
 from kforensics.forensics.coordinators.transactions.marker_alignment import TransactionEnds, align_markers
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole, marker_roles, may_follow_history
 from kforensics.forensics.coordinators.transactions.transaction_partitions import (
@@ -52,6 +53,7 @@ class MarkerJoin:
         markers: TRANSACTION_MARKER records of all partitions.
         transaction_partitions: TRANSACTION_PARTITION records; those of a transaction are consecutive.
         roles: the ``MarkerRole`` of each marker.
+        totals: what it shows as a whole.
     """
 
     partitions: Sequence[TopicPartition]
@@ -59,6 +61,7 @@ class MarkerJoin:
     markers: TransactionMarkerArray
     transaction_partitions: TransactionPartitionArray
     roles: IntArray
+    totals: JoinTotals
 
 
 def join_markers(coordinators: Coordinators, supplied: Iterable[PartitionMarkers], rules: Rules) -> MarkerJoin:
@@ -85,7 +88,8 @@ def join_markers(coordinators: Coordinators, supplied: Iterable[PartitionMarkers
     join.set_statuses(by_partition)
     roles = marker_roles(coordinators, markers, join.roles, rules)
     note_early_markers(coordinators.transactions, listed, markers, roles, rules.clock_skew_ms)
-    return MarkerJoin(tuple(numbers), by_partition, markers, listed, roles)
+    totals = JoinTotals.of(coordinators, listed, markers)
+    return MarkerJoin(tuple(numbers), by_partition, markers, listed, roles, totals)
 
 
 def _certain_start(partition: PartitionMarkers, skew_ms: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -13,6 +13,7 @@ import pytest
 
 from kforensics.forensics.coordinators.partition_markers import TRANSACTION_MARKER, PartitionMarkers
 from kforensics.forensics.coordinators.transactions.history import Coordinators
+from kforensics.forensics.coordinators.transactions.join_totals import JoinTotals
 from kforensics.forensics.coordinators.transactions.marker_join import MarkerJoin, join_markers
 from kforensics.forensics.coordinators.transactions.transaction_partitions import TRANSACTION_PARTITION
 from kforensics.forensics.core.record_arrays import take_rows
@@ -66,6 +67,7 @@ def combined(supplied: Sequence[PartitionMarkers], joins: Iterable[tuple[IntArra
         [np.empty(0, TRANSACTION_MARKER)],
         [np.empty(0, "i1")],
     )
+    totals: list[JoinTotals] = []
     last, marker_count = None, 0
     for indexes, join in joins:
         rows = join.transaction_partitions.copy()
@@ -75,6 +77,7 @@ def combined(supplied: Sequence[PartitionMarkers], joins: Iterable[tuple[IntArra
         listed.append(rows)
         markers.append(join.markers)
         roles.append(join.roles)
+        totals.append(join.totals.renumbered(indexes))
         last = join
     if last is None:
         raise ValueError("no share was joined")
@@ -82,7 +85,8 @@ def combined(supplied: Sequence[PartitionMarkers], joins: Iterable[tuple[IntArra
     every = np.concatenate(listed)
     every = every[np.lexsort((every["partition"], every["transaction"]))]
     by_partition = {numbers[partition.name]: partition for partition in supplied}
-    return MarkerJoin(last.partitions, by_partition, np.concatenate(markers), every, np.concatenate(roles))
+    every_marker, every_role = np.concatenate(markers), np.concatenate(roles)
+    return MarkerJoin(last.partitions, by_partition, every_marker, every, every_role, JoinTotals.merged(totals))
 
 
 def whole(folder: Path) -> tuple[Coordinators, list[PartitionMarkers]]:
@@ -96,7 +100,8 @@ def contents(join: MarkerJoin) -> list[tuple[object, ...]]:
     markers = [tuple(marker) for marker in join.markers.tolist()]
     rows = join.transaction_partitions.tolist()
     listed = [(*row[:3], row[4], markers[row[3]] if row[3] >= 0 else None) for row in rows]
-    return [*listed, *sorted(zip(markers, join.roles.tolist(), strict=True))]
+    totals = [row for rows in astuple(join.totals) for row in rows.tolist()]
+    return [*listed, *sorted(zip(markers, join.roles.tolist(), strict=True)), *totals]
 
 
 def joined_by_share(coordinators: Coordinators, markers: list[PartitionMarkers], count: int) -> MarkerJoin:
