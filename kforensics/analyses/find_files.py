@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from kforensics.parsers.files.discover import FoundFile, Unreadable, classified_by_suffix, discover
+from kforensics.parsers.files.source import is_named
 
 # Takes a sentence for the user.
 Notify: TypeAlias = Callable[[str], None]
@@ -15,7 +16,7 @@ def find_files(paths: Sequence[str], notify: Notify) -> tuple[list[FoundFile], i
     """Return the files under the paths, and how many paths cannot be read.
 
     Args:
-        paths: files, folders, globs or URIs.
+        paths: files, folders, archives, globs or URIs.
         notify: takes a sentence for each path that cannot be read.
     """
     files: list[FoundFile] = []
@@ -25,5 +26,5 @@ def find_files(paths: Sequence[str], notify: Notify) -> tuple[list[FoundFile], i
             notify(f"cannot read {row.path}: {row.why}")
             unreadable += 1
         else:
-            files.append(classified_by_suffix(row) if row.path in paths else row)
+            files.append(classified_by_suffix(row) if is_named(row.path, paths) else row)
     return files, unreadable

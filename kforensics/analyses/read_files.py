@@ -13,7 +13,7 @@ from kforensics.analyses.find_files import Notify
 from kforensics.errors import InputError
 from kforensics.parsers.files.discover import UNKNOWN, FoundFile
 from kforensics.parsers.files.log_names import parse_file_name
-from kforensics.parsers.files.source import Source, file_name, open_source
+from kforensics.parsers.files.source import Source, file_name, is_named, open_source
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.kernels.policy import KernelLoader, KernelPolicy
 from kforensics.parsers.log.selection import Selection, start_position
@@ -161,7 +161,9 @@ def served_files(files: list[FoundFile], paths: Collection[str], notify: Notify)
     """
     names = [parse_file_name(file_name(file.path)) for file in files]
     served = [
-        file for file, name in zip(files, names, strict=True) if not name or name.state == "live" or file.path in paths
+        file
+        for file, name in zip(files, names, strict=True)
+        if not name or name.state == "live" or is_named(file.path, paths)
     ]
     left_out = len(files) - len(served)
     if left_out:
@@ -190,7 +192,7 @@ def open_files(  # noqa: PLR0913  # what selects, reports and shows progress
                 file = detect_log(found_file, source)
                 if isolation_filter and file.kind in LOG_KINDS:
                     isolation_filter.use_file(file)
-                if file.kind == UNKNOWN and source.size and file.path in named:
+                if file.kind == UNKNOWN and source.size and is_named(file.path, named):
                     on_unreadable(InputError(file.path, f"no batch is anywhere in its {source.size} bytes"))
                 yield file, MeteredSource(source, meter) if meter else source, _start(selection, file, source)
         except InputError as error:

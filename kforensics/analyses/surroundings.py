@@ -24,7 +24,7 @@ from kforensics.parsers.files.log_names import (
     parse_folder_name,
 )
 from kforensics.parsers.files.meta_properties import MetaProperties, meta_properties, read_meta_properties
-from kforensics.parsers.files.source import open_source
+from kforensics.parsers.files.source import INSIDE, open_source
 
 __all__ = [
     "CONTEXT_TOPICS",
@@ -114,7 +114,8 @@ def _files_in(around: Iterable[str], known: Collection[str]) -> Iterator[FoundFi
 
 
 def _is_under(path: str, parents: Iterable[str]) -> bool:
-    return any(path == parent.rstrip("/") or path.startswith(f"{parent.rstrip('/')}/") for parent in parents)
+    parents = [parent.rstrip("/") for parent in parents]
+    return any(path == parent or path.startswith((f"{parent}/", f"{parent}{INSIDE}")) for parent in parents)
 
 
 def _file_times(log_dir: str) -> Iterator[FileTime]:

@@ -32,7 +32,7 @@ def scan(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Eva
     """Return a summary of each partition, with its worst finding: the table ``partitions``.
 
     Args:
-        paths: log directories, partition folders, files, globs or URIs.
+        paths: log directories, partition folders, files, archives, globs or URIs.
         processes: number of processes; None for a number that suits the size.
         evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
 
@@ -55,7 +55,7 @@ def verify(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[E
     """Return where indexes, snapshots, transaction indexes and checkpoints disagree with the log: ``findings``.
 
     Args:
-        paths: log directories, partition folders, files, globs or URIs.
+        paths: log directories, partition folders, files, archives, globs or URIs.
         processes: number of processes; None for a number that suits the size.
         evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
 
@@ -87,7 +87,7 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
     """Run all checks on all partitions, and return the tables. The row of an unreadable partition has the reason.
 
     Args:
-        paths: log directories, partition folders, files, globs or URIs.
+        paths: log directories, partition folders, files, archives, globs or URIs.
         output: folder of an evidence store to write, None for none.
         processes: number of processes; None for a number that suits the size.
         records: decode every record too, check it and find duplicates.

@@ -29,7 +29,7 @@ def cluster(  # one parameter per option of the command
     ``topic`` and ``partition`` select what is in the metadata, whether its files are under the paths or not.
 
     Args:
-        paths: log directories, partition folders, files, globs or URIs.
+        paths: log directories, partition folders, files, archives, globs or URIs.
         at: before this offset of the metadata log, or at this time; None for the end of the log.
         diff: what changed between two offsets or times, as in ``"1200..1300"``, or between the copies in two paths.
         history: the leaders and in-sync replicas of this partition, such as ``"orders-0"``.
@@ -68,7 +68,7 @@ def ids(
     """Return the transactional ids: the table ``transactional_ids``, ``id_events`` or ``name_partitions``.
 
     Args:
-        paths: log directories, partition folders, files, globs or URIs.
+        paths: log directories, partition folders, files, archives, globs or URIs.
         transactional_id: the life of this id, event by event, instead of all ids.
         where: the partitions that this transactional id or group belongs to, instead of all ids.
         evaluation: ``as_of``, ``alone`` and more, but no ``topic`` and no ``partition``; see :class:`Evaluation`.
@@ -102,7 +102,7 @@ def settings(paths: Paths, **evaluation: Unpack[Evaluation]) -> TableView:
     """Return the settings in force, where they come from and what they mean for the verdicts: the table ``settings``.
 
     Args:
-        paths: log directories, partition folders, files, globs or URIs.
+        paths: log directories, partition folders, files, archives, globs or URIs.
         evaluation: ``topic``, which selects settings of topics, ``settings``, ``server_properties`` and more; see
             :class:`Evaluation`.
 

@@ -32,7 +32,7 @@ def plot(
     Args:
         chart: ``lso``, ``lso-time``, ``transactions``, ``transactions-time``, ``atomicity``, ``sequences``,
             ``batch-sizes``, ``compression``, ``damage`` or ``timeline``.
-        paths: log directories, partition folders, files, globs or URIs.
+        paths: log directories, partition folders, files, archives, globs or URIs.
         topic: the topic to show.
         partition: the partition of the topic.
         as_of: time of evaluation: a datetime with a time zone, text in ISO 8601 or ``"now"``, or milliseconds; None for

@@ -67,7 +67,7 @@ def dump(  # noqa: PLR0913  # one parameter per filter of the command
     """Return the contents of files as Arrow tables, which are read when they are first used.
 
     Args:
-        paths: files, folders, globs or URIs.
+        paths: files, folders, archives, globs or URIs.
         topic: only files of topics with this name or glob, or with one of several; one that begins with ``!`` excludes.
         partition: only files of partitions with this number, with one in a range such as ``"0-9"``, or with one of
             several.

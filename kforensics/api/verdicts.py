@@ -47,7 +47,7 @@ def lso(paths: Paths, *, at: int | None = None, history: bool = False, **evaluat
     """Return where the last stable offset of each partition is: the table ``lso``, or ``lso_history``.
 
     Args:
-        paths: log directories, partition folders, files, globs or URIs.
+        paths: log directories, partition folders, files, archives, globs or URIs.
         at: the high watermark; None for the end of the log.
         history: every value of the last stable offset as the high watermark advances.
         evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
@@ -76,7 +76,7 @@ def transactions(  # one parameter per filter of the command
     """Return the transactions of each partition: the table ``transactions``.
 
     Args:
-        paths: log directories, partition folders, files, globs or URIs.
+        paths: log directories, partition folders, files, archives, globs or URIs.
         states: only transactions that are ``open``, ``aborted`` or ``committed``.
         producer_id: only transactions of this producer.
         min_duration_ms: only transactions that lasted at least this long.
@@ -103,7 +103,7 @@ def producers(paths: Paths, *, at: int | None = None, **evaluation: Unpack[Evalu
     """Return the state of every producer as a broker rebuilds it: the table ``producers``.
 
     Args:
-        paths: log directories, partition folders, files, globs or URIs.
+        paths: log directories, partition folders, files, archives, globs or URIs.
         at: after all batches below this offset; None for the end of the log.
         evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
 
@@ -138,7 +138,7 @@ def duplicates(  # one parameter per option of the command
     The rows of duplicates inside a partition come first, then those across the partitions of a topic.
 
     Args:
-        paths: log directories, partition folders, files, globs or URIs.
+        paths: log directories, partition folders, files, archives, globs or URIs.
         levels: only pairs at the level ``sequence``, ``content-retry`` or ``content``.
         committed: only what a read_committed consumer receives twice.
         memory: bytes of memory before the search uses temporary files.
@@ -176,7 +176,7 @@ def explain(  # one parameter per option of the command
     """Explain offsets, one producer or one transactional id: as values, as text and as a table.
 
     Args:
-        paths: log directories, partition folders, files, globs or URIs.
+        paths: log directories, partition folders, files, archives, globs or URIs.
         offset: an offset of one partition, or several as a range or as text, such as ``"100:200"`` without 200. Of
             several, neighbours with the same story are one row.
         producer_id: a producer.
@@ -230,7 +230,7 @@ def keys(
     Without ``topic`` these are all topics except Kafka's internal ones.
 
     Args:
-        paths: log directories, partition folders, files, globs or URIs.
+        paths: log directories, partition folders, files, archives, globs or URIs.
         partition_count: how many partitions the topic has today; None for the number in the cluster metadata under the
             paths, or else the number of partitions there.
         listed: which rows: ``partitions``, ``keys`` or ``producers``.

@@ -124,6 +124,7 @@ def main() -> None:
     atexit.register(gc.freeze)
     _reopen_closed_streams()
     LOG_FORMAT[:] = ["text"]
+    os.environ.pop("KFORENSICS_UNPACKED", None)  # of the archives of another command, which may have started this one
     try:
         with _ended_by_signals():
             app()

@@ -25,7 +25,8 @@ from typer.core import TyperCommand, TyperGroup
 SELECTION, OUTPUT, EXECUTION = "Selection", "Output", "Execution"
 
 Paths = Annotated[
-    list[str] | None, typer.Argument(metavar="PATH", help="Log directories, partition folders, files, globs or URIs.")
+    list[str] | None,
+    typer.Argument(metavar="PATH", help="Log directories, partition folders, archives, files, globs, URIs or -."),
 ]
 FormatOption = Annotated[
     str,

@@ -29,7 +29,7 @@ def plot(  # long: one parameter per option
     chart: Annotated[str | None, typer.Argument(metavar="CHART", help=f"One of {NAMES}.")] = None,
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PATH", help="Log directories, partition folders, files, globs or URIs."),
+        typer.Argument(metavar="PATH", help="Log directories, partition folders, files, archives, globs or URIs."),
     ] = None,
     *,
     topic: Annotated[

@@ -18,7 +18,7 @@ from zlib import crc32
 
 from kforensics.errors import EngineError, InputError, KforensicsError, OutputClosedError, UsageError
 from kforensics.parsers.files.folders import folders_of
-from kforensics.parsers.files.source import is_uri
+from kforensics.parsers.files.source import STDIN, is_uri
 
 FILE_BUFFER_SIZE = 1 << 20
 # As many links as Linux follows.
@@ -58,6 +58,8 @@ def _local_paths(name: str) -> list[Path]:
     if is_uri(name):
         scheme, _, path = name.partition("://")
         return [Path(unquote(path))] if scheme == "file" else []
+    if name == STDIN:
+        return []
     try:
         return [Path(entry.path).absolute() for entry in folders_of(name).expand(name)]
     except InputError:

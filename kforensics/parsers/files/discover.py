@@ -82,11 +82,11 @@ def discover(paths: Iterable[str]) -> Iterator[DiscoveryRow]:
     Args:
         paths: files, partition folders, log directories or any parent folders, as paths, globs or URIs.
     """
-    seen: set[str] = set()
+    seen: set[str | Unreadable] = set()
     for path in paths:
         for row in _under(path, defers=False):
-            if not isinstance(row, DeferredFolder) and row.path not in seen:
-                seen.add(row.path)
+            if not isinstance(row, DeferredFolder) and _key(row) not in seen:
+                seen.add(_key(row))
                 yield row
 
 
@@ -96,14 +96,19 @@ def discover_lazily(paths: Iterable[str]) -> Iterator[DiscoveryRow | DeferredFol
     A cluster can have a hundred thousand partition folders; callers may list them elsewhere, in parallel. Nothing is
     yielded twice.
     """
-    rows: dict[str, DiscoveryRow | DeferredFolder] = {}
+    rows: dict[str | Unreadable, DiscoveryRow | DeferredFolder] = {}
     for path in paths:
         for row in _under(path, defers=True):
-            rows[row.path] = row
-    folders = {path for path, row in rows.items() if isinstance(row, DeferredFolder)}
-    for path, row in rows.items():
-        if path.rpartition("/")[0] not in folders:
+            rows[_key(row)] = row
+    folders = {row.path for row in rows.values() if isinstance(row, DeferredFolder)}
+    for row in rows.values():
+        if row.path.rpartition("/")[0] not in folders:
             yield row
+
+
+def _key(row: DiscoveryRow | DeferredFolder) -> str | Unreadable:
+    """Return what a row is known by: an archive may have a file, and a part of it that cannot be read."""
+    return row if isinstance(row, Unreadable) else row.path
 
 
 def discover_folder(folder: DeferredFolder) -> Iterator[DiscoveryRow]:

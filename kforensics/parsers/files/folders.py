@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from kforensics.errors import NO_FILE, InputError, InputForbiddenError, InputKindError, InputMissingError
-from kforensics.parsers.files.source import is_uri
+from kforensics.parsers.files.source import INSIDE, STDIN, content_path, is_archive_name, is_uri, stream_name
 
 __all__ = ["Entry", "Folders", "LocalFolders", "RemoteFolders", "folders_of"]
 
@@ -89,21 +89,21 @@ def folders_of(path: str, *, whole: bool = False) -> Folders:
 
 
 class LocalFolders:
-    """Lists local folders and follows links."""
+    """Lists local folders, and archives as folders, and follows links."""
 
     def expand(self, path: str) -> list[Entry]:
-        """Return the entries that a path or glob names, sorted."""
-        if os.path.lexists(path):
-            return [self._entry(path)]
-        matches = sorted(glob.glob(path, recursive=True, include_hidden=True))
-        if not matches:
-            raise InputMissingError(path)
-        return [self._entry(match) for match in matches]
+        """Return the entries that a path or glob names, sorted; of an archive what is in it, and what is wrong."""
+        if not os.path.lexists(path) and not is_archive_name(path) and not os.path.lexists(content_path(path)):
+            matches = self._matches(path)
+            if not matches:
+                raise InputMissingError(path)
+            return [entry for match in matches for entry in self._named(match)]
+        return self._named(path)
 
     def children(self, path: str) -> list[Entry]:
         """Return the entries of a folder, sorted by name."""
         try:
-            names = sorted(os.listdir(path))
+            names = sorted(os.listdir(content_path(path)))
         except PermissionError as error:
             why = "permission denied; run as a user with read access, or copy it first"
             raise InputForbiddenError(path, why) from error
@@ -113,12 +113,15 @@ class LocalFolders:
 
     def name(self, path: str) -> str:
         """Return the last component of a path, resolving a relative one such as ``.`` first."""
-        return os.path.basename(os.path.abspath(path))
+        name = os.path.basename(os.path.abspath(path))
+        return stream_name(name[:-1]) if name.endswith(INSIDE) and content_path(path) != path else name
 
     def parent(self, path: str) -> str:
         """Return the parent folder of a path."""
-        above = os.path.dirname(path.rstrip("/"))
-        return above or (os.curdir if self.name(path) == path.rstrip("/") else os.path.dirname(os.path.abspath(path)))
+        if path == STDIN + INSIDE:
+            return path  # it lies nowhere
+        above, name = os.path.dirname(path.rstrip("/")), os.path.basename(os.path.abspath(path))
+        return above or (os.curdir if name == path.rstrip("/") else os.path.dirname(os.path.abspath(path)))
 
     def join(self, path: str, name: str) -> str:
         """Return the path of an entry of a folder."""
@@ -127,15 +130,39 @@ class LocalFolders:
     def identity(self, path: str) -> object:
         """Return device and inode."""
         try:
-            status = os.stat(path)
+            status = os.stat(content_path(path))
         except OSError:
             return path
         return status.st_dev, status.st_ino
 
+    def _matches(self, path: str) -> list[str]:
+        """Return what a glob matches, also inside an archive."""
+        archive, inside, pattern = path.partition(f"{INSIDE}/")
+        root = content_path(archive + INSIDE)
+        if not inside or root == archive + INSIDE:
+            return sorted(glob.glob(path, recursive=True, include_hidden=True))
+        matches = glob.glob(pattern, root_dir=root, recursive=True, include_hidden=True)
+        return [f"{archive}{INSIDE}/{match}" for match in sorted(matches)]
+
+    def _named(self, path: str) -> list[Entry]:
+        """Return the entry of a path; for an archive its content, and what cannot be read of it."""
+        if not is_archive_name(path):
+            return [self._entry(path)]
+        from kforensics.parsers.files.archives import archive_at  # few inputs are archives
+
+        archive = archive_at(path)
+        if archive is None:
+            return [self._entry(path)]
+        root = path + INSIDE
+        problems = [Entry(f"{root}/{name}" if name else path, name, why=why) for name, why in archive.problems]
+        if archive.stream:
+            return [self._entry(self.join(root, archive.stream)), *problems]
+        return [self._entry(root), *problems] if os.listdir(archive.root) or not problems else problems
+
     def _entry(self, path: str) -> Entry:
         name = self.name(path)
         try:
-            status = os.stat(path)
+            status = os.stat(content_path(path))
         except OSError as error:
             return Entry(path, name, why=os.strerror(error.errno or 0).lower())
         kind = stat.S_IFMT(status.st_mode)
@@ -225,6 +252,8 @@ class RemoteFolders:
                 raise InputMissingError(path, self._missing())
         if info.type == self._types.FileType.Unknown:
             raise InputKindError(path, "it is neither a file nor a folder")
+        if info.type == self._types.FileType.File and is_archive_name(path):
+            raise InputKindError(path, "archives are read from this machine only; copy it first, or unpack it there")
         return self._entry(path, info)
 
     def _missing(self) -> str:

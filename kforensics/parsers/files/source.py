@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -89,7 +89,7 @@ class LocalSource(_Input):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         try:
-            self._descriptor = _open_read_only(self.path)
+            self._descriptor = open_read_only(content_path(self.path))
         except OSError as error:
             raise _input_error(self.path, error) from error
         except ValueError as error:
@@ -219,7 +219,47 @@ def open_source(path: str | os.PathLike[str]) -> LocalSource | RemoteSource:
     return RemoteSource(name) if is_uri(name) else LocalSource(name)
 
 
-def _open_read_only(path: str) -> int:
+# Suffixes of archives and compressed files, the long ones first; what follows a path that leads into one; and the path
+# of standard input.
+ARCHIVES = (".tar.gz", ".tgz", ".gz", ".tar.zst", ".tzst", ".zst", ".tar", ".zip")
+INSIDE, STDIN = "!", "-"
+# The environment variable that tells the processes that this one starts what it has unpacked.
+UNPACKED = "KFORENSICS_UNPACKED"
+
+
+def is_archive_name(path: str) -> bool:
+    """Return whether a path has the suffix of an archive, or stands for standard input."""
+    return path == STDIN or path.endswith(ARCHIVES)
+
+
+def stream_name(path: str) -> str:
+    """Return the name of an archive without the suffixes that say how it is packed."""
+    name = path.rpartition("/")[2]
+    if path == STDIN:
+        return "stdin"
+    return name.removesuffix(next((suffix for suffix in ARCHIVES if name.endswith(suffix)), ""))
+
+
+def is_named(path: str, paths: Collection[str]) -> bool:
+    """Return whether a user named a file: its path, or the compressed file that contains nothing else."""
+    packed, _, name = path.rpartition(f"{INSIDE}/")
+    return path in paths or (packed in paths and name == stream_name(packed))
+
+
+def content_path(path: str) -> str:
+    """Return where the bytes of a local path are: of one that leads into an archive, where that is unpacked.
+
+    Raises:
+        InputError: the archive cannot be unpacked.
+    """
+    if INSIDE not in path:
+        return path
+    from kforensics.parsers.files.archives import unpacked_path  # few inputs are archives
+
+    return unpacked_path(path)
+
+
+def open_read_only(path: str) -> int:
     """Return a descriptor of a file, whose access time does not change where the system allows that.
 
     It allows it to the owner of the file and to root; others get EPERM. Only Linux has the flag.
@@ -237,7 +277,7 @@ def _open_read_only(path: str) -> int:
 
 def forbidden(path: str) -> InputForbiddenError | None:
     """Return the error if this user may not read a local file, None otherwise and for a URI; nothing is read."""
-    if is_uri(path) or os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+    if is_uri(path) or os.access(content_path(path), os.R_OK, effective_ids=os.access in os.supports_effective_ids):
         return None
     try:
         LocalSource(path).close()

@@ -31,7 +31,7 @@ from kforensics.parsers.files.discover import (
     discover_lazily,
 )
 from kforensics.parsers.files.log_names import FolderName, parse_folder_name
-from kforensics.parsers.files.source import file_name
+from kforensics.parsers.files.source import file_name, is_named
 from kforensics.spark.audit.serialization import deserialize, serialize
 
 __all__ = [
@@ -87,7 +87,7 @@ def items_of(paths: Sequence[str]) -> Iterator[list[Found]]:
     """
     groups: dict[tuple[str, str | None], list[Found]] = {}
     for row in discover_lazily(paths):
-        entry = classified_by_suffix(row) if isinstance(row, FoundFile) and row.path in paths else row
+        entry = classified_by_suffix(row) if isinstance(row, FoundFile) and is_named(row.path, paths) else row
         groups.setdefault(_group(entry), []).append(entry)
     for (kind, _), entries in groups.items():
         step = FOLDERS if kind == FOLDER else len(entries)

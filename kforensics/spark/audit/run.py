@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from hashlib import sha256
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kforensics.analyses.audit import NO_PLACE, STORED, Stages, sha256_of
 from kforensics.analyses.partitions import rules_as_of
 from kforensics.analyses.topics import check_topics
-from kforensics.errors import EngineError, UsageError
+from kforensics.errors import EngineError, InputError, UsageError
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.audit.cross_partition_duplicates import SearchedReplicas
@@ -36,7 +37,8 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.files.discover import FoundFile
-from kforensics.parsers.files.source import is_uri
+from kforensics.parsers.files.folders import folders_of
+from kforensics.parsers.files.source import INSIDE, UNPACKED, is_archive_name, is_uri
 from kforensics.parsers.tables.schemas import Table, parse_columns
 from kforensics.render.audit_report import AuditReport
 from kforensics.render.staged_store import StagedStore, StorePart, TaskWriter
@@ -224,10 +226,27 @@ def _check_topics(plan: Plan, request: SparkRequest) -> None:
 
 
 def _as_workers_know(spark: SparkSession, paths: Sequence[str]) -> Sequence[str]:
-    """Return paths that workers with other working directories understand; those of a local master share this one."""
+    """Return paths that workers with other working directories understand; those of a local master share this one.
+
+    Raises:
+        UsageError: a path is an archive, and workers on other machines do not share what this one unpacks.
+    """
+    packed = [path for path in paths if (is_archive_name(path) or INSIDE in path) and not is_uri(path)]
     if re.fullmatch(r"local(\[.*\])?", spark.conf.get("spark.master", "") or ""):
+        _unpack(spark, packed)
         return paths
+    for path in packed:
+        raise UsageError(f"{path} is unpacked on one machine; unpack it into a folder that all workers share")
     return [path if is_uri(path) else str(Path(path).absolute()) for path in paths]
+
+
+def _unpack(spark: SparkSession, paths: Sequence[str]) -> None:
+    """Unpack archives once, for all workers of a local master."""
+    for path in paths:
+        with suppress(InputError):  # listing the paths reports it
+            folders_of(path).expand(path)
+    if (unpacked := os.environ.get(UNPACKED)) and hasattr(spark, "sparkContext"):
+        spark.sparkContext.environment[UNPACKED] = unpacked
 
 
 def _finished_tasks(plan: Plan, request: SparkRequest, tasks: int) -> FinishedTasks | None:

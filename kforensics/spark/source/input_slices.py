@@ -12,7 +12,7 @@ from kforensics.errors import InputError
 from kforensics.forensics.partition.partition_files import LogDir, Partition
 from kforensics.forensics.partition.splits import splits_of
 from kforensics.parsers.files.discover import UNKNOWN, FoundFile, Unreadable, classified_by_suffix, discover
-from kforensics.parsers.files.source import file_name, open_source
+from kforensics.parsers.files.source import file_name, is_named, open_source
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import walk
 from kforensics.parsers.log.selection import HalfOpenRange
@@ -89,7 +89,7 @@ def _discovered(paths: Sequence[str]) -> tuple[list[FoundFile], list[Unreadable]
         if isinstance(row, Unreadable):
             unreadable.append(row)
         else:
-            files.append(classified_by_suffix(row) if row.path in paths else row)
+            files.append(classified_by_suffix(row) if is_named(row.path, paths) else row)
     return files, unreadable
 
 
