@@ -49,6 +49,7 @@ COMMANDS = (
     "audit",
     "report",
     "plot",
+    "collect",
 )
 
 

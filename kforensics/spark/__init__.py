@@ -51,7 +51,7 @@ def views(spark: SparkSession, paths: str | Path | Sequence[str | Path], *, pref
 
     Args:
         spark: the session; its workers need this package too.
-        paths: log directories, partition folders, files, archives, globs or URIs; files are listed when a view is queried.
+        paths: log directories, partition folders, files, globs or URIs; files are listed when a view is queried.
         prefix: start of the names of the views.
 
     Returns:

@@ -253,22 +253,25 @@ def _decompressed(chunks: Iterator[bytes], kind: str, new: Callable[[], Decompre
 
 def _one_stream(data: bytes, chunks: Iterator[bytes], stream: Decompressor) -> Iterator[bytes]:
     try:
-        while not stream.eof:
+        while True:
             output = stream.decompress(data, CHUNK)
             data = b""
             if output:
                 yield output
-            elif not stream.eof and not (data := next(chunks, b"")):
+            if stream.eof:
+                return
+            if not output and not (data := next(chunks, b"")):
                 raise BrokenStreamError("the compressed data end in the middle; copy the file again")
     except (zlib.error, *_zstd_errors()) as error:
         raise BrokenStreamError(f"the compressed data are damaged: {error}") from error
 
 
-def _zstd_errors() -> Iterator[type[Exception]]:
-    if "backports.zstd" in sys.modules:
-        from backports import zstd
+def _zstd_errors() -> tuple[type[Exception], ...]:
+    if "backports.zstd" not in sys.modules:
+        return ()
+    from backports import zstd
 
-        yield zstd.ZstdError
+    return (zstd.ZstdError,)
 
 
 def tar_entries(stream: ForwardFile) -> Iterator[ArchiveRow]:
@@ -278,7 +281,7 @@ def tar_entries(stream: ForwardFile) -> Iterator[ArchiveRow]:
         # No member is kept: a reader that may go back to each of them keeps all.
         with tarfile.TarFile(fileobj=stream, errors="surrogateescape") as tar:  # type: ignore[arg-type]  # as it needs it
             while member := tar.next():
-                tar.members.clear()
+                tar.members.clear()  # type: ignore[attr-defined]  # typeshed lacks it
                 yield _tar_entry(stream, member)
             stream.seek(tar.offset)
             end = stream.read(tarfile.BLOCKSIZE)

@@ -5,6 +5,7 @@ import io
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import signal
 import stat
@@ -27,7 +28,7 @@ from kforensics.parsers.files.discover import FoundFile, Unreadable, discover
 from kforensics.parsers.files.source import open_source
 from tests.command import CLASSIC, SAMPLES, run
 
-HOUR = 1_763_892_000
+HOUR = 1_795_400_000
 AS_OF = 1_800_000_000_000
 WRAPPINGS = ("tar", "tar.gz", "tgz", "tar.zst", "zip")
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -112,7 +113,10 @@ def evidence(path: Path | str, root: str) -> dict[str, list[dict[str, object]]]:
 
 
 def _relative(row: dict[str, object], root: str) -> dict[str, object]:
-    return {name: value.replace(root, "") if isinstance(value, str) else value for name, value in row.items()}
+    # A shell needs quotes around the name of an archive, and the id of an incident depends on its log directory.
+    row.pop("incident", None)
+    quoted = re.compile(rf"'?{re.escape(root)}(/[^\s'`\"]*)'?")
+    return {name: quoted.sub(r"\1", value) if isinstance(value, str) else value for name, value in row.items()}
 
 
 @pytest.mark.slow

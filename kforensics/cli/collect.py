@@ -1,0 +1,56 @@
+"""The command ``kforensics collect``: a copy of log directories, of a broker that may be running."""
+
+# No postponed annotations, see ``command``.
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kforensics.cli.command import CLEAN, OUTPUT, UNREADABLE, Command, Progress, Quiet, epilog, notify
+from kforensics.errors import UsageError
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    cls=Command,
+    epilog=epilog(
+        "collect /var/lib/kafka/data --output /tmp/case.tar.zst",
+        "collect /data/1 /data/2 --output /mnt/usb/broker-1",
+        failure="never",
+    ),
+)
+def collect(
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="DIR", help="Log directories, folders of them, or globs.")
+    ] = None,
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="A .tar.zst, .tar.gz or .tar, which appears when it is complete, or a folder.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    progress: Progress = None,
+    quiet: Quiet = False,
+) -> None:
+    """Copy log directories, also of a running broker, so that an audit of the copy is true, with checksums."""
+    from kforensics.analyses.collect import collect_files
+    from kforensics.parsers.files.log_capture import find_log_files
+    from kforensics.render.streams import progress_meter
+
+    if output is None:
+        raise UsageError("the copy needs a place; name one with --output, such as case.tar.zst")
+    found = find_log_files(paths or ())
+    with progress_meter(found.size, show=False if quiet else progress, what="collect") as meter:
+        collection = collect_files(found, str(output), meter.advance if meter else lambda _: None)
+    for path in collection.unreadable:
+        notify(f"cannot copy {path.path}: {path.why}")
+    if not quiet:
+        notify(collection.sentence)
+    raise typer.Exit(UNREADABLE if collection.unreadable else CLEAN)
